@@ -1,0 +1,42 @@
+"""Names, types and reserved indices of every table, each spelled once."""
+
+from typing import Final
+
+import pyarrow as pa
+
+SESSION_ID: Final = "session_id"
+USER_ID: Final = "user_id"
+ITEM_ID: Final = "item_id"
+EVENT_TIME: Final = "event_time"
+SESSION_START: Final = "session_start"
+ROW: Final = "row"
+"""Row number of an event over all sources in order, the second key of a session's order."""
+
+WINDOW: Final = "window"
+TARGET: Final = "target"
+RANK: Final = "rank"
+
+INDEX: Final = "index"
+VALUE: Final = "value"
+FIRST_WINDOW: Final = "first_window"
+FIRST_TIME: Final = "first_time"
+EVENTS: Final = "events"
+
+PAST_PREFIX: Final = "bef_"
+
+PADDING: Final = 0
+UNKNOWN: Final = 1
+N_RESERVED: Final = 2
+"""Vocabulary indices 0 (padding) and 1 (unknown); the first real value has index 2."""
+
+TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+
+ROLES: Final = ("train", "valid", "test")
+
+RANKS_SCHEMA: Final = pa.schema(
+    [
+        pa.field(SESSION_ID, pa.string(), nullable=False),
+        pa.field(TARGET, pa.int32(), nullable=False),  # catalogue index
+        pa.field(RANK, pa.int32()),  # 1 is best; null: the target was no candidate, a miss
+    ]
+)

@@ -1,0 +1,187 @@
+"""datasets/<name>.yaml: what a data set is. datasets/template.yaml explains every key."""
+
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Literal
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from dayahead.config.reading import STRICT, read_yaml, validated
+from dayahead.errors import ConfigError
+
+Interval = tuple[Annotated[float, Field(ge=0, le=1)], Annotated[float, Field(ge=0, le=1)]]
+TIME_FEATURES = ("hour", "weekday", "item_age")
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class SyntheticConfig:
+    """Sizes of the generated click log."""
+
+    seed: int
+    days: Annotated[int, Field(gt=0)]
+    sessions_per_day: Annotated[int, Field(gt=0)]
+    n_items: Annotated[int, Field(gt=0)]
+    n_topics: Annotated[int, Field(gt=0)]
+    start: datetime
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class SourceConfig:
+    """Where the events come from and how their files are written."""
+
+    urls: tuple[str, ...] = ()
+    """Any fsspec URL or local path, globs allowed; ${oc.env:NAME} is filled in."""
+    sha256: dict[str, str] = Field(default_factory=dict)
+    """By file name; files not named here are recorded, not verified."""
+    manual: str | None = None
+    """What the user must do where `urls` finds nothing (a token, a form)."""
+    synthetic: SyntheticConfig | None = None
+    """Generated instead of fetched."""
+    format: Literal["csv", "jsonl", "parquet"] = "csv"
+    delimiter: str = ","
+    header: tuple[str, ...] | None = None
+    """Column names of files without a header line."""
+    nulls: tuple[str, ...] = ("",)
+    members: str = "*"
+    """Which files of an archive (zip, 7z, tar.gz) to read, as a glob."""
+
+    def __post_init__(self) -> None:
+        """Refuse a source that names nothing, or two things at once."""
+        if bool(self.urls) == (self.synthetic is not None):
+            raise ValueError("give either urls or synthetic")
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class ColumnConfig:
+    """A column of the source and the type it must have."""
+
+    column: str
+    type: Literal["int", "string"] = "string"
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class ColumnsConfig:
+    """The columns that make events of rows."""
+
+    item_id: ColumnConfig
+    session_id: str | None = None
+    """Null: sessions are cut from each user's events by sessions.gap_minutes."""
+    user_id: str | None = None
+    session_start: str | None = None
+    """Read like the event time; null: a session starts with its first event."""
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class TimeConfig:
+    """How a row's time is written: one column, or a date and an offset from its midnight."""
+
+    column: str
+    unit: Literal["s", "ms", "us", "text"] = "text"
+    """Unix time in this unit, or text in ISO 8601 order (`2019-10-01 00:00:00 UTC` too)."""
+    zone: str = "UTC"
+    """IANA name of the clock that wrote text without an offset of its own."""
+    offset: str | None = None
+    """A column added to `column` (a date), in `offset_unit`."""
+    offset_unit: Literal["s", "ms", "us"] = "ms"
+    complete_until: datetime | None = None
+    """The log is known to be whole up to here; null: up to its last event."""
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class RepeatsConfig:
+    """What becomes of an item that comes again."""
+
+    rule: Literal["keep", "drop_consecutive", "drop_all"]
+    scope: Literal["session", "user"]
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class SessionsConfig:
+    """How events become sessions, in the order of the steps."""
+
+    gap_minutes: Annotated[float, Field(gt=0)] | None = None
+    repeats: RepeatsConfig
+    min_length: Annotated[int, Field(ge=2)] = 2
+    max_length: Annotated[int, Field(ge=2)] = 20
+    truncate: Literal["first", "last"] = "first"
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class FeatureConfig:
+    """A side feature of every event.
+
+    categorical   int32 index into a vocabulary of its own
+    log_number    float32, log1p then standardised
+    number        float32, standardised
+    hour, weekday float32 <name>_sin and <name>_cos, in window.timezone
+    item_age      float32, log1p of the days since the item's first event, over log1p(30)
+    """
+
+    kind: Literal["categorical", "log_number", "number", "hour", "weekday", "item_age"]
+    column: str | None = None
+    type: Literal["int", "string"] = "string"
+    """Of a categorical column."""
+
+    def __post_init__(self) -> None:
+        """Refuse a source column where there is none to read, and the want of one."""
+        if (self.kind in TIME_FEATURES) != (self.column is None):
+            raise ValueError(f"{self.kind} needs {'no' if self.column else 'a'} column")
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class SplitConfig:
+    """Roles as intervals of a session's hash in [0, 1)."""
+
+    seed: int
+    train: Interval
+    valid: Interval
+    test: Interval
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class DatasetConfig:
+    """A data set, whole."""
+
+    description: str
+    licence: str
+    source: SourceConfig
+    columns: ColumnsConfig
+    time: TimeConfig
+    sessions: SessionsConfig
+    features: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], FeatureConfig]
+    split: SplitConfig
+
+    def __post_init__(self) -> None:
+        """Refuse a file that gives sessions in no way, or in two."""
+        has_gap = self.sessions.gap_minutes is not None
+        if has_gap == (self.columns.session_id is not None):
+            raise ValueError("give either columns.session_id or sessions.gap_minutes")
+        needs_user = has_gap or self.sessions.repeats.scope == "user"
+        if needs_user and self.columns.user_id is None:
+            raise ValueError("columns.user_id is needed for gap_minutes and for scope: user")
+
+
+def load_dataset(name: str, folder: Path = Path("datasets")) -> DatasetConfig:
+    """Read and check datasets/<name>.yaml, environment variables filled in.
+
+    Raises:
+        ConfigError: naming every fault, an unknown data set, or an unset variable.
+    """
+    path = folder / f"{name}.yaml"
+    if not path.is_file():
+        known = ", ".join(sorted(p.stem for p in folder.glob("*.yaml")))
+        raise ConfigError(f"{path}: no such data set; known are {known}")
+    return validated(DatasetConfig, _filled_in(read_yaml(path), path), str(path))
+
+
+def _filled_in(raw: object, path: Path) -> object:
+    if not isinstance(raw, dict):
+        raise ConfigError(f"{path}: expected a mapping of settings, found {type(raw).__name__}")
+    try:
+        source = OmegaConf.to_container(OmegaConf.create({"source": raw.get("source")}), resolve=True)
+    except OmegaConfBaseException as error:
+        raise ConfigError(f"{path}: {str(error).splitlines()[0]}; set the variable and try again") from None
+    return {**raw, **source}

@@ -1,0 +1,55 @@
+"""The errors Dayahead raises on purpose, as a tree.
+
+DayaheadError
+    ConfigError         params.yaml or a data set's file is wrong
+    DataError           a file's content is not what it should be
+        SourceError     a source cannot be fetched or read
+        WindowError     a window file or windows.json is missing or damaged
+        ModelFileError  models/ is missing or damaged
+    TrainingError       a fit that cannot go on (non-finite loss, a dead process)
+    ScoreError          scores that cannot be ranked
+    ComparisonError     two runs that cannot be compared
+    TrackingError       a tracking store that cannot be used (never raised into training)
+
+Every message says what, where, expected, found and the cure, in one sentence or two.
+"""
+
+
+class DayaheadError(Exception):
+    """Root of all errors a user can cause; stage scripts and commands print it without traceback."""
+
+
+class ConfigError(DayaheadError):
+    """A setting in params.yaml or datasets/<name>.yaml breaks a rule."""
+
+
+class DataError(DayaheadError):
+    """A file's content is not what it should be."""
+
+
+class SourceError(DataError):
+    """A source cannot be fetched, verified or read."""
+
+
+class WindowError(DataError):
+    """A window file, the vocabulary or windows.json is missing or damaged."""
+
+
+class ModelFileError(DataError):
+    """The folder of a saved model is missing, damaged or of another kind."""
+
+
+class TrainingError(DayaheadError):
+    """A fit cannot go on."""
+
+
+class ScoreError(DayaheadError):
+    """Scores cannot be ranked."""
+
+
+class ComparisonError(DayaheadError):
+    """Two runs cannot be compared."""
+
+
+class TrackingError(DayaheadError):
+    """The tracking store cannot be used."""
