@@ -14,6 +14,9 @@ DayaheadError
 Every message says what, where, expected, found and the cure, in one sentence or two.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class DayaheadError(Exception):
     """Root of all errors a user can cause; stage scripts and commands print it without traceback."""
@@ -53,3 +56,12 @@ class ComparisonError(DayaheadError):
 
 class TrackingError(DayaheadError):
     """The tracking store cannot be used."""
+
+
+@contextmanager
+def told_plainly() -> Iterator[None]:
+    """End the process with the message alone where one of our errors reaches the door."""
+    try:
+        yield
+    except DayaheadError as error:
+        raise SystemExit(f"error: {error}") from None

@@ -181,7 +181,11 @@ def _filled_in(raw: object, path: Path) -> object:
     if not isinstance(raw, dict):
         raise ConfigError(f"{path}: expected a mapping of settings, found {type(raw).__name__}")
     try:
-        source = OmegaConf.to_container(OmegaConf.create({"source": raw.get("source")}), resolve=True)
+        source = OmegaConf.to_container(
+            OmegaConf.create({"source": raw.get("source")}), resolve=True
+        )
     except OmegaConfBaseException as error:
-        raise ConfigError(f"{path}: {str(error).splitlines()[0]}; set the variable and try again") from None
+        raise ConfigError(
+            f"{path}: {str(error).splitlines()[0]}; set the variable and try again"
+        ) from None
     return {**raw, **source}

@@ -1,0 +1,1 @@
+"""From sources to batches: download, preprocess, read windows, gather batches."""

@@ -1,0 +1,118 @@
+"""The folder of finished windows: names of its files, and reading them."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from dayahead.columns import FIRST_WINDOW, ITEM_ID, ROLES, SESSION_ID, SESSION_START, VALUE
+from dayahead.errors import WindowError
+from dayahead.files import read_json
+
+PREFIX = {"day": "session_start_date", "hour": "session_start_hour"}
+Role = Literal["train", "valid", "test", "all"]
+
+
+def window_path(folder: Path, unit: str, window: str, role: str) -> Path:
+    """Path of one window's file for one role."""
+    return folder / f"{PREFIX[unit]}={window}-{role}.parquet"
+
+
+def vocabulary_path(folder: Path, column: str) -> Path:
+    """Path of a categorical column's vocabulary."""
+    return folder / "vocabulary" / f"{column}.parquet"
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window that stands (state `kept` in windows.json)."""
+
+    name: str
+    """2019-10-01, or 2019-10-01T13 where the unit is the hour."""
+    position: int
+    """Place among the standing windows, 0 for the first."""
+    start: str
+    """ISO 8601, UTC."""
+
+
+@dataclass(frozen=True)
+class WindowStore:
+    """What `preprocess` wrote, for reading."""
+
+    folder: Path
+
+    @cached_property
+    def listing(self) -> dict[str, Any]:
+        """windows.json."""
+        return self._json("windows.json")
+
+    @cached_property
+    def statistics(self) -> dict[str, Any]:
+        """statistics.json: what the features were fitted to."""
+        return self._json("statistics.json")
+
+    @cached_property
+    def windows(self) -> tuple[Window, ...]:
+        """The standing windows in order of time."""
+        kept = [entry for entry in self.listing["windows"] if entry["state"] == "kept"]
+        return tuple(
+            Window(entry["window"], position, entry["start"]) for position, entry in enumerate(kept)
+        )
+
+    def path(self, window: Window, role: str) -> Path:
+        """Path of one window's file for one role (train, valid or test)."""
+        return window_path(self.folder, self.listing["unit"], window.name, role)
+
+    def read(self, window: Window, role: Role, columns: list[str]) -> pa.Table:
+        """Read a role's sessions, ordered by (session_start, session_id).
+
+        `all` is every session of the window once, whatever roles it has.
+
+        Raises:
+            WindowError: a file is missing or unreadable.
+        """
+        if role != "all":
+            return self._table(self.path(window, role), columns)
+        wanted = list(dict.fromkeys([SESSION_START, SESSION_ID, *columns]))
+        table = pa.concat_tables([self._table(self.path(window, part), wanted) for part in ROLES])
+        keys = table.select([SESSION_START, SESSION_ID]).append_column(
+            "row", pa.array(range(len(table)), pa.int64())
+        )
+        first = keys.group_by([SESSION_START, SESSION_ID]).aggregate([("row", "min")])
+        first = first.sort_by([(SESSION_START, "ascending"), (SESSION_ID, "ascending")])
+        return table.take(first["row_min"]).select(columns).combine_chunks()
+
+    def vocabulary(self, column: str) -> pa.Table:
+        """Read a column's vocabulary: index, value, first_window, events ..., by index."""
+        return self._table(vocabulary_path(self.folder, column), None)
+
+    def catalogue_values(self) -> pa.ChunkedArray:
+        """Raw item ids in the order of their indices."""
+        return self.vocabulary(ITEM_ID)[VALUE]
+
+    def n_known(self, column: str, window: Window) -> int:
+        """How many values of `column` have a first window up to and including `window`."""
+        first_windows = self.vocabulary(column)[FIRST_WINDOW]
+        # Window names sort as text in order of time, and indices follow their first windows.
+        return int(pc.sum(pc.less_equal(first_windows, window.name)).as_py() or 0)
+
+    def _json(self, name: str) -> Any:
+        try:
+            return read_json(self.folder / name)
+        except (OSError, ValueError) as error:
+            raise WindowError(
+                f"{self.folder / name}: not readable ({error}); run `dvc repro preprocess`"
+            ) from None
+
+    @staticmethod
+    def _table(path: Path, columns: list[str] | None) -> pa.Table:
+        try:
+            return pq.read_table(path, columns=columns, partitioning=None)
+        except (OSError, pa.ArrowException) as error:
+            raise WindowError(
+                f"{path}: not readable ({error}); run `dvc repro -f preprocess`"
+            ) from None
