@@ -1,0 +1,1 @@
+"""What a run is worth: ranks into metrics, metrics into averages, reports and comparisons."""
