@@ -1,0 +1,164 @@
+"""Sessions of a window in memory, and the batches every process makes of them.
+
+The batches are global: their order and content depend on the seed alone, and each process takes
+its own rows of each batch. So one process or eight make the same steps on the same sessions.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Share:
+    """Which rows of every global batch belong to this process."""
+
+    rank: int
+    world: int
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One process's rows of a global batch, right-padded to the global batch's longest session."""
+
+    columns: dict[str, Int[Tensor, "B L"] | Float[Tensor, "B L"]]
+    lengths: Int[Tensor, " B"]
+    """Events per session; 0 for an empty row, which carries no weight."""
+    sessions: Int[Tensor, " B"]
+    """Place of the session in its window's file; -1 for an empty row."""
+    share: Share
+    n_global: int
+    """Rows of the global batch, the empty ones included."""
+
+    def to(self, device: torch.device) -> "Batch":
+        """Move the tensors to a device."""
+        columns = {
+            name: values.to(device, non_blocking=True) for name, values in self.columns.items()
+        }
+        return Batch(
+            columns=columns,
+            lengths=self.lengths.to(device, non_blocking=True),
+            sessions=self.sessions,
+            share=self.share,
+            n_global=self.n_global,
+        )
+
+
+class Batches(Protocol):
+    """One pass over a window: what the loops of training and measuring ask of a loader."""
+
+    @property
+    def n_steps(self) -> int:
+        """Global batches in the pass, the same on every process."""
+        ...
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Yield this process's rows, batch by batch."""
+        ...
+
+
+@dataclass(frozen=True)
+class Sessions:
+    """Sessions as flat columns and offsets: session s holds the events offsets[s]:offsets[s+1]."""
+
+    columns: dict[str, Tensor]
+    """Flat, int64 or float32, N events each."""
+    offsets: Int[Tensor, " S1"]
+
+    @classmethod
+    def from_table(cls, table: pa.Table) -> "Sessions":
+        """Take every list column of a window's table."""
+        arrays = {name: table[name].combine_chunks() for name in table.column_names}
+        lists = {name: array for name, array in arrays.items() if pa.types.is_list(array.type)}
+        offsets = next(iter(lists.values())).offsets.to_numpy()
+        return cls(
+            columns={name: _flat_tensor(array.flatten()) for name, array in lists.items()},
+            offsets=torch.from_numpy(offsets - offsets[0]).long(),
+        )
+
+    def __len__(self) -> int:
+        """Return the number of sessions."""
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> Int[Tensor, " S"]:
+        """Events per session."""
+        return self.offsets.diff()
+
+    def gather(self, rows: Int[Tensor, " n"], share: Share) -> Batch:
+        """Cut this process's rows out of the global batch `rows` and pad them."""
+        longest = int(self.lengths[rows].max())
+        own = _own_rows(rows, share)
+        is_real = own >= 0
+        lengths = torch.where(is_real, self.lengths[own.clamp(min=0)], 0)
+        steps = torch.arange(longest)
+        is_event = steps < lengths[:, None]  # [B, L]
+        places = (self.offsets[own.clamp(min=0)][:, None] + steps) * is_event  # [B, L]
+        columns = {name: values[places] * is_event for name, values in self.columns.items()}
+        return Batch(
+            columns=columns,
+            lengths=lengths,
+            sessions=own,
+            share=share,
+            n_global=len(own) * share.world,
+        )
+
+
+@dataclass(frozen=True)
+class MemoryBatches:
+    """Batches gathered from sessions in memory."""
+
+    sessions: Sessions
+    plan: list[Tensor]
+    """Rows of each global batch."""
+    share: Share
+
+    @property
+    def n_steps(self) -> int:
+        """Global batches in the pass."""
+        return len(self.plan)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Yield this process's rows, batch by batch."""
+        for rows in self.plan:
+            yield self.sessions.gather(rows, self.share)
+
+
+def shuffled_plan(
+    lengths: Int[Tensor, " S"], batch_size: int, length_pool: int, seed: int
+) -> list[Tensor]:
+    """Cut shuffled sessions into batches of like length.
+
+    `length_pool` batches are drawn together, sorted by length, cut, and the batches of all pools
+    put in random order. A pool of 1 is a plain shuffle.
+    """
+    draw = torch.Generator().manual_seed(seed)
+    order = torch.randperm(len(lengths), generator=draw)
+    batches: list[Tensor] = []
+    for pool in order.split(batch_size * length_pool):
+        by_length = pool[lengths[pool].argsort(stable=True)] if length_pool > 1 else pool
+        batches.extend(by_length.split(batch_size))
+    return [batches[i] for i in torch.randperm(len(batches), generator=draw).tolist()]
+
+
+def measuring_plan(lengths: Int[Tensor, " S"], batch_size: int) -> list[Tensor]:
+    """Cut sessions into batches, shortest first, so that padding is rare."""
+    return list(lengths.argsort(stable=True).split(batch_size))
+
+
+def _own_rows(rows: Int[Tensor, " n"], share: Share) -> Int[Tensor, " B"]:
+    """Every world-th row; -1 fills up, so that every process has as many."""
+    missing = -len(rows) % share.world
+    return torch.nn.functional.pad(rows, (0, missing), value=-1)[share.rank :: share.world]
+
+
+def _flat_tensor(array: pa.Array) -> Tensor:
+    is_integer = pa.types.is_integer(array.type)
+    values = array.to_numpy(zero_copy_only=False)
+    return torch.from_numpy(values.astype(np.int64 if is_integer else np.float32))
