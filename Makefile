@@ -1,0 +1,65 @@
+# Dayahead. `make` lists the verbs; those that need .venv set it up by themselves.
+
+# 26.3 refuses merlin-dataloader (a direct URL in an extra that nobody asks for).
+PIP_VERSION := 26.2
+PIP_TOOLS_VERSION := 7.6.2
+PYTHON ?=
+PORT ?= 5000
+
+READY := .venv/.ready
+INSTALL := .venv/bin/python -m pip install --quiet --quiet --no-input --disable-pip-version-check
+# A verb's commands find the environment's programs first, and so do the stages that dvc starts.
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+
+.DEFAULT_GOAL := help
+.PHONY: help repro test test-slow check bench ui format lock clean
+
+help:  ## list the verbs
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+repro: $(READY)  ## run the pipeline on the data set in params.yaml
+	dvc repro
+
+test: $(READY)  ## run the fast tests
+	python -m pytest
+
+test-slow: $(READY)  ## run the tests that take minutes
+	python -m pytest -m "slow and not gpu"
+
+check: $(READY)  ## format, lint, types, layers, fast tests: what must pass before a commit
+	ruff format --check --quiet
+	ruff check --quiet
+	mypy
+	lint-imports
+	python -m pytest
+
+bench: $(READY)  ## measure sessions per second in training and evaluation
+	python benchmarks/throughput.py
+
+ui: $(READY)  ## open MLflow on the tracking store at http://127.0.0.1:5000 (PORT=...)
+	@tools/ui $(PORT)
+
+format: $(READY)  ## rewrite the source in the house format
+	ruff check --fix --quiet
+	ruff format
+
+lock:  ## compile requirements.txt, the complete lock, from pyproject.toml
+	@python=$$(tools/python311 $(PYTHON)) && tools/lock "$$python" $(PIP_VERSION) $(PIP_TOOLS_VERSION)
+
+clean:  ## remove .venv and the tools' caches; data, models, results and experiments stay
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build
+	rm -rf src/*.egg-info
+	find src stages tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+
+# The stamp goes first and comes back last: a set-up that failed leaves none. What is locked is what
+# builds, too: the constraint reaches the build of a package that has no wheel.
+$(READY): requirements.txt pyproject.toml
+	@rm -f $@
+	@.venv/bin/python -c 'import pip, sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null \
+	    || { python=$$(tools/python311 $(PYTHON)) && "$$python" -m venv --clear .venv; }
+	@echo "Setting up .venv from requirements.txt; the first time this takes some minutes ..."
+	@$(INSTALL) pip==$(PIP_VERSION)
+	@$(INSTALL) --build-constraint requirements.txt --requirement requirements.txt
+	@$(INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+	@echo "The environment stands: source .venv/bin/activate"
