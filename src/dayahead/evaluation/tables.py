@@ -1,0 +1,148 @@
+"""What a run leaves per window: windows.csv and the ranks it is computed from."""
+
+import csv
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from dayahead.columns import RANK, RANKS_SCHEMA, SESSION_ID, TARGET, WINDOW
+from dayahead.errors import DataError
+from dayahead.evaluation.metrics import Ranks, metric_names, window_metrics
+from dayahead.files import write_parquet, written_whole
+
+_BEFORE_METRICS = (WINDOW, "n_sessions", "target_outside")
+_TRAIN_LOSS = "train_loss"
+
+
+@dataclass(frozen=True)
+class WindowRanks:
+    """One window's sessions, in the order of the window's file."""
+
+    session_ids: pa.ChunkedArray
+    targets: NDArray[np.int32]
+    """Catalogue indices."""
+    ranks: NDArray[np.int64]
+    """1 is best, 0 where the target was no candidate."""
+
+
+@dataclass(frozen=True)
+class WindowResult:
+    """One row of windows.csv."""
+
+    window: str
+    n_sessions: int
+    target_outside: float
+    """Share of the targets that were no candidates."""
+    metrics: dict[str, float]
+    train_loss: float | None
+    """None for models that only count."""
+
+
+def window_result(
+    window: str, ranks: Ranks, cutoffs: Sequence[int], train_loss: float | None
+) -> WindowResult:
+    """Sum up one window's ranks (0 is a miss).
+
+    Raises:
+        DataError: the window has no sessions.
+    """
+    if len(ranks) == 0:
+        raise DataError(
+            f"window {window} has no sessions to measure; raise window.min_sessions, or widen the "
+            f"interval of evaluation.split in the data set's file"
+        )
+    outside = int(np.count_nonzero(ranks == 0)) / len(ranks)
+    return WindowResult(window, len(ranks), outside, window_metrics(ranks, cutoffs), train_loss)
+
+
+def write_windows(path: Path, results: Sequence[WindowResult]) -> None:
+    """Write windows.csv whole; floats read back as the very same floats."""
+    with written_whole(path) as temporary, temporary.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([*_BEFORE_METRICS, *(results[0].metrics if results else ()), _TRAIN_LOSS])
+        for result in results:
+            before = (result.window, result.n_sessions, result.target_outside)
+            writer.writerow([*before, *result.metrics.values(), result.train_loss])
+
+
+def read_windows(path: Path, cutoffs: Sequence[int]) -> list[WindowResult]:
+    """Read windows.csv.
+
+    Raises:
+        DataError: the file is missing, lacks a column or holds what is no number.
+    """
+    try:
+        with path.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        return [_window_result_of(row, metric_names(cutoffs)) for row in rows]
+    except (OSError, KeyError, ValueError) as error:
+        raise DataError(
+            f"{path}: not readable as a table of windows with the metrics at "
+            f"{', '.join(map(str, cutoffs))} ({error!r}); run `dvc repro -f train`"
+        ) from None
+
+
+def _window_result_of(row: dict[str, str], names: Iterable[str]) -> WindowResult:
+    return WindowResult(
+        window=row[WINDOW],
+        n_sessions=int(row["n_sessions"]),
+        target_outside=float(row["target_outside"]),
+        metrics={name: float(row[name]) for name in names},
+        train_loss=float(row[_TRAIN_LOSS]) if row[_TRAIN_LOSS] else None,
+    )
+
+
+def ranks_path(results: Path, window: str) -> Path:
+    """Path of one window's ranks."""
+    return results / "ranks" / f"{window}.parquet"
+
+
+def ranked_windows(results: Path) -> list[str]:
+    """Windows with ranks in a results folder, in order of time.
+
+    Raises:
+        DataError: there are none.
+    """
+    windows = sorted(path.stem for path in (results / "ranks").glob("*.parquet"))
+    if not windows:
+        raise DataError(
+            f"{results / 'ranks'}: expected <window>.parquet files, found none; run "
+            f"`dvc repro train`, or `dvc pull` where the run was made elsewhere"
+        )
+    return windows
+
+
+def write_ranks(results: Path, window: str, ranks: WindowRanks) -> None:
+    """Write one window's ranks whole; a miss is null."""
+    is_miss = ranks.ranks == 0
+    columns = {
+        SESSION_ID: ranks.session_ids,
+        TARGET: pa.array(ranks.targets, pa.int32()),
+        RANK: pa.array(ranks.ranks, pa.int32(), mask=is_miss),
+    }
+    write_parquet(ranks_path(results, window), pa.table(columns, schema=RANKS_SCHEMA))
+
+
+def read_ranks(results: Path, window: str) -> WindowRanks:
+    """Read one window's ranks.
+
+    Raises:
+        DataError: the file is missing, damaged, empty or has other columns.
+    """
+    path = ranks_path(results, window)
+    try:
+        table = pq.read_table(path, schema=RANKS_SCHEMA, partitioning=None)
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(
+            f"{path}: not readable as ranks ({error}); run `dvc repro -f train`"
+        ) from None
+    return WindowRanks(
+        session_ids=table[SESSION_ID],
+        targets=table[TARGET].to_numpy(),
+        ranks=table[RANK].fill_null(0).to_numpy().astype(np.int64),
+    )
