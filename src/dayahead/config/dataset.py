@@ -178,14 +178,15 @@ def load_dataset(name: str, folder: Path = Path("datasets")) -> DatasetConfig:
 
 
 def _filled_in(raw: object, path: Path) -> object:
+    """Replace ${oc.env:NAME} in source.urls, the only place where a file may depend on it."""
     if not isinstance(raw, dict):
         raise ConfigError(f"{path}: expected a mapping of settings, found {type(raw).__name__}")
+    source = raw.get("source")
+    if not isinstance(source, dict) or not isinstance(source.get("urls"), list):
+        return raw
     try:
-        source = OmegaConf.to_container(
-            OmegaConf.create({"source": raw.get("source")}), resolve=True
-        )
+        urls = OmegaConf.to_container(OmegaConf.create(source["urls"]), resolve=True)
     except OmegaConfBaseException as error:
-        raise ConfigError(
-            f"{path}: {str(error).splitlines()[0]}; set the variable and try again"
-        ) from None
-    return {**raw, **source}
+        advice = source.get("manual") or "set the variable and try again"
+        raise ConfigError(f"{path}: source.urls: {str(error).splitlines()[0]}; {advice}") from None
+    return {**raw, "source": {**source, "urls": urls}}
