@@ -136,10 +136,14 @@ def read_ranks(results: Path, window: str) -> WindowRanks:
     """
     path = ranks_path(results, window)
     try:
-        table = pq.read_table(path, schema=RANKS_SCHEMA, partitioning=None)
+        # Not read_table(schema=...): that fills a missing column with nulls, which are misses.
+        table = pq.ParquetFile(path).read()
+        if not table.schema.equals(RANKS_SCHEMA):
+            raise pa.ArrowInvalid(f"columns {table.schema.names}")
     except (OSError, pa.ArrowException) as error:
         raise DataError(
-            f"{path}: not readable as ranks ({error}); run `dvc repro -f train`"
+            f"{path}: expected ranks with columns {RANKS_SCHEMA.names}, found none ({error}); "
+            f"run `dvc repro -f train`"
         ) from None
     return WindowRanks(
         session_ids=table[SESSION_ID],

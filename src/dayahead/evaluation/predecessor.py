@@ -1,0 +1,21 @@
+"""The two result files of Transformers4RecSys, under the names its users look for."""
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+
+from dayahead.evaluation.averaging import Average
+from dayahead.evaluation.tables import WindowResult
+from dayahead.files import write_text, written_whole
+
+
+def write_predecessor_files(results: Path, rows: Sequence[WindowResult], summary: Average) -> None:
+    """Write eval_results_avg_over_days.txt and eval_train_results_dates.csv."""
+    lines = [f"{name}_AOD = {value:.6f}\n" for name, value in summary.aod.items()]
+    write_text(results / "eval_results_avg_over_days.txt", "".join(lines))
+    path = results / "eval_train_results_dates.csv"
+    with written_whole(path) as temporary, temporary.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["date", *(f"eval_{name}" for name in summary.aod), "train_loss"])
+        for row in rows:
+            writer.writerow([row.window, *row.metrics.values(), row.train_loss])

@@ -1,0 +1,77 @@
+"""results/report.html: one page that explains a run, without anything from elsewhere."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
+from itertools import groupby
+from typing import Any, Final
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from dayahead.evaluation.averaging import Average
+from dayahead.evaluation.charts import bars, curves
+from dayahead.evaluation.tables import WindowResult
+
+Setting = str | int | float | bool | None | Sequence[Any]
+
+_TITLES: Final = {"recall": "Recall", "ndcg": "NDCG", "mrr": "MRR"}
+
+
+def render_report(
+    rows: Sequence[WindowResult],
+    summary: Average,
+    listing: Mapping[str, Any],
+    settings: Mapping[str, Setting],
+) -> str:
+    """Render the report; the same input always gives the same text.
+
+    Args:
+        rows: the measured windows.
+        summary: their averages.
+        listing: the content of windows.json.
+        settings: params.yaml flat, keys such as model.n_layer.
+    """
+    page = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    page.filters["metric"] = _title
+    template = page.from_string(files(__package__).joinpath("report.html.j2").read_text("utf-8"))
+    return template.render(
+        rows=rows,
+        summary=summary,
+        listing=listing,
+        settings=settings,
+        charts=[*_metric_charts(rows, summary), *_other_charts(rows)],
+        sessions_chart=_sessions_chart(listing["windows"]),
+        outside=sum(row.target_outside * row.n_sessions for row in rows) / summary.n_sessions,
+    )
+
+
+def _title(name: str) -> str:
+    kind, cutoff = name.split("_at_")
+    return f"{_TITLES[kind]}@{cutoff}"
+
+
+def _metric_charts(rows: Sequence[WindowResult], summary: Average) -> Iterator[tuple[str, Markup]]:
+    windows = [row.window for row in rows]
+    for kind, names in groupby(summary.aod, key=lambda name: name.split("_at_")[0]):
+        series = {name: [row.metrics[name] for row in rows] for name in names}
+        *_, foremost = series
+        centre = (summary.aod[foremost], summary.ci95[foremost])
+        labelled = {_title(name): values for name, values in series.items()}
+        yield _TITLES[kind], curves(kind, windows, labelled, centre)
+
+
+def _other_charts(rows: Sequence[WindowResult]) -> Iterator[tuple[str, Markup]]:
+    windows = [row.window for row in rows]
+    losses = [row.train_loss for row in rows]
+    if any(loss is not None for loss in losses):
+        yield "Training loss", curves("loss", windows, {"loss": losses})
+    outside = [row.target_outside for row in rows]
+    yield "Share of targets outside the candidates", curves("outside", windows, {"share": outside})
+
+
+def _sessions_chart(entries: Sequence[Mapping[str, Any]]) -> Markup:
+    windows = [entry["window"] for entry in entries]
+    sessions = [entry["sessions"] for entry in entries]
+    return bars("sessions", windows, sessions, [entry["state"] != "kept" for entry in entries])
