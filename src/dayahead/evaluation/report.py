@@ -41,8 +41,8 @@ def render_report(
         summary=summary,
         listing=listing,
         settings=settings,
-        charts=[*_metric_charts(rows, summary), *_other_charts(rows)],
-        sessions_chart=_sessions_chart(listing["windows"]),
+        charts=[*_metric_charts(rows, summary), *_loss_chart(rows)],
+        data_charts=[_sessions_chart(listing["windows"]), _outside_chart(rows)],
         outside=sum(row.target_outside * row.n_sessions for row in rows) / summary.n_sessions,
     )
 
@@ -62,16 +62,22 @@ def _metric_charts(rows: Sequence[WindowResult], summary: Average) -> Iterator[t
         yield _TITLES[kind], curves(kind, windows, labelled, centre)
 
 
-def _other_charts(rows: Sequence[WindowResult]) -> Iterator[tuple[str, Markup]]:
-    windows = [row.window for row in rows]
+def _loss_chart(rows: Sequence[WindowResult]) -> Iterator[tuple[str, Markup]]:
     losses = [row.train_loss for row in rows]
     if any(loss is not None for loss in losses):
+        windows = [row.window for row in rows]
         yield "Training loss", curves("loss", windows, {"loss": losses})
-    outside = [row.target_outside for row in rows]
-    yield "Share of targets outside the candidates", curves("outside", windows, {"share": outside})
 
 
-def _sessions_chart(entries: Sequence[Mapping[str, Any]]) -> Markup:
+def _sessions_chart(entries: Sequence[Mapping[str, Any]]) -> tuple[str, Markup]:
     windows = [entry["window"] for entry in entries]
     sessions = [entry["sessions"] for entry in entries]
-    return bars("sessions", windows, sessions, [entry["state"] != "kept" for entry in entries])
+    is_muted = [entry["state"] != "kept" for entry in entries]
+    return "Sessions per window (pale: not used)", bars("sessions", windows, sessions, is_muted)
+
+
+def _outside_chart(rows: Sequence[WindowResult]) -> tuple[str, Markup]:
+    windows = [row.window for row in rows]
+    percentages = [100 * row.target_outside for row in rows]
+    title = "Targets outside the candidates, %"
+    return title, curves("outside", windows, {"outside": percentages})
