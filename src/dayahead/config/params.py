@@ -3,8 +3,9 @@
 No field has a default: a default in code is a parameter DVC cannot see.
 """
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
@@ -194,3 +195,14 @@ def load_params(path: Path = Path("params.yaml")) -> Params:
             f"model.architecture to bert or xlnet"
         )
     return params
+
+
+def flattened(params: Params) -> dict[str, Any]:
+    """Spread the sections out as DVC and MLflow name them: {"model.n_layer": 2, ...}."""
+    flat: dict[str, Any] = {}
+    for section, value in asdict(params).items():
+        if isinstance(value, dict):
+            flat |= {f"{section}.{key}": setting for key, setting in value.items()}
+        else:
+            flat[section] = value
+    return flat

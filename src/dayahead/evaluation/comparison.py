@@ -17,8 +17,11 @@ from dayahead.evaluation.tables import WindowRanks, ranked_windows, read_ranks
 class PairedTest:
     """B against A on the same units, windows or sessions."""
 
+    a: float
+    """Mean of A over the units."""
+    b: float
     difference: float
-    """Mean of B - A over the units."""
+    """Mean of B - A."""
     better: int
     """Units where B is better."""
     worse: int
@@ -34,12 +37,10 @@ class MetricComparison:
     """One metric of two runs."""
 
     name: str
-    a: float
-    """Average over windows."""
-    b: float
+    windows: PairedTest
+    """Each window counts once, so the means are averages over days."""
     ci95: Interval | None
     """Percentile bootstrap over windows of B - A; None under 5 windows."""
-    windows: PairedTest
     sessions: PairedTest
 
 
@@ -96,6 +97,8 @@ def paired_test(a: Values, b: Values) -> PairedTest:
     differences = b - a
     better, worse = int((differences > 0).sum()), int((differences < 0).sum())
     return PairedTest(
+        a=mean(a),
+        b=mean(b),
         difference=mean(differences),
         better=better,
         worse=worse,
@@ -120,10 +123,8 @@ def _compare_metric(
     windows_b = np.array([mean(values) for values in sessions_b])
     return MetricComparison(
         name=name,
-        a=mean(windows_a),
-        b=mean(windows_b),
-        ci95=bootstrap_interval(windows_b - windows_a),
         windows=paired_test(windows_a, windows_b),
+        ci95=bootstrap_interval(windows_b - windows_a),
         sessions=paired_test(np.concatenate(sessions_a), np.concatenate(sessions_b)),
     )
 

@@ -1,13 +1,18 @@
 """A comparison in words and figures, for the terminal."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from textwrap import fill
 from typing import Final
 
-from dayahead.evaluation.averaging import MIN_WINDOWS
+from dayahead.evaluation.averaging import MIN_WINDOWS, Interval
 from dayahead.evaluation.comparison import Comparison, MetricComparison, PairedTest
 
 _SURE: Final = 0.01
 _LIKELY: Final = 0.05
+_SMALLEST: Final = 0.0001
+_WIDTH: Final = 100
+_MEANS: Final = ("A", "B", "B - A")
+_TESTS: Final = ("B better", "worse", "equal", "p (t)", "p (sign)")
 
 
 def render(comparison: Comparison, a: str = "A", b: str = "B") -> str:
@@ -18,37 +23,43 @@ def render(comparison: Comparison, a: str = "A", b: str = "B") -> str:
         a: what the user calls the first.
         b: what the user calls the second.
     """
-    over = f"{comparison.n_windows:,} windows", f"{comparison.n_sessions:,} sessions"
+    n_windows, n_sessions = (
+        f"{comparison.n_windows:,} windows",
+        f"{comparison.n_sessions:,} sessions",
+    )
+    head = f"A = {a}\nB = {b}\n{n_windows}, {n_sessions}, the same targets in both"
+    if comparison.has_equal_ranks:
+        return f"{head}\n\nThe two runs are equal: every target has the same rank in both.\n"
     parts = [
-        f"A = {a}\nB = {b}\n{over[0]}, {over[1]}, the same targets in both",
-        _verdict(comparison),
-        f"Over {over[0]}, each counting once\n{_windows_table(comparison.metrics)}",
-        f"Over {over[1]}, each counting once\n{_sessions_table(comparison.metrics)}",
-        _cautions(comparison),
+        head,
+        fill(_verdict(comparison), _WIDTH),
+        f"Over {n_windows}, each counting once\n{_windows_table(comparison.metrics)}",
+        f"Over {n_sessions}, each counting once\n{_sessions_table(comparison.metrics)}",
+        "\n".join(
+            fill(caution, _WIDTH, initial_indent="- ", subsequent_indent="  ")
+            for caution in _cautions(comparison)
+        ),
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def _verdict(comparison: Comparison) -> str:
-    if comparison.has_equal_ranks:
-        return "The two runs are equal: every target has the same rank in both."
     chosen = _foremost(comparison.metrics)
     by_windows = comparison.n_windows >= MIN_WINDOWS
-    test = chosen.windows if by_windows else chosen.sessions
+    unit, test = ("windows", chosen.windows) if by_windows else ("sessions", chosen.sessions)
     p = 1.0 if test.p_t is None else test.p_t
-    winner = "B" if test.difference > 0 else "A"
+    better = "B" if test.difference > 0 else "A"
     if p < _SURE:
-        finding = f"{winner} is better, and chance hardly explains it"
+        finding = f"{better} is better, and chance hardly explains it"
     elif p < _LIKELY:
-        finding = f"{winner} is probably better, but chance is not ruled out"
+        finding = f"{better} is probably better, but chance is not ruled out"
     else:
         finding = "No difference can be told from chance"
-    unit = "windows" if by_windows else "sessions"
     return (
-        f"{finding}: {chosen.name} is {chosen.a:.4f} for A and {chosen.b:.4f} for B "
-        f"({chosen.b - chosen.a:+.4f}), B ahead in {test.better:,} and behind in {test.worse:,} "
-        f"of the {unit}; were the runs equally good, a gap this wide would come about with "
-        f"probability {_p(test.p_t).strip()} (paired t-test over {unit})."
+        f"{finding}: {chosen.name} is {test.a:.4f} for A and {test.b:.4f} for B, and B is ahead "
+        f"in {test.better:,} and behind in {test.worse:,} of the {unit}. Were the runs equally "
+        f"good, so wide a gap would come about with a probability {_told(p)} (paired t-test over "
+        f"{unit})."
     )
 
 
@@ -58,38 +69,39 @@ def _foremost(metrics: Sequence[MetricComparison]) -> MetricComparison:
 
 
 def _windows_table(metrics: Sequence[MetricComparison]) -> str:
-    head = ("metric", "A", "B", "B - A", "95 % interval", "better/worse/equal", "p (t)", "p (sign)")
+    head = ("metric", *_MEANS, "95 % interval", *_TESTS)
     rows = (
-        (
-            metric.name,
-            f"{metric.a:.4f}",
-            f"{metric.b:.4f}",
-            f"{metric.b - metric.a:+.4f}",
-            f"{metric.ci95[0]:+.4f} to {metric.ci95[1]:+.4f}" if metric.ci95 else "-",
-            *_counts_and_ps(metric.windows),
-        )
+        (metric.name, *_means(metric.windows), _interval(metric.ci95), *_tests(metric.windows))
         for metric in metrics
     )
     return _table(head, rows)
 
 
 def _sessions_table(metrics: Sequence[MetricComparison]) -> str:
-    head = ("metric", "B - A", "better/worse/equal", "p (t)", "p (sign)")
-    rows = (
-        (metric.name, f"{metric.sessions.difference:+.4f}", *_counts_and_ps(metric.sessions))
-        for metric in metrics
-    )
+    head = ("metric", *_MEANS, *_TESTS)
+    rows = ((metric.name, *_means(metric.sessions), *_tests(metric.sessions)) for metric in metrics)
     return _table(head, rows)
 
 
-def _counts_and_ps(test: PairedTest) -> tuple[str, str, str]:
-    return f"{test.better}/{test.worse}/{test.equal}", _p(test.p_t), _p(test.p_sign)
+def _means(test: PairedTest) -> tuple[str, str, str]:
+    return f"{test.a:.4f}", f"{test.b:.4f}", f"{test.difference:+.4f}"
 
 
-def _p(p: float | None) -> str:
-    if p is None:
-        return "-"
-    return "<0.0001" if p < 1e-4 else f"{p:.4f}"  # noqa: PLR2004
+def _interval(interval: Interval | None) -> str:
+    return f"{interval[0]:+.4f} to {interval[1]:+.4f}" if interval else "-"
+
+
+def _tests(test: PairedTest) -> tuple[str, str, str, str, str]:
+    counts = f"{test.better:,}", f"{test.worse:,}", f"{test.equal:,}"
+    return *counts, "-" if test.p_t is None else _p(test.p_t), _p(test.p_sign)
+
+
+def _told(p: float) -> str:
+    return f"of {p:.4f}" if p >= _SMALLEST else f"below {_SMALLEST}"
+
+
+def _p(p: float) -> str:
+    return f"{p:.4f}" if p >= _SMALLEST else f"<{_SMALLEST}"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -104,22 +116,20 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     )
 
 
-def _cautions(comparison: Comparison) -> str:
-    cautions = [
-        "The tests take windows and sessions for independent. They are not: neighbouring windows "
-        "share a model, so true p-values are larger.",
-        f"{len(comparison.metrics)} metrics are tested here. Decide on one beforehand; where you "
-        "compare many runs, divide the p you accept by their number.",
-        "One run per side says nothing about seeds: repeat both with other training.seed values.",
-    ]
-    if comparison.n_windows < MIN_WINDOWS:
-        cautions.insert(
-            0, f"Fewer than {MIN_WINDOWS} windows: the sentence above rests on sessions alone."
-        )
+def _cautions(comparison: Comparison) -> Iterator[str]:
     if comparison.outside_a != comparison.outside_b:
-        cautions.insert(
-            0,
+        yield (
             f"The candidates differ: {comparison.outside_a:,} targets are outside A's and "
-            f"{comparison.outside_b:,} outside B's. Look at evaluation.candidates of both.",
+            f"{comparison.outside_b:,} outside B's. Look at evaluation.candidates of both."
         )
-    return "\n".join(f"- {caution}" for caution in cautions)
+    if comparison.n_windows < MIN_WINDOWS:
+        yield f"Fewer than {MIN_WINDOWS} windows: the sentence above rests on sessions alone."
+    yield (
+        "The tests take windows and sessions for independent. They are not: neighbouring windows "
+        "share a model and much of their items, so the true p-values are larger."
+    )
+    yield (
+        f"{len(comparison.metrics)} metrics are tested here: decide on one beforehand. Where you "
+        f"compare many runs, divide the p you accept by their number."
+    )
+    yield "One run per side says nothing about seeds: repeat both with other training.seed values."
