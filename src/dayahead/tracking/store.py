@@ -1,0 +1,104 @@
+"""The tracking store: where it is, and its creation by one process at a time."""
+
+import logging
+import os
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from filelock import FileLock
+from mlflow import MlflowClient
+
+# Creating the database tells of every migration.
+for _noisy in ("alembic", "mlflow"):
+    logging.getLogger(_noisy).setLevel(logging.WARNING)
+
+DATABASE = "mlflow.db"
+ARTIFACTS = "mlartifacts"
+LOCK_SECONDS = 120
+_RELATIVE_SQLITE = re.compile(r"^(sqlite(?:\+\w+)?:///)(?![/:])(.+)$")
+_USER_INFO = re.compile(r"(?<=://)[^/\s@]*@")
+_QUERY = re.compile(r"""(://[^\s?"']*)\?[^\s"']*""")
+
+
+def project_root() -> Path:
+    """The main project, also from inside the copies that DVC makes for --temp and --queue."""
+    if named := os.environ.get("DVC_ROOT"):
+        return Path(named).resolve()
+    here = Path.cwd()
+    holds = (folder for folder in (here, *here.parents) if (folder / ".dvc").is_dir())
+    return next(holds, here)
+
+
+def redacted(text: str) -> str:
+    """The same text without user names, passwords and queries in its URLs."""
+    return _QUERY.sub(r"\1?***", _USER_INFO.sub("***@", text))
+
+
+def tracking_uri(root: Path) -> str:
+    """`$MLFLOW_TRACKING_URI`, made absolute against `root`, else the SQLite file in `root`."""
+    uri = os.environ.get("MLFLOW_TRACKING_URI", "")
+    if not uri:
+        return f"sqlite:///{root / DATABASE}"
+    if found := _RELATIVE_SQLITE.match(uri):
+        return f"{found[1]}{root / found[2]}"
+    if "://" in uri or uri.startswith("databricks"):
+        return uri
+    return (root / uri.removeprefix("file:")).resolve().as_uri()
+
+
+def artifact_location(uri: str, root: Path) -> str | None:
+    """Absolute folder for artifacts of a local database; None where the store decides.
+
+    MLflow's default is relative to the working folder, and DVC deletes that of --temp runs.
+    """
+    if uri.startswith("sqlite"):
+        return str(Path(uri.partition(":///")[2]).parent / ARTIFACTS)
+    is_database = re.match(r"^(postgresql|mysql|mssql)", uri)
+    return str(root / ARTIFACTS) if is_database else None
+
+
+@dataclass(frozen=True)
+class Store:
+    """An MLflow tracking store, opened at first use.
+
+    Whatever a method of `client` raises passes through.
+    """
+
+    uri: str
+    root: Path
+    _experiments: dict[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def client(self) -> MlflowClient:
+        """The client; several processes that create one database at once would break it."""
+        with self.lock():
+            return MlflowClient(self.uri, registry_uri=self.uri)
+
+    def lock(self) -> FileLock:
+        """Held while something is created that must be there once. Reentrant within a process."""
+        is_file = self.uri.startswith("sqlite")
+        base = self.uri.partition(":///")[2] if is_file else str(self.root / ".dayahead/mlflow")
+        Path(base).parent.mkdir(parents=True, exist_ok=True)
+        return FileLock(f"{base}.lock", timeout=LOCK_SECONDS, is_singleton=True)
+
+    def experiment_id(self, name: str) -> str:
+        """Id of the experiment, created with an absolute artifact location where missing."""
+        if name not in self._experiments:
+            with self.lock():
+                found = self.client.get_experiment_by_name(name)
+                self._experiments[name] = (
+                    found.experiment_id
+                    if found
+                    else self.client.create_experiment(
+                        name, artifact_location=artifact_location(self.uri, self.root)
+                    )
+                )
+        return self._experiments[name]
+
+
+def open_store(root: Path | None = None) -> Store:
+    """The store in use; nothing is read or created yet."""
+    root = root or project_root()
+    return Store(tracking_uri(root), root)
