@@ -32,9 +32,9 @@ class WindowConfig:
     timezone: str
     """IANA name; moves days and time features. Hours are always cut and named in UTC."""
     first: str | None
-    """Name of the first window trained on (2019-10-01 or 2019-10-01T13); null: the first there is."""
+    """Name of the first window trained on (2019-10-01 or 2019-10-01T13); null: the first."""
     last: str | None
-    """Name of the last window measured; null: the last there is."""
+    """Name of the last window measured; null: the last."""
     min_sessions: PositiveInt
     """Windows with fewer sessions are dropped and listed."""
     overrun: Literal["cut", "keep"]
