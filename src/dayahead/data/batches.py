@@ -14,6 +14,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from dayahead.errors import WindowError
+
 
 @dataclass(frozen=True)
 class Share:
@@ -49,6 +51,17 @@ class Batch:
             n_global=self.n_global,
         )
 
+    def without_empty_rows(self) -> "Batch":
+        """Leave out the rows that only fill a process's share up."""
+        is_real = self.lengths > 0
+        return Batch(
+            columns={name: values[is_real] for name, values in self.columns.items()},
+            lengths=self.lengths[is_real],
+            sessions=self.sessions[is_real],
+            share=self.share,
+            n_global=self.n_global,
+        )
+
 
 class Batches(Protocol):
     """One pass over a window: what the loops of training and measuring ask of a loader."""
@@ -70,6 +83,19 @@ class Sessions:
     columns: dict[str, Tensor]
     """Flat, int64 or float32, N events each."""
     offsets: Int[Tensor, " S1"]
+
+    def __post_init__(self) -> None:
+        """Refuse lists of unequal lengths within a session.
+
+        Raises:
+            WindowError: a column has another number of events than the offsets say.
+        """
+        for name, values in self.columns.items():
+            if len(values) != self.offsets[-1]:
+                raise WindowError(
+                    f"column {name}: expected {int(self.offsets[-1])} events, as in the other "
+                    f"lists of these sessions, found {len(values)}; run `dvc repro -f preprocess`"
+                )
 
     @classmethod
     def from_table(cls, table: pa.Table) -> "Sessions":
@@ -141,15 +167,15 @@ def shuffled_plan(
     draw = torch.Generator().manual_seed(seed)
     order = torch.randperm(len(lengths), generator=draw)
     batches: list[Tensor] = []
-    for pool in order.split(batch_size * length_pool):
+    for pool in torch.split(order, batch_size * length_pool):
         by_length = pool[lengths[pool].argsort(stable=True)] if length_pool > 1 else pool
-        batches.extend(by_length.split(batch_size))
+        batches.extend(torch.split(by_length, batch_size))
     return [batches[i] for i in torch.randperm(len(batches), generator=draw).tolist()]
 
 
 def measuring_plan(lengths: Int[Tensor, " S"], batch_size: int) -> list[Tensor]:
     """Cut sessions into batches, shortest first, so that padding is rare."""
-    return list(lengths.argsort(stable=True).split(batch_size))
+    return list(torch.split(lengths.argsort(stable=True), batch_size))
 
 
 def _own_rows(rows: Int[Tensor, " n"], share: Share) -> Int[Tensor, " B"]:

@@ -5,6 +5,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -85,6 +86,19 @@ class WindowStore:
         first = keys.group_by([SESSION_START, SESSION_ID]).aggregate([("row", "min")])
         first = first.sort_by([(SESSION_START, "ascending"), (SESSION_ID, "ascending")])
         return table.take(first["row_min"]).select(columns).combine_chunks()
+
+    def n_sessions(self, window: Window, role: str) -> int:
+        """Sessions of a role in a window."""
+        return int(pq.read_metadata(self.path(window, role)).num_rows)
+
+    def items_in(self, window: Window, role: str) -> np.ndarray:
+        """Catalogue indices that occur in a role's sessions, ascending, int32."""
+        file = pq.ParquetFile(self.path(window, role))
+        found = [
+            np.unique(batch.column(0).flatten().to_numpy())
+            for batch in file.iter_batches(columns=[ITEM_ID])
+        ]
+        return np.unique(np.concatenate([np.zeros(0, np.int32), *found]))
 
     def vocabulary(self, column: str) -> pa.Table:
         """Read a column's vocabulary: index, value, first_window, events ..., by index."""

@@ -1,0 +1,1 @@
+"""From a batch to scores over the catalogue: bodies, tasks, loss, and two counted models."""

@@ -1,0 +1,85 @@
+"""Two architectures that count instead of learning, so that a transformer earns its keep.
+
+Both score by counts over train sessions; neither reads more than the last known item.
+"""
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from torch import Tensor
+
+from dayahead.columns import N_RESERVED
+from dayahead.config.params import ModelConfig
+
+
+class CountModel:
+    """`popularity` and `transitions`.
+
+    popularity    an item's events in the window fitted last
+    transitions   how often an item followed the last known one, counts of earlier windows times
+                  `decay` per window; below every item that ever followed, by popularity
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        self.counts_transitions = config.architecture == "transitions"
+        self.decay = config.decay
+        self.popularity = np.zeros(0, np.float64)
+        self.following = csr_array((0, 0), dtype=np.float64)
+        self._pairs: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+
+    @property
+    def n_items(self) -> int:
+        """Items held."""
+        return len(self.popularity)
+
+    def grow(self, n_items: int) -> None:
+        """Hold the first `n_items` of the catalogue."""
+        self.popularity = np.pad(self.popularity, (0, n_items - self.n_items))
+        self.following.resize((n_items, n_items))
+
+    def start_window(self) -> None:
+        """Forget the popularity of the window before, and let its transitions fade."""
+        self.popularity[:] = 0
+        self.following = (self.following * self.decay).tocsr()
+        self.following.eliminate_zeros()
+
+    def count(self, items: Int[Tensor, "B L"], lengths: Int[Tensor, " B"]) -> None:
+        """Take in train sessions, right-padded catalogue indices."""
+        steps = torch.arange(items.shape[1])
+        rows = items.numpy() - N_RESERVED
+        held = rows[(steps < lengths[:, None]).numpy()]
+        self.popularity += np.bincount(held, minlength=self.n_items)
+        if self.counts_transitions:
+            is_followed = (steps[:-1] < lengths[:, None] - 1).numpy()
+            pairs = (rows[:, :-1][is_followed], rows[:, 1:][is_followed])
+            self._pairs.append(pairs)
+
+    def finish_window(self) -> None:
+        """Add the window's transitions to those before."""
+        if self._pairs:
+            before, after = (np.concatenate(side) for side in zip(*self._pairs, strict=True))
+            ones = np.ones(len(before))
+            self.following += csr_array((ones, (before, after)), shape=self.following.shape)
+            self._pairs.clear()
+
+    def scores(
+        self, last_items: Int[Tensor, " B"], candidates: Int[Tensor, " C"]
+    ) -> Float[Tensor, "B C"]:
+        """Score the candidates (catalogue indices) after each session's last known item.
+
+        float32 holds both orders: following counts as whole steps of their smallest value, and
+        popularity, squeezed below one such step, as the filler.
+        """
+        columns = candidates.cpu().numpy() - N_RESERVED
+        popularity = self.popularity[columns]
+        if not self.counts_transitions:
+            return torch.from_numpy(popularity.astype(np.float32)).expand(len(last_items), -1)
+        filler = popularity / (popularity.max(initial=0.0) + 1)  # [C], below 1
+        rows = last_items.cpu().numpy() - N_RESERVED
+        is_held = (rows >= 0) & (rows < self.n_items)
+        counts = self.following[np.where(is_held, rows, 0)].toarray()[:, columns]  # [B, C]
+        counts[~is_held] = 0
+        smallest = self.following.data.min(initial=1.0)
+        return torch.from_numpy((counts / smallest + filler).astype(np.float32))

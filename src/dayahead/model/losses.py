@@ -1,0 +1,48 @@
+"""Full softmax over the catalogue without ever holding all of its logits."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import LinearCrossEntropyOptions
+from torch.nn.functional import linear_cross_entropy
+
+BYTES_PER_LOGIT = 4
+
+
+def softmax_loss(
+    hidden: Float[Tensor, "T d"],
+    table: Float[Tensor, "n d"],
+    bias: Float[Tensor, " n"],
+    targets: Int[Tensor, " T"],
+    *,
+    label_smoothing: float,
+    logits_budget_mib: int,
+) -> Float[Tensor, ""]:
+    """Sum over targets of the cross entropy with a softmax over n items.
+
+    Smoothing mixes the target with the uniform distribution over the n items (Szegedy et al.
+    2016) and needs no logits: the mean log-probability is (mean score - logsumexp), and
+    logsumexp = loss + target's score. Rows are taken in chunks whose logits fit the budget.
+    """
+    if len(targets) == 0:
+        return (hidden.sum() + table.sum() + bias.sum()) * 0.0
+    if torch.is_autocast_enabled(hidden.device.type):
+        # Autocast passes linear_cross_entropy by; its loss is then rounded to bfloat16.
+        dtype = torch.get_autocast_dtype(hidden.device.type)
+        hidden, table, bias = hidden.to(dtype), table.to(dtype), bias.to(dtype)
+    n_rows = max(1, logits_budget_mib * 2**20 // (BYTES_PER_LOGIT * len(table)))
+    loss = linear_cross_entropy(
+        hidden,
+        table,
+        targets,
+        linear_bias=bias,
+        reduction="sum",
+        options=LinearCrossEntropyOptions(
+            batch_chunk_size=n_rows, chunking_method=None, acc_policy="compact"
+        ),
+    ).float()
+    if label_smoothing:
+        target_scores = (hidden * table[targets]).sum(1) + bias[targets]  # [T]
+        mean_scores = hidden @ table.mean(0) + bias.mean()  # [T]
+        loss = loss + label_smoothing * (target_scores - mean_scores).float().sum()
+    return loss

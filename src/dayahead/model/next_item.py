@@ -1,0 +1,142 @@
+"""The next-item model: embeddings, a body from the zoo, scores over the catalogue held."""
+
+import math
+from typing import cast
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from dayahead.columns import ITEM_ID, N_RESERVED
+from dayahead.config.params import LossConfig, ModelConfig, TaskConfig
+from dayahead.model.body import Body
+from dayahead.model.losses import softmax_loss
+from dayahead.model.tables import GrowingTable
+from dayahead.model.tasks import Question, build_task
+from dayahead.seeds import derived_seed
+
+
+class NextItemModel(nn.Module):
+    """Scores every item held as the next of a session.
+
+    Built empty of items: `grow` gives it its catalogue.
+    """
+
+    def __init__(  # noqa: PLR0913
+        self,
+        config: ModelConfig,
+        task: TaskConfig,
+        loss: LossConfig,
+        *,
+        categoricals: dict[str, int],
+        numbers: tuple[str, ...],
+        max_length: int,
+        seed: int,
+    ) -> None:
+        """Build the modules.
+
+        Args:
+            config: architecture and sizes.
+            task: decides what the body may see.
+            loss: smoothing and memory of the softmax.
+            categoricals: side feature to the number of values its embedding's size is made for.
+            numbers: window-file columns that hold numbers.
+            max_length: longest session, target included.
+            seed: root of every initial value.
+        """
+        super().__init__()
+        self.config = config
+        self.loss_config = loss
+        self.task = build_task(task)
+        self.numbers = numbers
+        item_dim = config.item_embedding_dim or config.d_model
+        dims = {name: embedding_dim(size) for name, size in categoricals.items()}
+        self.items = self._table(ITEM_ID, item_dim, seed)
+        """Input items, and the rows that score where weights are tied."""
+        self.categoricals = nn.ModuleDict(
+            {name: self._table(name, dim, seed) for name, dim in dims.items()}
+        )
+        if not config.tie_weights:
+            self.output_items = self._table("output_items", item_dim, seed)
+            self.output_items.unknown.requires_grad_(False)
+        self.bias = nn.Parameter(torch.empty(0))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derived_seed(seed, "weights"))
+            width = item_dim + sum(dims.values()) + len(numbers)
+            self.project_in = self._projection(width, config.d_model)
+            self.project_out = self._projection(config.d_model, item_dim)
+            self.mask = nn.Parameter(torch.randn(config.d_model) * config.init_std)
+            self.mask.requires_grad_(not self.task.is_causal)
+            self.body = Body(config, causal=self.task.is_causal, max_length=max_length)
+        self.input_dropout = nn.Dropout(config.input_dropout)
+
+    @property
+    def n_items(self) -> int:
+        """Items held."""
+        return self.items.n_rows
+
+    @property
+    def scoring_rows(self) -> Float[Tensor, "n d"]:
+        """The rows scores are products with: the input table's, or its own where untied."""
+        return self.items.weight if self.config.tie_weights else self.output_items.weight
+
+    def grow(self, sizes: dict[str, int]) -> None:
+        """Hold the first `sizes[column]` values of each vocabulary; old rows stay as they are."""
+        for name, table in self._tables().items():
+            table.grow(sizes[name])
+        n_items = sizes[ITEM_ID]
+        if not self.config.tie_weights:
+            self.output_items.grow(n_items)
+        n_new = n_items - len(self.bias)
+        if n_new > 0:
+            self.bias = nn.Parameter(nn.functional.pad(self.bias.detach(), (0, n_new)))
+
+    def forward(
+        self, columns: dict[str, Tensor], lengths: Int[Tensor, " B"], noise: Float[Tensor, "B L"]
+    ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
+        """Sum of the loss over this batch's targets, and how many there are."""
+        question = self.task.training_question(columns[ITEM_ID], lengths, noise)
+        loss = softmax_loss(
+            self._answers(columns, question),
+            self.scoring_rows,
+            self.bias,
+            question.answers - N_RESERVED,
+            label_smoothing=self.loss_config.label_smoothing,
+            logits_budget_mib=self.loss_config.logits_budget_mib,
+        )
+        return loss, torch.tensor(len(question.answers), device=loss.device)
+
+    def next_hidden(
+        self, columns: dict[str, Tensor], n_known: Int[Tensor, " B"]
+    ) -> Float[Tensor, "B d"]:
+        """What the model makes of the first `n_known` events of each session."""
+        return self._answers(columns, self.task.next_question(columns[ITEM_ID], n_known))
+
+    def _answers(self, columns: dict[str, Tensor], question: Question) -> Float[Tensor, "T d"]:
+        n_read = question.is_asked.shape[1]
+        inputs = self._embedded({name: values[:, :n_read] for name, values in columns.items()})
+        inputs = torch.where(question.is_masked[..., None], self.mask, inputs)
+        hidden = self.body(self.input_dropout(inputs), question.lengths)  # [B, W, D]
+        answers: Tensor = self.project_out(hidden[question.is_asked])
+        return answers
+
+    def _embedded(self, columns: dict[str, Tensor]) -> Float[Tensor, "B W D"]:
+        parts = [table(columns[name]) for name, table in self._tables().items()]
+        parts += [columns[name][..., None] for name in self.numbers]
+        merged: Tensor = self.project_in(torch.cat(parts, dim=-1))
+        return merged
+
+    def _tables(self) -> dict[str, GrowingTable]:
+        return {ITEM_ID: self.items} | cast("dict[str, GrowingTable]", dict(self.categoricals))
+
+    def _table(self, name: str, dim: int, seed: int) -> GrowingTable:
+        return GrowingTable(dim, self.config.item_init_std, derived_seed(seed, "table", name))
+
+    @staticmethod
+    def _projection(width: int, wanted: int) -> nn.Module:
+        return nn.Identity() if width == wanted else nn.Linear(width, wanted)
+
+
+def embedding_dim(n_values: int) -> int:
+    """Size of a side feature's embedding: twice the fourth root of its values, as in the paper."""
+    return math.ceil(2 * math.sqrt(math.sqrt(max(1, n_values))))

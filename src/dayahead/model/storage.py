@@ -1,0 +1,130 @@
+"""A model in a folder of its own: config.json, model.safetensors, vocabulary/."""
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from numpy.typing import NDArray
+from pydantic.dataclasses import dataclass as checked_dataclass
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from scipy.sparse import csr_array
+from torch import Tensor
+
+from dayahead.config.params import LossConfig, ModelConfig, TaskConfig
+from dayahead.config.reading import STRICT, validated
+from dayahead.errors import ConfigError, ModelFileError
+from dayahead.files import read_json, write_json, write_parquet, written_whole
+from dayahead.model.building import build_model
+from dayahead.model.counts import CountModel
+from dayahead.model.next_item import NextItemModel
+
+CANDIDATES = "candidates"
+WEIGHTS = "weights."
+
+
+@checked_dataclass(frozen=True, kw_only=True, config=STRICT)
+class ModelCard:
+    """config.json: what it takes to build the model again and to feed it."""
+
+    dataset: str
+    window: str
+    """The last window fitted."""
+    model: ModelConfig
+    task: TaskConfig
+    loss: LossConfig
+    seed: int
+    sizes: dict[str, int]
+    """Values held of each vocabulary."""
+    first_sizes: dict[str, int]
+    """Those at the first window, which sized the side embeddings."""
+    statistics: dict[str, Any]
+    """statistics.json of the windows."""
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """A model and what goes with it."""
+
+    card: ModelCard
+    model: NextItemModel | CountModel
+    candidates: NDArray[np.int32]
+    """Catalogue indices it may recommend, ascending."""
+    vocabularies: Mapping[str, pa.Table]
+    """index and value of each vocabulary, the values held only."""
+
+
+def save_model(folder: Path, stored: StoredModel) -> None:
+    """Write the folder anew; config.json comes last and makes it whole."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for column, table in stored.vocabularies.items():
+        write_parquet(folder / "vocabulary" / f"{column}.parquet", table)
+    tensors = {CANDIDATES: torch.from_numpy(stored.candidates)}
+    tensors |= {WEIGHTS + name: tensor for name, tensor in _tensors(stored.model).items()}
+    with written_whole(folder / "model.safetensors") as temporary:
+        save_file(tensors, temporary)
+    write_json(folder / "config.json", asdict(stored.card))
+
+
+def load_model(folder: Path) -> StoredModel:
+    """Read a folder that `save_model` wrote.
+
+    Raises:
+        ModelFileError: a part is missing or damaged, or the parts do not belong together.
+    """
+    try:
+        card = validated(ModelCard, read_json(folder / "config.json"), str(folder / "config.json"))
+        tensors = load_file(folder / "model.safetensors")
+        vocabularies = {
+            column: pq.read_table(folder / "vocabulary" / f"{column}.parquet")
+            for column in card.sizes
+        }
+        model = build_model(
+            card.model, card.task, card.loss, card.statistics, card.first_sizes, card.seed
+        )
+        weights = {
+            name.removeprefix(WEIGHTS): tensor
+            for name, tensor in tensors.items()
+            if name.startswith(WEIGHTS)
+        }
+        _restore(model, card.sizes, weights)
+        candidates = tensors[CANDIDATES].numpy()
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError, ConfigError) as error:
+        raise ModelFileError(
+            f"{folder}: no whole model ({error}); expected config.json, model.safetensors and "
+            f"vocabulary/ as `dvc repro` leaves them in models/"
+        ) from None
+    return StoredModel(card, model, candidates, vocabularies)
+
+
+def _tensors(model: NextItemModel | CountModel) -> dict[str, Tensor]:
+    if isinstance(model, NextItemModel):
+        return {name: tensor.cpu().contiguous() for name, tensor in model.state_dict().items()}
+    pairs = model.following.tocoo()
+    return {
+        "popularity": torch.from_numpy(model.popularity),
+        "before": torch.from_numpy(pairs.coords[0].astype(np.int64)),
+        "after": torch.from_numpy(pairs.coords[1].astype(np.int64)),
+        "counts": torch.from_numpy(pairs.data),
+    }
+
+
+def _restore(
+    model: NextItemModel | CountModel, sizes: dict[str, int], tensors: dict[str, Tensor]
+) -> None:
+    if isinstance(model, NextItemModel):
+        model.grow(sizes)
+        model.load_state_dict(tensors)
+        model.eval()
+        return
+    popularity, before, after, counts = (
+        tensors[name].numpy() for name in ("popularity", "before", "after", "counts")
+    )
+    model.popularity = popularity
+    model.following = csr_array((counts, (before, after)), shape=(len(popularity),) * 2)

@@ -1,0 +1,1 @@
+"""The loop over windows and the loop within one: fit, measure, go on."""

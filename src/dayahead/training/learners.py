@@ -1,0 +1,173 @@
+"""What the window loop asks of an architecture, and the two kinds that answer."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.nn.utils import clip_grad_norm_
+
+from dayahead.columns import ITEM_ID, N_RESERVED
+from dayahead.config.params import TrainingConfig
+from dayahead.data.batches import Batch, Batches, Share
+from dayahead.errors import TrainingError
+from dayahead.model.counts import CountModel
+from dayahead.model.next_item import NextItemModel
+from dayahead.seeds import derived_seed
+from dayahead.training.optimiser import build_optimiser, follow_growth, set_learning_rate
+from dayahead.training.processes import Process
+
+Scorer = Callable[[Batch], Float[Tensor, "B C"]]
+OnStep = Callable[[int], object]
+"""Called after each step with its number of sessions."""
+
+
+class Learner(Protocol):
+    """An architecture in the window loop."""
+
+    fit_share: Share
+    """Which rows of a global batch `fit` wants."""
+
+    def grow(self, sizes: dict[str, int]) -> None:
+        """Hold the first `sizes[column]` values of each vocabulary."""
+        ...
+
+    def n_passes(self, epochs: int) -> int:
+        """How many of the epochs `fit` goes through."""
+        ...
+
+    def fit(self, window: str, epochs: list[Batches], on_step: OnStep) -> float | None:
+        """Learn from one window; the mean loss per target, None where nothing is minimised."""
+        ...
+
+    def scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
+        """Return what scores the candidates (catalogue indices) after all but the last event."""
+        ...
+
+
+@dataclass
+class CountLearner:
+    """Counts a window once, on every process alike."""
+
+    model: CountModel
+    fit_share = Share(rank=0, world=1)
+
+    def grow(self, sizes: dict[str, int]) -> None:
+        """Hold the first `sizes[item_id]` items."""
+        self.model.grow(sizes[ITEM_ID])
+
+    def n_passes(self, epochs: int) -> int:
+        """One: counting twice counts nothing new."""
+        return min(epochs, 1)
+
+    def fit(self, window: str, epochs: list[Batches], on_step: OnStep) -> None:
+        """Count every session of one epoch."""
+        self.model.start_window()
+        for batch in epochs[0]:
+            self.model.count(batch.columns[ITEM_ID], batch.lengths)
+            on_step(batch.n_global)
+        self.model.finish_window()
+
+    def scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
+        """Score by counts after the last known item."""
+
+        def scores(batch: Batch) -> Float[Tensor, "B C"]:
+            last_known = batch.columns[ITEM_ID].gather(1, (batch.lengths - 2)[:, None])[:, 0]
+            return self.model.scores(last_known, candidates)
+
+        return scores
+
+
+class GradientLearner:
+    """Follows the gradient of a next-item model, step by step, the same on every process."""
+
+    def __init__(self, model: NextItemModel, config: TrainingConfig, process: Process) -> None:
+        self.model = model.to(process.device)
+        self.config = config
+        self.process = process
+        self.fit_share = process.share
+        self.optimiser = build_optimiser(self.model, config)
+        self.wrapped: nn.Module = self.model
+
+    def grow(self, sizes: dict[str, int]) -> None:
+        """Grow tables and moments, then wrap anew: DDP knows only the parameters it was given."""
+        before = dict(self.model.named_parameters())
+        self.model.grow(sizes)
+        follow_growth(self.optimiser, before, self.model)
+        if self.process.share.world > 1:
+            self.wrapped = DistributedDataParallel(self.model)
+
+    def n_passes(self, epochs: int) -> int:
+        """All."""
+        return epochs
+
+    def fit(self, window: str, epochs: list[Batches], on_step: OnStep) -> float:
+        """Run the epochs' steps with a learning rate that restarts here."""
+        self.model.train()
+        n_steps = sum(epoch.n_steps for epoch in epochs)
+        totals = torch.zeros(2, dtype=torch.float64)
+        step = 0
+        for epoch in epochs:
+            for batch in epoch:
+                set_learning_rate(self.optimiser, self.config, step / n_steps)
+                totals += self._step(batch, window, step)
+                on_step(batch.n_global)
+                step += 1
+        return float(totals[0] / totals[1])
+
+    def scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
+        """Score by products with the candidates' rows, in float32."""
+        self.model.eval()
+        rows = candidates.to(self.process.device) - N_RESERVED
+        with torch.no_grad():
+            table = self.model.scoring_rows[rows]  # [C, d]
+            bias = self.model.bias[rows]
+
+        @torch.no_grad()
+        def scores(batch: Batch) -> Float[Tensor, "B C"]:
+            hidden = self.model.next_hidden(batch.columns, batch.lengths - 1)
+            return torch.addmm(bias, hidden, table.T)
+
+        return scores
+
+    def _step(self, batch: Batch, window: str, step: int) -> Float[Tensor, "2"]:
+        """One update; the sum of the loss and the number of targets over all processes."""
+        purpose = (self.config.seed, "step", window, step)
+        noise = _noise(batch, derived_seed(*purpose, "noise")).to(self.process.device)
+        torch.manual_seed(derived_seed(*purpose, "dropout", self.process.share.rank))
+        on_device = batch.to(self.process.device)
+        with torch.autocast(
+            self.process.device.type, torch.bfloat16, enabled=self._uses_bfloat16
+        ):
+            loss, n_targets = self.wrapped(on_device.columns, on_device.lengths, noise)
+        sums = torch.stack([loss.detach().double(), n_targets.double()])
+        sums = self.process.summed(sums).cpu()
+        if not torch.isfinite(sums[0]):
+            raise TrainingError(
+                f"window {window}, step {step}: the loss is {sums[0].item()}, nothing was updated; "
+                f"lower training.learning_rate ({self.config.learning_rate}) or "
+                f"training.max_grad_norm ({self.config.max_grad_norm})"
+            )
+        # DDP averages gradients over the processes, which hold different numbers of targets.
+        (loss * (self.process.share.world / sums[1].item())).backward()
+        clip_grad_norm_(self.model.parameters(), self.config.max_grad_norm)
+        self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+        return sums
+
+    @property
+    def _uses_bfloat16(self) -> bool:
+        if self.config.precision == "auto":
+            return self.process.device.type == "cuda" and torch.cuda.is_bf16_supported()
+        return self.config.precision == "bfloat16"
+
+
+def _noise(batch: Batch, seed: int) -> Float[Tensor, "B L"]:
+    """This process's rows of uniform noise that was drawn for the global batch."""
+    draw = torch.Generator().manual_seed(seed)
+    longest = next(iter(batch.columns.values())).shape[1]
+    share = batch.share
+    return torch.rand(batch.n_global, longest, generator=draw)[share.rank :: share.world]

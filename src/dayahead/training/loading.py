@@ -1,0 +1,91 @@
+"""Which batches a window is fitted and measured with."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from dayahead.columns import ITEM_ID, SESSION_ID
+from dayahead.config.params import EvaluationConfig, TrainingConfig
+from dayahead.data.batches import (
+    Batches,
+    MemoryBatches,
+    Sessions,
+    Share,
+    measuring_plan,
+    shuffled_plan,
+)
+from dayahead.data.streaming import StreamedBatches
+from dayahead.data.windows import Window, WindowStore
+from dayahead.errors import ConfigError
+from dayahead.seeds import derived_seed
+
+
+@dataclass(frozen=True)
+class Loader:
+    """Batches of the windows in a store, from memory or streamed from disk."""
+
+    store: WindowStore
+    features: tuple[str, ...]
+    training: TrainingConfig
+    evaluation: EvaluationConfig
+
+    def __post_init__(self) -> None:
+        """Refuse to stream what no single file holds."""
+        if self.streams and self.evaluation.split == "all":
+            raise ConfigError(
+                "params.yaml: training.loader: nvtabular streams one file per window, and "
+                "evaluation.split: all is three; set evaluation.split to valid or test, or "
+                "training.loader to memory"
+            )
+
+    @property
+    def streams(self) -> bool:
+        """Whether windows are read batch by batch."""
+        return self.training.loader == "nvtabular"
+
+    @cached_property
+    def columns(self) -> list[str]:
+        """Window-file columns the model reads."""
+        features = self.store.statistics["features"]
+        unknown = [name for name in self.features if name not in features]
+        if unknown:
+            raise ConfigError(
+                f"params.yaml: model.features: {', '.join(unknown)} not among the data set's "
+                f"({', '.join(features) or 'it has none'})"
+            )
+        return [ITEM_ID, *(c for name in self.features for c in features[name]["columns"])]
+
+    def fit_batches(self, window: Window, share: Share) -> list[Batches]:
+        """One pass per epoch over the window's train sessions, each in an order of its own."""
+        seeds = [
+            derived_seed(self.training.seed, "order", window.name, epoch)
+            for epoch in range(self.training.epochs)
+        ]
+        size, pool = self.training.batch_size, self.training.length_pool
+        if self.streams:
+            path = self.store.path(window, "train")
+            return [
+                StreamedBatches(
+                    (path,), tuple(self.columns), size, share, seed=seed, length_pool=pool
+                )
+                for seed in seeds
+            ]
+        sessions = Sessions.from_table(self.store.read(window, "train", self.columns))
+        return [
+            MemoryBatches(sessions, shuffled_plan(sessions.lengths, size, pool, seed), share)
+            for seed in seeds
+        ]
+
+    def measure_batches(self, window: Window, share: Share) -> Batches:
+        """One pass over the sessions that measure the window."""
+        split, size = self.evaluation.split, self.evaluation.batch_size
+        if self.streams:
+            path = self.store.path(window, split)
+            return StreamedBatches((path,), tuple(self.columns), size, share)
+        sessions = Sessions.from_table(self.store.read(window, split, self.columns))
+        return MemoryBatches(sessions, measuring_plan(sessions.lengths, size), share)
+
+    def measured_ids(self, window: Window) -> pa.ChunkedArray:
+        """Ids of the sessions that measure the window, in the order of its file."""
+        return self.store.read(window, self.evaluation.split, [SESSION_ID])[SESSION_ID]

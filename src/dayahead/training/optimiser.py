@@ -1,0 +1,47 @@
+"""AdamW over a model whose tables grow, and its learning rate within a window."""
+
+import torch
+from torch import nn
+from torch.nn import Parameter
+from torch.optim import AdamW
+
+from dayahead.config.params import TrainingConfig
+
+MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+def build_optimiser(model: nn.Module, config: TrainingConfig) -> AdamW:
+    """AdamW (Loshchilov and Hutter 2019); vectors (biases, norms, the mask) do not decay."""
+    wanted = [p for p in model.parameters() if p.requires_grad]
+    groups = [
+        {"params": [p for p in wanted if p.dim() > 1], "weight_decay": config.weight_decay},
+        {"params": [p for p in wanted if p.dim() <= 1], "weight_decay": 0.0},
+    ]
+    return AdamW(groups, lr=config.learning_rate, fused=True)
+
+
+def follow_growth(optimiser: AdamW, before: dict[str, Parameter], model: nn.Module) -> None:
+    """Hand a grown parameter its predecessor's place and moments; new rows start from zero."""
+    for name, new in model.named_parameters():
+        old = before[name]
+        if new is old:
+            continue
+        for group in optimiser.param_groups:
+            group["params"] = [new if p is old else p for p in group["params"]]
+        state = optimiser.state.pop(old, None)
+        if state:
+            optimiser.state[new] = state | {
+                key: _with_zero_rows(state[key], len(new)) for key in MOMENTS
+            }
+
+
+def set_learning_rate(optimiser: AdamW, config: TrainingConfig, progress: float) -> None:
+    """Set the rate for a window of which `progress` (0 up to, not including, 1) is done."""
+    share = 1.0 - progress if config.schedule == "linear" else 1.0
+    for group in optimiser.param_groups:
+        group["lr"] = config.learning_rate * share
+
+
+def _with_zero_rows(moment: torch.Tensor, n_rows: int) -> torch.Tensor:
+    padding = (0, 0) * (moment.dim() - 1) + (0, n_rows - len(moment))
+    return nn.functional.pad(moment, padding)

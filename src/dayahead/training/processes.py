@@ -1,0 +1,116 @@
+"""Processes of a run: starting them, and what they say to each other."""
+
+import ctypes
+import os
+import signal
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, record
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+from dayahead.config.params import ComputeConfig
+from dayahead.data.batches import Share
+from dayahead.errors import ConfigError, TrainingError
+
+PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True)
+class Process:
+    """This process among all of a run."""
+
+    share: Share
+    device: torch.device
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this process writes and reports."""
+        return self.share.rank == 0
+
+    def summed(self, values: Tensor) -> Tensor:
+        """Sum of `values` over all processes, on every process."""
+        if self.share.world > 1:
+            dist.all_reduce(values)
+        return values
+
+
+def run_processes(work: Callable[..., None], compute: ComputeConfig, *args: object) -> None:
+    """Call `work(process, *args)` in `compute.processes` processes, and wait for all.
+
+    One process runs right here; several are started through torchrun's API (gloo on the CPU,
+    NCCL on GPUs) and `args` must pickle.
+
+    Raises:
+        ConfigError: CUDA is asked for and there is none, or fewer GPUs than processes.
+        TrainingError: a process failed; the others were stopped.
+    """
+    device, n_processes, n_threads = _resolved(compute)
+    if n_processes == 1:
+        _settle(device, n_threads)
+        work(Process(Share(0, 1), torch.device(device)), *args)
+        return
+    launch = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=n_processes,
+        run_id=uuid.uuid4().hex,
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        max_restarts=0,
+        monitor_interval=0.2,
+        start_method="spawn",
+    )
+    try:
+        elastic_launch(launch, _worker)(work, device, n_threads, args)
+    except ChildFailedError as failure:
+        rank, first = failure.get_first_failure()
+        message = first.message if isinstance(first.message, str) else first.message["message"]
+        raise TrainingError(
+            f"process {rank} of {n_processes} failed (exit code {first.exitcode}) and the others "
+            f"were stopped: {message}"
+        ) from None
+
+
+@record
+def _worker(work: Callable[..., None], device: str, n_threads: int, args: tuple[object, ...]) -> None:
+    # A SIGKILL of the launcher would leave this process running.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    local_rank = int(os.environ["LOCAL_RANK"])
+    own = torch.device(device, local_rank) if device == "cuda" else torch.device(device)
+    _settle(device, n_threads)
+    dist.init_process_group(
+        "nccl" if device == "cuda" else "gloo", device_id=own if device == "cuda" else None
+    )
+    try:
+        work(Process(Share(dist.get_rank(), dist.get_world_size()), own), *args)
+    finally:
+        dist.destroy_process_group()
+
+
+def _settle(device: str, n_threads: int) -> None:
+    torch.set_num_threads(n_threads)
+    if device == "cuda":
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+
+
+def _resolved(compute: ComputeConfig) -> tuple[str, int, int]:
+    n_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    device = ("cuda" if n_gpus else "cpu") if compute.device == "auto" else compute.device
+    if compute.processes == "auto":
+        n_processes = max(1, n_gpus) if device == "cuda" else 1
+    else:
+        n_processes = compute.processes
+    if device == "cuda" and n_gpus < n_processes:
+        raise ConfigError(
+            f"params.yaml: compute.device is cuda and compute.processes {n_processes}, but torch "
+            f"sees {n_gpus} GPUs; lower compute.processes or set compute.device to cpu"
+        )
+    n_cores = len(os.sched_getaffinity(0))
+    if compute.threads == "auto":
+        return device, n_processes, max(1, n_cores // n_processes)
+    return device, n_processes, compute.threads

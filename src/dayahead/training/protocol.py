@@ -1,0 +1,94 @@
+"""The protocol: fit on a window, measure on the next, go on with the same model."""
+
+import logging
+import sys
+from itertools import pairwise
+
+from dayahead.config.params import ComputeConfig
+from dayahead.data.windows import Window, WindowStore
+from dayahead.errors import ConfigError
+from dayahead.evaluation.tables import WindowResult
+from dayahead.model.storage import save_model
+from dayahead.training.processes import Process, run_processes
+from dayahead.training.results import ResultsFolder, Timing
+from dayahead.training.run import Run, Study
+
+log = logging.getLogger(__name__)
+
+
+def train(study: Study, compute: ComputeConfig) -> None:
+    """Run the incremental protocol; write windows.csv, timing.csv, ranks/ and the newest model.
+
+    Raises:
+        ConfigError: windows are asked for that are not there, or settings do not fit the data.
+        TrainingError: a loss is not finite, or a process died.
+    """
+    run_processes(_fit_and_measure, compute, study)
+
+
+def chosen_windows(
+    standing: tuple[Window, ...], first: str | None, last: str | None
+) -> list[Window]:
+    """Return the standing windows from `first` to `last`, both included.
+
+    Raises:
+        ConfigError: a name is no standing window, or fewer than two are left.
+    """
+    names = [window.name for window in standing]
+    for key, name in (("first", first), ("last", last)):
+        if name is not None and name not in names:
+            raise ConfigError(
+                f"params.yaml: window.{key}: {name} is no standing window; there are {len(names)}, "
+                f"{names[0]} to {names[-1]} (data/windows/windows.json lists them all, and why "
+                f"some are left out)"
+            )
+    start = names.index(first) if first else 0
+    end = names.index(last) if last else len(names) - 1
+    if end <= start:
+        raise ConfigError(
+            f"params.yaml: window.first to window.last is {names[start]} to {names[end]}; the "
+            f"protocol fits one window and measures the next, so it needs two at least"
+        )
+    return list(standing[start : end + 1])
+
+
+def _fit_and_measure(process: Process, study: Study) -> None:
+    if process.is_main:
+        _log_to_stderr()
+    store = WindowStore(study.windows)
+    windows = chosen_windows(store.windows, study.first, study.last)
+    never_measured = set(store.statistics["fitted_on"])
+    results = ResultsFolder(study.results)
+    if process.is_main:
+        results.clear()
+    run = Run(study, process, windows[0])
+    for window, following in pairwise(windows):
+        fit = run.fit(window)
+        if following.name in never_measured:
+            continue
+        ranks, result, timing = run.measure(following, fit)
+        if process.is_main:
+            results.add(ranks, result, timing)
+            log.info(_line(window, result, timing))
+            study.on_window(following, result, timing)
+    fitted = windows[-1] if study.training.fit_last else windows[-2]
+    if study.training.fit_last:
+        run.fit(fitted)
+    if process.is_main:
+        save_model(study.models, run.stored_model(fitted))
+
+
+def _line(fitted: Window, result: WindowResult, timing: Timing) -> str:
+    loss = "" if result.train_loss is None else f" loss {result.train_loss:.4f}"
+    metrics = " ".join(f"{name} {value:.4f}" for name, value in result.metrics.items())
+    return (
+        f"fit {fitted.name}{loss} ({timing.fit_sessions_per_second:,.0f} sessions/s), measured "
+        f"{result.window}: {result.n_sessions:,} sessions, {metrics} "
+        f"({timing.measure_sessions_per_second:,.0f} sessions/s)"
+    )
+
+
+def _log_to_stderr() -> None:
+    """Show our own lines also in a process that torchrun started, which has no logging yet."""
+    if not logging.getLogger().handlers:
+        logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")

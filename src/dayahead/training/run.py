@@ -1,0 +1,162 @@
+"""One process's state while the protocol runs over the windows."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from dayahead.columns import INDEX, N_RESERVED, VALUE
+from dayahead.config.params import (
+    EvaluationConfig,
+    LossConfig,
+    ModelConfig,
+    TaskConfig,
+    TrainingConfig,
+)
+from dayahead.data.windows import Window, WindowStore
+from dayahead.evaluation.tables import WindowRanks, WindowResult, window_result
+from dayahead.model.building import build_model, vocabulary_columns
+from dayahead.model.counts import CountModel
+from dayahead.model.storage import ModelCard, StoredModel
+from dayahead.training.learners import CountLearner, GradientLearner, Learner
+from dayahead.training.loading import Loader
+from dayahead.training.measuring import measure
+from dayahead.training.processes import Process
+from dayahead.training.results import Timing
+
+OnWindow = Callable[[Window, WindowResult, Timing], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """All that a run of the protocol depends on, and where its files lie."""
+
+    dataset: str
+    first: str | None
+    """First window fitted; None: the first that stands."""
+    last: str | None
+    """Last window measured; None: the last that stands."""
+    model: ModelConfig
+    task: TaskConfig
+    loss: LossConfig
+    training: TrainingConfig
+    evaluation: EvaluationConfig
+    windows: Path
+    results: Path
+    models: Path
+    on_window: OnWindow
+    """Told of every measured window, in the main process; it must pickle to get there."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What fitting one window came to."""
+
+    loss: float | None
+    """Mean over targets and epochs; None for models that count."""
+    n_sessions: int
+    """Over all epochs."""
+    seconds: float
+
+
+class Run:
+    """The model, its learner and what it has seen so far."""
+
+    def __init__(self, study: Study, process: Process, first: Window) -> None:
+        self.study = study
+        self.process = process
+        self.store = WindowStore(study.windows)
+        self.loader = Loader(self.store, study.model.features, study.training, study.evaluation)
+        self.first_sizes = self.sizes_at(first)
+        self.model = build_model(
+            study.model,
+            study.task,
+            study.loss,
+            self.store.statistics,
+            self.first_sizes,
+            study.training.seed,
+        )
+        self.learner: Learner = (
+            CountLearner(self.model)
+            if isinstance(self.model, CountModel)
+            else GradientLearner(self.model, study.training, process)
+        )
+        self.seen = np.zeros(0, np.int32)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """Columns whose vocabularies the model holds rows of."""
+        return vocabulary_columns(self.study.model, self.store.statistics)
+
+    def sizes_at(self, window: Window) -> dict[str, int]:
+        """Values held of each vocabulary at a window."""
+        if self.study.model.catalogue == "full":
+            return {column: len(self.store.vocabulary(column)) for column in self.columns}
+        return {column: self.store.n_known(column, window) for column in self.columns}
+
+    @property
+    def candidates(self) -> NDArray[np.int32]:
+        """Catalogue indices ranked over, ascending."""
+        if self.study.evaluation.candidates == "seen":
+            return self.seen
+        return np.arange(N_RESERVED, N_RESERVED + self.model.n_items, dtype=np.int32)
+
+    def fit(self, window: Window) -> Fit:
+        """Fit on a window's train sessions."""
+        start = time.perf_counter()
+        self.learner.grow(self.sizes_at(window))
+        epochs = self.loader.fit_batches(window, self.learner.fit_share)
+        n_sessions = self.store.n_sessions(window, "train") * self.learner.n_passes(len(epochs))
+        with tqdm(
+            total=n_sessions,
+            desc=f"fit {window.name}",
+            unit=" sessions",
+            leave=False,
+            disable=None if self.process.is_main else True,  # None: off where there is no terminal
+        ) as bar:
+            loss = self.learner.fit(window.name, epochs, bar.update)
+        self.seen = np.union1d(self.seen, self.store.items_in(window, "train"))
+        return Fit(loss, n_sessions, time.perf_counter() - start)
+
+    def measure(self, window: Window, fit: Fit) -> tuple[WindowRanks, WindowResult, Timing]:
+        """Measure on the window after the one fitted last."""
+        start = time.perf_counter()
+        session_ids = self.loader.measured_ids(window)
+        batches = self.loader.measure_batches(window, self.process.share)
+        found = measure(self.learner, batches, len(session_ids), self.candidates, self.process)
+        cutoffs = self.study.evaluation.cutoffs
+        result = window_result(window.name, found.ranks, cutoffs, fit.loss)
+        seconds = time.perf_counter() - start
+        timing = Timing(
+            window=window.name,
+            fit_seconds=fit.seconds,
+            fit_sessions_per_second=fit.n_sessions / fit.seconds,
+            measure_seconds=seconds,
+            measure_sessions_per_second=len(session_ids) / seconds,
+        )
+        return WindowRanks(session_ids, found.targets, found.ranks), result, timing
+
+    def stored_model(self, window: Window) -> StoredModel:
+        """Return the model as it stands after fitting `window`."""
+        study, sizes = self.study, self.sizes_at(window)
+        card = ModelCard(
+            dataset=study.dataset,
+            window=window.name,
+            model=study.model,
+            task=study.task,
+            loss=study.loss,
+            seed=study.training.seed,
+            sizes=sizes,
+            first_sizes=self.first_sizes,
+            statistics=self.store.statistics,
+        )
+        held = {
+            column: self.store.vocabulary(column).slice(0, size).select([INDEX, VALUE])
+            for column, size in sizes.items()
+        }
+        return StoredModel(card, self.model, self.candidates, held)
