@@ -9,11 +9,12 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
+from typing import Literal, get_args, get_origin
 
 from dayahead.config import params
 
 WHOLE = frozenset(
-    {"asdict", "astuple", "vars", "to_json", "dump_python", "dump_json", "repr", "str"}
+    {"asdict", "astuple", "vars", "flattened", "to_json", "dump_python", "dump_json", "repr", "str"}
 )
 SECTIONS = {f.name: f.type.__name__ for f in fields(params.Params)}
 
@@ -24,6 +25,18 @@ def all_leaves(section: str) -> frozenset[str]:
     if not is_dataclass(cls):
         return frozenset({section})
     return frozenset(f"{section}.{f.name}" for f in fields(cls))
+
+
+def settled_leaves() -> frozenset[str]:
+    """Leaves with one legal value: written down for the reader, nothing for code to ask."""
+    classes = {section: getattr(params, name, None) for section, name in SECTIONS.items()}
+    return frozenset(
+        f"{section}.{f.name}"
+        for section, cls in classes.items()
+        if is_dataclass(cls)
+        for f in fields(cls)
+        if get_origin(f.type) is Literal and len(get_args(f.type)) == 1
+    )
 
 
 @dataclass
@@ -159,11 +172,14 @@ def _taken(cls: str, attr: str, names: Names) -> set[str]:
 
 
 def _held(cls: str, names: Names) -> set[str]:
-    """Every leaf an object of class `cls` holds."""
-    for section, name in SECTIONS.items():
-        if name == cls:
-            return set(all_leaves(section))
-    return {leaf for inner in names.members.get(cls, {}).values() for leaf in _held(inner, names)}
+    """Every leaf an object of class `cls` holds, through the objects it holds."""
+    sections = set(SECTIONS) if cls == "Params" else set()
+    met, ahead = set(), {cls}
+    while ahead:
+        met |= (now := ahead)
+        sections |= {section for section, name in SECTIONS.items() if name in now}
+        ahead = {inner for name in now for inner in names.members.get(name, {}).values()} - met
+    return {leaf for section in sections for leaf in all_leaves(section)}
 
 
 def _class_of(node: ast.expr, typed: dict[str, str], names: Names) -> str:
