@@ -12,6 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+ROWS_PER_GROUP = 65_536
+"""Rows of a parquet row group: what a reader of a stream must hold in memory at least."""
+
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
@@ -47,7 +50,7 @@ def read_json(path: Path) -> Any:
 def write_parquet(path: Path, table: pa.Table) -> None:
     """Write a table whole, zstd compressed; the same table always gives the same bytes."""
     with written_whole(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd")
+        pq.write_table(table, temporary, compression="zstd", row_group_size=ROWS_PER_GROUP)
 
 
 def sha256_of(path: Path) -> str:

@@ -167,15 +167,20 @@ def shuffled_plan(
     draw = torch.Generator().manual_seed(seed)
     order = torch.randperm(len(lengths), generator=draw)
     batches: list[Tensor] = []
-    for pool in torch.split(order, batch_size * length_pool):
+    for pool in _cut(order, batch_size * length_pool):
         by_length = pool[lengths[pool].argsort(stable=True)] if length_pool > 1 else pool
-        batches.extend(torch.split(by_length, batch_size))
+        batches.extend(_cut(by_length, batch_size))
     return [batches[i] for i in torch.randperm(len(batches), generator=draw).tolist()]
 
 
 def measuring_plan(lengths: Int[Tensor, " S"], batch_size: int) -> list[Tensor]:
     """Cut sessions into batches, shortest first, so that padding is rare."""
-    return list(torch.split(lengths.argsort(stable=True), batch_size))
+    return _cut(lengths.argsort(stable=True), batch_size)
+
+
+def _cut(rows: Int[Tensor, " n"], size: int) -> list[Tensor]:
+    """Pieces of `size` rows, the last one shorter; none of nothing, where a split gives one."""
+    return [rows[begin : begin + size] for begin in range(0, len(rows), size)]
 
 
 def _own_rows(rows: Int[Tensor, " n"], share: Share) -> Int[Tensor, " B"]:
