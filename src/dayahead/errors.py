@@ -14,12 +14,16 @@ DayaheadError
 Every message says what, where, expected, found and the cure, in one sentence or two.
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+_USER = re.compile(r"(?<=://)[^/\s]*@")
+_QUERY = re.compile(r"(\w+://[^\s?'\")]*\?)[^\s'\")]+")
+
 
 class DayaheadError(Exception):
-    """Root of all errors a user can cause; stage scripts and commands print it without traceback."""
+    """Root of all errors a user can cause; stages and commands print it without traceback."""
 
 
 class ConfigError(DayaheadError):
@@ -58,10 +62,15 @@ class TrackingError(DayaheadError):
     """The tracking store cannot be used."""
 
 
+def redacted(text: str) -> str:
+    """Return text without the user, password and query of any URL in it: they may be secrets."""
+    return _QUERY.sub(r"\1***", _USER.sub("***@", text))
+
+
 @contextmanager
 def told_plainly() -> Iterator[None]:
     """End the process with the message alone where one of our errors reaches the door."""
     try:
         yield
     except DayaheadError as error:
-        raise SystemExit(f"error: {error}") from None
+        raise SystemExit(f"error: {redacted(str(error))}") from None

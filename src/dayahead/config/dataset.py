@@ -3,6 +3,7 @@
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal
+from zoneinfo import available_timezones
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -88,6 +89,11 @@ class TimeConfig:
     offset_unit: Literal["s", "ms", "us"] = "ms"
     complete_until: datetime | None = None
     """The log is known to be whole up to here; null: up to its last event."""
+
+    def __post_init__(self) -> None:
+        """Refuse an unknown clock."""
+        if self.zone not in available_timezones():
+            raise ValueError(f"zone {self.zone!r} is no IANA name (such as Europe/Oslo)")
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

@@ -1,0 +1,142 @@
+"""What lies in a compressed file or an archive, as streams of plain bytes."""
+
+import lzma
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, cast
+
+import py7zr
+import pyarrow as pa
+from py7zr.exceptions import ArchiveError, PasswordRequired
+
+from dayahead.errors import SourceError
+
+_CODECS = {".gz": "gzip", ".tgz": "gzip", ".zst": "zstd"}
+_TAR = (".tar", ".tar.gz", ".tgz", ".tar.zst")
+_DAMAGE = (
+    OSError,
+    EOFError,
+    RuntimeError,  # zipfile on a member with a password
+    zlib.error,
+    lzma.LZMAError,
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    ArchiveError,
+    PasswordRequired,
+)
+
+
+@dataclass(frozen=True)
+class RawFile:
+    """A file of rows, unpacked while it is read."""
+
+    name: str
+    """For messages: the source's address, with ::member inside an archive."""
+    stream: IO[bytes]
+    """Bytes, forward only; a pyarrow.OSFile where the file lies plainly on disk."""
+
+
+@contextmanager
+def damage_told(name: str) -> Iterator[None]:
+    """Turn what a broken file makes of its reader into a SourceError that names it."""
+    try:
+        yield
+    except _DAMAGE as error:
+        raise SourceError(
+            f"{name}: damaged, or not what its name says: {error}. Fetch or copy it again"
+        ) from None
+
+
+def raw_files(path: Path, name: str, members: str, scratch: Path) -> Iterator[RawFile]:
+    """Open what is in `path`, one file after the other; read each before asking for the next.
+
+    Args:
+        path: A local file; its ending tells the kind (gz, zst, zip, 7z, tar, tar.gz, tar.zst).
+        name: What messages call it.
+        members: Glob over an archive's members, matched from the right as file names are.
+        scratch: An existing folder for what can only be read unpacked (7z).
+
+    Raises:
+        SourceError: damaged, protected, a member that would leave the folder, or no match.
+    """
+    lower = path.name.lower()
+    with damage_told(name):
+        if lower.endswith(".zip"):
+            yield from _in_zip(path, name, members)
+        elif lower.endswith(".7z"):
+            yield from _in_seven_zip(path, name, members, scratch)
+        elif lower.endswith(_TAR):
+            yield from _in_tar(path, name, members)
+        else:
+            with pa.OSFile(str(path)) as file:
+                yield RawFile(name, _plain(file, lower))
+
+
+def _plain(stream: IO[bytes], name: str) -> IO[bytes]:
+    codec = _CODECS.get(PurePosixPath(name.lower()).suffix)
+    return pa.CompressedInputStream(stream, codec) if codec else stream
+
+
+def _chosen(found: Iterable[str], members: str, name: str) -> list[str]:
+    """Return the members wanted, in the archive's order."""
+    found = list(found)
+    chosen = [member for member in found if PurePosixPath(member).match(members)]
+    if not chosen:
+        raise SourceError(
+            f"{name}: no file in it matches source.members {members!r}; it holds "
+            f"{', '.join(found[:10]) or 'nothing'}"
+        )
+    for member in chosen:
+        _check_inside(member, name)
+    return chosen
+
+
+def _check_inside(member: str, name: str) -> None:
+    path = PurePosixPath(member.replace("\\", "/"))
+    if path.is_absolute() or ".." in path.parts:
+        raise SourceError(f"{name}: its member {member!r} would be written outside its folder")
+
+
+def _in_zip(path: Path, name: str, members: str) -> Iterator[RawFile]:
+    with zipfile.ZipFile(path) as archive:
+        files = (info.filename for info in archive.infolist() if not info.is_dir())
+        for member in _chosen(files, members, name):
+            with archive.open(member) as stream:
+                yield RawFile(f"{name}::{member}", _plain(stream, member))
+
+
+def _in_seven_zip(path: Path, name: str, members: str, scratch: Path) -> Iterator[RawFile]:
+    with (
+        tempfile.TemporaryDirectory(dir=scratch) as unpacked,
+        py7zr.SevenZipFile(path) as archive,
+    ):
+        files = (info.filename for info in archive.list() if info.is_file)
+        chosen = _chosen(files, members, name)
+        archive.extract(unpacked, targets=chosen)
+        for member in chosen:
+            with pa.OSFile(str(Path(unpacked) / member)) as stream:
+                yield RawFile(f"{name}::{member}", _plain(stream, member))
+
+
+def _in_tar(path: Path, name: str, members: str) -> Iterator[RawFile]:
+    """Read a tar front to back; nothing is extracted, so nothing can land in the wrong place."""
+    found = []
+    with (
+        pa.OSFile(str(path)) as file,
+        tarfile.open(fileobj=_plain(file, path.name), mode="r|") as archive,
+    ):
+        for info in archive:
+            if not info.isreg():
+                continue
+            found.append(info.name)
+            if PurePosixPath(info.name).match(members):
+                _check_inside(tarfile.data_filter(info, str(path.parent)).name, name)
+                stream = cast("IO[bytes]", archive.extractfile(info))  # None only for other kinds
+                yield RawFile(f"{name}::{info.name}", _plain(stream, info.name))
+    _chosen(found, members, name)

@@ -1,0 +1,229 @@
+"""Rows of a source into the event table: the columns, types and times of data/raw."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dayahead.columns import EVENT_TIME, ITEM_ID, ROW, SESSION_ID, SESSION_START, TIMESTAMP, USER_ID
+from dayahead.config.dataset import DatasetConfig, TimeConfig
+from dayahead.data.records import Records, first_refused
+from dayahead.errors import SourceError
+
+MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_LATEST = 7_258_118_400_000_000
+"""The year 2200 in Unix microseconds: later times, and those before 1970, are misread units."""
+_EXACT = 2**53
+"""Whole numbers from here on have lost digits on their way through a float."""
+
+
+@dataclass(frozen=True)
+class EventBatch:
+    """The events of some consecutive rows."""
+
+    table: pa.Table
+    n_rows: int
+    dropped: dict[str, int]
+    """Rows that are no events, by reason: the column that has no value in them."""
+
+
+def event_schema(dataset: DatasetConfig) -> pa.Schema:
+    """Columns of data/raw/events-*.parquet for a data set, in their order."""
+    ids = [(SESSION_ID, dataset.columns.session_id), (USER_ID, dataset.columns.user_id)]
+    fields = [(name, pa.string()) for name, column in ids if column is not None]
+    fields += [(ITEM_ID, _id_type(dataset.columns.item_id.type)), (EVENT_TIME, TIMESTAMP)]
+    fields += [(ROW, pa.int64())]
+    if dataset.columns.session_start is not None:
+        fields += [(SESSION_START, TIMESTAMP)]
+    for name, feature in dataset.features.items():
+        if feature.column is not None:
+            is_categorical = feature.kind == "categorical"
+            fields += [(name, _id_type(feature.type) if is_categorical else pa.float64())]
+    return pa.schema(fields)
+
+
+def source_columns(dataset: DatasetConfig) -> dict[str, pa.DataType]:
+    """Columns of the source that the event table is made of, with the type they become."""
+    schema = event_schema(dataset)
+    columns = {column: schema.field(name).type for name, column in _sources(dataset).items()}
+    return columns | ({dataset.time.offset: pa.int64()} if dataset.time.offset else {})
+
+
+def to_events(records: Records, dataset: DatasetConfig, first_row: int) -> EventBatch:
+    """Convert rows to events; rows without session, item or time are dropped and counted.
+
+    Args:
+        records: Rows of one raw file.
+        dataset: What its columns mean.
+        first_row: Number of the first of them over all files.
+
+    Raises:
+        SourceError: a value that is not what the data set's file says, with its line.
+    """
+    schema = event_schema(dataset)
+    n_rows = records.table.num_rows
+    columns = {ROW: pa.array(np.arange(first_row, first_row + n_rows))}
+    for name, column in _sources(dataset).items():
+        columns[name] = _converted(records, column, *_conversion(schema.field(name), dataset.time))
+    if dataset.time.offset is not None:
+        columns[EVENT_TIME] = _moved(columns[EVENT_TIME], records, dataset.time)
+    return _complete_events(pa.table(columns, schema), dataset)
+
+
+def _sources(dataset: DatasetConfig) -> dict[str, str]:
+    """Source column of each column of the event table (but `row`, which has none)."""
+    columns = dataset.columns
+    named = {
+        SESSION_ID: columns.session_id,
+        USER_ID: columns.user_id,
+        ITEM_ID: columns.item_id.column,
+        EVENT_TIME: dataset.time.column,
+        SESSION_START: columns.session_start,
+        **{name: feature.column for name, feature in dataset.features.items()},
+    }
+    return {name: column for name, column in named.items() if column is not None}
+
+
+def _id_type(kind: str) -> pa.DataType:
+    return pa.int64() if kind == "int" else pa.string()
+
+
+Convert = Callable[[pa.Array], pa.Array]
+
+
+def _conversion(field: pa.Field, time: TimeConfig) -> tuple[Convert, str]:
+    """How a column is converted, and the words for what it expects."""
+    if field.type == TIMESTAMP:
+        expected = "text such as 2019-10-01 00:00:00" if time.unit == "text" else "Unix time"
+        return (
+            lambda values: _times(values, time),
+            f"{expected} between 1970 and 2200 (time.unit is {time.unit})",
+        )
+    if pa.types.is_int64(field.type):
+        return _whole, "a whole number of at most 64 bits (or set its type to string)"
+    if pa.types.is_floating(field.type):
+        return _real, "a number"
+    return _text, "text in UTF-8"
+
+
+def _converted(records: Records, column: str, convert: Convert, expected: str) -> pa.Array:
+    values = records.table[column].combine_chunks()
+    try:
+        return convert(values)
+    except pa.ArrowException:
+        index = first_refused(values, convert)
+        raise SourceError(
+            f"{records.place(index)}: column {column}: expected {expected}, found "
+            f"{values[index].as_py()!r}"[:500]
+        ) from None
+
+
+def _text(values: pa.Array) -> pa.Array:
+    """As strings; floats that stand for whole numbers as these (549.0 is session 549)."""
+    if pa.types.is_floating(values.type):
+        values = _whole(values)
+    return values.cast(pa.string())
+
+
+def _whole(values: pa.Array) -> pa.Array:
+    """As int64, exactly."""
+    if pa.types.is_binary(values.type):
+        values = values.cast(pa.string())
+    if pa.types.is_floating(values.type) and pc.any(pc.greater(pc.abs(values), _EXACT)).as_py():
+        raise pa.ArrowInvalid("digits were lost in a float")
+    return values.cast(pa.int64())
+
+
+def _real(values: pa.Array) -> pa.Array:
+    """As float64; what is not finite becomes null."""
+    if pa.types.is_binary(values.type):
+        values = values.cast(pa.string())
+    values = values.cast(pa.float64())
+    return pc.if_else(pc.is_finite(values), values, None)
+
+
+def _times(values: pa.Array, time: TimeConfig) -> pa.Array:
+    """As timestamps in UTC, from text, Unix time, or a type of time."""
+    if pa.types.is_binary(values.type):
+        values = values.cast(pa.string())
+    if pa.types.is_temporal(values.type):
+        zone = getattr(values.type, "tz", None)
+        values = values.cast(pa.timestamp("us", zone), safe=False)  # nanoseconds are cut off
+        instants = values.cast(TIMESTAMP) if zone else _on_clock(values, time.zone)
+    elif time.unit == "text":
+        instants = _from_text(values.cast(pa.string()), time.zone)
+    else:
+        instants = _from_unix(values, MICROSECONDS[time.unit])
+    return _plausible(instants)
+
+
+def _plausible(instants: pa.Array) -> pa.Array:
+    unix = instants.cast(pa.int64())
+    if pc.any(pc.or_(pc.less(unix, 0), pc.greater_equal(unix, _LATEST))).as_py():
+        raise pa.ArrowInvalid("outside 1970 to 2200")
+    return instants
+
+
+def _from_unix(values: pa.Array, factor: int) -> pa.Array:
+    try:
+        unix = pc.multiply_checked(values.cast(pa.int64()), factor)
+    except pa.ArrowInvalid:  # seconds with a fraction: a double holds microseconds until 2200
+        unix = pc.round(pc.multiply(values.cast(pa.float64()), float(factor))).cast(pa.int64())
+    return unix.cast(TIMESTAMP)
+
+
+def _from_text(text: pa.Array, zone: str) -> pa.Array:
+    """ISO 8601 (a blank for the T will do); UTC, Z or an offset at its end wins over `zone`."""
+    if pc.all(pc.ends_with(text, " UTC")).as_py():
+        text, zone = pc.utf8_slice_codeunits(text, 0, -4), "UTC"
+    with suppress(pa.ArrowInvalid):  # all rows have an offset
+        return text.cast(TIMESTAMP)
+    with suppress(pa.ArrowInvalid):  # none has
+        return _on_clock(_naive(text), zone)
+    text = pc.replace_substring_regex(text, r"\s*(UTC|GMT)$", "Z")
+    text = pc.replace_substring_regex(text, r"\s+([+-]\d\d:?\d\d)$", r"\1")
+    has_zone = pc.match_substring_regex(text, r":\d\d.*(Z|[+-]\d\d(:?\d\d)?)$")
+    with_zone = pc.if_else(has_zone, text, None).cast(TIMESTAMP)
+    without = _on_clock(_naive(pc.if_else(has_zone, None, text)), zone)
+    return pc.coalesce(with_zone, without)
+
+
+def _naive(text: pa.Array) -> pa.Array:
+    return text.cast(pa.timestamp("us"))
+
+
+def _on_clock(naive: pa.Array, zone: str) -> pa.Array:
+    """Read wall-clock times; of an hour that comes twice the first is taken."""
+    instants = pc.assume_timezone(naive, zone, ambiguous="earliest", nonexistent="earliest")
+    return instants.cast(TIMESTAMP)
+
+
+def _moved(dates: pa.Array, records: Records, time: TimeConfig) -> pa.Array:
+    factor = MICROSECONDS[time.offset_unit]
+
+    def shifts(values: pa.Array) -> pa.Array:
+        return pc.multiply_checked(_whole(values), factor)
+
+    expected = f"a whole number of {time.offset_unit} since the date began"
+    offsets = _converted(records, str(time.offset), shifts, expected)
+    return _plausible(pc.add_checked(dates.cast(pa.int64()), offsets).cast(TIMESTAMP))
+
+
+def _complete_events(table: pa.Table, dataset: DatasetConfig) -> EventBatch:
+    needed = [
+        name
+        for name in (SESSION_ID, ITEM_ID, EVENT_TIME, SESSION_START)
+        if name in table.schema.names
+    ]
+    n_rows = table.num_rows
+    dropped = {}
+    for name in needed:
+        before = table.num_rows
+        if table[name].null_count:
+            table = table.filter(pc.is_valid(table[name]))
+        if before > table.num_rows:
+            dropped[f"no {name}"] = before - table.num_rows
+    return EventBatch(table, n_rows, dropped)
