@@ -63,7 +63,11 @@ def write_window_folder(
             "unit": "day",
             "timezone": "UTC",
             "item_type": "int",
-            "sessions": {"max_length": max_length, "truncate": "first"},
+            "sessions": {
+                "max_length": max_length,
+                "truncate": "first",
+                "repeats": "keep",
+            },
             "fitted_on": [entries[0]["window"]],
             "features": features,
         },

@@ -3,6 +3,8 @@
 Both score by counts over train sessions; neither reads more than the last known item.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 import torch
 from jaxtyping import Float, Int
@@ -10,8 +12,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from dayahead.columns import N_RESERVED
+from dayahead.columns import ITEM_ID, N_RESERVED
 from dayahead.config.params import ModelConfig
+from dayahead.model.scoring import Scorer
 
 
 class CountModel:
@@ -64,22 +67,33 @@ class CountModel:
             self.following += csr_array((ones, (before, after)), shape=self.following.shape)
             self._pairs.clear()
 
-    def scores(
-        self, last_items: Int[Tensor, " B"], candidates: Int[Tensor, " C"]
-    ) -> Float[Tensor, "B C"]:
-        """Score the candidates (catalogue indices) after each session's last known item.
+    def scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
+        """Return what scores the candidates (catalogue indices) after the last known item.
 
-        float32 holds both orders: following counts as whole steps of their smallest value, and
+        float32 holds both orders of `transitions`: counts as multiples of the smallest, and
         popularity, squeezed below one such step, as the filler.
         """
         columns = candidates.cpu().numpy() - N_RESERVED
-        popularity = self.popularity[columns]
-        if not self.counts_transitions:
-            return torch.from_numpy(popularity.astype(np.float32)).expand(len(last_items), -1)
-        filler = popularity / (popularity.max(initial=0.0) + 1)  # [C], below 1
-        rows = last_items.cpu().numpy() - N_RESERVED
+        popularity = self.popularity[columns]  # [C]
+        if self.counts_transitions:
+            popularity = popularity / (popularity.max(initial=0.0) + 1)
+        step = self.following.data.min(initial=1.0)
+
+        def scores(
+            columns_read: Mapping[str, Tensor], n_known: Int[Tensor, " B"]
+        ) -> Float[Tensor, "B C"]:
+            if not self.counts_transitions:
+                return torch.from_numpy(popularity.astype(np.float32)).expand(len(n_known), -1)
+            last = columns_read[ITEM_ID].gather(1, (n_known - 1)[:, None])[:, 0]
+            followers = self._followers(last)[:, columns] / step  # [B, C]
+            return torch.from_numpy((followers + popularity).astype(np.float32))
+
+        return scores
+
+    def _followers(self, items: Int[Tensor, " B"]) -> NDArray[np.float64]:
+        """Counts of what followed each item, [B, n]; none after one not held."""
+        rows = items.cpu().numpy() - N_RESERVED
         is_held = (rows >= 0) & (rows < self.n_items)
-        counts = self.following[np.where(is_held, rows, 0)].toarray()[:, columns]  # [B, C]
+        counts: NDArray[np.float64] = self.following[np.where(is_held, rows, 0)].toarray()
         counts[~is_held] = 0
-        smallest = self.following.data.min(initial=1.0)
-        return torch.from_numpy((counts / smallest + filler).astype(np.float32))
+        return counts

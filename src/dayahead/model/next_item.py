@@ -1,6 +1,7 @@
 """The next-item model: embeddings, a body from the zoo, scores over the catalogue held."""
 
 import math
+from collections.abc import Mapping
 from typing import cast
 
 import torch
@@ -11,6 +12,7 @@ from dayahead.columns import ITEM_ID, N_RESERVED
 from dayahead.config.params import LossConfig, ModelConfig, TaskConfig
 from dayahead.model.body import Body
 from dayahead.model.losses import softmax_loss
+from dayahead.model.scoring import Scorer
 from dayahead.model.tables import GrowingTable
 from dayahead.model.tasks import Question, build_task
 from dayahead.seeds import derived_seed
@@ -92,7 +94,7 @@ class NextItemModel(nn.Module):
             self.bias = nn.Parameter(nn.functional.pad(self.bias.detach(), (0, n_new)))
 
     def forward(
-        self, columns: dict[str, Tensor], lengths: Int[Tensor, " B"], noise: Float[Tensor, "B L"]
+        self, columns: Mapping[str, Tensor], lengths: Int[Tensor, " B"], noise: Float[Tensor, "B L"]
     ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
         """Sum of the loss over this batch's targets, and how many there are."""
         question = self.task.training_question(columns[ITEM_ID], lengths, noise)
@@ -106,13 +108,22 @@ class NextItemModel(nn.Module):
         )
         return loss, torch.tensor(len(question.answers), device=loss.device)
 
-    def next_hidden(
-        self, columns: dict[str, Tensor], n_known: Int[Tensor, " B"]
-    ) -> Float[Tensor, "B d"]:
-        """What the model makes of the first `n_known` events of each session."""
-        return self._answers(columns, self.task.next_question(columns[ITEM_ID], n_known))
+    def scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
+        """Return what scores the candidates (catalogue indices), in float32, dropout off."""
+        self.eval()
+        rows = candidates.to(self.bias.device) - N_RESERVED
+        table, bias = self.scoring_rows.detach()[rows], self.bias.detach()[rows]  # [C, d], [C]
 
-    def _answers(self, columns: dict[str, Tensor], question: Question) -> Float[Tensor, "T d"]:
+        @torch.no_grad()
+        def scores(
+            columns: Mapping[str, Tensor], n_known: Int[Tensor, " B"]
+        ) -> Float[Tensor, "B C"]:
+            question = self.task.next_question(columns[ITEM_ID], n_known)
+            return torch.addmm(bias, self._answers(columns, question), table.T)
+
+        return scores
+
+    def _answers(self, columns: Mapping[str, Tensor], question: Question) -> Float[Tensor, "T d"]:
         n_read = question.is_asked.shape[1]
         inputs = self._embedded({name: values[:, :n_read] for name, values in columns.items()})
         inputs = torch.where(question.is_masked[..., None], self.mask, inputs)
@@ -120,7 +131,7 @@ class NextItemModel(nn.Module):
         answers: Tensor = self.project_out(hidden[question.is_asked])
         return answers
 
-    def _embedded(self, columns: dict[str, Tensor]) -> Float[Tensor, "B W D"]:
+    def _embedded(self, columns: Mapping[str, Tensor]) -> Float[Tensor, "B W D"]:
         parts = [table(columns[name]) for name, table in self._tables().items()]
         parts += [columns[name][..., None] for name in self.numbers]
         merged: Tensor = self.project_in(torch.cat(parts, dim=-1))

@@ -45,7 +45,7 @@ class ModelCard:
     first_sizes: dict[str, int]
     """Those at the first window, which sized the side embeddings."""
     statistics: dict[str, Any]
-    """statistics.json of the windows."""
+    """statistics.json of the windows, of the features read."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class StoredModel:
     candidates: NDArray[np.int32]
     """Catalogue indices it may recommend, ascending."""
     vocabularies: Mapping[str, pa.Table]
-    """index and value of each vocabulary, the values held only."""
+    """index, value and first_time of each vocabulary, the values held only."""
 
 
 def save_model(folder: Path, stored: StoredModel) -> None:

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grad_norm_
 
-from dayahead.columns import ITEM_ID, N_RESERVED
+from dayahead.columns import ITEM_ID
 from dayahead.config.params import TrainingConfig
 from dayahead.data.batches import Batch, Batches, Share
 from dayahead.errors import TrainingError
@@ -20,7 +20,6 @@ from dayahead.seeds import derived_seed
 from dayahead.training.optimiser import build_optimiser, follow_growth, set_learning_rate
 from dayahead.training.processes import Process
 
-Scorer = Callable[[Batch], Float[Tensor, "B C"]]
 OnStep = Callable[[int], object]
 """Called after each step with its number of sessions."""
 
@@ -41,10 +40,6 @@ class Learner(Protocol):
 
     def fit(self, window: str, epochs: list[Batches], on_step: OnStep) -> float | None:
         """Learn from one window; the mean loss per target, None where nothing is minimised."""
-        ...
-
-    def scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
-        """Return what scores the candidates (catalogue indices) after all but the last event."""
         ...
 
 
@@ -70,15 +65,6 @@ class CountLearner:
             self.model.count(batch.columns[ITEM_ID], batch.lengths)
             on_step(batch.n_global)
         self.model.finish_window()
-
-    def scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
-        """Score by counts after the last known item."""
-
-        def scores(batch: Batch) -> Float[Tensor, "B C"]:
-            last_known = batch.columns[ITEM_ID].gather(1, (batch.lengths - 2)[:, None])[:, 0]
-            return self.model.scores(last_known, candidates)
-
-        return scores
 
 
 class GradientLearner:
@@ -118,30 +104,13 @@ class GradientLearner:
                 step += 1
         return float(totals[0] / totals[1])
 
-    def scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
-        """Score by products with the candidates' rows, in float32."""
-        self.model.eval()
-        rows = candidates.to(self.process.device) - N_RESERVED
-        with torch.no_grad():
-            table = self.model.scoring_rows[rows]  # [C, d]
-            bias = self.model.bias[rows]
-
-        @torch.no_grad()
-        def scores(batch: Batch) -> Float[Tensor, "B C"]:
-            hidden = self.model.next_hidden(batch.columns, batch.lengths - 1)
-            return torch.addmm(bias, hidden, table.T)
-
-        return scores
-
     def _step(self, batch: Batch, window: str, step: int) -> Float[Tensor, "2"]:
         """One update; the sum of the loss and the number of targets over all processes."""
         purpose = (self.config.seed, "step", window, step)
         noise = _noise(batch, derived_seed(*purpose, "noise")).to(self.process.device)
         torch.manual_seed(derived_seed(*purpose, "dropout", self.process.share.rank))
         on_device = batch.to(self.process.device)
-        with torch.autocast(
-            self.process.device.type, torch.bfloat16, enabled=self._uses_bfloat16
-        ):
+        with torch.autocast(self.process.device.type, torch.bfloat16, enabled=self._uses_bfloat16):
             loss, n_targets = self.wrapped(on_device.columns, on_device.lengths, noise)
         sums = torch.stack([loss.detach().double(), n_targets.double()])
         sums = self.process.summed(sums).cpu()

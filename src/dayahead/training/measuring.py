@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from dayahead.columns import ITEM_ID
 from dayahead.data.batches import Batches
 from dayahead.evaluation.ranking import target_ranks
-from dayahead.training.learners import Learner
+from dayahead.model.counts import CountModel
+from dayahead.model.next_item import NextItemModel
 from dayahead.training.processes import Process
 
 
@@ -24,7 +25,7 @@ class Measured:
 
 
 def measure(
-    learner: Learner,
+    model: NextItemModel | CountModel,
     batches: Batches,
     n_sessions: int,
     candidates: NDArray[np.int32],
@@ -35,7 +36,7 @@ def measure(
     Each process ranks its own sessions; sums over processes put them together exactly.
 
     Args:
-        learner: fitted on earlier windows only.
+        model: fitted on earlier windows only.
         batches: one pass over the window.
         n_sessions: sessions in that pass.
         candidates: catalogue indices, ascending.
@@ -45,7 +46,7 @@ def measure(
         ScoreError: a score is not finite.
     """
     wanted = torch.from_numpy(candidates).long()
-    scorer = learner.scorer(wanted)
+    scorer = model.scorer(wanted)
     found = torch.zeros(2, n_sessions, dtype=torch.int64, device=process.device)
     for batch in batches:
         own = batch.without_empty_rows()
@@ -54,7 +55,9 @@ def measure(
         targets = own.columns[ITEM_ID].gather(1, (own.lengths - 1)[:, None])[:, 0]
         columns = torch.searchsorted(wanted, targets).clamp(max=len(wanted) - 1)
         columns = columns.where(wanted[columns] == targets, -1)
-        ranks = target_ranks(scorer(own.to(process.device)), columns.to(process.device))
+        placed = own.to(process.device)
+        scores = scorer(placed.columns, placed.lengths - 1)
+        ranks = target_ranks(scores.to(process.device), columns.to(process.device))
         found[:, own.sessions] = torch.stack([targets.to(process.device), ranks])
     found = process.summed(found).cpu()
     return Measured(found[0].numpy().astype(np.int32), found[1].numpy())

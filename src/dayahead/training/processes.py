@@ -77,7 +77,9 @@ def run_processes(work: Callable[..., None], compute: ComputeConfig, *args: obje
 
 
 @record
-def _worker(work: Callable[..., None], device: str, n_threads: int, args: tuple[object, ...]) -> None:
+def _worker(
+    work: Callable[..., None], device: str, n_threads: int, args: tuple[object, ...]
+) -> None:
     # A SIGKILL of the launcher would leave this process running.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     local_rank = int(os.environ["LOCAL_RANK"])

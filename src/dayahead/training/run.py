@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from dayahead.columns import INDEX, N_RESERVED, VALUE
+from dayahead.columns import FIRST_TIME, INDEX, N_RESERVED, VALUE
 from dayahead.config.params import (
     EvaluationConfig,
     LossConfig,
@@ -128,7 +128,7 @@ class Run:
         start = time.perf_counter()
         session_ids = self.loader.measured_ids(window)
         batches = self.loader.measure_batches(window, self.process.share)
-        found = measure(self.learner, batches, len(session_ids), self.candidates, self.process)
+        found = measure(self.model, batches, len(session_ids), self.candidates, self.process)
         cutoffs = self.study.evaluation.cutoffs
         result = window_result(window.name, found.ranks, cutoffs, fit.loss)
         seconds = time.perf_counter() - start
@@ -143,7 +143,8 @@ class Run:
 
     def stored_model(self, window: Window) -> StoredModel:
         """Return the model as it stands after fitting `window`."""
-        study, sizes = self.study, self.sizes_at(window)
+        study, sizes, statistics = self.study, self.sizes_at(window), self.store.statistics
+        features = {name: statistics["features"][name] for name in study.model.features}
         card = ModelCard(
             dataset=study.dataset,
             window=window.name,
@@ -153,10 +154,13 @@ class Run:
             seed=study.training.seed,
             sizes=sizes,
             first_sizes=self.first_sizes,
-            statistics=self.store.statistics,
+            statistics=statistics | {"features": features},
         )
         held = {
-            column: self.store.vocabulary(column).slice(0, size).select([INDEX, VALUE])
+            column: self.store.vocabulary(column)
+            .slice(0, size)
+            .select([INDEX, VALUE, FIRST_TIME])
+            .combine_chunks()
             for column, size in sizes.items()
         }
         return StoredModel(card, self.model, self.candidates, held)

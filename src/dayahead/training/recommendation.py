@@ -1,0 +1,131 @@
+"""The next items of a live session, from a model in a folder."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import torch
+
+from dayahead.columns import EVENT_TIME, ITEM_ID, N_RESERVED, TIMESTAMP, VALUE
+from dayahead.data.batches import Sessions
+from dayahead.data.features import VALUE_TYPES, encode_session
+from dayahead.errors import ConfigError, DataError
+from dayahead.model.scoring import Scorer
+from dayahead.model.storage import StoredModel, load_model
+
+Recommendation = tuple[int | str, float]
+"""A raw item id and its score."""
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Recommender:
+    """A saved model, ready to be asked."""
+
+    stored: StoredModel
+
+    @classmethod
+    def load(cls, folder: Path) -> "Recommender":
+        """Load what `dvc repro` leaves in models/.
+
+        Raises:
+            ModelFileError: a part of the folder is missing or damaged.
+        """
+        return cls(load_model(folder))
+
+    def recommend(self, items: Sequence[int | str], top_k: int) -> list[Recommendation]:
+        """Return the `top_k` best next items for raw ids, oldest first.
+
+        An id the model does not know is read as unknown; of a long session the last ones are read.
+
+        Raises:
+            ConfigError: the model reads side features, which ids alone do not give.
+            DataError: there are no ids, or one is not of the data set's type.
+        """
+        if self.features:
+            raise ConfigError(
+                f"this model reads {', '.join(self.features)} beside the item id; give the "
+                f"session's events as a file with --events"
+            )
+        raw = [self._typed(item) for item in items]
+        times = [EPOCH + timedelta(seconds=place) for place in range(len(raw))]
+        columns = {
+            ITEM_ID: pa.array(raw, self._column_types[ITEM_ID]),
+            EVENT_TIME: pa.array(times, TIMESTAMP),
+        }
+        return self.recommend_after(pa.table(columns), top_k)
+
+    def recommend_after(self, events: pa.Table, top_k: int) -> list[Recommendation]:
+        """Return the `top_k` best next items after a session's raw events (`read_events`).
+
+        Raises:
+            DataError: there are no events.
+        """
+        if len(events) == 0:
+            raise DataError("the session is empty; give one event at least")
+        card = self.stored.card
+        row = encode_session(events, card.statistics, self.stored.vocabularies)
+        sessions = Sessions.from_table(row.drop_columns([EVENT_TIME]))
+        n_known = min(len(sessions.columns[ITEM_ID]), card.statistics["sessions"]["max_length"] - 1)
+        columns = {
+            # One column more, for a task that asks where the next event will stand.
+            name: torch.nn.functional.pad(values[-n_known:], (0, 1))[None]
+            for name, values in sessions.columns.items()
+        }
+        scores = self._scorer(columns, torch.tensor([n_known]))[0]
+        best = scores.topk(min(top_k, len(scores)))
+        places = self.stored.candidates[best.indices.numpy()] - N_RESERVED
+        raw = self.stored.vocabularies[ITEM_ID][VALUE].take(pa.array(places)).to_pylist()
+        return list(zip(raw, best.values.tolist(), strict=True))
+
+    def read_events(self, path: Path) -> pa.Table:
+        """Read a session's events from a CSV: item_id, event_time and the model's raw features.
+
+        Raises:
+            DataError: the file is missing, lacks a column or holds a value of another type.
+        """
+        types = self._column_types
+        options = pa.csv.ConvertOptions(column_types=types, include_columns=list(types))
+        try:
+            return pa.csv.read_csv(path, convert_options=options)
+        except (OSError, pa.ArrowException, KeyError) as error:
+            raise DataError(
+                f"{path}: expected a CSV with the columns {', '.join(types)}: {error}"
+            ) from None
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Side features the model reads."""
+        return self.stored.card.model.features
+
+    @cached_property
+    def _scorer(self) -> Scorer:
+        return self.stored.model.scorer(torch.from_numpy(self.stored.candidates).long())
+
+    @cached_property
+    def _column_types(self) -> dict[str, Any]:
+        statistics = self.stored.card.statistics
+        types = {ITEM_ID: VALUE_TYPES[statistics["item_type"]], EVENT_TIME: TIMESTAMP}
+        for name, entry in statistics["features"].items():
+            if entry["kind"] == "categorical":
+                types[name] = VALUE_TYPES[entry["type"]]
+            elif entry["columns"] == [name] and entry["kind"] != "item_age":
+                types[name] = pa.float64()
+        return types
+
+    def _typed(self, item: int | str) -> int | str:
+        if self.stored.card.statistics["item_type"] == "string":
+            return str(item)
+        try:
+            return int(item)
+        except ValueError:
+            raise DataError(
+                f"item id {item!r}: the data set's ids are integers; give them as "
+                f"--session ID,ID,..."
+            ) from None
