@@ -1,0 +1,89 @@
+"""A Dask cluster for the length of a stage."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import psutil
+from dask.utils import parse_bytes
+from dask_cuda import LocalCUDACluster
+from distributed import Client, LocalCluster
+from merlin.core.compat import HAS_GPU, cudf
+
+from dayahead.config.params import PreprocessConfig
+from dayahead.errors import ConfigError
+
+Device = Literal["cpu", "cuda"]
+_CONNECT_SECONDS = 10
+
+
+def device_of(config: PreprocessConfig) -> Device:
+    """Settle `auto`: cuda where cudf is importable and a GPU is there.
+
+    Raises:
+        ConfigError: cuda is demanded and cannot be had.
+    """
+    has_cuda = cudf is not None and HAS_GPU
+    if config.device == "cuda" and not has_cuda:
+        raise ConfigError(
+            "params.yaml: preprocess.device: cuda needs a GPU and cudf (RAPIDS), and "
+            f"{'no GPU was found' if cudf is not None else 'cudf is not importable'}; "
+            "install RAPIDS or set it to cpu or auto"
+        )
+    return "cuda" if has_cuda and config.device != "cpu" else "cpu"
+
+
+@contextmanager
+def dask_client(config: PreprocessConfig, scratch: Path) -> Iterator[Client]:
+    """Connect to the scheduler named in the settings, or start a cluster and stop it at the end.
+
+    Workers and this process share a file system: tables travel through files in `scratch`.
+
+    Raises:
+        ConfigError: the device, the scheduler's address or the memory limit is wrong.
+    """
+    # Workers that are stopped complain of closed connections.
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    if config.scheduler is not None:
+        with _connected(config.scheduler) as client:
+            yield client
+        return
+    with _cluster(config, scratch) as cluster, Client(cluster) as client:
+        yield client
+
+
+def _connected(address: str) -> Client:
+    try:
+        return Client(address, timeout=_CONNECT_SECONDS)
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"params.yaml: preprocess.scheduler: no Dask scheduler answers at {address} "
+            f"({type(error).__name__}); start one with `dask scheduler`, or set it to null"
+        ) from None
+
+
+def _cluster(config: PreprocessConfig, scratch: Path) -> LocalCluster:
+    options: dict[str, Any] = {
+        "memory_limit": _bytes(config.memory_limit),
+        "local_directory": str(scratch),
+        "dashboard_address": None,
+        "silence_logs": logging.CRITICAL,
+    }
+    if device_of(config) == "cuda":
+        n_workers = None if config.workers == "auto" else config.workers
+        return LocalCUDACluster(n_workers=n_workers, **options)
+    cores = psutil.cpu_count() or 1
+    n_workers = max(1, cores // 2) if config.workers == "auto" else config.workers
+    threads = max(1, cores // n_workers)
+    return LocalCluster(n_workers=n_workers, threads_per_worker=threads, processes=True, **options)
+
+
+def _bytes(text: str) -> int:
+    try:
+        return int(parse_bytes(text))
+    except ValueError:
+        raise ConfigError(
+            f"params.yaml: preprocess.memory_limit: expected a size such as 4GiB (got {text!r})"
+        ) from None

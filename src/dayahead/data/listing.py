@@ -1,0 +1,124 @@
+"""Which windows stand, and the account of every event: windows.json."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+
+from dayahead.columns import ROLES
+from dayahead.config.params import WindowConfig
+from dayahead.data.calendar import Calendar
+from dayahead.data.sessions import Tally
+from dayahead.errors import ConfigError, DataError
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The windows in which sessions start, from the first to the last, and what they hold."""
+
+    window: WindowConfig
+    calendar: Calendar
+    tally: Tally
+    log_end: datetime
+    without_user: int
+    """Events that no gap session could take, since they name no user."""
+
+    @property
+    def standing(self) -> list[int]:
+        """Positions of the windows kept, in order of time."""
+        return [place for place in self._listed() if self._state(place)[0] == "kept"]
+
+    def check(self, fit_windows: int) -> None:
+        """Refuse a log from which nothing can be learned.
+
+        Raises:
+            DataError: no window stands, or those to fit on have no train session.
+            ConfigError: fewer windows stand than are to be fitted on.
+        """
+        standing = self.standing
+        if not standing:
+            states = [self._state(place)[0] for place in self._listed()]
+            raise DataError(
+                f"data/windows: none of {len(states)} windows stands: {states.count('dropped')} "
+                f"have fewer sessions than window.min_sessions ({self.window.min_sessions}; the "
+                f"fullest has {self.tally.sessions.max()}), {states.count('open')} are not over "
+                f"when the log ends ({_iso(self.log_end)}); lower window.min_sessions, or get "
+                f"more of the log"
+            )
+        if len(standing) < fit_windows:
+            raise ConfigError(
+                f"params.yaml: preprocess.fit_windows: {fit_windows} windows to fit on, but only "
+                f"{len(standing)} stand; lower it, or window.min_sessions "
+                f"({self.window.min_sessions})"
+            )
+        if not self.tally.roles[standing[:fit_windows], ROLES.index("train")].any():
+            names = ", ".join(self.calendar.names[place] for place in standing[:fit_windows])
+            raise DataError(
+                f"data/windows: no train session in {names}, to which the features would be "
+                f"fitted; widen split.train in the data set's file or raise preprocess.fit_windows"
+            )
+
+    def as_json(self) -> dict[str, Any]:
+        """Content of windows.json; events_read is the sum of the other steps."""
+        standing = self.standing
+        kept = int(self.tally.events[standing].sum())
+        dropped = {f"dropped_{step}": n for step, n in self.tally.dropped.items()}
+        return {
+            "unit": self.window.unit,
+            "log_end": _iso(self.log_end),
+            "sessions_read": int(self.tally.started.sum()),
+            "sessions_kept": int(self.tally.sessions[standing].sum()),
+            "steps": {
+                "events_read": self.tally.read + self.without_user,
+                "dropped_no_user": self.without_user,
+                **dropped,
+                "dropped_windows": int(self.tally.events.sum()) - kept,
+                "events_kept": kept,
+            },
+            "windows": [self._entry(place) for place in self._listed()],
+        }
+
+    def _listed(self) -> Sequence[int]:
+        places = np.flatnonzero(self.tally.started)
+        return range(int(places[0]), int(places[-1]) + 1)
+
+    def _state(self, place: int) -> tuple[str, str | None]:
+        n_sessions = int(self.tally.sessions[place])
+        closes = _instant(int(self.calendar.closes[place]))
+        if self.log_end < closes:
+            return "open", f"the log ends at {_iso(self.log_end)}, the window at {_iso(closes)}"
+        if n_sessions < self.window.min_sessions:
+            return (
+                "dropped",
+                f"{n_sessions} sessions, window.min_sessions is {self.window.min_sessions}",
+            )
+        return "kept", None
+
+    def _entry(self, place: int) -> dict[str, Any]:
+        state, why = self._state(place)
+        begin, end = (int(edge) for edge in self.calendar.edges[place : place + 2])
+        roles = self.tally.roles[place].tolist()
+        return {
+            "window": self.calendar.names[place],
+            "start": _iso(_instant(begin)),
+            "end": _iso(_instant(end)),
+            "sessions": int(self.tally.sessions[place]),
+            "events": int(self.tally.events[place]),
+            "state": state,
+            "why": why,
+            "roles": dict(zip(ROLES, roles, strict=True)),
+            "overrun_events": int(self.tally.overrun[place]),
+        }
+
+
+def _instant(microseconds: int) -> datetime:
+    return _EPOCH + microseconds * _MICROSECOND
+
+
+def _iso(instant: datetime) -> str:
+    return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -1,0 +1,150 @@
+"""NVTabular operators of our own: vocabulary lookup, sine and cosine of the clock, item age.
+
+Columns pass through Arrow, so each works on pandas and on cudf frames alike. A frame's event_time
+is int64, microseconds since 1970, UTC: pandas 1.5 knows nanoseconds only, which end in 2262.
+"""
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from merlin.dag import ColumnSelector
+from merlin.schema import Tags
+from numpy.typing import NDArray
+from nvtabular.ops import Operator
+
+from dayahead.columns import EVENT_TIME, FIRST_TIME, ITEM_ID, N_RESERVED, VALUE
+from dayahead.data.calendar import local_time
+from dayahead.data.vocabulary import indices_of
+
+Frame = Any
+"""A pandas or a cudf data frame."""
+Series = Any
+"""One of its columns."""
+DAY = 24 * 60 * 60 * 1_000_000
+"""Microseconds."""
+AGE_SCALE = 30
+"""Days. Item age drifts as a log grows, so a constant scales it, not a statistic."""
+
+
+class LookUp(Operator):  # type: ignore[misc]
+    """Raw values of one column into indices of its vocabulary; null and unheard of: 1."""
+
+    def __init__(self, vocabulary: pa.Table, tags: tuple[Tags, ...] = ()) -> None:
+        super().__init__()
+        self.vocabulary = vocabulary
+        self.tags = tags
+
+    def transform(self, col_selector: ColumnSelector, df: Frame) -> Frame:
+        """Replace the column by int32 indices."""
+        type_ = self.vocabulary.schema.field(VALUE).type
+        return type(df)(
+            {
+                name: indices_of(_arrow(df[name], type_), self.vocabulary).to_numpy()
+                for name in col_selector.names
+            }
+        )
+
+    @property
+    def output_dtype(self) -> type:
+        """Type of an index."""
+        return np.int32
+
+    @property
+    def output_tags(self) -> list[Tags]:
+        """Tags in the Merlin schema."""
+        return [Tags.CATEGORICAL, *self.tags]
+
+
+class _Continuous(Operator):  # type: ignore[misc]
+    """An operator that makes new float32 columns from all its input columns together."""
+
+    outputs: tuple[str, ...]
+
+    @abstractmethod
+    def values(self, df: Frame) -> list[NDArray[np.floating[Any]]]:
+        """Compute the columns, in the order of `outputs`."""
+
+    def transform(self, col_selector: ColumnSelector, df: Frame) -> Frame:
+        """Give the new columns alone."""
+        columns = zip(self.outputs, self.values(df), strict=True)
+        return type(df)({name: values.astype(np.float32) for name, values in columns})
+
+    def column_mapping(self, col_selector: ColumnSelector) -> dict[str, list[str]]:
+        """Every output comes from every input."""
+        return {name: list(col_selector.names) for name in self.outputs}
+
+    @property
+    def output_dtype(self) -> type:
+        """Type of every output."""
+        return np.float32
+
+    @property
+    def output_tags(self) -> list[Tags]:
+        """Tags in the Merlin schema."""
+        return [Tags.CONTINUOUS]
+
+
+class _Cyclic(_Continuous):
+    """Sine and cosine of the time gone by since a cycle began, on the clocks of a zone."""
+
+    def __init__(self, name: str, timezone: str) -> None:
+        super().__init__()
+        self.outputs = (f"{name}_sin", f"{name}_cos")
+        self.timezone = timezone
+
+    @abstractmethod
+    def phase(self, local: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Share of the cycle gone by, in [0, 1)."""
+
+    def values(self, df: Frame) -> list[NDArray[np.floating[Any]]]:
+        """Sine, then cosine."""
+        angle = 2 * np.pi * self.phase(local_time(_int64(df[EVENT_TIME]), self.timezone))
+        return [np.sin(angle), np.cos(angle)]
+
+
+class TimeOfDay(_Cyclic):
+    """The hour, with its minutes and seconds: midnight is (0, 1), noon (0, -1)."""
+
+    def phase(self, local: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Share of the day gone by."""
+        return (local % DAY) / DAY
+
+
+class DayOfWeek(_Cyclic):
+    """The weekday, whole: Monday is (0, 1)."""
+
+    def phase(self, local: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Days since Monday, over 7; 1 January 1970 was a Thursday."""
+        return ((local // DAY + 3) % 7) / 7
+
+
+class ItemAge(_Continuous):
+    """log1p of the days since an item's first event, over log1p(30): 0 when new, 1 after 30 days.
+
+    Reads item_id as index (after LookUp) and event_time; an unknown item is new.
+    """
+
+    def __init__(self, name: str, items: pa.Table) -> None:
+        super().__init__()
+        self.outputs = (name,)
+        first = items[FIRST_TIME].cast(pa.int64()).to_numpy()
+        # The reserved indices begin at the end of time: their age comes out as 0.
+        self.first_times = np.concatenate([np.full(N_RESERVED, np.iinfo(np.int64).max), first])
+
+    def values(self, df: Frame) -> list[NDArray[np.floating[Any]]]:
+        """Scaled age; an event before the item's first (an overrun) counts as age 0."""
+        age = np.maximum(_int64(df[EVENT_TIME]) - self.first_times[_int64(df[ITEM_ID])], 0) / DAY
+        return [np.log1p(age) / np.log1p(AGE_SCALE)]
+
+
+def _arrow(column: Series, type_: pa.DataType) -> pa.Array:
+    if isinstance(column, pd.Series):
+        return pa.array(column, type_, from_pandas=True)
+    return column.to_arrow().cast(type_)
+
+
+def _int64(column: Series) -> NDArray[np.int64]:
+    return np.asarray(_arrow(column, pa.int64()).to_numpy())

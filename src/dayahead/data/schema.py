@@ -1,0 +1,76 @@
+"""Schemas of a window file: Arrow's, and Merlin's with tags for other Merlin tools."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+from merlin.schema import ColumnSchema, Schema, Tags
+from merlin.schema.io.tensorflow_metadata import TensorflowMetadata
+
+from dayahead.columns import (
+    EVENT_TIME,
+    ITEM_ID,
+    N_RESERVED,
+    SESSION_ID,
+    SESSION_START,
+    TIMESTAMP,
+    USER_ID,
+)
+from dayahead.data.features import Statistics, Vocabularies, build_workflow, encoded_columns
+from dayahead.files import write_text
+
+
+def window_schema(statistics: Statistics) -> pa.Schema:
+    """Columns of a window file, in order."""
+    encoded = encoded_columns(statistics)
+    return pa.schema(
+        [
+            pa.field(SESSION_ID, pa.string(), nullable=False),
+            pa.field(USER_ID, pa.string()),
+            pa.field(SESSION_START, TIMESTAMP, nullable=False),
+            pa.field(ITEM_ID, pa.list_(encoded.pop(ITEM_ID))),
+            pa.field(EVENT_TIME, pa.list_(TIMESTAMP)),
+            *(pa.field(name, pa.list_(type_)) for name, type_ in encoded.items()),
+        ]
+    )
+
+
+def write_merlin_schema(path: Path, statistics: Statistics, vocabularies: Vocabularies) -> None:
+    """Write schema.pbtxt: tags, lengths of the lists, and domains of the categorical columns."""
+    metadata = TensorflowMetadata.from_merlin_schema(_merlin_schema(statistics, vocabularies))
+    for feature in metadata.proto_schema.feature:
+        # Merlin keeps tags in a set, whose order changes from process to process.
+        feature.annotation.tag.sort()
+    write_text(path, metadata.to_proto_text())
+
+
+def _merlin_schema(statistics: Statistics, vocabularies: Vocabularies) -> Schema:
+    lengths = {
+        "min": statistics["sessions"]["min_length"],
+        "max": statistics["sessions"]["max_length"],
+    }
+    columns = [
+        ColumnSchema(SESSION_ID, dtype="string", tags=[Tags.SESSION_ID]),
+        ColumnSchema(USER_ID, dtype="string", tags=[Tags.USER_ID]),
+        ColumnSchema(SESSION_START, dtype="datetime64[us]", tags=[Tags.SESSION, Tags.TIME]),
+        ColumnSchema(
+            EVENT_TIME,
+            dtype="datetime64[us]",
+            tags=[Tags.TIME, Tags.SEQUENCE],
+            properties={"value_count": lengths},
+        ),
+    ]
+    for column in build_workflow(statistics, vocabularies).output_schema:
+        properties: dict[str, Mapping[str, object]] = {"value_count": lengths}
+        if column.name in vocabularies:
+            size = N_RESERVED + len(vocabularies[column.name])
+            properties["domain"] = {"name": column.name, "min": 0, "max": size - 1}
+        columns.append(
+            ColumnSchema(
+                column.name,
+                dtype=column.dtype.without_shape,
+                tags=[*column.tags, Tags.SEQUENCE],
+                properties=properties,
+            )
+        )
+    return Schema(columns)

@@ -1,0 +1,174 @@
+"""Small logs, readable in the test that uses them."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dayahead.columns import EVENT_TIME, ITEM_ID, ROW, SESSION_ID, SESSION_START, TIMESTAMP, USER_ID
+from dayahead.config.dataset import DatasetConfig
+from dayahead.config.params import PreprocessConfig, WindowConfig
+from dayahead.config.reading import validated
+from dayahead.files import write_json, write_parquet
+
+
+def instant(text: str) -> datetime:
+    """`2026-01-01 08:30` or `2026-01-01T08:30:00.5` as an instant in UTC."""
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def events(rows: Sequence[Mapping[str, Any]], *, item_type: pa.DataType | None = None) -> pa.Table:
+    """Build an event table; times may be text, rows are numbered in the order given.
+
+    events([{"session_id": "a", "item_id": 1, "event_time": "2026-01-01 08:30"}, ...])
+    """
+    known = {
+        SESSION_ID: pa.string(),
+        USER_ID: pa.string(),
+        ITEM_ID: item_type or pa.int64(),
+        EVENT_TIME: TIMESTAMP,
+        SESSION_START: TIMESTAMP,
+        ROW: pa.int64(),
+    }
+    columns: dict[str, pa.Array] = {}
+    for name in dict.fromkeys(name for row in rows for name in row):
+        values = [row.get(name) for row in rows]
+        if known.get(name) == TIMESTAMP:
+            values = [instant(value) if isinstance(value, str) else value for value in values]
+        columns[name] = pa.array(values, known.get(name))
+    columns.setdefault(ROW, pa.array(np.arange(len(rows))))
+    return pa.table(columns)
+
+
+def session(session_id: str, items: Sequence[Any], start: str, **more: Any) -> list[dict[str, Any]]:
+    """Rows of one session, an event a minute: session("a", [1, 2, 3], "2026-01-01 08:30")."""
+    first = instant(start).timestamp()
+    times = [datetime.fromtimestamp(first + 60 * n, UTC) for n in range(len(items))]
+    return [
+        {SESSION_ID: session_id, ITEM_ID: item, EVENT_TIME: time, **more}
+        for item, time in zip(items, times, strict=True)
+    ]
+
+
+def write_log(raw: Path, table: pa.Table, *, log_end: str | None = None, parts: int = 1) -> None:
+    """Write an event table as `download` leaves it, cut into `parts` files."""
+    raw.mkdir(parents=True, exist_ok=True)
+    bounds = [len(table) * n // parts for n in range(parts + 1)]
+    listed = []
+    for number, (begin, end) in enumerate(zip(bounds, bounds[1:], strict=False)):
+        part = table.slice(begin, end - begin)
+        name = f"events-{number:05d}.parquet"
+        write_parquet(raw / name, part)
+        listed.append({"file": name, "events": len(part)})
+    end_of_log = (
+        instant(log_end)
+        if log_end
+        else max(table[EVENT_TIME].to_pylist(), default=instant("1970-01-01"))
+    )
+    manifest = {
+        "dataset": "tiny",
+        "log_end": end_of_log.isoformat(),
+        "rows": len(table),
+        "events": len(table),
+        "dropped": {},
+        "files": [],
+        "parts": listed,
+    }
+    write_json(raw / "manifest.json", manifest)
+
+
+def dataset_config(
+    *,
+    features: Mapping[str, Any] | None = None,
+    columns: Mapping[str, Any] | None = None,
+    split: Mapping[str, Any] | None = None,
+    **sessions: Any,
+) -> DatasetConfig:
+    """A data set of int items with a session column and no user; keywords change the rules."""
+    value = {
+        "description": "tiny",
+        "licence": "none",
+        "source": {"urls": ["unused.csv"]},
+        "columns": {
+            "session_id": "session_id",
+            "item_id": {"column": "item_id", "type": "int"},
+            **(columns or {}),
+        },
+        "time": {"column": "event_time"},
+        "sessions": {"repeats": {"rule": "keep", "scope": "session"}, **sessions},
+        "features": features or {},
+        "split": {"seed": 1, "train": [0, 1], "valid": [0, 0.5], "test": [0.5, 1], **(split or {})},
+    }
+    return validated(DatasetConfig, value, "tiny.yaml")
+
+
+def window_config(**changes: Any) -> WindowConfig:
+    """Calendar days in UTC, no window too thin."""
+    value = {
+        "unit": "day",
+        "origin": "calendar",
+        "timezone": "UTC",
+        "first": None,
+        "last": None,
+        "min_sessions": 1,
+        "overrun": "cut",
+        "grace": 0,
+    }
+    return validated(WindowConfig, {**value, **changes}, "params.yaml")
+
+
+def preprocess_config(**changes: Any) -> PreprocessConfig:
+    """One worker, features fitted to the first window."""
+    value = {
+        "device": "cpu",
+        "workers": 1,
+        "scheduler": None,
+        "memory_limit": "2GiB",
+        "fit_windows": 1,
+    }
+    return validated(PreprocessConfig, {**value, **changes}, "params.yaml")
+
+
+def random_log(seed: int, days: int, sessions_per_day: int = 12, n_items: int = 15) -> pa.Table:
+    """A messy log: users with several sessions, repeats, equal times, sessions over midnight, nulls.
+
+    A longer log begins with the shorter one: each day has a stream of its own.
+    """
+    rows: list[dict[str, Any]] = []
+    midnight = instant("2026-01-01").timestamp()
+    for day in range(days):
+        random = np.random.default_rng([seed, day])
+        for number in range(sessions_per_day):
+            begin = midnight + 86_400 * day + float(random.uniform(0, 86_400))
+            gaps = random.choice([0, 5, 60, 3_000], size=int(random.integers(1, 9)))
+            rows += [
+                {
+                    SESSION_ID: f"s{day}-{number}",
+                    USER_ID: None if number % 5 == 0 else f"u{number % 4}",
+                    ITEM_ID: int(random.integers(day, day + n_items)),
+                    EVENT_TIME: datetime.fromtimestamp(round(second), UTC),
+                    "colour": random.choice(["red", "green", "blue", None]),
+                    "shop": [None, 2**53 + 1, 2**53 + 2][int(random.integers(3))],
+                    "price": [None, -1.0, 0.0, float(random.uniform(1, 99))][
+                        int(random.integers(4))
+                    ],
+                }
+                for second in begin + np.cumsum(gaps)
+            ]
+    table = events(rows)
+    return table.set_column(
+        table.column_names.index("shop"), "shop", table["shop"].cast(pa.int64())
+    )
+
+
+RANDOM_LOG_FEATURES = {
+    "colour": {"kind": "categorical", "column": "colour"},
+    "shop": {"kind": "categorical", "column": "shop", "type": "int"},
+    "price": {"kind": "log_number", "column": "price"},
+    "hour": {"kind": "hour"},
+    "weekday": {"kind": "weekday"},
+    "age": {"kind": "item_age"},
+}

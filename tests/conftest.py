@@ -1,0 +1,31 @@
+"""What every room's tests share."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from distributed import Client, LocalCluster
+from hypothesis import settings
+
+# The first call into torch or Dask takes longer than any deadline; the examples are fixed.
+settings.register_profile("dayahead", deadline=None, derandomize=True)
+settings.load_profile("dayahead")
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """Folder of the real click logs."""
+    if "DAYAHEAD_DATA" not in os.environ:
+        pytest.skip("DAYAHEAD_DATA is not set: no real click logs to test on")
+    return Path(os.environ["DAYAHEAD_DATA"])
+
+
+@pytest.fixture(scope="session")
+def dask_address() -> Iterator[str]:
+    """Address of a small Dask cluster: starting one takes two seconds, so all tests share it."""
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client.scheduler.address
