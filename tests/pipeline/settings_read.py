@@ -49,13 +49,16 @@ class Names:
     """Function -> class of what it returns."""
     bodies: dict[tuple[str, str], ast.FunctionDef] = field(default_factory=dict)
     """(Class, property) -> its definition."""
+    whole: frozenset[str] = WHOLE
+    """Functions that read all of what they are given."""
 
 
-def leaves_read(files: Iterable[Path]) -> frozenset[str]:
-    """Every leaf read in these files, as `section.key`."""
+def leaves_read(files: Iterable[Path], *, one_by_one: bool = False) -> frozenset[str]:
+    """Every leaf read in these files, as `section.key`; whole objects unless `one_by_one`."""
     trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files]
     trees.append(ast.parse(Path(params.__file__).read_text(encoding="utf-8")))
     names = _declared(trees)
+    names.whole = frozenset() if one_by_one else WHOLE
     found: set[str] = set()
     for tree in trees[:-1]:
         for function, owner in _functions(tree):
@@ -152,7 +155,9 @@ def _read_by(node: ast.AST, typed: dict[str, str], names: Names) -> set[str]:
     match node:
         case ast.Attribute(attr=attr):
             return _taken(_class_of(node.value, typed, names), attr, names)
-        case ast.Call(func=ast.Name(id=called) | ast.Attribute(attr=called)) if called in WHOLE:
+        case ast.Call(func=ast.Name(id=called) | ast.Attribute(attr=called)) if (
+            called in names.whole
+        ):
             given = (_class_of(argument, typed, names) for argument in node.args)
             return {leaf for cls in given for leaf in _held(cls, names)}
     return set()

@@ -141,6 +141,13 @@ def test_every_setting_is_told_by_some_stage():
     assert every - set().union(*map(told_by, ORDER)) <= all_leaves("tracking")
 
 
+def test_no_setting_is_read_and_then_ignored():
+    files = [*(ROOT / "stages").glob("*.py"), *(SOURCE / OURS).rglob("*.py")]
+    files.remove(SOURCE / OURS / "config" / "params.py")
+    every = set().union({"dataset"}, *map(all_leaves, SECTIONS)) - settled_leaves()
+    assert every - leaves_read(files, one_by_one=True) == set()
+
+
 @each_stage
 def test_paths_in_a_script_are_deps_or_outs(stage):
     nodes = ast.walk(ast.parse(script(stage).read_text(encoding="utf-8")))
