@@ -1,0 +1,85 @@
+"""What is written is read back, what is damaged is refused."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dayahead.columns import RANKS_SCHEMA
+from dayahead.errors import DataError
+from dayahead.evaluation.tables import (
+    ranked_windows,
+    ranks_path,
+    read_ranks,
+    read_windows,
+    window_result,
+    write_ranks,
+    write_windows,
+)
+from results_folders import CUTOFFS, window_ranks
+
+
+def test_windows_csv_gives_back_the_very_same_floats(tmp_path):
+    rows = [
+        window_result("2019-10-02", np.array([1, 3, 0]), CUTOFFS, 1 / 3),
+        window_result("2019-10-03", np.array([7, 7, 7]), CUTOFFS, None),
+    ]
+    write_windows(tmp_path / "windows.csv", rows)
+    assert read_windows(tmp_path / "windows.csv", CUTOFFS) == rows
+
+
+def test_windows_csv_has_the_columns_of_the_contract(tmp_path):
+    write_windows(tmp_path / "w.csv", [window_result("2019-10-02", np.array([0, 2]), [20], None)])
+    head, row = (tmp_path / "w.csv").read_text().splitlines()
+    assert head == "window,n_sessions,target_outside,recall_at_20,ndcg_at_20,mrr_at_20,train_loss"
+    assert row == "2019-10-02,2,0.5,0.5,0.31546487678572877,0.25,"
+
+
+def test_ranks_keep_their_order_and_misses_are_null(tmp_path):
+    written = window_ranks([3, 0, 1], targets=[5, 9, 5], session_ids=["b", "a", "c"])
+    write_ranks(tmp_path, "2019-10-02", written)
+    table = pq.ParquetFile(ranks_path(tmp_path, "2019-10-02")).read()
+    assert table.schema.equals(RANKS_SCHEMA)
+    assert table["rank"].to_pylist() == [3, None, 1]
+    found = read_ranks(tmp_path, "2019-10-02")
+    assert found.session_ids.to_pylist() == ["b", "a", "c"]
+    assert found.targets.tolist() == [5, 9, 5]
+    assert found.ranks.tolist() == [3, 0, 1]
+    assert ranked_windows(tmp_path) == ["2019-10-02"]
+
+
+def test_a_window_without_sessions_is_refused():
+    with pytest.raises(DataError, match="2019-10-02 has no sessions"):
+        window_result("2019-10-02", np.array([], np.int64), CUTOFFS, None)
+
+
+def test_a_cutoff_that_was_not_written_is_refused(tmp_path):
+    write_windows(tmp_path / "w.csv", [window_result("2019-10-02", np.array([1]), [20], None)])
+    with pytest.raises(DataError, match="recall_at_5"):
+        read_windows(tmp_path / "w.csv", [5])
+
+
+def test_a_missing_windows_csv_is_refused(tmp_path):
+    with pytest.raises(DataError, match="dvc repro -f train"):
+        read_windows(tmp_path / "windows.csv", CUTOFFS)
+
+
+def test_a_folder_without_ranks_is_refused(tmp_path):
+    with pytest.raises(DataError, match="found none"):
+        ranked_windows(tmp_path)
+
+
+def test_ranks_that_lack_a_column_are_no_misses_but_an_error(tmp_path):
+    path = ranks_path(tmp_path, "2019-10-02")
+    path.parent.mkdir()
+    pq.write_table(pa.table({"session_id": ["a"], "target": pa.array([2], pa.int32())}), path)
+    with pytest.raises(DataError, match="expected ranks with columns"):
+        read_ranks(tmp_path, "2019-10-02")
+
+
+def test_a_truncated_ranks_file_is_refused(tmp_path):
+    write_ranks(tmp_path, "2019-10-02", window_ranks([1, 2]))
+    path = ranks_path(tmp_path, "2019-10-02")
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(DataError, match=r"2019-10-02\.parquet"):
+        read_ranks(tmp_path, "2019-10-02")
