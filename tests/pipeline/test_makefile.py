@@ -1,0 +1,84 @@
+"""The verbs of the README, and the set-up that must not half succeed."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+VERBS = ("repro", "test", "test-slow", "check", "bench", "ui", "format", "lock", "clean")
+
+
+@pytest.fixture
+def project(tmp_path):
+    """The files that set-up needs, without an environment."""
+    for name in ("Makefile", "requirements.txt", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    shutil.copytree(ROOT / "tools", tmp_path / "tools")
+    return tmp_path
+
+
+def make(folder, *words):
+    # As typed at a prompt: nothing of a make that runs these tests reaches it.
+    env = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")}
+    command = ["make", *words]
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+
+
+def interpreter(path, version, then="exit 1"):
+    """A program that says it is this Python."""
+    path.write_text(f"#!/bin/sh\ncase $2 in *version*) echo {version};; *) {then};; esac\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_make_alone_lists_every_verb(project):
+    listed = re.findall(r"^  make (\S+) +\S", make(project).stdout, re.MULTILINE)
+    assert sorted(listed) == sorted(["help", *VERBS])
+
+
+def test_another_python_is_refused_in_one_line_and_nothing_is_left(project):
+    python = interpreter(project / "python3.12", "3.12.1")
+    done = make(project, "test", f"PYTHON={python}")
+    assert done.returncode != 0
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error:")]
+    assert "needs Python 3.11" in line
+    assert f"{python} here is 3.12.1" in line
+    assert "make test PYTHON=" in line
+    assert not (project / ".venv").exists()
+
+
+def test_a_python_that_is_not_there_is_named(project):
+    done = make(project, "repro", "PYTHON=nonesuch")
+    assert "there is no nonesuch here" in done.stderr
+
+
+def test_a_set_up_that_fails_leaves_no_stamp(project):
+    """A stamp of an older set-up must not survive a failed renewal either."""
+    programs = project / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    interpreter(programs / "python", "3.11.7", then="case $2 in pip) exit 1;; esac")
+    stamp = project / ".venv" / ".ready"
+    stamp.touch()
+    (project / "requirements.txt").write_text("changed\n")
+    assert make(project, "test").returncode != 0
+    assert not stamp.exists()
+
+
+def test_what_is_ready_is_not_set_up_again(project):
+    (project / ".venv").mkdir()
+    (project / ".venv" / ".ready").touch()
+    done = make(project, "--dry-run", "test")
+    assert done.stdout.strip() == "python -m pytest"
+
+
+def test_the_interpreter_behind_an_environment_is_found():
+    """`make` from within .venv must not build .venv out of itself."""
+    command = [str(ROOT / "tools" / "python311"), sys.executable]
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    assert Path(found) == Path(sys._base_executable)
+    assert Path(found) != Path(sys.executable) or sys.prefix == sys.base_prefix
