@@ -28,7 +28,7 @@ _VARIABLES: Final = {
 _STYLE: Final = {
     "svg.fonttype": "none",
     "svg.hashsalt": "dayahead",  # else ids are random and no two reports alike
-    "font.size": 10,
+    "font.size": 11,
     "text.color": _INK,
     "axes.edgecolor": _RULE,
     "axes.labelcolor": _MUTED,

@@ -126,7 +126,7 @@ def _cautions(comparison: Comparison) -> Iterator[str]:
         yield f"Fewer than {MIN_WINDOWS} windows: the sentence above rests on sessions alone."
     yield (
         "The tests take windows and sessions for independent. They are not: neighbouring windows "
-        "share a model and much of their items, so the true p-values are larger."
+        "share a model and many of their items, so the true p-values are larger."
     )
     yield (
         f"{len(comparison.metrics)} metrics are tested here: decide on one beforehand. Where you "
