@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, cast
+from typing import IO, Any, cast
 
 import py7zr
 import pyarrow as pa
@@ -38,7 +38,7 @@ class RawFile:
 
     name: str
     """For messages: the source's address, with ::member inside an archive."""
-    stream: IO[bytes]
+    stream: Any
     """Bytes, forward only; a pyarrow.OSFile where the file lies plainly on disk."""
 
 

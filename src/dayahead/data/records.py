@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, TypeVar, cast
+from typing import IO, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -91,7 +91,7 @@ def _require(columns: Mapping[str, pa.DataType], found: Sequence[str], name: str
 
 
 def _buffered(raw: RawFile) -> io.BufferedReader:
-    stream = io.BufferedReader(cast("io.RawIOBase", raw.stream), 1 << 20)
+    stream = io.BufferedReader(raw.stream, 1 << 20)
     if not stream.peek(1):
         raise SourceError(f"{raw.name}: is empty; expected rows. Fetch or copy it again")
     return stream

@@ -23,14 +23,14 @@ SLOTS_PER_DAY = 8
 """How often popularity is reckoned anew."""
 MAX_LENGTH = 60
 N_TIERS = 3
-_SUCCESSOR_SHARES = np.array([0.38, 0.24, 0.14, 0.10, 0.08, 0.06])
+_SUCCESSOR_SHARES = 1.0 / np.arange(1, 13)
 _NEIGHBOURHOOD = 12
 """Successors are born within so many births of their predecessor's topic."""
-_FOLLOWS, _SWITCHES = 0.70, 0.04
-"""Share of clicks on a successor, and on another topic; the rest goes to the topic's favourites."""
+_FOLLOWS, _SWITCHES = 0.5, 0.2
+"""Share of clicks on a successor, and on anything; the rest goes to the topic's favourites."""
 _FORGOTTEN = 1e-6
 """Successors whose interest has faded below this are followed no more."""
-_TASTE = 8.0
+_TASTE = 16.0
 """How much likelier a successor of the session's tier is."""
 _AT_HOME, _HABITUAL, _KNOWN = 0.6, 0.7, 0.85
 """Share of sessions begun in a favourite topic, in the user's usual tier, and logged in."""
