@@ -114,29 +114,27 @@ class Sender:
         experiment = self.store.experiment_id(entry["experiment"])
         stage = entry["stage"]
         with self.store.lock():
-            parent = self._run(experiment, entry["execution"], entry, entry["name"], {})
-            run = self._run(experiment, entry["id"], entry, stage, {PARENT_TAG: parent})
+            parent = self._run(entry["execution"], entry["name"], entry, AS_PARENT)
+            run = self._run(entry["id"], stage, entry, {STAGE_TAG: stage, PARENT_TAG: parent})
         progress = Progress(self.name, experiment, run, parent)
-        own = {STAGE_TAG: stage, f"{LINEAGE_TAG}{stage}": run}
-        for target, tags, params in (
-            (parent, own | AS_PARENT, entry["params"]),
-            (run, own, entry["stage_params"]),
-        ):
-            self._set_tags(target, {**entry["tags"], **tags})
+        for target, params in ((parent, entry["params"]), (run, entry["stage_params"])):
+            self._set_tags(target, {f"{LINEAGE_TAG}{stage}": run})
             self._log_params(target, params)
             self.store.client.update_run(target, status="RUNNING")
         self._link(entry["upstream"], progress)
         return progress
 
-    def _run(
-        self, experiment: str, own_id: str, entry: Entry, name: str, tags: Mapping[str, str]
-    ) -> str:
-        found = self._search(experiment, f"tags.`{ID_TAG}` = '{own_id}'")
-        run = found or self.store.client.create_run(
+    def _run(self, own_id: str, name: str, entry: Entry, tags: Mapping[str, str]) -> str:
+        """Find the run with our id or create it; entry's tags, then `tags`, are set either way."""
+        experiment = self.store.experiment_id(entry["experiment"])
+        tags = {**entry["tags"], **tags}
+        if found := self._search(experiment, f"tags.`{ID_TAG}` = '{own_id}'"):
+            self._set_tags(found.info.run_id, tags)
+            return str(found.info.run_id)
+        created = self.store.client.create_run(
             experiment, start_time=entry["at"], run_name=name, tags={ID_TAG: own_id, **tags}
         )
-        run_id: str = run.info.run_id
-        return run_id
+        return str(created.info.run_id)
 
     def _search(self, experiment: str, condition: str) -> Run | None:
         order = ["attributes.start_time DESC"]

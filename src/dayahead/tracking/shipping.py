@@ -69,9 +69,10 @@ def end_orphans(root: Path) -> list[Journal]:
     """Write the end into journals whose process was killed; return those."""
     orphans = []
     for journal in all_journals(root):
-        entries = [entry for _, entry in journal.read()]
-        if entries[-1]["kind"] != "end" and not _is_alive(journal.entries("start")[-1]):
-            journal.append("end", status="KILLED", at=entries[-1]["at"])
+        turns = [entry for _, entry in journal.read() if entry["kind"] in ("start", "end")]
+        if turns[-1]["kind"] == "start" and not _is_alive(turns[-1]):
+            *_, (_, last) = journal.read()
+            journal.append("end", status="KILLED", at=last["at"])
             orphans.append(journal)
     return orphans
 

@@ -1,0 +1,105 @@
+"""A toy pipeline whose stages run in processes of their own, and what its store holds."""
+
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from dayahead.config.params import load_params
+from dayahead.tracking.runs import stage_run
+from dayahead.tracking.store import Store
+
+DVC_YAML = """
+stages:
+  download:
+    cmd: python stage.py download
+    params: [dataset]
+    deps:
+    - sources/${dataset}.csv
+    outs: [data/raw]
+  train:
+    cmd: python stage.py train
+    params: [model, training]
+    deps: [data/raw, code]
+    outs:
+    - models: {persist: false}
+    metrics:
+    - results/windows.csv
+  aggregate:
+    cmd: python stage.py aggregate
+    deps: [results/windows.csv]
+    metrics:
+    - results/aod.json
+"""
+
+# Processes that start with MLflow imported, but share no connection with the tests.
+CLEAN = multiprocessing.get_context("forkserver")
+CLEAN.set_forkserver_preload([__name__])
+
+
+def window(step: int) -> dict:
+    """The record of one measured window."""
+    return {"step": step, "timestamp_ms": 10**12 + step, "metrics": {"ndcg_at_20": step / 8}}
+
+
+CURVE = [(0, 0), (1, 0.125), (2, 0.25), (3, 0.375)]
+
+
+def start_stage(stage: str, deed: str = "end", **environment: str):
+    """Run a stage in a process of its own, as DVC does from the present folder."""
+    process = CLEAN.Process(
+        target=_stage, args=(stage, deed, {**os.environ, **environment}, Path.cwd())
+    )
+    process.start()
+    return process
+
+
+def run_stage(stage: str, deed: str = "end", **environment: str) -> tuple[int, str]:
+    """Run a stage to its end; its exit status and what it said."""
+    process = start_stage(stage, deed, **environment)
+    process.join(60)
+    return process.exitcode, _said(Path.cwd(), process.pid).read_text()
+
+
+def _said(folder: Path, pid: int) -> Path:
+    return folder / f"said-{pid}.txt"
+
+
+def _stage(stage: str, deed: str, environment: dict[str, str], folder: Path) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    sys.stderr = _said(folder, os.getpid()).open("w", buffering=1)
+    with stage_run(stage, load_params()) as run:
+        for step in range(3):
+            run.log_window(window(step))
+        _do(deed)
+        run.log_window(window(3))
+        run.log_metrics({"aod": 0.25})
+
+
+def _do(deed: str) -> None:
+    if deed == "raise":
+        raise ValueError("on purpose")
+    if deed == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if deed == "terminate":
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(10)
+
+
+def runs_of(store: Store) -> dict[str, list]:
+    """The runs in a store by their stage (`pipeline` for parents), the oldest first."""
+    found: dict[str, list] = {}
+    experiment = store.experiment_id("dayahead")
+    for run in reversed(store.client.search_runs([experiment])):
+        found.setdefault(run.data.tags["dvc.stage"], []).append(run)
+    return found
+
+
+def points_of(store: Store, run, name: str = "ndcg_at_20") -> list[tuple[int, float]]:
+    """A metric's points as (step, value), duplicates included."""
+    history = store.client.get_metric_history(run.info.run_id, name)
+    return sorted((point.step, point.value) for point in history)

@@ -1,0 +1,58 @@
+"""A small project with three stages and its tracking store."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from dayahead.config.params import Params, load_params
+from dayahead.tracking.store import Store, open_store
+from tracked_stages import DVC_YAML
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("store")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        assert open_store(folder).client.search_experiments()
+    return folder / "mlflow.db"
+
+
+@pytest.fixture
+def cold_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project whose store nobody has opened yet; the tests run inside."""
+    for name in [*os.environ]:
+        if name.startswith(("DVC_", "MLFLOW_TRACKING")):
+            monkeypatch.delenv(name)
+    (tmp_path / ".dvc").mkdir()
+    shutil.copy(REPOSITORY / "params.yaml", tmp_path)
+    for path, text in {
+        "dvc.yaml": DVC_YAML,
+        "sources/synthetic.csv": "a,b\n",
+        "code/model.py": "x = 1\n",
+    }.items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DVC_EXP_NAME", "lofty-sail")
+    return tmp_path
+
+
+@pytest.fixture
+def project(cold_project: Path, empty_database: Path) -> Path:
+    shutil.copy(empty_database, cold_project)
+    return cold_project
+
+
+@pytest.fixture
+def store(project: Path) -> Store:
+    return open_store(project)
+
+
+@pytest.fixture
+def params(cold_project: Path) -> Params:
+    return load_params(cold_project / "params.yaml")

@@ -1,0 +1,81 @@
+import os
+import subprocess
+import sys
+
+import pytest
+
+from dayahead.tracking.execution import (
+    execution_key,
+    identity_of,
+    journal_for,
+    journals_of,
+    origin_tags,
+)
+
+TELL = "from dayahead.tracking.execution import execution_key; print(execution_key())"
+
+
+def test_an_experiment_is_an_execution(monkeypatch):
+    monkeypatch.setenv("DVC_EXP_NAME", "a/b c")
+    monkeypatch.setenv("DVC_EXP_BASELINE_REV", "0123456789")
+    assert execution_key() == "a_b_c-0123456"
+
+
+@pytest.mark.parametrize("launcher", ["dvc", "other"])
+def test_stages_of_one_dvc_process_are_one_execution(cold_project, monkeypatch, launcher):
+    monkeypatch.delenv("DVC_EXP_NAME")
+    script = cold_project / launcher
+    script.write_text(
+        f"import subprocess, sys\n"
+        f"for _ in range(2): subprocess.run([sys.executable, '-c', {TELL!r}])\n"
+    )
+    told = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
+    first, second = told.stdout.split()
+    assert first.startswith("dvc-" if launcher == "dvc" else "alone-")
+    assert (first == second) == (launcher == "dvc")
+
+
+def test_a_stage_started_again_goes_on_unless_its_inputs_changed(cold_project):
+    first = journal_for(cold_project, "train", "f1")
+    first.append("start", fingerprint="f1")
+    assert journal_for(cold_project, "train", "f1") == first
+    anew = journal_for(cold_project, "train", "f2")
+    assert anew.path.parent.name == "lofty-sail-2"
+    anew.append("start", fingerprint="f2")
+    assert journal_for(cold_project, "aggregate", "f3").path.parent == anew.path.parent
+
+
+def test_an_execution_has_one_identity(tmp_path):
+    assert identity_of(tmp_path / "a") == identity_of(tmp_path / "a")
+    assert identity_of(tmp_path / "a") != identity_of(tmp_path / "b")
+
+
+def test_journals_come_in_the_order_of_their_starts(cold_project):
+    for at, stage in ((2, "aggregate"), (1, "train")):
+        journal = journal_for(cold_project, stage, None)
+        journal.append("start", at=at)
+    assert [journal.stage for journal in journals_of(journal.path.parent)] == ["train", "aggregate"]
+
+
+def _commit():
+    git = ["git", "-c", "user.name=x", "-c", "user.email=x@y"]
+    for words in (["init", "-q"], ["add", "params.yaml"], ["commit", "-qm", "first"]):
+        subprocess.run([*git, *words], check=True)
+
+
+def test_tags_lead_back(cold_project, monkeypatch):
+    monkeypatch.delenv("DVC_EXP_NAME")
+    assert "git.commit" not in origin_tags("train")
+    _commit()
+    tags = origin_tags("train")
+    assert tags["git.dirty"] == "false"
+    assert f"git checkout {tags['git.commit']}" in tags["mlflow.note.content"]
+    (cold_project / "params.yaml").write_text("changed")
+    assert origin_tags("train")["git.dirty"] == "true"
+    monkeypatch.setenv("DVC_EXP_NAME", "lofty-sail")
+    assert "dvc exp apply lofty-sail" in origin_tags("train")["mlflow.note.content"]
+
+
+def test_tags_need_no_git(cold_project, monkeypatch):
+    monkeypatch.setenv("PATH", os.devnull)
+    assert "git.commit" not in origin_tags("train")

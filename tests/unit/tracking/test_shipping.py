@@ -1,0 +1,111 @@
+import threading
+import time
+
+import pytest
+
+from dayahead.tracking import shipping
+from dayahead.tracking.execution import journals_of
+from dayahead.tracking.runs import stage_run
+from dayahead.tracking.shipping import sync_all
+from dayahead.tracking.store import open_store
+from tracked_stages import CURVE, points_of, run_stage, runs_of, window
+
+NOWHERE = "http://127.0.0.1:9"
+
+
+def test_a_server_that_is_down_costs_nothing_and_is_made_up_for(project):
+    begun = time.time()
+    for stage in ("download", "train"):
+        status, said = run_stage(stage, MLFLOW_TRACKING_URI=NOWHERE)
+        assert status == 0
+        assert said.count("does not answer") == 1
+        assert "track --sync" in said
+    assert time.time() - begun < 30
+    report = sync_all(project)
+    assert (report.n_entries, report.left) == (14, [])
+    store = open_store(project)
+    runs = runs_of(store)
+    (parent,), (train,) = runs["pipeline"], runs["train"]
+    assert points_of(store, train) == points_of(store, parent) == CURVE
+    assert parent.info.status == train.info.status == "FINISHED"
+    assert begun * 1000 - 1 < parent.info.start_time < train.info.start_time < train.info.end_time
+    assert train.data.tags["lineage.download"] == runs["download"][0].info.run_id
+    assert sync_all(project).n_entries == 0
+    assert points_of(store, train) == CURVE
+
+
+def test_records_arrive_while_the_stage_runs(store, project, params):
+    with stage_run("train", params) as run:
+        run.log_window(window(0))
+        deadline = time.time() + 20
+        while not (runs := runs_of(store)) or not points_of(store, runs["train"][0]):
+            assert time.time() < deadline
+            time.sleep(0.2)
+        assert runs["train"][0].info.status == "RUNNING"
+        assert runs["pipeline"][0].info.status == "RUNNING"
+    assert runs_of(store)["train"][0].info.status == "FINISHED"
+
+
+def test_a_store_that_fails_in_the_middle_is_asked_again(
+    store, project, params, monkeypatch, caplog
+):
+    monkeypatch.setattr(shipping, "PAUSE_SECONDS", 0.05)
+    down = threading.Event()
+
+    def failing(send):
+        def guarded(self, journal):
+            if down.is_set():
+                raise ConnectionError("https://me:secret@host is gone")
+            return send(self, journal)
+
+        return guarded
+
+    monkeypatch.setattr(shipping.Sender, "send", failing(shipping.Sender.send))
+    with stage_run("train", params) as run:
+        run.log_window(window(0))
+        time.sleep(0.5)
+        down.set()
+        run.log_window(window(1))
+        time.sleep(0.5)
+        down.clear()
+        run.log_window(window(2))
+    (train,) = runs_of(store)["train"]
+    assert points_of(store, train) == CURVE[:3]
+    assert caplog.text.count("does not answer") == 1
+    assert "secret" not in caplog.text
+
+
+def test_a_killed_stage_is_marked_by_the_next_one(store, project):
+    assert run_stage("train", "kill")[0] == -9
+    assert run_stage("download", DVC_EXP_NAME="other")[0] == 0
+    runs = runs_of(store)
+    assert runs["train"][0].info.status == "KILLED"
+    assert {run.info.status for run in runs["pipeline"]} == {"KILLED", "FINISHED"}
+    assert points_of(store, runs["train"][0]) == CURVE[:3]
+
+
+def test_a_living_stage_is_no_orphan(project, params):
+    with stage_run("train", params):
+        assert shipping.end_orphans(project) == []
+
+
+def test_a_journal_begun_elsewhere_is_reported(project, monkeypatch):
+    run_stage("train", MLFLOW_TRACKING_URI="sqlite:///other.db")
+    (journal,) = journals_of(project / ".dayahead/journal/lofty-sail")
+    journal.append("params", params={"late": "1"})
+    report = sync_all(project)
+    assert report.n_entries == 0
+    assert report.left == [
+        f"lofty-sail/train: begun in sqlite:///{project}/other.db; set MLFLOW_TRACKING_URI to it"
+    ]
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///other.db")
+    assert sync_all(project).n_entries == 1
+
+
+@pytest.mark.parametrize("uri", [NOWHERE])
+def test_a_replay_that_fails_says_so(project, monkeypatch, uri):
+    run_stage("train", MLFLOW_TRACKING_URI=uri)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    report = sync_all(project)
+    assert report.store == uri
+    assert [line.split(":")[0] for line in report.left] == ["lofty-sail/train"]

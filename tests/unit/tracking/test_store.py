@@ -1,0 +1,91 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from dayahead.tracking.store import (
+    artifact_location,
+    open_store,
+    project_root,
+    redacted,
+    tracking_uri,
+)
+from tracked_stages import runs_of, start_stage
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("", "sqlite:////p/mlflow.db"),
+        ("sqlite:///runs.db", "sqlite:////p/runs.db"),
+        ("sqlite:////other/runs.db", "sqlite:////other/runs.db"),
+        ("mlruns", "file:///p/mlruns"),
+        ("./mlruns", "file:///p/mlruns"),
+        ("file:mlruns", "file:///p/mlruns"),
+        ("file:///other", "file:///other"),
+        ("http://host:5000", "http://host:5000"),
+        ("databricks", "databricks"),
+    ],
+)
+def test_relative_stores_are_made_absolute(monkeypatch, given, expected):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", given)
+    assert tracking_uri(Path("/p")) == expected
+
+
+@pytest.mark.parametrize(
+    ("uri", "expected"),
+    [
+        ("sqlite:////p/mlflow.db", "/p/mlartifacts"),
+        ("postgresql://host/db", "/root/mlartifacts"),
+        ("http://host:5000", None),
+    ],
+)
+def test_databases_get_an_absolute_place_for_artifacts(uri, expected):
+    assert artifact_location(uri, Path("/root")) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("https://me:secret@host/x", "https://***@host/x"),
+        ("s3://key@bucket/x and tcp://a:b@c:1", "s3://***@bucket/x and tcp://***@c:1"),
+        ('["https://host/x?token=abc&y=1", "z"]', '["https://host/x?***", "z"]'),
+        ("mail me@host, is it?", "mail me@host, is it?"),
+    ],
+)
+def test_credentials_are_redacted(text, expected):
+    assert redacted(text) == expected
+
+
+def test_root_is_the_main_project_in_a_copy(tmp_path, monkeypatch):
+    monkeypatch.setenv("DVC_ROOT", str(tmp_path))
+    assert project_root() == tmp_path
+
+
+def test_root_is_found_upwards(cold_project, monkeypatch):
+    monkeypatch.chdir(cold_project / "code")
+    assert project_root() == cold_project
+
+
+def test_an_experiment_is_created_once(store, project):
+    first = store.experiment_id("dayahead")
+    assert open_store(project).experiment_id("dayahead") == first
+    experiment = store.client.get_experiment(first)
+    assert experiment.artifact_location == str(project / "mlartifacts")
+
+
+def test_six_processes_at_once_create_one_store(cold_project):
+    processes = [start_stage("download", DVC_EXP_NAME=f"exp-{n}") for n in range(6)]
+    for process in processes:
+        process.join(90)
+    assert [process.exitcode for process in processes] == [0] * 6
+    assert "".join(said.read_text() for said in cold_project.glob("said-*")) == ""
+    runs = runs_of(open_store(cold_project))
+    assert {run.data.tags["dvc.exp_name"] for run in runs["pipeline"]} == {
+        f"exp-{n}" for n in range(6)
+    }
+    assert [run.info.status for run in runs["download"]] == ["FINISHED"] * 6
+
+
+def test_telemetry_is_off():
+    assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"
