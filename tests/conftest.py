@@ -25,7 +25,7 @@ def real_data() -> Path:
 def dask_address() -> Iterator[str]:
     """Address of a small Dask cluster: starting one takes two seconds, so all tests share it."""
     with (
-        LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):
         yield client.scheduler.address

@@ -68,7 +68,7 @@ def _cluster(config: PreprocessConfig, scratch: Path) -> LocalCluster:
     options: dict[str, Any] = {
         "memory_limit": _bytes(config.memory_limit),
         "local_directory": str(scratch),
-        "dashboard_address": None,
+        "dashboard_address": ":0",
         "silence_logs": logging.CRITICAL,
     }
     if device_of(config) == "cuda":

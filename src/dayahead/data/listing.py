@@ -92,11 +92,8 @@ class Listing:
         closes = _instant(int(self.calendar.closes[place]))
         if self.log_end < closes:
             return "open", f"the log ends at {_iso(self.log_end)}, the window at {_iso(closes)}"
-        if n_sessions < self.window.min_sessions:
-            return (
-                "dropped",
-                f"{n_sessions} sessions, window.min_sessions is {self.window.min_sessions}",
-            )
+        if n_sessions < (least := self.window.min_sessions):
+            return "dropped", f"{n_sessions} sessions, window.min_sessions asks for {least}"
         return "kept", None
 
     def _entry(self, place: int) -> dict[str, Any]:

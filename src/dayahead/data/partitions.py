@@ -113,7 +113,10 @@ def collect_window(
     keys = [SESSION_START, SESSION_ID, EVENT_TIME, ROW]
     events = gather(spreads, position).sort_by([(key, "ascending") for key in keys])
     pq.write_table(events, path, compression="lz4")
-    return {column: occurrences(events, column) for column in job.categorical}
+    in_time = events.select([*job.categorical, EVENT_TIME, ROW]).sort_by(
+        [(EVENT_TIME, "ascending"), (ROW, "ascending")]
+    )
+    return {column: occurrences(in_time, column) for column in job.categorical}
 
 
 def write_window(job: Job, name: str, path: Path, statistics: Statistics) -> None:

@@ -132,6 +132,11 @@ def _sessions(job: Job, log: EventLog, phases: _Phases) -> tuple[Listing, list[P
         tasks = [(job, spreads, n, phases.path("users", n)) for n in buckets]
         spreads = phases.run("users", sort_users, tasks)
     starts = [part.starts for part in parts if part.starts is not None]
+    if not starts:
+        raise DataError(
+            "data/raw: no event names a user, so sessions.gap_minutes can cut no session; name "
+            "the right column as columns.user_id in the data set's file"
+        )
     calendar = calendar_over(job.window, min(s[0] for s in starts), max(s[1] for s in starts))
     results = phases.run(
         "sessions",

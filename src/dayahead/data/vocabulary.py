@@ -17,7 +17,6 @@ from dayahead.columns import (
     FIRST_WINDOW,
     INDEX,
     N_RESERVED,
-    ROW,
     TIMESTAMP,
     VALUE,
 )
@@ -42,19 +41,14 @@ def empty_vocabulary(value_type: pa.DataType) -> pa.Table:
 
 
 def occurrences(events: pa.Table, column: str) -> pa.Table:
-    """List a window's values in order of their first event: VALUE, FIRST_TIME, EVENTS; no nulls."""
-    ordered = events.select([column, EVENT_TIME, ROW]).sort_by(
-        [(EVENT_TIME, "ascending"), (ROW, "ascending")]
-    )
-    ordered = ordered.filter(ordered[column].is_valid())
+    """List a window's values in order of their first event: VALUE, FIRST_TIME, EVENTS; no nulls.
+
+    The events are in order of (event time, row number).
+    """
+    named = events.filter(events[column].is_valid())
+    ones = pa.array(np.ones(len(named), dtype=np.int64))
     return _first_of_each(
-        pa.table(
-            {
-                VALUE: ordered[column],
-                FIRST_TIME: ordered[EVENT_TIME],
-                EVENTS: pa.array(np.ones(len(ordered), dtype=np.int64)),
-            }
-        )
+        pa.table({VALUE: named[column], FIRST_TIME: named[EVENT_TIME], EVENTS: ones})
     )
 
 

@@ -1,0 +1,42 @@
+import os
+
+import psutil
+import pytest
+from builders import preprocess_config
+
+from dayahead.data.cluster import cudf, dask_client, device_of
+from dayahead.errors import ConfigError
+
+
+@pytest.mark.skipif(cudf is not None, reason="RAPIDS is installed here")
+def test_cuda_without_rapids_is_refused_and_auto_takes_the_cpu():
+    with pytest.raises(ConfigError, match="preprocess.device: cuda needs.*cudf is not importable"):
+        device_of(preprocess_config(device="cuda"))
+    assert device_of(preprocess_config(device="auto")) == "cpu"
+
+
+def test_a_scheduler_that_does_not_answer_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr("dayahead.data.cluster._CONNECT_SECONDS", 0.2)
+    config = preprocess_config(scheduler="tcp://127.0.0.1:1")
+    with pytest.raises(ConfigError, match=r"preprocess.scheduler.*tcp://127\.0\.0\.1:1"):
+        dask_client(config, tmp_path).__enter__()
+
+
+def test_a_memory_limit_must_be_a_size(tmp_path):
+    with pytest.raises(ConfigError, match="preprocess.memory_limit.*'much'"):
+        dask_client(preprocess_config(memory_limit="much"), tmp_path).__enter__()
+
+
+def test_a_scheduler_by_address_is_used_and_left_running(dask_address, tmp_path):
+    config = preprocess_config(scheduler=dask_address)
+    for _ in range(2):
+        with dask_client(config, tmp_path) as client:
+            assert client.submit(sum, [1, 2]).result() == 3
+
+
+def test_a_cluster_of_our_own_works_in_processes_and_ends(tmp_path):
+    with dask_client(preprocess_config(workers=1), tmp_path) as client:
+        assert len(client.scheduler_info()["workers"]) == 1
+        worker = client.submit(os.getpid).result()
+    assert worker != os.getpid()
+    assert not psutil.pid_exists(worker)
