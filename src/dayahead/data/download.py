@@ -5,7 +5,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain, islice
 from pathlib import Path
@@ -198,9 +198,9 @@ def _manifest(
         "rows": sum(entry.rows for entry in entries),
         "events": sum(entry.events for entry in entries),
         "dropped": dict(sum((entry.dropped for entry in entries), Counter())),
-        "files": [asdict(entry) for entry in entries],
+        "files": [vars(entry) for entry in entries],
         "parts": [
-            asdict(part)
+            vars(part)
             | {
                 "first_event": part.first_event.isoformat(),
                 "last_event": part.last_event.isoformat(),

@@ -74,7 +74,7 @@ class SourceFile:
         """The address for manifest.json: without secrets and without this machine's folders."""
         if not self.is_local:
             return redacted(self.url)
-        path, here = Path(self.path), Path.cwd()
+        path, here = Path(os.path.normpath(self.path)), Path.cwd()
         return path.relative_to(here).as_posix() if path.is_relative_to(here) else self.name
 
 
@@ -117,7 +117,8 @@ def _described(fs: AbstractFileSystem, url: str, path: str) -> SourceFile:
     if info["type"] == "directory":
         raise IsADirectoryError("it is a folder; name the files in it, for example with *.csv.gz")
     version = next((str(info[key]) for key in _VERSION_KEYS if info.get(key)), "")
-    own_url = url if fs._strip_protocol(url) == path else fs.unstrip_protocol(path)
+    is_named = _is_local(fs) or fs._strip_protocol(url) != path
+    own_url = fs.unstrip_protocol(path) if is_named else url
     return SourceFile(own_url, fs, path, info.get("size"), version)
 
 
@@ -131,7 +132,7 @@ def _told(error: BaseException) -> str:
         error = error.__cause__
     if isinstance(error, aiohttp.ClientResponseError):
         return f"the server answers {error.status} {error.message}"
-    text = redacted(str(error))
+    text = redacted(" ".join(str(error).split()).rstrip("."))
     return "no such file" if isinstance(error, FileNotFoundError) else text or type(error).__name__
 
 
@@ -229,8 +230,9 @@ def _append(file: SourceFile, part: Path, bar: tqdm, *, streaming: bool) -> None
 def _chunks(file: SourceFile, start: int, *, streaming: bool) -> Iterator[bytes]:
     """Read from byte `start` on; `streaming` where the server knows no ranges."""
     try:
-        options = {"block_size": 0} if streaming else {"block_size": CHUNK}
-        with file.fs.open(file.path, "rb", **options) as stream:
+        block_size = 0 if streaming else CHUNK
+        # Without a cache a read asks for just its bytes, and a broken one loses no more than these.
+        with file.fs.open(file.path, "rb", block_size=block_size, cache_type="none") as stream:
             _skip(stream, start)
             while chunk := stream.read(CHUNK):
                 yield chunk

@@ -1,0 +1,145 @@
+"""Archives: every kind reads the same, and nothing leaves its folder."""
+
+import gzip
+import io
+import tarfile
+import zipfile
+from pathlib import Path
+
+import py7zr
+import pytest
+import zstandard
+
+from dayahead.data.archives import damage_told, raw_files
+from dayahead.errors import SourceError
+
+TEXT = b"session,item\n" + b"s,1\n" * 50_000
+README = b"not a table"
+
+
+def as_tar(path: Path, mode: str, files: dict[str, bytes]) -> None:
+    with tarfile.open(path, mode) as archive:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+
+
+def as_zip(path: Path, files: dict[str, bytes]) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+
+
+def as_7z(path: Path, files: dict[str, bytes]) -> None:
+    with py7zr.SevenZipFile(path, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(content, name)
+
+
+MAKERS = {
+    "a.zip": as_zip,
+    "a.7z": as_7z,
+    "a.tar": lambda path, files: as_tar(path, "w", files),
+    "a.tar.gz": lambda path, files: as_tar(path, "w:gz", files),
+    "a.TGZ": lambda path, files: as_tar(path, "w:gz", files),
+}
+
+
+def read(path: Path, members: str = "*") -> dict[str, bytes]:
+    scratch = path.parent / "scratch"
+    scratch.mkdir(exist_ok=True)
+    found = {}
+    for raw in raw_files(path, path.name, members, scratch):
+        with damage_told(raw.name):
+            found[raw.name] = raw.stream.read()
+    assert list(scratch.iterdir()) == []
+    return found
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_reads_the_members_wanted(tmp_path, kind):
+    path = tmp_path / kind
+    files = {"logs/b.csv": TEXT, "a.csv": TEXT[:100], "README": README}
+    files["logs/c.csv.gz"] = gzip.compress(TEXT)
+    MAKERS[kind](path, files)
+    assert read(path, "*.csv") == {f"{kind}::logs/b.csv": TEXT, f"{kind}::a.csv": TEXT[:100]}
+    assert read(path, "c.csv.gz") == {f"{kind}::logs/c.csv.gz": TEXT}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", TEXT),
+        ("a.csv.gz", gzip.compress(TEXT)),
+        ("a.csv.GZ", gzip.compress(TEXT[:70]) + gzip.compress(TEXT[70:])),
+        ("a.csv.zst", zstandard.compress(TEXT)),
+    ],
+)
+def test_unpacks_single_files(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    assert read(tmp_path / name) == {name: TEXT}
+
+
+def test_unpacks_a_zst_tar(tmp_path):
+    as_tar(tmp_path / "plain.tar", "w", {"a.csv": TEXT})
+    packed = zstandard.compress((tmp_path / "plain.tar").read_bytes())
+    (tmp_path / "a.tar.zst").write_bytes(packed)
+    assert read(tmp_path / "a.tar.zst") == {"a.tar.zst::a.csv": TEXT}
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_says_what_the_archive_holds_when_nothing_matches(tmp_path, kind):
+    MAKERS[kind](tmp_path / kind, {"README": README})
+    with pytest.raises(
+        SourceError, match=r"no file in it matches source\.members '\*\.csv'.*README"
+    ):
+        read(tmp_path / kind, "*.csv")
+
+
+@pytest.mark.parametrize("kind", ["a.zip", "a.tar", "a.tar.gz"])
+@pytest.mark.parametrize("member", ["../evil.csv", "logs/../../evil.csv"])
+def test_refuses_members_that_would_leave_the_folder(tmp_path, kind, member):
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    MAKERS[kind](inner / kind, {member: TEXT})
+    with pytest.raises(SourceError, match="outside"):
+        read(inner / kind)
+    assert not (tmp_path / "evil.csv").exists()
+
+
+def test_refuses_a_7z_member_that_would_leave_the_folder(tmp_path):
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    with py7zr.SevenZipFile(inner / "a.7z", "w") as archive:
+        archive.writestr(TEXT, "harmless.csv")
+        for info in archive.header.files_info.files:
+            info["filename"] = "../evil.csv"
+    with pytest.raises(SourceError, match="outside"):
+        read(inner / "a.7z")
+    assert not (tmp_path / "evil.csv").exists()
+
+
+def test_passes_over_links(tmp_path):
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        link = tarfile.TarInfo("link.csv")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+    with pytest.raises(SourceError, match="it holds nothing"):
+        read(tmp_path / "a.tar", "*.csv")
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_names_a_truncated_archive(tmp_path, kind):
+    MAKERS[kind](tmp_path / kind, {"a.csv": bytes(range(256)) * 400})
+    whole = (tmp_path / kind).read_bytes()
+    (tmp_path / kind).write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(SourceError, match=f"{kind}.*damaged"):
+        read(tmp_path / kind)
+
+
+def test_names_a_protected_archive(tmp_path):
+    with py7zr.SevenZipFile(tmp_path / "a.7z", "w", password="x") as archive:
+        archive.writestr(TEXT, "a.csv")
+    with pytest.raises(SourceError, match=r"a\.7z: damaged, or not what its name says"):
+        read(tmp_path / "a.7z")
