@@ -106,7 +106,7 @@ def _way_back(name: str, commit: str, dirty: bool) -> str:
         return f"Restore with `dvc exp apply {name}`."
     if not commit:
         return ""
-    note = f"Restore with `git checkout {commit} && dvc checkout`."
+    note = f"Restore with `git checkout {commit} && dvc repro`."
     return note + " The working tree had changes that are in no commit." * dirty
 
 

@@ -1,7 +1,6 @@
 """The results of a run, wherever they are: a folder, MLflow, a DVC experiment, a Git revision."""
 
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -75,8 +74,7 @@ def _from_mlflow(run: str, into: Path) -> Path:
 def _from_dvc(run: str, into: Path) -> Path:
     """Files of a revision: out of Git where it has them, else out of DVC's cache or remote."""
     files = DVCFileSystem(str(project_root()), rev=run)
-    shutil.rmtree(into, ignore_errors=True)
-    into.mkdir(parents=True)
+    into.mkdir(parents=True, exist_ok=True)
     files.get(f"{RESULTS}/{RANKS}", str(into / RANKS), recursive=True)
     files.get_file(f"{RESULTS}/{WINDOWS}", str(into / WINDOWS))
     return into

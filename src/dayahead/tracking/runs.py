@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import threading
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -124,7 +125,7 @@ def _facts(
         "execution": identity_of(journal.path.parent),
         "experiment": params.tracking.experiment,
         "stage": stage,
-        "name": tags.get("dvc.exp_name", journal.path.parent.name),
+        "name": tags.get("dvc.exp_name") or time.strftime("repro %Y-%m-%d %H:%M", time.gmtime()),
         "tags": tags,
         "params": settings,
         "stage_params": settings,

@@ -1,0 +1,95 @@
+"""Against a real MLflow server, which dies and comes back."""
+
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pytest
+
+from dayahead.tracking.runs import stage_run
+from dayahead.tracking.shipping import sync_all
+from dayahead.tracking.store import open_store
+from tracked_stages import CURVE, points_of, runs_of, window
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def address(project, monkeypatch):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{free.getsockname()[1]}"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+    return address
+
+
+@contextmanager
+def server(address, folder):
+    command = [sys.executable, "-m", "mlflow", "server", "--workers", "1", "--host", "127.0.0.1"]
+    command += ["--port", address.rpartition(":")[2]]
+    command += ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db"]
+    command += ["--artifacts-destination", str(folder / "served")]
+    with (folder / "server.log").open("a") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        _await(address)
+        yield
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _await(address):
+    deadline = time.time() + 120
+    while time.time() < deadline:
+        try:
+            with urlopen(f"{address}/health"):
+                return
+        except (URLError, ConnectionError):
+            time.sleep(0.2)
+    raise TimeoutError(address)
+
+
+def _await_arrival(project):
+    store = open_store(project)
+    deadline = time.time() + 90
+    while time.time() < deadline:
+        (train,) = runs_of(store)["train"]
+        if store.client.list_artifacts(train.info.run_id):
+            return
+        time.sleep(0.5)
+    raise TimeoutError("the records never arrived")
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_a_server_that_dies_in_the_middle(project, params, address, comes_back):
+    (project / "ranks.txt").write_text("ranks")
+    with stage_run("train", params) as run:
+        with server(address, project):
+            run.log_window(window(0))
+            time.sleep(5)
+        begun = time.time()
+        for step in (1, 2, 3):
+            run.log_window(window(step))
+        run.log_artifact(project / "ranks.txt")
+        assert time.time() - begun < 1
+        (project / "ranks.txt").unlink()
+        if comes_back:
+            with server(address, project):
+                _await_arrival(project)
+    with server(address, project):
+        report = sync_all(project)
+        # What came back in time got all but the end, which was noted after it had gone again.
+        assert report.left == []
+        assert (report.n_entries == 1) == comes_back
+        store = open_store(project)
+        (train,) = runs_of(store)["train"]
+        (parent,) = runs_of(store)["pipeline"]
+        assert points_of(store, train) == points_of(store, parent) == CURVE
+        assert train.info.status == parent.info.status == "FINISHED"
+        (file,) = store.client.list_artifacts(train.info.run_id)
+        assert file.path == "ranks.txt"
