@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ def write_log(raw: Path, table: pa.Table, *, log_end: str | None = None, parts: 
     raw.mkdir(parents=True, exist_ok=True)
     bounds = [len(table) * n // parts for n in range(parts + 1)]
     listed = []
-    for number, (begin, end) in enumerate(zip(bounds, bounds[1:], strict=False)):
+    for number, (begin, end) in enumerate(pairwise(bounds)):
         part = table.slice(begin, end - begin)
         name = f"events-{number:05d}.parquet"
         write_parquet(raw / name, part)
@@ -133,7 +134,7 @@ def preprocess_config(**changes: Any) -> PreprocessConfig:
 
 
 def random_log(seed: int, days: int, sessions_per_day: int = 12, n_items: int = 15) -> pa.Table:
-    """A messy log: users with several sessions, repeats, equal times, sessions over midnight, nulls.
+    """A messy log: repeats, equal times, nulls, sessions over midnight, several ones per user.
 
     A longer log begins with the shorter one: each day has a stream of its own.
     """
@@ -170,5 +171,19 @@ RANDOM_LOG_FEATURES = {
     "price": {"kind": "log_number", "column": "price"},
     "hour": {"kind": "hour"},
     "weekday": {"kind": "weekday"},
+    "age": {"kind": "item_age"},
+}
+
+
+TWO_DAYS = events(
+    session("b", [30, 10], "2026-01-01 09:00", colour="red", price=2.0)
+    + session("a", [10, 20, 10], "2026-01-01 09:00", colour=None, price=4.0)
+    + session("c", [40, 30], "2026-01-02 00:00", colour="blue", price=3.0)
+    + session("d", [40], "2026-01-02 05:00", colour="blue", price=3.0)
+)
+TWO_DAYS_FEATURES = {
+    "colour": {"kind": "categorical", "column": "colour"},
+    "price": {"kind": "number", "column": "price"},
+    "hour": {"kind": "hour"},
     "age": {"kind": "item_age"},
 }

@@ -154,7 +154,6 @@ def cut_sessions(events: pa.Table, rules: Rules) -> tuple[pa.Table, Tally]:
     starts = starts[first]
     windows = rules.calendar.positions(starts)
     beyond = ints(events[EVENT_TIME]) >= rules.calendar.closes[windows][session]
-    roles = np.zeros((len(first), len(ROLES)), dtype=bool)
     steps = _Survivors(np.ones(len(events), dtype=bool))
 
     steps.drop("repeats", _repeats(events, session, rules.sessions))
@@ -164,25 +163,15 @@ def cut_sessions(events: pa.Table, rules: Rules) -> tuple[pa.Table, Tally]:
     stands = lengths >= rules.sessions.min_length
     steps.drop("short_sessions", ~stands[session])
     steps.drop("truncated", _truncated(steps.alive, session, first, rules.sessions))
+    roles = np.zeros((len(first), len(ROLES)), dtype=bool)
     roles[stands] = roles_of(events[SESSION_ID].take(pa.array(first[stands])), rules.split)
     steps.drop("no_role", ~roles.any(axis=1)[session])
 
-    def by_window(sessions: Ints | Flags) -> Ints:
-        return np.bincount(windows[sessions], minlength=len(rules.calendar))
-
-    tally = Tally(
-        read=len(events),
-        dropped=steps.dropped,
-        started=by_window(np.arange(len(first))),
-        sessions=by_window(roles.any(axis=1)),
-        events=by_window(session[steps.alive]),
-        overrun=by_window(overrun),
-        roles=np.stack([by_window(flags) for flags in roles.T], axis=1),
-    )
-    columns = {SESSION_START: pa.array(starts).cast(TIMESTAMP), WINDOW: pa.array(windows)}
-    columns |= {USER_ID: _users(events, first)}
+    columns = {SESSION_START: pa.array(starts).cast(TIMESTAMP), USER_ID: _users(events, first)}
+    columns[WINDOW] = pa.array(windows)
     columns |= {role: pa.array(flags) for role, flags in zip(ROLES, roles.T, strict=True)}
-    return _with_session_columns(events, session, columns).filter(pa.array(steps.alive)), tally
+    kept = _with_session_columns(events, session, columns).filter(pa.array(steps.alive))
+    return kept, _tally(steps, session, overrun, roles, windows, len(rules.calendar))
 
 
 def roles_of(session_ids: pa.ChunkedArray, split: SplitConfig) -> Flags:
@@ -198,6 +187,25 @@ def roles_of(session_ids: pa.ChunkedArray, split: SplitConfig) -> Flags:
     u = (np.frombuffer(digests, dtype=">u8").astype(np.uint64) >> np.uint64(11)) * 2.0**-53
     intervals = (split.train, split.valid, split.test)
     return np.stack([(low <= u) & (u < high) for low, high in intervals], axis=1)
+
+
+def _tally(
+    steps: _Survivors, session: Ints, overrun: Ints, roles: Flags, windows: Ints, n_windows: int
+) -> Tally:
+    """Count by window; events are given by their session."""
+
+    def by_window(sessions: Ints | Flags) -> Ints:
+        return np.bincount(windows[sessions], minlength=n_windows)
+
+    return Tally(
+        read=len(session),
+        dropped=steps.dropped,
+        started=np.bincount(windows, minlength=n_windows),
+        sessions=by_window(roles.any(axis=1)),
+        events=by_window(session[steps.alive]),
+        overrun=by_window(overrun),
+        roles=np.stack([by_window(flags) for flags in roles.T], axis=1),
+    )
 
 
 def _repeats(events: pa.Table, session: Ints, config: SessionsConfig) -> Flags:

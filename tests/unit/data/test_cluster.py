@@ -2,15 +2,17 @@ import os
 
 import psutil
 import pytest
-from builders import preprocess_config
 
+from builders import preprocess_config
 from dayahead.data.cluster import cudf, dask_client, device_of
 from dayahead.errors import ConfigError
 
 
 @pytest.mark.skipif(cudf is not None, reason="RAPIDS is installed here")
 def test_cuda_without_rapids_is_refused_and_auto_takes_the_cpu():
-    with pytest.raises(ConfigError, match="preprocess.device: cuda needs.*cudf is not importable"):
+    with pytest.raises(
+        ConfigError, match=r"preprocess\.device: cuda needs.*cudf is not importable"
+    ):
         device_of(preprocess_config(device="cuda"))
     assert device_of(preprocess_config(device="auto")) == "cpu"
 
@@ -23,7 +25,7 @@ def test_a_scheduler_that_does_not_answer_is_named(tmp_path, monkeypatch):
 
 
 def test_a_memory_limit_must_be_a_size(tmp_path):
-    with pytest.raises(ConfigError, match="preprocess.memory_limit.*'much'"):
+    with pytest.raises(ConfigError, match=r"preprocess\.memory_limit.*'much'"):
         dask_client(preprocess_config(memory_limit="much"), tmp_path).__enter__()
 
 

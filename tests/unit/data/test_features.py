@@ -5,10 +5,10 @@ import numpy as np
 import nvtabular as nvt
 import pyarrow as pa
 import pytest
-from builders import events, instant, session
 from merlin.io import Dataset
 from nvtabular.ops import Groupby, ListSlice
 
+from builders import events, instant, session
 from dayahead.columns import EVENT_TIME, ITEM_ID, SESSION_ID
 from dayahead.config.dataset import FeatureConfig
 from dayahead.data.features import columns_of, encode, encode_session, fitted, listed

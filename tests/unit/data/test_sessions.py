@@ -5,14 +5,14 @@ from datetime import timedelta
 import numpy as np
 import pyarrow as pa
 import pytest
-from builders import dataset_config, events, instant, session, window_config
 from hypothesis import given
 from hypothesis import strategies as st
-from session_oracle import expected_sessions
 
+from builders import dataset_config, events, instant, session, window_config
 from dayahead.columns import ROLES
 from dayahead.data.calendar import calendar_over
 from dayahead.data.sessions import Rules, by_user, cut_sessions, ints, repeated, roles_of
+from session_oracle import expected_sessions
 
 USER = {"user_id": "user_id"}
 ALL_STEPS = ("repeats", "overrun", "short_sessions", "truncated", "no_role")
@@ -174,7 +174,7 @@ def test_roles_are_the_intervals_of_the_hash():
     hashes = [
         int.from_bytes(hashlib.sha256(f"7:{i}".encode()).digest()[:8], "big") / 2**64 for i in ids
     ]
-    expected = [[u < 0.8, 0.8 <= u < 0.9, 0.9 <= u] for u in hashes]
+    expected = [[u < 0.8, 0.8 <= u < 0.9, u >= 0.9] for u in hashes]
     assert roles_of(pa.chunked_array([ids]), split).tolist() == expected
 
 

@@ -1,9 +1,9 @@
 import pyarrow as pa
 import pytest
-from builders import events, instant
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builders import events, instant
 from dayahead.data.vocabulary import empty_vocabulary, grown, indices_of, occurrences
 
 
