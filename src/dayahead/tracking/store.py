@@ -10,9 +10,9 @@ from pathlib import Path
 from filelock import FileLock
 from mlflow import MlflowClient
 
-# Creating the database tells of every migration.
-for _noisy in ("alembic", "mlflow"):
-    logging.getLogger(_noisy).setLevel(logging.WARNING)
+# Creating the database tells of every migration, and a server that is down is told of once by us.
+for _noisy, _level in (("alembic", "WARNING"), ("mlflow", "WARNING"), ("urllib3", "ERROR")):
+    logging.getLogger(_noisy).setLevel(_level)
 
 DATABASE = "mlflow.db"
 ARTIFACTS = "mlartifacts"

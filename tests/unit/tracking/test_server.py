@@ -4,7 +4,7 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -54,24 +54,33 @@ def _await(address):
     raise TimeoutError(address)
 
 
-def _await_arrival(project):
+def _await_train(project, has_arrived):
     store = open_store(project)
     deadline = time.time() + 90
     while time.time() < deadline:
-        (train,) = runs_of(store)["train"]
-        if store.client.list_artifacts(train.info.run_id):
-            return
+        for train in runs_of(store).get("train", []):
+            if has_arrived(store, train):
+                return
         time.sleep(0.5)
     raise TimeoutError("the records never arrived")
+
+
+def _has_points(store, train):
+    return bool(points_of(store, train))
+
+
+def _has_files(store, train):
+    return bool(store.client.list_artifacts(train.info.run_id))
 
 
 @pytest.mark.parametrize("comes_back", [True, False])
 def test_a_server_that_dies_in_the_middle(project, params, address, comes_back):
     (project / "ranks.txt").write_text("ranks")
-    with stage_run("train", params) as run:
+    with ExitStack() as stage:
         with server(address, project):
+            run = stage.enter_context(stage_run("train", params))
             run.log_window(window(0))
-            time.sleep(5)
+            _await_train(project, _has_points)
         begun = time.time()
         for step in (1, 2, 3):
             run.log_window(window(step))
@@ -80,7 +89,7 @@ def test_a_server_that_dies_in_the_middle(project, params, address, comes_back):
         (project / "ranks.txt").unlink()
         if comes_back:
             with server(address, project):
-                _await_arrival(project)
+                _await_train(project, _has_files)
     with server(address, project):
         report = sync_all(project)
         # What came back in time got all but the end, which was noted after it had gone again.
