@@ -73,27 +73,27 @@ class CountModel:
         float32 holds both orders of `transitions`: counts as multiples of the smallest, and
         popularity, squeezed below one such step, as the filler.
         """
-        columns = candidates.cpu().numpy() - N_RESERVED
-        popularity = self.popularity[columns]  # [C]
+        rows = candidates.cpu().numpy() - N_RESERVED
+        popularity = self.popularity[rows]  # [C]
         if self.counts_transitions:
             popularity = popularity / (popularity.max(initial=0.0) + 1)
-        step = self.following.data.min(initial=1.0)
+        filler = torch.from_numpy(popularity.astype(np.float32))
+        followers = self.following[:, rows]
+        followers.data /= followers.data.min(initial=np.inf) if followers.nnz else 1
 
         def scores(
-            columns_read: Mapping[str, Tensor], n_known: Int[Tensor, " B"]
+            columns: Mapping[str, Tensor], n_known: Int[Tensor, " B"]
         ) -> Float[Tensor, "B C"]:
             if not self.counts_transitions:
-                return torch.from_numpy(popularity.astype(np.float32)).expand(len(n_known), -1)
-            last = columns_read[ITEM_ID].gather(1, (n_known - 1)[:, None])[:, 0]
-            followers = self._followers(last)[:, columns] / step  # [B, C]
-            return torch.from_numpy((followers + popularity).astype(np.float32))
+                return filler.expand(len(n_known), -1)
+            items = columns[ITEM_ID].gather(1, (n_known - 1)[:, None])[:, 0]
+            last = items.cpu().numpy() - N_RESERVED
+            is_held = (last >= 0) & (last < self.n_items)
+            found = followers[last * is_held].tocoo()
+            places = tuple(torch.from_numpy(at.astype(np.int64)) for at in found.coords)
+            counts = found.data * is_held[found.coords[0]]
+            scored = filler.repeat(len(n_known), 1)  # [B, C]
+            scored[places] += torch.from_numpy(counts.astype(np.float32))
+            return scored
 
         return scores
-
-    def _followers(self, items: Int[Tensor, " B"]) -> NDArray[np.float64]:
-        """Counts of what followed each item, [B, n]; none after one not held."""
-        rows = items.cpu().numpy() - N_RESERVED
-        is_held = (rows >= 0) & (rows < self.n_items)
-        counts: NDArray[np.float64] = self.following[np.where(is_held, rows, 0)].toarray()
-        counts[~is_held] = 0
-        return counts

@@ -2,6 +2,8 @@
 
 import logging
 import sys
+from dataclasses import asdict
+from datetime import datetime
 from itertools import pairwise
 
 from dayahead.config.params import ComputeConfig
@@ -11,7 +13,7 @@ from dayahead.evaluation.tables import WindowResult
 from dayahead.model.storage import save_model
 from dayahead.training.processes import Process, run_processes
 from dayahead.training.results import ResultsFolder, Timing
-from dayahead.training.run import Run, Study
+from dayahead.training.run import Run, Study, WindowRecord
 
 log = logging.getLogger(__name__)
 
@@ -70,12 +72,28 @@ def _fit_and_measure(process: Process, study: Study) -> None:
         if process.is_main:
             results.add(ranks, result, timing)
             log.info(_line(window, result, timing))
-            study.on_window(following, result, timing)
+            study.on_window(_record(following, result, timing))
     fitted = windows[-1] if study.training.fit_last else windows[-2]
     if study.training.fit_last:
         run.fit(fitted)
     if process.is_main:
         save_model(study.models, run.stored_model(fitted))
+
+
+def _record(window: Window, result: WindowResult, timing: Timing) -> WindowRecord:
+    rates = asdict(timing)
+    del rates["window"]
+    figures = result.metrics | {
+        "target_outside": result.target_outside,
+        "train_loss": result.train_loss,
+        **rates,
+    }
+    start = datetime.fromisoformat(window.start)
+    return {
+        "step": window.position,
+        "timestamp_ms": round(start.timestamp() * 1000),
+        "metrics": figures,
+    }
 
 
 def _line(fitted: Window, result: WindowResult, timing: Timing) -> str:

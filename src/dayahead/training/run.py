@@ -1,10 +1,11 @@
 """One process's state while the protocol runs over the windows."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +30,9 @@ from dayahead.training.measuring import measure
 from dayahead.training.processes import Process
 from dayahead.training.results import Timing
 
-OnWindow = Callable[[Window, WindowResult, Timing], None]
+WindowRecord = Mapping[str, Any]
+"""Of a measured window: `step` (its position in the log), `timestamp_ms` (its start) and `metrics`
+by name, None where there is nothing to tell."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +52,7 @@ class Study:
     windows: Path
     results: Path
     models: Path
-    on_window: OnWindow
+    on_window: Callable[[WindowRecord], None]
     """Told of every measured window, in the main process; it must pickle to get there."""
 
 

@@ -1,0 +1,70 @@
+"""What a user asks outside the pipeline: `python -m dayahead recommend | compare | track`."""
+
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dayahead.config.params import load_params
+from dayahead.errors import ConfigError, told_plainly
+from dayahead.evaluation.comparison import compare as compare_results
+from dayahead.evaluation.verdict import render
+from dayahead.tracking.lookup import results_of
+from dayahead.tracking.sync import sync_all
+from dayahead.training.recommendation import Recommender
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def recommend(
+    session: Annotated[
+        str | None, typer.Option(help="Raw item ids, oldest first, separated by commas.")
+    ] = None,
+    events: Annotated[
+        Path | None,
+        typer.Option(help="CSV of the session's events, for models with side features."),
+    ] = None,
+    top_k: Annotated[int, typer.Option(min=1, help="How many items.")] = 10,
+    models: Annotated[Path, typer.Option(help="Folder of the saved model.")] = Path("models"),
+) -> None:
+    """Print the best next items of a live session and their scores, best first."""
+    if (session is None) == (events is None):
+        raise ConfigError("recommend: give either --session ID,ID,... or --events FILE")
+    recommender = Recommender.load(models)
+    if events is not None:
+        best = recommender.recommend_after(recommender.read_events(events), top_k)
+    else:
+        ids = [item.strip() for item in (session or "").split(",") if item.strip()]
+        best = recommender.recommend(ids, top_k)
+    for item, score in best:
+        print(f"{item}\t{score:.6f}")
+
+
+@app.command()
+def compare(
+    run_a: Annotated[str, typer.Argument(help="DVC experiment, Git revision, MLflow run, folder.")],
+    run_b: Annotated[str, typer.Argument(help="The same, of the run to hold against it.")],
+) -> None:
+    """Test which of two runs is better, per session and per window, over the same targets."""
+    cutoffs = load_params().evaluation.cutoffs
+    with tempfile.TemporaryDirectory() as scratch:
+        a = results_of(run_a, Path(scratch) / "a")
+        b = results_of(run_b, Path(scratch) / "b")
+        print(render(compare_results(a, b, cutoffs), run_a, run_b))
+
+
+@app.command()
+def track(
+    sync: Annotated[bool, typer.Option("--sync", help="Send what the server missed.")] = False,
+) -> None:
+    """Send to the tracking server what it missed while it could not be reached."""
+    if not sync:
+        raise ConfigError("track: the one thing to do is --sync")
+    print(sync_all())
+
+
+if __name__ == "__main__":
+    with told_plainly():
+        app()
