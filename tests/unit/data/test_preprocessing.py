@@ -3,12 +3,23 @@ from collections import Counter
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from distributed import LocalCluster
 
-from builders import RANDOM_LOG_FEATURES
+from builders import (
+    RANDOM_LOG_FEATURES,
+    TWO_DAYS,
+    TWO_DAYS_FEATURES,
+    dataset_config,
+    events,
+    instant,
+    preprocess_config,
+    random_log,
+    session,
+    window_config,
+    write_log,
+)
 from dayahead.columns import ROLES
 from dayahead.data import preprocessing
 from dayahead.data.features import encode_session
