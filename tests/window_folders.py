@@ -1,83 +1,95 @@
 """A folder of windows written by hand, for tests that need one without preprocessing."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from dayahead.columns import TIMESTAMP
+from dayahead.columns import EVENT_TIME, ITEM_ID, SESSION_ID, SESSION_START, TIMESTAMP, USER_ID
 from dayahead.data.windows import vocabulary_path, window_path
 from dayahead.files import write_json, write_parquet
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
+FEATURES = {
+    "category": {"kind": "categorical", "columns": ["category"], "type": "int"},
+    "price": {"kind": "log_number", "columns": ["price"], "mean": 1.0, "std": 0.5},
+}
+
+Days = list[list[list[int]]]
+"""Sessions per day, each a list of raw item ids."""
 
 
 def write_window_folder(
-    folder: Path, days: list[list[list[int]]], max_length: int = 20, category: bool = False
+    folder: Path, days: Days, *, max_length: int = 20, features: bool = False, fitted_on: int = 1
 ) -> Path:
-    """Write sessions per day, each a list of raw item ids; every session has every role."""
-    index: dict[int, int] = {}
-    first_window: list[str] = []
-    entries = []
+    """Write a folder as `preprocess` leaves it; session i of day d has the id `d-00000i`.
+
+    Every session trains; those at even places are valid, the others test. With `features` an
+    item has a category (its raw id modulo 3) and a price (a tenth of its raw id).
+    """
+    vocabulary = Vocabulary(days)
     for number, sessions in enumerate(days):
-        name = (START + timedelta(days=number)).date().isoformat()
-        for item in (item for session in sessions for item in session):
-            if item not in index:
-                index[item] = len(index) + 2
-                first_window.append(name)
-        table = _table(number, [[index[item] for item in session] for session in sessions])
-        if category:
-            items = table["item_id"].combine_chunks()
-            groups = pa.array(items.flatten().to_numpy() % 3 + 2, pa.int32())
-            numbers = pa.array(items.flatten().to_numpy() / 10, pa.float32())
-            table = table.append_column("category", pa.ListArray.from_arrays(items.offsets, groups))
-            table = table.append_column("price", pa.ListArray.from_arrays(items.offsets, numbers))
-        for role in ("train", "valid", "test"):
-            write_parquet(window_path(folder, "day", name, role), table)
-        entries.append(
-            {
-                "window": name,
-                "start": (START + timedelta(days=number)).isoformat(),
-                "end": (START + timedelta(days=number + 1)).isoformat(),
-                "sessions": len(sessions),
-                "events": sum(map(len, sessions)),
-                "state": "kept",
-                "why": None,
-                "roles": dict.fromkeys(("train", "valid", "test"), len(sessions)),
-                "overrun_events": 0,
-            }
-        )
-    _write_vocabulary(folder, "item_id", list(index), first_window)
-    features = {}
-    if category:
-        _write_vocabulary(folder, "category", [2, 3, 4], [entries[0]["window"]] * 3)
-        features = {
-            "category": {"kind": "categorical", "columns": ["category"], "type": "int"},
-            "price": {"kind": "log_number", "columns": ["price"], "mean": 0.0, "std": 1.0},
-        }
+        table = session_table(number, sessions, vocabulary, features=features)
+        places = np.arange(len(sessions))
+        for role, rows in (
+            ("train", places),
+            ("valid", places[places % 2 == 0]),
+            ("test", places[places % 2 == 1]),
+        ):
+            write_parquet(window_path(folder, "day", day(number), role), table.take(rows))
+    _write_vocabulary(folder, ITEM_ID, vocabulary.index, vocabulary.first_windows)
+    if features:
+        _write_vocabulary(folder, "category", range(3), [day(0)] * 3)
+    entries = [_listed(number, sessions) for number, sessions in enumerate(days)]
     write_json(folder / "windows.json", {"unit": "day", "steps": {}, "windows": entries})
-    write_json(
-        folder / "statistics.json",
-        {
-            "unit": "day",
-            "timezone": "UTC",
-            "item_type": "int",
-            "sessions": {
-                "max_length": max_length,
-                "truncate": "first",
-                "repeats": "keep",
-            },
-            "fitted_on": [entries[0]["window"]],
-            "features": features,
-        },
-    )
+    statistics = {
+        "unit": "day",
+        "timezone": "UTC",
+        "item_type": "int",
+        "sessions": {"max_length": max_length, "truncate": "first", "repeats": "keep"},
+        "fitted_on": [day(number) for number in range(fitted_on)],
+        "features": FEATURES if features else {},
+    }
+    write_json(folder / "statistics.json", statistics)
     return folder
 
 
-def markov_days(
-    n_days: int, sessions_per_day: int, n_items: int, seed: int = 0
-) -> list[list[list[int]]]:
+class Vocabulary:
+    """Catalogue index and first window of every raw item, in order of first sight."""
+
+    def __init__(self, days: Days) -> None:
+        self.index: dict[int, int] = {}
+        self.first_windows: list[str] = []
+        for number, sessions in enumerate(days):
+            for item in chain.from_iterable(sessions):
+                if item not in self.index:
+                    self.index[item] = len(self.index) + 2
+                    self.first_windows.append(day(number))
+
+
+def day(number: int) -> str:
+    """Name of the window `number`, 0 for the first."""
+    return (START + timedelta(days=number)).date().isoformat()
+
+
+def raw_events(items: list[int]) -> pa.Table:
+    """A live session over such a folder: raw ids, times and both raw features."""
+    times = [START + timedelta(seconds=10 * place) for place in range(len(items))]
+    return pa.table(
+        {
+            ITEM_ID: pa.array(items, pa.int64()),
+            EVENT_TIME: pa.array(times, TIMESTAMP),
+            "category": pa.array([item % 3 for item in items], pa.int64()),
+            "price": pa.array([item / 10 for item in items], pa.float64()),
+        }
+    )
+
+
+def markov_days(n_days: int, sessions_per_day: int, n_items: int, seed: int = 0) -> Days:
     """Sessions in which every item has two likely successors."""
     draw = np.random.default_rng(seed)
     successors = draw.integers(0, n_items, (n_items, 2))
@@ -93,34 +105,58 @@ def markov_days(
     return days
 
 
-def _table(number: int, sessions: list[list[int]]) -> pa.Table:
-    start = START + timedelta(days=number)
-    starts = [start + timedelta(seconds=i) for i in range(len(sessions))]
+def session_table(
+    number: int, sessions: list[list[int]], vocabulary: Vocabulary, *, features: bool
+) -> pa.Table:
+    """Sessions of day `number` as a window file holds them, a second apart."""
+    starts = [START + timedelta(days=number, seconds=i) for i in range(len(sessions))]
     times = [
         [begin + timedelta(seconds=10 * i) for i in range(len(session))]
         for begin, session in zip(starts, sessions, strict=True)
     ]
-    return pa.table(
-        {
-            "session_id": pa.array([f"{number}-{i:06d}" for i in range(len(sessions))]),
-            "user_id": pa.nulls(len(sessions), pa.string()),
-            "session_start": pa.array(starts, TIMESTAMP),
-            "item_id": pa.array(sessions, pa.list_(pa.int32())),
-            "event_time": pa.array(times, pa.list_(TIMESTAMP)),
-        }
-    )
+    items = [[vocabulary.index[item] for item in session] for session in sessions]
+    columns: dict[str, Any] = {
+        SESSION_ID: pa.array([f"{number}-{i:06d}" for i in range(len(sessions))]),
+        USER_ID: pa.nulls(len(sessions), pa.string()),
+        SESSION_START: pa.array(starts, TIMESTAMP),
+        ITEM_ID: pa.array(items, pa.list_(pa.int32())),
+        EVENT_TIME: pa.array(times, pa.list_(TIMESTAMP)),
+    }
+    if features:
+        mean, std = FEATURES["price"]["mean"], FEATURES["price"]["std"]
+        categories = [[item % 3 + 2 for item in session] for session in sessions]
+        prices = [(np.log1p(np.array(session) / 10) - mean) / std for session in sessions]
+        columns["category"] = pa.array(categories, pa.list_(pa.int32()))
+        columns["price"] = pa.array(prices, pa.list_(pa.float32()))
+    return pa.table(columns)
+
+
+def _listed(number: int, sessions: list[list[int]]) -> dict[str, Any]:
+    n_even = (len(sessions) + 1) // 2
+    return {
+        "window": day(number),
+        "start": (START + timedelta(days=number)).isoformat(),
+        "end": (START + timedelta(days=number + 1)).isoformat(),
+        "sessions": len(sessions),
+        "events": sum(map(len, sessions)),
+        "state": "kept",
+        "why": None,
+        "roles": {"train": len(sessions), "valid": n_even, "test": len(sessions) - n_even},
+        "overrun_events": 0,
+    }
 
 
 def _write_vocabulary(
-    folder: Path, column: str, values: list[int], first_window: list[str]
+    folder: Path, column: str, values: Iterable[int], first_windows: list[str]
 ) -> None:
+    n_values = len(first_windows)
     table = pa.table(
         {
-            "index": pa.array(range(2, len(values) + 2), pa.int32()),
-            "value": pa.array(values, pa.int64()),
-            "first_window": first_window,
-            "first_time": pa.array([START] * len(values), TIMESTAMP),
-            "events": pa.array([1] * len(values), pa.int64()),
+            "index": pa.array(range(2, n_values + 2), pa.int32()),
+            "value": pa.array(list(values), pa.int64()),
+            "first_window": pa.array(first_windows, pa.string()),
+            "first_time": pa.array([START] * n_values, TIMESTAMP),
+            "events": pa.array([1] * n_values, pa.int64()),
         }
     )
     write_parquet(vocabulary_path(folder, column), table)

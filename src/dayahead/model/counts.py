@@ -70,8 +70,9 @@ class CountModel:
     def scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
         """Return what scores the candidates (catalogue indices) after the last known item.
 
-        float32 holds both orders of `transitions`: counts as multiples of the smallest, and
-        popularity, squeezed below one such step, as the filler.
+        Scores of `transitions` are a count's place among the distinct counts, from 1, plus
+        popularity squeezed below 1 as the filler: both orders fit into a float32, however faint
+        the counts have become and however little lies between two of them.
         """
         rows = candidates.cpu().numpy() - N_RESERVED
         popularity = self.popularity[rows]  # [C]
@@ -79,7 +80,7 @@ class CountModel:
             popularity = popularity / (popularity.max(initial=0.0) + 1)
         filler = torch.from_numpy(popularity.astype(np.float32))
         followers = self.following[:, rows]
-        followers.data /= followers.data.min(initial=np.inf) if followers.nnz else 1
+        followers.data = np.unique(followers.data, return_inverse=True)[1] + 1.0
 
         def scores(
             columns: Mapping[str, Tensor], n_known: Int[Tensor, " B"]

@@ -1,0 +1,178 @@
+"""Settings small enough to fit a model in a blink, and what a study of them leaves behind."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dayahead.config.params import (
+    ComputeConfig,
+    EvaluationConfig,
+    LossConfig,
+    ModelConfig,
+    TaskConfig,
+    TrainingConfig,
+)
+from dayahead.config.reading import validated
+from dayahead.evaluation.tables import read_ranks
+from dayahead.model.counts import CountModel
+from dayahead.model.next_item import NextItemModel
+from dayahead.training.protocol import train
+from dayahead.training.run import Study, WindowRecord
+
+MODEL = {
+    "architecture": "gpt2",
+    "catalogue": "grow",
+    "features": [],
+    "d_model": 16,
+    "n_layer": 1,
+    "n_head": 2,
+    "item_embedding_dim": None,
+    "dropout": 0.0,
+    "input_dropout": 0.0,
+    "tie_weights": True,
+    "item_init_std": 0.5,
+    "init_std": 0.2,
+    "decay": 1.0,
+}
+TASK = {"name": "clm", "mlm_probability": 0.3}
+LOSS = {"label_smoothing": 0.0, "logits_budget_mib": 64}
+TRAINING = {
+    "protocol": "incremental",
+    "epochs": 1,
+    "batch_size": 8,
+    "learning_rate": 0.01,
+    "schedule": "linear",
+    "weight_decay": 0.01,
+    "max_grad_norm": 1.0,
+    "length_pool": 2,
+    "loader": "memory",
+    "precision": "float32",
+    "fit_last": True,
+    "seed": 1,
+}
+EVALUATION = {"split": "all", "candidates": "seen", "cutoffs": [1, 5], "batch_size": 16}
+COMPUTE = {"processes": 1, "threads": 1, "device": "cpu"}
+
+BODIES = [("gpt2", "clm"), ("bert", "clm"), ("xlnet", "clm"), ("bert", "mlm"), ("xlnet", "mlm")]
+every_body = pytest.mark.parametrize(("architecture", "task"), BODIES)
+
+
+def model_config(**changes: Any) -> ModelConfig:
+    return validated(ModelConfig, MODEL | changes, "model")
+
+
+def task_config(**changes: Any) -> TaskConfig:
+    return validated(TaskConfig, TASK | changes, "task")
+
+
+def loss_config(**changes: Any) -> LossConfig:
+    return validated(LossConfig, LOSS | changes, "loss")
+
+
+def training_config(**changes: Any) -> TrainingConfig:
+    return validated(TrainingConfig, TRAINING | changes, "training")
+
+
+def evaluation_config(**changes: Any) -> EvaluationConfig:
+    return validated(EvaluationConfig, EVALUATION | changes, "evaluation")
+
+
+def compute_config(**changes: Any) -> ComputeConfig:
+    return validated(ComputeConfig, COMPUTE | changes, "compute")
+
+
+def tiny_model(
+    architecture: str = "gpt2",
+    task: str = "clm",
+    *,
+    n_items: int = 30,
+    seed: int = 1,
+    smoothing: float = 0.0,
+    **changes: Any,
+) -> NextItemModel:
+    """A model of `n_items` items that reads `category` (3 values) and `price` too."""
+    model = NextItemModel(
+        model_config(architecture=architecture, **changes),
+        task_config(name=task),
+        loss_config(label_smoothing=smoothing),
+        categoricals={"category": 3},
+        numbers=("price",),
+        max_length=8,
+        seed=seed,
+    )
+    model.grow({"item_id": n_items, "category": 3})
+    return model
+
+
+def counted(architecture: str, sessions: list[list[int]], n_items: int = 30) -> CountModel:
+    """A counted model after one window of sessions (catalogue indices)."""
+    model = CountModel(model_config(architecture=architecture))
+    model.grow(n_items)
+    count_window(model, sessions)
+    return model
+
+
+def count_window(model: CountModel, sessions: list[list[int]]) -> None:
+    model.start_window()
+    model.count(*padded(sessions))
+    model.finish_window()
+
+
+def padded(sessions: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Sessions as [B, L], zeros behind each, and their lengths."""
+    lengths = [len(session) for session in sessions]
+    rows = [session + [0] * (max(lengths) - len(session)) for session in sessions]
+    return torch.tensor(rows), torch.tensor(lengths)
+
+
+def columns_of(items: torch.Tensor) -> dict[str, torch.Tensor]:
+    """The columns a `tiny_model` reads; side features follow the items."""
+    return {"item_id": items, "category": items % 3 + 2, "price": items.float() / 10}
+
+
+def ignore_window(record: WindowRecord) -> None:
+    """Be told of a window and do nothing; at module level, so that it pickles."""
+
+
+def tiny_study(
+    windows: Path, out: Path, sections: Mapping[str, Mapping[str, Any]] | None = None, **more: Any
+) -> Study:
+    """A study of a window folder; `sections` change settings: {"training": {"seed": 2}}."""
+    changes = sections or {}
+    values = {
+        "dataset": "tiny",
+        "first": None,
+        "last": None,
+        "model": model_config(**changes.get("model", {})),
+        "task": task_config(**changes.get("task", {})),
+        "loss": loss_config(**changes.get("loss", {})),
+        "training": training_config(**changes.get("training", {})),
+        "evaluation": evaluation_config(**changes.get("evaluation", {})),
+        "windows": windows,
+        "results": out / "results",
+        "models": out / "models",
+        "on_window": ignore_window,
+    }
+    return Study(**(values | more))
+
+
+def trained(
+    windows: Path, out: Path, sections: Mapping[str, Mapping[str, Any]] | None = None, **more: Any
+) -> Path:
+    """Run such a study on one process; the folder `out`."""
+    train(tiny_study(windows, out, sections, **more), compute_config())
+    return out
+
+
+def ranks_of(out: Path, window: str) -> np.ndarray:
+    """Ranks of a window's sessions, 0 for a miss, in the order of its file."""
+    return read_ranks(out / "results", window).ranks
+
+
+def measured_in(out: Path) -> list[str]:
+    """Windows that a study measured."""
+    return sorted(path.stem for path in (out / "results" / "ranks").glob("*.parquet"))

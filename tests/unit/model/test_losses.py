@@ -1,0 +1,103 @@
+"""The chunked softmax against torch's dense one: value, gradients, memory."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn.functional import cross_entropy
+from torch.profiler import ProfilerActivity, profile
+
+from dayahead.model import losses
+from dayahead.model.losses import softmax_loss
+
+
+def problem(n_targets, n_items, dim=8, seed=0):
+    """Hidden states, table, bias (all wanting gradients) and targets."""
+    draw = torch.Generator().manual_seed(seed)
+    parts = [
+        torch.randn(shape, generator=draw).requires_grad_()
+        for shape in ((n_targets, dim), (n_items, dim), (n_items,))
+    ]
+    return *parts, torch.randint(0, n_items, (n_targets,), generator=draw)
+
+
+def with_gradients(loss, hidden, table, bias):
+    return [loss.detach(), *torch.autograd.grad(loss, (hidden, table, bias))]
+
+
+def dense(hidden, table, bias, targets, smoothing):
+    logits = hidden @ table.T + bias
+    return cross_entropy(logits, targets, label_smoothing=smoothing, reduction="sum")
+
+
+@pytest.fixture
+def rows_per_chunk(monkeypatch):
+    """Set how many rows of logits over 50 items fit into a budget of one MiB."""
+
+    def set_rows(n_rows):
+        monkeypatch.setattr(losses, "BYTES_PER_LOGIT", 2**20 // (50 * n_rows))
+
+    return set_rows
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.6])
+@pytest.mark.parametrize("n_rows", [1, 2, 7, 23, 24, 1000])
+def test_any_chunk_equals_the_dense_loss(rows_per_chunk, n_rows, smoothing):
+    rows_per_chunk(n_rows)
+    *parts, targets = problem(n_targets=23, n_items=50)
+    loss = softmax_loss(*parts, targets, label_smoothing=smoothing, logits_budget_mib=1)
+    wanted = with_gradients(dense(*parts, targets, smoothing), *parts)
+    for found, value in zip(with_gradients(loss, *parts), wanted, strict=True):
+        torch.testing.assert_close(found, value, rtol=1e-6, atol=2e-6)
+
+
+@settings(max_examples=20)
+@given(st.integers(1, 40), st.integers(1, 60), st.sampled_from([0.0, 0.3]), st.integers(0, 99))
+def test_any_shape_equals_the_dense_loss(n_targets, n_items, smoothing, seed):
+    *parts, targets = problem(n_targets, n_items, seed=seed)
+    loss = softmax_loss(*parts, targets, label_smoothing=smoothing, logits_budget_mib=1)
+    torch.testing.assert_close(loss, dense(*parts, targets, smoothing), rtol=1e-5, atol=1e-5)
+
+
+def test_the_budget_counts_mebibytes_of_logits(monkeypatch):
+    asked = []
+
+    def watched(*args, options, **kwargs):
+        asked.append(options.batch_chunk_size)
+        return torch.nn.functional.linear_cross_entropy(*args, options=options, **kwargs)
+
+    monkeypatch.setattr(losses, "linear_cross_entropy", watched)
+    *parts, targets = problem(n_targets=5, n_items=1000)
+    softmax_loss(*parts, targets, label_smoothing=0.0, logits_budget_mib=3)
+    assert asked == [3 * 2**20 // 4000]
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_nothing_asked_costs_nothing_but_reaches_everything(smoothing):
+    *parts, targets = problem(n_targets=0, n_items=50)
+    loss = softmax_loss(*parts, targets, label_smoothing=smoothing, logits_budget_mib=1)
+    for found in with_gradients(loss, *parts):
+        assert not found.any()
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_bfloat16_comes_within_its_rounding(smoothing):
+    *parts, targets = problem(n_targets=200, n_items=50)
+    wanted = with_gradients(dense(*parts, targets, smoothing), *parts)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = softmax_loss(*parts, targets, label_smoothing=smoothing, logits_budget_mib=1)
+    assert loss.dtype == torch.float32
+    for found, value in zip(with_gradients(loss, *parts), wanted, strict=True):
+        assert found.dtype == torch.float32
+        assert (found - value).norm() <= 0.02 * value.norm()
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_no_tensor_is_larger_than_the_budget(smoothing):
+    n_targets, n_items, budget = 600, 20_000, 4  # dense logits: 46 MiB
+    *parts, targets = problem(n_targets, n_items)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
+        loss = softmax_loss(*parts, targets, label_smoothing=smoothing, logits_budget_mib=budget)
+        loss.backward()
+    largest = max(event.self_cpu_memory_usage for event in record.events())
+    assert 0 < largest <= budget * 2**20

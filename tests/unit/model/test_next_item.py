@@ -1,0 +1,148 @@
+"""The next-item model: what learns, what grows, and that the loss is what it says."""
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from dayahead.model.next_item import embedding_dim
+from tiny_settings import columns_of, every_body, padded, tiny_model
+
+SESSIONS = [[2, 3, 4, 5, 6, 7], [8, 9, 10, 11], [12, 13]]
+
+
+def batch(sessions=SESSIONS, seed=0):
+    items, lengths = padded(sessions)
+    return (
+        columns_of(items),
+        lengths,
+        torch.rand(items.shape, generator=torch.Generator().manual_seed(seed)),
+    )
+
+
+def gradients(model):
+    return {name: p.grad for name, p in model.named_parameters() if p.requires_grad}
+
+
+@every_body
+@pytest.mark.parametrize(
+    "changes", [{}, {"tie_weights": False}, {"item_embedding_dim": 8}], ids=str
+)
+def test_the_gradient_reaches_everything_that_wants_one(architecture, task, changes):
+    model = tiny_model(architecture, task, **changes)
+    loss, _ = model(*batch())
+    loss.backward()
+    missed = [name for name, grad in gradients(model).items() if grad is None]
+    assert missed == []
+    # Zero only where nothing was looked up; a key's bias shifts a softmax's scores all alike.
+    zero = {name for name, grad in gradients(model).items() if not grad.any()}
+    assert {name for name in zero if "key.bias" not in name and "unknown" not in name} == set()
+
+
+@every_body
+def test_the_mask_learns_only_where_something_is_masked(architecture, task):
+    model = tiny_model(architecture, task)
+    assert model.mask.requires_grad == (task == "mlm")
+
+
+@every_body
+def test_empty_rows_only_reach_everything_with_zeros(architecture, task):
+    """A process whose share of a batch is empty still owes DDP every gradient."""
+    model = tiny_model(architecture, task)
+    columns, _, noise = batch([[0, 0, 0], [0, 0, 0]])
+    loss, n_targets = model(columns, torch.tensor([0, 0]), noise)
+    loss.backward()
+    assert (loss.item(), n_targets.item()) == (0, 0)
+    assert all(grad is not None and not grad.any() for grad in gradients(model).values())
+
+
+@every_body
+def test_an_empty_row_beside_others_adds_nothing(architecture, task):
+    model = tiny_model(architecture, task)
+    columns, lengths, noise = batch()
+    alone = model(columns, lengths, noise)
+    columns, _, more_noise = batch([*SESSIONS, []])
+    more_noise[:3] = noise
+    beside = model(columns, torch.tensor([*lengths, 0]), more_noise)
+    torch.testing.assert_close(alone, beside)
+
+
+@every_body
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_the_loss_is_the_cross_entropy_of_the_targets_scores(architecture, task, smoothing):
+    """Score each target with the dense softmax from the outside, as `scorer` does."""
+    model = tiny_model(architecture, task, smoothing=smoothing).eval()
+    columns, lengths, noise = batch()
+    question = model.task.training_question(columns["item_id"], lengths, noise)
+    loss, n_targets = model(columns, lengths, noise)
+    scores = model._answers(columns, question) @ model.scoring_rows.T + model.bias
+    wanted = cross_entropy(scores, question.answers - 2, label_smoothing=smoothing, reduction="sum")
+    assert n_targets.item() == len(question.answers)
+    torch.testing.assert_close(loss, wanted)
+
+
+@pytest.mark.parametrize("architecture", ["gpt2", "bert", "xlnet"])
+def test_a_causal_loss_is_made_of_the_scores_that_measuring_sees(architecture):
+    """Position t in training scores as the session cut after t does in evaluation."""
+    model = tiny_model(architecture, "clm").eval()
+    columns, lengths, noise = batch()
+    scores = model.scorer(torch.arange(2, 32))
+    total = 0.0
+    for row, session in enumerate(SESSIONS):
+        for n in range(1, len(session)):
+            one = {name: values[row : row + 1] for name, values in columns.items()}
+            target = torch.tensor([session[n] - 2])
+            total += cross_entropy(scores(one, torch.tensor([n])), target).item()
+    loss, n_targets = model(columns, lengths, noise)
+    assert n_targets.item() == sum(map(len, SESSIONS)) - len(SESSIONS)
+    assert loss.item() == pytest.approx(total, rel=1e-5)
+
+
+@every_body
+def test_growing_leaves_the_scores_of_old_items_alone(architecture, task):
+    model = tiny_model(architecture, task, n_items=20)
+    columns, n_known = columns_of(torch.tensor([[3, 4, 5, 0]])), torch.tensor([3])
+    before = model.scorer(torch.arange(2, 22))(columns, n_known)
+    model.grow({"item_id": 30, "category": 4})
+    after = model.scorer(torch.arange(2, 22))(columns, n_known)
+    assert model.n_items == 30
+    torch.testing.assert_close(before, after)
+
+
+@every_body
+@pytest.mark.parametrize("tie_weights", [True, False])
+def test_a_model_grown_by_steps_is_the_one_grown_at_once(architecture, task, tie_weights):
+    model = tiny_model(architecture, task, n_items=10, tie_weights=tie_weights)
+    model.grow({"item_id": 30, "category": 3})
+    wanted = tiny_model(architecture, task, n_items=30, tie_weights=tie_weights).state_dict()
+    found = model.state_dict()
+    assert found.keys() == wanted.keys()
+    assert all(torch.equal(found[name], tensor) for name, tensor in wanted.items())
+
+
+def test_weights_depend_on_the_seed_alone():
+    torch.manual_seed(0)
+    first = tiny_model(seed=1).state_dict()
+    torch.manual_seed(99)
+    again, other = tiny_model(seed=1).state_dict(), tiny_model(seed=2).state_dict()
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not torch.equal(first["items.weight"], other["items.weight"])
+    assert not torch.equal(first["project_in.weight"], other["project_in.weight"])
+
+
+def test_building_leaves_the_global_random_state_alone():
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    tiny_model()
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_tied_weights_are_one_tensor_and_untied_are_two():
+    tied, untied = tiny_model(tie_weights=True), tiny_model(tie_weights=False)
+    assert tied.scoring_rows is tied.items.weight
+    assert untied.scoring_rows is untied.output_items.weight
+    assert "output_items.weight" not in tied.state_dict()
+
+
+@pytest.mark.parametrize(("n_values", "dim"), [(0, 2), (1, 2), (16, 4), (17, 5), (10_000, 20)])
+def test_a_side_embedding_is_twice_the_fourth_root_wide(n_values, dim):
+    assert embedding_dim(n_values) == dim
