@@ -1,7 +1,7 @@
 """A saved model with the code that serves it: a plain folder that MLflow loads without a pickle."""
 
 import warnings
-from importlib.metadata import version
+from importlib.metadata import requires
 from pathlib import Path
 
 import mlflow.pyfunc
@@ -23,17 +23,6 @@ SIGNATURE = ModelSignature(
 )
 """In: raw item ids, oldest first, separated by commas. Out: per row the best items and scores."""
 
-REQUIREMENTS = (
-    "mlflow",
-    "numpy",
-    "pandas",
-    "pyarrow",
-    "pydantic",
-    "safetensors",
-    "torch",
-    "transformers",
-)
-
 
 def pack_model(target: Path, folder: Path, code: Path, example: str) -> Path:
     """Write a models-from-code pyfunc of `folder`, served by `code`, into `target`.
@@ -50,6 +39,10 @@ def pack_model(target: Path, folder: Path, code: Path, example: str) -> Path:
             signature=SIGNATURE,
             input_example=(pd.DataFrame({SESSION_COLUMN: [example]}), {TOP_K.name: TOP_K.default}),
             code_paths=[str(Path(dayahead.__file__).parent)],
-            pip_requirements=[f"{name}=={version(name)}" for name in REQUIREMENTS],
+            pip_requirements=_requirements(),
         )
     return target
+
+
+def _requirements() -> list[str]:
+    return [line for line in requires(dayahead.__name__) or [] if "extra ==" not in line]

@@ -6,7 +6,8 @@ carries its own time stamp, and an artifact replaces itself. So a sender may die
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -62,6 +63,17 @@ class Progress:
         return cls(**read_json(path)) if path.exists() else cls()
 
 
+@contextmanager
+def _refusals_told(what: str) -> Iterator[None]:
+    """Go on over what the store will never take: it must not hold up what comes behind it."""
+    try:
+        yield
+    except (MlflowException, FileNotFoundError) as error:
+        if isinstance(error, MlflowException) and error.error_code not in _REFUSALS:
+            raise
+        warn_once(f"tracking: {what} refused and left out: {redacted(str(error))}")
+
+
 class Sender:
     """Brings journals into one store."""
 
@@ -101,13 +113,8 @@ class Sender:
     def _applied(self, entry: Entry, progress: Progress, journal: Journal) -> Progress:
         if entry["kind"] == "start":
             return self._start(entry)
-        try:
+        with _refusals_told(f"{journal.path}: {entry['kind']}"):
             self._senders[entry["kind"]](entry, progress, journal.path.parent)
-        except (MlflowException, FileNotFoundError) as error:
-            # What the store will never take must not hold up what comes behind it.
-            if isinstance(error, MlflowException) and error.error_code not in _REFUSALS:
-                raise
-            warn_once(f"tracking: {journal.path}: {entry['kind']} refused and left out: {error}")
         return progress
 
     def _start(self, entry: Entry) -> Progress:
@@ -119,7 +126,8 @@ class Sender:
         progress = Progress(self.name, experiment, run, parent)
         for target, params in ((parent, entry["params"]), (run, entry["stage_params"])):
             self._set_tags(target, {f"{LINEAGE_TAG}{stage}": run})
-            self._log_params(target, params)
+            with _refusals_told(f"{stage}: params"):
+                self._log_params(target, params)
             self.store.client.update_run(target, status="RUNNING")
         self._link(entry["upstream"], progress)
         return progress

@@ -133,6 +133,14 @@ def test_what_the_store_refuses_holds_up_nothing(store, tmp_path, caplog):
     assert "lost/file" in caplog.text
 
 
+def test_a_changed_setting_holds_up_nothing(store, tmp_path, caplog):
+    Sender(store).send(journal_in(tmp_path, "one", "download"))
+    later = journal_in(tmp_path, "one", params={"section.key0": "changed"})
+    Sender(store).send(later)
+    assert store.client.get_run(Progress.of(later).run).info.status == "FINISHED"
+    assert "section.key0" in caplog.text
+
+
 def test_a_skipped_stage_is_found_by_its_fingerprint(store, tmp_path):
     sender = Sender(store)
     sender.send(journal_in(tmp_path, "older"))
