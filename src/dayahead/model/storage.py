@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from scipy.sparse import csr_array
 from torch import Tensor
 
+from dayahead.columns import FIRST_TIME, INDEX, ITEM_ID, N_RESERVED, VALUE
 from dayahead.config.params import LossConfig, ModelConfig, TaskConfig
 from dayahead.config.reading import STRICT, validated
 from dayahead.errors import ConfigError, ModelFileError
@@ -27,6 +28,8 @@ from dayahead.model.next_item import NextItemModel
 
 CANDIDATES = "candidates"
 WEIGHTS = "weights."
+MISFITS = (ValueError, KeyError, TypeError, RuntimeError, SafetensorError, ConfigError)
+"""What reading raises where a part has another content than its neighbours expect."""
 
 
 @checked_dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -82,7 +85,11 @@ def load_model(folder: Path) -> StoredModel:
         card = validated(ModelCard, read_json(folder / "config.json"), str(folder / "config.json"))
         tensors = load_file(folder / "model.safetensors")
         vocabularies = {
-            column: pq.read_table(folder / "vocabulary" / f"{column}.parquet")
+            column: pq.read_table(
+                folder / "vocabulary" / f"{column}.parquet",
+                columns=[INDEX, VALUE, FIRST_TIME],
+                partitioning=None,
+            )
             for column in card.sizes
         }
         model = build_model(
@@ -94,13 +101,27 @@ def load_model(folder: Path) -> StoredModel:
             if name.startswith(WEIGHTS)
         }
         _restore(model, card.sizes, weights)
-        candidates = tensors[CANDIDATES].numpy()
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError, ConfigError) as error:
+        stored = StoredModel(card, model, tensors[CANDIDATES].numpy(), vocabularies)
+        _check_parts(stored)
+    except (OSError, *MISFITS) as error:
         raise ModelFileError(
             f"{folder}: no whole model ({error}); expected config.json, model.safetensors and "
             f"vocabulary/ as `dvc repro` leaves them in models/"
         ) from None
-    return StoredModel(card, model, candidates, vocabularies)
+    return stored
+
+
+def _check_parts(stored: StoredModel) -> None:
+    values = {column: len(table) for column, table in stored.vocabularies.items()}
+    n_items = stored.model.n_items
+    if values != stored.card.sizes or values[ITEM_ID] != n_items:
+        raise ValueError(
+            f"the card holds {stored.card.sizes} values, vocabulary/ {values}, the model "
+            f"{n_items} items"
+        )
+    rows = stored.candidates - N_RESERVED
+    if ((rows < 0) | (rows >= n_items)).any():
+        raise ValueError(f"candidates beyond the {n_items} items held")
 
 
 def _tensors(model: NextItemModel | CountModel) -> dict[str, Tensor]:
