@@ -103,6 +103,7 @@ def _generated(
     batch = to_events(Records(generate(config), "synthetic", "row", 1), dataset, first_row=0)
     entry.count(batch)
     writer.write(iter([batch.table]))
+    _log.info("synthetic: %s events generated", f"{entry.events:,}")
     return entry
 
 
