@@ -7,6 +7,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, TypeVar
 
@@ -21,7 +22,7 @@ from dayahead.data.archives import RawFile, damage_told
 from dayahead.errors import SourceError
 
 BLOCK = 8 << 20
-"""Bytes of text, or eight times the rows of parquet, held at a time."""
+"""Bytes of text held at a time; of parquet, a 64th as many rows."""
 _SAMPLE = 1000
 """Lines of JSON that tell numbers from text."""
 Sliced = TypeVar("Sliced", pa.Array, list[bytes])
@@ -212,25 +213,27 @@ def _read_parquet(
     raw: RawFile, source: SourceConfig, columns: Mapping[str, pa.DataType]
 ) -> Iterator[Records]:
     try:
-        file = pq.ParquetFile(_seekable(raw.stream))
-        _require(columns, file.schema_arrow.names, raw.name)
-        first = 1
-        for batch in file.iter_batches(batch_size=BLOCK // 64, columns=list(columns)):
-            table = _without_nulls(pa.Table.from_batches([batch]), source.nulls)
-            yield Records(table, raw.name, "row", first)
-            first += batch.num_rows
+        with _seekable(raw.stream) as stream:
+            file = pq.ParquetFile(stream)
+            _require(columns, file.schema_arrow.names, raw.name)
+            first = 1
+            for batch in file.iter_batches(batch_size=BLOCK // 64, columns=list(columns)):
+                table = _without_nulls(pa.Table.from_batches([batch]), source.nulls)
+                yield Records(table, raw.name, "row", first)
+                first += batch.num_rows
     except pa.ArrowInvalid as error:
         raise SourceError(f"{raw.name}: not readable as parquet: {error}") from None
 
 
-def _seekable(stream: IO[bytes]) -> IO[bytes]:
+@contextmanager
+def _seekable(stream: IO[bytes]) -> Iterator[IO[bytes]]:
     """Parquet is read from its end: what comes packed goes through a temporary file."""
-    is_on_disk: bool = isinstance(stream, pa.OSFile)
-    if is_on_disk:
-        return stream
-    spooled = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the reader that holds it
-    shutil.copyfileobj(stream, spooled, 1 << 20)
-    return spooled
+    if isinstance(stream, pa.OSFile):
+        yield stream
+        return
+    with tempfile.TemporaryFile() as spooled:
+        shutil.copyfileobj(stream, spooled, 1 << 20)
+        yield spooled
 
 
 def _without_nulls(table: pa.Table, nulls: Sequence[str]) -> pa.Table:
