@@ -188,13 +188,25 @@ def load_params(path: Path = Path("params.yaml")) -> Params:
         ConfigError: naming every fault, also of sections that do not fit together.
     """
     params = validated(Params, read_yaml(path), str(path))
-    if params.model.architecture in CAUSAL_ONLY and params.task.name == "mlm":
-        raise ConfigError(
-            f"{path}: task.name: mlm needs a body that looks both ways, and "
-            f"{params.model.architecture} sees the past only; set task.name to clm or "
-            f"model.architecture to bert or xlnet"
-        )
+    if faults := _misfits(params):
+        raise ConfigError("\n".join(f"{path}: {fault}" for fault in faults))
     return params
+
+
+def _misfits(params: Params) -> list[str]:
+    faults = []
+    if params.model.architecture in CAUSAL_ONLY and params.task.name == "mlm":
+        faults.append(
+            f"task.name: mlm needs a body that looks both ways, and {params.model.architecture} "
+            f"sees the past only; set task.name to clm or model.architecture to bert or xlnet"
+        )
+    if params.evaluation.candidates == "all" and params.model.catalogue == "grow":
+        faults.append(
+            "evaluation.candidates: all ranks over every item of the log, and model.catalogue: "
+            "grow holds only those seen so far; set model.catalogue to full or "
+            "evaluation.candidates to seen"
+        )
+    return faults
 
 
 def flattened(params: Params) -> dict[str, Any]:
