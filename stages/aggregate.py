@@ -5,16 +5,22 @@ from pathlib import Path
 from dayahead.config.params import flattened, load_params
 from dayahead.errors import told_plainly
 from dayahead.evaluation.aggregation import aggregate
+from dayahead.tracking.runs import stage_run
 
 
 def main() -> None:
     params = load_params()
-    aggregate(
-        results=Path("results"),
-        windows=Path("data/windows"),
-        cutoffs=params.evaluation.cutoffs,
-        settings=flattened(params),
-    )
+    results = Path("results")
+    with stage_run("aggregate", params) as run:
+        average = aggregate(
+            results=results,
+            windows=Path("data/windows"),
+            cutoffs=params.evaluation.cutoffs,
+            settings=flattened(params),
+        )
+        run.log_metrics({f"aod_{name}": value for name, value in average.aod.items()})
+        for name in ("aod.json", "report.html"):
+            run.log_artifact(results / name, "results")
 
 
 if __name__ == "__main__":

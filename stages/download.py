@@ -7,14 +7,18 @@ from dayahead.config.dataset import load_dataset
 from dayahead.config.params import load_params
 from dayahead.data.download import download
 from dayahead.errors import told_plainly
+from dayahead.tracking.runs import stage_run
 
 
 def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    with told_plainly():
-        params = load_params()
-        download(load_dataset(params.dataset), params.dataset, Path("data/raw"))
+    params = load_params()
+    raw = Path("data/raw")
+    with stage_run("download", params) as run:
+        download(load_dataset(params.dataset), params.dataset, raw)
+        run.log_artifact(raw / "manifest.json", "dataset")
 
 
 if __name__ == "__main__":
-    main()
+    with told_plainly():
+        main()

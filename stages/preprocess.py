@@ -7,18 +7,26 @@ from dayahead.config.dataset import load_dataset
 from dayahead.config.params import load_params
 from dayahead.data.preprocessing import preprocess
 from dayahead.errors import told_plainly
+from dayahead.files import sha256_of
+from dayahead.tracking.runs import stage_run
 
 
 def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     params = load_params()
-    preprocess(
-        raw=Path("data/raw"),
-        folder=Path("data/windows"),
-        dataset=load_dataset(params.dataset),
-        window=params.window,
-        config=params.preprocess,
-    )
+    raw, windows = Path("data/raw"), Path("data/windows")
+    with stage_run("preprocess", params) as run:
+        preprocess(
+            raw=raw,
+            folder=windows,
+            dataset=load_dataset(params.dataset),
+            window=params.window,
+            config=params.preprocess,
+        )
+        run.log_input(params.dataset, raw, sha256_of(raw / "manifest.json"))
+        for name in ("windows.json", "statistics.json", "schema.pbtxt"):
+            run.log_artifact(windows / name, "dataset")
+        run.log_artifacts(windows / "vocabulary", "dataset/vocabulary")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from dayahead.errors import ConfigError, told_plainly
 from dayahead.evaluation.comparison import compare as compare_results
 from dayahead.evaluation.verdict import render
 from dayahead.tracking.lookup import results_of
-from dayahead.tracking.sync import sync_all
+from dayahead.tracking.shipping import sync_all
 from dayahead.training.recommendation import Recommender
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
