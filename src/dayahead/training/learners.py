@@ -114,18 +114,23 @@ class GradientLearner:
             loss, n_targets = self.wrapped(on_device.columns, on_device.lengths, noise)
         sums = torch.stack([loss.detach().double(), n_targets.double()])
         sums = self.process.summed(sums).cpu()
-        if not torch.isfinite(sums[0]):
-            raise TrainingError(
-                f"window {window}, step {step}: the loss is {sums[0].item()}, nothing was updated; "
-                f"lower training.learning_rate ({self.config.learning_rate}) or "
-                f"training.max_grad_norm ({self.config.max_grad_norm})"
-            )
+        self._stop_unless_finite("loss", sums[0], window, step)
         # DDP averages gradients over the processes, which hold different numbers of targets.
         (loss * (self.process.share.world / sums[1].item())).backward()
-        clip_grad_norm_(self.model.parameters(), self.config.max_grad_norm)
+        norm = clip_grad_norm_(self.model.parameters(), self.config.max_grad_norm)
+        self._stop_unless_finite("gradient's norm", norm, window, step)
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
         return sums
+
+    def _stop_unless_finite(self, name: str, value: Tensor, window: str, step: int) -> None:
+        """Every process has the same value, so all stop or none."""
+        if not torch.isfinite(value):
+            raise TrainingError(
+                f"window {window}, step {step}: the {name} is {value.item()}, nothing was updated; "
+                f"lower training.learning_rate ({self.config.learning_rate}) or "
+                f"training.max_grad_norm ({self.config.max_grad_norm})"
+            )
 
     @property
     def _uses_bfloat16(self) -> bool:
