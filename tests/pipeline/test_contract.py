@@ -150,13 +150,18 @@ def test_no_setting_is_read_and_then_ignored():
     assert every - leaves_read(files, one_by_one=True) == set()
 
 
+def paths_in(file):
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Call(func=ast.Name(id="Path"), args=[ast.Constant(value=path)]):
+                yield path
+
+
 @each_stage
 def test_paths_in_a_script_are_deps_or_outs(stage):
-    nodes = ast.walk(ast.parse(script(stage).read_text(encoding="utf-8")))
-    words = {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
     named = listed(stage, "deps") | outs_of(stage)
     around = {str(folder) for path in named for folder in Path(path).parents}
-    paths = {word for word in words if within(word, ["data", "models", "results"])}
+    paths = {path for path in paths_in(script(stage)) if path.split("/")[0] != "stages"}
     assert {path for path in paths if not within(path, named) and path not in around} == set()
 
 
