@@ -10,11 +10,24 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
+from dayahead.columns import (
+    EVENT_TIME,
+    ITEM_ID,
+    PAST_PREFIX,
+    ROLES,
+    ROW,
+    SESSION_ID,
+    SESSION_START,
+    USER_ID,
+    WINDOW,
+)
 from dayahead.config.reading import STRICT, read_yaml, validated
 from dayahead.errors import ConfigError
 
 Interval = tuple[Annotated[float, Field(ge=0, le=1)], Annotated[float, Field(ge=0, le=1)]]
 TIME_FEATURES = ("hour", "weekday", "item_age")
+OWN = (SESSION_ID, USER_ID, ITEM_ID, EVENT_TIME, SESSION_START, ROW, WINDOW, *ROLES)
+"""Columns of the event table and of its way to the windows; no feature may bear such a name."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -124,6 +137,8 @@ class FeatureConfig:
     number        float32, standardised
     hour, weekday float32 <name>_sin and <name>_cos, in window.timezone
     item_age      float32, log1p of the days since the item's first event, over log1p(30)
+
+    A null becomes 1 (unknown) or, of a number, the mean; log_number takes what is below 0 for 0.
     """
 
     kind: Literal["categorical", "log_number", "number", "hour", "weekday", "item_age"]
@@ -168,6 +183,9 @@ class DatasetConfig:
         needs_user = has_gap or self.sessions.repeats.scope == "user"
         if needs_user and self.columns.user_id is None:
             raise ValueError("columns.user_id is needed for gap_minutes and for scope: user")
+        taken = [name for name in self.features if name in OWN or name.startswith(PAST_PREFIX)]
+        if taken:
+            raise ValueError(f"features: {', '.join(taken)}: names of columns of our own")
 
 
 def load_dataset(name: str, folder: Path = Path("datasets")) -> DatasetConfig:

@@ -19,7 +19,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True)
 class Listing:
-    """The windows in which sessions start, from the first to the last, and what they hold."""
+    """What the windows hold, from the first to the last in which a session starts."""
 
     window: WindowConfig
     calendar: Calendar

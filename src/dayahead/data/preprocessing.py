@@ -73,7 +73,8 @@ def preprocess(
     """
     log = read_event_log(raw, dataset)
     device = device_of(config)
-    with _built_beside(folder) as building:
+    # Workers of a cluster that was there before us stand in folders of their own.
+    with _built_beside(folder.absolute()) as building:
         scratch, output = building / "scratch", building / "windows"
         n_buckets = -(-log.events // EVENTS_PER_BUCKET)
         job = Job(dataset, window, n_buckets, output, device)
@@ -124,7 +125,7 @@ def _sessions(job: Job, log: EventLog, phases: _Phases) -> tuple[Listing, list[P
     parts = phases.run(
         "parts",
         spread,
-        [(job, part, phases.path("parts", n)) for n, part in enumerate(log.parts)],
+        [(job, part.absolute(), phases.path("parts", n)) for n, part in enumerate(log.parts)],
     )
     spreads = [part.path for part in parts]
     if job.goes_by_user:

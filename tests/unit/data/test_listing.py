@@ -103,3 +103,9 @@ class TestRefusals:
                 assert least == 100
         assert len(WindowStore(tmp_path / "windows").windows) == 2
         assert sorted(path.name for path in tmp_path.iterdir()) == ["raw", "windows"]
+
+
+@pytest.mark.parametrize("name", ["train", "session_id", "bef_price"])
+def test_a_feature_by_the_name_of_our_own_columns_is_refused(name):
+    with pytest.raises(ConfigError, match=f"features: {name}: names of columns of our own"):
+        dataset_config(features={name: {"kind": "hour"}})

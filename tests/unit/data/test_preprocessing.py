@@ -69,6 +69,15 @@ def test_a_small_log_by_hand(run):
     assert (steps["dropped_short_sessions"], steps["events_kept"]) == (1, 7)
 
 
+def items_by_first_occurrence(windows):
+    seen = {}
+    for name in sorted(windows):
+        found = [event for session in windows[name].values() for event in session["events"]]
+        found.sort(key=lambda event: (event["event_time"], event["row"]))
+        seen |= dict.fromkeys(event["item_id"] for event in found)
+    return list(seen)
+
+
 def rows_of_file(sessions, role, values):
     """What a window's file should hold, of sessions as the oracle gives them."""
     rows = [
@@ -108,6 +117,7 @@ def test_what_is_written_is_what_one_row_after_the_other_gives(run, monkeypatch,
     kept = {name: found for name, found in expected.items() if len(found) >= least}
     assert [window.name for window in store.windows] == sorted(kept)
     values = store.vocabulary("item_id")["value"].to_pylist()
+    assert values == items_by_first_occurrence(kept)
     for place, role in itertools.product(store.windows, ROLES):
         columns = ["session_id", "user_id", "session_start", "item_id", "event_time"]
         rows = rows_of_file(kept[place.name], role, values)
