@@ -90,7 +90,7 @@ class GradientLearner:
         """All."""
         return epochs
 
-    def fit(self, window: str, epochs: list[Batches], on_step: OnStep) -> float:
+    def fit(self, window: str, epochs: list[Batches], on_step: OnStep) -> float | None:
         """Run the epochs' steps with a learning rate that restarts here."""
         self.model.train()
         n_steps = sum(epoch.n_steps for epoch in epochs)
@@ -102,7 +102,7 @@ class GradientLearner:
                 totals += self._step(batch, window, step)
                 on_step(batch.n_global)
                 step += 1
-        return float(totals[0] / totals[1])
+        return float(totals[0] / totals[1]) if step else None
 
     def _step(self, batch: Batch, window: str, step: int) -> Float[Tensor, "2"]:
         """One update; the sum of the loss and the number of targets over all processes."""

@@ -31,12 +31,19 @@ class Loader:
     evaluation: EvaluationConfig
 
     def __post_init__(self) -> None:
-        """Refuse to stream what no single file holds."""
+        """Refuse to stream what no single file holds, and features that are not there."""
         if self.streams and self.evaluation.split == "all":
             raise ConfigError(
                 "params.yaml: training.loader: nvtabular streams one file per window, and "
                 "evaluation.split: all is three; set evaluation.split to valid or test, or "
                 "training.loader to memory"
+            )
+        known = self.store.statistics["features"]
+        unknown = [name for name in self.features if name not in known]
+        if unknown:
+            raise ConfigError(
+                f"params.yaml: model.features: {', '.join(unknown)} not among the data set's "
+                f"({', '.join(known) or 'it has none'})"
             )
 
     @property
@@ -48,12 +55,6 @@ class Loader:
     def columns(self) -> list[str]:
         """Window-file columns the model reads."""
         features = self.store.statistics["features"]
-        unknown = [name for name in self.features if name not in features]
-        if unknown:
-            raise ConfigError(
-                f"params.yaml: model.features: {', '.join(unknown)} not among the data set's "
-                f"({', '.join(features) or 'it has none'})"
-            )
         return [ITEM_ID, *(c for name in self.features for c in features[name]["columns"])]
 
     def fit_batches(self, window: Window, share: Share) -> list[Batches]:

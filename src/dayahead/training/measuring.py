@@ -46,6 +46,7 @@ def measure(
         ScoreError: a score is not finite.
     """
     wanted = torch.from_numpy(candidates).long()
+    with_end = torch.nn.functional.pad(wanted, (0, 1))  # what the search finds behind the last
     scorer = model.scorer(wanted)
     found = torch.zeros(2, n_sessions, dtype=torch.int64, device=process.device)
     for batch in batches:
@@ -53,8 +54,8 @@ def measure(
         if len(own.lengths) == 0:
             continue
         targets = own.columns[ITEM_ID].gather(1, (own.lengths - 1)[:, None])[:, 0]
-        columns = torch.searchsorted(wanted, targets).clamp(max=len(wanted) - 1)
-        columns = columns.where(wanted[columns] == targets, -1)
+        columns = torch.searchsorted(wanted, targets)
+        columns = columns.where(with_end[columns] == targets, -1)
         placed = own.to(process.device)
         scores = scorer(placed.columns, placed.lengths - 1)
         ranks = target_ranks(scores.to(process.device), columns.to(process.device))

@@ -36,6 +36,11 @@ def chosen_windows(
     Raises:
         ConfigError: a name is no standing window, or fewer than two are left.
     """
+    if not standing:
+        raise ConfigError(
+            "data/windows/windows.json: no window stands, and it says why for each; lower "
+            "window.min_sessions in params.yaml or download a longer log"
+        )
     names = [window.name for window in standing]
     for key, name in (("first", first), ("last", last)):
         if name is not None and name not in names:
@@ -60,6 +65,12 @@ def _fit_and_measure(process: Process, study: Study) -> None:
     store = WindowStore(study.windows)
     windows = chosen_windows(store.windows, study.first, study.last)
     never_measured = set(store.statistics["fitted_on"])
+    if never_measured.issuperset(window.name for window in windows[1:]):
+        raise ConfigError(
+            f"params.yaml: nothing to measure from {windows[0].name} to {windows[-1].name}: the "
+            f"statistics were fitted on all of them; lower preprocess.fit_windows or set "
+            f"window.last to a later one"
+        )
     results = ResultsFolder(study.results)
     if process.is_main:
         results.clear()
