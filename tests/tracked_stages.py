@@ -7,6 +7,8 @@ import sys
 import time
 from pathlib import Path
 
+import mlflow.store.tracking.sqlalchemy_store  # noqa: F401  else every process loads it anew
+
 from dayahead.config.params import load_params
 from dayahead.tracking.runs import stage_run
 from dayahead.tracking.store import Store

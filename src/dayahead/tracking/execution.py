@@ -19,12 +19,16 @@ from dayahead.tracking.store import redacted
 JOURNALS = Path(".dayahead/journal")
 
 
-def execution_key() -> str:
-    """A name shared by the stages of one execution, and by no other."""
+def execution_key(pid: int | None = None) -> str:
+    """A name shared by the stages of one execution, and by no other.
+
+    Args:
+        pid: The stage's process; None: this one.
+    """
     if name := os.environ.get("DVC_EXP_NAME"):
         baseline = os.environ.get("DVC_EXP_BASELINE_REV", "")
         return re.sub(r"[^\w.-]", "_", f"{name}-{baseline[:7]}".rstrip("-"))
-    process = psutil.Process()
+    process = psutil.Process(pid)
     dvc = next((parent for parent in process.parents() if _is_dvc(parent)), None)
     kind, process = ("dvc", dvc) if dvc else ("alone", process)
     return f"{kind}-{process.pid}-{process.create_time():.2f}"

@@ -12,7 +12,13 @@ from dayahead.tracking.execution import (
     origin_tags,
 )
 
-TELL = "from dayahead.tracking.execution import execution_key; print(execution_key())"
+# Two "stages" that end when their standard input does, with the launcher.
+LAUNCH = """
+import subprocess, sys
+stages = [subprocess.Popen(["cat"], stdin=subprocess.PIPE) for _ in range(2)]
+print(*(stage.pid for stage in stages), flush=True)
+stages[0].wait()
+"""
 
 
 def test_an_experiment_is_an_execution(monkeypatch):
@@ -25,14 +31,15 @@ def test_an_experiment_is_an_execution(monkeypatch):
 def test_stages_of_one_dvc_process_are_one_execution(cold_project, monkeypatch, launcher):
     monkeypatch.delenv("DVC_EXP_NAME")
     script = cold_project / launcher
-    script.write_text(
-        f"import subprocess, sys\n"
-        f"for _ in range(2): subprocess.run([sys.executable, '-c', {TELL!r}])\n"
-    )
-    told = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
-    first, second = told.stdout.split()
-    assert first.startswith("dvc-" if launcher == "dvc" else "alone-")
-    assert (first == second) == (launcher == "dvc")
+    script.write_text(LAUNCH)
+    launched = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True)
+    try:
+        keys = [execution_key(int(pid)) for pid in launched.stdout.readline().split()]
+    finally:
+        launched.kill()
+        launched.communicate()
+    assert keys[0].startswith("dvc-" if launcher == "dvc" else "alone-")
+    assert (keys[0] == keys[1]) == (launcher == "dvc")
 
 
 def test_a_stage_started_again_goes_on_unless_its_inputs_changed(cold_project):
