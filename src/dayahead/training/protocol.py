@@ -84,8 +84,9 @@ def _fit_and_measure(process: Process, study: Study) -> None:
             results.add(ranks, result, timing)
             log.info(_line(window, result, timing))
             study.on_window(_record(following, result, timing))
-    fitted = windows[-1] if study.training.fit_last else windows[-2]
+    fitted = windows[-2]
     if study.training.fit_last:
+        fitted = windows[-1]
         run.fit(fitted)
     if process.is_main:
         save_model(study.models, run.stored_model(fitted))
