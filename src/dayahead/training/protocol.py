@@ -59,25 +59,31 @@ def chosen_windows(
     return list(standing[start : end + 1])
 
 
-def _fit_and_measure(process: Process, study: Study) -> None:
-    if process.is_main:
-        _log_to_stderr()
-    store = WindowStore(study.windows)
-    windows = chosen_windows(store.windows, study.first, study.last)
-    never_measured = set(store.statistics["fitted_on"])
-    if never_measured.issuperset(window.name for window in windows[1:]):
+def _measured_names(windows: list[Window], fitted_on: list[str]) -> list[str]:
+    """All but the first window and those the statistics were fitted on."""
+    names = [window.name for window in windows[1:] if window.name not in fitted_on]
+    if not names:
         raise ConfigError(
             f"params.yaml: nothing to measure from {windows[0].name} to {windows[-1].name}: the "
             f"statistics were fitted on all of them; lower preprocess.fit_windows or set "
             f"window.last to a later one"
         )
+    return names
+
+
+def _fit_and_measure(process: Process, study: Study) -> None:
+    if process.is_main:
+        _log_to_stderr()
+    store = WindowStore(study.windows)
+    windows = chosen_windows(store.windows, study.first, study.last)
+    measured = _measured_names(windows, store.statistics["fitted_on"])
     results = ResultsFolder(study.results)
     if process.is_main:
         results.clear()
     run = Run(study, process, windows[0])
     for window, following in pairwise(windows):
         fit = run.fit(window)
-        if following.name in never_measured:
+        if following.name not in measured:
             continue
         ranks, result, timing = run.measure(following, fit)
         if process.is_main:
