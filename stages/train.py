@@ -27,8 +27,8 @@ def main() -> None:
             on_window=run.log_window,
         )
         train(study, params.compute)
-        run.log_artifacts(study.results / "ranks", "results/ranks")
-        run.log_artifact(study.results / "windows.csv", "results")
+        run.log_artifacts(study.results / "ranks", "ranks")
+        run.log_artifact(study.results / "windows.csv")
         if params.tracking.log_model:
             run.log_model(study.models, Path("stages/served_model.py"), "1,2")
 

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from dayahead.columns import FIRST_WINDOW, ITEM_ID, ROLES, SESSION_ID, SESSION_START, VALUE
 from dayahead.errors import WindowError
@@ -91,14 +92,16 @@ class WindowStore:
         """Sessions of a role in a window."""
         return int(pq.read_metadata(self.path(window, role)).num_rows)
 
-    def items_in(self, window: Window, role: str) -> np.ndarray:
+    def items_in(self, window: Window, role: str) -> NDArray[np.int32]:
         """Catalogue indices that occur in a role's sessions, ascending, int32."""
         file = pq.ParquetFile(self.path(window, role))
         found = [
             np.unique(batch.column(0).flatten().to_numpy())
             for batch in file.iter_batches(columns=[ITEM_ID])
         ]
-        return np.unique(np.concatenate([np.zeros(0, np.int32), *found]))
+        empty = np.zeros(0, np.int32)
+        items: NDArray[np.int32] = np.unique(np.concatenate([empty, *found]))
+        return items
 
     def vocabulary(self, column: str) -> pa.Table:
         """Read a column's vocabulary: index, value, first_window, events ..., by index."""
@@ -114,9 +117,9 @@ class WindowStore:
         # Window names sort as text in order of time, and indices follow their first windows.
         return int(pc.sum(pc.less_equal(first_windows, window.name)).as_py() or 0)
 
-    def _json(self, name: str) -> Any:
+    def _json(self, name: str) -> dict[str, Any]:
         try:
-            return read_json(self.folder / name)
+            return dict(read_json(self.folder / name))
         except (OSError, ValueError) as error:
             raise WindowError(
                 f"{self.folder / name}: not readable ({error}); run `dvc repro preprocess`"

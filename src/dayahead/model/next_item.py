@@ -62,15 +62,10 @@ class NextItemModel(nn.Module):
             self.output_items = self._table("output_items", item_dim, seed)
             self.output_items.unknown.requires_grad_(False)
         self.bias = nn.Parameter(torch.empty(0))
+        self.input_dropout = nn.Dropout(config.input_dropout)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derived_seed(seed, "weights"))
-            width = item_dim + sum(dims.values()) + len(numbers)
-            self.project_in = self._projection(width, config.d_model)
-            self.project_out = self._projection(config.d_model, item_dim)
-            self.mask = nn.Parameter(torch.randn(config.d_model) * config.init_std)
-            self.mask.requires_grad_(not self.task.is_causal)
-            self.body = Body(config, causal=self.task.is_causal, max_length=max_length)
-        self.input_dropout = nn.Dropout(config.input_dropout)
+            self._build_weights(item_dim + sum(dims.values()) + len(numbers), item_dim, max_length)
 
     @property
     def n_items(self) -> int:
@@ -136,6 +131,14 @@ class NextItemModel(nn.Module):
         parts += [columns[name][..., None] for name in self.numbers]
         merged: Tensor = self.project_in(torch.cat(parts, dim=-1))
         return merged
+
+    def _build_weights(self, width: int, item_dim: int, max_length: int) -> None:
+        d_model = self.config.d_model
+        self.project_in = self._projection(width, d_model)
+        self.project_out = self._projection(d_model, item_dim)
+        self.mask = nn.Parameter(torch.randn(d_model) * self.config.init_std)
+        self.mask.requires_grad_(not self.task.is_causal)
+        self.body = Body(self.config, causal=self.task.is_causal, max_length=max_length)
 
     def _tables(self) -> dict[str, GrowingTable]:
         return {ITEM_ID: self.items} | cast("dict[str, GrowingTable]", dict(self.categoricals))
