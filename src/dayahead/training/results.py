@@ -13,6 +13,9 @@ from dayahead.evaluation.tables import (
 )
 from dayahead.files import written_whole
 
+WINDOWS = "windows.csv"
+TIMING = "timing.csv"
+
 
 @dataclass(frozen=True)
 class Timing:
@@ -35,20 +38,22 @@ class ResultsFolder:
     timings: list[Timing] = field(default_factory=list)
 
     def clear(self) -> None:
-        """Take away the ranks of a run before."""
+        """Take away what a run before left."""
         shutil.rmtree(self.folder / "ranks", ignore_errors=True)
+        for name in (WINDOWS, TIMING):
+            (self.folder / name).unlink(missing_ok=True)
 
     def add(self, ranks: WindowRanks, row: WindowResult, timing: Timing) -> None:
         """Write one window's ranks and both tables."""
         write_ranks(self.folder, row.window, ranks)
         self.rows.append(row)
         self.timings.append(timing)
-        write_windows(self.folder / "windows.csv", self.rows)
+        write_windows(self.folder / WINDOWS, self.rows)
         self._write_timings()
 
     def _write_timings(self) -> None:
         with (
-            written_whole(self.folder / "timing.csv") as temporary,
+            written_whole(self.folder / TIMING) as temporary,
             temporary.open("w", newline="") as file,
         ):
             names = [entry.name for entry in fields(Timing)]
