@@ -16,7 +16,7 @@ T = TypeVar("T")
 STRICT = ConfigDict(extra="forbid", strict=True)
 
 
-def read_yaml(path: Path) -> Any:
+def read_yaml(path: Path) -> Any:  # noqa: ANN401
     """Parse one YAML 1.2 file as DVC does (`1e-3` is a number, `no` is text)."""
     try:
         return YAML(typ="safe", pure=True).load(StringIO(path.read_text(encoding="utf-8")))
@@ -26,7 +26,7 @@ def read_yaml(path: Path) -> Any:
         raise ConfigError(f"{path}: not readable as YAML: {error}") from None
 
 
-def validated(cls: type[T], value: Any, where: str) -> T:
+def validated(cls: type[T], value: object, where: str) -> T:
     """Check `value` against the dataclass `cls`.
 
     Raises:
