@@ -6,16 +6,20 @@ import signal
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.elastic.multiprocessing.api import DefaultLogsSpecs
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, record
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from dayahead.config.params import ComputeConfig
 from dayahead.data.batches import Share
 from dayahead.errors import ConfigError, TrainingError
+from dayahead.files import read_json
 
 PR_SET_PDEATHSIG = 1
 
@@ -54,26 +58,35 @@ def run_processes(work: Callable[..., None], compute: ComputeConfig, *args: obje
         _settle(device, n_threads)
         work(Process(Share(0, 1), torch.device(device)), *args)
         return
-    launch = LaunchConfig(
-        min_nodes=1,
-        max_nodes=1,
-        nproc_per_node=n_processes,
-        run_id=uuid.uuid4().hex,
-        rdzv_backend="c10d",
-        rdzv_endpoint="localhost:0",
-        max_restarts=0,
-        monitor_interval=0.2,
-        start_method="spawn",
-    )
-    try:
-        elastic_launch(launch, _worker)(work, device, n_threads, args)
-    except ChildFailedError as failure:
-        rank, first = failure.get_first_failure()
-        message = first.message if isinstance(first.message, str) else first.message["message"]
-        raise TrainingError(
-            f"process {rank} of {n_processes} failed (exit code {first.exitcode}) and the others "
-            f"were stopped: {message}"
-        ) from None
+    with TemporaryDirectory(prefix="dayahead-") as logs:
+        launch = LaunchConfig(
+            min_nodes=1,
+            max_nodes=1,
+            nproc_per_node=n_processes,
+            run_id=uuid.uuid4().hex,
+            rdzv_backend="c10d",
+            rdzv_endpoint="localhost:0",
+            max_restarts=0,
+            monitor_interval=0.2,
+            start_method="spawn",
+            logs_specs=DefaultLogsSpecs(log_dir=logs),
+        )
+        try:
+            elastic_launch(launch, _worker)(work, device, n_threads, args)
+        except ChildFailedError as failure:
+            rank, cause = _first_failure(failure, Path(logs))
+            raise TrainingError(
+                f"process {rank} of {n_processes} failed and the others were stopped: {cause}"
+            ) from None
+
+
+def _first_failure(failure: ChildFailedError, logs: Path) -> tuple[int, str]:
+    """Rank and cause of what failed first: torch may name one that only lost its connection."""
+    rank, told = failure.get_first_failure()
+    causes = sorted(logs.rglob("error.json"), key=lambda path: path.stat().st_mtime_ns)
+    if told.exitcode < 0 or not causes:  # killed by a signal, or gone without a word
+        return rank, f"exit code {told.exitcode}"
+    return int(causes[0].parent.name), read_json(causes[0])["message"]["message"]
 
 
 @record
@@ -88,10 +101,9 @@ def _worker(
     dist.init_process_group(
         "nccl" if device == "cuda" else "gloo", device_id=own if device == "cuda" else None
     )
-    try:
-        work(Process(Share(dist.get_rank(), dist.get_world_size()), own), *args)
-    finally:
-        dist.destroy_process_group()
+    work(Process(Share(dist.get_rank(), dist.get_world_size()), own), *args)
+    # Not after a failure: the others must not hear of it before its cause is written down.
+    dist.destroy_process_group()
 
 
 def _settle(device: str, n_threads: int) -> None:

