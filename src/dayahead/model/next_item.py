@@ -55,9 +55,7 @@ class NextItemModel(nn.Module):
         dims = {name: embedding_dim(size) for name, size in categoricals.items()}
         self.items = self._table(ITEM_ID, item_dim, seed)
         """Input items, and the rows that score where weights are tied."""
-        self.categoricals = nn.ModuleDict(
-            {name: self._table(name, dim, seed) for name, dim in dims.items()}
-        )
+        self.categoricals = nn.ModuleDict({n: self._table(n, d, seed) for n, d in dims.items()})
         if not config.tie_weights:
             self.output_items = self._table("output_items", item_dim, seed)
             self.output_items.unknown.requires_grad_(False)
