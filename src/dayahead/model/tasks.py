@@ -4,7 +4,7 @@ A task decides causality: `clm` sees the past, `mlm` both sides of a masked item
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -27,6 +27,7 @@ class Question:
     """Catalogue index wanted at each asked position, in their order; empty where none is known."""
 
 
+@runtime_checkable
 class Task(Protocol):
     """Training questions from whole sessions, and the question of the next item."""
 
