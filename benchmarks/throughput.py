@@ -113,7 +113,7 @@ def run(process: Process, params: Params) -> None:
     model = built_model(params)
     training = replace(params.training, batch_size=BATCH, epochs=1)
     learner = GradientLearner(model, training, process)
-    plan = shuffled_plan(sessions.lengths, BATCH, training.length_pool, seed=1)
+    plan = shuffled_plan(sessions.lengths, BATCH, seed=1)
     epoch = [MemoryBatches(sessions, plan, ALONE)]
     shortest_first = MemoryBatches(sessions, measuring_plan(sessions.lengths, 512), ALONE)
     candidates = np.arange(N_RESERVED, N_RESERVED + N_ITEMS, dtype=np.int32)

@@ -48,7 +48,7 @@ TRAINING = {
     "schedule": "linear",
     "weight_decay": 0.01,
     "max_grad_norm": 1.0,
-    "length_pool": 2,
+    "length_groups": 2,
     "loader": "memory",
     "precision": "float32",
     "fit_last": True,

@@ -126,8 +126,8 @@ class TrainingConfig:
     """Course of the learning rate within a window; it restarts with each."""
     weight_decay: Annotated[float, Field(ge=0)]
     max_grad_norm: PositiveFloat
-    length_pool: PositiveInt
-    """Batches drawn together and sorted by length before they are cut; 1: no grouping."""
+    length_groups: PositiveInt
+    """Parts of like length in which a batch goes through the body, so that little is padding."""
     loader: Literal["memory", "nvtabular"]
     precision: Literal["auto", "float32", "bfloat16"]
     fit_last: bool

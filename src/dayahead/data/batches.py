@@ -156,21 +156,15 @@ class MemoryBatches:
             yield self.sessions.gather(rows, self.share)
 
 
-def shuffled_plan(
-    lengths: Int[Tensor, " S"], batch_size: int, length_pool: int, seed: int
-) -> list[Tensor]:
-    """Cut shuffled sessions into batches of like length.
+def shuffled_plan(lengths: Int[Tensor, " S"], batch_size: int, seed: int) -> list[Tensor]:
+    """Cut shuffled sessions into batches; within each the shorter come first.
 
-    `length_pool` batches are drawn together, sorted by length, cut, and the batches of all pools
-    put in random order. A pool of 1 is a plain shuffle.
+    Which sessions share a batch is left to chance. Batches of one length each would pad less, but
+    cost G1's hours .004 of NDCG@20: `length_groups` saves the padding within a batch instead.
     """
     draw = torch.Generator().manual_seed(seed)
     order = torch.randperm(len(lengths), generator=draw)
-    batches: list[Tensor] = []
-    for pool in _cut(order, batch_size * length_pool):
-        by_length = pool[lengths[pool].argsort(stable=True)] if length_pool > 1 else pool
-        batches.extend(_cut(by_length, batch_size))
-    return [batches[i] for i in torch.randperm(len(batches), generator=draw).tolist()]
+    return [rows[lengths[rows].argsort(stable=True)] for rows in _cut(order, batch_size)]
 
 
 def measuring_plan(lengths: Int[Tensor, " S"], batch_size: int) -> list[Tensor]:

@@ -31,14 +31,14 @@ from dayahead.data.batches import Batch, Sessions, Share, measuring_plan, shuffl
 from dayahead.errors import WindowError
 
 BUFFER = 65_536
-"""Sessions that are shuffled together, unless one length pool is more."""
+"""Sessions that are shuffled together, unless one batch is more."""
 
 
 @dataclass(frozen=True)
 class StreamedBatches:
     """Batches cut from a buffer that moves over a window's files.
 
-    Sessions are shuffled, and like lengths grouped, within the buffer. A window that fits into it
+    Sessions are shuffled within the buffer. A window that fits into it
     gives the very batches that `MemoryBatches` makes of the same plan. Memory holds the buffer
     and a few row groups, so those must be small beside it.
 
@@ -53,12 +53,10 @@ class StreamedBatches:
     batch_size: int
     """Global: rows of all processes together."""
     share: Share
-    length_pool: int = 1
-    """Batches drawn together and sorted by length, as in `shuffled_plan`."""
     seed: int | None = None
     """None: the files' own order, the shortest of each buffer first (for measuring)."""
     buffer: int = BUFFER
-    """Sessions in the buffer, rounded up to whole length pools."""
+    """Sessions in the buffer, rounded up to whole batches."""
 
     @property
     def n_steps(self) -> int:
@@ -109,14 +107,13 @@ class StreamedBatches:
         """Cut a buffer into batches; the first buffer takes the seed itself."""
         if self.seed is None:
             return measuring_plan(lengths, self.batch_size)
-        return shuffled_plan(lengths, self.batch_size, self.length_pool, self.seed + number)
+        return shuffled_plan(lengths, self.batch_size, self.seed + number)
 
     def _buffers(self, order: list[int]) -> Iterator[Sessions]:
-        """Read the row groups and cut the stream into buffers of whole length pools."""
+        """Read the row groups and cut the stream into buffers of whole batches."""
         if not self._files:
             return
-        pool = self.batch_size * self.length_pool
-        size = -(-self.buffer // pool) * pool
+        size = -(-self.buffer // self.batch_size) * self.batch_size
         with _told_as_window_error(", ".join(self._files)):
             loader = Loader(_dataset(list(self._files), self.columns), batch_size=size)
             loader.indices = np.array(order)

@@ -17,6 +17,9 @@ from dayahead.model.tables import GrowingTable
 from dayahead.model.tasks import Question, build_task
 from dayahead.seeds import derived_seed
 
+MIN_LENGTH = 2
+"""A session has an item to read and one to predict."""
+
 
 class NextItemModel(nn.Module):
     """Scores every item held as the next of a session.
@@ -87,19 +90,35 @@ class NextItemModel(nn.Module):
             self.bias = nn.Parameter(nn.functional.pad(self.bias.detach(), (0, n_new)))
 
     def forward(
-        self, columns: Mapping[str, Tensor], lengths: Int[Tensor, " B"], noise: Float[Tensor, "B L"]
+        self,
+        columns: Mapping[str, Tensor],
+        lengths: Int[Tensor, " B"],
+        noise: Float[Tensor, "B L"],
+        length_groups: int = 1,
     ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
-        """Sum of the loss over this batch's targets, and how many there are."""
-        question = self.task.training_question(columns[ITEM_ID], lengths, noise)
+        """Sum of the loss over this batch's targets, and how many there are.
+
+        The batch goes through the body in `length_groups` parts, each cut to its own longest
+        session; where the shorter come first, little padding is left.
+        """
+        hidden, targets = [], []
+        for rows in torch.arange(len(lengths), device=lengths.device).chunk(length_groups):
+            longest = max(int(lengths[rows].max()), MIN_LENGTH)
+            part = {name: values[rows, :longest] for name, values in columns.items()}
+            question = self.task.training_question(
+                part[ITEM_ID], lengths[rows], noise[rows, :longest]
+            )
+            hidden.append(self._answers(part, question))
+            targets.append(question.answers - N_RESERVED)
         loss = softmax_loss(
-            self._answers(columns, question),
+            torch.cat(hidden),
             self.scoring_rows,
             self.bias,
-            question.answers - N_RESERVED,
+            torch.cat(targets),
             label_smoothing=self.loss_config.label_smoothing,
             logits_budget_mib=self.loss_config.logits_budget_mib,
         )
-        return loss, torch.tensor(len(question.answers), device=loss.device)
+        return loss, torch.tensor(sum(map(len, targets)), device=loss.device)
 
     def scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
         """Return what scores the candidates (catalogue indices), in float32, dropout off."""

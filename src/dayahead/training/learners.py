@@ -111,7 +111,9 @@ class GradientLearner:
         torch.manual_seed(derived_seed(*purpose, "dropout", self.process.share.rank))
         on_device = batch.to(self.process.device)
         with torch.autocast(self.process.device.type, torch.bfloat16, enabled=self._uses_bfloat16):
-            loss, n_targets = self.wrapped(on_device.columns, on_device.lengths, noise)
+            loss, n_targets = self.wrapped(
+                on_device.columns, on_device.lengths, noise, self.config.length_groups
+            )
         sums = torch.stack([loss.detach().double(), n_targets.double()])
         sums = self.process.summed(sums).cpu()
         self._stop_unless_finite("loss", sums[0], window, step)

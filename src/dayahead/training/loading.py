@@ -63,18 +63,16 @@ class Loader:
             derived_seed(self.training.seed, "order", window.name, epoch)
             for epoch in range(self.training.epochs)
         ]
-        size, pool = self.training.batch_size, self.training.length_pool
+        size = self.training.batch_size
         if self.streams:
             path = self.store.path(window, "train")
             return [
-                StreamedBatches(
-                    (path,), tuple(self.columns), size, share, seed=seed, length_pool=pool
-                )
+                StreamedBatches((path,), tuple(self.columns), size, share, seed=seed)
                 for seed in seeds
             ]
         sessions = Sessions.from_table(self.store.read(window, "train", self.columns))
         return [
-            MemoryBatches(sessions, shuffled_plan(sessions.lengths, size, pool, seed), share)
+            MemoryBatches(sessions, shuffled_plan(sessions.lengths, size, seed), share)
             for seed in seeds
         ]
 

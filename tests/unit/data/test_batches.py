@@ -1,5 +1,3 @@
-from itertools import pairwise
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -39,7 +37,7 @@ def plan_of(kind: str, lengths: torch.Tensor, size: int, seed: int) -> list[torc
     return (
         measuring_plan(lengths, size)
         if kind == "measuring"
-        else shuffled_plan(lengths, size, length_pool=3, seed=seed)
+        else shuffled_plan(lengths, size, seed=seed)
     )
 
 
@@ -66,7 +64,7 @@ class TestSessions:
     def test_reads_an_empty_table(self):
         sessions = Sessions.from_table(table_of([], []))
         assert len(sessions) == 0
-        assert measuring_plan(sessions.lengths, 4) == [] == shuffled_plan(sessions.lengths, 4, 2, 0)
+        assert measuring_plan(sessions.lengths, 4) == [] == shuffled_plan(sessions.lengths, 4, 0)
 
     def test_refuses_lists_of_unequal_lengths(self):
         with pytest.raises(WindowError, match=r"column price: expected 9 events.*found 8"):
@@ -147,27 +145,19 @@ class TestPlans:
     def test_shuffle_by_the_seed_alone(self):
         lengths = torch.randint(2, 21, (500,), generator=torch.Generator().manual_seed(3))
         torch.manual_seed(1)
-        one = shuffled_plan(lengths, 16, 4, seed=7)
+        one = shuffled_plan(lengths, 16, seed=7)
         torch.manual_seed(2)
-        again = shuffled_plan(lengths, 16, 4, seed=7)
-        other = shuffled_plan(lengths, 16, 4, seed=8)
+        again = shuffled_plan(lengths, 16, seed=7)
+        other = shuffled_plan(lengths, 16, seed=8)
         assert all(torch.equal(a, b) for a, b in zip(one, again, strict=True))
         assert torch.cat(one).tolist() != torch.cat(other).tolist()
 
-    def test_group_like_lengths(self):
-        lengths = torch.randint(2, 21, (1024,), generator=torch.Generator().manual_seed(3))
-
-        def padded(pool: int) -> int:
-            plan = shuffled_plan(lengths, 16, pool, seed=7)
-            return sum(len(rows) * int(lengths[rows].max()) for rows in plan)
-
-        assert padded(16) < 0.7 * padded(1)
-
-    def test_put_the_batches_of_a_pool_in_random_order(self):
+    def test_leave_to_chance_who_shares_a_batch_and_put_its_shorter_first(self):
         lengths = torch.arange(2, 66)
-        longest = [int(lengths[rows].max()) for rows in shuffled_plan(lengths, 4, 16, seed=0)]
-        rising = sum(a < b for a, b in pairwise(longest))
-        assert 0 < rising < len(longest) - 1
+        for rows in shuffled_plan(lengths, 16, seed=7):
+            within = lengths[rows].tolist()
+            assert within == sorted(within)
+            assert within[-1] - within[0] > 32
 
 
 class TestMemoryBatches:
@@ -175,7 +165,7 @@ class TestMemoryBatches:
     @settings(max_examples=50, deadline=None)
     def test_give_every_session_once_over_all_processes(self, lengths, size, world, seed):
         sessions = sessions_of(lengths)
-        plan = shuffled_plan(sessions.lengths, size, 2, seed)
+        plan = shuffled_plan(sessions.lengths, size, seed)
         passes = [MemoryBatches(sessions, plan, Share(rank, world)) for rank in range(world)]
         batches = [list(one) for one in passes]
         assert {len(one) for one in batches} == {passes[0].n_steps} == {-(-len(lengths) // size)}

@@ -57,7 +57,7 @@ def path(tmp_path) -> Path:
 @pytest.fixture
 def streamed(path) -> StreamedBatches:
     """Buffers of 96 sessions over row groups of 70."""
-    return StreamedBatches((path,), COLUMNS, 16, Share(0, 1), length_pool=2, buffer=96)
+    return StreamedBatches((path,), COLUMNS, 16, Share(0, 1), buffer=96)
 
 
 def held(batches: Batches) -> list[int]:
@@ -92,7 +92,7 @@ def test_a_window_that_fits_the_buffer_makes_the_batches_of_memory(streamed, sha
     plan = measuring_plan(sessions.lengths, 16)
     assert_equal(measuring, MemoryBatches(sessions, plan, share))
     training = replace(measuring, seed=11)
-    plan = shuffled_plan(sessions.lengths, 16, 2, seed=11)
+    plan = shuffled_plan(sessions.lengths, 16, seed=11)
     assert_equal(training, MemoryBatches(sessions, plan, share))
 
 
@@ -107,7 +107,7 @@ def test_unshuffled_batches_are_those_of_memory_buffer_by_buffer(streamed):
 
 
 def test_a_buffer_of_one_batch_keeps_the_order_of_the_file(streamed):
-    batches = replace(streamed, length_pool=1, buffer=1)
+    batches = replace(streamed, buffer=1)
     places = [sorted(batch.sessions.tolist()) for batch in batches]
     assert places == [list(range(begin, min(begin + 16, N))) for begin in range(0, N, 16)]
 
@@ -153,14 +153,6 @@ def test_reading_leaves_the_global_random_states_alone(streamed):
 def test_a_shuffled_buffer_draws_from_the_whole_window(streamed):
     first = held(replace(streamed, seed=4))[:96]
     assert max(first) - min(first) > N / 2
-
-
-def test_like_lengths_are_grouped(streamed):
-    def padded(pool: int) -> int:
-        batches = replace(streamed, seed=4, length_pool=pool)
-        return sum(batch.columns["item_id"].numel() for batch in batches)
-
-    assert padded(6) < 0.8 * padded(1)
 
 
 def test_one_object_can_be_passed_over_twice(streamed):

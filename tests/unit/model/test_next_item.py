@@ -29,7 +29,7 @@ def gradients(model):
 )
 def test_the_gradient_reaches_everything_that_wants_one(architecture, task, changes):
     model = tiny_model(architecture, task, **changes)
-    loss, _ = model(*batch())
+    loss, _ = model(*batch(), 1)
     loss.backward()
     missed = [name for name, grad in gradients(model).items() if grad is None]
     assert missed == []
@@ -49,7 +49,7 @@ def test_empty_rows_only_reach_everything_with_zeros(architecture, task):
     """A process whose share of a batch is empty still owes DDP every gradient."""
     model = tiny_model(architecture, task)
     columns, _, noise = batch([[0, 0, 0], [0, 0, 0]])
-    loss, n_targets = model(columns, torch.tensor([0, 0]), noise)
+    loss, n_targets = model(columns, torch.tensor([0, 0]), noise, 1)
     loss.backward()
     assert (loss.item(), n_targets.item()) == (0, 0)
     assert all(grad is not None and not grad.any() for grad in gradients(model).values())
@@ -59,11 +59,28 @@ def test_empty_rows_only_reach_everything_with_zeros(architecture, task):
 def test_an_empty_row_beside_others_adds_nothing(architecture, task):
     model = tiny_model(architecture, task)
     columns, lengths, noise = batch()
-    alone = model(columns, lengths, noise)
+    alone = model(columns, lengths, noise, 1)
     columns, _, more_noise = batch([*SESSIONS, []])
     more_noise[:3] = noise
-    beside = model(columns, torch.tensor([*lengths, 0]), more_noise)
+    beside = model(columns, torch.tensor([*lengths, 0]), more_noise, 1)
     torch.testing.assert_close(alone, beside)
+
+
+@every_body
+@pytest.mark.parametrize("length_groups", [2, 3, 4, 9])
+def test_parts_of_like_length_give_the_loss_and_gradients_of_the_whole(
+    architecture, task, length_groups
+):
+    """Whatever the order of lengths, and with a part of empty rows only."""
+    sessions = [[12, 13], [20, 21, 22], [8, 9, 10, 11], [2, 3, 4, 5, 6, 7], [], []]
+    model = tiny_model(architecture, task)
+    found = []
+    for n_parts in (1, length_groups):
+        loss, n_targets = model(*batch(sessions), n_parts)
+        model.zero_grad()
+        loss.backward()
+        found.append((n_targets, loss.detach(), gradients(model)))
+    torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-5)
 
 
 @every_body
@@ -73,7 +90,7 @@ def test_the_loss_is_the_cross_entropy_of_the_targets_scores(architecture, task,
     model = tiny_model(architecture, task, smoothing=smoothing).eval()
     columns, lengths, noise = batch()
     question = model.task.training_question(columns["item_id"], lengths, noise)
-    loss, n_targets = model(columns, lengths, noise)
+    loss, n_targets = model(columns, lengths, noise, 1)
     scores = model._answers(columns, question) @ model.scoring_rows.T + model.bias
     wanted = cross_entropy(scores, question.answers - 2, label_smoothing=smoothing, reduction="sum")
     assert n_targets.item() == len(question.answers)
@@ -92,7 +109,7 @@ def test_a_causal_loss_is_made_of_the_scores_that_measuring_sees(architecture):
             one = {name: values[row : row + 1] for name, values in columns.items()}
             target = torch.tensor([session[n] - 2])
             total += cross_entropy(scores(one, torch.tensor([n])), target).item()
-    loss, n_targets = model(columns, lengths, noise)
+    loss, n_targets = model(columns, lengths, noise, 1)
     assert n_targets.item() == sum(map(len, SESSIONS)) - len(SESSIONS)
     assert loss.item() == pytest.approx(total, rel=1e-5)
 

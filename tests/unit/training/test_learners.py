@@ -33,7 +33,7 @@ def sessions_of(seed=0, n_sessions=21):
 def epochs_of(n_epochs=2, batch_size=8, share=ALONE.share, **kwargs):
     sessions = sessions_of(**kwargs)
     return [
-        MemoryBatches(sessions, shuffled_plan(sessions.lengths, batch_size, 1, seed), share)
+        MemoryBatches(sessions, shuffled_plan(sessions.lengths, batch_size, seed), share)
         for seed in range(n_epochs)
     ]
 
@@ -101,7 +101,9 @@ def test_the_loss_told_is_the_mean_per_target_over_all_epochs():
     total, n_targets = 0.0, 0
     with torch.no_grad():
         for batch in epochs[0]:
-            loss, n = learner.model(batch.columns, batch.lengths, torch.zeros(1))
+            loss, n = learner.model(
+                batch.columns, batch.lengths, torch.zeros(batch.columns["item_id"].shape), 1
+            )
             total, n_targets = total + loss.item(), n_targets + int(n)
     assert n_targets == int(epochs[0].sessions.lengths.sum()) - 21
     assert learner.fit("w", epochs, ignore) == pytest.approx(total / n_targets, rel=1e-5)

@@ -12,7 +12,7 @@ SESSIONS = [[2, 3, 4, 5, 6], [7, 8, 9]]
 def step(model, optimiser, seed=0):
     items, lengths = padded(SESSIONS)
     noise = torch.rand(items.shape, generator=torch.Generator().manual_seed(seed))
-    loss, _ = model(columns_of(items), lengths, noise)
+    loss, _ = model(columns_of(items), lengths, noise, 2)
     loss.backward()
     optimiser.step()
     optimiser.zero_grad(set_to_none=True)
