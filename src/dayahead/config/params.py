@@ -130,6 +130,8 @@ class TrainingConfig:
     """Parts of like length in which a batch goes through the body, so that little is padding."""
     loader: Literal["memory", "nvtabular"]
     precision: Literal["auto", "float32", "bfloat16"]
+    """Of the fit's matrix products; auto: bfloat16 where the device is good at it. Scores are
+    float32 always."""
     fit_last: bool
     """After the last measurement fit on that window too: what tomorrow starts from."""
     seed: Annotated[int, Field(ge=0)]

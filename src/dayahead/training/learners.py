@@ -137,7 +137,7 @@ class GradientLearner:
     @property
     def _uses_bfloat16(self) -> bool:
         if self.config.precision == "auto":
-            return self.process.device.type == "cuda" and torch.cuda.is_bf16_supported()
+            return self.process.multiplies_bfloat16
         return self.config.precision == "bfloat16"
 
 

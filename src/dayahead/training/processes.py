@@ -38,6 +38,14 @@ class Process:
         """Whether this process writes and reports."""
         return self.share.rank == 0
 
+    @property
+    def multiplies_bfloat16(self) -> bool:
+        """Whether the device has instructions for bfloat16 products, not just the type."""
+        if self.device.type == "cuda":
+            return torch.cuda.is_bf16_supported(including_emulation=False)
+        has = torch.cpu.get_capabilities()
+        return bool(has.get("avx512_bf16") or has.get("amx_bf16"))
+
     def summed(self, values: Tensor) -> Tensor:
         """Sum of `values` over all processes, on every process."""
         if self.share.world > 1:

@@ -188,10 +188,12 @@ def test_bfloat16_comes_close_to_float32():
     assert losses[1] == pytest.approx(losses[0], rel=0.02)
 
 
-@pytest.mark.parametrize("precision", ["auto", "float32"])
-def test_a_cpu_takes_float32_unless_told(precision):
-    learner = learner_of(precision=precision)
-    assert not learner._uses_bfloat16
+@pytest.mark.parametrize("has", [{}, {"avx512_bf16": True}, {"amx_bf16": True}])
+def test_auto_takes_bfloat16_where_the_cpu_multiplies_it(has, monkeypatch):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: has)
+    assert learner_of(precision="auto")._uses_bfloat16 == any(has.values())
+    assert learner_of(precision="bfloat16")._uses_bfloat16
+    assert not learner_of(precision="float32")._uses_bfloat16
 
 
 @pytest.mark.parametrize("world", [2, 3, 8])
