@@ -42,7 +42,7 @@ class Process:
     def multiplies_bfloat16(self) -> bool:
         """Whether the device has instructions for bfloat16 products, not just the type."""
         if self.device.type == "cuda":
-            return torch.cuda.is_bf16_supported(including_emulation=False)
+            return bool(torch.cuda.is_bf16_supported(including_emulation=False))
         has = torch.cpu.get_capabilities()
         return bool(has.get("avx512_bf16") or has.get("amx_bf16"))
 
