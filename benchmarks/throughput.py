@@ -48,7 +48,7 @@ def built_model(params: Params) -> NextItemModel:
     config = replace(params.model, architecture="gpt2", d_model=128, n_layer=2, n_head=4)
     task = replace(params.task, name="clm")
     model = NextItemModel(
-        config, task, params.loss, categoricals={}, numbers=(), max_length=LONGEST, seed=1
+        config, task, params.loss, categoricals={}, numbers={}, max_length=LONGEST, seed=1
     )
     model.grow({ITEM_ID: N_ITEMS})
     return model

@@ -5,13 +5,14 @@ from pathlib import Path
 from dayahead.config.params import flattened, load_params
 from dayahead.errors import told_plainly
 from dayahead.evaluation.aggregation import aggregate
+from dayahead.locks import one_at_a_time
 from dayahead.tracking.runs import stage_run
 
 
 def main() -> None:
     params = load_params()
     results = Path("results")
-    with stage_run("aggregate", params) as run:
+    with one_at_a_time("aggregate"), stage_run("aggregate", params) as run:
         average = aggregate(
             results=results,
             windows=Path("data/windows"),

@@ -7,6 +7,7 @@ from dayahead.config.dataset import load_dataset
 from dayahead.config.params import load_params
 from dayahead.data.download import download
 from dayahead.errors import told_plainly
+from dayahead.locks import one_at_a_time
 from dayahead.tracking.runs import stage_run
 
 
@@ -14,7 +15,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     params = load_params()
     raw = Path("data/raw")
-    with stage_run("download", params) as run:
+    with one_at_a_time("download"), stage_run("download", params) as run:
         download(load_dataset(params.dataset), params.dataset, raw)
         run.log_artifact(raw / "manifest.json", "dataset")
 

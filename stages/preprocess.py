@@ -8,6 +8,7 @@ from dayahead.config.params import load_params
 from dayahead.data.preprocessing import preprocess
 from dayahead.errors import told_plainly
 from dayahead.files import sha256_of
+from dayahead.locks import one_at_a_time
 from dayahead.tracking.runs import stage_run
 
 
@@ -15,7 +16,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     params = load_params()
     raw, windows = Path("data/raw"), Path("data/windows")
-    with stage_run("preprocess", params) as run:
+    with one_at_a_time("preprocess"), stage_run("preprocess", params) as run:
         preprocess(
             raw=raw,
             folder=windows,

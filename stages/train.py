@@ -4,6 +4,7 @@ from pathlib import Path
 
 from dayahead.config.params import load_params
 from dayahead.errors import told_plainly
+from dayahead.locks import one_at_a_time
 from dayahead.tracking.runs import stage_run
 from dayahead.training.protocol import train
 from dayahead.training.run import Study
@@ -11,7 +12,7 @@ from dayahead.training.run import Study
 
 def main() -> None:
     params = load_params()
-    with stage_run("train", params) as run:
+    with one_at_a_time("train"), stage_run("train", params) as run:
         study = Study(
             dataset=params.dataset,
             first=params.window.first,

@@ -100,7 +100,7 @@ def tiny_model(
         task_config(name=task),
         loss_config(label_smoothing=smoothing),
         categoricals={"category": 3},
-        numbers=("price",),
+        numbers={"price": "log_number"},
         max_length=8,
         seed=seed,
     )

@@ -6,6 +6,7 @@ DayaheadError
         SourceError     a source cannot be fetched or read
         WindowError     a window file or windows.json is missing or damaged
         ModelFileError  models/ is missing or damaged
+    BusyError           another process is at the same work
     TrainingError       a fit that cannot go on (non-finite loss, a dead process)
     ScoreError          scores that cannot be ranked
     ComparisonError     two runs that cannot be compared
@@ -19,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _USER = re.compile(r"(?<=://)[^/\s]*@")
-_QUERY = re.compile(r"(\w+://[^\s?'\")]*\?)[^\s'\")]+")
+_QUERY = re.compile(r"(://[^\s?]*\?)[^\s'\"]+")
 
 
 class DayaheadError(Exception):
@@ -44,6 +45,10 @@ class WindowError(DataError):
 
 class ModelFileError(DataError):
     """The folder of a saved model is missing, damaged or of another kind."""
+
+
+class BusyError(DayaheadError):
+    """Another process is at the same work."""
 
 
 class TrainingError(DayaheadError):

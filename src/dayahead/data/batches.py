@@ -5,7 +5,7 @@ its own rows of each batch. So one process or eight make the same steps on the s
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -43,23 +43,16 @@ class Batch:
         columns = {
             name: values.to(device, non_blocking=True) for name, values in self.columns.items()
         }
-        return Batch(
-            columns=columns,
-            lengths=self.lengths.to(device, non_blocking=True),
-            sessions=self.sessions,
-            share=self.share,
-            n_global=self.n_global,
-        )
+        return replace(self, columns=columns, lengths=self.lengths.to(device, non_blocking=True))
 
     def without_empty_rows(self) -> "Batch":
         """Leave out the rows that only fill a process's share up."""
         is_real = self.lengths > 0
-        return Batch(
+        return replace(
+            self,
             columns={name: values[is_real] for name, values in self.columns.items()},
             lengths=self.lengths[is_real],
             sessions=self.sessions[is_real],
-            share=self.share,
-            n_global=self.n_global,
         )
 
 

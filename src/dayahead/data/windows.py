@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from dayahead.columns import FIRST_WINDOW, ITEM_ID, ROLES, SESSION_ID, SESSION_START, VALUE
+from dayahead.columns import FIRST_WINDOW, ITEM_ID, ROLES, SESSION_ID, SESSION_START
 from dayahead.errors import WindowError
 from dayahead.files import read_json
 
@@ -65,6 +65,10 @@ class WindowStore:
             Window(entry["window"], position, entry["start"]) for position, entry in enumerate(kept)
         )
 
+    @cached_property
+    def _vocabularies(self) -> dict[str, pa.Table]:
+        return {}
+
     def path(self, window: Window, role: str) -> Path:
         """Path of one window's file for one role (train, valid or test)."""
         return window_path(self.folder, self.listing["unit"], window.name, role)
@@ -105,11 +109,9 @@ class WindowStore:
 
     def vocabulary(self, column: str) -> pa.Table:
         """Read a column's vocabulary: index, value, first_window, events ..., by index."""
-        return self._table(vocabulary_path(self.folder, column), None)
-
-    def catalogue_values(self) -> pa.ChunkedArray:
-        """Raw item ids in the order of their indices."""
-        return self.vocabulary(ITEM_ID)[VALUE]
+        if column not in self._vocabularies:
+            self._vocabularies[column] = self._table(vocabulary_path(self.folder, column), None)
+        return self._vocabularies[column]
 
     def n_known(self, column: str, window: Window) -> int:
         """How many values of `column` have a first window up to and including `window`."""

@@ -35,12 +35,12 @@ def build_model(
         task,
         loss,
         categoricals={name: sizes[name] for name, kind in kinds.items() if kind == "categorical"},
-        numbers=tuple(
-            column
+        numbers={
+            column: kind
             for name, kind in kinds.items()
             if kind != "categorical"
             for column in statistics["features"][name]["columns"]
-        ),
+        },
         max_length=statistics["sessions"]["max_length"],
         seed=seed,
     )

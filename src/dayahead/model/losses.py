@@ -26,21 +26,27 @@ def softmax_loss(
     """
     if len(targets) == 0:
         return (hidden.sum() + table.sum() + bias.sum()) * 0.0
-    if torch.is_autocast_enabled(hidden.device.type):
-        # Autocast passes linear_cross_entropy by; its loss is then rounded to bfloat16.
+    in_bfloat16 = torch.is_autocast_enabled(hidden.device.type)
+    if in_bfloat16:
+        # Autocast passes linear_cross_entropy by.
         dtype = torch.get_autocast_dtype(hidden.device.type)
         hidden, table, bias = hidden.to(dtype), table.to(dtype), bias.to(dtype)
     n_rows = max(1, logits_budget_mib * 2**20 // (BYTES_PER_LOGIT * len(table)))
-    loss = linear_cross_entropy(
-        hidden,
-        table,
-        targets,
-        linear_bias=bias,
-        reduction="sum",
-        options=LinearCrossEntropyOptions(
-            batch_chunk_size=n_rows, chunking_method=None, acc_policy="compact"
-        ),
-    ).float()
+    loss = (
+        linear_cross_entropy(
+            hidden,
+            table,
+            targets,
+            linear_bias=bias,
+            # A sum kept in bfloat16 is off by up to .4 %; in float32 it is a third faster.
+            reduction="none" if in_bfloat16 else "sum",
+            options=LinearCrossEntropyOptions(
+                batch_chunk_size=n_rows, chunking_method=None, acc_policy="compact"
+            ),
+        )
+        .float()
+        .sum()
+    )
     if label_smoothing:
         target_scores = (hidden * table[targets]).sum(1) + bias[targets]  # [T]
         mean_scores = hidden @ table.mean(0) + bias.mean()  # [T]

@@ -17,6 +17,7 @@ from dayahead.model.tables import GrowingTable
 from dayahead.model.tasks import Question, build_task
 from dayahead.seeds import derived_seed
 
+FEATURE = "feature_"
 MIN_LENGTH = 2
 """A session has an item to read and one to predict."""
 
@@ -34,7 +35,7 @@ class NextItemModel(nn.Module):
         loss: LossConfig,
         *,
         categoricals: dict[str, int],
-        numbers: tuple[str, ...],
+        numbers: Mapping[str, str],
         max_length: int,
         seed: int,
     ) -> None:
@@ -45,7 +46,7 @@ class NextItemModel(nn.Module):
             task: decides what the body may see.
             loss: smoothing and memory of the softmax.
             categoricals: side feature to the number of values its embedding's size is made for.
-            numbers: window-file columns that hold numbers.
+            numbers: window-file columns that hold numbers, and the kinds of their features.
             max_length: longest session, target included.
             seed: root of every initial value.
         """
@@ -58,7 +59,10 @@ class NextItemModel(nn.Module):
         dims = {name: embedding_dim(size) for name, size in categoricals.items()}
         self.items = self._table(ITEM_ID, item_dim, seed)
         """Input items, and the rows that score where weights are tied."""
-        self.categoricals = nn.ModuleDict({n: self._table(n, d, seed) for n, d in dims.items()})
+        # A module may not be called `type` or `items`, a feature may.
+        self.categoricals = nn.ModuleDict(
+            {FEATURE + name: self._table(name, dim, seed) for name, dim in dims.items()}
+        )
         if not config.tie_weights:
             self.output_items = self._table("output_items", item_dim, seed)
             self.output_items.unknown.requires_grad_(False)
@@ -145,7 +149,11 @@ class NextItemModel(nn.Module):
 
     def _embedded(self, columns: Mapping[str, Tensor]) -> Float[Tensor, "B W D"]:
         parts = [table(columns[name]) for name, table in self._tables().items()]
-        parts += [columns[name][..., None] for name in self.numbers]
+        # The age of an item not held is not known either, though a window file may tell it.
+        is_held = self.items.holds(columns[ITEM_ID])
+        for name, kind in self.numbers.items():
+            values = columns[name] * is_held if kind == "item_age" else columns[name]
+            parts.append(values[..., None])
         merged: Tensor = self.project_in(torch.cat(parts, dim=-1))
         return merged
 
@@ -158,7 +166,8 @@ class NextItemModel(nn.Module):
         self.body = Body(self.config, causal=self.task.is_causal, max_length=max_length)
 
     def _tables(self) -> dict[str, GrowingTable]:
-        return {ITEM_ID: self.items} | cast("dict[str, GrowingTable]", dict(self.categoricals))
+        tables = cast("dict[str, GrowingTable]", dict(self.categoricals))
+        return {ITEM_ID: self.items} | {k.removeprefix(FEATURE): t for k, t in tables.items()}
 
     def _table(self, name: str, dim: int, seed: int) -> GrowingTable:
         return GrowingTable(dim, self.config.item_init_std, derived_seed(seed, "table", name))

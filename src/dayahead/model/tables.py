@@ -2,7 +2,7 @@
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from dayahead.columns import N_RESERVED, UNKNOWN
@@ -35,11 +35,15 @@ class GrowingTable(nn.Module):
             new_rows = initial_rows(n_rows, old.shape[1], self.std, self.seed)[len(old) :]
             self.weight = nn.Parameter(torch.cat([old.detach(), new_rows.to(old.device)]))
 
+    def holds(self, indices: Int[Tensor, "B L"]) -> Bool[Tensor, "B L"]:
+        """Which vocabulary indices have a row here."""
+        return (indices >= N_RESERVED) & (indices < N_RESERVED + self.n_rows)
+
     def forward(self, indices: Int[Tensor, "B L"]) -> Float[Tensor, "B L d"]:
         """Look up vocabulary indices; one beyond the table counts as unknown."""
-        rows = indices - N_RESERVED
-        is_held = (rows >= 0) & (rows < self.n_rows)
-        found = nn.functional.embedding(rows.where(is_held, 0), self.weight)  # [B, L, d]
+        is_held = self.holds(indices)
+        rows = (indices - N_RESERVED).where(is_held, 0)
+        found = nn.functional.embedding(rows, self.weight)  # [B, L, d]
         is_unknown = (indices >= UNKNOWN) & ~is_held
         return found * is_held[..., None] + self.unknown * is_unknown[..., None]
 

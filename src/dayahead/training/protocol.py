@@ -6,6 +6,7 @@ from dataclasses import asdict
 from datetime import datetime
 from itertools import pairwise
 
+from dayahead.columns import ROLES
 from dayahead.config.params import ComputeConfig
 from dayahead.data.windows import Window, WindowStore
 from dayahead.errors import ConfigError
@@ -71,12 +72,25 @@ def _measured_names(windows: list[Window], fitted_on: list[str]) -> list[str]:
     return names
 
 
+def _refuse_empty_splits(store: WindowStore, measured: list[Window], split: str) -> None:
+    """Say before any training what would end it in the middle."""
+    roles = ROLES if split == "all" else (split,)
+    empty = [w.name for w in measured if not any(store.n_sessions(w, role) for role in roles)]
+    if empty:
+        raise ConfigError(
+            f"params.yaml: evaluation.split: {split} has no session in {len(empty)} of the "
+            f"{len(measured)} windows to be measured, first in {empty[0]}; raise "
+            f"window.min_sessions, or widen the split's interval in the data set's file"
+        )
+
+
 def _fit_and_measure(process: Process, study: Study) -> None:
     if process.is_main:
         _log_to_stderr()
     store = WindowStore(study.windows)
     windows = chosen_windows(store.windows, study.first, study.last)
     measured = _measured_names(windows, store.statistics["fitted_on"])
+    _refuse_empty_splits(store, [w for w in windows if w.name in measured], study.evaluation.split)
     results = ResultsFolder(study.results)
     if process.is_main:
         results.clear()

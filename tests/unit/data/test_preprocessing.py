@@ -210,4 +210,4 @@ def test_string_items(run):
         events(rows, item_type=pa.string()),
         dataset_config(columns={"item_id": {"column": "item_id"}}),
     )
-    assert store.catalogue_values().to_pylist() == ["i3", "i1"]
+    assert store.vocabulary("item_id")["value"].to_pylist() == ["i3", "i1"]

@@ -41,7 +41,7 @@ def test_rees46_head_adds_up(run, real_data):
     assert sum(listing["steps"].values()) == 2 * 17_434
     assert listing["steps"]["events_kept"] == 17_434 - (5066 - 2999)
     assert len(pc.unique(table["item_id"])) == 6_493
-    items = set(store.catalogue_values().to_pylist())
+    items = set(store.vocabulary("item_id")["value"].to_pylist())
     assert items < set(table["item_id"].to_pylist())
     brands = store.vocabulary("brand")["value"]
     assert brands.null_count == 0

@@ -4,8 +4,16 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from dayahead.model.next_item import embedding_dim
-from tiny_settings import columns_of, every_body, padded, tiny_model
+from dayahead.model.next_item import NextItemModel, embedding_dim
+from tiny_settings import (
+    columns_of,
+    every_body,
+    loss_config,
+    model_config,
+    padded,
+    task_config,
+    tiny_model,
+)
 
 SESSIONS = [[2, 3, 4, 5, 6, 7], [8, 9, 10, 11], [12, 13]]
 
@@ -163,3 +171,26 @@ def test_tied_weights_are_one_tensor_and_untied_are_two():
 @pytest.mark.parametrize(("n_values", "dim"), [(0, 2), (1, 2), (16, 4), (17, 5), (10_000, 20)])
 def test_a_side_embedding_is_twice_the_fourth_root_wide(n_values, dim):
     assert embedding_dim(n_values) == dim
+
+
+def test_the_age_of_an_item_not_held_counts_as_unknown():
+    """A window file knows when an item was born that the model, like `recommend`, does not."""
+    model = NextItemModel(
+        model_config(),
+        task_config(),
+        loss_config(),
+        categoricals={"type": 3},  # a name that no module may have
+        numbers={"age": "item_age"},
+        max_length=8,
+        seed=1,
+    )
+    model.grow({"item_id": 5, "type": 3})
+    score = model.scorer(torch.arange(2, 7))
+    items, types = torch.tensor([[3, 30, 0]]), torch.tensor([[2, 3, 0]])
+
+    def scored(held: float, new: float) -> torch.Tensor:
+        ages = torch.tensor([[held, new, 0.0]])
+        return score({"item_id": items, "type": types, "age": ages}, torch.tensor([2]))
+
+    assert torch.equal(scored(0.1, 0.0), scored(0.1, 0.7))
+    assert not torch.equal(scored(0.1, 0.0), scored(0.4, 0.0))

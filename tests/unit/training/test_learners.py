@@ -44,7 +44,7 @@ def learner_of(architecture="gpt2", task="clm", model=None, **changes):
         task_config(name=task),
         loss_config(),
         categoricals={},
-        numbers=(),
+        numbers={},
         max_length=8,
         seed=1,
     )

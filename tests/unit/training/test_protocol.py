@@ -2,6 +2,7 @@
 
 import filecmp
 import json
+import shutil
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -256,3 +257,13 @@ def test_a_window_without_train_sessions_teaches_nothing(tmp_path, architecture,
     rows = read_windows(tmp_path / "results" / "windows.csv", [1, 5])
     assert rows[number].train_loss is None
     assert [row.target_outside == 1 for row in rows] == [number == 0, False, False]
+
+
+def test_a_split_without_sessions_is_refused_before_any_training(tmp_path, windows):
+    folder = tmp_path / "windows"
+    shutil.copytree(windows, folder)
+    path = window_path(folder, "day", day(2), "test")
+    write_parquet(path, pq.read_table(path, partitioning=None).slice(0, 0))
+    with pytest.raises(ConfigError, match=r"split: test has no session in 1 of the 3 windows"):
+        trained(folder, tmp_path, {"evaluation": {"split": "test"}})
+    assert not (tmp_path / "results").exists()
