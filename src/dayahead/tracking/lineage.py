@@ -11,10 +11,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import to_json
+
 from dayahead.config.reading import read_yaml
 from dayahead.errors import ConfigError
 from dayahead.files import fingerprint, sha256_of
 
+MANIFEST = "manifest.json"
+"""What an output folder says of sources that no dependency names, such as files of the web."""
 _TEMPLATE = re.compile(r"\$\{\s*([\w.]+)\s*\}")
 
 
@@ -28,10 +32,10 @@ class Pipeline:
             ConfigError: either is missing or not YAML.
         """
         self.folder = folder
-        self._params = read_yaml(folder / "params.yaml") or {}
+        self._params = _plain(folder / "params.yaml") or {}
         self._stages = {
             name: self._resolved(stage)
-            for name, stage in read_yaml(folder / "dvc.yaml")["stages"].items()
+            for name, stage in _plain(folder / "dvc.yaml")["stages"].items()
         }
         self._known: dict[str, str] = {}
 
@@ -89,7 +93,9 @@ class Pipeline:
 
     def _content(self, path: str) -> str | dict[str, str] | None:
         if (maker := self._maker(path)) is not None:
-            return self.fingerprint_of(maker)
+            made = self.fingerprint_of(maker)
+            manifest = self.folder / path / MANIFEST
+            return {"made": made, MANIFEST: sha256_of(manifest)} if manifest.is_file() else made
         place = self.folder / path
         if place.is_dir():
             return {
@@ -110,3 +116,8 @@ class Pipeline:
         text = _TEMPLATE.sub(lambda found: str(self._value(found[1])), json.dumps(stage))
         resolved: dict[str, Any] = json.loads(text)
         return resolved
+
+
+def _plain(path: Path) -> Any:  # noqa: ANN401
+    """A YAML file's values as JSON has them: an unquoted date becomes its text."""
+    return json.loads(to_json(read_yaml(path)))

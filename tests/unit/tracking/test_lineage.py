@@ -42,6 +42,25 @@ def test_outputs_do_not_count_but_by_their_stage(cold_project):
     assert prints(cold_project) == before
 
 
+def test_new_content_of_a_source_counts_by_the_manifest(cold_project):
+    manifest = cold_project / "data/raw/manifest.json"
+    manifest.parent.mkdir(parents=True)
+    manifest.write_text('{"rows": 1}')
+    before = prints(cold_project)
+    edit(manifest, "1", "2")
+    after = prints(cold_project)
+    assert [stage for stage in STAGES if before[stage] != after[stage]] == ["train", "aggregate"]
+
+
+def test_an_unquoted_date_is_a_value_like_any(cold_project):
+    before = prints(cold_project)
+    edit(cold_project / "params.yaml", "n_layer: 2", "n_layer: 2026-01-05")
+    quoted = prints(cold_project)
+    assert quoted["train"] != before["train"]
+    edit(cold_project / "params.yaml", "n_layer: 2026-01-05", "n_layer: '2026-01-05'")
+    assert prints(cold_project) == quoted
+
+
 def test_templates_are_filled_in(cold_project):
     before = prints(cold_project)
     (cold_project / "sources/other.csv").write_text("a,b\n")
