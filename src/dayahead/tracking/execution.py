@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 from filelock import FileLock
 
+from dayahead.errors import redacted
 from dayahead.files import write_text
 from dayahead.tracking.journal import Journal
-from dayahead.tracking.store import redacted
 
 JOURNALS = Path(".dayahead/journal")
 

@@ -13,6 +13,8 @@ from functools import cache, wraps
 from pathlib import Path
 from typing import Any, ParamSpec
 
+from dayahead.errors import redacted
+
 P = ParamSpec("P")
 Entry = dict[str, Any]
 
@@ -31,7 +33,8 @@ def harmless(function: Callable[P, None]) -> Callable[P, None]:
         try:
             function(*args, **kwargs)
         except Exception as error:  # noqa: BLE001
-            warn_once(f"tracking: {function.__name__} failed and is left out: {error!r}")
+            told = f"tracking: {function.__name__} failed and is left out: {error!r}"
+            warn_once(redacted(told))
 
     return guarded
 

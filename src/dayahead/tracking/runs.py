@@ -17,14 +17,14 @@ from typing import Any, NoReturn
 import psutil
 
 from dayahead.config.params import Params
-from dayahead.errors import ConfigError
+from dayahead.errors import redacted
 from dayahead.tracking.execution import identity_of, journal_for, origin_tags
 from dayahead.tracking.journal import Journal, WindowLog, harmless, now_ms, numbers, warn_once
 from dayahead.tracking.lineage import Pipeline
 from dayahead.tracking.packing import pack_model
 from dayahead.tracking.sending import FINGERPRINT_TAG
 from dayahead.tracking.shipping import Shipper
-from dayahead.tracking.store import project_root, redacted
+from dayahead.tracking.store import project_root
 
 _TERMINATED = 128 + signal.SIGTERM
 _NOWHERE = Path(os.devnull) / "journal.jsonl"
@@ -98,7 +98,8 @@ def _opened(root: Path, stage: str, params: Params) -> StageRun:
         run = StageRun(journal_for(root, stage, fingerprint))
         run.journal.append("start", **_facts(run.journal, stage, params, pipeline))
     except Exception as error:  # noqa: BLE001
-        warn_once(f"tracking: no journal in {root}, this stage goes unrecorded: {error!r}")
+        told = f"tracking: no journal in {root}, this stage goes unrecorded: {error!r}"
+        warn_once(redacted(told))
         return StageRun(Journal(_NOWHERE))
     return run
 
@@ -107,8 +108,8 @@ def _pipeline_of(stage: str) -> Pipeline | None:
     try:
         pipeline = Pipeline(Path.cwd())
         pipeline.fingerprint_of(stage)
-    except (ConfigError, OSError) as error:
-        warn_once(f"tracking: the run gets no lineage: {error}")
+    except Exception as error:  # noqa: BLE001
+        warn_once(redacted(f"tracking: the run gets no lineage: {error!r}"))
         return None
     return pipeline
 

@@ -25,9 +25,10 @@ from mlflow.entities import (
     RunTag,
 )
 
+from dayahead.errors import redacted
 from dayahead.files import read_json, write_json
 from dayahead.tracking.journal import Entry, Journal, warn_once
-from dayahead.tracking.store import Store, redacted
+from dayahead.tracking.store import Store
 
 ID_TAG: Final = "dayahead.id"
 STAGE_TAG: Final = "dvc.stage"

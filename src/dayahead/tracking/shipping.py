@@ -8,10 +8,11 @@ from pathlib import Path
 import psutil
 from filelock import Timeout
 
+from dayahead.errors import redacted
 from dayahead.tracking.execution import all_journals, journals_of
 from dayahead.tracking.journal import Entry, Journal, warn_once
 from dayahead.tracking.sending import Progress, Sender
-from dayahead.tracking.store import open_store, project_root, redacted
+from dayahead.tracking.store import open_store, project_root
 
 PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0

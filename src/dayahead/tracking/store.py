@@ -18,8 +18,6 @@ DATABASE = "mlflow.db"
 ARTIFACTS = "mlartifacts"
 LOCK_SECONDS = 120
 _RELATIVE_SQLITE = re.compile(r"^(sqlite(?:\+\w+)?:///)(?![/:])(.+)$")
-_USER_INFO = re.compile(r"(?<=://)[^/\s@]*@")
-_QUERY = re.compile(r"""(://[^\s?"']*)\?[^\s"']*""")
 
 
 def project_root() -> Path:
@@ -29,11 +27,6 @@ def project_root() -> Path:
     here = Path.cwd()
     holds = (folder for folder in (here, *here.parents) if (folder / ".dvc").is_dir())
     return next(holds, here)
-
-
-def redacted(text: str) -> str:
-    """The same text without user names, passwords and queries in its URLs."""
-    return _QUERY.sub(r"\1?***", _USER_INFO.sub("***@", text))
 
 
 def tracking_uri(root: Path) -> str:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dayahead.tracking.journal import Journal, WindowLog, numbers, warn_once
+from dayahead.tracking.journal import Journal, WindowLog, harmless, numbers, warn_once
 
 
 @pytest.fixture
@@ -80,6 +80,16 @@ def test_the_window_log_never_raises(tmp_path, caplog):
     log(window(1))
     log({"nonsense": 1})
     assert len(caplog.messages) == 2
+
+
+def test_a_warning_holds_no_credentials(caplog):
+    @harmless
+    def fails():
+        raise OSError("https://me:p@ss@host/x?token=abc refused")
+
+    warn_once.cache_clear()
+    fails()
+    assert "https://***@host/x?*** refused" in caplog.text
 
 
 def test_numbers_are_plain_floats():

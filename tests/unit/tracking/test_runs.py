@@ -85,8 +85,12 @@ def test_a_project_that_cannot_be_written_is_no_obstacle(project, params, caplog
     assert "goes unrecorded" in caplog.text
 
 
-def test_a_run_without_dvc_yaml_lacks_only_its_lineage(store, project, params, caplog):
-    (project / "dvc.yaml").unlink()
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text("stages: 1")])
+def test_a_run_whose_dvc_yaml_is_no_use_lacks_only_its_lineage(
+    store, project, params, caplog, damage
+):
+    warn_once.cache_clear()
+    damage(project / "dvc.yaml")
     with stage_run("train", params) as run:
         run.log_metrics({"aod": 1.0})
     (train,) = runs_of(store)["train"]

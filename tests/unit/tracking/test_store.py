@@ -7,7 +7,6 @@ from dayahead.tracking.store import (
     artifact_location,
     open_store,
     project_root,
-    redacted,
     tracking_uri,
 )
 from tracked_stages import runs_of, start_stage
@@ -42,19 +41,6 @@ def test_relative_stores_are_made_absolute(monkeypatch, given, expected):
 )
 def test_databases_get_an_absolute_place_for_artifacts(uri, expected):
     assert artifact_location(uri, Path("/root")) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("https://me:secret@host/x", "https://***@host/x"),
-        ("s3://key@bucket/x and tcp://a:b@c:1", "s3://***@bucket/x and tcp://***@c:1"),
-        ('["https://host/x?token=abc&y=1", "z"]', '["https://host/x?***", "z"]'),
-        ("mail me@host, is it?", "mail me@host, is it?"),
-    ],
-)
-def test_credentials_are_redacted(text, expected):
-    assert redacted(text) == expected
 
 
 def test_root_is_the_main_project_in_a_copy(tmp_path, monkeypatch):

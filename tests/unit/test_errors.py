@@ -1,0 +1,21 @@
+"""Errors: what they tell holds no credentials."""
+
+import pytest
+
+from dayahead.errors import redacted
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("https://me:secret@host/x", "https://***@host/x"),
+        ("postgresql://me:p@ss@host/db", "postgresql://***@host/db"),
+        ("s3://key@bucket/x and tcp://a:b@c:1", "s3://***@bucket/x and tcp://***@c:1"),
+        ('["https://host/x?token=abc&y=1", "z"]', '["https://host/x?***", "z"]'),
+        ("https://me:p?ss@host/a(1)?token=abc", "https://***@host/a(1)?***"),
+        ("URL('https://host/x?token=abc')", "URL('https://host/x?***')"),
+        ("mail me@host, is it?", "mail me@host, is it?"),
+    ],
+)
+def test_credentials_are_redacted(text, expected):
+    assert redacted(text) == expected
