@@ -38,11 +38,15 @@ def results_of(run: str, into: Path) -> Path:
         try:
             return _checked(way(run, into))
         except (DvcException, SCMError, MlflowException, OSError) as error:
-            tried.append(f"{way.__name__.removeprefix('_from_')}: {str(error).splitlines()[0]}")
+            tried.append(f"{way.__name__.removeprefix('_from_')}: {_first_line(error)}")
     raise ComparisonError(
         f"{run}: no results found; expected a results folder, an MLflow run id, a DVC experiment "
         f"or a Git revision (tried {'; '.join(tried)})"
     )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 def _checked(folder: Path) -> Path:

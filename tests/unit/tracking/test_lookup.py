@@ -4,6 +4,7 @@ import sys
 import pytest
 
 from dayahead.errors import ComparisonError
+from dayahead.tracking import lookup
 from dayahead.tracking.lookup import results_of
 from dayahead.tracking.runs import stage_run
 from tracked_stages import run_stage, runs_of
@@ -65,3 +66,12 @@ def test_what_was_tried_is_told(store, tmp_path):
         results_of("nothing", tmp_path / "into")
     with pytest.raises(ComparisonError, match="mlflow: "):
         results_of("0" * 32, tmp_path / "into")
+
+
+def test_an_error_without_a_message_is_told_by_its_kind(monkeypatch, tmp_path):
+    def refuses(*_, **__):
+        raise TimeoutError
+
+    monkeypatch.setattr(lookup, "DVCFileSystem", refuses)
+    with pytest.raises(ComparisonError, match="dvc: TimeoutError"):
+        results_of("nothing", tmp_path / "into")
