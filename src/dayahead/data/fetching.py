@@ -179,7 +179,10 @@ def _in_slot(file: SourceFile, slot: Path) -> Path:
 
 
 def _verified(path: Path, file: SourceFile, expected: str | None) -> str:
-    found = sha256_of(path)
+    try:
+        found = sha256_of(path)
+    except OSError as error:
+        raise SourceError(f"{file.shown}: cannot be read: {_told(error)}") from None
     if expected is not None and found != expected.lower():
         raise SourceError(
             f"{file.shown}: wrong checksum: expected sha256 {expected}, found {found}. Run again "

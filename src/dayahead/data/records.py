@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import IO, TypeVar
 
 import pyarrow as pa
@@ -158,7 +159,7 @@ def _read_jsonl(
     first = 1
     while lines := stream.readlines(BLOCK):
         if schema is None:
-            schema = _json_schema(lines[:_SAMPLE], columns, raw.name)
+            schema = _json_schema(lines, columns, raw.name)
         table = _json_table(lines, schema, raw.name, first)
         yield Records(_without_nulls(table, source.nulls), raw.name, "line", first)
         first += len(lines)
@@ -167,7 +168,8 @@ def _read_jsonl(
 def _json_schema(lines: list[bytes], columns: Mapping[str, pa.DataType], name: str) -> pa.Schema:
     """Tell numbers from text by the first lines; Arrow alone would guess times and lose digits."""
     objects = []
-    for number, line in enumerate(lines, start=1):
+    told = ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
+    for number, line in islice(told, _SAMPLE):
         try:
             objects.append(json.loads(line))
         except ValueError as error:
@@ -194,6 +196,8 @@ def _json_table(lines: list[bytes], schema: pa.Schema, name: str, first: int) ->
 
     def parsed(some: list[bytes]) -> pa.Table:
         text = b"".join(some)
+        if not text.strip():
+            return schema.empty_table()  # Arrow refuses what holds nothing but blank lines
         whole = pa_json.ReadOptions(block_size=len(text) + 1)  # no row across two blocks
         return pa_json.read_json(pa.BufferReader(text), whole, options)
 

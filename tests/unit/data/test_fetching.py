@@ -117,6 +117,15 @@ def test_verifies_local_files_where_they_are(tmp_path):
     assert path.exists()
 
 
+def test_names_a_local_file_that_cannot_be_read(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(BODY)
+    (file,) = listed([str(path)], None)
+    path.unlink()
+    with pytest.raises(SourceError, match=r"a\.csv: cannot be read: no such file"):
+        fetched(file, None)
+
+
 @pytest.mark.parametrize("scheme", ["", "file://"])
 def test_globs_local_files_by_name(tmp_path, scheme):
     for name in ("b.csv", "a.csv", "c.txt"):

@@ -96,6 +96,7 @@ def test_reads_parquet(tmp_path, wrapped):
         (b"session,item,price\na,1,1\n\nb,2\n", {}, r"a\.txt, line 3: .*Expected 3 columns, got 2"),
         (b"a,1,1\nb,2\n", {"header": ("session", "item", "price")}, r"line 2: .*got 2: b,2"),
         (b'{"session": "a"\n', {"format": "jsonl"}, r"a\.txt, line 1: not a JSON object"),
+        (b'\n{"session"\n', {"format": "jsonl"}, r"a\.txt, line 2: not a JSON object"),
         (b"[1]\n", {"format": "jsonl"}, r"line 1: expected a JSON object on each line"),
         (b'{"session": "a"}\n', {"format": "jsonl"}, "no column item, price; it has session"),
         (b"session,item,price\n", {"format": "parquet"}, "not readable as parquet"),
@@ -113,6 +114,18 @@ def test_names_the_broken_line_of_json(tmp_path, monkeypatch):
         content = good * 1500 + bad + good
         with pytest.raises(SourceError, match=r"a\.jsonl, line 1,501: expected a JSON object with"):
             read(tmp_path / "a.jsonl", content, format="jsonl")
+
+
+@pytest.mark.parametrize("block", [20, 1 << 20])
+def test_skips_blank_lines_of_json_and_still_counts_them(tmp_path, monkeypatch, block):
+    good = b'{"session": "a", "item": 1, "price": 2}\n'
+    content = good + b"\n" * 40 + b" \r\n" + good
+    rows = [{"session": "a", "item": 1, "price": 2.0}] * 2
+    monkeypatch.setattr(records, "BLOCK", block)
+    assert read(tmp_path / "a.jsonl", content, format="jsonl") == rows
+    assert read(tmp_path / "b.jsonl", b"\n" + content, format="jsonl") == rows
+    with pytest.raises(SourceError, match=r"a\.jsonl, line 44: "):
+        read(tmp_path / "a.jsonl", content + b"{\n" + good, format="jsonl")
 
 
 def test_names_a_truncated_gzip(tmp_path):
