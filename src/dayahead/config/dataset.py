@@ -1,5 +1,6 @@
 """datasets/<name>.yaml: what a data set is. datasets/template.yaml explains every key."""
 
+from collections import Counter
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal
@@ -55,7 +56,7 @@ class SourceConfig:
     synthetic: SyntheticConfig | None = None
     """Generated instead of fetched."""
     format: Literal["csv", "jsonl", "parquet"] = "csv"
-    delimiter: str = ","
+    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
     header: tuple[str, ...] | None = None
     """Column names of files without a header line."""
     nulls: tuple[str, ...] = ("",)
@@ -151,6 +152,10 @@ class FeatureConfig:
         if (self.kind in TIME_FEATURES) != (self.column is None):
             raise ValueError(f"{self.kind} needs {'no' if self.column else 'a'} column")
 
+    def columns_of(self, name: str) -> list[str]:
+        """Columns of a window file that the feature called `name` becomes."""
+        return [f"{name}_sin", f"{name}_cos"] if self.kind in ("hour", "weekday") else [name]
+
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class SplitConfig:
@@ -160,6 +165,12 @@ class SplitConfig:
     train: Interval
     valid: Interval
     test: Interval
+
+    def __post_init__(self) -> None:
+        """Refuse a role that no session can have."""
+        for role, (low, high) in zip(ROLES, (self.train, self.valid, self.test), strict=True):
+            if low >= high:
+                raise ValueError(f"{role}: [{low}, {high}] is empty; give the lower end first")
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -176,7 +187,7 @@ class DatasetConfig:
     split: SplitConfig
 
     def __post_init__(self) -> None:
-        """Refuse a file that gives sessions in no way, or in two."""
+        """Refuse sessions given in no way or in two, and features that clash."""
         has_gap = self.sessions.gap_minutes is not None
         if has_gap == (self.columns.session_id is not None):
             raise ValueError("give either columns.session_id or sessions.gap_minutes")
@@ -186,6 +197,11 @@ class DatasetConfig:
         taken = [name for name in self.features if name in OWN or name.startswith(PAST_PREFIX)]
         if taken:
             raise ValueError(f"features: {', '.join(taken)}: names of columns of our own")
+        columns = Counter(
+            column for name, feature in self.features.items() for column in feature.columns_of(name)
+        )
+        if twice := [column for column, n in columns.items() if n > 1]:
+            raise ValueError(f"features: {', '.join(twice)}: a column that two features give")
 
 
 def load_dataset(name: str, folder: Path = Path("datasets")) -> DatasetConfig:

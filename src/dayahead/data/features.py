@@ -35,11 +35,6 @@ Vocabularies = Mapping[str, pa.Table]
 """Vocabulary tables by column: item_id and every categorical feature."""
 
 
-def columns_of(name: str, kind: str) -> list[str]:
-    """Columns of a window file that a feature becomes."""
-    return [f"{name}_sin", f"{name}_cos"] if kind in ("hour", "weekday") else [name]
-
-
 def is_number(kind: str) -> bool:
     """Whether a feature is standardised."""
     return kind in ("number", "log_number")

@@ -28,7 +28,7 @@ from dayahead.config.params import PreprocessConfig, WindowConfig
 from dayahead.data.calendar import calendar_over
 from dayahead.data.cluster import dask_client, device_of
 from dayahead.data.event_log import EventLog, read_event_log
-from dayahead.data.features import VALUE_TYPES, columns_of, fitted
+from dayahead.data.features import VALUE_TYPES, fitted
 from dayahead.data.listing import Listing
 from dayahead.data.partitions import (
     Job,
@@ -199,7 +199,7 @@ def _statistics(
     sessions = job.dataset.sessions
     features = {}
     for name, feature in job.dataset.features.items():
-        entry: dict[str, Any] = {"kind": feature.kind, "columns": columns_of(name, feature.kind)}
+        entry: dict[str, Any] = {"kind": feature.kind, "columns": feature.columns_of(name)}
         if feature.kind == "categorical":
             entry["type"] = feature.type
         features[name] = entry | dict(numbers.get(name, {}))
