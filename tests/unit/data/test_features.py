@@ -10,10 +10,15 @@ from nvtabular.ops import Groupby, ListSlice
 
 from builders import events, instant, session
 from dayahead.columns import EVENT_TIME, ITEM_ID, SESSION_ID
-from dayahead.config.dataset import FeatureConfig
-from dayahead.data.features import columns_of, encode, encode_session, fitted, listed
+from dayahead.config.dataset import TIME_FEATURES, FeatureConfig
+from dayahead.data.features import encode, encode_session, fitted, listed
 from dayahead.data.vocabulary import empty_vocabulary, grown, occurrences
 from dayahead.files import write_parquet
+
+
+def columns_of(name, kind):
+    column = None if kind in TIME_FEATURES else name
+    return FeatureConfig(kind=kind, column=column).columns_of(name)
 
 
 def statistics(features, *, timezone="UTC", item_type="int", repeats="keep"):
