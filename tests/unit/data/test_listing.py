@@ -82,7 +82,7 @@ class TestRefusals:
 
     def test_no_train_session_to_fit_on(self, run):
         with pytest.raises(DataError, match="no train session in 2026-01-01"):
-            run(TWO_DAYS, dataset_config(split={"train": [0, 0]}))
+            run(TWO_DAYS, dataset_config(split={"train": [0, 1e-9]}))
 
     def test_gap_sessions_of_no_user(self, run):
         table = events(session("a", [1, 2], "2026-01-01", user_id=None)).drop_columns(

@@ -11,7 +11,7 @@ from dayahead.columns import ROLES
 
 
 def test_columns_and_types_are_those_of_the_design(run):
-    store = run(TWO_DAYS, dataset_config(features=TWO_DAYS_FEATURES, split={"test": [0, 0]}))
+    store = run(TWO_DAYS, dataset_config(features=TWO_DAYS_FEATURES, split={"test": [0, 1e-9]}))
     expected = pa.schema(
         [
             pa.field("session_id", pa.string(), nullable=False),

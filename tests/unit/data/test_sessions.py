@@ -224,7 +224,9 @@ def data_sets(draw):
         },
         max_length=draw(st.integers(2, 4)),
         truncate=draw(st.sampled_from(["first", "last"])),
-        split=draw(st.sampled_from([{}, {"train": [0, 0.5], "test": [0.2, 0.6], "valid": [0, 0]}])),
+        split=draw(
+            st.sampled_from([{}, {"train": [0, 0.5], "test": [0.2, 0.6], "valid": [0, 0.1]}])
+        ),
     )
 
 
