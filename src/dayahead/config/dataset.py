@@ -169,8 +169,10 @@ class SplitConfig:
     def __post_init__(self) -> None:
         """Refuse a role that no session can have."""
         for role, (low, high) in zip(ROLES, (self.train, self.valid, self.test), strict=True):
-            if low >= high:
-                raise ValueError(f"{role}: [{low}, {high}] is empty; give the lower end first")
+            if low > high:
+                raise ValueError(
+                    f"{role}: [{low}, {high}] is no interval; give the lower end first"
+                )
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

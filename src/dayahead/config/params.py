@@ -110,7 +110,8 @@ class LossConfig:
 
     label_smoothing: Share
     logits_budget_mib: PositiveInt
-    """Logits of a batch beyond this size are never held whole, but computed in chunks."""
+    """Logits are computed in chunks of this size and never held whole. 32 stays in a CPU's cache,
+    which makes it faster than one large chunk; on a GPU larger chunks pay."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

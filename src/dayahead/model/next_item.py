@@ -18,6 +18,7 @@ from dayahead.model.tasks import Question, build_task
 from dayahead.seeds import derived_seed
 
 FEATURE = "feature_"
+"""Before a feature's name: no module may be called `type` or `items`, a feature may."""
 MIN_LENGTH = 2
 """A session has an item to read and one to predict."""
 
@@ -57,12 +58,9 @@ class NextItemModel(nn.Module):
         self.numbers = numbers
         item_dim = config.item_embedding_dim or config.d_model
         dims = {name: embedding_dim(size) for name, size in categoricals.items()}
-        self.items = self._table(ITEM_ID, item_dim, seed)
-        """Input items, and the rows that score where weights are tied."""
-        # A module may not be called `type` or `items`, a feature may.
-        self.categoricals = nn.ModuleDict(
-            {FEATURE + name: self._table(name, dim, seed) for name, dim in dims.items()}
-        )
+        self.items = self._table(ITEM_ID, item_dim, seed)  # the rows that score, too, where tied
+        tables = {FEATURE + name: self._table(name, dim, seed) for name, dim in dims.items()}
+        self.categoricals = nn.ModuleDict(tables)
         if not config.tie_weights:
             self.output_items = self._table("output_items", item_dim, seed)
             self.output_items.unknown.requires_grad_(False)

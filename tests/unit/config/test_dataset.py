@@ -102,7 +102,7 @@ def test_environment_variables_are_filled_in(tmp_path, monkeypatch):
         ),
         ("urls: [a.csv]", "urls: [a.csv], delimiter: ', '", "source.delimiter"),
         ("urls: [a.csv]", "urls: [a.csv], delimiter: ''", "source.delimiter"),
-        ("valid: [0, 0.5]", "valid: [0.5, 0]", "valid: [0.5, 0.0] is empty"),
+        ("valid: [0, 0.5]", "valid: [0.5, 0]", "valid: [0.5, 0.0] is no interval"),
         ("train: [0, 1]", "train: [0, 2]", "split.train"),
         ("licence: none\n", "", "licence: Field required"),
     ],
