@@ -30,7 +30,7 @@ def main() -> None:
         train(study, params.compute)
         run.log_artifacts(study.results / "ranks", "ranks")
         run.log_artifact(study.results / "windows.csv")
-        if params.tracking.log_model:
+        if params.tracking.log_model and not params.model.features:  # served by ids alone
             run.log_model(study.models, Path("stages/served_model.py"), "1,2")
 
 

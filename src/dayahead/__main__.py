@@ -24,7 +24,10 @@ def recommend(
     ] = None,
     events: Annotated[
         Path | None,
-        typer.Option(help="CSV of the session's events, for models with side features."),
+        typer.Option(
+            help="CSV of the session's events (item_id, event_time, raw features), for models "
+            "with side features."
+        ),
     ] = None,
     top_k: Annotated[int, typer.Option(min=1, help="How many items.")] = 10,
     models: Annotated[Path, typer.Option(help="Folder of the saved model.")] = Path("models"),
