@@ -64,7 +64,8 @@ class ModelConfig:
 
     architecture: Literal["gpt2", "xlnet", "bert", "popularity", "transitions"]
     catalogue: Literal["grow", "full"]
-    """Items held at window i: those seen up to it, or every item of the log (the paper)."""
+    """Items held at window i: those seen up to it, or every item of the log's standing windows (the
+    paper); then a longer log changes all results."""
     features: tuple[str, ...]
     """Side features fed beside the item id, by their names in the data set's file."""
     d_model: PositiveInt

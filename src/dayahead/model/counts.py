@@ -71,8 +71,8 @@ class CountModel:
         """Return what scores the candidates (catalogue indices) after the last known item.
 
         Scores of `transitions` are a count's place among the distinct counts, from 1, plus
-        popularity squeezed below 1 as the filler: both orders fit into a float32, however faint
-        the counts have become and however little lies between two of them.
+        popularity squeezed below 1 as the filler. A float32 tells the order of counts apart up to
+        16 M distinct ones; popularity beside high places is rounded, and then ties.
         """
         rows = candidates.cpu().numpy() - N_RESERVED
         popularity = self.popularity[rows]  # [C]

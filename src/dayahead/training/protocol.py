@@ -94,6 +94,8 @@ def _fit_and_measure(process: Process, study: Study) -> None:
     results = ResultsFolder(study.results)
     if process.is_main:
         results.clear()
+        if study.model.catalogue == "full":
+            log.info("model.catalogue: full: items of later windows are held from the start")
     run = Run(study, process, windows[0])
     for window, following in pairwise(windows):
         fit = run.fit(window)

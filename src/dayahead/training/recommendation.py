@@ -123,9 +123,9 @@ class Recommender:
         if self.stored.card.statistics["item_type"] == "string":
             return str(item)
         try:
-            return int(item)
-        except ValueError:
+            return int(pa.scalar(int(item), pa.int64()).as_py())
+        except (ValueError, OverflowError):
             raise DataError(
-                f"item id {item!r}: the data set's ids are integers; give them as "
+                f"item id {item!r}: the data set's ids are integers of 64 bits; give them as "
                 f"--session ID,ID,..."
             ) from None
