@@ -85,17 +85,13 @@ def _refuse_empty_splits(store: WindowStore, measured: list[Window], split: str)
 
 
 def _fit_and_measure(process: Process, study: Study) -> None:
-    if process.is_main:
-        _log_to_stderr()
     store = WindowStore(study.windows)
     windows = chosen_windows(store.windows, study.first, study.last)
     measured = _measured_names(windows, store.statistics["fitted_on"])
     _refuse_empty_splits(store, [w for w in windows if w.name in measured], study.evaluation.split)
     results = ResultsFolder(study.results)
     if process.is_main:
-        results.clear()
-        if study.model.catalogue == "full":
-            log.info("model.catalogue: full: items of later windows are held from the start")
+        _begin(study, results)
     run = Run(study, process, windows[0])
     for window, following in pairwise(windows):
         fit = run.fit(window)
@@ -138,6 +134,13 @@ def _line(fitted: Window, result: WindowResult, timing: Timing) -> str:
         f"{result.window}: {result.n_sessions:,} sessions, {metrics} "
         f"({timing.measure_sessions_per_second:,.0f} sessions/s)"
     )
+
+
+def _begin(study: Study, results: ResultsFolder) -> None:
+    _log_to_stderr()
+    results.clear()
+    if study.model.catalogue == "full":
+        log.info("model.catalogue: full: items of later windows are held from the start")
 
 
 def _log_to_stderr() -> None:
