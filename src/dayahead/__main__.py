@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from dayahead.config.params import load_params
-from dayahead.errors import ConfigError, told_plainly
+from dayahead.errors import ConfigError, TrackingError, told_plainly
 from dayahead.evaluation.comparison import compare as compare_results
 from dayahead.evaluation.verdict import render
 from dayahead.tracking.lookup import results_of
@@ -65,7 +65,10 @@ def track(
     """Send to the tracking server what it missed while it could not be reached."""
     if not sync:
         raise ConfigError("track: the one thing to do is --sync")
-    print(sync_all())
+    report = sync_all()
+    print(f"{report.n_entries} records of {len(report.runs)} stages sent to {report.store}")
+    if report.left:
+        raise TrackingError("not yet sent:\n  " + "\n  ".join(report.left))
 
 
 if __name__ == "__main__":
