@@ -129,6 +129,7 @@ def preprocess_config(**changes: Any) -> PreprocessConfig:
         "scheduler": None,
         "memory_limit": "2GiB",
         "fit_windows": 1,
+        "rebuild": False,
     }
     return validated(PreprocessConfig, {**value, **changes}, "params.yaml")
 

@@ -60,8 +60,8 @@ class SourceConfig:
     header: tuple[str, ...] | None = None
     """Column names of files without a header line."""
     nulls: tuple[str, ...] = ("",)
-    members: str = "*"
-    """Which files of an archive (zip, 7z, tar.gz) to read, as a glob."""
+    members: tuple[str, ...] = ("*",)
+    """Which files of an archive (zip, 7z, tar.gz) to read, as globs."""
 
     def __post_init__(self) -> None:
         """Refuse a source that names nothing, or two things at once."""
@@ -127,25 +127,44 @@ class SessionsConfig:
     min_length: Annotated[int, Field(ge=2)] = 2
     max_length: Annotated[int, Field(ge=2)] = 20
     truncate: Literal["first", "last"] = "first"
+    past_max_length: Annotated[int, Field(ge=0)] = 0
+    """Columns bef_<name> hold this many of the user's events before the session; 0: no such
+    columns."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class FeatureConfig:
     """A side feature of every event.
 
-    categorical   int32 index into a vocabulary of its own
-    log_number    float32, log1p then standardised
-    number        float32, standardised
-    hour, weekday float32 <name>_sin and <name>_cos, in window.timezone
-    item_age      float32, log1p of the days since the item's first event, over log1p(30)
+    categorical      int32 index into a vocabulary of its own
+    log_number       float32, log1p, then scaled
+    number           float32, scaled
+    relative_number  float32, (x - m) / m, m the mean of x in the event's category
+    hour, weekday    float32 <name>_sin and <name>_cos, in window.timezone
+    item_age         float32, log1p of the days since the item's first event, then scaled
 
-    A null becomes 1 (unknown) or, of a number, the mean; log_number takes what is below 0 for 0.
+    A null becomes 1 (unknown) or, of a number, 0 (the mean); log_number takes what is below 0 for 0.
     """
 
-    kind: Literal["categorical", "log_number", "number", "hour", "weekday", "item_age"]
+    kind: Literal[
+        "categorical", "log_number", "number", "relative_number", "hour", "weekday", "item_age"
+    ]
     column: str | None = None
     type: Literal["int", "string"] = "string"
     """Of a categorical column."""
+    min_count: Annotated[int, Field(ge=1)] = 1
+    """Of a categorical column: a value has an index of its own from the window on in which it
+    has come that often; before, it is 1 (unknown)."""
+    relative_to: str | None = None
+    """Of a relative_number: the categorical feature whose means it is compared with."""
+    scale: Literal["standard", "gauss_rank", "fixed"] | None = None
+    """standard: less the mean, over the deviation. gauss_rank: the normal quantile of its rank.
+    fixed: nothing is fitted; item_age is divided by log1p(30), others stay. Null: fixed for
+    item_age and relative_number, standard for number and log_number."""
+    fit: Literal["first_windows", "look_ahead", "look_ahead_window"] = "first_windows"
+    """Whose train events give statistics and counts: those of the first preprocess.fit_windows
+    windows (of min_count: those so far); of the whole log; of each window itself. The last two are
+    the paper's, and look ahead."""
 
     def __post_init__(self) -> None:
         """Refuse a source column where there is none to read, and the want of one."""

@@ -56,6 +56,8 @@ class PreprocessConfig:
     """Per worker, as Dask writes it (4GiB)."""
     fit_windows: PositiveInt
     """Windows whose train sessions give means and deviations; they are never measured."""
+    rebuild: bool
+    """Whether rows that arrive for windows already written rewrite these (else: an error)."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
