@@ -5,7 +5,7 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -15,6 +15,7 @@ import py7zr
 import pyarrow as pa
 from py7zr.exceptions import ArchiveError, PasswordRequired
 
+from dayahead.data.space import require_space
 from dayahead.errors import SourceError
 
 _CODECS = {".gz": "gzip", ".tgz": "gzip", ".zst": "zstd"}
@@ -53,17 +54,19 @@ def damage_told(name: str) -> Iterator[None]:
         ) from None
 
 
-def raw_files(path: Path, name: str, members: str, scratch: Path) -> Iterator[RawFile]:
+def raw_files(path: Path, name: str, members: Sequence[str], scratch: Path) -> Iterator[RawFile]:
     """Open what is in `path`, one file after the other; read each before asking for the next.
 
     Args:
         path: A local file; its ending tells the kind (gz, zst, zip, 7z, tar, tar.gz, tar.zst).
         name: What messages call it.
-        members: Glob over an archive's members, matched from the right as file names are.
+        members: Globs over an archive's members, matched from the right as file names are; a
+            member is read where any of them matches, in the archive's order.
         scratch: An existing folder for what can only be read unpacked (7z).
 
     Raises:
         SourceError: damaged, protected, a member that would leave the folder, or no match.
+        DataError: too little space in `scratch`.
     """
     lower = path.name.lower()
     with damage_told(name):
@@ -83,18 +86,22 @@ def _plain(stream: IO[bytes], name: str) -> IO[bytes]:
     return pa.CompressedInputStream(stream, codec) if codec else stream
 
 
-def _chosen(found: Iterable[str], members: str, name: str) -> list[str]:
+def _chosen(found: Iterable[str], members: Sequence[str], name: str) -> list[str]:
     """Return the members wanted, in the archive's order."""
     found = list(found)
-    chosen = [member for member in found if PurePosixPath(member).match(members)]
+    chosen = [member for member in found if _matches(member, members)]
     if not chosen:
         raise SourceError(
-            f"{name}: no file in it matches source.members {members!r}; it holds "
+            f"{name}: no file in it matches source.members {', '.join(members)}; it holds "
             f"{', '.join(found[:10]) or 'nothing'}"
         )
     for member in chosen:
         _check_inside(member, name)
     return chosen
+
+
+def _matches(member: str, globs: Sequence[str]) -> bool:
+    return any(PurePosixPath(member).match(glob) for glob in globs)
 
 
 def _check_inside(member: str, name: str) -> None:
@@ -103,7 +110,7 @@ def _check_inside(member: str, name: str) -> None:
         raise SourceError(f"{name}: its member {member!r} would be written outside its folder")
 
 
-def _in_zip(path: Path, name: str, members: str) -> Iterator[RawFile]:
+def _in_zip(path: Path, name: str, members: Sequence[str]) -> Iterator[RawFile]:
     with zipfile.ZipFile(path) as archive:
         files = (info.filename for info in archive.infolist() if not info.is_dir())
         for member in _chosen(files, members, name):
@@ -111,20 +118,23 @@ def _in_zip(path: Path, name: str, members: str) -> Iterator[RawFile]:
                 yield RawFile(f"{name}::{member}", _plain(stream, member))
 
 
-def _in_seven_zip(path: Path, name: str, members: str, scratch: Path) -> Iterator[RawFile]:
+def _in_seven_zip(
+    path: Path, name: str, members: Sequence[str], scratch: Path
+) -> Iterator[RawFile]:
     with (
         tempfile.TemporaryDirectory(dir=scratch) as unpacked,
         py7zr.SevenZipFile(path) as archive,
     ):
-        files = (info.filename for info in archive.list() if info.is_file)
-        chosen = _chosen(files, members, name)
+        sizes = {info.filename: info.uncompressed for info in archive.list() if info.is_file}
+        chosen = _chosen(sizes, members, name)
+        require_space(scratch, sum(sizes[member] for member in chosen), f"unpacking {name}")
         archive.extract(unpacked, targets=chosen)
         for member in chosen:
             with pa.OSFile(str(Path(unpacked) / member)) as stream:
                 yield RawFile(f"{name}::{member}", _plain(stream, member))
 
 
-def _in_tar(path: Path, name: str, members: str) -> Iterator[RawFile]:
+def _in_tar(path: Path, name: str, members: Sequence[str]) -> Iterator[RawFile]:
     """Read a tar front to back; nothing is extracted, so nothing can land in the wrong place."""
     found = []
     with (
@@ -135,7 +145,7 @@ def _in_tar(path: Path, name: str, members: str) -> Iterator[RawFile]:
             if not info.isreg():
                 continue
             found.append(info.name)
-            if PurePosixPath(info.name).match(members):
+            if _matches(info.name, members):
                 _check_inside(tarfile.data_filter(info, str(path.parent)).name, name)
                 stream = cast("IO[bytes]", archive.extractfile(info))  # None only for other kinds
                 yield RawFile(f"{name}::{info.name}", _plain(stream, info.name))

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import shutil
 import tarfile
 import zipfile
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 import zstandard
 
 from dayahead.data.archives import damage_told, raw_files
-from dayahead.errors import SourceError
+from dayahead.errors import DataError, SourceError
 
 TEXT = b"session,item\n" + b"s,1\n" * 50_000
 README = b"not a table"
@@ -46,11 +47,11 @@ MAKERS = {
 }
 
 
-def read(path: Path, members: str = "*") -> dict[str, bytes]:
+def read(path: Path, *members: str) -> dict[str, bytes]:
     scratch = path.parent / "scratch"
     scratch.mkdir(exist_ok=True)
     found = {}
-    for raw in raw_files(path, path.name, members, scratch):
+    for raw in raw_files(path, path.name, members or ("*",), scratch):
         with damage_told(raw.name):
             found[raw.name] = raw.stream.read()
     assert list(scratch.iterdir()) == []
@@ -65,6 +66,7 @@ def test_reads_the_members_wanted(tmp_path, kind):
     MAKERS[kind](path, files)
     assert read(path, "*.csv") == {f"{kind}::logs/b.csv": TEXT, f"{kind}::a.csv": TEXT[:100]}
     assert read(path, "c.csv.gz") == {f"{kind}::logs/c.csv.gz": TEXT}
+    assert list(read(path, "README", "b.*")) == [f"{kind}::logs/b.csv", f"{kind}::README"]
 
 
 @pytest.mark.parametrize(
@@ -92,9 +94,9 @@ def test_unpacks_a_zst_tar(tmp_path):
 def test_says_what_the_archive_holds_when_nothing_matches(tmp_path, kind):
     MAKERS[kind](tmp_path / kind, {"README": README})
     with pytest.raises(
-        SourceError, match=r"no file in it matches source\.members '\*\.csv'.*README"
+        SourceError, match=r"no file in it matches source\.members \*\.csv, a\*; it holds README"
     ):
-        read(tmp_path / kind, "*.csv")
+        read(tmp_path / kind, "*.csv", "a*")
 
 
 @pytest.mark.parametrize("kind", ["a.zip", "a.tar", "a.tar.gz"])
@@ -143,3 +145,13 @@ def test_names_a_protected_archive(tmp_path):
         archive.writestr(TEXT, "a.csv")
     with pytest.raises(SourceError, match=r"a\.7z: damaged, or not what its name says"):
         read(tmp_path / "a.7z")
+
+
+def test_asks_for_the_space_a_7z_needs_before_unpacking_it(tmp_path, monkeypatch):
+    as_7z(tmp_path / "a.7z", {"a.csv": TEXT, "b.txt": README})
+    usage = shutil.disk_usage(tmp_path)._replace(free=len(TEXT) - 1)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(DataError, match=r"unpacking a\.7z needs 0\.2 MB, free are 0\.2 MB"):
+        read(tmp_path / "a.7z", "*.csv")
+    assert list((tmp_path / "scratch").iterdir()) == []
+    assert list(read(tmp_path / "a.7z", "*.txt")) == ["a.7z::b.txt"]
