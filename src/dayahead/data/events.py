@@ -58,7 +58,7 @@ def to_events(records: Records, dataset: DatasetConfig, first_row: int) -> Event
     Args:
         records: Rows of one raw file.
         dataset: What its columns mean.
-        first_row: Number of the first of them over all files.
+        first_row: Number of the first of them in its source file, from 0.
 
     Raises:
         SourceError: a value that is not what the data set's file says, with its line.

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dayahead.config.dataset import DatasetConfig, load_dataset
-from dayahead.data import download as room
+from dayahead.data import parts
 from dayahead.data.download import download
 from dayahead.errors import DataError, SourceError
 from dayahead.files import read_json, sha256_of
@@ -133,7 +133,7 @@ def test_g1(tmp_path):
         "event_time": at(2017, 10, 1, 3, 0, 28, 20000), "environment": 4, "device": 1, "os": 17,
         "country": 1, "region": 9, "referrer": 6,
     }  # fmt: skip
-    assert [event["row"] for event in events] == [0, 1]
+    assert [event["row"] for event in events] == [0, 0]
     assert [file["file"] for file in manifest["files"]] == [
         "clicks-2017-10-01.csv.gz", "clicks-2017-10-02.csv.gz",
     ]  # fmt: skip
@@ -151,8 +151,8 @@ def test_synthetic_is_complete_and_the_same_every_time(tmp_path):
 
 
 def test_a_manifest_tells_files_parts_and_losses(tmp_path, monkeypatch):
-    monkeypatch.setattr(room, "ROW_GROUP", 2)
-    monkeypatch.setattr(room, "PART", 4)
+    monkeypatch.setattr(parts, "ROW_GROUP", 2)
+    monkeypatch.setattr(parts, "PART", 4)
     rows = [f"s,{i},2019-10-01 00:00:{59 - i:02}\n" for i in range(5)]
     first = "session,item,time\n" + "".join(rows) + ",1,2019-10-01\ns,,2019-10-01\n"
     second = "session,item,time\n" + rows[0]
@@ -160,7 +160,7 @@ def test_a_manifest_tells_files_parts_and_losses(tmp_path, monkeypatch):
     (tmp_path / "a.csv").write_text(first)
     (tmp_path / "b.csv").write_text(second)
     events, manifest = fetch(a_dataset(source={"urls": ["b.csv", "a.csv"]}), tmp_path)
-    assert [event["row"] for event in events] == [0, 1, 2, 3, 4, 5]
+    assert [event["row"] for event in events] == [0, 0, 1, 2, 3, 4]
     assert manifest == {
         "dataset": "mine",
         "log_end": "2019-10-01T00:00:59+00:00",
@@ -179,7 +179,8 @@ def test_a_manifest_tells_files_parts_and_losses(tmp_path, monkeypatch):
         ],
         "parts": [
             {
-                "file": f"events-0000{i}.parquet", "events": n,
+                "file": f"events-0000{i}.parquet", "events": n, "first_row": min(i, 1),
+                "sha256": sha256_of(tmp_path / f"data/raw/events-0000{i}.parquet"),
                 "first_event": f"2019-10-01T00:00:{first}+00:00",
                 "last_event": f"2019-10-01T00:00:{last}+00:00",
             }
@@ -188,6 +189,19 @@ def test_a_manifest_tells_files_parts_and_losses(tmp_path, monkeypatch):
     }  # fmt: skip
     groups = pq.ParquetFile(tmp_path / "data/raw/events-00001.parquet").metadata
     assert [groups.row_group(i).num_rows for i in range(groups.num_row_groups)] == [2, 2]
+
+
+def test_a_part_is_the_same_whatever_other_files_there_are(tmp_path):
+    for name in ("a.csv", "b.csv"):
+        rows = [f"{name},{i},2019-10-01\n" for i in range(3)]
+        (tmp_path / name).write_text("session,item,time\n" + "".join(rows))
+    both = a_dataset(source={"urls": [str(tmp_path / name) for name in ("a.csv", "b.csv")]})
+    second = a_dataset(source={"urls": [str(tmp_path / "b.csv")]})
+    of_both = fetch(both, tmp_path)[1]["parts"][1]
+    alone = fetch(second, tmp_path)[1]["parts"][0]
+    assert (of_both["file"], of_both["first_row"]) == ("events-00001.parquet", 3)
+    assert (alone["file"], alone["first_row"]) == ("events-00000.parquet", 0)
+    assert of_both["sha256"] == alone["sha256"]
 
 
 def test_a_file_fetched_once_outlives_data_raw(tmp_path):
