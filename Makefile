@@ -12,10 +12,10 @@ INSTALL := .venv/bin/python -m pip install --quiet --quiet --no-input --disable-
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help repro test test-slow check bench ui format lock clean
+.PHONY: help repro test test-slow check bench bench-preprocess ui format lock clean
 
 help:  ## list the verbs
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
 
 repro: $(READY)  ## run the pipeline on the data set in params.yaml
 	dvc repro
@@ -35,6 +35,10 @@ check: $(READY)  ## format, lint, types, layers, fast tests: what must pass befo
 
 bench: $(READY)  ## measure sessions per second in training and evaluation
 	python benchmarks/throughput.py
+
+bench-preprocess: $(READY)  ## measure preprocessing: against its peers, at 42 M events, by the day
+	python benchmarks/operators.py
+	python benchmarks/scaling.py
 
 ui: $(READY)  ## open MLflow on the tracking store at http://127.0.0.1:5000 (PORT=...)
 	@tools/ui $(PORT)
