@@ -1,7 +1,7 @@
 """Data set settings and a small web server for tests of the download room."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -29,6 +29,19 @@ def a_dataset(**sections: Any) -> DatasetConfig:
 
 
 @dataclass
+class Answer:
+    """What the server is about to send; a body shorter than Content-Length breaks off."""
+
+    command: str
+    """HEAD or GET."""
+    start: int
+    """Where in the file the body begins."""
+    status: int
+    headers: dict[str, str | None]
+    body: bytes
+
+
+@dataclass
 class Served:
     """What the server has, how it behaves, and what it was asked."""
 
@@ -42,6 +55,8 @@ class Served:
     asked: list[tuple[str, str | None]] = field(default_factory=list)
     """Path and Range header of each GET."""
     port: int = 0
+    twist: Callable[[Answer], None] | None = None
+    """Changes an answer before it is sent; called in the thread of its connection."""
 
     def url(self, path: str, user: str = "") -> str:
         return f"http://{user}127.0.0.1:{self.port}/{path}"
@@ -71,20 +86,17 @@ class Handler(BaseHTTPRequestHandler):
             self.send_error(404)
             return
         start, end = self._range(len(body))
-        is_whole = (start, end) == (0, len(body))
+        is_whole = not (served.knows_ranges and self.headers["Range"])
         headers = {
             "Content-Length": str(end - start),
             "Content-Range": None if is_whole else f"bytes {start}-{end - 1}/{len(body)}",
             "Accept-Ranges": None if served.knows_ranges or not served.admits_no_ranges else "none",
             "ETag": served.etag,
         }
-        self.send_response(200 if is_whole else 206)
-        for name, value in headers.items():
-            if value is not None:
-                self.send_header(name, value)
-        self.end_headers()
-        if with_body:
-            self._send(body[start:end])
+        answer = Answer(self.command, start, 200 if is_whole else 206, headers, body[start:end])
+        if served.twist is not None:
+            served.twist(answer)
+        self._send(answer, with_body=with_body)
 
     def _range(self, size: int) -> tuple[int, int]:
         asked = self.headers["Range"]
@@ -93,15 +105,21 @@ class Handler(BaseHTTPRequestHandler):
         first, last = asked.removeprefix("bytes=").split("-")
         return int(first), min(int(last) + 1, size)
 
-    def _send(self, body: bytes) -> None:
-        drops_after = self.server.served.drops_after
-        if not drops_after:
-            self.wfile.write(body)
+    def _send(self, answer: Answer, *, with_body: bool) -> None:
+        self.send_response(answer.status)
+        for name, value in answer.headers.items():
+            if value is not None:
+                self.send_header(name, value)
+        self.end_headers()
+        if not with_body:
             return
-        self.wfile.write(body[: drops_after.pop(0)])
-        self.wfile.flush()
-        self.close_connection = True
-        self.connection.close()
+        drops_after = self.server.served.drops_after
+        body = answer.body[: drops_after.pop(0)] if drops_after else answer.body
+        self.wfile.write(body)
+        if len(body) < int(answer.headers["Content-Length"] or 0):
+            self.wfile.flush()
+            self.close_connection = True
+            self.connection.close()
 
 
 class Server(ThreadingHTTPServer):

@@ -6,35 +6,24 @@ import os
 import posixpath
 import re
 import shutil
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 from urllib.parse import urlsplit
 
-import aiohttp
 from filelock import FileLock
 from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
 from tqdm import tqdm
 
+from dayahead.data.servers import HTTP, retried, told
+from dayahead.data.space import require_space
+from dayahead.data.transfer import Transfer
 from dayahead.errors import SourceError, redacted
 from dayahead.files import read_json, sha256_of, write_json
+from dayahead.store import store_root
 
-CHUNK = 8 << 20
-ATTEMPTS = 5
-"""Failures in a row without a new byte before a fetch is given up."""
-PAUSE = 1.0
-"""Seconds before the second attempt; doubled with each failure."""
 _VERSION_KEYS = ("ETag", "Last-Modified", "LastModified", "etag", "mtime", "updated", "created")
-_HTTP = {
-    "client_kwargs": {
-        "trust_env": True,  # proxies and .netrc
-        "timeout": aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=60),
-    },
-    "headers": {"Accept-Encoding": "identity"},  # a .gz sent as it lies, not unpacked on the way
-}
 _log = logging.getLogger(__name__)
 
 
@@ -78,11 +67,6 @@ class SourceFile:
         return path.relative_to(here).as_posix() if path.is_relative_to(here) else self.name
 
 
-def store() -> Path:
-    """Folder of fetched files; unlike data/raw it outlives DVC's emptying of outputs."""
-    return Path(os.environ.get("DVC_ROOT", ".")) / ".dayahead" / "downloads"
-
-
 def listed(urls: Sequence[str], manual: str | None) -> tuple[SourceFile, ...]:
     """Find every file the URLs name, in their order, the matches of a glob sorted by name.
 
@@ -96,10 +80,12 @@ def listed(urls: Sequence[str], manual: str | None) -> tuple[SourceFile, ...]:
 
 def _matches(url: str, advice: str) -> list[SourceFile]:
     try:
-        fs, path = url_to_fs(url, **(_HTTP if re.match(r"https?://", url) else {}))
-        files = [_described(fs, url, match) for match in _paths(fs, path)]
+        fs, path = url_to_fs(url, **(HTTP if re.match(r"https?://", url) else {}))
+        files = retried(
+            lambda: [_described(fs, url, match) for match in _paths(fs, path)], redacted(url)
+        )
     except Exception as error:  # noqa: BLE001 - every file system has its own kinds
-        raise SourceError(f"{redacted(url)}: cannot be read: {_told(error)}. {advice}") from None
+        raise SourceError(f"{redacted(url)}: cannot be read: {told(error)}. {advice}") from None
     if not files:
         raise SourceError(f"{redacted(url)}: no file matches. {advice}")
     return files
@@ -126,35 +112,60 @@ def _is_local(fs: AbstractFileSystem) -> bool:
     return "file" in ((fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol)
 
 
-def _told(error: BaseException) -> str:
-    """Say what went wrong, in the words of the error that began it, without secrets."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    if isinstance(error, aiohttp.ClientResponseError):
-        return f"the server answers {error.status} {error.message}"
-    text = redacted(" ".join(str(error).split()).rstrip("."))
-    return "no such file" if isinstance(error, FileNotFoundError) else text or type(error).__name__
+def require_room(files: Sequence[SourceFile]) -> None:
+    """Check, before the first byte, that the store has room for all that is still to be fetched.
+
+    Files whose server does not tell a size are not counted.
+
+    Raises:
+        DataError: the disk has less free.
+    """
+    missing = [_missing_bytes(file) for file in files if not file.is_local]
+    require_space(_store(), sum(missing), f"fetching {sum(n > 0 for n in missing)} files")
+
+
+def _missing_bytes(file: SourceFile) -> int:
+    slot = _slot(file)
+    if not _is_current(file, slot):
+        return file.size or 0
+    if (slot / file.name).exists():
+        return 0
+    part = slot / f"{file.name}.part"
+    held = part.stat().st_blocks * 512 if part.exists() else 0  # it has holes
+    return max(0, (file.size or 0) - held)
+
+
+def _store() -> Path:
+    return store_root() / "downloads"
+
+
+def _slot(file: SourceFile) -> Path:
+    return _store() / hashlib.sha256(file.url.encode()).hexdigest()[:16]
 
 
 def fetched(file: SourceFile, expected_sha256: str | None) -> tuple[Path, str]:
     """Bring a file to this machine, unless it is here, and verify it.
 
-    A fetch that was cut off goes on where it ended; one whose file has changed on the server
-    begins anew.
+    A fetch that was cut off goes on with what is missing; one whose file has changed on the
+    server begins anew.
 
     Returns:
         A path to read it from, and the sha256 of its content.
 
     Raises:
-        SourceError: the server fails again and again, or the checksum is wrong.
+        SourceError: the server fails again and again, the file is shorter or longer than the
+            server says, it changes while it is fetched, or the checksum is wrong.
+        DataError: too little space.
     """
     if file.is_local:
         path = Path(file.path)
         return path, _verified(path, file, expected_sha256)
-    slot = store() / hashlib.sha256(file.url.encode()).hexdigest()[:16]
+    slot = _slot(file)
     slot.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{slot}.lock"):  # experiments of a queue share the store
-        path = _in_slot(file, slot)
+        path = slot / file.name
+        if not (_is_current(file, slot) and path.is_file()):
+            _fetch(file, slot, is_verified=expected_sha256 is not None)
         try:
             return path, _verified(path, file, expected_sha256)
         except SourceError:
@@ -162,27 +173,22 @@ def fetched(file: SourceFile, expected_sha256: str | None) -> tuple[Path, str]:
             raise
 
 
-def _in_slot(file: SourceFile, slot: Path) -> Path:
-    state_path = slot / ".state.json"
-    state = {"url": file.shown, "size": file.size, "version": file.version}
+def _state(file: SourceFile) -> dict[str, object]:
+    return {"url": file.shown, "size": file.size, "version": file.version}
+
+
+def _is_current(file: SourceFile, slot: Path) -> bool:
+    """Tell whether what the slot holds is of the file as the server has it now."""
     tells_changes = file.size is not None or file.version
-    if not (tells_changes and state_path.is_file() and read_json(state_path) == state):
-        shutil.rmtree(slot, ignore_errors=True)
-        write_json(state_path, state)
-    path = slot / file.name
-    if not path.is_file():
-        part = slot / f"{file.name}.part"
-        _log.info("fetching %s", file.shown)
-        _complete(file, part)
-        part.replace(path)
-    return path
+    path = slot / ".state.json"
+    return bool(tells_changes) and path.is_file() and read_json(path) == _state(file)
 
 
 def _verified(path: Path, file: SourceFile, expected: str | None) -> str:
     try:
         found = sha256_of(path)
     except OSError as error:
-        raise SourceError(f"{file.shown}: cannot be read: {_told(error)}") from None
+        raise SourceError(f"{file.shown}: cannot be read: {told(error)}") from None
     if expected is not None and found != expected.lower():
         raise SourceError(
             f"{file.shown}: wrong checksum: expected sha256 {expected}, found {found}. Run again "
@@ -192,60 +198,29 @@ def _verified(path: Path, file: SourceFile, expected: str | None) -> str:
     return found
 
 
-class _CutOffError(Exception):
-    """Reading from a server ended before the file did."""
-
-
-def _complete(file: SourceFile, part: Path) -> None:
-    """Append to `part` what is missing, again while the server gives new bytes."""
-    failures = 0
-    streaming = False
+def _fetch(file: SourceFile, slot: Path, *, is_verified: bool) -> None:
+    if not _is_current(file, slot):
+        shutil.rmtree(slot, ignore_errors=True)
+        write_json(slot / ".state.json", _state(file))
+    require_room([file])
+    part = slot / f"{file.name}.part"
+    _log.info("fetching %s", file.shown)
     with tqdm(total=file.size, unit="B", unit_scale=True, desc=file.name, disable=None) as bar:
-        while True:
-            before = part.stat().st_size if part.exists() else 0
-            try:
-                _append(file, part, bar, streaming=streaming)
-            except _CutOffError as error:
-                failures = 1 if part.stat().st_size > before else failures + 1
-                streaming = streaming or isinstance(error.__cause__, ValueError)
-                if failures == ATTEMPTS:
-                    raise SourceError(
-                        f"{file.shown}: cut off at {part.stat().st_size} of {file.size} bytes, "
-                        f"{ATTEMPTS} times: {_told(error)}. Run again to go on from there"
-                    ) from None
-                time.sleep(PAUSE * 2 ** (failures - 1))
-            else:
-                return
+        try:
+            Transfer(file.fs, file.path, file.size, part, bar).run()
+            if not is_verified:  # a checksum tells more than a version
+                _check_unchanged(file, slot)
+        except Exception as error:  # noqa: BLE001 - every file system has its own kinds
+            raise SourceError(
+                f"{file.shown}: cannot be fetched: {told(error)}. Run again to "
+                f"fetch what is missing"
+            ) from None
+    part.replace(slot / file.name)
 
 
-def _append(file: SourceFile, part: Path, bar: tqdm, *, streaming: bool) -> None:
-    with part.open("ab") as out:
-        if file.size is not None and out.tell() > file.size:
-            out.truncate(0)
-        bar.n = out.tell()
-        for chunk in _chunks(file, out.tell(), streaming=streaming):
-            out.write(chunk)
-            bar.update(len(chunk))
-        if file.size is not None and out.tell() != file.size:
-            raise _CutOffError("the connection was closed early")
-
-
-def _chunks(file: SourceFile, start: int, *, streaming: bool) -> Iterator[bytes]:
-    """Read from byte `start` on; `streaming` where the server knows no ranges."""
-    try:
-        block_size = 0 if streaming else CHUNK
-        # Without a cache a read asks for just its bytes, and a broken one loses no more than these.
-        with file.fs.open(file.path, "rb", block_size=block_size, cache_type="none") as stream:
-            _skip(stream, start)
-            while chunk := stream.read(CHUNK):
-                yield chunk
-    except Exception as error:
-        raise _CutOffError from error
-
-
-def _skip(stream: IO[bytes], start: int) -> None:
-    try:
-        stream.seek(start)
-    except ValueError:  # a stream that only goes forward: read past what is here already
-        while start > 0 and (chunk := stream.read(min(start, CHUNK))):
-            start -= len(chunk)
+def _check_unchanged(file: SourceFile, slot: Path) -> None:
+    file.fs.invalidate_cache()
+    now = retried(lambda: _described(file.fs, file.url, file.path), file.shown)
+    if _state(now) != _state(file):
+        shutil.rmtree(slot)  # parts of two versions
+        raise ValueError("the file changed on the server meanwhile")
