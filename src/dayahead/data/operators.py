@@ -7,13 +7,15 @@ is int64, microseconds since 1970, UTC: pandas 1.5 knows nanoseconds only, which
 from abc import abstractmethod
 from typing import Any
 
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from dask.delayed import Delayed, delayed
 from merlin.dag import ColumnSelector
 from merlin.schema import Tags
 from numpy.typing import NDArray
-from nvtabular.ops import Operator
+from nvtabular.ops import Operator, StatOperator
 
 from dayahead.columns import EVENT_TIME, FIRST_TIME, ITEM_ID, N_RESERVED, VALUE
 from dayahead.data.calendar import local_time
@@ -56,6 +58,59 @@ class LookUp(Operator):  # type: ignore[misc]
     def output_tags(self) -> list[Tags]:
         """Tags in the Merlin schema."""
         return [Tags.CATEGORICAL, *self.tags]
+
+
+class Categorise(StatOperator):  # type: ignore[misc]
+    """What Categorify does, through Arrow: values numbered in order of their first occurrence.
+
+    Numbers are as LookUp's. Fitted over Dask partitions, taken in their order; `values` then holds
+    each column's, without the reserved numbers.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.values: dict[str, pa.Array] = {}
+
+    def fit(self, col_selector: ColumnSelector, ddf: dd.DataFrame) -> Delayed:
+        """Find the distinct values of every partition and merge them."""
+        names = list(col_selector.names)
+        found = [delayed(_distinct)(part, names) for part in ddf[names].to_delayed()]
+        return delayed(_merged)(found)
+
+    def fit_finalize(self, dask_stats: dict[str, pa.Array]) -> None:
+        """Keep the values."""
+        self.values = dask_stats
+
+    def clear(self) -> None:
+        """Forget the values."""
+        self.values = {}
+
+    def transform(self, col_selector: ColumnSelector, df: Frame) -> Frame:
+        """Replace the columns by int32 numbers."""
+        return type(df)(
+            {
+                name: indices_of(_arrow(df[name]), pa.table({VALUE: self.values[name]})).to_numpy()
+                for name in col_selector.names
+            }
+        )
+
+    @property
+    def output_dtype(self) -> type:
+        """Type of a number."""
+        return np.int32
+
+    @property
+    def output_tags(self) -> list[Tags]:
+        """Tags in the Merlin schema."""
+        return [Tags.CATEGORICAL]
+
+
+def _distinct(df: Frame, names: list[str]) -> dict[str, pa.Array]:
+    return {name: _arrow(df[name]).unique().drop_null() for name in names}
+
+
+def _merged(found: list[dict[str, pa.Array]]) -> dict[str, pa.Array]:
+    return {name: pa.chunked_array([part[name] for part in found]).unique() for name in found[0]}
 
 
 class _Continuous(Operator):  # type: ignore[misc]
@@ -140,10 +195,10 @@ class ItemAge(_Continuous):
         return [np.log1p(age) / np.log1p(AGE_SCALE)]
 
 
-def _arrow(column: Series, type_: pa.DataType) -> pa.Array:
+def _arrow(column: Series, type_: pa.DataType | None = None) -> pa.Array:
     if isinstance(column, pd.Series):
         return pa.array(column, type_, from_pandas=True)
-    return column.to_arrow().cast(type_)
+    return column.to_arrow() if type_ is None else column.to_arrow().cast(type_)
 
 
 def _int64(column: Series) -> NDArray[np.int64]:
