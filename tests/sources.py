@@ -23,6 +23,7 @@ def a_dataset(**sections: Any) -> DatasetConfig:
         "sessions": {"repeats": {"rule": "keep", "scope": "session"}},
         "features": {},
         "split": {"seed": 1, "train": [0, 1], "valid": [0, 0.5], "test": [0.5, 1]},
+        "quality": {},
     }
     for name, value in sections.items():
         raw[name] = {**raw[name], **value} if isinstance(value, dict) else value

@@ -22,6 +22,7 @@ from dayahead.columns import (
     USER_ID,
     WINDOW,
 )
+from dayahead.config.quality import QualityConfig
 from dayahead.config.reading import STRICT, read_yaml, validated
 from dayahead.errors import ConfigError
 
@@ -206,9 +207,28 @@ class DatasetConfig:
     sessions: SessionsConfig
     features: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], FeatureConfig]
     split: SplitConfig
+    quality: QualityConfig = Field(default_factory=QualityConfig)
+
+    def event_columns(self) -> dict[str, str]:
+        """Source column of each column of the event table (but `row`, which has none)."""
+        named = {
+            SESSION_ID: self.columns.session_id,
+            USER_ID: self.columns.user_id,
+            ITEM_ID: self.columns.item_id.column,
+            EVENT_TIME: self.time.column,
+            SESSION_START: self.columns.session_start,
+            **{name: feature.column for name, feature in self.features.items()},
+        }
+        return {name: column for name, column in named.items() if column is not None}
+
+    def needed_columns(self) -> list[str]:
+        """Columns of the event table without a value in which a row is no event."""
+        owner = SESSION_ID if self.columns.session_id is not None else USER_ID
+        start = [SESSION_START] if self.columns.session_start is not None else []
+        return [owner, ITEM_ID, EVENT_TIME, *start]
 
     def __post_init__(self) -> None:
-        """Refuse sessions given in no way or in two, and features that clash."""
+        """Refuse sessions given in no way or in two, features that clash, limits of nothing."""
         has_gap = self.sessions.gap_minutes is not None
         if has_gap == (self.columns.session_id is not None):
             raise ValueError("give either columns.session_id or sessions.gap_minutes")
@@ -223,6 +243,13 @@ class DatasetConfig:
         )
         if twice := [column for column, n in columns.items() if n > 1]:
             raise ValueError(f"features: {', '.join(twice)}: a column that two features give")
+        self._check_limits()
+
+    def _check_limits(self) -> None:
+        columns = self.event_columns()
+        sided = {name: self.features[name] for name in columns if name in self.features}
+        numbers = [name for name, feature in sided.items() if feature.kind != "categorical"]
+        self.quality.check_names(list(columns), numbers)
 
 
 def load_dataset(name: str, folder: Path = Path("datasets")) -> DatasetConfig:

@@ -5,12 +5,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dayahead.columns import EVENT_TIME, ITEM_ID, ROW, SESSION_ID, SESSION_START, TIMESTAMP, USER_ID
 from dayahead.config.dataset import DatasetConfig, TimeConfig
-from dayahead.data.records import Records, first_refused
+from dayahead.data.rows import EXAMPLES, Records, refused
 from dayahead.errors import SourceError
 
 MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
@@ -27,7 +28,11 @@ class EventBatch:
     table: pa.Table
     n_rows: int
     dropped: dict[str, int]
-    """Rows that are no events, by reason: the column that has no value in them."""
+    """Rows that are no events, by reason: not readable, or the column without a value."""
+    readable: pa.Table
+    """Like `table`, with the rows that lack a session, item or time."""
+    faults: tuple[str, ...]
+    """Of the first rows that are not readable: where they stand and why."""
 
 
 def event_schema(dataset: DatasetConfig) -> pa.Schema:
@@ -48,7 +53,7 @@ def event_schema(dataset: DatasetConfig) -> pa.Schema:
 def source_columns(dataset: DatasetConfig) -> dict[str, pa.DataType]:
     """Columns of the source that the event table is made of, with the type they become."""
     schema = event_schema(dataset)
-    columns = {column: schema.field(name).type for name, column in _sources(dataset).items()}
+    columns = {column: schema.field(name).type for name, column in dataset.event_columns().items()}
     return columns | ({dataset.time.offset: pa.int64()} if dataset.time.offset else {})
 
 
@@ -57,34 +62,44 @@ def to_events(records: Records, dataset: DatasetConfig, first_row: int) -> Event
 
     Args:
         records: Rows of one raw file.
-        dataset: What its columns mean.
+        dataset: What its columns mean, and whether rows may be left out that cannot be read.
         first_row: Number of the first of them in its source file, from 0.
 
     Raises:
-        SourceError: a value that is not what the data set's file says, with its line.
+        SourceError: a value that is not what the data set's file says, with its line, where no
+            row may be left out.
     """
     schema = event_schema(dataset)
-    n_rows = records.table.num_rows
-    columns = {ROW: pa.array(np.arange(first_row, first_row + n_rows))}
-    for name, column in _sources(dataset).items():
-        columns[name] = _converted(records, column, *_conversion(schema.field(name), dataset.time))
+    faults = _Faults(records, is_strict=dataset.quality.unreadable == 0)
+    columns = {ROW: pa.array(first_row + records.positions())}
+    for name, column in dataset.event_columns().items():
+        columns[name] = _converted(faults, column, *_conversion(schema.field(name), dataset.time))
     if dataset.time.offset is not None:
-        columns[EVENT_TIME] = _moved(columns[EVENT_TIME], records, dataset.time)
-    return _complete_events(pa.table(columns, schema), dataset)
+        columns[EVENT_TIME] = _moved(columns[EVENT_TIME], faults, dataset.time)
+    readable = pa.table(columns, schema).filter(pa.array(~faults.rows))
+    table, dropped = _complete_events(readable, dataset)
+    if n_unreadable := records.n_rows - readable.num_rows:
+        dropped = {"unreadable": n_unreadable, **dropped}
+    told = (*records.faults, *faults.told)[:EXAMPLES]
+    return EventBatch(table, records.n_rows, dropped, readable, told)
 
 
-def _sources(dataset: DatasetConfig) -> dict[str, str]:
-    """Source column of each column of the event table (but `row`, which has none)."""
-    columns = dataset.columns
-    named = {
-        SESSION_ID: columns.session_id,
-        USER_ID: columns.user_id,
-        ITEM_ID: columns.item_id.column,
-        EVENT_TIME: dataset.time.column,
-        SESSION_START: columns.session_start,
-        **{name: feature.column for name, feature in dataset.features.items()},
-    }
-    return {name: column for name, column in named.items() if column is not None}
+class _Faults:
+    """Which rows hold a value that cannot be read."""
+
+    def __init__(self, records: Records, *, is_strict: bool) -> None:
+        self.records = records
+        self.is_strict = is_strict
+        self.rows = np.zeros(records.table.num_rows, bool)
+        self.told: list[str] = []
+
+    def add(self, rows: npt.NDArray[np.bool_], tell: Callable[[int], str]) -> None:
+        """Note rows; the first one is an error if the data set's file allows none."""
+        new = np.flatnonzero(rows & ~self.rows)
+        self.told += [tell(int(index)) for index in new[: EXAMPLES - len(self.told)]]
+        if self.is_strict and self.told:
+            raise SourceError(self.told[0])
+        self.rows |= rows
 
 
 def _id_type(kind: str) -> pa.DataType:
@@ -109,16 +124,30 @@ def _conversion(field: pa.Field, time: TimeConfig) -> tuple[Convert, str]:
     return _text, "text in UTF-8"
 
 
-def _converted(records: Records, column: str, convert: Convert, expected: str) -> pa.Array:
-    values = records.table[column].combine_chunks()
+def _converted(faults: _Faults, column: str, convert: Convert, expected: str) -> pa.Array:
+    values = faults.records.table[column].combine_chunks()
+
+    def tell(index: int) -> str:
+        found = f"{values[index].as_py()!r}"[:300]
+        return f"{faults.records.place(index)}: column {column}: expected {expected}, found {found}"
+
     try:
         return convert(values)
     except pa.ArrowException:
-        index = first_refused(values, convert)
-        raise SourceError(
-            f"{records.place(index)}: column {column}: expected {expected}, found "
-            f"{values[index].as_py()!r}"[:500]
-        ) from None
+        bad = _refused_values(values, convert)
+    faults.add(bad, tell)
+    if pa.types.is_nested(values.type):
+        return convert(pa.nulls(len(values), pa.string()))
+    return convert(pc.if_else(pa.array(bad), pa.scalar(None, values.type), values))
+
+
+def _refused_values(values: pa.Array, convert: Convert) -> npt.NDArray[np.bool_]:
+    """Find the values that `convert` refuses by trying each different one."""
+    if pa.types.is_nested(values.type):
+        return np.asarray(values.is_valid())
+    different = values.unique()
+    bad = different.take(pa.array(list(refused(different, convert)), pa.int64()))
+    return np.asarray(pc.is_in(values, value_set=bad))
 
 
 def _text(values: pa.Array) -> pa.Array:
@@ -161,10 +190,13 @@ def _times(values: pa.Array, time: TimeConfig) -> pa.Array:
 
 
 def _plausible(instants: pa.Array) -> pa.Array:
-    unix = instants.cast(pa.int64())
-    if pc.any(pc.or_(pc.less(unix, 0), pc.greater_equal(unix, _LATEST))).as_py():
+    if pc.any(_implausible(instants.cast(pa.int64()))).as_py():
         raise pa.ArrowInvalid("outside 1970 to 2200")
     return instants
+
+
+def _implausible(unix: pa.Array) -> pa.Array:
+    return pc.or_(pc.less(unix, 0), pc.greater_equal(unix, _LATEST))
 
 
 def _from_unix(values: pa.Array, factor: int) -> pa.Array:
@@ -201,24 +233,32 @@ def _on_clock(naive: pa.Array, zone: str) -> pa.Array:
     return instants.cast(TIMESTAMP)
 
 
-def _moved(dates: pa.Array, records: Records, time: TimeConfig) -> pa.Array:
+def _moved(dates: pa.Array, faults: _Faults, time: TimeConfig) -> pa.Array:
     factor = MICROSECONDS[time.offset_unit]
 
     def shifts(values: pa.Array) -> pa.Array:
-        return pc.multiply_checked(_whole(values), factor)
+        shifts = pc.multiply_checked(_whole(values), factor)
+        _plausible(pc.abs(shifts))  # so that no sum can overflow
+        return shifts
 
     expected = f"a whole number of {time.offset_unit} since the date began"
-    offsets = _converted(records, str(time.offset), shifts, expected)
-    return _plausible(pc.add_checked(dates.cast(pa.int64()), offsets).cast(TIMESTAMP))
+    offsets = _converted(faults, str(time.offset), shifts, expected)
+    unix = pc.add(dates.cast(pa.int64()), offsets)
+    if pc.any(_implausible(unix)).as_py():
+        strange = np.asarray(pc.fill_null(_implausible(unix), fill_value=False))
+        faults.add(
+            strange,
+            lambda index: (
+                f"{faults.records.place(index)}: column {time.offset}: expected a time between "
+                f"1970 and 2200, found one outside when added to column {time.column}"
+            ),
+        )
+    return unix.cast(TIMESTAMP)
 
 
-def _complete_events(table: pa.Table, dataset: DatasetConfig) -> EventBatch:
-    needed = [
-        name
-        for name in (SESSION_ID, ITEM_ID, EVENT_TIME, SESSION_START)
-        if name in table.schema.names
-    ]
-    n_rows = table.num_rows
+def _complete_events(table: pa.Table, dataset: DatasetConfig) -> tuple[pa.Table, dict[str, int]]:
+    present = table.schema.names
+    needed = [name for name in (SESSION_ID, ITEM_ID, EVENT_TIME, SESSION_START) if name in present]
     dropped = {}
     for name in needed:
         before = table.num_rows
@@ -226,4 +266,4 @@ def _complete_events(table: pa.Table, dataset: DatasetConfig) -> EventBatch:
             table = table.filter(pc.is_valid(table[name]))
         if before > table.num_rows:
             dropped[f"no {name}"] = before - table.num_rows
-    return EventBatch(table, n_rows, dropped)
+    return table, dropped

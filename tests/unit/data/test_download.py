@@ -43,6 +43,11 @@ def configured(name: str, *urls: Path | str) -> DatasetConfig:
     return replace(dataset, source=replace(dataset.source, urls=tuple(map(str, urls))))
 
 
+def with_nulls(dataset: DatasetConfig) -> DatasetConfig:
+    """A data set whose rows may well lack a session."""
+    return replace(dataset, quality=replace(dataset.quality, nulls={"session_id": 0.5}))
+
+
 def events_of(folder: Path) -> list[dict]:
     return [
         row for path in sorted(folder.glob("*.parquet")) for row in pq.read_table(path).to_pylist()
@@ -65,7 +70,7 @@ def at(*parts: int) -> datetime:
 def test_rees46(tmp_path):
     path = tmp_path / "2019-Oct.csv.gz"
     path.write_bytes(gzip.compress(REES46.encode()))
-    events, manifest = fetch(configured("rees46", path), tmp_path)
+    events, manifest = fetch(with_nulls(configured("rees46", path)), tmp_path)
     assert events[0] == {
         "session_id": "72d76fde", "user_id": "541312140", "item_id": 44600062,
         "event_time": at(2019, 10, 1), "row": 0, "event_type": "view",
@@ -83,7 +88,7 @@ def test_rees46_layout_in_local_folders(tmp_path, name):
     path = Path(dataset.source.urls[0])
     path.parent.mkdir()
     path.write_bytes(gzip.compress(REES46.encode()))
-    assert len(fetch(dataset, tmp_path)[0]) == 2
+    assert len(fetch(with_nulls(dataset), tmp_path)[0]) == 2
     assert dataset.features == configured("rees46").features
 
 
@@ -159,7 +164,10 @@ def test_a_manifest_tells_files_parts_and_losses(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.csv").write_text(first)
     (tmp_path / "b.csv").write_text(second)
-    events, manifest = fetch(a_dataset(source={"urls": ["b.csv", "a.csv"]}), tmp_path)
+    limits = {"nulls": {"session_id": 0.2, "item_id": None}}
+    dataset = a_dataset(source={"urls": ["b.csv", "a.csv"]}, quality=limits)
+    events, manifest = fetch(dataset, tmp_path)
+    quality = {finding.pop("check"): finding for finding in manifest.pop("quality")}
     assert [event["row"] for event in events] == [0, 0, 1, 2, 3, 4]
     assert manifest == {
         "dataset": "mine",
@@ -186,6 +194,10 @@ def test_a_manifest_tells_files_parts_and_losses(tmp_path, monkeypatch):
             }
             for i, (n, first, last) in enumerate([(1, 59, 59), (4, 56, 59), (1, 55, 55)])
         ],
+    }  # fmt: skip
+    assert quality["nulls.session_id"] == {
+        "found": 1, "of": 8, "limit": 0.2, "examples": ["a.csv, line 7"],
+        "worst": "14.29% a.csv", "share": 0.125,
     }  # fmt: skip
     groups = pq.ParquetFile(tmp_path / "data/raw/events-00001.parquet").metadata
     assert [groups.row_group(i).num_rows for i in range(groups.num_row_groups)] == [2, 2]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dayahead.columns import TIMESTAMP
 from dayahead.data.events import event_schema, source_columns, to_events
-from dayahead.data.records import Records
+from dayahead.data.rows import Records
 from dayahead.errors import SourceError
 from sources import a_dataset
 
