@@ -18,6 +18,7 @@ def main() -> None:
     with one_at_a_time("download"), stage_run("download", params) as run:
         download(load_dataset(params.dataset), params.dataset, raw)
         run.log_artifact(raw / "manifest.json", "dataset")
+        run.log_artifact(raw / "quality.md", "dataset")
 
 
 if __name__ == "__main__":

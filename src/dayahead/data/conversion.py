@@ -24,8 +24,9 @@ from dayahead.data.synthetic import generate
 from dayahead.files import fingerprint, read_json, sha256_of, write_json
 from dayahead.store import store_root
 
-SPACE = 3
-"""Bytes of parts, at the most, for a byte of a source file (compressed or not)."""
+_PACKED = {".gz", ".tgz", ".zst", ".zip", ".7z"}
+_GROWTH = 2
+"""Bytes of parts for a byte of a packed file, generously: 1.5 of G1, 1.3 of REES46's layout."""
 _log = logging.getLogger(__name__)
 
 
@@ -61,9 +62,12 @@ class Conversion:
     """Days (UTC) with an event."""
 
 
-def is_converted(source: Source, dataset: DatasetConfig) -> bool:
-    """Whether the store has a source's parts."""
-    return _slot(source, dataset).is_dir()
+def space_needed(source: Source, dataset: DatasetConfig) -> int:
+    """Bytes that a source's parts will need at the most; 0 if the store has them."""
+    if _slot(source, dataset).is_dir():
+        return 0
+    is_packed = PurePosixPath(source.file.lower()).suffix in _PACKED
+    return source.bytes * (_GROWTH if is_packed else 1)
 
 
 def converted(source: Source, dataset: DatasetConfig) -> Conversion:

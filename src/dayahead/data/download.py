@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dayahead.config.dataset import DatasetConfig
-from dayahead.data.conversion import SPACE, Conversion, Source, converted, is_converted
+from dayahead.data.conversion import Conversion, Source, converted, space_needed
 from dayahead.data.fetching import fetched, listed
 from dayahead.data.parts import part_name
 from dayahead.data.quality import Finding, judged, report, require_quality
@@ -67,7 +67,7 @@ Files = list[tuple[Source, Conversion]]
 
 def _converted_files(dataset: DatasetConfig, name: str) -> Files:
     sources = _sources(dataset, name)
-    needed = sum(source.bytes for source in sources if not is_converted(source, dataset)) * SPACE
+    needed = sum(space_needed(source, dataset) for source in sources)
     require_space(store_root(), needed, f"the event table of {name}")
     files = [(source, converted(source, dataset)) for source in sources]
     if not any(conversion.events for _, conversion in files):

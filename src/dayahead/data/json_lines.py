@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
@@ -75,18 +76,18 @@ def _schema(
             found = entry if isinstance(entry, str) else "expected a JSON object on each line"
             raise SourceError(f"{name}, line {number:,}: {found}")
     require_columns(columns, sorted(set().union(*objects)), name)
-    kinds = {column: {type(entry.get(column)) for entry in objects} for column in columns}
+    kinds = {column: Counter(type(entry.get(column)) for entry in objects) for column in columns}
     return pa.schema([(column, _type(kinds[column], columns[column])) for column in columns])
 
 
-def _type(kinds: set[type], wanted: pa.DataType) -> pa.DataType:
-    if pa.types.is_floating(wanted) and str not in kinds:
-        return wanted
-    if float in kinds:
+def _type(kinds: Counter[type], wanted: pa.DataType) -> pa.DataType:
+    """The type that most values have: those of another one are faults."""
+    numbers = kinds[int] + kinds[float]
+    if max(kinds[str], kinds[bool]) >= max(numbers, 1):
+        return pa.string() if kinds[str] >= kinds[bool] else pa.bool_()
+    if kinds[float] or pa.types.is_floating(wanted):
         return pa.float64()
-    if bool in kinds:
-        return pa.bool_()
-    return pa.int64() if int in kinds else pa.string()
+    return pa.int64() if numbers else pa.string()
 
 
 def _records(lines: list[bytes], schema: pa.Schema, name: str, first: int) -> Records:

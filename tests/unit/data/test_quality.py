@@ -1,0 +1,329 @@
+"""Quality of the input: what is counted, where it is said to stand, and what is too much."""
+
+import json
+import zipfile
+from itertools import pairwise
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dayahead.config.dataset import DatasetConfig
+from dayahead.data import json_lines, parts, records
+from dayahead.data.download import download
+from dayahead.errors import ConfigError, SourceError
+from dayahead.files import read_json
+from sources import a_dataset
+
+PRICE = {"price": {"kind": "number", "column": "price"}}
+
+
+@pytest.fixture(autouse=True)
+def _own_store(tmp_path, monkeypatch):
+    monkeypatch.setenv("DVC_ROOT", str(tmp_path / "root"))
+
+
+def log_of(folder: Path, *files: str, ending: str = "csv", **sections: Any) -> DatasetConfig:
+    """A data set of files with this content, called 0.csv, 1.csv ..."""
+    paths = [folder / f"{number}.{ending}" for number in range(len(files))]
+    for path, text in zip(paths, files, strict=True):
+        path.write_text(text)
+    source = {"urls": [str(path) for path in paths], **sections.pop("source", {})}
+    return a_dataset(source=source, **sections)
+
+
+def found_in(folder: Path, *files: str, **sections: Any) -> dict[str, dict]:
+    """What manifest.json says of each check."""
+    download(log_of(folder, *files, **sections), "mine", folder / "data" / "raw")
+    found = read_json(folder / "data/raw/manifest.json")["quality"]
+    return {finding.pop("check"): finding for finding in found}
+
+
+def csv(*rows: str, header: str = "session,item,time") -> str:
+    return "\n".join([header, *rows]) + "\n"
+
+
+def finding(found: int, of: int, *examples: str, **others: Any) -> dict:
+    share = {"share": found / of}
+    return {"found": found, "of": of, "limit": None, "examples": list(examples), **share, **others}
+
+
+def test_counts_and_places_of_every_check(tmp_path):
+    first = csv(
+        "a,1,2019-10-01 00:00:09,1",
+        ",1,2019-10-01 00:00:08,-1",  # no event: neither backwards nor negative
+        "a,1,2019-10-01 00:00:09,1",  # a duplicate
+        "a,2,2019-10-01 00:00:07,-2",  # backwards, negative
+        "a,3,2019-10-01 00:00:07,",
+        "a,1,2019-10-01 00:00:09,1",  # a duplicate again
+        "a,4,2019-10-01 00:00:06,-0.5",  # backwards, negative
+        header="session,item,time,price",
+    )
+    second = csv("b,1,2019-10-05 00:00:00,nan", "a,3,2019-10-03 00:00:07,0",
+                 header="session,item,time,price")  # fmt: skip
+    found = found_in(tmp_path, first, second, features=PRICE, quality={"nulls": {"session_id": 1}})
+    assert found == {
+        "unreadable": finding(0, 9, limit=0.0, worst=""),
+        "nulls.session_id": finding(1, 9, "0.csv, line 3", limit=1.0, worst="14.29% 0.csv"),
+        "nulls.item_id": finding(0, 9, limit=0.01, worst=""),
+        "nulls.event_time": finding(0, 9, limit=0.01, worst=""),
+        "nulls.price": finding(2, 9, "0.csv, line 6", "1.csv, line 2", worst="50.00% 1.csv"),
+        "negative.price": finding(2, 8, "0.csv, line 5", "0.csv, line 8", worst="33.33% 0.csv"),
+        "backwards": finding(
+            3, 8, "0.csv, line 5", "0.csv, line 8", "1.csv, line 3", worst="50.00% 1.csv"
+        ),
+        "duplicates": finding(2, 8, "0.csv, line 4", "0.csv, line 7", worst="33.33% 0.csv"),
+        "empty_days": finding(2, 5, "1 after 2019-10-01", "1 after 2019-10-03", worst=""),
+    }
+
+
+def test_the_report_is_an_aligned_table(tmp_path):
+    found_in(tmp_path, csv("a,1,2019-10-01", "a,1,2019-10-01"), quality={"duplicates": 0.5})
+    lines = (tmp_path / "data/raw/quality.md").read_text().splitlines()
+    table = [line for line in lines if line.startswith("|")]
+    assert len({len(line) for line in table}) == 1
+    cells = {
+        row[0]: row[1:] for row in ([c.strip() for c in line.split("|")[1:-1]] for line in table)
+    }
+    assert cells["check"] == [
+        "found", "of", "share", "limit", "verdict", "most in one file", "first",
+    ]  # fmt: skip
+    assert cells["duplicates"] == [
+        "1", "2 rows", "50.00%", "50.00%", "allowed", "50.00% 0.csv", "0.csv, line 3",
+    ]  # fmt: skip
+    assert cells["backwards"][:5] == ["0", "2 rows", "0.00%", "", "none"]
+    assert lines[0] == "# Quality of the input: mine"
+
+
+def test_places_across_batches_files_and_parts(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "BLOCK", 200)
+    monkeypatch.setattr(parts, "ROW_GROUP", 4)
+    monkeypatch.setattr(parts, "PART", 16)
+    rows = [f"a,{number},2019-10-01 00:{number:02}:00" for number in range(60)]
+    rows[40] = "a,40,2019-10-01 00:00:00"  # backwards, in a later batch
+    rows[35] = rows[34]  # a duplicate, in a later part: 32..47
+    rows[48] = rows[47]  # none within a part
+    found = found_in(tmp_path, csv(*rows))
+    assert found["backwards"]["examples"] == ["0.csv, line 42"]
+    assert (found["duplicates"]["found"], found["duplicates"]["examples"]) == (
+        1,
+        ["0.csv, line 37"],
+    )
+
+
+def test_names_the_member_of_an_archive(tmp_path):
+    with zipfile.ZipFile(tmp_path / "log.zip", "w") as archive:
+        archive.writestr("one.csv", csv("a,1,2019-10-02", "a,1,2019-10-01"))
+        archive.writestr("two.csv", csv("a,1,2019-10-03", ",1,2019-10-01"))
+    dataset = a_dataset(
+        source={"urls": [str(tmp_path / "log.zip")]}, quality={"nulls": {"session_id": 1}}
+    )
+    download(dataset, "mine", tmp_path / "data" / "raw")
+    found = {f["check"]: f for f in read_json(tmp_path / "data/raw/manifest.json")["quality"]}
+    assert found["backwards"]["examples"] == ["log.zip::one.csv, line 3"]
+    assert found["nulls.session_id"]["examples"] == ["log.zip::two.csv, line 3"]
+
+
+LATE_FIRST = csv("a,1,2019-10-04,-1", "a,2,2019-10-01,2", "a,2,2019-10-01,2", "a,3,2019-10-01,",
+                 header="session,item,time,price")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("limit", "too_low", "enough", "message"),
+    [
+        ("nulls.price", 0.24, 0.25, "25.00% of 4 rows (limit 24.00%), first 0.csv, line 5"),
+        ("duplicates", 0, 0.25, "25.00% of 4 rows (limit 0.00%), first 0.csv, line 4"),
+        ("backwards", 0.1, 0.25, "25.00% of 4 rows (limit 10.00%), first 0.csv, line 3"),
+        ("negative.price", 0.0, 0.25, "25.00% of 4 rows (limit 0.00%), first 0.csv, line 2"),
+        ("empty_days", 0.49, 0.5, "50.00% of 4 days (limit 49.00%), first 2 after 2019-10-01"),
+    ],
+)
+def test_more_than_the_limit_is_an_error(tmp_path, limit, too_low, enough, message):
+    def quality(share):
+        key, _, column = limit.partition(".")
+        return {key: {column: share} if column else share}
+
+    found_in(tmp_path, LATE_FIRST, features=PRICE, quality=quality(enough))
+    kept = (tmp_path / "data/raw/manifest.json").read_bytes()
+    with pytest.raises(SourceError) as caught:
+        found_in(tmp_path, LATE_FIRST, features=PRICE, quality=quality(too_low))
+    assert str(caught.value) == (
+        f"datasets/mine.yaml: too much of the log is at fault: {limit}: {message}. Correct the "
+        f"files, or, if that is how the log is, raise quality.{limit} there"
+    )
+    assert (tmp_path / "data/raw/manifest.json").read_bytes() == kept
+
+
+def test_all_that_is_too_much_is_told_at_once(tmp_path):
+    limits = {"backwards": 0, "duplicates": 0}
+    with pytest.raises(
+        SourceError, match=r"backwards: .*; duplicates: .*raise quality\.backwards, "
+    ):
+        found_in(tmp_path, LATE_FIRST, features=PRICE, quality=limits)
+
+
+def test_what_an_event_needs_has_a_limit_of_its_own(tmp_path):
+    rows = ["a,1,2019-10-01"] * 198
+    found = found_in(tmp_path, csv(*rows, ",1,2019-10-01", "a,,2019-10-01"))
+    assert found["nulls.session_id"]["limit"] == 0.01
+    for bad in (",1,2019-10-01", "a,,2019-10-01", "a,1,"):
+        with pytest.raises(
+            SourceError, match=r"1\.49% of 201 rows \(limit 1\.00%\), first 0\.csv, l"
+        ):
+            found_in(tmp_path, csv(*rows, bad, bad, bad))
+
+
+def test_a_user_is_needed_where_sessions_are_cut_from_users(tmp_path):
+    by_user = {
+        "columns": {"session_id": None, "user_id": "session"},
+        "sessions": {"gap_minutes": 30.0, "repeats": {"rule": "keep", "scope": "user"}},
+    }
+    with pytest.raises(SourceError, match=r"nulls\.user_id: 50\.00% of 2 rows \(limit 1\.00%\)"):
+        found_in(tmp_path, csv("a,1,2019-10-01", ",1,2019-10-01"), **by_user)
+
+
+@pytest.mark.parametrize(
+    ("quality", "message"),
+    [
+        ({"nulls": {"brand": 0.1}}, "quality.nulls: brand: expected some of session_id, item_id"),
+        ({"negative": {"item_id": 0}}, "quality.negative: item_id: expected some of none"),
+        ({"duplicates": 1.5}, "quality.duplicates"),
+        ({"unreadable": None}, "quality.unreadable"),
+        ({"doubles": 0}, "quality.doubles"),
+    ],
+)
+def test_refuses_limits_of_what_is_not_there(quality, message):
+    with pytest.raises(ConfigError, match=message):
+        a_dataset(quality=quality)
+
+
+UNREADABLE = [
+    "x,2019-10-01",
+    f"{2**63},2019-10-01",
+    "1,yesterday",
+    "1,1969-12-31",
+    "1.5,2019-10-01",
+]
+
+
+@pytest.mark.parametrize("bad", UNREADABLE)
+def test_rows_that_cannot_be_read_are_left_out_up_to_the_limit(tmp_path, bad):
+    rows = [f"a,{number},2019-10-01 00:00:0{number}" for number in range(4)]
+    text = csv(*rows[:2], f"a,{bad}", *rows[2:])
+    with pytest.raises(SourceError, match=r"0\.csv, line 4: column (item|time): expected"):
+        found_in(tmp_path, text)
+    with pytest.raises(
+        SourceError, match=r"unreadable: 20\.00% of 5 rows \(limit 19\.00%\), first 0"
+    ):
+        found_in(tmp_path, text, quality={"unreadable": 0.19})
+    found = found_in(tmp_path, text, quality={"unreadable": 0.2})
+    assert found["unreadable"]["found"] == 1
+    assert found["unreadable"]["examples"][0].startswith("0.csv, line 4: column ")
+    events = pq.read_table(tmp_path / "data/raw/events-00000.parquet")
+    assert events["row"].to_pylist() == [0, 1, 3, 4]
+    assert events["item_id"].to_pylist() == [0, 1, 2, 3]
+    manifest = read_json(tmp_path / "data/raw/manifest.json")
+    assert (manifest["rows"], manifest["dropped"]) == (5, {"unreadable": 1})
+
+
+def test_a_row_with_two_unreadable_values_counts_once(tmp_path):
+    text = csv("a,x,yesterday", "a,1,2019-10-01", "a,1,tomorrow")
+    found = found_in(tmp_path, text, quality={"unreadable": 1})["unreadable"]
+    assert found["found"] == 2
+    assert [told.split(":")[0] for told in found["examples"]] == ["0.csv, line 2", "0.csv, line 4"]
+
+
+def test_text_that_is_not_utf8_is_unreadable(tmp_path):
+    path = tmp_path / "0.csv"
+    path.write_bytes(b"session,item,time\n\xff,1,2019-10-01\na,2,2019-10-01\n")
+    dataset = a_dataset(source={"urls": [str(path)]}, quality={"unreadable": 0.5})
+    download(dataset, "mine", tmp_path / "data" / "raw")
+    events = pq.read_table(tmp_path / "data/raw/events-00000.parquet")
+    assert events.select(["session_id", "row"]).to_pylist() == [{"session_id": "a", "row": 1}]
+
+
+def test_an_offset_that_leads_out_of_time_is_unreadable(tmp_path):
+    rows = ["a,1,2019-10-01,5", "a,2,2019-10-01,7000000000000", "a,3,1970-01-01,-1"]
+    text = csv(*rows, "a,4,2019-10-01,", header="session,item,time,ms")
+    with pytest.raises(SourceError, match=r"line 3: column ms: expected a time .*column time"):
+        found_in(tmp_path, text, time={"offset": "ms"})
+    limits = {"unreadable": 0.5, "nulls": {"event_time": 1}}
+    assert (
+        found_in(tmp_path, text, time={"offset": "ms"}, quality=limits)["unreadable"]["found"] == 2
+    )
+
+
+@pytest.mark.parametrize("block", [60, 1 << 20])
+def test_lines_of_json_that_cannot_be_read_are_left_out(tmp_path, monkeypatch, block):
+    monkeypatch.setattr(json_lines, "BLOCK", block)
+    good = [json.dumps({"session": "a", "item": item, "time": "2019-10-01"}) for item in range(4)]
+    mixed = json.dumps({"session": 7, "item": 9, "time": "2019-10-01"})
+    text = "\n".join([good[0], "", mixed, good[1], "{", "[1]", good[2], "  ", mixed, good[3]])
+    source = {"format": "jsonl"}
+    with pytest.raises(
+        SourceError, match=r"0\.jsonl, line 3: expected a JSON object with|line 5: not"
+    ):
+        found_in(tmp_path, text, ending="jsonl", source=source)
+    found = found_in(tmp_path, text, ending="jsonl", source=source, quality={"unreadable": 0.5})
+    assert (found["unreadable"]["found"], found["unreadable"]["of"]) == (4, 8)
+    assert [told.split(":")[0] for told in found["unreadable"]["examples"]] == [
+        "0.jsonl, line 3", "0.jsonl, line 5", "0.jsonl, line 6",
+    ]  # fmt: skip
+    events = pq.read_table(tmp_path / "data/raw/events-00000.parquet")
+    assert events["item_id"].to_pylist() == [0, 1, 2, 3]
+    assert events["row"].to_pylist() == [0, 2, 5, 7]  # blank lines are no rows
+
+
+def test_a_ragged_row_stays_an_error(tmp_path):
+    with pytest.raises(SourceError, match="line 3: not a row of this table"):
+        found_in(tmp_path, csv("a,1,2019-10-01", "a,1"), quality={"unreadable": 1})
+
+
+ROWS = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b", None]),
+        st.sampled_from([1, 2, None]),
+        st.sampled_from([0, 1, 86_400 * 2, 86_400 * 5, None]),
+        st.sampled_from([-1.0, 0.0, 2.5, float("nan"), None]),
+    ),
+    min_size=1,
+)
+
+
+@given(rows=ROWS.filter(lambda rows: any(None not in row[:3] for row in rows)))
+@settings(max_examples=30, deadline=None)
+def test_figures_agree_with_a_plain_count(tmp_path_factory, rows):
+    folder = tmp_path_factory.mktemp("log")
+    columns = dict(zip(["session", "item", "time", "price"], zip(*rows, strict=True), strict=True))
+    pq.write_table(pa.table(columns), folder / "0.parquet")
+    dataset = a_dataset(
+        source={"urls": [str(folder / "0.parquet")], "format": "parquet"},
+        time={"unit": "s"},
+        features=PRICE,
+        quality={"nulls": {"session_id": 1, "item_id": 1, "event_time": 1}},
+    )
+    download(dataset, "mine", folder / "raw")
+    found = {f["check"]: f["found"] for f in read_json(folder / "raw/manifest.json")["quality"]}
+    events = [
+        (session, item, time, None if price is None or isnan(price) else price)
+        for session, item, time, price in rows
+        if None not in (session, item, time)
+    ]
+    times = [event[2] for event in events]
+    days = {time // 86_400 for time in times}
+    assert found == {
+        "unreadable": 0,
+        "nulls.session_id": sum(row[0] is None for row in rows),
+        "nulls.item_id": sum(row[1] is None for row in rows),
+        "nulls.event_time": sum(row[2] is None for row in rows),
+        "nulls.price": sum(row[3] is None or isnan(row[3]) for row in rows),
+        "negative.price": sum(event[3] is not None and event[3] < 0 for event in events),
+        "backwards": sum(later < before for before, later in pairwise(times)),
+        "duplicates": len(events) - len(set(events)),
+        "empty_days": max(days) - min(days) + 1 - len(days),
+    }
