@@ -7,7 +7,7 @@ sessions (fit and transform), on a cluster of two workers with a thread each, st
 Polars has two threads. The tables are asserted equal: items and categories by what their numbers
 stand for, prices to 1e-5.
 
-Command: python benchmarks/operators.py [events in millions, of ours and Polars' run alone]
+Command: python benchmarks/operators.py
 """
 
 import os
@@ -16,26 +16,29 @@ os.environ["POLARS_MAX_THREADS"] = "2"
 
 import shutil
 import statistics
-import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import nvtabular as nvt
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from distributed import Client, LocalCluster
-from facts import machine_facts
+from merlin.dag import ColumnSelector
 from merlin.io import Dataset
-from nvtabular.ops import Categorify, Groupby, ListSlice, LogOp, Normalize
+from nvtabular import Workflow
+from nvtabular.ops import Categorify, Groupby, ListSlice, LogOp, Normalize, Operator
 
+from dayahead.columns import N_RESERVED
 from dayahead.data.grouping import GroupSessions, SliceLists
+from dayahead.data.operators import Categorise
+from facts import machine_facts
 
 SESSIONS_PER_FILE = 100_000
 EVENTS_PER_SESSION = 5
@@ -47,6 +50,8 @@ START = 1_569_888_000_000_000
 DAY = 86_400_000_000
 """Microseconds."""
 
+SMALL, LARGE = 2, 8
+"""Millions of events."""
 Pipeline = Callable[[list[Path], Path], dict[str, pa.Array]]
 """Files of the log into a folder of parquet; returns the values its numbers stand for."""
 
@@ -79,33 +84,48 @@ def write_log(folder: Path, millions: float) -> list[Path]:
     return paths
 
 
-def workflow(group: type[Groupby], cut: type[ListSlice], folder: Path) -> nvt.Workflow:
-    """The graph, with the operators asked for; `folder` takes the categories."""
-    events = (CATEGORICAL >> Categorify(out_path=str(folder))) + (["price"] >> LogOp() >> Normalize())
-    sessions = (["session_id", "event_time"] + events) >> group(
-        groupby_cols=["session_id"], sort_cols=["event_time"], aggs={name: ["list"] for name in LISTS}
-    )
-    lists = [f"{name}_list" for name in LISTS]
-    return nvt.Workflow(sessions["session_id"] + (sessions[lists] >> cut(LONGEST)))
+@dataclass(frozen=True)
+class Graph:
+    """NVTabular's workflow, with the operators asked for."""
 
+    categorise: Operator
+    group: type[Groupby]
+    cut: type[ListSlice]
 
-def by_nvtabular(group: type[Groupby], cut: type[ListSlice]) -> Pipeline:
-    """A pipeline of NVTabular's."""
-
-    def run(paths: list[Path], folder: Path) -> dict[str, pa.Array]:
-        graph = workflow(group, cut, folder)
+    def run(self, paths: list[Path], folder: Path) -> None:
+        """Fit it to the log and write the sessions."""
+        numbers = (CATEGORICAL >> self.categorise) + (["price"] >> LogOp() >> Normalize())
+        keys = ColumnSelector(["session_id", "event_time"])
+        sessions = (numbers + keys) >> self.group(
+            groupby_cols=["session_id"],
+            sort_cols=["event_time"],
+            aggs={name: ["list"] for name in LISTS},
+        )
+        lists = sessions[[f"{name}_list" for name in LISTS]] >> self.cut(LONGEST)
+        workflow = Workflow(sessions["session_id"] + lists)
         dataset = Dataset([str(path) for path in paths], engine="parquet")
-        graph.fit(dataset)
-        graph.transform(dataset).to_parquet(str(folder / "sessions"))
-        return {name: _categories(folder, name) for name in CATEGORICAL}
-
-    return run
+        workflow.fit(dataset)
+        workflow.transform(dataset).to_parquet(str(folder / "sessions"))
 
 
-def _categories(folder: Path, name: str) -> pa.Array:
-    """What Categorify's numbers stand for: 3 is the first value of its file."""
-    values = pq.read_table(folder / "categories" / f"unique.{name}.parquet")[name]
-    return pa.concat_arrays([pa.nulls(3, values.type), values.combine_chunks()])
+def by_nvtabular(paths: list[Path], folder: Path) -> dict[str, pa.Array]:
+    """NVTabular's own operators; 3 is the first value of a file of categories."""
+    Graph(Categorify(out_path=str(folder)), Groupby, ListSlice).run(paths, folder)
+    files = {name: folder / "categories" / f"unique.{name}.parquet" for name in CATEGORICAL}
+    return {name: _from(3, pq.read_table(file)[name]) for name, file in files.items()}
+
+
+def by_ours(paths: list[Path], folder: Path) -> dict[str, pa.Array]:
+    """Ours in their place."""
+    categorise = Categorise()
+    Graph(categorise, GroupSessions, SliceLists).run(paths, folder)
+    return {name: _from(N_RESERVED, values) for name, values in categorise.values.items()}
+
+
+def _from(first: int, values: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """Values by their number, from `first` on."""
+    chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
+    return pa.concat_arrays([pa.nulls(first, values.type), *chunks])
 
 
 def by_polars(paths: list[Path], folder: Path) -> dict[str, pa.Array]:
@@ -131,12 +151,12 @@ def by_polars(paths: list[Path], folder: Path) -> dict[str, pa.Array]:
     (folder / "sessions").mkdir()
     sessions.collect().write_parquet(folder / "sessions" / "part.parquet")
     return {
-        name: pa.concat_arrays([pa.nulls(3, pa.int64()), vocabulary[name].to_arrow()])
+        name: _from(3, vocabulary[name].to_arrow())
         for name, vocabulary in zip(CATEGORICAL, vocabularies, strict=True)
     }
 
 
-def sessions_of(folder: Path, values: dict[str, pa.Array]) -> pa.Table:
+def sessions_of(folder: Path, values: dict[str, pa.Array]) -> dict[str, Any]:
     """The sessions written, by id, with the values in place of their numbers."""
     files = sorted((folder / "sessions").glob("*.parquet"))
     table = pa.concat_tables([pq.read_table(file) for file in files])
@@ -168,3 +188,52 @@ def timed(pipeline: Pipeline, paths: list[Path], folder: Path) -> tuple[float, d
     values = pipeline(paths, folder)
     seconds = time.perf_counter() - start
     return seconds, sessions_of(folder, values)
+
+
+def rounds(pipelines: dict[str, Pipeline], n: int, millions: float, root: Path) -> dict[str, float]:
+    """Let pipelines take turns; check their tables and print their medians, in seconds."""
+    shutil.rmtree(root, ignore_errors=True)
+    (root / "log").mkdir(parents=True)
+    paths = write_log(root / "log", millions)
+    seconds: dict[str, list[float]] = {name: [] for name in pipelines}
+    tables: dict[str, dict[str, Any]] = {}
+    for _ in range(n):
+        for name, pipeline in pipelines.items():
+            taken, tables[name] = timed(pipeline, paths, root / "work")
+            seconds[name].append(taken)
+    expected = tables.popitem()[1]
+    for found in tables.values():
+        assert_equal(found, expected)
+    medians = {name: statistics.median(values) for name, values in seconds.items()}
+    for name, median in medians.items():
+        print(
+            f"{millions:3.0f} M events, {len(expected['session_id']):,} sessions: {name:10s} "
+            f"{median:7.2f} s (median of {n}), {millions / median:5.2f} M events/s"
+        )
+    return medians
+
+
+def main() -> None:
+    """Measure and print."""
+    print(f"{machine_facts()}\npython benchmarks/operators.py")
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        LocalCluster(**options) as cluster,
+        Client(cluster),
+    ):
+        root = Path(folder)
+        rounds({"ours": by_ours, "Polars": by_polars}, 1, 0.5, root)  # warm
+        few = {"ours": by_ours, "Polars": by_polars}
+        small = rounds(few, ROUNDS, SMALL, root)
+        stock = rounds({"NVTabular": by_nvtabular, "Polars": by_polars}, 1, SMALL, root)
+        print(
+            f"ratio at {SMALL} M events: NVTabular / ours {stock['NVTabular'] / small['ours']:.1f}"
+        )
+        large = rounds(few, ROUNDS, LARGE, root)
+        print(f"ratio at {LARGE} M events: ours / Polars {large['ours'] / large['Polars']:.2f}")
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    main()
