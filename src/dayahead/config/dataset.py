@@ -22,12 +22,12 @@ from dayahead.columns import (
     USER_ID,
     WINDOW,
 )
+from dayahead.config.features import FeatureConfig
 from dayahead.config.quality import QualityConfig
 from dayahead.config.reading import STRICT, read_yaml, validated
 from dayahead.errors import ConfigError
 
 Interval = tuple[Annotated[float, Field(ge=0, le=1)], Annotated[float, Field(ge=0, le=1)]]
-TIME_FEATURES = ("hour", "weekday", "item_age")
 OWN = (SESSION_ID, USER_ID, ITEM_ID, EVENT_TIME, SESSION_START, ROW, WINDOW, *ROLES)
 """Columns of the event table and of its way to the windows; no feature may bear such a name."""
 
@@ -134,50 +134,6 @@ class SessionsConfig:
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
-class FeatureConfig:
-    """A side feature of every event.
-
-    categorical      int32 index into a vocabulary of its own
-    log_number       float32, log1p, then scaled
-    number           float32, scaled
-    relative_number  float32, (x - m) / m, m the mean of x in the event's category
-    hour, weekday    float32 <name>_sin and <name>_cos, in window.timezone
-    item_age         float32, log1p of the days since the item's first event, then scaled
-
-    A null becomes 1 (unknown) or, of a number, 0 (the mean); log_number takes what is below 0 for 0.
-    """
-
-    kind: Literal[
-        "categorical", "log_number", "number", "relative_number", "hour", "weekday", "item_age"
-    ]
-    column: str | None = None
-    type: Literal["int", "string"] = "string"
-    """Of a categorical column."""
-    min_count: Annotated[int, Field(ge=1)] = 1
-    """Of a categorical column: a value has an index of its own from the window on in which it
-    has come that often; before, it is 1 (unknown)."""
-    relative_to: str | None = None
-    """Of a relative_number: the categorical feature whose means it is compared with."""
-    scale: Literal["standard", "gauss_rank", "fixed"] | None = None
-    """standard: less the mean, over the deviation. gauss_rank: the normal quantile of its rank.
-    fixed: nothing is fitted; item_age is divided by log1p(30), others stay. Null: fixed for
-    item_age and relative_number, standard for number and log_number."""
-    fit: Literal["first_windows", "look_ahead", "look_ahead_window"] = "first_windows"
-    """Whose train events give statistics and counts: those of the first preprocess.fit_windows
-    windows (of min_count: those so far); of the whole log; of each window itself. The last two are
-    the paper's, and look ahead."""
-
-    def __post_init__(self) -> None:
-        """Refuse a source column where there is none to read, and the want of one."""
-        if (self.kind in TIME_FEATURES) != (self.column is None):
-            raise ValueError(f"{self.kind} needs {'no' if self.column else 'a'} column")
-
-    def columns_of(self, name: str) -> list[str]:
-        """Columns of a window file that the feature called `name` becomes."""
-        return [f"{name}_sin", f"{name}_cos"] if self.kind in ("hour", "weekday") else [name]
-
-
-@dataclass(frozen=True, kw_only=True, config=STRICT)
 class SplitConfig:
     """Roles as intervals of a session's hash in [0, 1)."""
 
@@ -238,6 +194,13 @@ class DatasetConfig:
         taken = [name for name in self.features if name in OWN or name.startswith(PAST_PREFIX)]
         if taken:
             raise ValueError(f"features: {', '.join(taken)}: names of columns of our own")
+        for name, feature in self.features.items():
+            other = self.features.get(feature.relative_to or name, feature)
+            if feature.relative_to and other.kind != "categorical":
+                raise ValueError(
+                    f"features.{name}.relative_to: {feature.relative_to} is no categorical "
+                    f"feature of this data set"
+                )
         columns = Counter(
             column for name, feature in self.features.items() for column in feature.columns_of(name)
         )

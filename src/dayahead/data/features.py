@@ -4,103 +4,82 @@ The same workflow, built from statistics.json and the vocabularies, encodes the 
 session, so the two cannot differ.
 """
 
-import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-import dask.dataframe as dd
 import numpy as np
-import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from merlin.core.compat import cudf
-from merlin.io import Dataset
 from merlin.schema import ColumnSchema, Schema, Tags
 from nvtabular import Workflow
-from nvtabular.ops import Clip, FillMissing, LogOp, Normalize
 from nvtabular.workflow.node import WorkflowNode
 
-from dayahead.columns import EVENT_TIME, ITEM_ID, ROW, TIMESTAMP
-from dayahead.config.dataset import FeatureConfig
+from dayahead.columns import EVENT_TIME, ITEM_ID, ROW, SESSION_ID, TIMESTAMP
 from dayahead.data.cluster import Device
-from dayahead.data.operators import DayOfWeek, Frame, ItemAge, LookUp, TimeOfDay
-from dayahead.data.sessions import repeated
+from dayahead.data.grouping import GroupSessions, SliceLists
+from dayahead.data.inputs import frame_of, input_types, inputs, table_of
+from dayahead.data.numbers import NumberOperators
+from dayahead.data.operators import DayOfWeek, LookUp, TimeOfDay
+from dayahead.data.ordering import repeated
 
-VALUE_TYPES = {"int": pa.int64(), "string": pa.string()}
 Statistics = Mapping[str, Any]
 """statistics.json."""
 Vocabularies = Mapping[str, pa.Table]
 """Vocabulary tables by column: item_id and every categorical feature."""
 
 
-def is_number(kind: str) -> bool:
-    """Whether a feature is standardised."""
-    return kind in ("number", "log_number")
+def build_workflow(
+    statistics: Statistics, vocabularies: Vocabularies, window: str | None = None
+) -> Workflow:
+    """Rebuild the fitted workflow, row by row: item_id first, then every feature's columns.
 
-
-def fitted(
-    features: Mapping[str, FeatureConfig], paths: Sequence[Path], device: Device
-) -> dict[str, dict[str, float]]:
-    """Fit the numbers on train events, a Dask partition per file: mean and std by feature.
-
-    A feature with nothing to fit has mean 0; one that does not vary has std 0 and is only centred.
+    A feature fitted on each window takes `window`, or the newest.
     """
-    numbers = {name: feature.kind for name, feature in features.items() if is_number(feature.kind)}
-    if not numbers:
-        return {}
-    operators = {name: Normalize(out_dtype=np.float32) for name in numbers}
-    nodes = [_number(name, kind, operators[name]) for name, kind in numbers.items()]
-    frames = dd.from_map(_numbers, paths, columns=list(numbers), meta=_no_numbers(list(numbers)))
-    dataset = Dataset(frames, cpu=device == "cpu")
-    Workflow(sum(nodes[1:], nodes[0])).fit(dataset)
-    return {
-        name: {"mean": _finite(operator.means[name]), "std": _finite(operator.stds[name])}
-        for name, operator in operators.items()
-    }
-
-
-def build_workflow(statistics: Statistics, vocabularies: Vocabularies) -> Workflow:
-    """Rebuild the fitted workflow: item_id first, then every feature's columns."""
-    items = [ITEM_ID] >> LookUp(vocabularies[ITEM_ID], (Tags.ITEM_ID, Tags.ID))
-    nodes = [items]
-    inputs = [ITEM_ID, EVENT_TIME]
-    for name, entry in statistics["features"].items():
-        match entry["kind"]:
-            case "categorical":
-                nodes.append([name] >> LookUp(vocabularies[name]))
-                inputs.append(name)
-            case "hour":
-                nodes.append([EVENT_TIME] >> TimeOfDay(name, statistics["timezone"]))
-            case "weekday":
-                nodes.append([EVENT_TIME] >> DayOfWeek(name, statistics["timezone"]))
-            case "item_age":
-                nodes.append((items + EVENT_TIME) >> ItemAge(name, vocabularies[ITEM_ID]))
-            case kind:
-                nodes.append(_number(name, kind, _normalize(name, entry)))
-                inputs.append(name)
-    workflow = Workflow(sum(nodes[1:], nodes[0]))
-    return workflow.fit_schema(Schema([ColumnSchema(name) for name in inputs]))
+    node = _rows(statistics, vocabularies, window)
+    return _with_inputs(node, list(input_types(statistics)))
 
 
 def encode(
-    events: pa.Table, statistics: Statistics, vocabularies: Vocabularies, device: Device = "cpu"
+    events: pa.Table,
+    statistics: Statistics,
+    vocabularies: Vocabularies,
+    device: Device = "cpu",
+    window: str | None = None,
 ) -> pa.Table:
     """Encode raw events, row by row: item_id and every feature's columns, int32 or float32.
 
     A feature column that is missing counts as null: index 1, or the mean of a number.
     """
-    workflow = build_workflow(statistics, vocabularies)
-    frame = _frame(_inputs(events, statistics, vocabularies), device)
-    encoded = workflow.transform(frame)
-    names = encoded_columns(statistics)
-    table = (
-        pa.Table.from_pandas(encoded, preserve_index=False)
-        if isinstance(encoded, pd.DataFrame)
-        else encoded.to_arrow(preserve_index=False)
-    )
-    return table.select(list(names)).cast(pa.schema(names.items())).replace_schema_metadata()
+    schema = pa.schema(encoded_columns(statistics).items())
+    if len(events) == 0:  # Merlin loses the columns of empty frames
+        return schema.empty_table()
+    workflow = build_workflow(statistics, vocabularies, window)
+    encoded = workflow.transform(frame_of(inputs(events, input_types(statistics)), device))
+    return table_of(encoded).select(schema.names).cast(schema)
+
+
+def encode_sessions(
+    events: pa.Table,
+    sessions: np.ndarray[Any, Any],
+    statistics: Statistics,
+    vocabularies: Vocabularies,
+    device: Device = "cpu",
+    window: str | None = None,
+) -> pa.Table:
+    """Encode raw events, and list them by session.
+
+    Args:
+        events: as for `encode`, in the order of the lists.
+        sessions: int64, a number per event, ascending.
+        statistics: statistics.json.
+        vocabularies: by column; what they do not hold becomes 1 (unknown).
+        device: where to compute.
+        window: whose statistics to take, where every window has its own; null: the newest's.
+
+    Returns:
+        One row per session: item_id, event_time and the features as lists.
+    """
+    rows = _rows(statistics, vocabularies, window)
+    return _listed_by(rows, events, sessions, statistics, device)
 
 
 def encode_session(
@@ -116,20 +95,19 @@ def encode_session(
 
     Returns:
         One row: item_id, event_time and the features as lists, in the order of the events. The
-        data set's rule for repeats is applied; the length is not cut.
+        data set's rule for repeats is applied; of what is left the last max_length - 1 events are
+        listed, as many as a model reads before a target.
     """
     if ROW not in events.column_names:
         events = events.append_column(ROW, pa.array(np.arange(len(events))))
     events = events.sort_by([(EVENT_TIME, "ascending"), (ROW, "ascending")])
-    encoded = encode(events, statistics, vocabularies)
     codes = events[ITEM_ID].combine_chunks().dictionary_encode().indices.to_numpy()
-    drops = repeated(
-        np.zeros(len(events), dtype=np.int64),
-        codes.astype(np.int64),
-        statistics["sessions"]["repeats"],
-    )
-    table = encoded.add_column(1, EVENT_TIME, events[EVENT_TIME].cast(TIMESTAMP))
-    return listed(table.filter(pa.array(~drops)), np.zeros(1, dtype=np.int64))
+    one = np.zeros(len(events), dtype=np.int64)
+    rules = statistics["sessions"]
+    events = events.filter(pa.array(~repeated(one, codes.astype(np.int64), rules["repeats"])))
+    rows = _rows(statistics, vocabularies, None)
+    cut = SliceLists(1 - rules["max_length"])
+    return _listed_by(rows, events, one[: len(events)], statistics, "cpu", cut)
 
 
 def encoded_columns(statistics: Statistics) -> dict[str, pa.DataType]:
@@ -152,60 +130,49 @@ def listed(table: pa.Table, first: np.ndarray[Any, Any]) -> pa.Table:
     )
 
 
-def _number(name: str, kind: str, normalize: Normalize) -> WorkflowNode:
-    """Standardise; nulls become the mean. Logarithms take what is below 0 for 0."""
-    if kind == "log_number":
-        return [name] >> Clip(min_value=0) >> LogOp() >> normalize >> FillMissing(0)
-    return [name] >> normalize >> FillMissing(0)
+def _rows(statistics: Statistics, vocabularies: Vocabularies, window: str | None) -> WorkflowNode:
+    """The graph of what happens to every event."""
+    entries = statistics["features"]
+    items = [ITEM_ID] >> LookUp(vocabularies[ITEM_ID], (Tags.ITEM_ID, Tags.ID))
+    nodes = [items]
+    for name, entry in entries.items():
+        match entry["kind"]:
+            case "categorical":
+                nodes.append([name] >> LookUp(vocabularies[name]))
+            case "hour":
+                nodes.append([EVENT_TIME] >> TimeOfDay(name, statistics["timezone"]))
+            case "weekday":
+                nodes.append([EVENT_TIME] >> DayOfWeek(name, statistics["timezone"]))
+            case _:
+                number = NumberOperators.fitted(name, entries, window)
+                nodes.append(number.node(items, vocabularies[ITEM_ID]))
+    return sum(nodes[1:], nodes[0])
 
 
-def _normalize(name: str, entry: Mapping[str, float]) -> Normalize:
-    operator = Normalize(out_dtype=np.float32)
-    operator.means, operator.stds = {name: entry["mean"]}, {name: entry["std"]}
-    operator.fitted = True
-    return operator
+def _listed_by(
+    rows: WorkflowNode,
+    events: pa.Table,
+    sessions: np.ndarray[Any, Any],
+    statistics: Statistics,
+    device: Device,
+    cut: SliceLists | None = None,
+) -> pa.Table:
+    """Run the events through the graph and group what comes out; `cut` the lists."""
+    types = encoded_columns(statistics)
+    types = {ITEM_ID: types.pop(ITEM_ID), EVENT_TIME: TIMESTAMP, **types}
+    schema = pa.schema([(name, pa.list_(type_)) for name, type_ in types.items()])
+    if len(events) == 0:
+        return schema.empty_table()
+    group = GroupSessions([SESSION_ID], [ROW], dict.fromkeys(types, "list"))
+    names = [f"{name}_list" for name in types]
+    lists = ((rows + EVENT_TIME + SESSION_ID + ROW) >> group)[names]
+    table = inputs(events, input_types(statistics))
+    table = table.append_column(SESSION_ID, pa.array(sessions))
+    table = table.append_column(ROW, pa.array(np.arange(len(events))))
+    workflow = _with_inputs(lists >> cut if cut else lists, table.column_names)
+    found = table_of(workflow.transform(frame_of(table, device)))
+    return found.select(names).rename_columns(schema.names).cast(schema)
 
 
-def _inputs(events: pa.Table, statistics: Statistics, vocabularies: Vocabularies) -> pa.Table:
-    """The workflow's input columns in their types; infinities and NaN become null."""
-    types = {ITEM_ID: VALUE_TYPES[statistics["item_type"]]}
-    for name, entry in statistics["features"].items():
-        if entry["kind"] == "categorical":
-            types[name] = VALUE_TYPES[entry["type"]]
-        elif is_number(entry["kind"]):
-            types[name] = pa.float64()
-    columns = {EVENT_TIME: events[EVENT_TIME].cast(TIMESTAMP).cast(pa.int64())}
-    for name, type_ in types.items():
-        if name not in events.column_names:
-            columns[name] = pa.nulls(len(events), type_)
-        elif type_ == pa.float64():
-            columns[name] = _finite_or_null(events[name])
-        else:
-            columns[name] = events[name].cast(type_)
-    return pa.table(columns)
-
-
-def _frame(table: pa.Table, device: Device) -> Frame:
-    if device == "cuda":
-        return cudf.DataFrame.from_arrow(table)
-    # Int64 keeps 19-digit ids exact beside nulls, where numpy would turn them into floats.
-    return table.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
-
-
-def _numbers(path: Path, columns: list[str]) -> pd.DataFrame:
-    """Raw numbers of a window's train events."""
-    table = pq.read_table(path, columns=columns, filters=pc.field("train"))
-    return pa.table({name: _finite_or_null(table[name]) for name in columns}).to_pandas()
-
-
-def _no_numbers(columns: list[str]) -> pd.DataFrame:
-    return pd.DataFrame({name: np.empty(0, dtype=np.float64) for name in columns})
-
-
-def _finite_or_null(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    column = column.cast(pa.float64())
-    return pc.if_else(pc.is_finite(column), column, None)
-
-
-def _finite(value: float) -> float:
-    return value if math.isfinite(value) else 0.0
+def _with_inputs(node: WorkflowNode, columns: Sequence[str]) -> Workflow:
+    return Workflow(node).fit_schema(Schema([ColumnSchema(name) for name in columns]))

@@ -27,8 +27,8 @@ Series = Any
 """One of its columns."""
 DAY = 24 * 60 * 60 * 1_000_000
 """Microseconds."""
-AGE_SCALE = 30
-"""Days. Item age drifts as a log grows, so a constant scales it, not a statistic."""
+AGE_SCALE = float(np.log1p(30))
+"""Item age drifts as a log grows, so a constant scales it, unless a statistic is asked for."""
 
 
 class LookUp(Operator):  # type: ignore[misc]
@@ -44,7 +44,7 @@ class LookUp(Operator):  # type: ignore[misc]
         type_ = self.vocabulary.schema.field(VALUE).type
         return type(df)(
             {
-                name: indices_of(_arrow(df[name], type_), self.vocabulary).to_numpy()
+                name: indices_of(arrow(df[name], type_), self.vocabulary).to_numpy()
                 for name in col_selector.names
             }
         )
@@ -89,7 +89,7 @@ class Categorise(StatOperator):  # type: ignore[misc]
         """Replace the columns by int32 numbers."""
         return type(df)(
             {
-                name: indices_of(_arrow(df[name]), pa.table({VALUE: self.values[name]})).to_numpy()
+                name: indices_of(arrow(df[name]), pa.table({VALUE: self.values[name]})).to_numpy()
                 for name in col_selector.names
             }
         )
@@ -106,7 +106,7 @@ class Categorise(StatOperator):  # type: ignore[misc]
 
 
 def _distinct(df: Frame, names: list[str]) -> dict[str, pa.Array]:
-    return {name: _arrow(df[name]).unique().drop_null() for name in names}
+    return {name: arrow(df[name]).unique().drop_null() for name in names}
 
 
 def _merged(found: list[dict[str, pa.Array]]) -> dict[str, pa.Array]:
@@ -114,7 +114,7 @@ def _merged(found: list[dict[str, pa.Array]]) -> dict[str, pa.Array]:
 
 
 class _Continuous(Operator):  # type: ignore[misc]
-    """An operator that makes new float32 columns from all its input columns together."""
+    """An operator that makes new columns of numbers from all its input columns together."""
 
     outputs: tuple[str, ...]
 
@@ -125,7 +125,7 @@ class _Continuous(Operator):  # type: ignore[misc]
     def transform(self, col_selector: ColumnSelector, df: Frame) -> Frame:
         """Give the new columns alone."""
         columns = zip(self.outputs, self.values(df), strict=True)
-        return type(df)({name: values.astype(np.float32) for name, values in columns})
+        return type(df)({name: values.astype(self.output_dtype) for name, values in columns})
 
     def column_mapping(self, col_selector: ColumnSelector) -> dict[str, list[str]]:
         """Every output comes from every input."""
@@ -177,7 +177,7 @@ class DayOfWeek(_Cyclic):
 
 
 class ItemAge(_Continuous):
-    """log1p of the days since an item's first event, over log1p(30): 0 when new, 1 after 30 days.
+    """log1p of the days since an item's first event: 0 when new.
 
     Reads item_id as index (after LookUp) and event_time; an unknown item is new.
     """
@@ -190,16 +190,22 @@ class ItemAge(_Continuous):
         self.first_times = np.concatenate([np.full(N_RESERVED, np.iinfo(np.int64).max), first])
 
     def values(self, df: Frame) -> list[NDArray[np.floating[Any]]]:
-        """Scaled age; an event before the item's first (an overrun) counts as age 0."""
+        """Age, not yet scaled; an event before the item's first (an overrun) counts as age 0."""
         age = np.maximum(_int64(df[EVENT_TIME]) - self.first_times[_int64(df[ITEM_ID])], 0) / DAY
-        return [np.log1p(age) / np.log1p(AGE_SCALE)]
+        return [np.log1p(age)]
+
+    @property
+    def output_dtype(self) -> type:
+        """Type of an age."""
+        return np.float64
 
 
-def _arrow(column: Series, type_: pa.DataType | None = None) -> pa.Array:
+def arrow(column: Series, type_: pa.DataType | None = None) -> pa.Array:
+    """Give a column to Arrow; NaN is null."""
     if isinstance(column, pd.Series):
         return pa.array(column, type_, from_pandas=True)
     return column.to_arrow() if type_ is None else column.to_arrow().cast(type_)
 
 
 def _int64(column: Series) -> NDArray[np.int64]:
-    return np.asarray(_arrow(column, pa.int64()).to_numpy())
+    return np.asarray(arrow(column, pa.int64()).to_numpy())

@@ -13,7 +13,8 @@ import torch
 
 from dayahead.columns import EVENT_TIME, ITEM_ID, N_RESERVED, TIMESTAMP, VALUE
 from dayahead.data.batches import Sessions
-from dayahead.data.features import VALUE_TYPES, encode_session
+from dayahead.data.features import encode_session
+from dayahead.data.inputs import input_types
 from dayahead.errors import ConfigError, DataError
 from dayahead.model.scoring import Scorer
 from dayahead.model.storage import StoredModel, load_model
@@ -72,10 +73,10 @@ class Recommender:
         card = self.stored.card
         row = encode_session(events, card.statistics, self.stored.vocabularies)
         sessions = Sessions.from_table(row.drop_columns([EVENT_TIME]))
-        n_known = min(len(sessions.columns[ITEM_ID]), card.statistics["sessions"]["max_length"] - 1)
+        n_known = len(sessions.columns[ITEM_ID])
         columns = {
             # One column more, for a task that asks where the next event will stand.
-            name: torch.nn.functional.pad(values[-n_known:], (0, 1))[None]
+            name: torch.nn.functional.pad(values, (0, 1))[None]
             for name, values in sessions.columns.items()
         }
         scores = self._scorer(columns, torch.tensor([n_known]))[0]
@@ -110,14 +111,7 @@ class Recommender:
 
     @cached_property
     def _column_types(self) -> dict[str, Any]:
-        statistics = self.stored.card.statistics
-        types = {ITEM_ID: VALUE_TYPES[statistics["item_type"]], EVENT_TIME: TIMESTAMP}
-        for name, entry in statistics["features"].items():
-            if entry["kind"] == "categorical":
-                types[name] = VALUE_TYPES[entry["type"]]
-            elif entry["columns"] == [name] and entry["kind"] != "item_age":
-                types[name] = pa.float64()
-        return types
+        return input_types(self.stored.card.statistics) | {EVENT_TIME: TIMESTAMP}
 
     def _typed(self, item: int | str) -> int | str:
         if self.stored.card.statistics["item_type"] == "string":

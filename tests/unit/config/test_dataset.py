@@ -8,8 +8,8 @@ from typing import Any, get_args
 
 import pytest
 
-from dayahead.config import dataset as config
 from dayahead.config.dataset import DatasetConfig, load_dataset
+from dayahead.config.features import FeatureConfig
 from dayahead.errors import ConfigError
 
 DATASETS = Path(__file__).parents[3] / "datasets"
@@ -29,6 +29,10 @@ split: {seed: 1, train: [0, 1], valid: [0, 0.5], test: [0.5, 1]}
 def load(folder: Path, text: str) -> DatasetConfig:
     (folder / "mine.yaml").write_text(text)
     return load_dataset("mine", folder)
+
+
+def feature(text: str, message: str) -> tuple[str, str, str]:
+    return "features: {}", f"features: {{x: {{kind: {text}}}}}", message
 
 
 def test_every_configured_data_set_is_there():
@@ -55,7 +59,7 @@ def keys_of(cls: Any) -> set[str]:
 
 def test_the_template_explains_every_key():
     text = (DATASETS / "template.yaml").read_text()
-    keys = keys_of(DatasetConfig) | keys_of(config.FeatureConfig)
+    keys = keys_of(DatasetConfig) | keys_of(FeatureConfig)
     assert {key for key in keys if not re.search(rf"\b{key}:", text)} == set()
 
 
@@ -95,6 +99,33 @@ def test_environment_variables_are_filled_in(tmp_path, monkeypatch):
         ("features: {}", "features: {price: {kind: number}}", "number needs a column"),
         ("features: {}", "features: {hour: {kind: hour, column: x}}", "hour needs no column"),
         ("features: {}", "features: {Price: {kind: hour}}", "features.Price"),
+        feature("number, column: x, min_count: 2", "number needs no type and no min_count"),
+        feature("number, column: x, type: int", "number needs no type and no min_count"),
+        feature("hour, scale: fixed", "hour needs no scale"),
+        feature("relative_number, column: x", "relative_number needs a relative_to"),
+        feature("number, column: x, relative_to: y", "number needs no relative_to"),
+        feature(
+            "relative_number, column: x, relative_to: y",
+            "features.x.relative_to: y is no categorical feature of this data set",
+        ),
+        feature(
+            "relative_number, column: x, relative_to: x",
+            "features.x.relative_to: x is no categorical feature of this data set",
+        ),
+        feature(
+            "number, column: x, scale: fixed, fit: look_ahead",
+            "fit: look_ahead: nothing of this number is fitted; leave it out, or give another",
+        ),
+        feature("item_age, fit: look_ahead_window", "nothing of this item_age is fitted"),
+        feature("hour, fit: look_ahead", "nothing of this hour is fitted"),
+        feature(
+            "categorical, column: x, fit: look_ahead",
+            "nothing of this categorical is fitted; leave it out, or give min_count",
+        ),
+        feature(
+            "categorical, column: x, min_count: 2, fit: look_ahead_window",
+            "fit: look_ahead_window: a vocabulary is the same for all windows",
+        ),
         (
             "features: {}",
             "features: {hour: {kind: hour}, hour_sin: {kind: item_age}}",

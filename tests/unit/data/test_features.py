@@ -1,24 +1,19 @@
 import math
 from datetime import datetime, timedelta
+from statistics import NormalDist
 
 import numpy as np
-import nvtabular as nvt
 import pyarrow as pa
 import pytest
-from merlin.io import Dataset
-from nvtabular.ops import Groupby, ListSlice
 
-from builders import events, instant, session
-from dayahead.columns import EVENT_TIME, ITEM_ID, SESSION_ID
-from dayahead.config.dataset import TIME_FEATURES, FeatureConfig
-from dayahead.data.features import encode, encode_session, fitted, listed
-from dayahead.data.vocabulary import empty_vocabulary, grown, occurrences
-from dayahead.files import write_parquet
+from builders import events, instant, random_log, session
+from dayahead.columns import EVENT_TIME, ITEM_ID, ROW, SESSION_ID, TIMESTAMP
+from dayahead.data.features import encode, encode_session, encode_sessions, listed
+from dayahead.data.vocabulary import admitted, empty_census, grown, occurrences
 
 
 def columns_of(name, kind):
-    column = None if kind in TIME_FEATURES else name
-    return FeatureConfig(kind=kind, column=column).columns_of(name)
+    return [f"{name}_sin", f"{name}_cos"] if kind in ("hour", "weekday") else [name]
 
 
 def statistics(features, *, timezone="UTC", item_type="int", repeats="keep"):
@@ -30,7 +25,7 @@ def statistics(features, *, timezone="UTC", item_type="int", repeats="keep"):
         "unit": "day",
         "timezone": timezone,
         "item_type": item_type,
-        "sessions": {"repeats": repeats, "min_length": 2, "max_length": 20, "truncate": "first"},
+        "sessions": {"repeats": repeats, "min_length": 2, "max_length": 20, "truncate": "first", "past_max_length": 0},
         "fitted_on": ["2026-01-01"],
         "features": entries,
     }
@@ -44,7 +39,7 @@ def vocabulary(column, values, type_, start="2026-01-01"):
     ]
     table = events(rows)
     table = table.set_column(0, column, table[column].cast(type_))
-    return grown(empty_vocabulary(type_), [("2026-01-01", occurrences(table, column))])
+    return admitted(grown(empty_census(type_), [("2026-01-01", occurrences(table, column))]))
 
 
 ITEMS = vocabulary("item_id", [50, 60], pa.int64())
@@ -159,29 +154,6 @@ def test_every_encoded_column_is_int32_or_float32():
     }
 
 
-def test_means_and_deviations_are_those_of_the_train_events(tmp_path):
-    prices = [1.0, 3.0, None, math.inf, 8.0, 1000.0]
-    table = pa.table({"price": prices, "train": [True] * 5 + [False]})
-    paths = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
-    write_parquet(paths[0], table.slice(0, 2))
-    write_parquet(paths[1], table.slice(2))
-    features = {
-        "price": FeatureConfig(kind="number", column="price"),
-        "brand": FeatureConfig(kind="categorical", column="brand"),
-    }
-    found = fitted(features, paths, "cpu")
-    assert found == {"price": {"mean": 4.0, "std": pytest.approx(np.std([1, 3, 8], ddof=1))}}
-
-
-@pytest.mark.parametrize("prices", [[None, None], [5.0, 5.0], [5.0]])
-def test_nothing_to_fit_gives_finite_statistics(tmp_path, prices):
-    table = pa.table({"price": pa.array(prices, pa.float64()), "train": [True] * len(prices)})
-    write_parquet(tmp_path / "a.parquet", table)
-    features = {"price": FeatureConfig(kind="number", column="price")}
-    mean = 0.0 if prices[0] is None else 5.0
-    assert fitted(features, [tmp_path / "a.parquet"], "cpu") == {"price": {"mean": mean, "std": 0}}
-
-
 def test_a_live_session_is_one_row_in_order_with_its_repeats_gone():
     rows = [
         {"item_id": 60, "event_time": "2026-01-03 10:02"},
@@ -200,23 +172,96 @@ def test_a_live_session_is_one_row_in_order_with_its_repeats_gone():
     assert table["event_time"].to_pylist() == [minutes]
 
 
-def test_lists_are_those_of_nvtabulars_own_grouping_and_slicing():
-    rows = [row for n in range(6) for row in session(f"s{n}", range(n + 1), "2026-01-01 10:00")]
-    table = events(rows).sort_by([(SESSION_ID, "ascending"), (EVENT_TIME, "ascending")])
-    frame = table.select([SESSION_ID, ITEM_ID, EVENT_TIME]).to_pandas()
-    grouped = [SESSION_ID, ITEM_ID, EVENT_TIME] >> Groupby(
-        groupby_cols=[SESSION_ID], sort_cols=[EVENT_TIME], aggs={ITEM_ID: "list"}
-    )
-    lists = grouped[f"{ITEM_ID}_list"] >> ListSlice(0, 4)
-    workflow = nvt.Workflow(lists + grouped[SESSION_ID])
-    theirs = workflow.fit_transform(
-        Dataset(frame.sample(frac=1, random_state=3), cpu=True)
-    ).compute()
-    theirs = theirs.set_index(SESSION_ID)[f"{ITEM_ID}_list"].to_dict()
+def test_of_a_long_live_session_the_last_events_before_a_target_are_kept():
+    rows = session("a", [50, 60] * 12 + [50], "2026-01-03 10:00")
+    table = encode_session(events(rows), statistics({"hour": {"kind": "hour"}}), {ITEM_ID: ITEMS})
+    assert table["item_id"].to_pylist() == [[2, 3] * 9 + [2]]
+    assert {len(table[name][0]) for name in table.column_names} == {19}
 
-    place = np.concatenate([np.arange(n + 1) for n in range(6)])
-    cut = table.filter(pa.array(place < 4))
-    names = np.array(cut[SESSION_ID].to_pylist())
-    first = np.flatnonzero(np.append(True, names[1:] != names[:-1]))
-    ours = listed(cut.select([ITEM_ID]), first)[ITEM_ID].to_pylist()
-    assert dict(zip(names[first], ours, strict=True)) == {k: list(v) for k, v in theirs.items()}
+
+def test_an_empty_session_has_empty_lists():
+    none = events(session("a", [50], "2026-01-03")).slice(0, 0)
+    table = encode_sessions(none, np.empty(0, np.int64), statistics({}), {ITEM_ID: ITEMS})
+    assert len(table) == 0
+    assert table.schema.types == [pa.list_(pa.int32()), pa.list_(TIMESTAMP)]
+
+
+def test_sessions_are_the_rows_encoded_and_listed():
+    log = random_log(seed=3, days=2)
+    log = log.sort_by([(SESSION_ID, "ascending"), (EVENT_TIME, "ascending"), (ROW, "ascending")])
+    features = {
+        "colour": {"kind": "categorical", "type": "string"},
+        "shop": {"kind": "categorical", "type": "int"},
+        "price": {"kind": "log_number", "mean": 2.0, "std": 1.5},
+        "rank": {"kind": "number", "knots": [1.0, 20.0, 60.0], "n": 3},
+        "relative": {
+            "kind": "relative_number",
+            "relative_to": "colour",
+            "values": ["red", "blue"],
+            "means": [20.0, 0.0],
+            "overall_mean": 10.0,
+        },
+        "hour": {"kind": "hour"},
+        "weekday": {"kind": "weekday"},
+        "age": {"kind": "item_age"},
+    }
+    for name in ("rank", "relative"):
+        log = log.append_column(name, log["price"])
+    known = {
+        column: vocabulary(column, values, type_)
+        for column, values, type_ in [
+            ("item_id", list(range(0, 16, 2)), pa.int64()),
+            ("colour", ["red", "green"], pa.string()),
+            ("shop", [2**53 + 1], pa.int64()),
+        ]
+    }
+    settings = statistics(features, timezone="America/Sao_Paulo")
+    ids = log[SESSION_ID].combine_chunks().dictionary_encode().indices.to_numpy()
+    rows = encode(log, settings, known).add_column(1, EVENT_TIME, log[EVENT_TIME])
+    first = np.flatnonzero(np.append(True, ids[1:] != ids[:-1]))
+    expected = listed(rows, first)
+    found = encode_sessions(log, ids.astype(np.int64) * 3, settings, known)
+    assert found.column_names[:3] == ["item_id", "event_time", "colour"]
+    assert found.cast(expected.schema).equals(expected)
+    assert found["price"].combine_chunks().flatten().null_count == 0
+
+
+def test_a_number_is_compared_with_its_categorys_mean():
+    rows = [
+        {"item_id": 50, "event_time": "2026-01-03", "brand": brand, "price": price}
+        for brand, price in [("a", 5.0), ("a", None), ("b", 3.0), (None, 6.0), ("new", 2.0)]
+    ]
+    features = {
+        "brand": {"kind": "categorical", "type": "string"},
+        "price": {"kind": "relative_number", "relative_to": "brand", "values": ["a", "b"],
+                  "means": [4.0, 0.0], "overall_mean": 8.0},
+    }  # fmt: skip
+    known = {"brand": vocabulary("brand", ["a"], pa.string())}
+    assert encoded(features, rows, known)["price"] == [0.25, 0, 0, -0.25, -0.75]
+    # On a scale of its own.
+    features["price"] |= {"mean": 0.25, "std": 0.5}
+    assert encoded(features, rows, known)["price"] == [0, 0, -0.5, -1, -2]
+
+
+def test_a_rank_becomes_its_normal_quantile():
+    rows = [
+        {"item_id": 50, "event_time": "2026-01-03", "price": price}
+        for price in [1.0, 2.0, 4.0, 3.0, -9.0, 99.0, None]
+    ]
+    features = {"price": {"kind": "number", "knots": [1.0, 2.0, 2.0, 4.0], "n": 4}}
+    normal = NormalDist()
+    shares = [1 / 8, 4 / 8, 7 / 8, 6 / 8, 1 / 8, 7 / 8]  # 3 is half-way between ranks 3 and 4
+    expected = [*map(normal.inv_cdf, shares), 0]
+    assert encoded(features, rows)["price"] == pytest.approx(expected, abs=1e-6)
+    features = {"price": {"kind": "number", "knots": [], "n": 0}}
+    assert encoded(features, rows)["price"] == [0] * 7
+
+
+def test_each_window_may_have_statistics_of_its_own_and_live_sessions_the_newest():
+    rows = session("a", [50], "2026-01-03", price=4.0)
+    windows = {"2026-01-02": {"mean": 1.0, "std": 1.0}, "2026-01-03": {"mean": 2.0, "std": 2.0}}
+    settings = statistics({"price": {"kind": "number", "windows": windows}})
+    known = {ITEM_ID: ITEMS}
+    assert encode(events(rows), settings, known, window="2026-01-02")["price"].to_pylist() == [3]
+    assert encode(events(rows), settings, known)["price"].to_pylist() == [1]
+    assert encode_session(events(rows), settings, known)["price"].to_pylist() == [[1]]
