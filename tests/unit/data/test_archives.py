@@ -2,7 +2,10 @@
 
 import gzip
 import io
+import os
 import shutil
+import subprocess
+import sys
 import tarfile
 import zipfile
 from pathlib import Path
@@ -12,6 +15,7 @@ import pytest
 import zstandard
 
 from dayahead.data.archives import damage_told, raw_files
+from dayahead.data.records import BLOCK
 from dayahead.errors import DataError, SourceError
 
 TEXT = b"session,item\n" + b"s,1\n" * 50_000
@@ -155,3 +159,61 @@ def test_asks_for_the_space_a_7z_needs_before_unpacking_it(tmp_path, monkeypatch
         read(tmp_path / "a.7z", "*.csv")
     assert list((tmp_path / "scratch").iterdir()) == []
     assert list(read(tmp_path / "a.7z", "*.txt")) == ["a.7z::b.txt"]
+
+
+# Not from getrusage, whose peak is at first that of the process that started this one.
+PEAK = """
+import sys
+from pathlib import Path
+{body}
+status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+print(int(status["VmHWM"].split()[0]) * 1024)
+"""
+READ = """
+from dayahead.data.archives import raw_files
+for raw in raw_files(Path(sys.argv[1]), "log", ("*",), Path()):
+    while raw.stream.read(1 << 20):
+        pass
+"""
+DOWNLOAD = """
+from dayahead.data import parts
+from dayahead.data.download import download
+from sources import a_dataset
+parts.PART = parts.ROW_GROUP  # what is held of a part must not hide what grows with the file
+download(a_dataset(source={"urls": [sys.argv[1]]}), "big", Path("raw"))
+"""
+
+
+def write_gzip(path: Path, n_bytes: int) -> None:
+    """A packed table of that many bytes of text, made of the same rows again and again."""
+    rows = "".join(f"s{n // 10:06d},{n % 977},2024-01-{1 + n % 28:02d}\n" for n in range(50_000))
+    packed = gzip.compress(rows.encode())
+    with path.open("wb") as file:
+        file.write(gzip.compress(b"session,item,time\n"))
+        file.writelines([packed] * (n_bytes // len(rows)))
+
+
+def peak_of(body: str, path: Path) -> int:
+    environment = os.environ | {
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "DVC_ROOT": str(path.parent),
+        "OMP_NUM_THREADS": "1",
+    }
+    command = [sys.executable, "-c", PEAK.format(body=body), str(path)]
+    output = subprocess.check_output(command, cwd=path.parent, env=environment)
+    return int(output.split()[-1])
+
+
+@pytest.mark.parametrize(
+    ("body", "n_bytes", "limit"),
+    [
+        pytest.param(READ, 200_000_000, 20_000_000, id="read"),
+        # Arrow reads 32 blocks ahead.
+        pytest.param(DOWNLOAD, 500_000_000, 40 * BLOCK, id="download", marks=pytest.mark.slow),
+    ],
+)
+def test_memory_does_not_grow_with_a_gzip(tmp_path, body, n_bytes, limit):
+    write_gzip(tmp_path / "small.csv.gz", 20_000_000)
+    write_gzip(tmp_path / "large.csv.gz", n_bytes)
+    growth = peak_of(body, tmp_path / "large.csv.gz") - peak_of(body, tmp_path / "small.csv.gz")
+    assert growth < limit
