@@ -11,6 +11,7 @@ from dayahead.columns import (
     EVENT_TIME,
     ITEM_ID,
     N_RESERVED,
+    PAST_PREFIX,
     SESSION_ID,
     SESSION_START,
     TIMESTAMP,
@@ -21,16 +22,21 @@ from dayahead.files import write_text
 
 
 def window_schema(statistics: Statistics) -> pa.Schema:
-    """Columns of a window file, in order."""
+    """Columns of a window file, in order; those of past events last, where there are any."""
     encoded = encoded_columns(statistics)
+    lists = [
+        pa.field(ITEM_ID, pa.list_(encoded.pop(ITEM_ID))),
+        pa.field(EVENT_TIME, pa.list_(TIMESTAMP)),
+        *(pa.field(name, pa.list_(type_)) for name, type_ in encoded.items()),
+    ]
+    has_past = statistics["sessions"]["past_max_length"] > 0
     return pa.schema(
         [
             pa.field(SESSION_ID, pa.string(), nullable=False),
             pa.field(USER_ID, pa.string()),
             pa.field(SESSION_START, TIMESTAMP, nullable=False),
-            pa.field(ITEM_ID, pa.list_(encoded.pop(ITEM_ID))),
-            pa.field(EVENT_TIME, pa.list_(TIMESTAMP)),
-            *(pa.field(name, pa.list_(type_)) for name, type_ in encoded.items()),
+            *lists,
+            *(field.with_name(PAST_PREFIX + field.name) for field in lists if has_past),
         ]
     )
 
@@ -45,32 +51,35 @@ def write_merlin_schema(path: Path, statistics: Statistics, vocabularies: Vocabu
 
 
 def _merlin_schema(statistics: Statistics, vocabularies: Vocabularies) -> Schema:
-    lengths = {
-        "min": statistics["sessions"]["min_length"],
-        "max": statistics["sessions"]["max_length"],
-    }
-    columns = [
-        ColumnSchema(SESSION_ID, dtype="string", tags=[Tags.SESSION_ID]),
-        ColumnSchema(USER_ID, dtype="string", tags=[Tags.USER_ID]),
-        ColumnSchema(SESSION_START, dtype="datetime64[us]", tags=[Tags.SESSION, Tags.TIME]),
-        ColumnSchema(
-            EVENT_TIME,
-            dtype="datetime64[us]",
-            tags=[Tags.TIME, Tags.SEQUENCE],
-            properties={"value_count": lengths},
-        ),
-    ]
-    for column in build_workflow(statistics, vocabularies).output_schema:
-        properties: dict[str, Mapping[str, object]] = {"value_count": lengths}
-        if column.name in vocabularies:
-            size = N_RESERVED + len(vocabularies[column.name])
-            properties["domain"] = {"name": column.name, "min": 0, "max": size - 1}
-        columns.append(
-            ColumnSchema(
-                column.name,
-                dtype=column.dtype.without_shape,
-                tags=[*column.tags, Tags.SEQUENCE],
-                properties=properties,
-            )
-        )
-    return Schema(columns)
+    rules = statistics["sessions"]
+    lengths = {"min": rules["min_length"], "max": rules["max_length"]}
+    time = ColumnSchema(EVENT_TIME, dtype="datetime64[us]", tags=[Tags.TIME])
+    columns = [time, *build_workflow(statistics, vocabularies).output_schema]
+    lists = [_list_column(column, lengths, vocabularies) for column in columns]
+    past_length = {"min": 0, "max": rules["past_max_length"]}
+    past = [_list_column(column, past_length, vocabularies) for column in columns]
+    return Schema(
+        [
+            ColumnSchema(SESSION_ID, dtype="string", tags=[Tags.SESSION_ID]),
+            ColumnSchema(USER_ID, dtype="string", tags=[Tags.USER_ID]),
+            ColumnSchema(SESSION_START, dtype="datetime64[us]", tags=[Tags.SESSION, Tags.TIME]),
+            *lists,
+            *(each.with_name(PAST_PREFIX + each.name) for each in past if past_length["max"]),
+        ]
+    )
+
+
+def _list_column(
+    column: ColumnSchema, lengths: Mapping[str, int], vocabularies: Vocabularies
+) -> ColumnSchema:
+    """A column of lists of what `column` is one of."""
+    properties: dict[str, Mapping[str, object]] = {"value_count": lengths}
+    if column.name in vocabularies:
+        size = N_RESERVED + len(vocabularies[column.name])
+        properties["domain"] = {"name": column.name, "min": 0, "max": size - 1}
+    return ColumnSchema(
+        column.name,
+        dtype=column.dtype.without_shape,
+        tags=[*column.tags, Tags.SEQUENCE],
+        properties=properties,
+    )

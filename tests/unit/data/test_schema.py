@@ -8,6 +8,7 @@ from merlin.schema.io.tensorflow_metadata import TensorflowMetadata
 
 from builders import TWO_DAYS, TWO_DAYS_FEATURES, dataset_config
 from dayahead.columns import ROLES
+from dayahead.data.schema import window_schema
 
 
 def test_columns_and_types_are_those_of_the_design(run):
@@ -44,3 +45,15 @@ def test_the_merlin_schema_has_tags_and_domains(run):
     assert schema.select_by_tag(Tags.CONTINUOUS).column_names == [
         "price", "hour_sin", "hour_cos", "age",
     ]  # fmt: skip
+
+
+def test_past_events_stand_in_columns_of_their_own():
+    settings = {"unit": "day", "timezone": "UTC", "item_type": "int", "features": {
+        "price": {"kind": "number", "columns": ["price"], "mean": 0.0, "std": 1.0}}}  # fmt: skip
+    rules = {"min_length": 2, "max_length": 20, "past_max_length": 5}
+    own = window_schema({**settings, "sessions": {**rules, "past_max_length": 0}})
+    assert own.names[3:] == ["item_id", "event_time", "price"]
+    both = window_schema({**settings, "sessions": rules})
+    assert both.names == [*own.names, "bef_item_id", "bef_event_time", "bef_price"]
+    for name in own.names[3:]:
+        assert both.field(f"bef_{name}").type == both.field(name).type
