@@ -161,6 +161,8 @@ def _whole(values: pa.Array) -> pa.Array:
     """As int64, exactly."""
     if pa.types.is_binary(values.type):
         values = values.cast(pa.string())
+    if pa.types.is_string(values.type) and pc.any(pc.match_substring_regex(values, "[xX]")).as_py():
+        raise pa.ArrowInvalid("Arrow would read 0xFFFFFFFFFFFFFFFF as -1")
     if pa.types.is_floating(values.type) and pc.any(pc.greater(pc.abs(values), _EXACT)).as_py():
         raise pa.ArrowInvalid("digits were lost in a float")
     return values.cast(pa.int64())
