@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-VERBS = ("repro", "test", "test-slow", "check", "bench", "ui", "format", "lock", "clean")
+VERBS = ("repro", "test", "test-slow", "check", "bench", "bench-preprocess", "ui", "format")
+VERBS += ("lock", "clean")
 
 
 @pytest.fixture

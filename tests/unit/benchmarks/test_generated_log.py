@@ -1,0 +1,72 @@
+"""The benchmarks' log: what `preprocess` takes for REES46's, and grows only at its end."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import generated_log
+from dayahead.columns import EVENT_TIME, ROW, SESSION_ID
+from dayahead.config.dataset import load_dataset
+from dayahead.data.event_log import read_event_log
+from dayahead.data.events import event_schema
+from dayahead.files import read_json, sha256_of
+from generated_log import START, Shape, shape_of, write_days, write_month
+
+REES46 = load_dataset("rees46", Path(__file__).parents[3] / "datasets")
+SHAPE = Shape(days=3, sessions_per_day=400)
+
+
+def parts_of(raw):
+    return [pq.read_table(path) for path in sorted(raw.glob("*.parquet"))]
+
+
+def test_it_has_the_columns_of_the_event_table(tmp_path):
+    n_events = write_month(tmp_path, SHAPE)
+    log = read_event_log(tmp_path, REES46)
+    (table,) = parts_of(tmp_path)
+    assert len(table) == n_events == sum(part.events for part in log.parts)
+    schema = event_schema(REES46)
+    assert {name: table.schema.field(name).type for name in schema.names} == dict(
+        zip(schema.names, schema.types, strict=True)
+    )
+
+
+def test_it_is_in_order_of_time_and_of_about_the_size_asked_for(tmp_path):
+    n_events = write_month(tmp_path, shape_of(30_000, days=3))
+    (table,) = parts_of(tmp_path)
+    assert n_events == pytest.approx(30_000, rel=0.05)
+    assert table[EVENT_TIME].equals(table.sort_by(EVENT_TIME)[EVENT_TIME])
+    assert pc.min(table[EVENT_TIME]).as_py() >= START
+    assert n_events / pc.count_distinct(table[SESSION_ID]).as_py() == pytest.approx(4.6, rel=0.05)
+
+
+def test_a_longer_log_begins_with_the_shorter_one(tmp_path):
+    write_days(tmp_path / "short", SHAPE)
+    write_days(tmp_path / "long", Shape(days=4, sessions_per_day=400))
+    short, long = (read_json(tmp_path / name / "manifest.json") for name in ("short", "long"))
+    assert long["parts"][:3] == short["parts"]
+    assert [part["sha256"] for part in short["parts"]] == [
+        sha256_of(tmp_path / "short" / part["file"]) for part in short["parts"]
+    ]
+
+
+def test_rows_are_numbered_by_source_file(tmp_path):
+    write_days(tmp_path, SHAPE)
+    n_first, n_second, _ = (
+        part["events"] for part in read_json(tmp_path / "manifest.json")["parts"]
+    )
+    parts = read_event_log(tmp_path, REES46).parts
+    assert [part.first_row for part in parts] == [0, n_first, n_first + n_second]
+    assert all(part[ROW].to_pylist() == [*range(len(part))] for part in parts_of(tmp_path))
+
+
+def test_a_long_file_becomes_several_parts(tmp_path, monkeypatch):
+    monkeypatch.setattr(generated_log, "PART", 1_000)
+    n_events = write_month(tmp_path, SHAPE)
+    tables = parts_of(tmp_path)
+    assert {len(part) for part in tables[:-1]} == {1_000}
+    assert pa.concat_tables(tables)[ROW].to_pylist() == [*range(n_events)]
+    assert {part.first_row for part in read_event_log(tmp_path, REES46).parts} == {0}
