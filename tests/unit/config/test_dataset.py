@@ -36,7 +36,7 @@ def feature(text: str, message: str) -> tuple[str, str, str]:
 
 
 def test_every_configured_data_set_is_there():
-    assert {"synthetic", "g1", "rees46", "yoochoose", "diginetica", "template"} <= set(NAMES)
+    assert {"synthetic", "g1", "rees46", "yoochoose", "adressa", "diginetica"} <= set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)

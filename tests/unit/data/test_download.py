@@ -75,7 +75,7 @@ def test_rees46(tmp_path):
         "session_id": "72d76fde", "user_id": "541312140", "item_id": 44600062,
         "event_time": at(2019, 10, 1), "row": 0, "event_type": "view",
         "category_id": 2103807459595387724, "category_code": None, "brand": "shiseido",
-        "price": 35.79,
+        "price": 35.79, "relative_price": 35.79,
     }  # fmt: skip
     assert [event["row"] for event in events] == [0, 2]
     assert manifest["dropped"] == {"no session_id": 1}
