@@ -13,7 +13,7 @@ from dayahead.columns import EVENT_TIME, ITEM_ID, ROW, SESSION_ID, SESSION_START
 from dayahead.config.dataset import DatasetConfig
 from dayahead.config.params import PreprocessConfig, WindowConfig
 from dayahead.config.reading import validated
-from dayahead.files import write_json, write_parquet
+from dayahead.files import sha256_of, write_json, write_parquet
 
 
 def instant(text: str) -> datetime:
@@ -54,26 +54,34 @@ def session(session_id: str, items: Sequence[Any], start: str, **more: Any) -> l
     ]
 
 
-def write_log(raw: Path, table: pa.Table, *, log_end: str | None = None, parts: int = 1) -> None:
-    """Write an event table as `download` leaves it, cut into `parts` files."""
+def write_log(
+    raw: Path, log: pa.Table | Sequence[pa.Table], *, log_end: str | None = None, parts: int = 1
+) -> None:
+    """Write an event table as `download` leaves it.
+
+    A table is one source file, cut into `parts`; several are a source file each, and number their
+    rows from 0.
+    """
     raw.mkdir(parents=True, exist_ok=True)
-    bounds = [len(table) * n // parts for n in range(parts + 1)]
-    listed = []
-    for number, (begin, end) in enumerate(pairwise(bounds)):
-        part = table.slice(begin, end - begin)
-        name = f"events-{number:05d}.parquet"
-        write_parquet(raw / name, part)
-        listed.append({"file": name, "events": len(part)})
-    end_of_log = (
-        instant(log_end)
-        if log_end
-        else max(table[EVENT_TIME].to_pylist(), default=instant("1970-01-01"))
-    )
+    files = [log] if isinstance(log, pa.Table) else log
+    listed: list[dict[str, Any]] = []
+    first_row = 0
+    for table in files:
+        bounds = [len(table) * n // parts for n in range(parts + 1)]
+        for begin, end in pairwise(bounds):
+            part = table.slice(begin, end - begin)
+            name = f"events-{len(listed):05d}.parquet"
+            write_parquet(raw / name, part)
+            entry = {"file": name, "events": len(part), "first_row": first_row}
+            listed.append({**entry, "sha256": sha256_of(raw / name)})
+        first_row += len(table)
+    times = [time for table in files for time in table[EVENT_TIME].to_pylist()]
+    end_of_log = instant(log_end) if log_end else max(times, default=instant("1970-01-01"))
     manifest = {
         "dataset": "tiny",
         "log_end": end_of_log.isoformat(),
-        "rows": len(table),
-        "events": len(table),
+        "rows": first_row,
+        "events": first_row,
         "dropped": {},
         "files": [],
         "parts": listed,

@@ -107,3 +107,26 @@ def _roles(session_id: str, dataset: DatasetConfig) -> list[str]:
     u = int.from_bytes(digest[:8], "big") / 2**64
     intervals = {"train": split.train, "valid": split.valid, "test": split.test}
     return [role for role, (low, high) in intervals.items() if low <= u < high]
+
+
+def expected_past(table: pa.Table, dataset: DatasetConfig) -> dict[str, list[Row]]:
+    """Past events by session id: all of the user's that the rule for repeats leaves."""
+    rows = sorted(table.to_pylist(), key=lambda row: (row["event_time"], row["row"]))
+    rules = dataset.sessions
+    if rules.gap_minutes is not None:
+        rows = _named_by_gap(rows, rules.gap_minutes)
+    repeated = _repeats(rows, rules.repeats.rule, f"{rules.repeats.scope}_id")
+    rows = [row for row in rows if row["row"] not in repeated]
+    past: dict[str, list[Row]] = {}
+    for row in rows:
+        if row["session_id"] in past:
+            continue
+        before = [
+            other
+            for other in rows
+            if other["user_id"] == row["user_id"] is not None
+            and other["event_time"] < row["event_time"]
+            and other["session_id"] != row["session_id"]
+        ]
+        past[row["session_id"]] = before[-rules.past_max_length :]
+    return past

@@ -50,7 +50,12 @@ def write_window_folder(
         "unit": "day",
         "timezone": "UTC",
         "item_type": "int",
-        "sessions": {"max_length": max_length, "truncate": "first", "repeats": "keep"},
+        "sessions": {
+            "max_length": max_length,
+            "truncate": "first",
+            "repeats": "keep",
+            "past_max_length": 0,
+        },
         "fitted_on": [day(number) for number in range(fitted_on)],
         "features": FEATURES if features else {},
     }

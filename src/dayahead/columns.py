@@ -24,6 +24,11 @@ EVENTS: Final = "events"
 
 PAST_PREFIX: Final = "bef_"
 
+SETTLED: Final = "_settled"
+"""Marks events of windows that an earlier run wrote: they are only looked back at."""
+REPEATED: Final = "_repeated"
+"""Marks events that the rule for repeats drops."""
+
 PADDING: Final = 0
 UNKNOWN: Final = 1
 N_RESERVED: Final = 2

@@ -5,7 +5,11 @@ DVC empties a stage's outputs before it runs; what is finished is kept here and 
 
 import os
 import shutil
+from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
+
+from dayahead.files import sha256_of
 
 
 def store_root() -> Path:
@@ -22,3 +26,46 @@ def linked(source: Path, target: Path) -> None:
         raise
     except OSError:
         shutil.copyfile(source, target)
+
+
+class DamagedBlobError(Exception):
+    """A stored file is missing, or its bytes are not what its name says."""
+
+
+@dataclass(frozen=True)
+class Blobs:
+    """Files by the sha256 of their content: what is the same is held once."""
+
+    folder: Path
+
+    def put(self, path: Path) -> str:
+        """Keep a file's content; return its sha256."""
+        name = sha256_of(path)
+        blob = self._blob(name)
+        if not blob.exists():
+            linked(path, blob)
+        return name
+
+    def get(self, name: str, target: Path) -> None:
+        """Link a file out.
+
+        Raises:
+            DamagedBlobError: it is missing or damaged; what is damaged is set aside.
+        """
+        blob = self._blob(name)
+        if not blob.is_file():
+            raise DamagedBlobError(f"{blob}: missing")
+        if sha256_of(blob) != name:
+            aside = blob.with_suffix(".damaged")
+            blob.replace(aside)
+            raise DamagedBlobError(f"{blob}: its bytes have changed; set aside as {aside.name}")
+        linked(blob, target)
+
+    def keep_only(self, names: Collection[str]) -> None:
+        """Remove every other file."""
+        for blob in self.folder.glob("??/*"):
+            if blob.name not in names:
+                blob.unlink()
+
+    def _blob(self, name: str) -> Path:
+        return self.folder / name[:2] / name

@@ -66,7 +66,7 @@ def _connected(address: str) -> Client:
 
 def _cluster(config: PreprocessConfig, scratch: Path) -> LocalCluster:
     options: dict[str, Any] = {
-        "memory_limit": _bytes(config.memory_limit),
+        "memory_limit": memory_limit(config),
         "local_directory": str(scratch),
         "dashboard_address": ":0",
         "silence_logs": logging.CRITICAL,
@@ -80,10 +80,16 @@ def _cluster(config: PreprocessConfig, scratch: Path) -> LocalCluster:
     return LocalCluster(n_workers=n_workers, threads_per_worker=threads, processes=True, **options)
 
 
-def _bytes(text: str) -> int:
+def memory_limit(config: PreprocessConfig) -> int:
+    """Bytes that one worker may hold.
+
+    Raises:
+        ConfigError: the setting is no size.
+    """
     try:
-        return int(parse_bytes(text))
+        return int(parse_bytes(config.memory_limit))
     except ValueError:
         raise ConfigError(
-            f"params.yaml: preprocess.memory_limit: expected a size such as 4GiB (got {text!r})"
+            f"params.yaml: preprocess.memory_limit: expected a size such as 4GiB "
+            f"(got {config.memory_limit!r})"
         ) from None

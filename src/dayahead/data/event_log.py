@@ -1,26 +1,72 @@
 """data/raw/ as `download` left it: what is there, and whether it suits the data set."""
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dayahead.columns import EVENT_TIME, ITEM_ID, ROW, SESSION_ID, SESSION_START, USER_ID
+from dayahead.columns import EVENT_TIME, ITEM_ID, ROW, SESSION_ID, SESSION_START, SETTLED, USER_ID
 from dayahead.config.dataset import DatasetConfig
+from dayahead.data.ordering import ints, put
 from dayahead.errors import DataError
 from dayahead.files import read_json
+
+
+@dataclass(frozen=True)
+class Part:
+    """One events-*.parquet."""
+
+    path: Path
+    sha256: str
+    events: int
+    first_row: int
+    """What its rows' numbers, which count within their source file, begin at in the whole log."""
 
 
 @dataclass(frozen=True)
 class EventLog:
     """The event table's files."""
 
-    parts: tuple[Path, ...]
-    events: int
+    parts: tuple[Part, ...]
     end: datetime
     """Up to here the log is whole."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A file of events to be read: a part of the log, or what an earlier run carried over."""
+
+    path: Path
+    shifts: Mapping[int, int]
+    """What is added to row numbers, by the number from which on; ascending."""
+
+    @classmethod
+    def of_part(cls, part: Part) -> "Piece":
+        """Number a part's rows over the whole log."""
+        return cls(part.path.absolute(), {0: part.first_row})
+
+    def tables(self, columns: Sequence[str], n_rows: int) -> Iterator[pa.Table]:
+        """Read some rows at a time: the columns named, SETTLED, and what a run added to events."""
+        file = pq.ParquetFile(self.path)
+        is_part = SETTLED not in file.schema_arrow.names
+        for batch in file.iter_batches(batch_size=n_rows, columns=columns if is_part else None):
+            events = pa.Table.from_batches([batch])
+            if is_part:
+                events = put(events, SETTLED, pa.array(np.zeros(len(events), dtype=bool)))
+            yield put(events, ROW, pa.array(self._numbered(ints(events[ROW]))))
+        if file.metadata.num_rows == 0:
+            empty = file.schema_arrow.empty_table()
+            empty = put(empty.select(columns), SETTLED, pa.array([], pa.bool_()))
+            yield empty
+
+    def _numbered(self, rows: np.ndarray) -> np.ndarray:
+        begins = np.array(list(self.shifts))
+        shifts = np.array(list(self.shifts.values()))
+        return rows + shifts[np.searchsorted(begins, rows, side="right") - 1]
 
 
 def event_columns(dataset: DatasetConfig) -> list[str]:
@@ -39,6 +85,15 @@ def event_columns(dataset: DatasetConfig) -> list[str]:
     ]
 
 
+def past_columns(dataset: DatasetConfig) -> list[str]:
+    """Columns of the event table by which past events are told; none where none is wanted."""
+    if dataset.sessions.past_max_length == 0:
+        return []
+    features = dataset.features.items()
+    read = [name for name, feature in features if feature.column is not None]
+    return [ITEM_ID, EVENT_TIME, *read]
+
+
 def read_event_log(raw: Path, dataset: DatasetConfig) -> EventLog:
     """Read data/raw/manifest.json and check the parts it names.
 
@@ -48,21 +103,24 @@ def read_event_log(raw: Path, dataset: DatasetConfig) -> EventLog:
     path = raw / "manifest.json"
     try:
         manifest = read_json(path)
-        parts = tuple(raw / part["file"] for part in manifest["parts"])
-        log = EventLog(parts, manifest["events"], datetime.fromisoformat(manifest["log_end"]))
-        columns = [pq.read_schema(part).names for part in parts]
+        parts = tuple(
+            Part(raw / part["file"], part["sha256"], part["events"], part["first_row"])
+            for part in manifest["parts"]
+        )
+        log = EventLog(parts, datetime.fromisoformat(manifest["log_end"]))
+        columns = [pq.read_schema(part.path).names for part in parts]
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
         raise DataError(
             f"{path}: not a readable event table ({type(error).__name__}: {error}); "
             f"run `dvc repro -f download`"
         ) from None
-    if not log.events:
+    if not any(part.events for part in parts):
         raise DataError(f"{path}: expected events, found none; run `dvc repro -f download`")
     for part, names in zip(parts, columns, strict=True):
         missing = sorted(set(event_columns(dataset)) - set(names))
         if missing:
             raise DataError(
-                f"{part}: columns {', '.join(missing)} of the data set's file are missing "
+                f"{part.path}: columns {', '.join(missing)} of the data set's file are missing "
                 f"(found {', '.join(names)}); run `dvc repro download`"
             )
     return log

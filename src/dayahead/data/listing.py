@@ -10,7 +10,7 @@ import numpy as np
 from dayahead.columns import ROLES
 from dayahead.config.params import WindowConfig
 from dayahead.data.calendar import Calendar
-from dayahead.data.sessions import Tally
+from dayahead.data.tally import STEPS, Tally
 from dayahead.errors import ConfigError, DataError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -27,26 +27,27 @@ class Listing:
     log_end: datetime
     without_user: int
     """Events that no gap session could take, since they name no user."""
+    fit_windows: int
 
     @property
     def standing(self) -> list[int]:
         """Positions of the windows kept, in order of time."""
         return [place for place in self._listed() if self._state(place)[0] == "kept"]
 
-    def check(self, fit_windows: int) -> None:
+    def check(self) -> None:
         """Refuse a log from which nothing can be learned.
 
         Raises:
             DataError: no window stands, or those to fit on have no train session.
             ConfigError: fewer windows stand than are to be fitted on.
         """
-        standing = self.standing
+        standing, fit_windows = self.standing, self.fit_windows
         if not standing:
             states = [self._state(place)[0] for place in self._listed()]
             raise DataError(
                 f"data/windows: none of {len(states)} windows stands: {states.count('dropped')} "
                 f"have fewer sessions than window.min_sessions ({self.window.min_sessions}; the "
-                f"fullest has {self.tally.sessions.max()}), {states.count('open')} are not over "
+                f"fullest has {self.tally['sessions'].max()}), {states.count('open')} are not over "
                 f"when the log ends ({_iso(self.log_end)}); lower window.min_sessions, or get "
                 f"more of the log"
             )
@@ -56,7 +57,7 @@ class Listing:
                 f"{len(standing)} stand; lower it, or window.min_sessions "
                 f"({self.window.min_sessions})"
             )
-        if not self.tally.roles[standing[:fit_windows], ROLES.index("train")].any():
+        if not self.tally["train"][standing[:fit_windows]].any():
             names = ", ".join(self.calendar.names[place] for place in standing[:fit_windows])
             raise DataError(
                 f"data/windows: no train session in {names}, to which the features would be "
@@ -66,29 +67,28 @@ class Listing:
     def as_json(self) -> dict[str, Any]:
         """Content of windows.json; events_read is the sum of the other steps."""
         standing = self.standing
-        kept = int(self.tally.events[standing].sum())
-        dropped = {f"dropped_{step}": n for step, n in self.tally.dropped.items()}
+        kept = int(self.tally["events"][standing].sum())
         return {
             "unit": self.window.unit,
             "log_end": _iso(self.log_end),
-            "sessions_read": int(self.tally.started.sum()),
-            "sessions_kept": int(self.tally.sessions[standing].sum()),
+            "sessions_read": self.tally.total("started"),
+            "sessions_kept": int(self.tally["sessions"][standing].sum()),
             "steps": {
-                "events_read": self.tally.read + self.without_user,
+                "events_read": self.tally.total("read") + self.without_user,
                 "dropped_no_user": self.without_user,
-                **dropped,
-                "dropped_windows": int(self.tally.events.sum()) - kept,
+                **{f"dropped_{step}": self.tally.total(step) for step in STEPS},
+                "dropped_windows": self.tally.total("events") - kept,
                 "events_kept": kept,
             },
             "windows": [self._entry(place) for place in self._listed()],
         }
 
     def _listed(self) -> Sequence[int]:
-        places = np.flatnonzero(self.tally.started)
+        places = np.flatnonzero(self.tally["started"])
         return range(int(places[0]), int(places[-1]) + 1)
 
     def _state(self, place: int) -> tuple[str, str | None]:
-        n_sessions = int(self.tally.sessions[place])
+        n_sessions = int(self.tally["sessions"][place])
         closes = _instant(int(self.calendar.closes[place]))
         if self.log_end < closes:
             return "open", f"the log ends at {_iso(self.log_end)}, the window at {_iso(closes)}"
@@ -99,17 +99,16 @@ class Listing:
     def _entry(self, place: int) -> dict[str, Any]:
         state, why = self._state(place)
         begin, end = (int(edge) for edge in self.calendar.edges[place : place + 2])
-        roles = self.tally.roles[place].tolist()
         return {
             "window": self.calendar.names[place],
             "start": _iso(_instant(begin)),
             "end": _iso(_instant(end)),
-            "sessions": int(self.tally.sessions[place]),
-            "events": int(self.tally.events[place]),
+            "sessions": int(self.tally["sessions"][place]),
+            "events": int(self.tally["events"][place]),
             "state": state,
             "why": why,
-            "roles": dict(zip(ROLES, roles, strict=True)),
-            "overrun_events": int(self.tally.overrun[place]),
+            "roles": {role: int(self.tally[role][place]) for role in ROLES},
+            "overrun_events": int(self.tally["beyond"][place]),
         }
 
 

@@ -26,9 +26,7 @@ def run(tmp_path, dask_address, monkeypatch):
         root = tmp_path / str(next(numbers))
         monkeypatch.setenv("DVC_ROOT", str(tmp_path / store if store else root / "project"))
         write_log(root / "raw", log, parts=parts, log_end=log_end)
-        config = preprocess_config(
-            scheduler=dask_address, fit_windows=fit_windows, rebuild=rebuild
-        )
+        config = preprocess_config(scheduler=dask_address, fit_windows=fit_windows, rebuild=rebuild)
         preprocess(root / "raw", root / "windows", dataset, window_config(**window), config)
         return WindowStore(root / "windows")
 

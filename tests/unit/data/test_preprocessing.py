@@ -21,11 +21,11 @@ from builders import (
     write_log,
 )
 from dayahead.columns import ROLES
-from dayahead.data import preprocessing
+from dayahead.data import build
 from dayahead.data.features import encode_session
 from dayahead.data.preprocessing import preprocess
 from dayahead.data.windows import WindowStore
-from session_oracle import expected_sessions
+from session_oracle import expected_past, expected_sessions
 
 USER = {"user_id": "user_id"}
 MESSY = {"columns": USER, "features": RANDOM_LOG_FEATURES, "max_length": 5}
@@ -69,6 +69,11 @@ def test_a_small_log_by_hand(run):
     assert (steps["dropped_short_sessions"], steps["events_kept"]) == (1, 7)
 
 
+def everything(store, window):
+    """All columns of a window's train file, which holds every session of the tiny data sets."""
+    return pq.read_table(store.path(window, "train"), partitioning=None)
+
+
 def items_by_first_occurrence(windows):
     seen = {}
     for name in sorted(windows):
@@ -105,7 +110,7 @@ def rows_of_file(sessions, role, values):
     ],
 )  # fmt: skip
 def test_what_is_written_is_what_one_row_after_the_other_gives(run, monkeypatch, rules, window):
-    monkeypatch.setattr(preprocessing, "EVENTS_PER_BUCKET", 60)
+    monkeypatch.setattr(build, "EVENTS_AT_ONCE", 60)
     dataset = dataset_config(**{**MESSY, **rules})
     table = random_log(seed=3, days=3)
     if dataset.columns.session_id is None:
@@ -142,7 +147,7 @@ def test_a_longer_log_leaves_earlier_files_byte_for_byte(run, monkeypatch, rules
     longer = random_log(seed=1, days=5)
     shorter = longer.slice(0, len(random_log(seed=1, days=3)))
     before = run(shorter, dataset, log_end="2026-01-04")
-    monkeypatch.setattr(preprocessing, "EVENTS_PER_BUCKET", 50)
+    monkeypatch.setattr(build, "EVENTS_AT_ONCE", 50)
     after = run(longer, dataset, log_end="2026-01-06", parts=4)
     assert len(before.windows) == 3
     assert len(after.windows) == 5
@@ -175,7 +180,7 @@ def test_parts_buckets_and_workers_change_no_byte(run, tmp_path, monkeypatch):
     table = random_log(seed=4, days=3)
     dataset = dataset_config(**MESSY)
     one = run(table, dataset)
-    monkeypatch.setattr(preprocessing, "EVENTS_PER_BUCKET", 40)
+    monkeypatch.setattr(build, "EVENTS_AT_ONCE", 40)
     write_log(tmp_path / "raw", table, parts=5, log_end="2026-02-01")
     with LocalCluster(n_workers=3, processes=False, dashboard_address=":0") as cluster:
         config = preprocess_config(scheduler=cluster.scheduler_address)
@@ -187,13 +192,16 @@ def test_live_encoding_equals_the_window_files(run):
     table = random_log(seed=5, days=2)
     store = run(table, dataset_config(**MESSY))
     vocabularies = {name: store.vocabulary(name) for name in ["item_id", "colour", "shop"]}
-    written = store.read(store.windows[1], "train", None)
-    for row in written.slice(0, 4).to_pylist():
+    rows = store.read(store.windows[1], "train", None)
+    for row in rows.slice(0, 4).to_pylist():
         raw = table.filter(pc.equal(table["session_id"], row["session_id"]))
+        # Of a live session the last events are read, of a window's the first were written.
+        raw = raw.sort_by([("event_time", "ascending"), ("row", "ascending")]).slice(0, 4)
         live = encode_session(raw, store.statistics, vocabularies)
         for name in live.column_names:
-            values = live[name][0].as_py()[: len(row[name])]
-            assert values == pytest.approx(row[name]) if name != "event_time" else True
+            written = row[name][:4]
+            same = written if name == "event_time" else pytest.approx(written)
+            assert live[name][0].as_py() == same
 
 
 def test_statistics_are_fitted_on_as_many_windows_as_asked(run):
@@ -211,3 +219,71 @@ def test_string_items(run):
         dataset_config(columns={"item_id": {"column": "item_id"}}),
     )
     assert store.vocabulary("item_id")["value"].to_pylist() == ["i3", "i1"]
+
+
+class TestPastEvents:
+    def test_by_hand(self, run):
+        table = events(
+            session("a", [1, 2], "2026-01-01 09:00", user_id="u", price=1.0)
+            + session("b", [9], "2026-01-01 10:00", user_id="u", price=2.0)
+            + session("c", [3, 4], "2026-01-01 10:00", user_id="u", price=3.0)
+            + session("d", [2, 5], "2026-01-02 09:00", user_id="u", price=4.0)
+            + session("e", [1, 2], "2026-01-02 09:00", user_id="v", price=5.0)
+        )
+        rules = dataset_config(
+            columns=USER,
+            features={"price": {"kind": "number", "column": "price"}},
+            past_max_length=3,
+        )
+        store = run(table, rules)
+        first, second = (
+            {row["session_id"]: row for row in everything(store, window).to_pylist()}
+            for window in store.windows
+        )
+        assert first["a"]["bef_item_id"] == []
+        # b's event is of the same instant as c's first; 9 is in no session that stands: unknown.
+        assert first["c"]["bef_item_id"] == [2, 3]
+        assert second["d"]["bef_item_id"] == [1, 4, 5]
+        assert second["d"]["bef_event_time"] == [instant("2026-01-01 10:00"),
+                                                 instant("2026-01-01 10:00"),
+                                                 instant("2026-01-01 10:01")]  # fmt: skip
+        price = store.statistics["features"]["price"]
+        assert second["d"]["bef_price"] == pytest.approx(
+            [(x - price["mean"]) / price["std"] for x in (2.0, 3.0, 3.0)]
+        )
+        assert second["e"]["bef_item_id"] == []
+
+    @pytest.mark.parametrize(
+        "rules",
+        [
+            {},
+            {"truncate": "last", "repeats": {"rule": "drop_consecutive", "scope": "user"}},
+            {"repeats": DROP_ALL_OF_USER},
+            {"columns": {**USER, "session_id": None}, "gap_minutes": 45.0},
+        ],
+    )
+    def test_they_are_what_one_row_after_the_other_gives(self, run, monkeypatch, rules):
+        monkeypatch.setattr(build, "EVENTS_AT_ONCE", 60)
+        dataset = dataset_config(**{**MESSY, **rules, "past_max_length": 4})
+        table = random_log(seed=9, days=4)
+        if dataset.columns.session_id is None:
+            table = table.drop_columns(["session_id"])
+        store = run(table, dataset, parts=2)
+        expected = expected_past(table, dataset)
+        vocabulary = store.vocabulary("item_id").to_pylist()
+        some = 0
+        for window in store.windows:
+            held = {row["value"]: row["index"] for row in vocabulary
+                    if row["first_window"] <= window.name}  # fmt: skip
+            for row in everything(store, window).to_pylist():
+                past = expected[row["session_id"]]
+                assert row["bef_item_id"] == [held.get(event["item_id"], 1) for event in past]
+                assert row["bef_event_time"] == [event["event_time"] for event in past]
+                assert len(row["bef_colour"]) == len(row["bef_hour_sin"]) == len(past)
+                some += len(past)
+        assert some > 50
+
+    def test_the_schema_tells_them(self, run):
+        store = run(random_log(seed=9, days=2), dataset_config(**MESSY, past_max_length=4))
+        schema = (store.folder / "schema.pbtxt").read_text()
+        assert 'name: "bef_item_id"' in schema

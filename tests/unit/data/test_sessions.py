@@ -1,5 +1,4 @@
 import hashlib
-from collections import Counter
 from datetime import timedelta
 
 import numpy as np
@@ -11,11 +10,14 @@ from hypothesis import strategies as st
 from builders import dataset_config, events, instant, session, window_config
 from dayahead.columns import ROLES
 from dayahead.data.calendar import calendar_over
-from dayahead.data.sessions import Rules, by_user, cut_sessions, ints, repeated, roles_of
+from dayahead.data.ordering import ints, put, repeated
+from dayahead.data.sessions import Rules, cut_sessions, roles_of
+from dayahead.data.tally import STEPS
+from dayahead.data.users import UserRules, by_user
 from session_oracle import expected_sessions
 
 USER = {"user_id": "user_id"}
-ALL_STEPS = ("repeats", "overrun", "short_sessions", "truncated", "no_role")
+END = instant("2200-01-01")
 
 
 def cut(table, dataset, window=None):
@@ -23,13 +25,21 @@ def cut(table, dataset, window=None):
     window = window or window_config()
     if dataset.sessions.gap_minutes is not None:
         table = table.filter(table["user_id"].is_valid())
+    table = put(table, "_settled", pa.array([False] * len(table)))
     if dataset.sessions.gap_minutes is not None or dataset.sessions.repeats.scope == "user":
-        table = by_user(table, dataset.sessions)
+        end = int(END.timestamp()) * 1_000_000
+        table, _ = by_user(table, UserRules(dataset.sessions, (), written=0, edge=end))
     starts = ints(table["session_start" if "session_start" in table.column_names else "event_time"])
     calendar = calendar_over(window, int(starts.min()), int(starts.max()))
-    rules = Rules(dataset.sessions, window.overrun, dataset.split, calendar)
-    kept, tally = cut_sessions(table, rules)
-    return kept, tally, calendar
+    n = len(calendar)
+    found = cut_sessions(
+        table, Rules(dataset.sessions, window.overrun, dataset.split, calendar, n_closed=n)
+    )
+    return found.kept, found.tally, calendar
+
+
+def dropped_by(tally):
+    return {step: tally.total(step) for step in STEPS}
 
 
 def items(table, dataset, window=None):
@@ -107,14 +117,14 @@ def test_overrun_is_cut_at_the_windows_end_plus_grace(changes, expected, dropped
     window = window_config(**changes)
     assert items(table, dataset_config(), window) == {"a": expected}
     tally = cut(table, dataset_config(), window)[1]
-    assert tally.dropped["overrun"] == dropped
-    assert tally.overrun.sum() == 5 - len(expected) or changes["overrun"] == "keep"
+    assert tally.total("overrun") == dropped
+    assert tally.total("beyond") == 5 - len(expected) or changes["overrun"] == "keep"
 
 
 def test_kept_overrun_is_counted_all_the_same():
     table = events(session("a", [1, 2, 3, 4, 5], "2026-01-01 23:58"))
     tally = cut(table, dataset_config(), window_config(overrun="keep"))[1]
-    assert tally.overrun.tolist() == [3, 0]
+    assert tally["beyond"].tolist() == [3, 0]
 
 
 def test_short_sessions_go_after_repeats_and_overrun():
@@ -126,7 +136,7 @@ def test_short_sessions_go_after_repeats_and_overrun():
     rules = dataset_config(repeats={"rule": "drop_consecutive", "scope": "session"})
     assert items(table, rules) == {"c": [1, 2]}
     tally = cut(table, rules)[1]
-    assert tally.dropped == {
+    assert dropped_by(tally) == {
         "repeats": 1, "overrun": 1, "short_sessions": 2, "truncated": 0, "no_role": 0,
     }  # fmt: skip
 
@@ -183,8 +193,8 @@ def test_a_session_without_a_role_is_dropped_and_counted():
     split = {"train": [0, 0.25], "valid": [0, 0.25], "test": [0, 0.25]}
     kept, tally, _ = cut(events(rows), dataset_config(split=split))
     assert 0 < len(kept) < 80
-    assert tally.dropped["no_role"] == 80 - len(kept)
-    assert tally.sessions.sum() == len(kept) // 2
+    assert tally.total("no_role") == 80 - len(kept)
+    assert tally.total("sessions") == len(kept) // 2
 
 
 def test_drop_all_keeps_the_first_of_each_item_in_each_group():
@@ -268,7 +278,7 @@ def test_whole_columns_agree_with_one_row_after_the_other(table, dataset, window
         }
         for name, sessions in expected.items()
     }
-    assert Counter(tally.dropped) == Counter({step: dropped[step] for step in ALL_STEPS})
-    assert tally.read == len(kept) + sum(tally.dropped.values())
-    sizes = {calendar.names[n]: int(size) for n, size in enumerate(tally.sessions) if size}
+    assert dropped_by(tally) == {step: dropped[step] for step in STEPS}
+    assert tally.total("read") == len(kept) + sum(dropped_by(tally).values())
+    sizes = {calendar.names[n]: int(size) for n, size in enumerate(tally["sessions"]) if size}
     assert sizes == {name: len(sessions) for name, sessions in expected.items()}

@@ -1,0 +1,180 @@
+"""Windows out of events, as phases of tasks on a Dask cluster.
+
+    parts       each part of the log, scattered by session (by user first, where a step needs it)
+    sessions    each bucket of sessions through the steps, scattered by window
+    windows     each window that stands into the order of its files, and what its vocabularies need
+    features    vocabularies grown, statistics fitted; then each window encoded and written
+
+The sizes of parts, buckets and cluster change nothing in the files written.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from dayahead.columns import SESSION_ID, USER_ID
+from dayahead.config.dataset import DatasetConfig
+from dayahead.config.params import PreprocessConfig, WindowConfig
+from dayahead.data.calendar import calendar_over
+from dayahead.data.cluster import Device, dask_client, memory_limit
+from dayahead.data.event_log import EventLog, Piece
+from dayahead.data.listing import Listing
+from dayahead.data.partitions import (
+    Edges,
+    Job,
+    SortedSessions,
+    SortedUsers,
+    Spread,
+    sort_sessions,
+    sort_users,
+    spread,
+)
+from dayahead.data.phases import Phases
+from dayahead.data.states import Earlier, Left
+from dayahead.data.tally import Tally
+from dayahead.data.writing import write_windows
+from dayahead.errors import DataError
+from dayahead.files import write_json
+
+EVENTS_AT_ONCE = 1_000_000
+"""Events a task holds, if the memory limit allows."""
+BYTES_PER_EVENT = 4096
+"""What a worker's memory is reckoned by: an event's columns, copied a few times."""
+NAMED = 10
+"""Windows that a message names."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class LateRowsError(DataError):
+    """Rows came for windows that are written."""
+
+
+@dataclass(frozen=True)
+class Build:
+    """All that the windows are made by."""
+
+    log: EventLog
+    dataset: DatasetConfig
+    window: WindowConfig
+    config: PreprocessConfig
+    device: Device
+
+    def windows(self, output: Path, scratch: Path, earlier: Earlier | None) -> Left:
+        """Write what an earlier run (whose windows lie in `output`) has not.
+
+        Raises:
+            LateRowsError: rows came for windows that the earlier run wrote.
+            DataError: no window stands, or sessions without users.
+            ConfigError: fewer windows stand than are to be fitted on.
+        """
+        pieces = self._pieces(earlier)
+        n_at_once = min(EVENTS_AT_ONCE, max(memory_limit(self.config) // BYTES_PER_EVENT, 1))
+        n_events = sum(pq.read_metadata(piece.path).num_rows for piece in pieces)
+        n_buckets = max(1, -(-n_events // n_at_once))
+        memory = earlier.memory if earlier else {}
+        job = Job(self.dataset, self.window, n_buckets, output, self.device, memory)
+        with dask_client(self.config, scratch) as client:
+            phases = Phases(client, scratch)
+            parts = phases.run(
+                "parts",
+                spread,
+                [(job, p, n_at_once, phases.path("parts", n)) for n, p in enumerate(pieces)],
+            )
+            edges = self._edges(parts, earlier)
+            users, sessions = _sorted(job, [part.path for part in parts], edges, phases)
+            tally = Tally.over([found.tally for found in sessions])
+            without_user = sum(part.without_user for part in parts)
+            if earlier is not None:
+                _refuse_late(tally, edges)
+                tally = Tally.over([earlier.tally, tally])
+                without_user += earlier.state.without_user
+            listing = Listing(
+                self.window,
+                edges.calendar,
+                tally,
+                self.log.end,
+                without_user,
+                self.config.fit_windows,
+            )
+            listing.check()
+            census = write_windows(
+                job, listing, edges, [found.path for found in sessions], phases, earlier
+            )
+        write_json(output / "windows.json", listing.as_json())
+        remembered = {
+            USER_ID: [*memory.get(USER_ID, ()), *(found.remembered for found in users)],
+            SESSION_ID: [*memory.get(SESSION_ID, ()), *(found.remembered for found in sessions)],
+        }
+        return Left(
+            begin=int(edges.begin),
+            n_written=edges.n_closed,
+            edge=int(edges.calendar.edges[edges.n_closed]),
+            without_user=without_user,
+            tally=tally,
+            census=census,
+            carried=[found.carried for found in sessions],
+            memory=remembered,
+        )
+
+    def _pieces(self, earlier: Earlier | None) -> list[Piece]:
+        known = [sha256 for sha256, _ in earlier.state.parts] if earlier else []
+        pieces = list(earlier.carried) if earlier else []
+        for part in self.log.parts:
+            if part.sha256 in known:
+                known.remove(part.sha256)
+            else:
+                pieces.append(Piece.of_part(part))
+        return pieces
+
+    def _edges(self, parts: Sequence[Spread], earlier: Earlier | None) -> Edges:
+        """Cover every session's start with windows, from the log's first on."""
+        starts = [part.starts for part in parts if part.starts is not None]
+        if not starts and earlier is None:
+            raise DataError(
+                "data/raw: no event names a user, so sessions.gap_minutes can cut no session; "
+                "name the right column as columns.user_id in the data set's file"
+            )
+        last = max((bounds[1] for bounds in starts), default=0)
+        begin = min((bounds[0] for bounds in starts), default=0)
+        if earlier is not None:
+            begin, last = earlier.state.begin, max(last, earlier.state.edge - 1)
+        calendar = calendar_over(self.window, begin, last)
+        n_written = earlier.state.n_written if earlier else 0
+        end = (self.log.end - _EPOCH) // _MICROSECOND
+        n_closed = int(np.searchsorted(calendar.closes, end, side="right"))
+        return Edges(calendar, begin, n_written, max(n_written, n_closed))
+
+
+def _sorted(
+    job: Job, spreads: list[Path], edges: Edges, phases: Phases
+) -> tuple[list[SortedUsers], list[SortedSessions]]:
+    """Take the events through what goes by user, where anything does, and by session."""
+    buckets = range(job.n_buckets)
+    users = []
+    if job.goes_by_user:
+        tasks = [(job, spreads, n, edges, phases.path("users", n)) for n in buckets]
+        users = phases.run("users", sort_users, tasks)
+        spreads = [found.path for found in users]
+    tasks = [(job, spreads, n, edges, phases.path("sessions", n)) for n in buckets]
+    return users, phases.run("sessions", sort_sessions, tasks)
+
+
+def _refuse_late(tally: Tally, edges: Edges) -> None:
+    late = {
+        edges.calendar.names[place]: int(tally["late"][place])
+        for place in np.flatnonzero(tally["late"])
+    }
+    if not late:
+        return
+    names = [f"{name} ({n:,} events)" for name, n in late.items()]
+    told = ", ".join(names[:NAMED]) + (" ..." if len(names) > NAMED else "")
+    raise LateRowsError(
+        f"data/raw: {sum(late.values()):,} events came for {len(late)} windows that are written "
+        f"already: {told}. Take these rows out of the source, or set preprocess.rebuild=true to "
+        f"write these windows and all after them anew."
+    )
