@@ -113,6 +113,8 @@ class SliceLists(ListSlice):  # type: ignore[misc]
 
 def _sort_codes(column: pd.Series, ascending: bool) -> NDArray[Any]:
     """Numbers whose ascending order is the one asked for, nulls last."""
+    if isinstance(column.dtype, pd.Int64Dtype) and not column.hasnans:
+        column = column.astype(np.int64)
     values: NDArray[Any] = column.to_numpy()
     if values.dtype.kind in "iu":
         return values if ascending else ~values
