@@ -144,8 +144,8 @@ def by_polars(paths: list[Path], folder: Path) -> dict[str, pa.Array]:
         events = events.rename({f"{name}_index": name})
     sessions = (
         events.with_columns(((logs - mean) / std).cast(pl.Float32))
-        .sort("event_time")
-        .group_by("session_id")
+        .sort("session_id", "event_time")  # the fastest of the ways tried, its lazy engine's too
+        .group_by("session_id", maintain_order=True)
         .agg(pl.col(LISTS).head(LONGEST))
     )
     (folder / "sessions").mkdir()
