@@ -128,7 +128,7 @@ def _converted(faults: _Faults, column: str, convert: Convert, expected: str) ->
     values = faults.records.table[column].combine_chunks()
 
     def tell(index: int) -> str:
-        found = f"{values[index].as_py()!r}"[:300]
+        found = _shown(values[index])
         return f"{faults.records.place(index)}: column {column}: expected {expected}, found {found}"
 
     try:
@@ -139,6 +139,13 @@ def _converted(faults: _Faults, column: str, convert: Convert, expected: str) ->
     if pa.types.is_nested(values.type):
         return convert(pa.nulls(len(values), pa.string()))
     return convert(pc.if_else(pa.array(bad), pa.scalar(None, values.type), values))
+
+
+def _shown(value: pa.Scalar) -> str:
+    try:
+        return f"{value.as_py()!r}"[:300]
+    except (OverflowError, ValueError):  # a time beyond those of Python
+        return f"a {value.type} out of range"
 
 
 def _refused_values(values: pa.Array, convert: Convert) -> npt.NDArray[np.bool_]:
@@ -182,7 +189,8 @@ def _times(values: pa.Array, time: TimeConfig) -> pa.Array:
         values = values.cast(pa.string())
     if pa.types.is_temporal(values.type):
         zone = getattr(values.type, "tz", None)
-        values = values.cast(pa.timestamp("us", zone), safe=False)  # nanoseconds are cut off
+        is_finer = getattr(values.type, "unit", None) == "ns"  # then digits are cut off
+        values = values.cast(pa.timestamp("us", zone), safe=not is_finer)
         instants = values.cast(TIMESTAMP) if zone else _on_clock(values, time.zone)
     elif time.unit == "text":
         instants = _from_text(values.cast(pa.string()), time.zone)
@@ -203,7 +211,7 @@ def _implausible(unix: pa.Array) -> pa.Array:
 
 def _from_unix(values: pa.Array, factor: int) -> pa.Array:
     try:
-        unix = pc.multiply_checked(values.cast(pa.int64()), factor)
+        unix = pc.multiply_checked(_whole(values), factor)
     except pa.ArrowInvalid:  # seconds with a fraction: a double holds microseconds until 2200
         unix = pc.round(pc.multiply(values.cast(pa.float64()), float(factor))).cast(pa.int64())
     return unix.cast(TIMESTAMP)

@@ -1,5 +1,6 @@
 """JSON lines as rows: an object on each line, in columns of one type each."""
 
+import codecs
 import io
 import json
 from collections import Counter
@@ -40,6 +41,8 @@ def read_json_lines(
     Raises:
         SourceError: a column is missing, or a line cannot be read and `strict` is set.
     """
+    if stream.peek(3).startswith(codecs.BOM_UTF8):
+        stream.read(3)
     schema = None
     first = 1
     while lines := stream.readlines(BLOCK):
@@ -94,13 +97,15 @@ def _records(lines: list[bytes], schema: pa.Schema, name: str, first: int) -> Re
     options = pa_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
 
     def parsed(some: list[bytes]) -> pa.Table:
-        n_rows = sum(not line.isspace() for line in some)
-        if not n_rows:
+        rows = [line for line in some if not line.isspace()]
+        if not rows:
             return schema.empty_table()  # Arrow refuses what holds nothing but blank lines
+        if not all(line.lstrip().startswith(b"{") for line in rows):
+            raise pa.ArrowInvalid("no object; of a null Arrow 25 makes a row, or dies")
         text = b"".join(some)
         whole = pa_json.ReadOptions(block_size=len(text) + 1)  # no row across two blocks
         table = pa_json.read_json(pa.BufferReader(text), whole, options)
-        if table.num_rows != n_rows:
+        if table.num_rows != len(rows):
             raise pa.ArrowInvalid("an object over several lines, or several on one")
         return table
 
