@@ -8,7 +8,7 @@ seen just before, one session in a thousand taken up again days later.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from dayahead.columns import EVENT_TIME, ITEM_ID, ROW, SESSION_ID, TIMESTAMP, USER_ID
+from dayahead.columns import EVENT_TIME, ROW, TIMESTAMP
+from dayahead.config.dataset import DatasetConfig, load_dataset
 from dayahead.files import sha256_of, write_json
 
 DAYS = 31
@@ -54,7 +55,7 @@ class Shape:
 
     @cached_property
     def items(self) -> pa.Table:
-        """What does not change about an item: its columns of the event table, by position."""
+        """What does not change about an item: its columns of the original, by position."""
         rng = np.random.default_rng(self.seed)
         category = rng.integers(0, _N_CATEGORIES, _N_ITEMS)
         codes = [f"department{n % 13}.group{n % 57}.kind{n}" for n in range(_N_CATEGORIES)]
@@ -65,7 +66,7 @@ class Shape:
         level = rng.normal(4.5, 0.8, _N_CATEGORIES)[category]
         return pa.table(
             {
-                ITEM_ID: pa.array(_FIRST_ITEM + 37 * rng.permutation(_N_ITEMS)),
+                "product_id": pa.array(_FIRST_ITEM + 37 * rng.permutation(_N_ITEMS)),
                 "category_id": pa.array(_FIRST_CATEGORY + 9_973 * category),
                 "category_code": pa.array(codes).take(pa.array(category, mask=codeless)),
                 "brand": brands.take(pa.array(brand, mask=brandless)),
@@ -204,17 +205,20 @@ def _uuids(rng: np.random.Generator, n: int) -> pa.Array:
 
 
 def _event_table(shape: Shape, drawn: pa.Table) -> pa.Table:
+    """Name the columns as the data set's file does, whatever features it makes of them."""
     drawn = drawn.sort_by("time")
     items = shape.items.take(drawn["item"])
     begin = int(START.timestamp()) * 1_000_000
     types = pa.array(["view", "cart", "purchase"])
-    return pa.table(
-        {
-            SESSION_ID: drawn["session"],
-            USER_ID: drawn["user"],
-            ITEM_ID: items[ITEM_ID],
-            EVENT_TIME: pc.add(drawn["time"], begin).cast(TIMESTAMP),
-            "event_type": types.take(drawn["type"].combine_chunks()),
-            **{name: items[name] for name in ("category_id", "category_code", "brand", "price")},
-        }
-    ).combine_chunks()
+    source = items.append_column("user_session", drawn["session"])
+    source = source.append_column("user_id", drawn["user"])
+    source = source.append_column("event_time", pc.add(drawn["time"], begin).cast(TIMESTAMP))
+    source = source.append_column("event_type", types.take(drawn["type"].combine_chunks()))
+    columns = rees46().event_columns()
+    return pa.table({name: source[column] for name, column in columns.items()}).combine_chunks()
+
+
+@cache
+def rees46() -> DatasetConfig:
+    """The data set whose log this is."""
+    return load_dataset("rees46", Path(__file__).parents[1] / "datasets")

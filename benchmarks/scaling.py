@@ -29,12 +29,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dayahead.columns import EVENT_TIME, INDEX, ROW, SESSION_ID, VALUE
-from dayahead.config.dataset import load_dataset
 from dayahead.config.params import load_params
 from dayahead.data.preprocessing import preprocess
 from dayahead.files import sha256_of
 from facts import machine_facts
-from generated_log import Shape, shape_of, write_days, write_month
+from generated_log import Shape, rees46, shape_of, write_days, write_month
 from memory import peak_memory
 
 PROJECT = Path(__file__).parents[1]
@@ -65,13 +64,12 @@ def _preprocessed(raw: Path, root: Path) -> Run:
     warnings.simplefilter("ignore")
     os.environ["DVC_ROOT"] = str(root)
     params = load_params(PROJECT / "params.yaml")
-    dataset = load_dataset("rees46", PROJECT / "datasets")
     with peak_memory() as peak:
         start = time.perf_counter()
         preprocess(
             raw=raw,
             folder=root / "windows",
-            dataset=dataset,
+            dataset=rees46(),
             window=params.window,
             config=params.preprocess,
         )

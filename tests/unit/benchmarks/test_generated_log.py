@@ -1,7 +1,5 @@
 """The benchmarks' log: what `preprocess` takes for REES46's, and grows only at its end."""
 
-from pathlib import Path
-
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -9,13 +7,11 @@ import pytest
 
 import generated_log
 from dayahead.columns import EVENT_TIME, ROW, SESSION_ID
-from dayahead.config.dataset import load_dataset
 from dayahead.data.event_log import read_event_log
 from dayahead.data.events import event_schema
 from dayahead.files import read_json, sha256_of
-from generated_log import START, Shape, shape_of, write_days, write_month
+from generated_log import START, Shape, rees46, shape_of, write_days, write_month
 
-REES46 = load_dataset("rees46", Path(__file__).parents[3] / "datasets")
 SHAPE = Shape(days=3, sessions_per_day=400)
 
 
@@ -25,10 +21,10 @@ def parts_of(raw):
 
 def test_it_has_the_columns_of_the_event_table(tmp_path):
     n_events = write_month(tmp_path, SHAPE)
-    log = read_event_log(tmp_path, REES46)
+    log = read_event_log(tmp_path, rees46())
     (table,) = parts_of(tmp_path)
     assert len(table) == n_events == sum(part.events for part in log.parts)
-    schema = event_schema(REES46)
+    schema = event_schema(rees46())
     assert {name: table.schema.field(name).type for name in schema.names} == dict(
         zip(schema.names, schema.types, strict=True)
     )
@@ -58,7 +54,7 @@ def test_rows_are_numbered_by_source_file(tmp_path):
     n_first, n_second, _ = (
         part["events"] for part in read_json(tmp_path / "manifest.json")["parts"]
     )
-    parts = read_event_log(tmp_path, REES46).parts
+    parts = read_event_log(tmp_path, rees46()).parts
     assert [part.first_row for part in parts] == [0, n_first, n_first + n_second]
     assert all(part[ROW].to_pylist() == [*range(len(part))] for part in parts_of(tmp_path))
 
@@ -69,4 +65,4 @@ def test_a_long_file_becomes_several_parts(tmp_path, monkeypatch):
     tables = parts_of(tmp_path)
     assert {len(part) for part in tables[:-1]} == {1_000}
     assert pa.concat_tables(tables)[ROW].to_pylist() == [*range(n_events)]
-    assert {part.first_row for part in read_event_log(tmp_path, REES46).parts} == {0}
+    assert {part.first_row for part in read_event_log(tmp_path, rees46()).parts} == {0}
