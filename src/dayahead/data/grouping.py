@@ -58,7 +58,7 @@ class GroupSessions(Groupby):  # type: ignore[misc]
         return super().transform(col_selector, df)
 
     def _grouped(self, selector: ColumnSelector, df: pd.DataFrame) -> pd.DataFrame:
-        keys = [pd.factorize(df[name], sort=True)[0] for name in self.groupby_cols]
+        keys = [_group_codes(df[name]) for name in self.groupby_cols]
         order = _order([_sort_codes(df[name], self.ascending) for name in self.sort_cols], len(df))
         for key in reversed(keys):
             order = order[_counting_sort(key[order])]
@@ -111,17 +111,34 @@ class SliceLists(ListSlice):  # type: ignore[misc]
         return _series(pa.ListArray.from_arrays(pa.array(bounds.astype(np.int32)), values))
 
 
+def _group_codes(column: pd.Series) -> NDArray[np.int64]:
+    """Numbers from 0 on, in the order of the values; null is -1."""
+    values = _plain(column)
+    if values.dtype.kind == "i" and len(values):
+        low, high = int(values.min()), int(values.max())
+        if high - low < 2 * len(values):  # as good as numbered: no table of values is needed
+            return values.astype(np.int64) - low
+    codes: NDArray[np.int64] = pd.factorize(column, sort=True)[0]
+    return codes
+
+
 def _sort_codes(column: pd.Series, ascending: bool) -> NDArray[Any]:
     """Numbers whose ascending order is the one asked for, nulls last."""
-    if isinstance(column.dtype, pd.Int64Dtype) and not column.hasnans:
-        column = column.astype(np.int64)
-    values: NDArray[Any] = column.to_numpy()
+    values = _plain(column)
     if values.dtype.kind in "iu":
         return values if ascending else ~values
     if values.dtype.kind == "f":
         return values if ascending else -values
     codes = pd.factorize(column, sort=True)[0]
     return np.where(codes < 0, len(codes), codes if ascending else -codes)
+
+
+def _plain(column: pd.Series) -> NDArray[Any]:
+    """A column's values, numbers as NumPy's where none is null."""
+    if isinstance(column.dtype, pd.Int64Dtype) and not column.hasnans:
+        column = column.astype(np.int64)
+    values: NDArray[Any] = column.to_numpy()
+    return values
 
 
 def _order(columns: Sequence[NDArray[Any]], n: int) -> NDArray[np.int64]:

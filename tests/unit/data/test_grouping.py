@@ -43,6 +43,7 @@ def frames(draw):
         {
             "user": draw(column(st.sampled_from(["a", "b", None]))),
             "session": draw(column(small)),
+            "big": np.array(draw(column(st.sampled_from([-(2**63), -7, 2**63 - 1])))),
             "visit": pd.array(draw(column(st.none() | small)), dtype="Int64"),
             "time": draw(column(small | st.just(np.nan))),
             "row": draw(st.permutations(range(30))),
@@ -58,7 +59,9 @@ def frames(draw):
 @settings(max_examples=30)
 @given(
     frames(),
-    st.sampled_from([["session"], ["visit"], ["user", "session"], ["visit", "user", "when"]]),
+    st.sampled_from(
+        [["session"], ["visit"], ["big", "session"], ["user", "session"], ["visit", "user", "when"]]
+    ),
     st.sampled_from([["row"], ["time", "row"], ["brand", "row"], ["when", "row"]]),
     st.booleans(),
 )
@@ -95,6 +98,13 @@ def test_the_shape_of_the_frame_changes_nothing():
         grouped = transformed(GroupSessions("s", sort_cols="t", aggs={"x": "list"}), part)
         assert lists(grouped) == expected
         assert len(repr(grouped))  # pandas 1.5 alone cannot print such lists
+
+
+def test_small_integers_group_beyond_their_range():
+    frame = pd.DataFrame({"s": np.arange(-128, 128).astype(np.int8).repeat(2), "x": np.arange(512)})
+    grouped = transformed(GroupSessions("s", aggs={"x": "list"}), frame)
+    assert grouped["s"].tolist() == list(range(-128, 128))
+    assert grouped["x_list"].tolist()[-1] == [510, 511]
 
 
 @pytest.mark.parametrize("aggs", [{"x": "median"}, {"x": [max, "list"]}, {"mixed": "list"}])
