@@ -140,21 +140,35 @@ def test_g1(tmp_path, windows_of):
     assert session["item_age"] == [0, 0, 0]
 
 
+START = 1_483_225_200
+"""Midnight in Oslo."""
+
+
+def views(user: str, *moments: tuple[int, str | None], city: str = "trondheim") -> list[dict]:
+    """ADRESSA's records of a user: minute and article, or none of the front page."""
+    return [
+        {
+            "eventId": 1, "userId": user, "time": START + minute * 60, "city": city,
+            "region": "sor-trondelag", "country": "no", "deviceType": "Desktop",
+            "os": "Windows", "referrerHostClass": "internal", "activeTime": 12,
+            "url": "http://adressa.no", "sessionStart": False, "sessionStop": False,
+        }
+        | ({"id": article, "category1": "nyheter|trondheim", "title": "?"} if article else {})
+        for minute, article in moments
+    ]  # fmt: skip
+
+
+def packed(path: Path, days: dict[str, list[dict]]) -> Path:
+    with tarfile.open(path, "w:gz") as archive:
+        for name, rows in days.items():
+            content = "".join(json.dumps(row) + "\n" for row in rows).encode()
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return path
+
+
 def test_adressa(tmp_path, windows_of):
-    start = 1_483_225_200  # midnight in Oslo
-
-    def views(user: str, *moments: tuple[int, str | None], city: str = "trondheim") -> list[dict]:
-        return [
-            {
-                "eventId": 1, "userId": user, "time": start + minute * 60, "city": city,
-                "region": "sor-trondelag", "country": "no", "deviceType": "Desktop",
-                "os": "Windows", "referrerHostClass": "internal", "activeTime": 12,
-                "url": "http://adressa.no", "sessionStart": False, "sessionStop": False,
-            }
-            | ({"id": article, "category1": "nyheter|trondheim", "title": "?"} if article else {})
-            for minute, article in moments
-        ]  # fmt: skip
-
     days = {
         "three_month/20170101": [
             # The front page is no article; after 31 minutes another session begins.
@@ -164,13 +178,7 @@ def test_adressa(tmp_path, windows_of):
         "three_month/20170116": views("w", (15 * 1440, "c"), (15 * 1440 + 1, "d")),
         "three_month/20170117": views("w", (16 * 1440, "x"), (16 * 1440 + 1, "y")),
     }
-    path = tmp_path / "three_month.tar.gz"
-    with tarfile.open(path, "w:gz") as archive:
-        for name, rows in days.items():
-            content = "".join(json.dumps(row) + "\n" for row in rows).encode()
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            archive.addfile(info, io.BytesIO(content))
+    path = packed(tmp_path / "three_month.tar.gz", days)
     dataset = load("adressa")
     rarer = {
         name: replace(feature, min_count=4) if feature.min_count > 1 else feature
@@ -178,8 +186,7 @@ def test_adressa(tmp_path, windows_of):
     }
     store = windows_of(replace(dataset, features=rarer), path, timezone="Europe/Oslo")
     manifest = read_json(tmp_path / "raw" / "manifest.json")
-    assert manifest["rows"] == 10  # of the first sixteen days
-    assert manifest["events"] == 9
+    assert (manifest["rows"], manifest["events"]) == (10, 9)  # of the first sixteen days
     sessions = rows_of(store, "2017-01-01")
     assert [row["item_id"] for row in sessions] == [[2, 3], [4, 2], [2, 4]]
     assert {row["user_id"] for row in sessions} == {"u", "v"}
@@ -187,8 +194,7 @@ def test_adressa(tmp_path, windows_of):
     assert [row["city"] for row in sessions] == [[2, 2], [2, 2], [1, 1]]  # oslo is too rare
     assert [row["category"] for row in rows_of(store, "2017-01-16")] == [[2, 2]]
     # Ranks of six ages: three are 0, of new articles; the oldest is that of "a" at minute 60.
-    statistics = read_json(store.folder / "statistics.json")
-    assert statistics["features"]["item_age"]["n"] == 6
-    assert len(set(statistics["features"]["item_age"]["knots"])) == 4
+    age = read_json(store.folder / "statistics.json")["features"]["item_age"]
+    assert (age["n"], len(set(age["knots"]))) == (6, 4)
     ages = pa.array(row["item_age"] for row in sessions).flatten().to_pylist()
     assert ages[0] == ages[1] < 0 < ages[4] == max(ages)
