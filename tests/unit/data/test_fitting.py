@@ -4,19 +4,20 @@ from statistics import NormalDist, mean, stdev
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from merlin.dag import ColumnSelector
 
-from builders import events
+from builders import dataset_config, events, random_log
 from dayahead.columns import ITEM_ID
 from dayahead.config.features import FeatureConfig
 from dayahead.data import scales
 from dayahead.data.fitting import fitted, looks_ahead
 from dayahead.data.scales import GaussRank
 from dayahead.data.vocabulary import admitted, empty_census, grown, occurrences
-from dayahead.files import write_parquet
+from dayahead.files import read_json, write_parquet
 
 PRICES = {
     "2026-01-01": [1.0, 3.0, None, np.inf, 8.0, 1000.0],
@@ -113,6 +114,21 @@ def test_nothing_to_fit_gives_finite_statistics(tmp_path):
         features = {"price": FeatureConfig(**number())}
         found = fitted(features, {"w": tmp_path / "a.parquet"}, 1, known, "cpu")
         assert found == {"price": {"mean": average, "std": 0}}
+
+
+def test_windows_are_written_with_statistics_of_their_own(run):
+    log = random_log(seed=5, days=3)
+    features = {"price": number(scale="gauss_rank", fit="look_ahead_window")}
+    store = run(log, dataset_config(features=features))
+    known = read_json(store.folder / "statistics.json")["features"]["price"]["windows"]
+    assert list(known) == [window.name for window in store.windows]
+    for window in store.windows:
+        lists = pq.read_table(store.path(window, "train"), partitioning=None)["price"]
+        values = lists.combine_chunks().flatten().to_numpy()
+        # The highest price of a window has the highest rank of that window.
+        n = known[window.name]["n"]
+        assert values.max() == pytest.approx(NormalDist().inv_cdf(1 - 0.5 / n), abs=1e-5)
+        assert values.min() < 0
 
 
 numbers = st.lists(st.integers(-5, 5), min_size=1, max_size=60)
