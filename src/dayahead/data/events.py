@@ -136,7 +136,7 @@ def _converted(faults: _Faults, column: str, convert: Convert, expected: str) ->
     except pa.ArrowException:
         bad = _refused_values(values, convert)
     faults.add(bad, tell)
-    if pa.types.is_nested(values.type):
+    if values.null_count + bad.sum() == len(values):  # of a type that cannot be converted, maybe
         return convert(pa.nulls(len(values), pa.string()))
     return convert(pc.if_else(pa.array(bad), pa.scalar(None, values.type), values))
 
@@ -153,7 +153,7 @@ def _refused_values(values: pa.Array, convert: Convert) -> npt.NDArray[np.bool_]
     if pa.types.is_nested(values.type):
         return np.asarray(values.is_valid())
     different = values.unique()
-    bad = different.take(pa.array(list(refused(different, convert)), pa.int64()))
+    bad = different.take(pa.array(list(refused(different, convert)), pa.int64())).drop_null()
     return np.asarray(pc.is_in(values, value_set=bad))
 
 

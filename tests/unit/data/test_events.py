@@ -83,7 +83,7 @@ def test_converts_and_numbers_rows():
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1))
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 def test_whole_numbers_are_exact(numbers):
     for written in ([str(n).encode() for n in numbers], [str(n) for n in numbers], numbers):
         batch = events([("s", number, "2019-10-01") for number in written])
@@ -155,7 +155,7 @@ def test_text_without_an_offset_is_on_the_clock_of_the_zone():
 
 
 @given(st.lists(INSTANTS, min_size=1), st.sampled_from([-7, 0, 2]))
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 def test_text_comes_back(instants, hours):
     zone = timezone(timedelta(hours=hours))
     assert times([instant.astimezone(zone).isoformat() for instant in instants]) == instants
@@ -163,7 +163,7 @@ def test_text_comes_back(instants, hours):
 
 
 @given(st.lists(INSTANTS, min_size=1))
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 def test_unix_time_comes_back(instants):
     start, ms = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
     whole = [(instant - start) // ms for instant in instants]

@@ -1,0 +1,120 @@
+"""What the rows of a raw table stand for, read in the plainest way: an oracle for `download`."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+START = datetime(1970, 1, 1, tzinfo=UTC)
+LATEST = datetime(2200, 1, 1, tzinfo=UTC)
+NULLS = ("", "NULL")
+NAMES = ("session", "item", "time", "price")
+
+
+class BadError(Exception):
+    """The oracle cannot read a value."""
+
+
+# The oracle: what one value as it is written stands for. Bytes and text are read, null marks are
+# none, numbers stay.
+
+
+def text(value: Any) -> str:
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            raise BadError from None
+    if isinstance(value, float):
+        return str(whole(value))
+    if not isinstance(value, str | int | Decimal | date) or isinstance(value, bool):
+        raise BadError
+    return str(value)
+
+
+def whole(value: Any) -> int:
+    if isinstance(value, float):
+        if not value.is_integer() or abs(value) > 2**53:
+            raise BadError
+        value = int(value)
+    if isinstance(value, bytes | str):
+        if not re.fullmatch(r"-?[0-9]+", text(value)):
+            raise BadError
+        value = int(text(value))
+    if not isinstance(value, int) or not -(2**63) <= value < 2**63:
+        raise BadError
+    return value
+
+
+def real(value: Any) -> float | None:
+    if isinstance(value, bytes | str):
+        number = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|[+-]?(nan|inf|infinity)"
+        if not re.fullmatch(number, text(value), re.IGNORECASE):
+            raise BadError
+        value = float(text(value))
+    if not isinstance(value, int | float):
+        raise BadError
+    return float(value) if abs(value) < float("inf") else None
+
+
+def microseconds(milliseconds: Any) -> int:
+    try:
+        return whole(milliseconds) * 1000
+    except BadError:
+        if (number := real(milliseconds)) is None:
+            raise
+        return round(number * 1000)
+
+
+def instant(value: Any, unit: str) -> datetime:
+    try:
+        if unit == "ms":
+            found = START + timedelta(microseconds=microseconds(value))
+        else:
+            written = text(value)
+            if not re.fullmatch(
+                r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d:\d\d(\.\d{1,6})?(Z| UTC)?)?", written
+            ):
+                raise BadError
+            found = datetime.fromisoformat(written.removesuffix(" UTC").removesuffix("Z"))
+            found = found.replace(tzinfo=UTC)
+    except (OverflowError, ValueError):
+        raise BadError from None
+    if not START <= found < LATEST:
+        raise BadError
+    return found
+
+
+@dataclass
+class Expected:
+    """What must become of a file's rows."""
+
+    events: list[dict[str, Any]]
+    faulty: list[int]
+    """Rows, from 0, with a value that cannot be read."""
+
+
+def expected(rows: list[dict[str, Any]], unit: str) -> Expected:
+    readers: dict[str, tuple[str, Callable[[Any], Any]]] = {
+        "session": ("session_id", text),
+        "item": ("item_id", whole),
+        "time": ("event_time", lambda value: instant(value, unit)),
+        "price": ("price", real),
+    }
+    found = Expected([], [])
+    for number, row in enumerate(rows):
+        entry: dict[str, Any] = {}
+        try:
+            for column, (name, read) in readers.items():
+                value = row[column]
+                marks = (*NULLS, *(mark.encode() for mark in NULLS))
+                is_null = value is None or (isinstance(value, str | bytes) and value in marks)
+                entry[name] = None if is_null else read(value)
+        except BadError:
+            found.faulty.append(number)
+            continue
+        if None not in (entry["session_id"], entry["item_id"], entry["event_time"]):
+            found.events.append({**entry, "row": number})
+    return found
