@@ -50,7 +50,25 @@ def read_json(path: Path) -> Any:  # noqa: ANN401
 def write_parquet(path: Path, table: pa.Table) -> None:
     """Write a table whole, zstd compressed; the same table always gives the same bytes."""
     with written_whole(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd", row_group_size=ROWS_PER_GROUP)
+        pq.write_table(
+            table,
+            temporary,
+            compression="zstd",
+            row_group_size=ROWS_PER_GROUP,
+            use_dictionary=_repeating(table.schema),
+        )
+
+
+def _repeating(schema: pa.Schema) -> list[str]:
+    """Columns worth a dictionary: one of real numbers is made at length and then given up."""
+    types = {field.name: field.type for field in schema}
+    lists = {name for name, type_ in types.items() if pa.types.is_list(type_)}
+    values = {name: types[name].value_type if name in lists else types[name] for name in types}
+    return [
+        f"{name}.list.element" if name in lists else name
+        for name, type_ in values.items()
+        if not pa.types.is_floating(type_)
+    ]
 
 
 def sha256_of(path: Path) -> str:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from dayahead.files import sha256_of
 
+_DAMAGED = ".damaged"
+
 
 def store_root() -> Path:
     """Folder of the store, in the main project even from inside DVC's copies of it."""
@@ -56,15 +58,15 @@ class Blobs:
         if not blob.is_file():
             raise DamagedBlobError(f"{blob}: missing")
         if sha256_of(blob) != name:
-            aside = blob.with_suffix(".damaged")
+            aside = blob.with_suffix(_DAMAGED)
             blob.replace(aside)
             raise DamagedBlobError(f"{blob}: its bytes have changed; set aside as {aside.name}")
         linked(blob, target)
 
     def keep_only(self, names: Collection[str]) -> None:
-        """Remove every other file."""
+        """Remove every other file but those set aside."""
         for blob in self.folder.glob("??/*"):
-            if blob.name not in names:
+            if blob.name not in names and blob.suffix != _DAMAGED:
                 blob.unlink()
 
     def _blob(self, name: str) -> Path:

@@ -14,7 +14,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from dayahead.columns import SESSION_ID, USER_ID
 from dayahead.config.dataset import DatasetConfig
@@ -74,51 +73,32 @@ class Build:
         """
         pieces = self._pieces(earlier)
         n_at_once = min(EVENTS_AT_ONCE, max(memory_limit(self.config) // BYTES_PER_EVENT, 1))
-        n_events = sum(pq.read_metadata(piece.path).num_rows for piece in pieces)
+        n_events = sum(piece.n_events for piece in pieces)
         n_buckets = max(1, -(-n_events // n_at_once))
         memory = earlier.memory if earlier else {}
         job = Job(self.dataset, self.window, n_buckets, output, self.device, memory)
         with dask_client(self.config, scratch) as client:
             phases = Phases(client, scratch)
-            parts = phases.run(
-                "parts",
-                spread,
-                [(job, p, n_at_once, phases.path("parts", n)) for n, p in enumerate(pieces)],
-            )
+            tasks = [(job, p, n_at_once, phases.path("parts", n)) for n, p in enumerate(pieces)]
+            parts = phases.run("parts", spread, tasks)
             edges = self._edges(parts, earlier)
             users, sessions = _sorted(job, [part.path for part in parts], edges, phases)
-            tally = Tally.over([found.tally for found in sessions])
-            without_user = sum(part.without_user for part in parts)
-            if earlier is not None:
-                _refuse_late(tally, edges)
-                tally = Tally.over([earlier.tally, tally])
-                without_user += earlier.state.without_user
-            listing = Listing(
-                self.window,
-                edges.calendar,
-                tally,
-                self.log.end,
-                without_user,
-                self.config.fit_windows,
-            )
-            listing.check()
-            census = write_windows(
-                job, listing, edges, [found.path for found in sessions], phases, earlier
-            )
+            listing = self._listing(edges, parts, sessions, earlier)
+            paths = [found.path for found in sessions]
+            census = write_windows(job, listing, edges, paths, phases, earlier)
         write_json(output / "windows.json", listing.as_json())
-        remembered = {
-            USER_ID: [*memory.get(USER_ID, ()), *(found.remembered for found in users)],
-            SESSION_ID: [*memory.get(SESSION_ID, ()), *(found.remembered for found in sessions)],
-        }
         return Left(
-            begin=int(edges.begin),
+            begin=edges.begin,
             n_written=edges.n_closed,
             edge=int(edges.calendar.edges[edges.n_closed]),
-            without_user=without_user,
-            tally=tally,
+            without_user=listing.without_user,
+            tally=listing.tally,
             census=census,
             carried=[found.carried for found in sessions],
-            memory=remembered,
+            memory={
+                USER_ID: [*memory.get(USER_ID, ()), *(of.remembered for of in users)],
+                SESSION_ID: [*memory.get(SESSION_ID, ()), *(of.remembered for of in sessions)],
+            },
         )
 
     def _pieces(self, earlier: Earlier | None) -> list[Piece]:
@@ -149,6 +129,25 @@ class Build:
         n_closed = int(np.searchsorted(calendar.closes, end, side="right"))
         return Edges(calendar, begin, n_written, max(n_written, n_closed))
 
+    def _listing(
+        self,
+        edges: Edges,
+        parts: Sequence[Spread],
+        sessions: Sequence[SortedSessions],
+        earlier: Earlier | None,
+    ) -> Listing:
+        """Say what stands, of all windows from the log's first on."""
+        tally = Tally.over([found.tally for found in sessions])
+        without_user = sum(part.without_user for part in parts)
+        if earlier is not None:
+            _refuse_late(tally, edges)
+            tally = Tally.over([earlier.tally, tally])
+            without_user += earlier.state.without_user
+        end, fit_windows = self.log.end, self.config.fit_windows
+        listing = Listing(self.window, edges.calendar, tally, end, without_user, fit_windows)
+        listing.check()
+        return listing
+
 
 def _sorted(
     job: Job, spreads: list[Path], edges: Edges, phases: Phases
@@ -159,9 +158,12 @@ def _sorted(
     if job.goes_by_user:
         tasks = [(job, spreads, n, edges, phases.path("users", n)) for n in buckets]
         users = phases.run("users", sort_users, tasks)
+        phases.clear("parts")
         spreads = [found.path for found in users]
     tasks = [(job, spreads, n, edges, phases.path("sessions", n)) for n in buckets]
-    return users, phases.run("sessions", sort_sessions, tasks)
+    sessions = phases.run("sessions", sort_sessions, tasks)
+    phases.clear("users" if job.goes_by_user else "parts")
+    return users, sessions
 
 
 def _refuse_late(tally: Tally, edges: Edges) -> None:

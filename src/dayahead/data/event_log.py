@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from dayahead.columns import EVENT_TIME, ITEM_ID, ROW, SESSION_ID, SESSION_START, SETTLED, USER_ID
 from dayahead.config.dataset import DatasetConfig
-from dayahead.data.ordering import ints, put
+from dayahead.data.ordering import Ints, ints, put
 from dayahead.errors import DataError
 from dayahead.files import read_json
 
@@ -49,6 +49,11 @@ class Piece:
         """Number a part's rows over the whole log."""
         return cls(part.path.absolute(), {0: part.first_row})
 
+    @property
+    def n_events(self) -> int:
+        """Rows of the file."""
+        return int(pq.read_metadata(self.path).num_rows)
+
     def tables(self, columns: Sequence[str], n_rows: int) -> Iterator[pa.Table]:
         """Read some rows at a time: the columns named, SETTLED, and what a run added to events."""
         file = pq.ParquetFile(self.path)
@@ -63,10 +68,11 @@ class Piece:
             empty = put(empty.select(columns), SETTLED, pa.array([], pa.bool_()))
             yield empty
 
-    def _numbered(self, rows: np.ndarray) -> np.ndarray:
+    def _numbered(self, rows: Ints) -> Ints:
         begins = np.array(list(self.shifts))
         shifts = np.array(list(self.shifts.values()))
-        return rows + shifts[np.searchsorted(begins, rows, side="right") - 1]
+        numbered: Ints = rows + shifts[np.searchsorted(begins, rows, side="right") - 1]
+        return numbered
 
 
 def event_columns(dataset: DatasetConfig) -> list[str]:

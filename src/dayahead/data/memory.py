@@ -50,4 +50,6 @@ def recall(paths: Sequence[Path], keys: Hashes) -> tuple[list[pa.Table], list[ND
 def ranges(starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """Concatenate arange(start, start + count) of every pair."""
     begins = np.cumsum(counts) - counts
-    return np.repeat(starts - begins, counts) + np.arange(counts.sum())
+    rows: NDArray[np.int64] = np.repeat(starts - begins, counts)
+    rows += np.arange(counts.sum())
+    return rows

@@ -200,11 +200,12 @@ def collect_window(
     events = gather(spreads, position)
     keys = (SESSION_START, SESSION_ID, EVENT_TIME, ROW)
     events = events.sort_by([(key, "ascending") for key in keys])
-    pq.write_table(events, path, compression="lz4")
-    in_time = events.select([*job.categorical, EVENT_TIME, ROW]).sort_by(
-        [(EVENT_TIME, "ascending"), (ROW, "ascending")]
-    )
-    return {column: occurrences(in_time, column) for column in job.categorical}
+    pq.write_table(events, path, compression="lz4", use_dictionary=False)
+    in_time = pa.array(np.lexsort((ints(events[ROW]), ints(events[EVENT_TIME]))))
+    return {
+        column: occurrences(events.select([column, EVENT_TIME]).take(in_time), column)
+        for column in job.categorical
+    }
 
 
 def write_window(
@@ -254,4 +255,5 @@ def _session_numbers(events: pa.Table) -> Ints:
     """Equal neighbours are one session's events."""
     ids = events[SESSION_ID].combine_chunks()
     changes = pc.not_equal(ids[1:], ids[:-1]).to_numpy(zero_copy_only=False)
-    return np.cumsum(np.append(False, changes)[: len(ids)]).astype(np.int64)
+    numbers: Ints = np.cumsum(np.append(False, changes)[: len(ids)])
+    return numbers

@@ -50,4 +50,9 @@ class Phases:
 
     def path(self, phase: str, number: int) -> Path:
         """A scratch file of a phase."""
-        return self.scratch / f"{phase}-{number:05d}.parquet"
+        return self.scratch / f"{phase}-{number:05d}.events"
+
+    def clear(self, phase: str) -> None:
+        """Make room: nobody reads the events of this phase any more."""
+        for path in self.scratch.glob(f"{phase}-*.events"):
+            path.unlink()

@@ -10,7 +10,7 @@ from dayahead.config.dataset import DatasetConfig
 from dayahead.config.params import PreprocessConfig, WindowConfig
 from dayahead.data.build import Build, LateRowsError
 from dayahead.data.cluster import device_of
-from dayahead.data.event_log import EventLog, read_event_log
+from dayahead.data.event_log import read_event_log
 from dayahead.data.states import State, States, settings_key
 from dayahead.store import DamagedBlobError
 
@@ -46,7 +46,7 @@ def preprocess(
     build = Build(log, dataset, window, config, device)
     for state in states.fitting(log):
         try:
-            _go_on(build, states, state, log, folder)
+            _written(build, states, state, folder)
         except DamagedBlobError as error:
             _log.warning("preprocess: the store is damaged: %s. Done again", error)
             states.forget(state)
@@ -56,20 +56,19 @@ def preprocess(
             _log.warning("preprocess: %s Written anew, for preprocess.rebuild is true", error)
         else:
             return
-    with _built_beside(folder.absolute()) as (output, scratch):
-        left = build.windows(output, scratch, None)
-        states.keep(left, log, output)
+    _written(build, states, None, folder)
 
 
-def _go_on(build: Build, states: States, state: State, log: EventLog, folder: Path) -> None:
+def _written(build: Build, states: States, state: State | None, folder: Path) -> None:
     with _built_beside(folder.absolute()) as (output, scratch):
-        earlier = states.restored(state, log, output, scratch)
-        kept = len(list(output.glob("*-train.parquet")))
-        _log.info("preprocess: %d windows out of the store", kept)
-        if earlier.is_of(log):
-            return
+        earlier = None
+        if state is not None:
+            earlier = states.restored(state, build.log, output, scratch)
+            _log.info("preprocess: %d windows out of the store", earlier.tally.n_windows)
+            if earlier.is_of(build.log):
+                return
         left = build.windows(output, scratch, earlier)
-        states.keep(left, log, output)
+        states.keep(left, build.log, output)
 
 
 @contextmanager

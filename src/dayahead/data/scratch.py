@@ -1,24 +1,21 @@
 """Tables scattered over scratch files by a key and gathered by it again: our one shuffle.
 
-Each task writes one file with row groups of one key each; whoever gathers a key reads its row
-groups of every file. So no task holds more than its own rows, and types pass through unchanged.
+Each task writes one Arrow file with batches of one key each; whoever gathers a key reads its
+batches of every file. So no task holds more than its own rows, and types pass through unchanged.
 """
 
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, pairwise
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as pa_dataset
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from dayahead.files import written_whole
 
-_KEY = "_key"
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 Keys = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
 
@@ -41,33 +38,45 @@ def buckets(ids: pa.ChunkedArray, n_buckets: int) -> Keys:
 
 
 def scatter(tables: Iterable[tuple[pa.Table, Keys]], path: Path) -> None:
-    """Write tables to one file, a row group per table and value of its keys (one per row)."""
+    """Write tables to one file, a batch per table and value of its keys (one per row)."""
     tables = iter(tables)
-    table, keys = next(tables)
-    schema = table.schema.append(pa.field(_KEY, pa.int64()))
+    first = next(tables)
+    found: list[int] = []
     # Whole or not at all: the task of a worker that died runs again on another.
     with (
         written_whole(path) as temporary,
-        pq.ParquetWriter(temporary, schema, compression="lz4") as writer,
+        pa.ipc.new_file(str(temporary), first[0].schema, options=_OPTIONS) as file,
     ):
-        _write(writer, table, keys)
-        for table, keys in tables:
-            _write(writer, table, keys)
-
-
-def _write(writer: pq.ParquetWriter, table: pa.Table, keys: Keys) -> None:
-    order = np.argsort(keys, kind="stable")
-    ordered = keys[order]
-    table = table.take(order).append_column(_KEY, pa.array(ordered))
-    edges = [0, *(np.flatnonzero(np.diff(ordered)) + 1), len(table)]
-    for begin, end in pairwise(edges):
-        writer.write_table(table.slice(begin, end - begin), row_group_size=max(end - begin, 1))
+        for table, keys in chain([first], tables):
+            for key, rows in _by_key(table, keys):
+                file.write_table(rows)
+                found.append(key)
+    with written_whole(_keys_path(path)) as temporary, temporary.open("wb") as out:
+        np.save(out, np.array(found, dtype=np.int64))
 
 
 def gather(paths: Sequence[Path], key: int) -> pa.Table:
-    """Read the rows of one key from every file."""
-    # What one file lacks is null.
-    schema = pa.unify_schemas([pq.read_schema(path) for path in paths])
-    files = pa_dataset.dataset([str(path) for path in paths], schema=schema)
-    table = files.to_table(filter=pc.field(_KEY) == key)
-    return table.drop_columns([_KEY]).combine_chunks()
+    """Read the rows of one key from every file; columns that one lacks are null there."""
+    tables = []
+    for path in paths:
+        places = np.flatnonzero(np.load(_keys_path(path)) == key)
+        with pa.OSFile(str(path)) as source:
+            file = pa.ipc.open_file(source)
+            batches = [file.get_batch(int(place)) for place in places]
+            tables.append(pa.Table.from_batches(batches, file.schema))
+    return pa.concat_tables(tables, promote_options="default").combine_chunks()
+
+
+def _by_key(table: pa.Table, keys: Keys) -> Iterator[tuple[int, pa.Table]]:
+    # A small type makes numpy's stable sort a radix sort.
+    order = np.argsort(keys.astype(np.min_scalar_type(keys.max(initial=0))), kind="stable")
+    ordered = keys[order]
+    table = table.combine_chunks().take(order).combine_chunks()
+    edges = [0, *(np.flatnonzero(np.diff(ordered)) + 1), len(table)]
+    for begin, end in pairwise(edges):
+        if end > begin:
+            yield int(ordered[begin]), table.slice(begin, end - begin)
+
+
+def _keys_path(path: Path) -> Path:
+    return path.with_suffix(".keys")

@@ -63,15 +63,31 @@ class Cut:
     tally: Tally
 
 
+@dataclass(frozen=True)
+class _Arranged:
+    """Events in order, and what is known of each session."""
+
+    events: pa.Table
+    session: Ints
+    """By event: 0, 1, ... ascending."""
+    first: Ints
+    """By session: its first event."""
+    ids: pa.Array
+    starts: Ints
+    windows: Ints
+    """Places in the calendar."""
+
+
 @dataclass
-class _Survivors:
-    """Which events are still in, and which each step dropped."""
+class _Steps:
+    """Which events are still in, which each step dropped, and what was noticed on the way."""
 
     alive: Flags
-    dropped: dict[str, Flags] = field(default_factory=dict)
+    flags: dict[str, Flags] = field(default_factory=dict)
+    """Events by what a tally counts."""
 
     def drop(self, step: str, drops: Flags) -> None:
-        self.dropped[step] = self.alive & drops
+        self.flags[step] = self.alive & drops
         self.alive &= ~drops
 
 
@@ -92,45 +108,65 @@ def cut_sessions(
         rules: what the steps go by.
         known: starts of sessions by id, as earlier runs met them; NEVER where they did not.
     """
+    found = _arranged(events, rules, known)
+    steps, roles = _through_steps(found, rules)
+    closed = found.windows < rules.n_closed
+    begun = closed & (found.windows >= rules.n_written)
+    columns = {
+        SESSION_START: pa.array(found.starts).cast(TIMESTAMP),
+        USER_ID: _users(found.events, found.first),
+        WINDOW: pa.array(found.windows),
+        **{role: pa.array(flags) for role, flags in _by_role(roles).items()},
+    }
+    return Cut(
+        _kept(found.events, found.session, steps.alive & closed[found.session], columns),
+        _carried(found.events, closed[found.session], rules),
+        (found.ids.filter(pa.array(begun)), found.starts[begun]),
+        _tally(found, steps, roles, rules),
+    )
+
+
+def _arranged(events: pa.Table, rules: Rules, known: Callable[[pa.Array], Ints]) -> _Arranged:
     events, session = in_order(events, SESSION_ID)
     first = np.flatnonzero(is_new(session))
     ids = events[SESSION_ID].take(pa.array(first)).combine_chunks()
     starts = ints(events[SESSION_START if SESSION_START in events.column_names else EVENT_TIME])
     starts = np.minimum(starts[first], known(ids))
-    # A start before the first window is late: that window was written when it had begun.
+    # What starts before the first window came late for it: an earlier run began with it.
     windows = np.maximum(rules.calendar.positions(starts), 0)
+    return _Arranged(events, session, first, ids, starts, windows)
+
+
+def _through_steps(found: _Arranged, rules: Rules) -> tuple[_Steps, Flags]:
+    """Drop events step by step; give the sessions left their roles (shape [sessions, 3])."""
+    events, session = found.events, found.session
     fresh = ~np.asarray(events[SETTLED].to_numpy())
-    beyond = ints(events[EVENT_TIME]) >= rules.calendar.closes[windows][session]
+    beyond = ints(events[EVENT_TIME]) >= rules.calendar.closes[found.windows][session]
     cuts = beyond & (rules.overrun == "cut")
-    steps = _Survivors(fresh.copy())
+    written = (found.windows < rules.n_written)[session]
+    steps = _Steps(fresh.copy(), {"read": fresh, "late": fresh & written & ~cuts})
     steps.drop("repeats", _repeats(events, session, rules.sessions))
-    beyond &= steps.alive
+    steps.flags["beyond"] = beyond & steps.alive
     steps.drop("overrun", cuts)
-    lengths = np.bincount(session[steps.alive], minlength=len(first))
+    lengths = np.bincount(session[steps.alive], minlength=len(found.first))
     stands = lengths >= rules.sessions.min_length
     steps.drop("short_sessions", ~stands[session])
-    steps.drop("truncated", _truncated(steps.alive, session, first, rules.sessions))
-    roles = np.zeros((len(first), len(ROLES)), dtype=bool)
-    roles[stands] = roles_of(ids.filter(pa.array(stands)), rules.split)
+    steps.drop("truncated", _truncated(steps.alive, session, found.first, rules.sessions))
+    roles = np.zeros((len(found.first), len(ROLES)), dtype=bool)
+    roles[stands] = roles_of(found.ids.filter(pa.array(stands)), rules.split)
     steps.drop("no_role", ~roles.any(axis=1)[session])
+    steps.flags["events"] = steps.alive
+    return steps, roles
 
-    new = windows >= rules.n_written
-    late = fresh & ~new[session] & ~cuts
-    flags = {"read": fresh, **steps.dropped, "events": steps.alive, "beyond": beyond, "late": late}
-    by_session = {"started": new, "sessions": roles.any(axis=1), **_by_role(roles)}
+
+def _tally(found: _Arranged, steps: _Steps, roles: Flags, rules: Rules) -> Tally:
     n_windows = len(rules.calendar)
-    tally = Tally(
-        {name: np.bincount(windows[session[of]], minlength=n_windows) for name, of in flags.items()}
-        | {name: np.bincount(windows[of], minlength=n_windows) for name, of in by_session.items()}
-    )
-    columns = {SESSION_START: pa.array(starts).cast(TIMESTAMP), USER_ID: _users(events, first)}
-    columns |= {WINDOW: pa.array(windows), **{n: pa.array(f) for n, f in _by_role(roles).items()}}
-    begun = new & (windows < rules.n_closed)
-    return Cut(
-        _kept(events, session, steps.alive & (windows < rules.n_closed)[session], columns),
-        _carried(events, windows[session] < rules.n_closed, rules),
-        (ids.filter(pa.array(begun)), starts[begun]),
-        tally,
+    new = found.windows >= rules.n_written
+    by_session = {"started": new, "sessions": roles.any(axis=1), **_by_role(roles)}
+    by_event = {name: found.session[flags] for name, flags in steps.flags.items()}
+    sessions = by_event | {name: np.flatnonzero(flags) for name, flags in by_session.items()}
+    return Tally(
+        {name: np.bincount(found.windows[of], minlength=n_windows) for name, of in sessions.items()}
     )
 
 

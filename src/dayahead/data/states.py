@@ -116,19 +116,6 @@ class States:
 
     key: str
 
-    @property
-    def _root(self) -> Path:
-        return store_root() / "windows"
-
-    @property
-    def _folder(self) -> Path:
-        return self._root / self.key
-
-    @property
-    def blobs(self) -> Blobs:
-        """Content of all settings' states."""
-        return Blobs(self._root / "blobs")
-
     def fitting(self, log: EventLog) -> list[State]:
         """Find the states that this log goes on from, the most advanced first."""
         held = Counter(part.sha256 for part in log.parts)

@@ -33,6 +33,11 @@ class Tally:
         """Give one count, by window."""
         return self.counts[name]
 
+    @property
+    def n_windows(self) -> int:
+        """Windows counted."""
+        return len(self.counts["read"])
+
     def total(self, name: str) -> int:
         """Sum one count over the windows."""
         return int(self.counts[name].sum())
@@ -44,7 +49,7 @@ class Tally:
     @classmethod
     def over(cls, tallies: list["Tally"]) -> "Tally":
         """Sum tallies that begin with the same window, however many follow."""
-        n_windows = max(len(tally["read"]) for tally in tallies)
+        n_windows = max(tally.n_windows for tally in tallies)
 
         def padded(count: Ints) -> Ints:
             return np.pad(count, (0, n_windows - len(count)))
@@ -52,11 +57,6 @@ class Tally:
         return cls(
             {name: reduce(np.add, [padded(tally[name]) for tally in tallies]) for name in NAMES}
         )
-
-    @classmethod
-    def none(cls) -> "Tally":
-        """Nothing, of no window."""
-        return cls({name: np.zeros(0, dtype=np.int64) for name in NAMES})
 
     def as_json(self) -> dict[str, list[int]]:
         """Plain lists."""

@@ -116,7 +116,9 @@ def _repeats(events: pa.Table, users: Ints, config: SessionsConfig) -> Flags:
 def _needed(users: Ints, drops: Flags, before: Flags, rules: UserRules) -> Flags:
     """Say what of each user's events before the edge a later run goes on from."""
     after = _later_of_group(users, before)
-    needed = after == 0  # the last one: the next event may repeat it, or go on with its session
+    needed: Flags = (
+        after == 0
+    )  # the last one: the next event may repeat it, or go on with its session
     repeats = rules.sessions.repeats
     if (repeats.rule, repeats.scope) == ("drop_all", "user"):
         needed |= ~drops
@@ -130,7 +132,8 @@ def _later_of_group(groups: Ints, flags: Flags) -> Ints:
     """Count the flagged events after each event within its group; groups are ascending."""
     so_far = np.cumsum(flags)
     last = np.flatnonzero(is_new(groups[::-1])[::-1])
-    return so_far[last][np.cumsum(is_new(groups)) - 1] - so_far
+    later: Ints = so_far[last][np.cumsum(is_new(groups)) - 1] - so_far
+    return later
 
 
 def _with_past(
@@ -139,11 +142,11 @@ def _with_past(
     """List the user's last events strictly before each session's first, at that first event."""
     first = _first_of_sessions(events, users, wanted)
     history = np.flatnonzero(kept)
-    before = np.cumsum(kept) - kept
+    before: Ints = np.cumsum(kept) - kept
     same_instant = is_new(users) | is_new(ints(events[EVENT_TIME]))
     begin_of_instant = np.maximum.accumulate(np.where(same_instant, np.arange(len(users)), 0))
     begin_of_user = np.maximum.accumulate(np.where(is_new(users), np.arange(len(users)), 0))
-    high = before[begin_of_instant[first]]
+    high: Ints = before[begin_of_instant[first]]
     low = np.maximum(before[begin_of_user[first]], high - rules.sessions.past_max_length)
     rows = pa.array(history[ranges(low, high - low)])
     offsets = pa.array(np.append(0, np.cumsum(high - low)).astype(np.int32))

@@ -6,7 +6,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from dayahead.columns import ITEM_ID
 from dayahead.data.features import Statistics
 from dayahead.data.fitting import fitted
 from dayahead.data.listing import Listing
@@ -36,6 +35,7 @@ def write_windows(
         collect_window,
         [(job, spreads, *task) for task in zip(places, paths.values(), strict=True)],
     )
+    phases.clear("sessions")
     census = _grown(job, dict(zip(paths, found, strict=True)), earlier)
     vocabularies = {column: admitted(table) for column, table in census.items()}
     for column, table in vocabularies.items():
