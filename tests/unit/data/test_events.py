@@ -211,6 +211,8 @@ DAY, DAY_MS = "2019-10-01", "1569931200000"
         ("time", 1, int(DAY_MS), "s", r"2200 \(time.unit is s\), found 1569931200000"),
         ("time", 1, -1, "s", "found -1"),
         ("session", b"a", b"\xff", "text", r"expected text in UTF-8, found b'\\xff'"),
+        ("item", b"1", b"0xFFFFFFFFFFFFFFFF", "text", "found b'0xF"),  # -1, says Arrow
+        ("time", DAY_MS, "0x10", "ms", "found '0x10'"),
     ],
 )
 def test_names_the_line_of_what_cannot_be_read(column, fine, bad, unit, message):
@@ -224,3 +226,22 @@ def test_names_the_line_of_an_offset_that_cannot_be_read():
     rows = {"session": ["a"], "item": [1], "time": ["2016-05-09"], "ms": [b"soon"]}
     with pytest.raises(SourceError, match=r"line 2: column ms: expected a whole number of ms"):
         events(rows, time={"offset": "ms"})
+
+
+def test_times_too_far_away_are_refused_and_not_wrapped_round():
+    for unit in ("s", "ms"):  # 2**62 ms in microseconds is 0 modulo 2**64
+        far = pa.array([2**62]).cast(pa.timestamp(unit))
+        with pytest.raises(SourceError, match=rf"found a timestamp\[{unit}\] out of range"):
+            times(far, pa.timestamp(unit))
+
+
+def test_a_column_of_a_type_that_is_no_time_is_all_unreadable():
+    rows = {"session": ["a"] * 3, "item": [1] * 3}
+    rows["time"] = pa.array([None, timedelta(1), timedelta(2)])
+    with pytest.raises(
+        SourceError, match=r"line 3: column time: expected .*found datetime\.timedel"
+    ):
+        events(rows)
+    batch = events(rows, quality={"unreadable": 1})
+    assert (batch.table.num_rows, batch.dropped) == (0, {"unreadable": 2, "no event_time": 1})
+    assert len(batch.faults) == 2

@@ -101,6 +101,8 @@ def test_reads_parquet(tmp_path, wrapped):
         (b"[1]\n", {"format": "jsonl"}, r"line 1: expected a JSON object on each line"),
         (b'{"session": "a"}\n', {"format": "jsonl"}, "no column item, price; it has session"),
         (b"session,item,price\n", {"format": "parquet"}, "not readable as parquet"),
+        (b"session,item,price,item\n", {}, "more than one column item; it has session"),
+        (b"null\n", {"format": "jsonl"}, "line 1: expected a JSON object on each line"),
     ],
 )
 def test_says_what_is_wrong_and_where(tmp_path, content, options, message):
@@ -111,7 +113,10 @@ def test_says_what_is_wrong_and_where(tmp_path, content, options, message):
 def test_names_the_broken_line_of_json(tmp_path, monkeypatch):
     monkeypatch.setattr(json_lines, "BLOCK", 5000)
     good = b'{"session": "a", "item": 1, "price": 2}\n'
-    for bad in (b'{"session": "a", "item"\n', b'{"session": 7, "item": 1}\n', b"\xff\n"):
+    for bad in (
+        b'{"session": "a", "item"\n', b'{"session": 7, "item": 1}\n', b"\xff\n", b"null\n",
+        good[:-1] + good, b"[]\n",
+    ):  # fmt: skip
         content = good * 1500 + bad + good
         with pytest.raises(SourceError, match=r"a\.jsonl, line 1,501: expected a JSON object with"):
             read(tmp_path / "a.jsonl", content, format="jsonl")
@@ -141,3 +146,20 @@ def test_names_a_truncated_gzip(tmp_path):
 def test_finds_the_values_refused(values):
     found = refused(pa.array(values, pa.string()), lambda some: some.cast(pa.int64()))
     assert list(found) == [index for index, value in enumerate(values) if value == "x"]
+
+
+def test_reads_json_lines_with_a_byte_order_mark(tmp_path):
+    content = b'\xef\xbb\xbf{"session": "a", "item": 1, "price": 2}\n'
+    rows = [{"session": "a", "item": 1, "price": 2.0}]
+    assert read(tmp_path / "a.jsonl", content, format="jsonl") == rows
+
+
+def test_parquet_of_other_types_of_text_is_read_alike(tmp_path):
+    texts = ["a", "NULL", "7"]
+    for kind in (pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())):
+        table = pa.table({"session": pa.array(texts, kind), "item": [1] * 3, "price": [0.5] * 3})
+        pq.write_table(table, tmp_path / "t")
+        rows = read(
+            tmp_path / "b", (tmp_path / "t").read_bytes(), format="parquet", nulls=("NULL",)
+        )
+        assert [row["session"] for row in rows] == ["a", None, "7"]
