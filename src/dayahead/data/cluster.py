@@ -56,12 +56,21 @@ def dask_client(config: PreprocessConfig, scratch: Path) -> Iterator[Client]:
 
 def _connected(address: str) -> Client:
     try:
-        return Client(address, timeout=_CONNECT_SECONDS)
+        client = Client(address, timeout=_CONNECT_SECONDS)
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"params.yaml: preprocess.scheduler: no Dask scheduler answers at {address} "
             f"({type(error).__name__}); start one with `dask scheduler`, or set it to null"
         ) from None
+    try:
+        client.wait_for_workers(1, timeout=_CONNECT_SECONDS)
+    except TimeoutError:
+        client.close()
+        raise ConfigError(
+            f"params.yaml: preprocess.scheduler: the Dask scheduler at {address} has no worker; "
+            f"start some with `dask worker {address}`, on machines that share this file system"
+        ) from None
+    return client
 
 
 def _cluster(config: PreprocessConfig, scratch: Path) -> LocalCluster:
