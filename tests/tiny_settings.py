@@ -1,6 +1,7 @@
 """Settings small enough to fit a model in a blink, and what a study of them leaves behind."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from dayahead.config.params import (
 from dayahead.config.reading import validated
 from dayahead.evaluation.tables import read_ranks
 from dayahead.model.counts import CountModel
+from dayahead.model.draws import Draws
 from dayahead.model.next_item import NextItemModel
 from dayahead.training.protocol import train
 from dayahead.training.run import Study, WindowRecord
@@ -132,6 +134,30 @@ def padded(sessions: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
 def columns_of(items: torch.Tensor) -> dict[str, torch.Tensor]:
     """The columns a `tiny_model` reads; side features follow the items."""
     return {"item_id": items, "category": items % 3 + 2, "price": items.float() / 10}
+
+
+def draws_for(items: torch.Tensor, seed: int = 0) -> Draws:
+    """Random numbers for a batch that is the whole global one."""
+    n_rows, width = items.shape
+    cpu = torch.device("cpu")
+    return Draws(seed, (n_rows, width), torch.arange(n_rows), width, cpu)
+
+
+@dataclass(frozen=True)
+class GivenDraws(Draws):
+    """Draws whose every number is given."""
+
+    numbers: torch.Tensor | None = None
+
+    @classmethod
+    def of(cls, numbers: torch.Tensor) -> "GivenDraws":
+        """Whatever the purpose, these [B, L]."""
+        return cls(**vars(draws_for(numbers)), numbers=numbers)
+
+    def uniform(self, purpose: str) -> torch.Tensor:
+        """Cut what was given to the rows and positions at hand."""
+        assert self.numbers is not None
+        return self.numbers[self.rows, : self.width]
 
 
 def ignore_window(record: WindowRecord) -> None:

@@ -1,8 +1,6 @@
 """The next-item model: embeddings, a body from the zoo, scores over the catalogue held."""
 
-import math
 from collections.abc import Mapping
-from typing import cast
 
 import torch
 from jaxtyping import Float, Int
@@ -11,14 +9,14 @@ from torch import Tensor, nn
 from dayahead.columns import ITEM_ID, N_RESERVED
 from dayahead.config.params import LossConfig, ModelConfig, TaskConfig
 from dayahead.model.body import Body
+from dayahead.model.draws import Draws
+from dayahead.model.inputs import EventInputs
 from dayahead.model.losses import softmax_loss
 from dayahead.model.scoring import Scorer
 from dayahead.model.tables import GrowingTable
 from dayahead.model.tasks import Question, build_task
 from dayahead.seeds import derived_seed
 
-FEATURE = "feature_"
-"""Before a feature's name: no module may be called `type` or `items`, a feature may."""
 MIN_LENGTH = 2
 """A session has an item to read and one to predict."""
 
@@ -55,35 +53,35 @@ class NextItemModel(nn.Module):
         self.config = config
         self.loss_config = loss
         self.task = build_task(task)
-        self.numbers = numbers
         item_dim = config.item_embedding_dim or config.d_model
-        dims = {name: embedding_dim(size) for name, size in categoricals.items()}
-        self.items = self._table(ITEM_ID, item_dim, seed)  # the rows that score, too, where tied
-        tables = {FEATURE + name: self._table(name, dim, seed) for name, dim in dims.items()}
-        self.categoricals = nn.ModuleDict(tables)
-        if not config.tie_weights:
-            self.output_items = self._table("output_items", item_dim, seed)
-            self.output_items.unknown.requires_grad_(False)
-        self.bias = nn.Parameter(torch.empty(0))
-        self.input_dropout = nn.Dropout(config.input_dropout)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derived_seed(seed, "weights"))
-            self._build_weights(item_dim + sum(dims.values()) + len(numbers), item_dim, max_length)
+            self.inputs = EventInputs(config, categoricals, numbers, seed)
+            self.mask = nn.Parameter(torch.randn(config.d_model) * config.init_std)
+            self.mask.requires_grad_(not self.task.is_causal)
+            self.body = Body(config, causal=self.task.is_causal, max_length=max_length)
+            self.project_out = (
+                nn.Identity() if config.d_model == item_dim else nn.Linear(config.d_model, item_dim)
+            )
+        if not config.tie_weights:
+            output_seed = derived_seed(seed, "table", "output_items")
+            self.output_items = GrowingTable(item_dim, config.item_init_std, output_seed)
+            self.output_items.unknown.requires_grad_(False)
+        self.bias = nn.Parameter(torch.empty(0))
 
     @property
     def n_items(self) -> int:
         """Items held."""
-        return self.items.n_rows
+        return self.inputs.items.n_rows
 
     @property
     def scoring_rows(self) -> Float[Tensor, "n d"]:
         """The rows scores are products with: the input table's, or its own where untied."""
-        return self.items.weight if self.config.tie_weights else self.output_items.weight
+        return self.inputs.items.weight if self.config.tie_weights else self.output_items.weight
 
     def grow(self, sizes: dict[str, int]) -> None:
         """Hold the first `sizes[column]` values of each vocabulary; old rows stay as they are."""
-        for name, table in self._tables().items():
-            table.grow(sizes[name])
+        self.inputs.grow(sizes)
         n_items = sizes[ITEM_ID]
         if not self.config.tie_weights:
             self.output_items.grow(n_items)
@@ -95,7 +93,7 @@ class NextItemModel(nn.Module):
         self,
         columns: Mapping[str, Tensor],
         lengths: Int[Tensor, " B"],
-        noise: Float[Tensor, "B L"],
+        draws: Draws,
         length_groups: int = 1,
     ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
         """Sum of the loss over this batch's targets, and how many there are.
@@ -108,7 +106,7 @@ class NextItemModel(nn.Module):
             longest = max(int(lengths[rows].max()), MIN_LENGTH)
             part = {name: values[rows, :longest] for name, values in columns.items()}
             question = self.task.training_question(
-                part[ITEM_ID], lengths[rows], noise[rows, :longest]
+                part[ITEM_ID], lengths[rows], draws.part(rows, longest)
             )
             hidden.append(self._answers(part, question))
             targets.append(question.answers - N_RESERVED)
@@ -139,42 +137,8 @@ class NextItemModel(nn.Module):
 
     def _answers(self, columns: Mapping[str, Tensor], question: Question) -> Float[Tensor, "T d"]:
         n_read = question.is_asked.shape[1]
-        inputs = self._embedded({name: values[:, :n_read] for name, values in columns.items()})
+        inputs = self.inputs({name: values[:, :n_read] for name, values in columns.items()})
         inputs = torch.where(question.is_masked[..., None], self.mask, inputs)
-        hidden = self.body(self.input_dropout(inputs), question.lengths)  # [B, W, D]
+        hidden = self.body(self.inputs.dropout(inputs), question.lengths)  # [B, W, D]
         answers: Tensor = self.project_out(hidden[question.is_asked])
         return answers
-
-    def _embedded(self, columns: Mapping[str, Tensor]) -> Float[Tensor, "B W D"]:
-        parts = [table(columns[name]) for name, table in self._tables().items()]
-        # The age of an item not held is not known either, though a window file may tell it.
-        is_held = self.items.holds(columns[ITEM_ID])
-        for name, kind in self.numbers.items():
-            values = columns[name] * is_held if kind == "item_age" else columns[name]
-            parts.append(values[..., None])
-        merged: Tensor = self.project_in(torch.cat(parts, dim=-1))
-        return merged
-
-    def _build_weights(self, width: int, item_dim: int, max_length: int) -> None:
-        d_model = self.config.d_model
-        self.project_in = self._projection(width, d_model)
-        self.project_out = self._projection(d_model, item_dim)
-        self.mask = nn.Parameter(torch.randn(d_model) * self.config.init_std)
-        self.mask.requires_grad_(not self.task.is_causal)
-        self.body = Body(self.config, causal=self.task.is_causal, max_length=max_length)
-
-    def _tables(self) -> dict[str, GrowingTable]:
-        tables = cast("dict[str, GrowingTable]", dict(self.categoricals))
-        return {ITEM_ID: self.items} | {k.removeprefix(FEATURE): t for k, t in tables.items()}
-
-    def _table(self, name: str, dim: int, seed: int) -> GrowingTable:
-        return GrowingTable(dim, self.config.item_init_std, derived_seed(seed, "table", name))
-
-    @staticmethod
-    def _projection(width: int, wanted: int) -> nn.Module:
-        return nn.Identity() if width == wanted else nn.Linear(width, wanted)
-
-
-def embedding_dim(n_values: int) -> int:
-    """Size of a side feature's embedding: twice the fourth root of its values, as in the paper."""
-    return math.ceil(2 * math.sqrt(math.sqrt(max(1, n_values))))

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from dayahead.config.params import TaskConfig
+from dayahead.model.draws import Draws
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Task(Protocol):
     is_causal: bool
 
     def training_question(
-        self, items: Int[Tensor, "B L"], lengths: Int[Tensor, " B"], noise: Float[Tensor, "B L"]
+        self, items: Int[Tensor, "B L"], lengths: Int[Tensor, " B"], draws: Draws
     ) -> Question:
         """Ask about a session whose every item is known."""
         ...
@@ -51,7 +52,7 @@ class CausalTask:
     is_causal = True
 
     def training_question(
-        self, items: Int[Tensor, "B L"], lengths: Int[Tensor, " B"], noise: Float[Tensor, "B L"]
+        self, items: Int[Tensor, "B L"], lengths: Int[Tensor, " B"], draws: Draws
     ) -> Question:
         """Ask at every event but the last, which need not be read."""
         n_read = (lengths - 1).clamp(min=0)
@@ -75,9 +76,10 @@ class MaskedTask:
     is_causal = False
 
     def training_question(
-        self, items: Int[Tensor, "B L"], lengths: Int[Tensor, " B"], noise: Float[Tensor, "B L"]
+        self, items: Int[Tensor, "B L"], lengths: Int[Tensor, " B"], draws: Draws
     ) -> Question:
-        """Mask where uniform `noise` falls below the probability."""
+        """Mask where a uniform draw falls below the probability."""
+        noise = draws.uniform("mask")
         is_event = _before(lengths, items)
         is_masked = (noise < self.probability) & is_event
         lowest = _at(noise.where(is_event, torch.inf).argmin(1), items) & is_event

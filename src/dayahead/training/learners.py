@@ -15,6 +15,7 @@ from dayahead.config.params import TrainingConfig
 from dayahead.data.batches import Batch, Batches, Share
 from dayahead.errors import TrainingError
 from dayahead.model.counts import CountModel
+from dayahead.model.draws import Draws
 from dayahead.model.next_item import NextItemModel
 from dayahead.seeds import derived_seed
 from dayahead.training.optimiser import build_optimiser, follow_growth, set_learning_rate
@@ -107,12 +108,12 @@ class GradientLearner:
     def _step(self, batch: Batch, window: str, step: int) -> Float[Tensor, "2"]:
         """One update; the sum of the loss and the number of targets over all processes."""
         purpose = (self.config.seed, "step", window, step)
-        noise = _noise(batch, derived_seed(*purpose, "noise")).to(self.process.device)
+        draws = _draws(batch, derived_seed(*purpose, "draws"), self.process.device)
         torch.manual_seed(derived_seed(*purpose, "dropout", self.process.share.rank))
         on_device = batch.to(self.process.device)
         with torch.autocast(self.process.device.type, torch.bfloat16, enabled=self._uses_bfloat16):
             loss, n_targets = self.wrapped(
-                on_device.columns, on_device.lengths, noise, self.config.length_groups
+                on_device.columns, on_device.lengths, draws, self.config.length_groups
             )
         sums = torch.stack([loss.detach().double(), n_targets.double()])
         sums = self.process.summed(sums).cpu()
@@ -141,9 +142,9 @@ class GradientLearner:
         return self.config.precision == "bfloat16"
 
 
-def _noise(batch: Batch, seed: int) -> Float[Tensor, "B L"]:
-    """This process's rows of uniform noise that was drawn for the global batch."""
-    draw = torch.Generator().manual_seed(seed)
+def _draws(batch: Batch, seed: int, device: torch.device) -> Draws:
+    """Random numbers for this process's rows of a global batch."""
     longest = next(iter(batch.columns.values())).shape[1]
     share = batch.share
-    return torch.rand(batch.n_global, longest, generator=draw)[share.rank :: share.world]
+    rows = torch.arange(batch.n_global)[share.rank :: share.world]
+    return Draws(seed, (batch.n_global, longest), rows, longest, device)

@@ -32,7 +32,7 @@ def test_rows_depend_on_the_seed_and_spread_as_wished():
 
 def test_tables_of_one_model_start_from_different_rows():
     model = tiny_model(tie_weights=False)
-    assert not torch.equal(model.items.weight, model.output_items.weight)
+    assert not torch.equal(model.inputs.items.weight, model.output_items.weight)
 
 
 def test_old_rows_stay_as_they_were_learned():

@@ -4,9 +4,11 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from dayahead.model.next_item import NextItemModel, embedding_dim
+from dayahead.model.inputs import embedding_dim
+from dayahead.model.next_item import NextItemModel
 from tiny_settings import (
     columns_of,
+    draws_for,
     every_body,
     loss_config,
     model_config,
@@ -20,11 +22,7 @@ SESSIONS = [[2, 3, 4, 5, 6, 7], [8, 9, 10, 11], [12, 13]]
 
 def batch(sessions=SESSIONS, seed=0):
     items, lengths = padded(sessions)
-    return (
-        columns_of(items),
-        lengths,
-        torch.rand(items.shape, generator=torch.Generator().manual_seed(seed)),
-    )
+    return columns_of(items), lengths, draws_for(items, seed)
 
 
 def gradients(model):
@@ -56,8 +54,8 @@ def test_the_mask_learns_only_where_something_is_masked(architecture, task):
 def test_empty_rows_only_reach_everything_with_zeros(architecture, task):
     """A process whose share of a batch is empty still owes DDP every gradient."""
     model = tiny_model(architecture, task)
-    columns, _, noise = batch([[0, 0, 0], [0, 0, 0]])
-    loss, n_targets = model(columns, torch.tensor([0, 0]), noise, 1)
+    columns, _, draws = batch([[0, 0, 0], [0, 0, 0]])
+    loss, n_targets = model(columns, torch.tensor([0, 0]), draws, 1)
     loss.backward()
     assert (loss.item(), n_targets.item()) == (0, 0)
     assert all(grad is not None and not grad.any() for grad in gradients(model).values())
@@ -66,11 +64,10 @@ def test_empty_rows_only_reach_everything_with_zeros(architecture, task):
 @every_body
 def test_an_empty_row_beside_others_adds_nothing(architecture, task):
     model = tiny_model(architecture, task)
-    columns, lengths, noise = batch()
-    alone = model(columns, lengths, noise, 1)
-    columns, _, more_noise = batch([*SESSIONS, []])
-    more_noise[:3] = noise
-    beside = model(columns, torch.tensor([*lengths, 0]), more_noise, 1)
+    columns, lengths, draws = batch()
+    alone = model(columns, lengths, draws, 1)
+    columns, _, more_draws = batch([*SESSIONS, []])
+    beside = model(columns, torch.tensor([*lengths, 0]), more_draws, 1)
     torch.testing.assert_close(alone, beside)
 
 
@@ -96,9 +93,9 @@ def test_parts_of_like_length_give_the_loss_and_gradients_of_the_whole(
 def test_the_loss_is_the_cross_entropy_of_the_targets_scores(architecture, task, smoothing):
     """Score each target with the dense softmax from the outside, as `scorer` does."""
     model = tiny_model(architecture, task, smoothing=smoothing).eval()
-    columns, lengths, noise = batch()
-    question = model.task.training_question(columns["item_id"], lengths, noise)
-    loss, n_targets = model(columns, lengths, noise, 1)
+    columns, lengths, draws = batch()
+    question = model.task.training_question(columns["item_id"], lengths, draws)
+    loss, n_targets = model(columns, lengths, draws, 1)
     scores = model._answers(columns, question) @ model.scoring_rows.T + model.bias
     wanted = cross_entropy(scores, question.answers - 2, label_smoothing=smoothing, reduction="sum")
     assert n_targets.item() == len(question.answers)
@@ -109,7 +106,7 @@ def test_the_loss_is_the_cross_entropy_of_the_targets_scores(architecture, task,
 def test_a_causal_loss_is_made_of_the_scores_that_measuring_sees(architecture):
     """Position t in training scores as the session cut after t does in evaluation."""
     model = tiny_model(architecture, "clm").eval()
-    columns, lengths, noise = batch()
+    columns, lengths, draws = batch()
     scores = model.scorer(torch.arange(2, 32))
     total = 0.0
     for row, session in enumerate(SESSIONS):
@@ -117,7 +114,7 @@ def test_a_causal_loss_is_made_of_the_scores_that_measuring_sees(architecture):
             one = {name: values[row : row + 1] for name, values in columns.items()}
             target = torch.tensor([session[n] - 2])
             total += cross_entropy(scores(one, torch.tensor([n])), target).item()
-    loss, n_targets = model(columns, lengths, noise, 1)
+    loss, n_targets = model(columns, lengths, draws, 1)
     assert n_targets.item() == sum(map(len, SESSIONS)) - len(SESSIONS)
     assert loss.item() == pytest.approx(total, rel=1e-5)
 
@@ -150,8 +147,8 @@ def test_weights_depend_on_the_seed_alone():
     torch.manual_seed(99)
     again, other = tiny_model(seed=1).state_dict(), tiny_model(seed=2).state_dict()
     assert all(torch.equal(first[name], again[name]) for name in first)
-    assert not torch.equal(first["items.weight"], other["items.weight"])
-    assert not torch.equal(first["project_in.weight"], other["project_in.weight"])
+    assert not torch.equal(first["inputs.items.weight"], other["inputs.items.weight"])
+    assert not torch.equal(first["inputs.project.weight"], other["inputs.project.weight"])
 
 
 def test_building_leaves_the_global_random_state_alone():
@@ -163,7 +160,7 @@ def test_building_leaves_the_global_random_state_alone():
 
 def test_tied_weights_are_one_tensor_and_untied_are_two():
     tied, untied = tiny_model(tie_weights=True), tiny_model(tie_weights=False)
-    assert tied.scoring_rows is tied.items.weight
+    assert tied.scoring_rows is tied.inputs.items.weight
     assert untied.scoring_rows is untied.output_items.weight
     assert "output_items.weight" not in tied.state_dict()
 

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayahead.model.tasks import CausalTask, MaskedTask, build_task
-from tiny_settings import padded, task_config
+from tiny_settings import GivenDraws, draws_for, padded, task_config
 
 ITEMS, LENGTHS = padded([[11, 12, 13, 14], [21, 22], []])
-UNUSED = torch.zeros(3, 4)
+UNUSED = GivenDraws.of(torch.zeros(3, 4))
 
 
 def yes(text: str) -> torch.Tensor:
@@ -22,7 +22,8 @@ def sessions(draw):
     lengths = draw(st.lists(st.integers(2, 7), min_size=1, max_size=5))
     items, lengths = padded([list(range(10 * row, 10 * row + n)) for row, n in enumerate(lengths)])
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
-    return items + 2, lengths, torch.rand(items.shape, generator=generator)
+    numbers = torch.rand(items.shape, generator=generator)
+    return items + 2, lengths, GivenDraws.of(numbers)
 
 
 def test_the_settings_name_the_task():
@@ -48,7 +49,7 @@ def test_clm_asks_for_the_next_item_at_the_last_known_event():
 
 def test_mlm_masks_where_the_noise_falls_below_the_probability():
     noise = torch.tensor([[0.1, 0.9, 0.2, 0.8], [0.9, 0.1, 0.0, 0.0], [0.0] * 4])
-    question = MaskedTask(0.3).training_question(ITEMS, LENGTHS, noise)
+    question = MaskedTask(0.3).training_question(ITEMS, LENGTHS, GivenDraws.of(noise))
     assert question.lengths.tolist() == [4, 2, 0]
     assert torch.equal(question.is_masked, yes("x.x. .x.. ...."))
     assert torch.equal(question.is_asked, question.is_masked)
@@ -57,7 +58,7 @@ def test_mlm_masks_where_the_noise_falls_below_the_probability():
 
 def test_mlm_masks_one_where_none_fell_and_spares_one_where_all_fell():
     noise = torch.tensor([[0.9, 0.5, 0.6, 0.7], [0.1, 0.2, 0.9, 0.9], [0.9] * 4])
-    question = MaskedTask(0.3).training_question(ITEMS, LENGTHS, noise)
+    question = MaskedTask(0.3).training_question(ITEMS, LENGTHS, GivenDraws.of(noise))
     assert torch.equal(question.is_masked, yes(".x.. x... ...."))
 
 
@@ -71,8 +72,8 @@ def test_mlm_puts_the_mask_where_the_next_item_will_stand():
 
 @given(sessions(), st.sampled_from([0.01, 0.3, 0.7, 0.99]))
 def test_mlm_masks_one_at_least_never_all_and_only_events(drawn, probability):
-    items, lengths, noise = drawn
-    question = MaskedTask(probability).training_question(items, lengths, noise)
+    items, lengths, draws = drawn
+    question = MaskedTask(probability).training_question(items, lengths, draws)
     n_masked = question.is_masked.sum(1)
     assert (n_masked >= 1).all()
     assert (n_masked < lengths).all()
@@ -82,8 +83,8 @@ def test_mlm_masks_one_at_least_never_all_and_only_events(drawn, probability):
 
 @given(sessions())
 def test_clm_answers_are_the_next_items(drawn):
-    items, lengths, noise = drawn
-    question = CausalTask().training_question(items, lengths, noise)
+    items, lengths, draws = drawn
+    question = CausalTask().training_question(items, lengths, draws)
     wanted = [
         item for row, n in zip(items.tolist(), lengths.tolist(), strict=True) for item in row[1:n]
     ]
@@ -94,6 +95,6 @@ def test_clm_answers_are_the_next_items(drawn):
 @pytest.mark.parametrize("probability", [0.15, 0.5])
 def test_mlm_masks_about_its_probability_of_long_sessions(probability):
     items = torch.full((400, 20), 5)
-    noise = torch.rand(items.shape, generator=torch.Generator().manual_seed(0))
-    question = MaskedTask(probability).training_question(items, torch.full((400,), 20), noise)
+    lengths = torch.full((400,), 20)
+    question = MaskedTask(probability).training_question(items, lengths, draws_for(items))
     assert question.is_masked.float().mean().item() == pytest.approx(probability, abs=0.02)

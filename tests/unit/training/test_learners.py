@@ -150,7 +150,7 @@ def test_a_loss_that_is_no_number_stops_before_the_update(value):
 
 def test_a_gradient_that_is_no_number_stops_before_the_update():
     learner = learner_of()
-    learner.model.items.weight.register_hook(lambda gradient: gradient * math.nan)
+    learner.model.inputs.items.weight.register_hook(lambda gradient: gradient * math.nan)
     before = weights(learner)
     with pytest.raises(TrainingError, match="step 0: the gradient's norm is nan"):
         learner.fit("2026-01-01", epochs_of(), ignore)
@@ -197,16 +197,20 @@ def test_auto_takes_bfloat16_where_the_cpu_multiplies_it(has, monkeypatch):
 
 
 @pytest.mark.parametrize("world", [2, 3, 8])
-def test_noise_is_drawn_for_the_global_batch_and_sliced(world):
+def test_numbers_are_drawn_for_the_global_batch_and_sliced(world):
     """7 rows on 3 processes are 9 with the empty ones; the 7 draw as they would alone."""
     sessions, rows = sessions_of(), torch.arange(7)
-    whole = learners._noise(sessions.gather(rows, Share(0, 1)), seed=3)
+
+    def drawn(batch):
+        return learners._draws(batch, 3, torch.device("cpu")).uniform("mask")
+
+    whole = drawn(sessions.gather(rows, Share(0, 1)))
     for rank in range(world):
         batch = sessions.gather(rows, Share(rank, world))
-        noise = learners._noise(batch, seed=3)
-        assert noise.shape == batch.columns["item_id"].shape
+        numbers = drawn(batch)
+        assert numbers.shape == batch.columns["item_id"].shape
         is_real = batch.sessions >= 0
-        assert torch.equal(noise[is_real], whole[batch.sessions[is_real]])
+        assert torch.equal(numbers[is_real], whole[batch.sessions[is_real]])
 
 
 def test_counting_goes_through_one_epoch_only():

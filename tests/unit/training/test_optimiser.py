@@ -4,15 +4,14 @@ import pytest
 import torch
 
 from dayahead.training.optimiser import build_optimiser, follow_growth, set_learning_rate
-from tiny_settings import columns_of, padded, tiny_model, training_config
+from tiny_settings import columns_of, draws_for, padded, tiny_model, training_config
 
 SESSIONS = [[2, 3, 4, 5, 6], [7, 8, 9]]
 
 
 def step(model, optimiser, seed=0):
     items, lengths = padded(SESSIONS)
-    noise = torch.rand(items.shape, generator=torch.Generator().manual_seed(seed))
-    loss, _ = model(columns_of(items), lengths, noise, 2)
+    loss, _ = model(columns_of(items), lengths, draws_for(items, seed), 2)
     loss.backward()
     optimiser.step()
     optimiser.zero_grad(set_to_none=True)
@@ -96,7 +95,7 @@ def test_growth_before_the_first_step_leaves_no_state():
     grow(model, optimiser, item_id=15, category=3)
     assert not optimiser.state
     step(model, optimiser)
-    assert optimiser.state[model.items.weight]["exp_avg"].shape == (15, 16)
+    assert optimiser.state[model.inputs.items.weight]["exp_avg"].shape == (15, 16)
 
 
 def test_vectors_do_not_decay_and_frozen_weights_are_left_out():
@@ -104,7 +103,7 @@ def test_vectors_do_not_decay_and_frozen_weights_are_left_out():
     matrices, vectors = build_optimiser(model, training_config(weight_decay=0.3)).param_groups
     assert (matrices["weight_decay"], vectors["weight_decay"]) == (0.3, 0.0)
     assert all(p.requires_grad for p in [*matrices["params"], *vectors["params"]])
-    assert any(p is model.items.weight for p in matrices["params"])
+    assert any(p is model.inputs.items.weight for p in matrices["params"])
     assert any(p is model.bias for p in vectors["params"])
 
 

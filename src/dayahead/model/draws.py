@@ -1,0 +1,36 @@
+"""Random numbers of one training step, the same however many processes share it."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from dayahead.seeds import derived_seed
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Drawn for the whole global batch from (seed, purpose), then cut to rows of it."""
+
+    seed: int
+    shape: tuple[int, int]
+    """Of the global batch: sessions, longest session."""
+    rows: Int[Tensor, " B"]
+    """Rows of the global batch at hand, on the CPU."""
+    width: int
+    """Positions at hand, from the first on."""
+    device: torch.device
+
+    def uniform(self, purpose: str) -> Float[Tensor, "B W"]:
+        """A number in [0, 1) for every position at hand."""
+        drawn = torch.rand(self.shape, generator=self.generator(purpose))
+        return drawn[self.rows, : self.width].to(self.device)
+
+    def generator(self, purpose: str) -> torch.Generator:
+        """A stream that all processes share, for what belongs to the batch and not to a row."""
+        return torch.Generator().manual_seed(derived_seed(self.seed, purpose))
+
+    def part(self, rows: Int[Tensor, " b"], width: int) -> "Draws":
+        """Those of some of these rows."""
+        return replace(self, rows=self.rows[rows.cpu()], width=width)
