@@ -46,7 +46,7 @@ def test_moments_follow_and_new_rows_start_from_zero(tie_weights):
     grow(model, optimiser, item_id=15, category=3)
     after = moments(model, optimiser)
     assert after.keys() == before.keys()
-    grown = {"items.weight", "bias"} | (set() if tie_weights else {"output_items.weight"})
+    grown = {"inputs.items.weight", "bias"} | (set() if tie_weights else {"output_items.weight"})
     for name, state in after.items():
         assert state["step"] == before[name]["step"] == 3
         for key in ("exp_avg", "exp_avg_sq"):
