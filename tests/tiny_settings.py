@@ -28,26 +28,64 @@ from dayahead.training.run import Study, WindowRecord
 MODEL = {
     "architecture": "gpt2",
     "catalogue": "grow",
+    "config": {},
     "features": [],
+    "past_length": 0,
     "d_model": 16,
     "n_layer": 1,
     "n_head": 2,
     "item_embedding_dim": None,
+    "merge": "concat",
+    "embedding_multiplier": 2.0,
+    "number_dim": 0,
+    "soft_one_hot": 0,
+    "feature_norm": False,
+    "activation": "none",
     "dropout": 0.0,
     "input_dropout": 0.0,
+    "swap_noise": 0.0,
     "tie_weights": True,
     "item_init_std": 0.5,
+    "feature_init_std": 0.5,
+    "pretrained_items": None,
+    "freeze_items": False,
     "init_std": 0.2,
     "decay": 1.0,
 }
-TASK = {"name": "clm", "mlm_probability": 0.3}
-LOSS = {"label_smoothing": 0.0, "logits_budget_mib": 64}
+TASK = {
+    "name": "clm",
+    "mlm_probability": 0.3,
+    "plm_probability": 0.3,
+    "plm_max_span": 3,
+    "rtd_tied_generator": True,
+    "rtd_generator_share": 0.5,
+    "rtd_replacements": "batch",
+    "rtd_generator_weight": 1.0,
+    "rtd_discriminator_weight": 1.0,
+}
+LOSS = {
+    "name": "softmax",
+    "temperature": 1.0,
+    "label_smoothing": 0.0,
+    "negatives": 10,
+    "negatives_of_batch": True,
+    "popularity_exponent": 0.5,
+    "gbce_calibration": 0.75,
+    "bpr_max_regularisation": 0.0,
+    "logits_budget_mib": 64,
+}
 TRAINING = {
     "protocol": "incremental",
+    "history": 2,
+    "carry_model": True,
+    "carry_optimiser": True,
     "epochs": 1,
+    "steps_per_window": None,
     "batch_size": 8,
     "learning_rate": 0.01,
     "schedule": "linear",
+    "cosine_cycles": 0.5,
+    "warmup_steps": 0,
     "weight_decay": 0.01,
     "max_grad_norm": 1.0,
     "length_groups": 2,
@@ -56,7 +94,16 @@ TRAINING = {
     "fit_last": True,
     "seed": 1,
 }
-EVALUATION = {"split": "all", "candidates": "seen", "cutoffs": [1, 5], "batch_size": 16}
+EVALUATION = {
+    "split": "all",
+    "candidates": "seen",
+    "positions": "last",
+    "train_sessions": 0,
+    "predictions": 0,
+    "attention_of": [],
+    "cutoffs": [1, 5],
+    "batch_size": 16,
+}
 COMPUTE = {"processes": 1, "threads": 1, "device": "cpu"}
 
 BODIES = [("gpt2", "clm"), ("bert", "clm"), ("xlnet", "clm"), ("bert", "mlm"), ("xlnet", "mlm")]

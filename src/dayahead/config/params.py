@@ -64,25 +64,51 @@ class PreprocessConfig:
 class ModelConfig:
     """The architecture and its sizes."""
 
-    architecture: Literal["gpt2", "xlnet", "bert", "popularity", "transitions"]
+    architecture: Annotated[str, Field(min_length=1)]
+    """gpt2, xlnet, bert, albert, electra ... or any model type of transformers that reads
+    `inputs_embeds`; gru, lstm, rnn; avg; popularity, transitions."""
+    config: dict[str, Any]
+    """Further fields of the transformers configuration, by their names there."""
     catalogue: Literal["grow", "full"]
     """Items held at window i: those seen up to it, or every item of the log's standing windows (the
     paper); then a longer log changes all results."""
     features: tuple[str, ...]
     """Side features fed beside the item id, by their names in the data set's file."""
+    past_length: Annotated[int, Field(ge=0)]
+    """The user's events before the session that are read before it (columns bef_...)."""
     d_model: PositiveInt
     n_layer: PositiveInt
     n_head: PositiveInt
     item_embedding_dim: PositiveInt | None
     """Null: the same as d_model."""
+    merge: Literal["concat", "elementwise"]
+    """Side features beside the item's vector, or item * (1 + their sum)."""
+    embedding_multiplier: PositiveFloat
+    """A categorical's vector has this times the fourth root of its values, rounded up."""
+    number_dim: Annotated[int, Field(ge=0)]
+    """Size of a number's vector; 0: the number itself."""
+    soft_one_hot: Annotated[int, Field(ge=0)]
+    """Vectors that a number's is a soft choice of; 0: a linear map of the number."""
+    feature_norm: bool
+    """Layer norm over each feature's vector (a bare number has none)."""
+    activation: Literal["none", "tanh", "relu", "gelu"]
+    """After the projections into and out of the body."""
     dropout: Share
     input_dropout: Share
+    swap_noise: Share
+    """Chance of an input to be exchanged for one of the batch; targets are left alone."""
     tie_weights: bool
     """Score with the input item table, or with one of its own."""
     item_init_std: PositiveFloat
     """Standard deviation of a new row of the item table."""
+    feature_init_std: PositiveFloat
+    """Of the side features' tables."""
     init_std: PositiveFloat
-    """Standard deviation of the other weights."""
+    """Of the other weights."""
+    pretrained_items: str | None
+    """Parquet file of item vectors (value, vector), instead of random ones where it has one."""
+    freeze_items: bool
+    """Leave the item table as it is at the start."""
     decay: Annotated[float, Field(ge=0, le=1)]
     """What `transitions` keeps of its counts from window to window."""
 
@@ -103,15 +129,41 @@ class ModelConfig:
 class TaskConfig:
     """What the model is asked while it trains."""
 
-    name: Literal["clm", "mlm"]
+    name: Literal["clm", "mlm", "plm", "rtd"]
     mlm_probability: Annotated[float, Field(gt=0, lt=1)]
+    """Of an item to be masked (mlm, rtd)."""
+    plm_probability: Annotated[float, Field(gt=0, lt=1)]
+    """Share of a session's items that are predicted."""
+    plm_max_span: PositiveInt
+    """Longest stretch of neighbours predicted together."""
+    rtd_tied_generator: bool
+    """Let the body that discriminates generate too, or a smaller one of its own."""
+    rtd_generator_share: Annotated[float, Field(gt=0, le=1)]
+    """Width of a generator of its own, as a share of the body's."""
+    rtd_replacements: Literal["batch", "catalogue"]
+    """What the generator draws from: the items masked in the batch, or all that are held."""
+    rtd_generator_weight: PositiveFloat
+    rtd_discriminator_weight: PositiveFloat
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class LossConfig:
-    """Full softmax over the catalogue held."""
+    """What the scores of a target are compared with."""
 
+    name: Literal["softmax", "sampled_softmax", "gbce", "bpr", "bpr_max", "top1", "top1_max"]
+    """softmax: over the whole catalogue held; the others: against negatives."""
+    temperature: PositiveFloat
+    """Scores are divided by it, in training and in measuring alike."""
     label_smoothing: Share
+    negatives: Annotated[int, Field(ge=0)]
+    """Items drawn for each step, beside those of the batch."""
+    negatives_of_batch: bool
+    """Whether other targets of the batch are negatives too."""
+    popularity_exponent: Annotated[float, Field(ge=0, le=1)]
+    """Negatives are drawn by their count to this power: 0 uniformly, 1 by popularity."""
+    gbce_calibration: Annotated[float, Field(ge=0, le=1)]
+    """t of gBCE: 0 is plain binary cross entropy, 1 undoes the sampling (Petrov 2023)."""
+    bpr_max_regularisation: Annotated[float, Field(ge=0)]
     logits_budget_mib: PositiveInt
     """Logits are computed in chunks of this size and never held whole. 32 stays in a CPU's cache,
     which makes it faster than one large chunk; on a GPU larger chunks pay."""
@@ -121,13 +173,26 @@ class LossConfig:
 class TrainingConfig:
     """The protocol over windows and the steps within one."""
 
-    protocol: Literal["incremental"]
+    protocol: Literal["incremental", "sliding", "from_scratch"]
+    """One model carried on; fitted on the last `history` windows each time; anew on all so far."""
+    history: PositiveInt
+    """Windows that `sliding` fits on."""
+    carry_model: bool
+    """Whether `sliding` goes on with the model, or begins with a fresh one."""
+    carry_optimiser: bool
+    """Whether the optimiser's moments go on from window to window."""
     epochs: PositiveInt
+    steps_per_window: PositiveInt | None
+    """Steps instead of epochs: passes are repeated and cut as needed."""
     batch_size: PositiveInt
     """Sessions per step over all processes together."""
     learning_rate: PositiveFloat
-    schedule: Literal["linear", "constant"]
+    schedule: Literal["linear", "constant", "cosine"]
     """Course of the learning rate within a window; it restarts with each."""
+    cosine_cycles: PositiveFloat
+    """Half a cycle falls to 0 once; each whole one more restarts."""
+    warmup_steps: Annotated[int, Field(ge=0)]
+    """Steps of each window in which the rate rises from 0."""
     weight_decay: Annotated[float, Field(ge=0)]
     max_grad_norm: PositiveFloat
     length_groups: PositiveInt
@@ -148,6 +213,14 @@ class EvaluationConfig:
     split: Literal["valid", "test", "all"]
     candidates: Literal["seen", "all"]
     """Items in train sessions up to the fitted window, or the whole catalogue of the log."""
+    positions: Literal["last", "all"]
+    """Measure a session's last item, or every item after the first given those before it."""
+    train_sessions: Annotated[int, Field(ge=0)]
+    """Sessions of the window just fitted that are measured too (train metrics); 0: none."""
+    predictions: Annotated[int, Field(ge=0)]
+    """Best items with scores that are written for every measured session; 0: none."""
+    attention_of: tuple[str, ...]
+    """Ids of sessions whose attention weights are written when they are measured."""
     cutoffs: Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
     batch_size: PositiveInt
 

@@ -13,6 +13,7 @@ from dayahead.training import learners
 from dayahead.training.learners import CountLearner, GradientLearner
 from dayahead.training.processes import Process
 from tiny_settings import (
+    draws_for,
     every_body,
     loss_config,
     model_config,
@@ -102,7 +103,7 @@ def test_the_loss_told_is_the_mean_per_target_over_all_epochs():
     with torch.no_grad():
         for batch in epochs[0]:
             loss, n = learner.model(
-                batch.columns, batch.lengths, torch.zeros(batch.columns["item_id"].shape), 1
+                batch.columns, batch.lengths, draws_for(batch.columns["item_id"]), 1
             )
             total, n_targets = total + loss.item(), n_targets + int(n)
     assert n_targets == int(epochs[0].sessions.lengths.sum()) - 21
