@@ -185,9 +185,7 @@ def columns_of(items: torch.Tensor) -> dict[str, torch.Tensor]:
 
 def draws_for(items: torch.Tensor, seed: int = 0) -> Draws:
     """Random numbers for a batch that is the whole global one."""
-    n_rows, width = items.shape
-    cpu = torch.device("cpu")
-    return Draws(seed, (n_rows, width), torch.arange(n_rows), width, cpu)
+    return Draws(seed, items, torch.arange(len(items)), items.shape[1])
 
 
 @dataclass(frozen=True)

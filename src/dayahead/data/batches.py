@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from dayahead.columns import ITEM_ID
 from dayahead.errors import WindowError
 
 
@@ -35,15 +36,25 @@ class Batch:
     sessions: Int[Tensor, " B"]
     """Place of the session in its window's file; -1 for an empty row."""
     share: Share
-    n_global: int
-    """Rows of the global batch, the empty ones included."""
+    global_items: Int[Tensor, "G L"]
+    """Item ids of the whole global batch, the empty rows included; the same on every process."""
+
+    @property
+    def n_global(self) -> int:
+        """Rows of the global batch, the empty ones included."""
+        return len(self.global_items)
 
     def to(self, device: torch.device) -> "Batch":
         """Move the tensors to a device."""
         columns = {
             name: values.to(device, non_blocking=True) for name, values in self.columns.items()
         }
-        return replace(self, columns=columns, lengths=self.lengths.to(device, non_blocking=True))
+        return replace(
+            self,
+            columns=columns,
+            lengths=self.lengths.to(device, non_blocking=True),
+            global_items=self.global_items.to(device, non_blocking=True),
+        )
 
     def without_empty_rows(self) -> "Batch":
         """Leave out the rows that only fill a process's share up."""
@@ -113,20 +124,22 @@ class Sessions:
     def gather(self, rows: Int[Tensor, " n"], share: Share) -> Batch:
         """Cut this process's rows out of the global batch `rows` and pad them."""
         longest = int(self.lengths[rows].max())
-        own = _own_rows(rows, share)
-        is_real = own >= 0
-        lengths = torch.where(is_real, self.lengths[own.clamp(min=0)], 0)
+        every = _filled_up(rows, share)
+        own = every[share.rank :: share.world]
+        columns, lengths = self._padded(tuple(self.columns), own, longest)
+        # One process has the whole batch in its columns.
+        whole = columns if share.world == 1 else self._padded((ITEM_ID,), every, longest)[0]
+        return Batch(columns, lengths, own, share, whole[ITEM_ID])
+
+    def _padded(
+        self, names: tuple[str, ...], rows: Int[Tensor, " B"], longest: int
+    ) -> tuple[dict[str, Tensor], Int[Tensor, " B"]]:
+        """Columns [B, longest] of some rows, and the rows' lengths; a row of -1 is empty."""
+        lengths = torch.where(rows >= 0, self.lengths[rows.clamp(min=0)], 0)
         steps = torch.arange(longest)
         is_event = steps < lengths[:, None]  # [B, L]
-        places = (self.offsets[own.clamp(min=0)][:, None] + steps) * is_event  # [B, L]
-        columns = {name: values[places] * is_event for name, values in self.columns.items()}
-        return Batch(
-            columns=columns,
-            lengths=lengths,
-            sessions=own,
-            share=share,
-            n_global=len(own) * share.world,
-        )
+        places = (self.offsets[rows.clamp(min=0)][:, None] + steps) * is_event  # [B, L]
+        return {name: self.columns[name][places] * is_event for name in names}, lengths
 
 
 @dataclass(frozen=True)
@@ -170,10 +183,9 @@ def _cut(rows: Int[Tensor, " n"], size: int) -> list[Tensor]:
     return [rows[begin : begin + size] for begin in range(0, len(rows), size)]
 
 
-def _own_rows(rows: Int[Tensor, " n"], share: Share) -> Int[Tensor, " B"]:
-    """Every world-th row; -1 fills up, so that every process has as many."""
-    missing = -len(rows) % share.world
-    return torch.nn.functional.pad(rows, (0, missing), value=-1)[share.rank :: share.world]
+def _filled_up(rows: Int[Tensor, " n"], share: Share) -> Int[Tensor, " G"]:
+    """Append rows of -1, so that every process has as many."""
+    return torch.nn.functional.pad(rows, (0, -len(rows) % share.world), value=-1)
 
 
 def _flat_tensor(array: pa.Array) -> Tensor:

@@ -14,17 +14,21 @@ class Draws:
     """Drawn for the whole global batch from (seed, purpose), then cut to rows of it."""
 
     seed: int
-    shape: tuple[int, int]
-    """Of the global batch: sessions, longest session."""
+    items: Int[Tensor, "G L"]
+    """Catalogue indices of the whole global batch, zeros behind each session; on every process."""
     rows: Int[Tensor, " B"]
     """Rows of the global batch at hand, on the CPU."""
     width: int
     """Positions at hand, from the first on."""
-    device: torch.device
+
+    @property
+    def device(self) -> torch.device:
+        """Where the numbers are wanted."""
+        return self.items.device
 
     def uniform(self, purpose: str) -> Float[Tensor, "B W"]:
         """A number in [0, 1) for every position at hand."""
-        drawn = torch.rand(self.shape, generator=self.generator(purpose))
+        drawn = torch.rand(self.items.shape, generator=self.generator(purpose))
         return drawn[self.rows, : self.width].to(self.device)
 
     def generator(self, purpose: str) -> torch.Generator:

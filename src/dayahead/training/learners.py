@@ -108,9 +108,9 @@ class GradientLearner:
     def _step(self, batch: Batch, window: str, step: int) -> Float[Tensor, "2"]:
         """One update; the sum of the loss and the number of targets over all processes."""
         purpose = (self.config.seed, "step", window, step)
-        draws = _draws(batch, derived_seed(*purpose, "draws"), self.process.device)
         torch.manual_seed(derived_seed(*purpose, "dropout", self.process.share.rank))
         on_device = batch.to(self.process.device)
+        draws = _draws(on_device, derived_seed(*purpose, "draws"))
         with torch.autocast(self.process.device.type, torch.bfloat16, enabled=self._uses_bfloat16):
             loss, n_targets = self.wrapped(
                 on_device.columns, on_device.lengths, draws, self.config.length_groups
@@ -142,9 +142,8 @@ class GradientLearner:
         return self.config.precision == "bfloat16"
 
 
-def _draws(batch: Batch, seed: int, device: torch.device) -> Draws:
+def _draws(batch: Batch, seed: int) -> Draws:
     """Random numbers for this process's rows of a global batch."""
-    longest = next(iter(batch.columns.values())).shape[1]
     share = batch.share
     rows = torch.arange(batch.n_global)[share.rank :: share.world]
-    return Draws(seed, (batch.n_global, longest), rows, longest, device)
+    return Draws(seed, batch.global_items, rows, batch.global_items.shape[1])

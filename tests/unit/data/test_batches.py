@@ -101,6 +101,7 @@ class TestGather:
         batch = sessions_of([2, 3]).gather(torch.tensor([0, 1]), Share(0, 1))
         moved = batch.to(torch.device("meta"))
         assert moved.columns["item_id"].device.type == moved.lengths.device.type == "meta"
+        assert moved.global_items.device.type == "meta"
         assert moved.sessions.tolist() == [0, 1]
 
     @given(session_lengths, worlds, st.data())
@@ -118,6 +119,8 @@ class TestGather:
             "sessions": torch.stack([share.sessions for share in shares], 1).flatten(),
         }
         n = len(rows)
+        assert torch.equal(whole.global_items, whole.columns["item_id"])
+        assert all(torch.equal(share.global_items, woven["items"]) for share in shares)
         assert torch.equal(woven["items"][:n], whole.columns["item_id"])
         assert torch.equal(woven["lengths"][:n], whole.lengths)
         assert torch.equal(woven["sessions"][:n], whole.sessions)

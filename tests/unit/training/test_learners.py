@@ -203,7 +203,7 @@ def test_numbers_are_drawn_for_the_global_batch_and_sliced(world):
     sessions, rows = sessions_of(), torch.arange(7)
 
     def drawn(batch):
-        return learners._draws(batch, 3, torch.device("cpu")).uniform("mask")
+        return learners._draws(batch, 3).uniform("mask")
 
     whole = drawn(sessions.gather(rows, Share(0, 1)))
     for rank in range(world):
