@@ -7,10 +7,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dayahead.config.params import WindowConfig
-from dayahead.errors import ConfigError
+from dayahead.errors import ConfigError, DataError
 
 MINUTE = 60_000_000
 """Microseconds; all instants here are microseconds since 1970, UTC."""
+MOST = 100_000
+"""Windows of a log: eleven years of hours. A stray time would otherwise make millions of them."""
 _LENGTH = {"hour": 60 * MINUTE, "day": 24 * 60 * MINUTE}
 
 
@@ -47,7 +49,15 @@ def calendar_over(window: WindowConfig, first: int, last: int) -> Calendar:
 
     Raises:
         ConfigError: window.timezone is not known.
+        DataError: there would be more than MOST.
     """
+    if (n_windows := (last - first) // _LENGTH[window.unit] + 1) > MOST:
+        begin, end = (np.datetime64(edge, "us").astype("datetime64[s]") for edge in (first, last))
+        raise DataError(
+            f"data/raw: sessions start from {begin} to {end} (UTC), {n_windows:,} windows of one "
+            f"{window.unit}; expected at most {MOST:,}. Correct the stray times in the source, or "
+            f"set window.unit=day"
+        )
     if window.unit == "day" and window.origin == "calendar":
         names, edges = _local_days(window.timezone, first, last)
     else:

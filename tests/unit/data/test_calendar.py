@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from builders import instant, window_config
 from dayahead.data.calendar import calendar_over, local_time
-from dayahead.errors import ConfigError
+from dayahead.errors import ConfigError, DataError
 
 DAY = 86_400_000_000
 HOUR = 3_600_000_000
@@ -85,3 +85,10 @@ def test_an_instant_lies_in_the_window_that_bears_its_local_date(zone, second):
     assert calendar.positions(np.array([start])).tolist() == [0]
     shown = local.replace(tzinfo=UTC).timestamp() * 1_000_000
     assert local_time(np.array([start]), zone).tolist() == [shown]
+
+
+def test_a_stray_time_makes_no_million_windows():
+    first, last = micros("1970-01-01"), micros("2100-01-01")
+    with pytest.raises(DataError, match=r"from 1970-01-01T00:00:00 to 2100-01-01.* windows"):
+        calendar_over(window_config(unit="hour"), first, last)
+    assert len(calendar_over(window_config(), first, last)) == 47_483
