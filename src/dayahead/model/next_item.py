@@ -12,13 +12,12 @@ from dayahead.model.body import Body
 from dayahead.model.draws import Draws
 from dayahead.model.inputs import EventInputs
 from dayahead.model.losses import softmax_loss
+from dayahead.model.noise import swapped
+from dayahead.model.projection import projection
 from dayahead.model.scoring import Scorer
 from dayahead.model.tables import GrowingTable
 from dayahead.model.tasks import Question, build_task
 from dayahead.seeds import derived_seed
-
-MIN_LENGTH = 2
-"""A session has an item to read and one to predict."""
 
 
 class NextItemModel(nn.Module):
@@ -58,11 +57,10 @@ class NextItemModel(nn.Module):
             torch.manual_seed(derived_seed(seed, "weights"))
             self.inputs = EventInputs(config, categoricals, numbers, seed)
             self.mask = nn.Parameter(torch.randn(config.d_model) * config.init_std)
-            self.mask.requires_grad_(not self.task.is_causal)
-            self.body = Body(config, causal=self.task.is_causal, max_length=max_length)
-            self.project_out = (
-                nn.Identity() if config.d_model == item_dim else nn.Linear(config.d_model, item_dim)
-            )
+            is_causal = self.task.needs == "causal"
+            self.mask.requires_grad_(not is_causal)
+            self.body = Body(config, causal=is_causal, max_length=max_length)
+            self.project_out = projection(config.d_model, item_dim, config.activation)
         if not config.tie_weights:
             output_seed = derived_seed(seed, "table", "output_items")
             self.output_items = GrowingTable(item_dim, config.item_init_std, output_seed)
@@ -101,24 +99,20 @@ class NextItemModel(nn.Module):
         The batch goes through the body in `length_groups` parts, each cut to its own longest
         session; where the shorter come first, little padding is left.
         """
-        hidden, targets = [], []
-        for rows in torch.arange(len(lengths), device=lengths.device).chunk(length_groups):
-            longest = max(int(lengths[rows].max()), MIN_LENGTH)
-            part = {name: values[rows, :longest] for name, values in columns.items()}
-            question = self.task.training_question(
-                part[ITEM_ID], lengths[rows], draws.part(rows, longest)
-            )
-            hidden.append(self._answers(part, question))
-            targets.append(question.answers - N_RESERVED)
+        question, answers = self.task.training_question(columns[ITEM_ID], lengths, draws)
+        if self.training and self.config.swap_noise:  # after the answers are known
+            noisy = swapped(columns[ITEM_ID], draws, self.config.swap_noise)
+            columns = {**columns, ITEM_ID: noisy}
+        hidden = self._answers(columns, question, length_groups)
         loss = softmax_loss(
-            torch.cat(hidden),
+            hidden,
             self.scoring_rows,
             self.bias,
-            torch.cat(targets),
+            answers - N_RESERVED,
             label_smoothing=self.loss_config.label_smoothing,
             logits_budget_mib=self.loss_config.logits_budget_mib,
         )
-        return loss, torch.tensor(sum(map(len, targets)), device=loss.device)
+        return loss, torch.tensor(len(answers), device=loss.device)
 
     def scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
         """Return what scores the candidates (catalogue indices), in float32, dropout off."""
@@ -135,10 +129,23 @@ class NextItemModel(nn.Module):
 
         return scores
 
-    def _answers(self, columns: Mapping[str, Tensor], question: Question) -> Float[Tensor, "T d"]:
-        n_read = question.is_asked.shape[1]
-        inputs = self.inputs({name: values[:, :n_read] for name, values in columns.items()})
-        inputs = torch.where(question.is_masked[..., None], self.mask, inputs)
-        hidden = self.body(self.inputs.dropout(inputs), question.lengths)  # [B, W, D]
-        answers: Tensor = self.project_out(hidden[question.is_asked])
+    def _answers(
+        self, columns: Mapping[str, Tensor], question: Question, length_groups: int = 1
+    ) -> Float[Tensor, "T d"]:
+        """What is scored with the item table, at each asked position."""
+        answers: Tensor = self.project_out(self._hidden(columns, question, length_groups))
         return answers
+
+    def _hidden(
+        self, columns: Mapping[str, Tensor], question: Question, length_groups: int
+    ) -> Float[Tensor, "T D"]:
+        """What the body writes at each asked position, row by row."""
+        hidden = []
+        every = torch.arange(len(question.lengths), device=question.lengths.device)
+        for rows in every.chunk(length_groups):
+            part = question.part(rows)
+            width = part.is_asked.shape[1]
+            inputs = self.inputs({name: values[rows, :width] for name, values in columns.items()})
+            inputs = torch.where(part.is_masked[..., None], self.mask, inputs)
+            hidden.append(self.body(inputs, part.lengths)[part.is_asked])
+        return torch.cat(hidden)

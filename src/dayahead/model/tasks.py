@@ -4,7 +4,7 @@ A task decides causality: `clm` sees the past, `mlm` both sides of a masked item
 """
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Int
@@ -12,6 +12,9 @@ from torch import Tensor
 
 from dayahead.config.params import TaskConfig
 from dayahead.model.draws import Draws
+
+Need = Literal["causal", "bidirectional"]
+"""What a body must be able to do: look back only, or both ways."""
 
 
 @dataclass(frozen=True)
@@ -24,20 +27,29 @@ class Question:
     """Positions whose event is replaced by the mask vector, all of its features."""
     is_asked: Bool[Tensor, "B W"]
     """Positions whose hidden state answers."""
-    answers: Int[Tensor, " T"]
-    """Catalogue index wanted at each asked position, in their order; empty where none is known."""
+
+    def part(self, rows: Int[Tensor, " b"]) -> "Question":
+        """That of some rows, as wide as the longest of them."""
+        width = max(1, int(self.lengths[rows].max()))
+        return Question(
+            self.lengths[rows], self.is_masked[rows, :width], self.is_asked[rows, :width]
+        )
+
+
+Asked = tuple[Question, Int[Tensor, " T"]]
+"""A question, and the catalogue index wanted at each asked position, in their order."""
 
 
 @runtime_checkable
 class Task(Protocol):
     """Training questions from whole sessions, and the question of the next item."""
 
-    is_causal: bool
+    needs: ClassVar[Need]
 
     def training_question(
         self, items: Int[Tensor, "B L"], lengths: Int[Tensor, " B"], draws: Draws
-    ) -> Question:
-        """Ask about a session whose every item is known."""
+    ) -> Asked:
+        """Ask about sessions whose every item is known."""
         ...
 
     def next_question(self, items: Int[Tensor, "B L"], n_known: Int[Tensor, " B"]) -> Question:
@@ -49,20 +61,21 @@ class Task(Protocol):
 class CausalTask:
     """`clm`: at every position, the item that follows (Radford et al. 2018)."""
 
-    is_causal = True
+    needs: ClassVar[Need] = "causal"
 
     def training_question(
         self, items: Int[Tensor, "B L"], lengths: Int[Tensor, " B"], draws: Draws
-    ) -> Question:
+    ) -> Asked:
         """Ask at every event but the last, which need not be read."""
         n_read = (lengths - 1).clamp(min=0)
         is_asked = _before(n_read, items[:, 1:])
-        return Question(n_read, torch.zeros_like(is_asked), is_asked, items[:, 1:][is_asked])
+        question = Question(n_read, torch.zeros_like(is_asked), is_asked)
+        return question, items[:, 1:][is_asked]
 
     def next_question(self, items: Int[Tensor, "B L"], n_known: Int[Tensor, " B"]) -> Question:
         """Ask at the last known event."""
         is_asked = _at(n_known - 1, items[:, : int(n_known.max())])
-        return Question(n_known, torch.zeros_like(is_asked), is_asked, items.new_empty(0))
+        return Question(n_known, torch.zeros_like(is_asked), is_asked)
 
 
 @dataclass(frozen=True)
@@ -73,11 +86,11 @@ class MaskedTask:
     """
 
     probability: float
-    is_causal = False
+    needs: ClassVar[Need] = "bidirectional"
 
     def training_question(
         self, items: Int[Tensor, "B L"], lengths: Int[Tensor, " B"], draws: Draws
-    ) -> Question:
+    ) -> Asked:
         """Mask where a uniform draw falls below the probability."""
         noise = draws.uniform("mask")
         is_event = _before(lengths, items)
@@ -87,12 +100,12 @@ class MaskedTask:
         is_none = ~is_masked.any(1, keepdim=True)
         is_all = (is_masked == is_event).all(1, keepdim=True)
         is_masked = (is_masked | (lowest & is_none)) & ~(highest & is_all)
-        return Question(lengths, is_masked, is_masked, items[is_masked])
+        return Question(lengths, is_masked, is_masked), items[is_masked]
 
     def next_question(self, items: Int[Tensor, "B L"], n_known: Int[Tensor, " B"]) -> Question:
         """Put the mask where the next item will stand and ask there."""
         is_masked = _at(n_known, items[:, : int(n_known.max()) + 1])
-        return Question(n_known + 1, is_masked, is_masked, items.new_empty(0))
+        return Question(n_known + 1, is_masked, is_masked)
 
 
 def build_task(config: TaskConfig) -> Task:

@@ -32,11 +32,11 @@ def test_the_settings_name_the_task():
 
 
 def test_clm_asks_at_every_event_but_the_last_for_the_one_that_follows():
-    question = CausalTask().training_question(ITEMS, LENGTHS, UNUSED)
+    question, answers = CausalTask().training_question(ITEMS, LENGTHS, UNUSED)
     assert question.lengths.tolist() == [3, 1, 0]
     assert torch.equal(question.is_asked, yes("xxx x.. ..."))
     assert not question.is_masked.any()
-    assert question.answers.tolist() == [12, 13, 14, 22]
+    assert answers.tolist() == [12, 13, 14, 22]
 
 
 def test_clm_asks_for_the_next_item_at_the_last_known_event():
@@ -44,21 +44,20 @@ def test_clm_asks_for_the_next_item_at_the_last_known_event():
     assert question.lengths.tolist() == [3, 1, 2]
     assert torch.equal(question.is_asked, yes("..x x.. .x."))
     assert not question.is_masked.any()
-    assert len(question.answers) == 0
 
 
 def test_mlm_masks_where_the_noise_falls_below_the_probability():
     noise = torch.tensor([[0.1, 0.9, 0.2, 0.8], [0.9, 0.1, 0.0, 0.0], [0.0] * 4])
-    question = MaskedTask(0.3).training_question(ITEMS, LENGTHS, GivenDraws.of(noise))
+    question, answers = MaskedTask(0.3).training_question(ITEMS, LENGTHS, GivenDraws.of(noise))
     assert question.lengths.tolist() == [4, 2, 0]
     assert torch.equal(question.is_masked, yes("x.x. .x.. ...."))
     assert torch.equal(question.is_asked, question.is_masked)
-    assert question.answers.tolist() == [11, 13, 22]
+    assert answers.tolist() == [11, 13, 22]
 
 
 def test_mlm_masks_one_where_none_fell_and_spares_one_where_all_fell():
     noise = torch.tensor([[0.9, 0.5, 0.6, 0.7], [0.1, 0.2, 0.9, 0.9], [0.9] * 4])
-    question = MaskedTask(0.3).training_question(ITEMS, LENGTHS, GivenDraws.of(noise))
+    question, _ = MaskedTask(0.3).training_question(ITEMS, LENGTHS, GivenDraws.of(noise))
     assert torch.equal(question.is_masked, yes(".x.. x... ...."))
 
 
@@ -67,28 +66,27 @@ def test_mlm_puts_the_mask_where_the_next_item_will_stand():
     assert question.lengths.tolist() == [4, 2, 3]
     assert torch.equal(question.is_masked, yes("...x .x.. ..x."))
     assert torch.equal(question.is_asked, question.is_masked)
-    assert len(question.answers) == 0
 
 
 @given(sessions(), st.sampled_from([0.01, 0.3, 0.7, 0.99]))
 def test_mlm_masks_one_at_least_never_all_and_only_events(drawn, probability):
     items, lengths, draws = drawn
-    question = MaskedTask(probability).training_question(items, lengths, draws)
+    question, answers = MaskedTask(probability).training_question(items, lengths, draws)
     n_masked = question.is_masked.sum(1)
     assert (n_masked >= 1).all()
     assert (n_masked < lengths).all()
     assert not (question.is_masked & (items == 0)).any()
-    assert question.answers.tolist() == items[question.is_masked].tolist()
+    assert answers.tolist() == items[question.is_masked].tolist()
 
 
 @given(sessions())
 def test_clm_answers_are_the_next_items(drawn):
     items, lengths, draws = drawn
-    question = CausalTask().training_question(items, lengths, draws)
+    question, answers = CausalTask().training_question(items, lengths, draws)
     wanted = [
         item for row, n in zip(items.tolist(), lengths.tolist(), strict=True) for item in row[1:n]
     ]
-    assert question.answers.tolist() == wanted
+    assert answers.tolist() == wanted
     assert int(question.is_asked.sum()) == len(wanted)
 
 
@@ -96,5 +94,5 @@ def test_clm_answers_are_the_next_items(drawn):
 def test_mlm_masks_about_its_probability_of_long_sessions(probability):
     items = torch.full((400, 20), 5)
     lengths = torch.full((400,), 20)
-    question = MaskedTask(probability).training_question(items, lengths, draws_for(items))
+    question, _ = MaskedTask(probability).training_question(items, lengths, draws_for(items))
     assert question.is_masked.float().mean().item() == pytest.approx(probability, abs=0.02)
