@@ -37,8 +37,8 @@ bench: $(READY)  ## measure sessions per second in training and evaluation
 	python benchmarks/throughput.py
 
 bench-preprocess: $(READY)  ## measure preprocessing: against its peers, at 42 M events, by the day
-	python benchmarks/operators.py
-	python benchmarks/scaling.py
+	python -W ignore benchmarks/operators.py
+	python -W ignore benchmarks/scaling.py
 
 ui: $(READY)  ## open MLflow on the tracking store at http://127.0.0.1:5000 (PORT=...)
 	@tools/ui $(PORT)

@@ -7,7 +7,7 @@ sessions (fit and transform), on a cluster of two workers with a thread each, st
 Polars has two threads. The tables are asserted equal: items and categories by what their numbers
 stand for, prices to 1e-5.
 
-Command: python benchmarks/operators.py
+Command: python -W ignore benchmarks/operators.py
 """
 
 import os
@@ -18,7 +18,6 @@ import shutil
 import statistics
 import tempfile
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -207,7 +206,7 @@ def rounds(pipelines: dict[str, Pipeline], n: int, millions: float, root: Path) 
     medians = {name: statistics.median(values) for name, values in seconds.items()}
     for name, median in medians.items():
         print(
-            f"{millions:3.0f} M events, {len(expected['session_id']):,} sessions: {name:10s} "
+            f"{millions:3.1f} M events, {len(expected['session_id']):,} sessions: {name:10s} "
             f"{median:7.2f} s (median of {n}), {millions / median:5.2f} M events/s"
         )
     return medians
@@ -215,7 +214,7 @@ def rounds(pipelines: dict[str, Pipeline], n: int, millions: float, root: Path) 
 
 def main() -> None:
     """Measure and print."""
-    print(f"{machine_facts()}\npython benchmarks/operators.py")
+    print(f"{machine_facts()}\npython -W ignore benchmarks/operators.py")
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -235,5 +234,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    warnings.simplefilter("ignore")
     main()

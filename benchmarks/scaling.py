@@ -9,7 +9,7 @@ Settings are those of params.yaml and datasets/rees46.yaml. Each run has a proce
 clock covers the start of the Dask cluster, not Python's imports. The floor is what nobody can do
 without: reading each row, sorting by session, writing the windows' files, on every core.
 
-Command: python benchmarks/scaling.py [month] [curve] [extension]
+Command: python -W ignore benchmarks/scaling.py [month] [curve] [extension]
 """
 
 import multiprocessing
@@ -19,7 +19,6 @@ import statistics
 import sys
 import tempfile
 import time
-import warnings
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,7 +60,6 @@ def measured(raw: Path, root: Path) -> Run:
 
 
 def _preprocessed(raw: Path, root: Path) -> Run:
-    warnings.simplefilter("ignore")
     os.environ["DVC_ROOT"] = str(root)
     params = load_params(PROJECT / "params.yaml")
     with peak_memory() as peak:
@@ -174,7 +172,7 @@ PARTS = {"month": month, "curve": curve, "extension": extension}
 def main() -> None:
     """Run the parts named, or all."""
     names = sys.argv[1:] or list(PARTS)
-    print(f"{machine_facts()}\npython benchmarks/scaling.py {' '.join(names)}")
+    print(f"{machine_facts()}\npython -W ignore benchmarks/scaling.py {' '.join(names)}")
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
             PARTS[name](Path(folder))
