@@ -23,6 +23,8 @@ FIRST_TIME: Final = "first_time"
 EVENTS: Final = "events"
 
 PAST_PREFIX: Final = "bef_"
+IS_PAST: Final = "_is_past"
+"""Among a batch's columns: 1 at the user's events before the session, 0 at the session's."""
 
 SETTLED: Final = "_settled"
 """Marks events of windows that an earlier run wrote: they are only looked back at."""

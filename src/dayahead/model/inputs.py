@@ -1,4 +1,4 @@
-"""What the body reads of an event: the item's embedding, beside it the side features'."""
+"""What the body reads of an event: the item's vector, and with it the side features'."""
 
 import math
 from collections.abc import Mapping
@@ -8,8 +8,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from dayahead.columns import ITEM_ID
+from dayahead.columns import IS_PAST, ITEM_ID
 from dayahead.config.params import ModelConfig
+from dayahead.model.numbers import number_vector
+from dayahead.model.projection import projection
 from dayahead.model.tables import GrowingTable
 from dayahead.seeds import derived_seed
 
@@ -18,10 +20,10 @@ FEATURE = "feature_"
 
 
 class EventInputs(nn.Module):
-    """Columns of a window file [B, L] into vectors [B, L, D].
+    """Columns of a window file [B, L] into vectors [B, L, D] (Moreira et al. 2021, section 3.3).
 
     Args:
-        config: sizes and initial values.
+        config: sizes, initial values, and how vectors are merged.
         categoricals: side feature to the number of values its embedding's size is made for.
         numbers: window-file columns that hold numbers, and the kinds of their features.
         seed: root of every initial value of the tables.
@@ -35,18 +37,26 @@ class EventInputs(nn.Module):
         seed: int,
     ) -> None:
         super().__init__()
-        self.numbers = numbers
-        item_dim = config.item_embedding_dim or config.d_model
-        dims = {name: embedding_dim(size) for name, size in categoricals.items()}
-        self.items = self._table(config, ITEM_ID, item_dim, seed)
+        self.kinds = numbers
+        self.is_elementwise = config.merge == "elementwise"
+        dims = vector_dims(config, categoricals, numbers)
+        self.items = self._table(config, ITEM_ID, dims[ITEM_ID], seed)
         self.categoricals = nn.ModuleDict(
-            {FEATURE + name: self._table(config, name, dim, seed) for name, dim in dims.items()}
+            {FEATURE + name: self._table(config, name, dims[name], seed) for name in categoricals}
         )
-        width = item_dim + sum(dims.values()) + len(numbers)
-        self.project = (
-            nn.Identity() if width == config.d_model else nn.Linear(width, config.d_model)
+        self.numbers = nn.ModuleDict(
+            {FEATURE + name: number_vector(config, dims[name]) for name in numbers}
         )
+        self.norms = nn.ModuleDict()
+        if config.feature_norm:
+            # The norm of a single number is a constant: it would erase what it is told.
+            normed = {FEATURE + name: nn.LayerNorm(dim) for name, dim in dims.items() if dim > 1}
+            self.norms.update(normed)
+        width = dims[ITEM_ID] if self.is_elementwise else sum(dims.values())
         self.dropout = nn.Dropout(config.input_dropout)
+        self.project = projection(width, config.d_model, config.activation)
+        self.past = nn.Parameter(torch.zeros(config.d_model))
+        self.past.requires_grad_(config.past_length > 0)
 
     @property
     def tables(self) -> dict[str, GrowingTable]:
@@ -60,21 +70,58 @@ class EventInputs(nn.Module):
             table.grow(sizes[name])
 
     def forward(self, columns: Mapping[str, Int[Tensor, "B L"]]) -> Float[Tensor, "B L D"]:
-        """Embed every event; an index that is not held is read as unknown."""
-        parts = [table(columns[name]) for name, table in self.tables.items()]
+        """Embed every event; an index that is not held is read as unknown.
+
+        Events of the user's past (where IS_PAST is there and 1) have one learned vector added, by
+        which the body tells them from the session.
+        """
+        vectors = {name: table(columns[name]) for name, table in self.tables.items()}
         # The age of an item not held is not known either, though a window file may tell it.
         is_held = self.items.holds(columns[ITEM_ID])
-        for name, kind in self.numbers.items():
+        for name, kind in self.kinds.items():
             values = columns[name] * is_held if kind == "item_age" else columns[name]
-            parts.append(values[..., None])
-        merged: Tensor = self.project(torch.cat(parts, dim=-1))
+            vectors[name] = self.numbers[FEATURE + name](values[..., None])
+        merged: Tensor = self.project(self.dropout(self._merged(vectors)))
+        if IS_PAST in columns:
+            merged = merged + self.past * columns[IS_PAST][..., None]
         return merged
+
+    def _merged(self, vectors: dict[str, Tensor]) -> Float[Tensor, "B L W"]:
+        """Side by side, or item * (1 + the sum of the others)."""
+        for name, vector in vectors.items():
+            if FEATURE + name in self.norms:
+                vectors[name] = self.norms[FEATURE + name](vector)
+        item, *others = vectors.values()
+        if self.is_elementwise:
+            merged: Tensor = item * (1 + sum(others))
+            return merged
+        return torch.cat([item, *others], dim=-1)
 
     @staticmethod
     def _table(config: ModelConfig, name: str, dim: int, seed: int) -> GrowingTable:
-        return GrowingTable(dim, config.item_init_std, derived_seed(seed, "table", name))
+        is_item = name == ITEM_ID
+        std = config.item_init_std if is_item else config.feature_init_std
+        is_frozen = is_item and config.freeze_items
+        return GrowingTable(dim, std, derived_seed(seed, "table", name), is_frozen=is_frozen)
 
 
-def embedding_dim(n_values: int) -> int:
-    """Size of a side feature's embedding: twice the fourth root of its values, as in the paper."""
-    return math.ceil(2 * math.sqrt(math.sqrt(max(1, n_values))))
+def vector_dims(
+    config: ModelConfig, categoricals: Mapping[str, int], numbers: Mapping[str, str]
+) -> dict[str, int]:
+    """Size of each column's vector, the item's first; 1 is a bare number.
+
+    Element by element every one has the item's size, a number's too, so that none is left out.
+    """
+    item_dim = config.item_embedding_dim or config.d_model
+    if config.merge == "elementwise":
+        return dict.fromkeys([ITEM_ID, *categoricals, *numbers], item_dim)
+    by_size = {
+        name: embedding_dim(size, config.embedding_multiplier)
+        for name, size in categoricals.items()
+    }
+    return {ITEM_ID: item_dim} | by_size | dict.fromkeys(numbers, max(config.number_dim, 1))
+
+
+def embedding_dim(n_values: int, multiplier: float) -> int:
+    """Size of a side feature's embedding: the fourth root of its values times the multiplier."""
+    return math.ceil(multiplier * math.sqrt(math.sqrt(max(1, n_values))))
