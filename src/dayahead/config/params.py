@@ -20,6 +20,7 @@ Auto = Literal["auto"]
 
 CAUSAL_ONLY = ("gpt2",)
 COUNTED = ("popularity", "transitions")
+SMOOTHED = ("softmax", "sampled_softmax")
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -155,18 +156,39 @@ class LossConfig:
     temperature: PositiveFloat
     """Scores are divided by it, in training and in measuring alike."""
     label_smoothing: Share
+    """Not for losses of pairs and of yes or no, which have no distribution to smooth."""
     negatives: Annotated[int, Field(ge=0)]
     """Items drawn for each step, beside those of the batch."""
     negatives_of_batch: bool
-    """Whether other targets of the batch are negatives too."""
+    """Whether other targets of the global batch are negatives too."""
     popularity_exponent: Annotated[float, Field(ge=0, le=1)]
-    """Negatives are drawn by their count to this power: 0 uniformly, 1 by popularity."""
+    """Negatives are drawn by (1 + their events fitted on) to this power: 0 uniformly, 1 by
+    popularity."""
     gbce_calibration: Annotated[float, Field(ge=0, le=1)]
     """t of gBCE: 0 is plain binary cross entropy, 1 undoes the sampling (Petrov 2023)."""
     bpr_max_regularisation: Annotated[float, Field(ge=0)]
     logits_budget_mib: PositiveInt
     """Logits are computed in chunks of this size and never held whole. 32 stays in a CPU's cache,
     which makes it faster than one large chunk; on a GPU larger chunks pay."""
+
+    def __post_init__(self) -> None:
+        """Refuse settings that do not fit together."""
+        if self.is_sampled and not (self.negatives or self.negatives_of_batch):
+            raise ValueError(
+                f"{self.name} compares with negatives, and there are none: set negatives above 0 "
+                f"or negatives_of_batch to true, or name to softmax"
+            )
+        if self.label_smoothing and self.name not in SMOOTHED:
+            raise ValueError(
+                f"label_smoothing ({self.label_smoothing}) smooths a distribution over the "
+                f"catalogue, and {self.name} has none: set label_smoothing to 0, or name to "
+                f"{' or '.join(SMOOTHED)}"
+            )
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether a target is compared with negatives instead of the whole catalogue."""
+        return self.name != "softmax"
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

@@ -38,3 +38,8 @@ class Draws:
     def part(self, rows: Int[Tensor, " b"], width: int) -> "Draws":
         """Those of some of these rows."""
         return replace(self, rows=self.rows[rows.cpu()], width=width)
+
+    def whole(self) -> "Draws":
+        """Those of the whole global batch, whatever is at hand."""
+        n_rows, width = self.items.shape
+        return replace(self, rows=torch.arange(n_rows), width=width)

@@ -1,4 +1,4 @@
-"""Full softmax over the catalogue without ever holding all of its logits."""
+"""The loss of the settings, and the full softmax without ever holding all of its logits."""
 
 import torch
 from jaxtyping import Float, Int
@@ -6,7 +6,42 @@ from torch import Tensor
 from torch.nn import LinearCrossEntropyOptions
 from torch.nn.functional import linear_cross_entropy
 
+from dayahead.config.params import LossConfig
+from dayahead.model.negatives import Negatives
+from dayahead.model.sampled import sampled_loss
+
 BYTES_PER_LOGIT = 4
+
+
+def catalogue_loss(
+    config: LossConfig,
+    hidden: Float[Tensor, "T d"],
+    table: Float[Tensor, "n d"],
+    bias: Float[Tensor, " n"],
+    targets: Int[Tensor, " T"],
+    negatives: Negatives | None,
+) -> Float[Tensor, ""]:
+    """Sum of the loss over targets, float32; 0 without targets, but it reaches every input.
+
+    Scores are (hidden . row + bias) / temperature. `negatives` are None for the full softmax.
+    """
+    hidden, bias = hidden / config.temperature, bias / config.temperature
+    if negatives is None:
+        return softmax_loss(
+            hidden,
+            table,
+            bias,
+            targets,
+            label_smoothing=config.label_smoothing,
+            logits_budget_mib=config.logits_budget_mib,
+        )
+    if len(targets) == 0:
+        return _nothing(hidden, table, bias)
+    loss = sampled_loss(config, hidden, table, bias, targets, negatives)
+    if config.label_smoothing:
+        # Of the catalogue's mean score nothing has to be estimated.
+        loss = loss + config.label_smoothing * _lead(hidden, table, bias, targets)
+    return loss
 
 
 def softmax_loss(
@@ -25,7 +60,7 @@ def softmax_loss(
     logsumexp = loss + target's score. Rows are taken in chunks whose logits fit the budget.
     """
     if len(targets) == 0:
-        return (hidden.sum() + table.sum() + bias.sum()) * 0.0
+        return _nothing(hidden, table, bias)
     in_bfloat16 = torch.is_autocast_enabled(hidden.device.type)
     if in_bfloat16:
         # Autocast passes linear_cross_entropy by.
@@ -59,3 +94,10 @@ def _lead(
     target_scores = (hidden * table[targets]).sum(1) + bias[targets]  # [T]
     mean_scores = hidden @ table.mean(0) + bias.mean()  # [T]
     return (target_scores - mean_scores).float().sum()
+
+
+def _nothing(
+    hidden: Float[Tensor, "T d"], table: Float[Tensor, "n d"], bias: Float[Tensor, " n"]
+) -> Float[Tensor, ""]:
+    """A sum over no targets, with gradients of zero."""
+    return (hidden.sum() + table.sum() + bias.sum()).float() * 0.0

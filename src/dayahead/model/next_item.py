@@ -6,12 +6,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from dayahead.columns import ITEM_ID, N_RESERVED
+from dayahead.columns import ITEM_ID, N_RESERVED, PADDING
 from dayahead.config.params import LossConfig, ModelConfig, TaskConfig
 from dayahead.model.body import Body
 from dayahead.model.draws import Draws
 from dayahead.model.inputs import EventInputs
-from dayahead.model.losses import softmax_loss
+from dayahead.model.losses import catalogue_loss
+from dayahead.model.negatives import Negatives, NegativeSampler
 from dayahead.model.noise import swapped
 from dayahead.model.projection import projection
 from dayahead.model.scoring import Scorer
@@ -42,7 +43,7 @@ class NextItemModel(nn.Module):
         Args:
             config: architecture and sizes.
             task: decides what the body may see.
-            loss: smoothing and memory of the softmax.
+            loss: what the scores of a target are compared with.
             categoricals: side feature to the number of values its embedding's size is made for.
             numbers: window-file columns that hold numbers, and the kinds of their features.
             max_length: longest session, target included.
@@ -65,6 +66,7 @@ class NextItemModel(nn.Module):
             output_seed = derived_seed(seed, "table", "output_items")
             self.output_items = GrowingTable(item_dim, config.item_init_std, output_seed)
             self.output_items.unknown.requires_grad_(False)
+        self.sampler = NegativeSampler(loss) if loss.is_sampled else None
         self.bias = nn.Parameter(torch.empty(0))
 
     @property
@@ -83,6 +85,8 @@ class NextItemModel(nn.Module):
         n_items = sizes[ITEM_ID]
         if not self.config.tie_weights:
             self.output_items.grow(n_items)
+        if self.sampler:
+            self.sampler.grow(n_items)
         n_new = n_items - len(self.bias)
         if n_new > 0:
             self.bias = nn.Parameter(nn.functional.pad(self.bias.detach(), (0, n_new)))
@@ -104,13 +108,13 @@ class NextItemModel(nn.Module):
             noisy = swapped(columns[ITEM_ID], draws, self.config.swap_noise)
             columns = {**columns, ITEM_ID: noisy}
         hidden = self._answers(columns, question, length_groups)
-        loss = softmax_loss(
+        loss = catalogue_loss(
+            self.loss_config,
             hidden,
             self.scoring_rows,
             self.bias,
             answers - N_RESERVED,
-            label_smoothing=self.loss_config.label_smoothing,
-            logits_budget_mib=self.loss_config.logits_budget_mib,
+            self._negatives(draws),
         )
         return loss, torch.tensor(len(answers), device=loss.device)
 
@@ -125,9 +129,24 @@ class NextItemModel(nn.Module):
             columns: Mapping[str, Tensor], n_known: Int[Tensor, " B"]
         ) -> Float[Tensor, "B C"]:
             question = self.task.next_question(columns[ITEM_ID], n_known)
-            return torch.addmm(bias, self._answers(columns, question), table.T)
+            found = torch.addmm(bias, self._answers(columns, question), table.T)
+            return found / self.loss_config.temperature
 
         return scores
+
+    def _negatives(self, draws: Draws) -> Negatives | None:
+        """What every target of the global batch is compared with; None: the whole catalogue."""
+        if not self.sampler:
+            return None
+        if self.training:
+            self.sampler.count(draws.items)
+        targets = draws.items.new_empty(0)
+        if self.loss_config.negatives_of_batch:
+            lengths = (draws.items != PADDING).sum(1)
+            _, answers = self.task.training_question(draws.items, lengths, draws.whole())
+            targets = answers - N_RESERVED
+        negatives: Negatives = self.sampler(targets, draws)
+        return negatives
 
     def _answers(
         self, columns: Mapping[str, Tensor], question: Question, length_groups: int = 1
