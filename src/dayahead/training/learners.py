@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Protocol
 
 import torch
@@ -35,12 +36,12 @@ class Learner(Protocol):
         """Hold the first `sizes[column]` values of each vocabulary."""
         ...
 
-    def n_passes(self, epochs: int) -> int:
-        """How many of the epochs `fit` goes through."""
+    def n_steps(self, passes: list[Batches]) -> int:
+        """How many batches `fit` goes through, from the first pass on."""
         ...
 
-    def fit(self, window: str, epochs: list[Batches], on_step: OnStep) -> float | None:
-        """Learn from one window; the mean loss per target, None where nothing is minimised."""
+    def fit(self, window: str, passes: list[Batches], on_step: OnStep) -> float | None:
+        """Learn at a window; the mean loss per target, None where nothing is minimised."""
         ...
 
 
@@ -55,14 +56,14 @@ class CountLearner:
         """Hold the first `sizes[item_id]` items."""
         self.model.grow(sizes[ITEM_ID])
 
-    def n_passes(self, epochs: int) -> int:
-        """One: counting twice counts nothing new."""
-        return min(epochs, 1)
+    def n_steps(self, passes: list[Batches]) -> int:
+        """One whole pass: counting twice counts nothing new, and half a pass too little."""
+        return passes[0].n_steps
 
-    def fit(self, window: str, epochs: list[Batches], on_step: OnStep) -> None:
-        """Count every session of one epoch."""
+    def fit(self, window: str, passes: list[Batches], on_step: OnStep) -> None:
+        """Count every session of one pass."""
         self.model.start_window()
-        for batch in epochs[0]:
+        for batch in passes[0]:
             self.model.count(batch.columns[ITEM_ID], batch.lengths)
             on_step(batch.n_global)
         self.model.finish_window()
@@ -80,30 +81,34 @@ class GradientLearner:
         self.wrapped: nn.Module = self.model
 
     def grow(self, sizes: dict[str, int]) -> None:
-        """Grow tables and moments, then wrap anew: DDP knows only the parameters it was given."""
+        """Grow tables and moments, then wrap anew: DDP knows only the parameters it was given.
+
+        Without `carry_optimiser` the moments start from zero here.
+        """
         before = dict(self.model.named_parameters())
         self.model.grow(sizes)
-        follow_growth(self.optimiser, before, self.model)
+        if self.config.carry_optimiser:
+            follow_growth(self.optimiser, before, self.model)
+        else:
+            self.optimiser = build_optimiser(self.model, self.config)
         if self.process.share.world > 1:
             self.wrapped = DistributedDataParallel(self.model)
 
-    def n_passes(self, epochs: int) -> int:
-        """All."""
-        return epochs
+    def n_steps(self, passes: list[Batches]) -> int:
+        """All batches of all passes, or `steps_per_window` of them."""
+        n_batches = sum(each.n_steps for each in passes)
+        return min(self.config.steps_per_window or n_batches, n_batches)
 
-    def fit(self, window: str, epochs: list[Batches], on_step: OnStep) -> float | None:
-        """Run the epochs' steps with a learning rate that restarts here."""
+    def fit(self, window: str, passes: list[Batches], on_step: OnStep) -> float | None:
+        """Run the steps with a learning rate that restarts here."""
         self.model.train()
-        n_steps = sum(epoch.n_steps for epoch in epochs)
+        n_steps = self.n_steps(passes)
         totals = torch.zeros(2, dtype=torch.float64)
-        step = 0
-        for epoch in epochs:
-            for batch in epoch:
-                set_learning_rate(self.optimiser, self.config, step / n_steps)
-                totals += self._step(batch, window, step)
-                on_step(batch.n_global)
-                step += 1
-        return float(totals[0] / totals[1]) if step else None
+        for step, batch in enumerate(islice(chain.from_iterable(passes), n_steps)):
+            set_learning_rate(self.optimiser, self.config, step, n_steps)
+            totals += self._step(batch, window, step)
+            on_step(batch.n_global)
+        return float(totals[0] / totals[1]) if n_steps else None
 
     def _step(self, batch: Batch, window: str, step: int) -> Float[Tensor, "2"]:
         """One update; the sum of the loss and the number of targets over all processes."""

@@ -1,7 +1,9 @@
 """Which batches a window is fitted and measured with."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count, islice
 
 import pyarrow as pa
 
@@ -57,24 +59,30 @@ class Loader:
         features = self.store.statistics["features"]
         return [ITEM_ID, *(c for name in self.features for c in features[name]["columns"])]
 
-    def fit_batches(self, window: Window, share: Share) -> list[Batches]:
-        """One pass per epoch over the window's train sessions, each in an order of its own."""
-        seeds = [
-            derived_seed(self.training.seed, "order", window.name, epoch)
-            for epoch in range(self.training.epochs)
-        ]
-        size = self.training.batch_size
+    def fit_batches(self, windows: Sequence[Window], share: Share) -> list[Batches]:
+        """Passes over the windows' train sessions, each in an order of its own.
+
+        As many as there are epochs, or as `steps_per_window` take. The orders depend on the last
+        window's name, at which the fit takes place.
+        """
+        passes = self._passes(windows, share)
+        first = next(passes)
+        n_passes, n_steps = self.training.epochs, self.training.steps_per_window
+        if n_steps:
+            n_passes = -(-n_steps // max(1, first.n_steps))  # many of nothing are nothing
+        return [first, *islice(passes, n_passes - 1)]
+
+    def _passes(self, windows: Sequence[Window], share: Share) -> Iterator[Batches]:
+        size, root = self.training.batch_size, self.training.seed
+        seeds = (derived_seed(root, "order", windows[-1].name, number) for number in count())
         if self.streams:
-            path = self.store.path(window, "train")
-            return [
-                StreamedBatches((path,), tuple(self.columns), size, share, seed=seed)
-                for seed in seeds
-            ]
-        sessions = Sessions.from_table(self.store.read(window, "train", self.columns))
-        return [
-            MemoryBatches(sessions, shuffled_plan(sessions.lengths, size, seed), share)
-            for seed in seeds
-        ]
+            paths = tuple(self.store.path(window, "train") for window in windows)
+            for seed in seeds:
+                yield StreamedBatches(paths, tuple(self.columns), size, share, seed=seed)
+        tables = [self.store.read(window, "train", self.columns) for window in windows]
+        sessions = Sessions.from_table(pa.concat_tables(tables))
+        for seed in seeds:
+            yield MemoryBatches(sessions, shuffled_plan(sessions.lengths, size, seed), share)
 
     def measure_batches(self, window: Window, share: Share) -> Batches:
         """One pass over the sessions that measure the window."""

@@ -1,5 +1,7 @@
 """AdamW over a model whose tables grow, and its learning rate within a window."""
 
+import math
+
 import torch
 from torch import nn
 from torch.nn import Parameter
@@ -35,11 +37,26 @@ def follow_growth(optimiser: AdamW, before: dict[str, Parameter], model: nn.Modu
             }
 
 
-def set_learning_rate(optimiser: AdamW, config: TrainingConfig, progress: float) -> None:
-    """Set the rate for a window of which `progress` (0 up to, not including, 1) is done."""
-    share = 1.0 - progress if config.schedule == "linear" else 1.0
+def set_learning_rate(optimiser: AdamW, config: TrainingConfig, step: int, n_steps: int) -> None:
+    """Set the rate of step `step` (0 the first) of a window's `n_steps`."""
     for group in optimiser.param_groups:
-        group["lr"] = config.learning_rate * share
+        group["lr"] = config.learning_rate * rate_share(config, step, n_steps)
+
+
+def rate_share(config: TrainingConfig, step: int, n_steps: int) -> float:
+    """Share of the learning rate that a step of a window gets.
+
+    As transformers' get_constant_, get_linear_ and get_cosine_schedule_with_warmup, the three of
+    Transformers4Rec, but without a state of their own: a window's steps are all there is to know.
+    """
+    if step < config.warmup_steps:
+        return step / config.warmup_steps
+    progress = (step - config.warmup_steps) / max(1, n_steps - config.warmup_steps)
+    if config.schedule == "linear":
+        return 1.0 - progress
+    if config.schedule == "cosine":
+        return 0.5 * (1.0 + math.cos(2.0 * math.pi * config.cosine_cycles * progress))
+    return 1.0
 
 
 def _with_zero_rows(moment: torch.Tensor, n_rows: int) -> torch.Tensor:

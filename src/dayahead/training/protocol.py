@@ -1,13 +1,14 @@
-"""The protocol: fit on a window, measure on the next, go on with the same model."""
+"""The protocol: fit at a window, measure on the next, go on."""
 
 import logging
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 from itertools import pairwise
 
 from dayahead.columns import ROLES
-from dayahead.config.params import ComputeConfig
+from dayahead.config.params import ComputeConfig, TrainingConfig
 from dayahead.data.windows import Window, WindowStore
 from dayahead.errors import ConfigError
 from dayahead.evaluation.tables import WindowResult
@@ -20,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 def train(study: Study, compute: ComputeConfig) -> None:
-    """Run the incremental protocol; write windows.csv, timing.csv, ranks/ and the newest model.
+    """Run the protocol; write windows.csv, timing.csv, ranks/ and the newest model.
 
     Raises:
         ConfigError: windows are asked for that are not there, or settings do not fit the data.
@@ -60,6 +61,12 @@ def chosen_windows(
     return list(standing[start : end + 1])
 
 
+def fitted_windows(past: Sequence[Window], config: TrainingConfig) -> Sequence[Window]:
+    """Return those of the windows so far whose train sessions the protocol fits on now."""
+    n_windows = {"incremental": 1, "sliding": config.history, "from_scratch": len(past)}
+    return past[-n_windows[config.protocol] :]
+
+
 def _measured_names(windows: list[Window], fitted_on: list[str]) -> list[str]:
     """All but the first window and those the statistics were fitted on."""
     names = [window.name for window in windows[1:] if window.name not in fitted_on]
@@ -93,19 +100,23 @@ def _fit_and_measure(process: Process, study: Study) -> None:
     if process.is_main:
         _begin(study, results)
     run = Run(study, process, windows[0])
-    for window, following in pairwise(windows):
-        fit = run.fit(window)
-        if following.name not in measured:
-            continue
-        ranks, result, timing = run.measure(following, fit)
-        if process.is_main:
-            results.add(ranks, result, timing)
-            log.info(_line(window, result, timing))
-            study.on_window(_record(following, result, timing))
+    for place, (window, following) in enumerate(pairwise(windows), start=1):
+        run.see(window)
+        is_measured = following.name in measured
+        if run.starts_afresh and not is_measured:
+            continue  # nothing would ever be asked of this model
+        fit = run.fit(fitted_windows(windows[:place], study.training))
+        if is_measured:
+            ranks, result, timing = run.measure(following, fit)
+            if process.is_main:
+                results.add(ranks, result, timing)
+                log.info(_line(window, result, timing))
+                study.on_window(_record(following, result, timing))
     fitted = windows[-2]
     if study.training.fit_last:
         fitted = windows[-1]
-        run.fit(fitted)
+        run.see(fitted)
+        run.fit(fitted_windows(windows, study.training))
     if process.is_main:
         save_model(study.models, run.stored_model(fitted))
 

@@ -1,7 +1,7 @@
 """One process's state while the protocol runs over the windows."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,10 +19,12 @@ from dayahead.config.params import (
     TaskConfig,
     TrainingConfig,
 )
+from dayahead.data.batches import Batches
 from dayahead.data.windows import Window, WindowStore
 from dayahead.evaluation.tables import WindowRanks, WindowResult, window_result
 from dayahead.model.building import build_model, vocabulary_columns
 from dayahead.model.counts import CountModel
+from dayahead.model.next_item import NextItemModel
 from dayahead.model.storage import ModelCard, StoredModel
 from dayahead.training.learners import CountLearner, GradientLearner, Learner
 from dayahead.training.loading import Loader
@@ -61,9 +63,9 @@ class Fit:
     """What fitting one window came to."""
 
     loss: float | None
-    """Mean over targets and epochs; None for models that count."""
+    """Mean over targets and passes; None for models that count."""
     n_sessions: int
-    """Over all epochs."""
+    """Over all passes."""
     seconds: float
 
 
@@ -76,7 +78,13 @@ class Run:
         self.store = WindowStore(study.windows)
         self.loader = Loader(self.store, study.model.features, study.training, study.evaluation)
         self.first_sizes = self.sizes_at(first)
-        self.model = build_model(
+        self.model, self.learner = self._built()
+        self.seen = np.zeros(0, np.int32)
+
+    def _built(self) -> tuple[NextItemModel | CountModel, Learner]:
+        """A fresh model, the same one every time, and what fits it."""
+        study = self.study
+        model = build_model(
             study.model,
             study.task,
             study.loss,
@@ -84,12 +92,9 @@ class Run:
             self.first_sizes,
             study.training.seed,
         )
-        self.learner: Learner = (
-            CountLearner(self.model)
-            if isinstance(self.model, CountModel)
-            else GradientLearner(self.model, study.training, process)
-        )
-        self.seen = np.zeros(0, np.int32)
+        if isinstance(model, CountModel):
+            return model, CountLearner(model)
+        return model, GradientLearner(model, study.training, self.process)
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
@@ -109,12 +114,27 @@ class Run:
             return self.seen
         return np.arange(N_RESERVED, N_RESERVED + self.model.n_items, dtype=np.int32)
 
-    def fit(self, window: Window) -> Fit:
-        """Fit on a window's train sessions."""
+    def see(self, window: Window) -> None:
+        """Take the items of a window's train sessions among the candidates."""
+        self.seen = np.union1d(self.seen, self.store.items_in(window, "train"))
+
+    @property
+    def starts_afresh(self) -> bool:
+        """Whether every fit begins with a fresh model."""
+        config = self.study.training
+        return config.protocol == "from_scratch" or (
+            config.protocol == "sliding" and not config.carry_model
+        )
+
+    def fit(self, windows: Sequence[Window]) -> Fit:
+        """Fit on the train sessions of these windows together, at the last of them."""
         start = time.perf_counter()
+        window = windows[-1]
+        if self.starts_afresh:
+            self.model, self.learner = self._built()
         self.learner.grow(self.sizes_at(window))
-        epochs = self.loader.fit_batches(window, self.learner.fit_share)
-        n_sessions = self.store.n_sessions(window, "train") * self.learner.n_passes(len(epochs))
+        passes = self.loader.fit_batches(windows, self.learner.fit_share)
+        n_sessions = self._n_sessions(windows, passes)
         with tqdm(
             total=n_sessions,
             desc=f"fit {window.name}",
@@ -122,9 +142,14 @@ class Run:
             leave=False,
             disable=None if self.process.is_main else True,  # None: off where there is no terminal
         ) as bar:
-            loss = self.learner.fit(window.name, epochs, bar.update)
-        self.seen = np.union1d(self.seen, self.store.items_in(window, "train"))
+            loss = self.learner.fit(window.name, passes, bar.update)
         return Fit(loss, n_sessions, time.perf_counter() - start)
+
+    def _n_sessions(self, windows: Sequence[Window], passes: list[Batches]) -> int:
+        """Sessions that a fit goes through; only the last batch of a pass is short."""
+        of_a_pass = sum(self.store.n_sessions(window, "train") for window in windows)
+        n_whole, rest = divmod(self.learner.n_steps(passes), max(1, passes[0].n_steps))
+        return n_whole * of_a_pass + rest * self.study.training.batch_size
 
     def measure(self, window: Window, fit: Fit) -> tuple[WindowRanks, WindowResult, Timing]:
         """Measure on the window after the one fitted last."""

@@ -134,6 +134,32 @@ def test_the_moments_stay_from_window_to_window():
     assert {int(state["step"]) for state in learner.optimiser.state.values()} == {12}
 
 
+def test_without_carry_the_moments_start_from_zero_with_each_window():
+    learner = learner_of(carry_optimiser=False)
+    learner.fit("2026-01-01", epochs_of(), ignore)
+    learner.grow({"item_id": 25})
+    assert not learner.optimiser.state
+    learner.fit("2026-01-02", epochs_of(), ignore)
+    assert {int(state["step"]) for state in learner.optimiser.state.values()} == {6}
+
+
+@pytest.mark.parametrize(("steps", "made"), [(None, 6), (1, 1), (4, 4), (6, 6), (9, 6)])
+def test_steps_per_window_cut_the_passes(monkeypatch, steps, made):
+    """Two passes of 3 batches are given; a course of the rate ends with the steps."""
+    rates, told = [], []
+    learner = learner_of(learning_rate=1.0, steps_per_window=steps)
+    step = learner.optimiser.step
+    monkeypatch.setattr(
+        learner.optimiser,
+        "step",
+        lambda: (rates.append(learner.optimiser.param_groups[0]["lr"]), step()),
+    )
+    assert learner.n_steps(epochs_of()) == made
+    learner.fit("w", epochs_of(), told.append)
+    assert rates == pytest.approx([1 - place / made for place in range(made)])
+    assert told == [8, 8, 5, 8, 8, 5][:made]
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_a_loss_that_is_no_number_stops_before_the_update(value):
     learner = learner_of()
@@ -219,7 +245,7 @@ def test_counting_goes_through_one_epoch_only():
     learner = CountLearner(model)
     learner.grow({"item_id": 20})
     told = []
-    assert learner.n_passes(3) == 1
+    assert learner.n_steps(epochs_of(n_epochs=3)) == 3
     assert learner.fit("w", epochs_of(n_epochs=3), told.append) is None
     assert sum(told) == 21
     assert model.popularity.sum() == int(sessions_of().lengths.sum())

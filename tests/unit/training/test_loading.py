@@ -32,7 +32,7 @@ def order(batches):
 @pytest.mark.parametrize("loader", ["memory", "nvtabular"])
 def test_every_epoch_reads_every_session_in_an_order_of_its_own(store, loader):
     loading = loader_of(store, epochs=2, loader=loader)
-    first, second = loading.fit_batches(store.windows[0], ALONE)
+    first, second = loading.fit_batches(store.windows[:1], ALONE)
     assert sorted(chain(*order(first))) == sorted(chain(*order(second))) == list(range(21))
     assert order(first) != order(second)
     assert first.n_steps == len(order(first)) == 3
@@ -40,18 +40,39 @@ def test_every_epoch_reads_every_session_in_an_order_of_its_own(store, loader):
 
 def test_orders_depend_on_seed_and_window_alone(store):
     runs = {
-        (seed, window.name): order(loader_of(store, seed=seed).fit_batches(window, ALONE)[0])
+        (seed, window.name): order(loader_of(store, seed=seed).fit_batches([window], ALONE)[0])
         for seed in (1, 2)
         for window in store.windows
     }
-    again = order(loader_of(store, seed=1).fit_batches(store.windows[0], ALONE)[0])
+    again = order(loader_of(store, seed=1).fit_batches(store.windows[:1], ALONE)[0])
     assert again == runs[1, store.windows[0].name]
     assert len({str(found) for found in runs.values()}) == 4
 
 
 def test_fitting_goes_on_as_it_would_with_fewer_epochs(store):
-    few, many = (loader_of(store, epochs=n).fit_batches(store.windows[0], ALONE) for n in (1, 3))
+    few, many = (loader_of(store, epochs=n).fit_batches(store.windows[:1], ALONE) for n in (1, 3))
     assert order(few[0]) == order(many[0])
+
+
+@pytest.mark.parametrize("loader", ["memory", "nvtabular"])
+def test_several_windows_are_shuffled_together(store, loader):
+    loading = loader_of(store, loader=loader)
+    [batches] = loading.fit_batches(store.windows, ALONE)
+    assert sorted(chain(*order(batches))) == list(range(42))
+    assert any({place < 21 for place in batch} == {True, False} for batch in order(batches))
+    table = [store.read(window, "train", ["item_id"])["item_id"] for window in store.windows]
+    items = [*table[0].to_pylist(), *table[1].to_pylist()]
+    for batch in batches:
+        rows = zip(batch.sessions, batch.columns["item_id"], batch.lengths, strict=True)
+        assert all(row[:n].tolist() == items[place] for place, row, n in rows)
+
+
+@pytest.mark.parametrize(("steps", "passes"), [(None, 2), (1, 1), (3, 1), (4, 2), (10, 4)])
+def test_there_are_as_many_passes_as_the_steps_take(store, steps, passes):
+    loading = loader_of(store, epochs=2, steps_per_window=steps)
+    found = loading.fit_batches(store.windows[:1], ALONE)
+    assert [batches.n_steps for batches in found] == [3] * passes
+    assert len({str(order(batches)) for batches in found}) == passes
 
 
 @pytest.mark.parametrize("loader", ["memory", "nvtabular"])

@@ -2,8 +2,21 @@
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.optim import SGD
+from transformers import (
+    get_constant_schedule_with_warmup,
+    get_cosine_schedule_with_warmup,
+    get_linear_schedule_with_warmup,
+)
 
-from dayahead.training.optimiser import build_optimiser, follow_growth, set_learning_rate
+from dayahead.training.optimiser import (
+    build_optimiser,
+    follow_growth,
+    rate_share,
+    set_learning_rate,
+)
 from tiny_settings import columns_of, draws_for, padded, tiny_model, training_config
 
 SESSIONS = [[2, 3, 4, 5, 6], [7, 8, 9]]
@@ -108,14 +121,48 @@ def test_vectors_do_not_decay_and_frozen_weights_are_left_out():
 
 
 @pytest.mark.parametrize(
-    ("schedule", "rates"),
-    [("linear", [0.8, 0.6, 0.4, 0.2]), ("constant", [0.8, 0.8, 0.8, 0.8])],
+    ("settings", "rates"),
+    [
+        ({"schedule": "linear"}, [0.8, 0.6, 0.4, 0.2]),
+        ({"schedule": "constant"}, [0.8, 0.8, 0.8, 0.8]),
+        ({"schedule": "cosine"}, [0.8, 0.4 + 0.08**0.5, 0.4, 0.4 - 0.08**0.5]),
+        ({"schedule": "linear", "warmup_steps": 2}, [0.0, 0.4, 0.8, 0.4]),
+        ({"schedule": "constant", "warmup_steps": 8}, [0.0, 0.1, 0.2, 0.3]),
+        ({"schedule": "cosine", "cosine_cycles": 1.0, "warmup_steps": 2}, [0.0, 0.4, 0.8, 0.0]),
+    ],
 )
-def test_the_rate_falls_to_one_step_above_zero_or_stays(schedule, rates):
-    config = training_config(learning_rate=0.8, schedule=schedule)
+def test_the_course_of_the_rate_by_hand(settings, rates):
+    config = training_config(learning_rate=0.8, **settings)
     optimiser = build_optimiser(tiny_model(), config)
     found = []
     for place in range(4):
-        set_learning_rate(optimiser, config, place / 4)
+        set_learning_rate(optimiser, config, place, 4)
         found.append([group["lr"] for group in optimiser.param_groups])
     assert found == [[pytest.approx(rate)] * 2 for rate in rates]
+
+
+@given(
+    n_steps=st.integers(1, 50),
+    warmup_steps=st.integers(0, 60),
+    cosine_cycles=st.floats(0.5, 4),
+)
+def test_the_courses_are_those_of_transformers(n_steps, warmup_steps, cosine_cycles):
+    """Their schedulers step through the same number of steps beside ours."""
+    theirs = {
+        "constant": lambda o: get_constant_schedule_with_warmup(o, warmup_steps),
+        "linear": lambda o: get_linear_schedule_with_warmup(o, warmup_steps, n_steps),
+        "cosine": lambda o: get_cosine_schedule_with_warmup(
+            o, warmup_steps, n_steps, num_cycles=cosine_cycles
+        ),
+    }
+    for schedule, build in theirs.items():
+        config = training_config(
+            schedule=schedule, warmup_steps=warmup_steps, cosine_cycles=cosine_cycles
+        )
+        optimiser = SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+        scheduler = build(optimiser)
+        for place in range(n_steps):
+            [rate] = scheduler.get_last_lr()
+            assert rate_share(config, place, n_steps) == pytest.approx(rate, abs=1e-12)
+            optimiser.step()
+            scheduler.step()
