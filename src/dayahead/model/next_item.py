@@ -14,10 +14,13 @@ from dayahead.model.inputs import EventInputs
 from dayahead.model.losses import catalogue_loss
 from dayahead.model.negatives import Negatives, NegativeSampler
 from dayahead.model.noise import swapped
+from dayahead.model.permutation import asked_states, learn_mask
 from dayahead.model.projection import projection
+from dayahead.model.questions import Question, everywhere
+from dayahead.model.replaced import Detector, Generator, guesses
 from dayahead.model.scoring import Scorer
 from dayahead.model.tables import GrowingTable
-from dayahead.model.tasks import Question, build_task
+from dayahead.model.tasks import build_task
 from dayahead.seeds import derived_seed
 
 
@@ -51,6 +54,7 @@ class NextItemModel(nn.Module):
         """
         super().__init__()
         self.config = config
+        self.task_config = task
         self.loss_config = loss
         self.task = build_task(task)
         item_dim = config.item_embedding_dim or config.d_model
@@ -58,9 +62,18 @@ class NextItemModel(nn.Module):
             torch.manual_seed(derived_seed(seed, "weights"))
             self.inputs = EventInputs(config, categoricals, numbers, seed)
             self.mask = nn.Parameter(torch.randn(config.d_model) * config.init_std)
-            is_causal = self.task.needs == "causal"
-            self.mask.requires_grad_(not is_causal)
-            self.body = Body(config, causal=is_causal, max_length=max_length)
+            self.mask.requires_grad_(self.task.needs == "bidirectional")
+            self.body: nn.Module = Body(
+                config, causal=self.task.needs == "causal", max_length=max_length
+            )
+            if self.task.needs == "permutation":
+                learn_mask(self.body)
+            self.detector = None
+            if task.name == "rtd" and task.rtd_tied_generator:
+                self.detector = Detector(config.d_model, body=None)
+            elif task.name == "rtd":
+                self.detector = Detector(config.d_model, self.body)
+                self.body = Generator(config, task, max_length=max_length)
             self.project_out = projection(config.d_model, item_dim, config.activation)
         if not config.tie_weights:
             output_seed = derived_seed(seed, "table", "output_items")
@@ -104,10 +117,11 @@ class NextItemModel(nn.Module):
         session; where the shorter come first, little padding is left.
         """
         question, answers = self.task.training_question(columns[ITEM_ID], lengths, draws)
+        read = columns
         if self.training and self.config.swap_noise:  # after the answers are known
             noisy = swapped(columns[ITEM_ID], draws, self.config.swap_noise)
-            columns = {**columns, ITEM_ID: noisy}
-        hidden = self._answers(columns, question, length_groups)
+            read = {**columns, ITEM_ID: noisy}
+        hidden = self._answers(read, question, length_groups)
         loss = catalogue_loss(
             self.loss_config,
             hidden,
@@ -116,6 +130,9 @@ class NextItemModel(nn.Module):
             answers - N_RESERVED,
             self._negatives(draws),
         )
+        if self.detector is not None:
+            detection = self._detection_loss(columns, question, hidden, draws, length_groups)
+            loss = self.task_config.rtd_generator_weight * loss + detection
         return loss, torch.tensor(len(answers), device=loss.device)
 
     def scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
@@ -142,9 +159,7 @@ class NextItemModel(nn.Module):
             self.sampler.count(draws.items)
         targets = draws.items.new_empty(0)
         if self.loss_config.negatives_of_batch:
-            lengths = (draws.items != PADDING).sum(1)
-            _, answers = self.task.training_question(draws.items, lengths, draws.whole())
-            targets = answers - N_RESERVED
+            targets = self._global_answers(draws) - N_RESERVED
         negatives: Negatives = self.sampler(targets, draws)
         return negatives
 
@@ -155,8 +170,52 @@ class NextItemModel(nn.Module):
         answers: Tensor = self.project_out(self._hidden(columns, question, length_groups))
         return answers
 
+    def _detection_loss(
+        self,
+        columns: Mapping[str, Tensor],
+        question: Question,
+        hidden: Float[Tensor, "T d"],
+        draws: Draws,
+        length_groups: int,
+    ) -> Float[Tensor, ""]:
+        """Mean over the global batch's events, weighed for a sum over its targets."""
+        assert self.detector is not None
+        config, items = self.task_config, columns[ITEM_ID]
+        answers = self._global_answers(draws)
+        rows = (
+            torch.unique(answers) - N_RESERVED
+            if config.rtd_replacements == "batch"
+            else slice(None)
+        )
+        found = guesses(
+            hidden / self.loss_config.temperature,
+            self.scoring_rows[rows],
+            self.bias[rows] / self.loss_config.temperature,
+            draws.uniform("guess")[question.is_masked],
+            draws,
+            logits_budget_mib=self.loss_config.logits_budget_mib,
+        )
+        found = found if isinstance(rows, slice) else rows[found]
+        changed = items.masked_scatter(question.is_masked, found + N_RESERVED)
+        every = everywhere(question.lengths, items)
+        states = self._hidden(
+            {**columns, ITEM_ID: changed}, every, length_groups, self.detector.body
+        )
+        loss: Tensor = self.detector(states, (changed != items)[every.is_asked])
+        n_events = (draws.items != PADDING).sum().clamp(min=1)
+        return config.rtd_discriminator_weight * loss * len(answers) / n_events
+
+    def _global_answers(self, draws: Draws) -> Int[Tensor, " A"]:
+        """What the task asks for in the whole global batch, catalogue indices."""
+        lengths = (draws.items != PADDING).sum(1)
+        return self.task.training_question(draws.items, lengths, draws.whole())[1]
+
     def _hidden(
-        self, columns: Mapping[str, Tensor], question: Question, length_groups: int
+        self,
+        columns: Mapping[str, Tensor],
+        question: Question,
+        length_groups: int,
+        body: nn.Module | None = None,
     ) -> Float[Tensor, "T D"]:
         """What the body writes at each asked position, row by row."""
         hidden = []
@@ -166,5 +225,5 @@ class NextItemModel(nn.Module):
             width = part.is_asked.shape[1]
             inputs = self.inputs({name: values[rows, :width] for name, values in columns.items()})
             inputs = torch.where(part.is_masked[..., None], self.mask, inputs)
-            hidden.append(self.body(inputs, part.lengths)[part.is_asked])
+            hidden.append(asked_states(body or self.body, inputs, part))
         return torch.cat(hidden)
