@@ -4,7 +4,7 @@ The batches are global: their order and content depend on the seed alone, and ea
 its own rows of each batch. So one process or eight make the same steps on the same sessions.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from dayahead.columns import ITEM_ID
+from dayahead.columns import IS_PAST, ITEM_ID, PAST_PREFIX
 from dayahead.errors import WindowError
 
 
@@ -32,7 +32,7 @@ class Batch:
 
     columns: dict[str, Int[Tensor, "B L"] | Float[Tensor, "B L"]]
     lengths: Int[Tensor, " B"]
-    """Events per session; 0 for an empty row, which carries no weight."""
+    """Events per session, its past included; 0 for an empty row, which carries no weight."""
     sessions: Int[Tensor, " B"]
     """Place of the session in its window's file; -1 for an empty row."""
     share: Share
@@ -82,7 +82,10 @@ class Batches(Protocol):
 
 @dataclass(frozen=True)
 class Sessions:
-    """Sessions as flat columns and offsets: session s holds the events offsets[s]:offsets[s+1]."""
+    """Sessions as flat columns and offsets: session s holds the events offsets[s]:offsets[s+1].
+
+    Where past events are read too, they come first, and the column IS_PAST tells which they are.
+    """
 
     columns: dict[str, Tensor]
     """Flat, int64 or float32, N events each."""
@@ -102,15 +105,45 @@ class Sessions:
                 )
 
     @classmethod
-    def from_table(cls, table: pa.Table) -> "Sessions":
-        """Take every list column of a window's table."""
+    def from_table(cls, table: pa.Table, past_length: int = 0) -> "Sessions":
+        """Take every list column of a window's table.
+
+        With `past_length`, the last so many of the past events that the columns bef_<name> list
+        come before each session's own.
+        """
         arrays = {name: table[name].combine_chunks() for name in table.column_names}
         lists = {name: array for name, array in arrays.items() if pa.types.is_list(array.type)}
+        bef = {PAST_PREFIX + name: name for name in lists} if past_length else {}
+        own = cls._of_lists({name: each for name, each in lists.items() if name not in bef})
+        if not past_length:
+            return own
+        past = cls._of_lists({bef[name]: each for name, each in lists.items() if name in bef})
+        return own.after(past, past_length)
+
+    @classmethod
+    def _of_lists(cls, lists: Mapping[str, pa.ListArray]) -> "Sessions":
         offsets = next(iter(lists.values())).offsets.to_numpy()
         return cls(
             columns={name: _flat_tensor(array.flatten()) for name, array in lists.items()},
             offsets=torch.from_numpy(offsets - offsets[0]).long(),
         )
+
+    def after(self, past: "Sessions", length: int) -> "Sessions":
+        """Put the last `length` events of each row of `past` before those of this one's."""
+        n_past = past.lengths.clamp(max=length)
+        lengths = n_past + self.lengths
+        offsets = torch.nn.functional.pad(lengths.cumsum(0), (1, 0))
+        rows = torch.arange(len(self)).repeat_interleave(lengths)  # [N]
+        steps = torch.arange(len(rows)) - offsets[rows]
+        is_past = steps < n_past[rows]
+        # Past events are counted from their row's end, its own from their row's begin.
+        origin = torch.where(is_past, past.offsets[rows + 1], past.offsets[-1] + self.offsets[rows])
+        places = origin + steps - n_past[rows]
+        columns = {
+            name: torch.cat([past.columns[name], values])[places]
+            for name, values in self.columns.items()
+        }
+        return Sessions(columns | {IS_PAST: is_past.long()}, offsets)
 
     def __len__(self) -> int:
         """Return the number of sessions."""
