@@ -103,7 +103,7 @@ class TimeConfig:
     """A column added to `column` (a date), in `offset_unit`."""
     offset_unit: Literal["s", "ms", "us"] = "ms"
     complete_until: datetime | None = None
-    """The log is known to be whole up to here; null: up to its last event."""
+    """The log is known to be whole up to here, whatever lies beyond; null: up to its last event."""
 
     def __post_init__(self) -> None:
         """Refuse an unknown clock."""

@@ -101,18 +101,26 @@ def _link_parts(files: Files, folder: Path) -> None:
             linked(conversion.folder / part.file, folder / part_name(next(numbers)))
 
 
+def _log_end(dataset: DatasetConfig, parts: list[dict[str, Any]]) -> datetime:
+    """Up to here the log is whole: as its file says, else up to its last event.
+
+    Where it says so, events beyond do not count: a file of whole sessions holds stray ones of days
+    whose own files are still to come.
+    """
+    if dataset.time.complete_until is not None:
+        return as_utc(dataset.time.complete_until)
+    if dataset.source.synthetic is not None:
+        return log_end(dataset.source.synthetic)
+    return max(datetime.fromisoformat(part["last_event"]) for part in parts)
+
+
 def _manifest(
     dataset: DatasetConfig, name: str, files: Files, findings: list[Finding]
 ) -> dict[str, Any]:
     parts = list(_listed_parts(files))
-    ends = [datetime.fromisoformat(part["last_event"]) for part in parts]
-    if dataset.time.complete_until is not None:
-        ends.append(as_utc(dataset.time.complete_until))
-    if dataset.source.synthetic is not None:
-        ends.append(log_end(dataset.source.synthetic))
     return {
         "dataset": name,
-        "log_end": max(ends).isoformat(),
+        "log_end": _log_end(dataset, parts).isoformat(),
         "rows": sum(conversion.rows for _, conversion in files),
         "events": sum(conversion.events for _, conversion in files),
         "dropped": dict(sum((Counter(conversion.dropped) for _, conversion in files), Counter())),

@@ -144,6 +144,16 @@ def test_g1(tmp_path):
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("until", ["2026-01-01T12:00:00Z", "2026-01-05T00:00:00Z"])
+def test_the_log_is_whole_up_to_where_its_file_says(tmp_path, until):
+    """Also where events lie beyond: the rest of their day is still to come."""
+    path = tmp_path / "log.csv"
+    path.write_text("session,item,time\na,1,2026-01-01 09:00:00\na,2,2026-01-02 09:00:00\n")
+    dataset = a_dataset(source={"urls": [str(path)]}, time={"complete_until": until})
+    _, manifest = fetch(dataset, tmp_path)
+    assert manifest["log_end"] == until.replace("Z", "+00:00")
+
+
 def test_synthetic_is_complete_and_the_same_every_time(tmp_path):
     dataset = configured("synthetic")
     small = replace(dataset.source.synthetic, days=2, sessions_per_day=50)
