@@ -5,6 +5,7 @@ from typing import Any
 
 from dayahead.columns import ITEM_ID
 from dayahead.config.params import LossConfig, ModelConfig, TaskConfig
+from dayahead.errors import ConfigError
 from dayahead.model.counts import CountModel
 from dayahead.model.next_item import NextItemModel
 
@@ -26,10 +27,14 @@ def build_model(
         statistics: statistics.json of the windows, which says what each feature is.
         sizes: values of each vocabulary at the first window; they size the side embeddings.
         seed: root of every initial value.
+
+    Raises:
+        ConfigError: settings of the inputs contradict each other, or would do nothing.
     """
     if config.is_counted:
         return CountModel(config)
     kinds = {name: statistics["features"][name]["kind"] for name in config.features}
+    _check_inputs(config, has_numbers=any(kind != "categorical" for kind in kinds.values()))
     return NextItemModel(
         config,
         task,
@@ -41,7 +46,7 @@ def build_model(
             if kind != "categorical"
             for column in statistics["features"][name]["columns"]
         },
-        max_length=statistics["sessions"]["max_length"],
+        max_length=config.past_length + statistics["sessions"]["max_length"],
         seed=seed,
     )
 
@@ -53,3 +58,31 @@ def vocabulary_columns(config: ModelConfig, statistics: Mapping[str, Any]) -> tu
         ITEM_ID,
         *(name for name in config.features if features[name]["kind"] == "categorical"),
     )
+
+
+def _check_inputs(config: ModelConfig, *, has_numbers: bool) -> None:
+    """Refuse what would be another model than the one asked for, or the same as without."""
+    item_dim = config.item_embedding_dim or config.d_model
+    is_elementwise = config.merge == "elementwise"
+    makes_vectors = config.number_dim > 0 or config.soft_one_hot > 0
+    if is_elementwise and not config.features:
+        raise ConfigError(
+            "params.yaml: model.merge: elementwise merges side features, and model.features names "
+            "none; name some, or set model.merge to concat"
+        )
+    if makes_vectors and not has_numbers:
+        raise ConfigError(
+            f"params.yaml: model.number_dim ({config.number_dim}) and model.soft_one_hot "
+            f"({config.soft_one_hot}) make vectors of numbers, and no feature of model.features "
+            f"is one; name one, or set both to 0"
+        )
+    if is_elementwise and config.number_dim not in (0, item_dim):
+        raise ConfigError(
+            f"params.yaml: model.number_dim: {config.number_dim}, and model.merge: elementwise gives "
+            f"every vector the item's size, {item_dim}; set model.number_dim to 0"
+        )
+    if config.soft_one_hot and not is_elementwise and config.number_dim == 0:
+        raise ConfigError(
+            f"params.yaml: model.soft_one_hot: {config.soft_one_hot} vectors of "
+            f"model.number_dim: 0 numbers; set model.number_dim above 0, or model.soft_one_hot to 0"
+        )

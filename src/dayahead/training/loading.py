@@ -7,8 +7,8 @@ from itertools import count, islice
 
 import pyarrow as pa
 
-from dayahead.columns import ITEM_ID, SESSION_ID
-from dayahead.config.params import EvaluationConfig, TrainingConfig
+from dayahead.columns import ITEM_ID, PAST_PREFIX, SESSION_ID
+from dayahead.config.params import EvaluationConfig, ModelConfig, TrainingConfig
 from dayahead.data.batches import (
     Batches,
     MemoryBatches,
@@ -28,12 +28,12 @@ class Loader:
     """Batches of the windows in a store, from memory or streamed from disk."""
 
     store: WindowStore
-    features: tuple[str, ...]
+    model: ModelConfig
     training: TrainingConfig
     evaluation: EvaluationConfig
 
     def __post_init__(self) -> None:
-        """Refuse to stream what no single file holds, and features that are not there."""
+        """Refuse to stream what no single file holds, and what the windows do not hold."""
         if self.streams and self.evaluation.split == "all":
             raise ConfigError(
                 "params.yaml: training.loader: nvtabular streams one file per window, and "
@@ -41,11 +41,28 @@ class Loader:
                 "training.loader to memory"
             )
         known = self.store.statistics["features"]
-        unknown = [name for name in self.features if name not in known]
+        unknown = [name for name in self.model.features if name not in known]
         if unknown:
             raise ConfigError(
                 f"params.yaml: model.features: {', '.join(unknown)} not among the data set's "
                 f"({', '.join(known) or 'it has none'})"
+            )
+        if self.past_length:
+            self._check_past()
+
+    def _check_past(self) -> None:
+        longest = self.store.statistics["sessions"]["past_max_length"]
+        if self.past_length > longest:
+            raise ConfigError(
+                f"params.yaml: model.past_length: {self.past_length}, and the windows hold at most "
+                f"{longest} events of a user before a session; set sessions.past_max_length in the "
+                f"data set's file to {self.past_length} or more, or lower model.past_length"
+            )
+        if self.streams:
+            # merlin-dataloader fails on a buffer in which nobody has a past, as in a first window.
+            raise ConfigError(
+                "params.yaml: training.loader: nvtabular does not stream past events; set "
+                "training.loader to memory, or model.past_length to 0"
             )
 
     @property
@@ -53,11 +70,17 @@ class Loader:
         """Whether windows are read batch by batch."""
         return self.training.loader == "nvtabular"
 
+    @property
+    def past_length(self) -> int:
+        """Past events read before a session; what counts reads none."""
+        return 0 if self.model.is_counted else self.model.past_length
+
     @cached_property
     def columns(self) -> list[str]:
         """Window-file columns the model reads."""
         features = self.store.statistics["features"]
-        return [ITEM_ID, *(c for name in self.features for c in features[name]["columns"])]
+        own = [ITEM_ID, *(c for name in self.model.features for c in features[name]["columns"])]
+        return own + [PAST_PREFIX + name for name in own if self.past_length]
 
     def fit_batches(self, windows: Sequence[Window], share: Share) -> list[Batches]:
         """Passes over the windows' train sessions, each in an order of its own.
@@ -80,7 +103,7 @@ class Loader:
             for seed in seeds:
                 yield StreamedBatches(paths, tuple(self.columns), size, share, seed=seed)
         tables = [self.store.read(window, "train", self.columns) for window in windows]
-        sessions = Sessions.from_table(pa.concat_tables(tables))
+        sessions = Sessions.from_table(pa.concat_tables(tables), self.past_length)
         for seed in seeds:
             yield MemoryBatches(sessions, shuffled_plan(sessions.lengths, size, seed), share)
 
@@ -90,7 +113,8 @@ class Loader:
         if self.streams:
             path = self.store.path(window, split)
             return StreamedBatches((path,), tuple(self.columns), size, share)
-        sessions = Sessions.from_table(self.store.read(window, split, self.columns))
+        table = self.store.read(window, split, self.columns)
+        sessions = Sessions.from_table(table, self.past_length)
         return MemoryBatches(sessions, measuring_plan(sessions.lengths, size), share)
 
     def measured_ids(self, window: Window) -> pa.ChunkedArray:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from dayahead.columns import FIRST_TIME, INDEX, N_RESERVED, VALUE
+from dayahead.columns import FIRST_TIME, INDEX, ITEM_ID, N_RESERVED, VALUE
 from dayahead.config.params import (
     EvaluationConfig,
     LossConfig,
@@ -25,7 +25,9 @@ from dayahead.evaluation.tables import WindowRanks, WindowResult, window_result
 from dayahead.model.building import build_model, vocabulary_columns
 from dayahead.model.counts import CountModel
 from dayahead.model.next_item import NextItemModel
+from dayahead.model.pretrained import read_item_vectors
 from dayahead.model.storage import ModelCard, StoredModel
+from dayahead.model.tables import GivenRows
 from dayahead.training.learners import CountLearner, GradientLearner, Learner
 from dayahead.training.loading import Loader
 from dayahead.training.measuring import measure
@@ -76,7 +78,7 @@ class Run:
         self.study = study
         self.process = process
         self.store = WindowStore(study.windows)
-        self.loader = Loader(self.store, study.model.features, study.training, study.evaluation)
+        self.loader = Loader(self.store, study.model, study.training, study.evaluation)
         self.first_sizes = self.sizes_at(first)
         self.model, self.learner = self._built()
         self.seen = np.zeros(0, np.int32)
@@ -94,7 +96,18 @@ class Run:
         )
         if isinstance(model, CountModel):
             return model, CountLearner(model)
+        if self.item_vectors:
+            model.inputs.items.given = self.item_vectors
         return model, GradientLearner(model, study.training, self.process)
+
+    @cached_property
+    def item_vectors(self) -> GivenRows | None:
+        """Vectors that items start from, where the settings name a file of them."""
+        config = self.study.model
+        if config.pretrained_items is None:
+            return None
+        dim = config.item_embedding_dim or config.d_model
+        return read_item_vectors(Path(config.pretrained_items), self.store.vocabulary(ITEM_ID), dim)
 
     @cached_property
     def columns(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from dayahead.data.batches import Share
 from dayahead.data.windows import WindowStore
 from dayahead.errors import ConfigError
 from dayahead.training.loading import Loader
-from tiny_settings import evaluation_config, training_config
+from tiny_settings import evaluation_config, model_config, training_config
 from window_folders import markov_days, write_window_folder
 
 ALONE = Share(0, 1)
@@ -21,8 +21,9 @@ def store(tmp_path_factory):
     return WindowStore(write_window_folder(tmp_path_factory.mktemp("w"), DAYS, features=True))
 
 
-def loader_of(store, features=(), split="test", **training):
-    return Loader(store, features, training_config(**training), evaluation_config(split=split))
+def loader_of(store, features=(), split="test", past_length=0, **training):
+    model = model_config(features=features, past_length=past_length)
+    return Loader(store, model, training_config(**training), evaluation_config(split=split))
 
 
 def order(batches):
