@@ -1,4 +1,4 @@
-"""What a user asks outside the pipeline: `python -m dayahead recommend | compare | track`."""
+"""What a user asks outside the pipeline: python -m dayahead recommend | compare | preset | track."""
 
 import tempfile
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from dayahead.config.params import load_params
+from dayahead.config.presets import preset_options
 from dayahead.errors import ConfigError, TrackingError, told_plainly
 from dayahead.evaluation.comparison import compare as compare_results
 from dayahead.evaluation.verdict import render
@@ -56,6 +57,14 @@ def compare(
         a = results_of(run_a, Path(scratch) / "a")
         b = results_of(run_b, Path(scratch) / "b")
         print(render(compare_results(a, b, cutoffs), run_a, run_b))
+
+
+@app.command()
+def preset(
+    name: Annotated[str, typer.Argument(help="Data set and row, as in g1/xlnet-mlm.")],
+) -> None:
+    """Print the options that give `dvc exp run` a published row's settings."""
+    print(" ".join(preset_options(name)))
 
 
 @app.command()
