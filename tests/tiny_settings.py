@@ -183,9 +183,10 @@ def columns_of(items: torch.Tensor) -> dict[str, torch.Tensor]:
     return {"item_id": items, "category": items % 3 + 2, "price": items.float() / 10}
 
 
-def draws_for(items: torch.Tensor, seed: int = 0) -> Draws:
+def draws_for(items: torch.Tensor, seed: int = 0, past: torch.Tensor | None = None) -> Draws:
     """Random numbers for a batch that is the whole global one."""
-    return Draws(seed, items, torch.arange(len(items)), items.shape[1])
+    past = items.new_zeros(len(items)) if past is None else past
+    return Draws(seed, items, past, torch.arange(len(items)), items.shape[1])
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,8 @@ class Batch:
     share: Share
     global_items: Int[Tensor, "G L"]
     """Item ids of the whole global batch, the empty rows included; the same on every process."""
+    global_past: Int[Tensor, " G"]
+    """How many of each row's events, from the first on, are its user's past."""
 
     @property
     def n_global(self) -> int:
@@ -54,6 +56,7 @@ class Batch:
             columns=columns,
             lengths=self.lengths.to(device, non_blocking=True),
             global_items=self.global_items.to(device, non_blocking=True),
+            global_past=self.global_past.to(device, non_blocking=True),
         )
 
     def without_empty_rows(self) -> "Batch":
@@ -161,8 +164,11 @@ class Sessions:
         own = every[share.rank :: share.world]
         columns, lengths = self._padded(tuple(self.columns), own, longest)
         # One process has the whole batch in its columns.
-        whole = columns if share.world == 1 else self._padded((ITEM_ID,), every, longest)[0]
-        return Batch(columns, lengths, own, share, whole[ITEM_ID])
+        names = tuple(name for name in (ITEM_ID, IS_PAST) if name in self.columns)
+        whole = columns if share.world == 1 else self._padded(names, every, longest)[0]
+        items = whole[ITEM_ID]
+        past = whole[IS_PAST].sum(1) if IS_PAST in whole else items.new_zeros(len(items))
+        return Batch(columns, lengths, own, share, items, past)
 
     def _padded(
         self, names: tuple[str, ...], rows: Int[Tensor, " B"], longest: int

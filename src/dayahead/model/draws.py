@@ -16,6 +16,8 @@ class Draws:
     seed: int
     items: Int[Tensor, "G L"]
     """Catalogue indices of the whole global batch, zeros behind each session; on every process."""
+    past: Int[Tensor, " G"]
+    """How many of a row's events are its user's past, before the session; these are only read."""
     rows: Int[Tensor, " B"]
     """Rows of the global batch at hand, on the CPU."""
     width: int
@@ -25,6 +27,11 @@ class Draws:
     def device(self) -> torch.device:
         """Where the numbers are wanted."""
         return self.items.device
+
+    @property
+    def n_past(self) -> Int[Tensor, " B"]:
+        """Past events of the rows at hand."""
+        return self.past[self.rows.to(self.device)]
 
     def uniform(self, purpose: str) -> Float[Tensor, "B W"]:
         """A number in [0, 1) for every position at hand."""

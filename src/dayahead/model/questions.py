@@ -7,6 +7,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from dayahead.model.draws import Draws
+
 Need = Literal["causal", "bidirectional", "permutation"]
 """What a task asks of a body: to look back only, both ways, or along an order of its own."""
 
@@ -44,6 +46,13 @@ def everywhere(lengths: Int[Tensor, " B"], items: Int[Tensor, "B L"]) -> Questio
     """Hide nothing and ask at every event."""
     is_event = before(lengths, items)
     return Question(lengths, torch.zeros_like(is_event), is_event)
+
+
+def session_events(
+    items: Int[Tensor, "B L"], lengths: Int[Tensor, " B"], draws: Draws
+) -> Bool[Tensor, "B L"]:
+    """What can be masked and asked: the session's own events, its user's past left out."""
+    return before(lengths, items) & ~before(draws.n_past, items)
 
 
 def before(ends: Int[Tensor, " B"], items: Int[Tensor, "B L"]) -> Bool[Tensor, "B L"]:

@@ -14,7 +14,7 @@ from torch import Tensor
 from dayahead.config.params import TaskConfig
 from dayahead.model.draws import Draws
 from dayahead.model.permutation import PermutedTask
-from dayahead.model.questions import Asked, Need, Question, at, before, some_not_all
+from dayahead.model.questions import Asked, Need, Question, at, session_events, some_not_all
 
 
 @runtime_checkable
@@ -43,9 +43,9 @@ class CausalTask:
     def training_question(
         self, items: Int[Tensor, "B L"], lengths: Int[Tensor, " B"], draws: Draws
     ) -> Asked:
-        """Ask at every event but the last, which need not be read."""
+        """Ask at every event of the session but the last, which need not be read."""
         n_read = (lengths - 1).clamp(min=0)
-        is_asked = before(n_read, items[:, 1:])
+        is_asked = session_events(items[:, 1:], n_read, draws)
         question = Question(n_read, torch.zeros_like(is_asked), is_asked)
         return question, items[:, 1:][is_asked]
 
@@ -70,7 +70,7 @@ class MaskedTask:
     ) -> Asked:
         """Mask where a uniform draw falls below the probability."""
         noise = draws.uniform("mask")
-        is_event = before(lengths, items)
+        is_event = session_events(items, lengths, draws)
         is_masked = some_not_all((noise < self.probability) & is_event, is_event, noise)
         return Question(lengths, is_masked, is_masked), items[is_masked]
 

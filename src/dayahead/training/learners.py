@@ -151,4 +151,5 @@ def _draws(batch: Batch, seed: int) -> Draws:
     """Random numbers for this process's rows of a global batch."""
     share = batch.share
     rows = torch.arange(batch.n_global)[share.rank :: share.world]
-    return Draws(seed, batch.global_items, rows, batch.global_items.shape[1])
+    width = batch.global_items.shape[1]
+    return Draws(seed, batch.global_items, batch.global_past, rows, width)
