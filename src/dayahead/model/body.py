@@ -1,121 +1,181 @@
-"""Sequence bodies from the transformers zoo, fed with embeddings of our own."""
+"""The body of a next-item model: named by the settings, built, and proven to see what it may."""
 
-from collections.abc import Callable
-from typing import Any
+import difflib
+from collections.abc import Iterator
+from typing import cast
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from transformers import AutoModel, BertConfig, GPT2Config, PretrainedConfig, XLNetConfig
+from transformers import CONFIG_MAPPING
 
-from dayahead.config.params import ModelConfig
+from dayahead.config.params import COUNTED, ModelConfig
 from dayahead.errors import ConfigError
+from dayahead.model.proof import Probe
+from dayahead.model.recurrent import CELLS, Average, Recurrent
+from dayahead.model.zoo import MISBUILT, ZooBody, zoo_bodies
+
+ATTENTIVE = ("gpt2", "xlnet", "bert", "albert", "electra", "longformer", "reformer")
+"""Those of the zoo that the paper or its code names; every other one may be named too."""
+WITHOUT_ATTENTION = (*CELLS, "avg")
+RETIRED = ("transfo-xl", "transfoxl", "transformer-xl")
+CURES = {
+    True: "set task.name to mlm, or model.architecture to gpt2, xlnet, bert or gru",
+    False: "set task.name to clm or model.architecture to bert or xlnet",
+}
 
 
 class Body(nn.Module):
-    """A transformer that reads [B, L, D] and writes [B, L, D], padding masked.
+    """Reads [B, L, D] and writes [B, L, D]; padding is never attended to.
 
-    With `causal` no position sees a later one.
+    With `causal` no position sees a later one; without, every one sees both sides.
     """
 
-    def __init__(self, config: ModelConfig, *, causal: bool, max_length: int) -> None:
+    def __init__(
+        self, config: ModelConfig, *, causal: bool, max_length: int, has_queries: bool = False
+    ) -> None:
+        """Build the body and prove what it sees.
+
+        Args:
+            config: architecture and sizes; the width is `d_model`.
+            causal: what the task wants.
+            max_length: most positions read at once.
+            has_queries: whether `queried` will be asked instead of `forward`.
+
+        Raises:
+            ConfigError: the architecture is unknown, does not take the settings, or does not see
+                what it must and no more.
+        """
         super().__init__()
-        zoo_config = CONFIGS[config.architecture](config, causal, max_length)
-        self.transformer = AutoModel.from_config(zoo_config, **EXTRAS.get(config.architecture, {}))
-        # XLNet's own attn_type="uni" fails beside a padding mask (transformers 5.23), a
-        # permutation mask says the same.
-        self.by_permutation_mask = causal and config.architecture == "xlnet"
-        self._freeze_unreached(config.d_model)
+        self.architecture = config.architecture
+        max_length = max(2, max_length)
+        self.network = _proven_network(config, causal, max_length)
+        if has_queries and config.architecture != "xlnet":
+            raise ConfigError(
+                f"model.architecture: {config.architecture} has no stream of queries, which "
+                f"task.name: plm asks; set model.architecture to xlnet or task.name to mlm"
+            )
+        self._freeze_unreached(config.d_model, max_length, has_queries=has_queries)
 
     def forward(
         self, inputs: Float[Tensor, "B L D"], lengths: Int[Tensor, " B"]
     ) -> Float[Tensor, "B L D"]:
         """Run the body; what stands behind a session's length is never attended to."""
-        n_steps = inputs.shape[1]
-        steps = torch.arange(n_steps, device=inputs.device)
-        # An empty row attends to its first position, for a softmax over nothing is not a number.
-        is_event = steps < lengths.clamp(min=1)[:, None]  # [B, L]
-        masks = {"attention_mask": is_event.to(inputs.dtype)}
-        if self.by_permutation_mask:
-            is_later = steps > steps[:, None]  # [L, L]
-            masks["perm_mask"] = is_later.to(inputs.dtype).expand(len(inputs), -1, -1)
-        hidden: Tensor = self.transformer(inputs_embeds=inputs, **masks).last_hidden_state
+        hidden: Tensor = self.network(inputs, _is_event(inputs, lengths))
         return hidden
 
-    def _freeze_unreached(self, d_model: int) -> None:
-        """Freeze what `inputs_embeds` never reaches (word tables, XLNet's mask and segments).
+    def queried(
+        self,
+        inputs: Float[Tensor, "B L D"],
+        lengths: Int[Tensor, " B"],
+        is_hidden: Bool[Tensor, "B L L"],
+        places: Int[Tensor, "B T"],
+    ) -> Float[Tensor, "B T D"]:
+        """Ask at places whose own events are not read: XLNet's two streams (Yang et al. 2019).
+
+        Args:
+            inputs: the events.
+            lengths: events of each session.
+            is_hidden: [b, i, j] whether i must not see j; where [b, i, i] is set, the query at i
+                does not see the event there (the stream of events always does).
+            places: positions asked.
+        """
+        stream = cast("ZooBody", self.network)
+        return stream.queried(inputs, _is_event(inputs, lengths), is_hidden, places)
+
+    def attention_weights(
+        self, inputs: Float[Tensor, "B L D"], lengths: Int[Tensor, " B"]
+    ) -> list[Float[Tensor, "B H L L"]]:
+        """Each layer's weights; [b, h, i, j] is what event i takes from event j, rows sum to 1.
+
+        Raises:
+            ConfigError: the body has none, or none of this shape (Longformer's are of windows).
+        """
+        weights: list[Tensor] = []
+        if isinstance(self.network, ZooBody):
+            weights = self.network.attention_weights(inputs, _is_event(inputs, lengths))
+        square = (len(inputs), inputs.shape[1], inputs.shape[1])
+        if not weights or any((len(w), *w.shape[2:]) != square for w in weights):
+            raise ConfigError(
+                f"evaluation.attention_of: {self.architecture} has no attention weights of events "
+                f"to events; empty the list, or set model.architecture to gpt2, xlnet or bert"
+            )
+        return weights
+
+    def _freeze_unreached(self, d_model: int, max_length: int, *, has_queries: bool) -> None:
+        """Freeze what vectors never reach (word tables, XLNet's mask and segments).
 
         DDP waits for the gradient of every parameter that wants one.
         """
-        probe = self(torch.ones(1, 2, d_model), torch.tensor([2]))
-        probe.sum().backward()
+        inputs, lengths = torch.ones(1, max_length, d_model), torch.tensor([max_length])
+        if has_queries:
+            is_hidden = torch.eye(max_length).bool()[None]
+            output = self.queried(inputs, lengths, is_hidden, torch.tensor([[0]]))
+        else:
+            output = self(inputs, lengths)
+        if output.requires_grad:  # `avg` has nothing to learn
+            torch.autograd.backward(output.sum())
         for parameter in self.parameters():
             parameter.requires_grad_(parameter.grad is not None)
             parameter.grad = None
 
 
-def _gpt2(config: ModelConfig, causal: bool, max_length: int) -> PretrainedConfig:
-    if not causal:
-        raise ConfigError(
-            "model.architecture: gpt2 sees the past only, and the task looks both ways; set "
-            "task.name to clm or model.architecture to bert or xlnet"
+def _is_event(inputs: Float[Tensor, "B L D"], lengths: Int[Tensor, " B"]) -> Bool[Tensor, "B L"]:
+    """An empty row attends to its first position: a softmax over nothing is not a number."""
+    steps = torch.arange(inputs.shape[1], device=inputs.device)
+    return steps < lengths.clamp(min=1)[:, None]
+
+
+def _proven_network(config: ModelConfig, causal: bool, max_length: int) -> nn.Module:
+    name, fault = config.architecture, ""
+    try:
+        for network in _networks(config, causal, max_length):
+            found = list(Probe(network, config.d_model, max_length).faults(causal=causal))
+            if not found:
+                return network
+            fault = fault or found[0]
+    except MISBUILT as error:
+        if not fault:
+            raise ConfigError(
+                f"model.architecture: {name} cannot be built with d_model {config.d_model}, "
+                f"n_layer {config.n_layer}, n_head {config.n_head} and model.config "
+                f"{config.config}: {error}"
+            ) from None
+    wanted = "past only" if causal else "past and what follows"
+    raise ConfigError(
+        f"model.architecture: {name} does not fit the task, which wants a body that sees the "
+        f"{wanted}: {fault}; {CURES[causal]}"
+    )
+
+
+def _networks(config: ModelConfig, causal: bool, max_length: int) -> Iterator[nn.Module]:
+    name = config.architecture
+    if name in WITHOUT_ATTENTION:
+        if config.config:
+            raise ConfigError(f"model.config: {name} has no further fields; leave it empty")
+        yield Average() if name == "avg" else Recurrent(config)
+    elif name in CONFIG_MAPPING:
+        if config.d_model % config.n_head:
+            raise ConfigError(
+                f"model.d_model ({config.d_model}) must be a multiple of model.n_head "
+                f"({config.n_head}) with {name}"
+            )
+        yield from zoo_bodies(config, causal=causal, max_length=max_length)
+    else:
+        raise ConfigError(f"model.architecture: {_unknown(name)}")
+
+
+def _unknown(name: str) -> str:
+    plain = name.lower().replace("_", "-")
+    if plain in RETIRED:
+        return (
+            f"{name} left transformers in version 5; its heir, which took over its relative "
+            f"positions, is xlnet with task.name: clm"
         )
-    return GPT2Config(
-        vocab_size=1,
-        bos_token_id=None,
-        eos_token_id=None,
-        n_positions=max_length,
-        n_embd=config.d_model,
-        n_layer=config.n_layer,
-        n_head=config.n_head,
-        # gelu_new, GPT-2's own, is written out in Python and takes four times the step on a CPU.
-        activation_function="gelu",
-        resid_pdrop=config.dropout,
-        embd_pdrop=config.dropout,
-        attn_pdrop=config.dropout,
-        initializer_range=config.init_std,
-        use_cache=False,
+    own = (*ATTENTIVE, *WITHOUT_ATTENTION, *COUNTED)
+    close = " or ".join(difflib.get_close_matches(plain, {*own, *CONFIG_MAPPING}, n=3))
+    return (
+        f"{name} is unknown{f' (did you mean {close}?)' if close else ''}; expected "
+        f"{', '.join(own)}, or any model type of transformers that reads vectors (llama, qwen3, "
+        f"modernbert, mamba ...)"
     )
-
-
-def _bert(config: ModelConfig, causal: bool, max_length: int) -> PretrainedConfig:
-    return BertConfig(
-        vocab_size=1,
-        pad_token_id=None,
-        is_decoder=causal,
-        max_position_embeddings=max_length,
-        hidden_size=config.d_model,
-        num_hidden_layers=config.n_layer,
-        num_attention_heads=config.n_head,
-        intermediate_size=4 * config.d_model,
-        hidden_dropout_prob=config.dropout,
-        attention_probs_dropout_prob=config.dropout,
-        initializer_range=config.init_std,
-        use_cache=False,
-    )
-
-
-def _xlnet(config: ModelConfig, causal: bool, max_length: int) -> PretrainedConfig:
-    return XLNetConfig(
-        vocab_size=1,
-        bos_token_id=None,
-        eos_token_id=None,
-        pad_token_id=None,
-        attn_type="bi",
-        d_model=config.d_model,
-        n_layer=config.n_layer,
-        n_head=config.n_head,
-        d_inner=4 * config.d_model,
-        dropout=config.dropout,
-        initializer_range=config.init_std,
-        use_mems_train=False,
-        use_mems_eval=False,
-    )
-
-
-CONFIGS: dict[str, Callable[[ModelConfig, bool, int], PretrainedConfig]] = {
-    "gpt2": _gpt2,
-    "bert": _bert,
-    "xlnet": _xlnet,
-}
-EXTRAS: dict[str, dict[str, Any]] = {"bert": {"add_pooling_layer": False}}
