@@ -197,12 +197,12 @@ class NextItemModel(nn.Module):
         )
         found = found if isinstance(rows, slice) else rows[found]
         changed = items.masked_scatter(question.is_masked, found + N_RESERVED)
-        every = everywhere(question.lengths, items)
+        every = everywhere(items, question.lengths, draws)
         states = self._hidden(
             {**columns, ITEM_ID: changed}, every, length_groups, self.detector.body
         )
         loss: Tensor = self.detector(states, (changed != items)[every.is_asked])
-        n_events = (draws.items != PADDING).sum().clamp(min=1)
+        n_events = ((draws.items != PADDING).sum() - draws.past.sum()).clamp(min=1)
         return config.rtd_discriminator_weight * loss * len(answers) / n_events
 
     def _global_answers(self, draws: Draws) -> Int[Tensor, " A"]:

@@ -10,7 +10,7 @@ from torch.nn.functional import one_hot
 from transformers import XLNetModel
 
 from dayahead.model.draws import Draws
-from dayahead.model.questions import Asked, Need, Question, at, before, some_not_all
+from dayahead.model.questions import Asked, Need, Question, at, before, session_events, some_not_all
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class PermutedTask:
         self, items: Int[Tensor, "B L"], lengths: Int[Tensor, " B"], draws: Draws
     ) -> Asked:
         """Ask at the predicted positions; given items stand first in the order."""
-        is_event = before(lengths, items)
+        is_event = session_events(items, lengths, draws)
         noise = draws.uniform("order")
         is_in_span = spans(
             draws.uniform("span_length"),

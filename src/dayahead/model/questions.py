@@ -42,9 +42,9 @@ Asked = tuple[Question, Int[Tensor, " T"]]
 """A question, and the catalogue index wanted at each asked position, in their order."""
 
 
-def everywhere(lengths: Int[Tensor, " B"], items: Int[Tensor, "B L"]) -> Question:
-    """Hide nothing and ask at every event."""
-    is_event = before(lengths, items)
+def everywhere(items: Int[Tensor, "B L"], lengths: Int[Tensor, " B"], draws: Draws) -> Question:
+    """Hide nothing and ask at every event of the session."""
+    is_event = session_events(items, lengths, draws)
     return Question(lengths, torch.zeros_like(is_event), is_event)
 
 
