@@ -18,7 +18,6 @@ PositiveFloat = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 Auto = Literal["auto"]
 
-CAUSAL_ONLY = ("gpt2",)
 COUNTED = ("popularity", "transitions")
 SMOOTHED = ("softmax", "sampled_softmax")
 
@@ -66,8 +65,8 @@ class ModelConfig:
     """The architecture and its sizes."""
 
     architecture: Annotated[str, Field(min_length=1)]
-    """gpt2, xlnet, bert, albert, electra ... or any model type of transformers that reads
-    `inputs_embeds`; gru, lstm, rnn; avg; popularity, transitions."""
+    """gpt2, xlnet, bert, albert, electra, longformer, reformer or any model type of transformers
+    that reads `inputs_embeds`; gru, lstm, rnn; avg; popularity, transitions."""
     config: dict[str, Any]
     """Further fields of the transformers configuration, by their names there."""
     catalogue: Literal["grow", "full"]
@@ -105,20 +104,13 @@ class ModelConfig:
     feature_init_std: PositiveFloat
     """Of the side features' tables."""
     init_std: PositiveFloat
-    """Of the other weights."""
+    """Of the other weights; gru, lstm and rnn begin as torch has them."""
     pretrained_items: str | None
     """Parquet file of item vectors (value, vector), instead of random ones where it has one."""
     freeze_items: bool
     """Leave the item table as it is at the start."""
     decay: Annotated[float, Field(ge=0, le=1)]
     """What `transitions` keeps of its counts from window to window."""
-
-    def __post_init__(self) -> None:
-        """Refuse sizes that do not fit together."""
-        if self.d_model % self.n_head:
-            raise ValueError(
-                f"d_model ({self.d_model}) must be a multiple of n_head ({self.n_head})"
-            )
 
     @property
     def is_counted(self) -> bool:
@@ -296,11 +288,6 @@ def load_params(path: Path = Path("params.yaml")) -> Params:
 
 def _misfits(params: Params) -> list[str]:
     faults = []
-    if params.model.architecture in CAUSAL_ONLY and params.task.name == "mlm":
-        faults.append(
-            f"task.name: mlm needs a body that looks both ways, and {params.model.architecture} "
-            f"sees the past only; set task.name to clm or model.architecture to bert or xlnet"
-        )
     if params.evaluation.candidates == "all" and params.model.catalogue == "grow":
         faults.append(
             "evaluation.candidates: all ranks over every item of the log, and model.catalogue: "
