@@ -19,7 +19,6 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,7 @@ from merlin.dag import ColumnSelector
 from merlin.io import Dataset
 from nvtabular import Workflow
 from nvtabular.ops import Categorify, Groupby, ListSlice, LogOp, Normalize, Operator
+from nvtabular.workflow.node import WorkflowNode
 
 from dayahead.columns import N_RESERVED
 from dayahead.data.grouping import GroupSessions, SliceLists
@@ -48,6 +48,12 @@ LISTS = [*CATEGORICAL, "price", "event_time"]
 START = 1_569_888_000_000_000
 DAY = 86_400_000_000
 """Microseconds."""
+
+GROUPING = {
+    "groupby_cols": ["session_id"],
+    "sort_cols": ["event_time"],
+    "aggs": {name: ["list"] for name in LISTS},
+}
 
 SMALL, LARGE = 2, 8
 """Millions of events."""
@@ -83,42 +89,37 @@ def write_log(folder: Path, millions: float) -> list[Path]:
     return paths
 
 
-@dataclass(frozen=True)
-class Graph:
-    """NVTabular's workflow, with the operators asked for."""
-
-    categorise: Operator
-    group: type[Groupby]
-    cut: type[ListSlice]
-
-    def run(self, paths: list[Path], folder: Path) -> None:
-        """Fit it to the log and write the sessions."""
-        numbers = (CATEGORICAL >> self.categorise) + (["price"] >> LogOp() >> Normalize())
-        keys = ColumnSelector(["session_id", "event_time"])
-        sessions = (numbers + keys) >> self.group(
-            groupby_cols=["session_id"],
-            sort_cols=["event_time"],
-            aggs={name: ["list"] for name in LISTS},
-        )
-        lists = sessions[[f"{name}_list" for name in LISTS]] >> self.cut(LONGEST)
-        workflow = Workflow(sessions["session_id"] + lists)
-        dataset = Dataset([str(path) for path in paths], engine="parquet")
-        workflow.fit(dataset)
-        workflow.transform(dataset).to_parquet(str(folder / "sessions"))
-
-
 def by_nvtabular(paths: list[Path], folder: Path) -> dict[str, pa.Array]:
     """NVTabular's own operators; 3 is the first value of a file of categories."""
-    Graph(Categorify(out_path=str(folder)), Groupby, ListSlice).run(paths, folder)
+    sessions = _rows(Categorify(out_path=str(folder))) >> Groupby(**GROUPING)
+    lists = sessions[[f"{name}_list" for name in LISTS]] >> ListSlice(LONGEST)
+    workflow = Workflow(sessions["session_id"] + lists)
+    dataset = Dataset([str(path) for path in paths], engine="parquet")
+    workflow.fit(dataset)
+    workflow.transform(dataset).to_parquet(str(folder / "sessions"))
     files = {name: folder / "categories" / f"unique.{name}.parquet" for name in CATEGORICAL}
     return {name: _from(3, pq.read_table(file)[name]) for name, file in files.items()}
 
 
 def by_ours(paths: list[Path], folder: Path) -> dict[str, pa.Array]:
-    """Ours in their place."""
+    """Ours in their place, and our way: what is fitted first, then the whole, not fitted again.
+
+    (NVTabular's fit ends with the whole workflow over the first file, to learn its types.)
+    """
     categorise = Categorise()
-    Graph(categorise, GroupSessions, SliceLists).run(paths, folder)
+    rows = _rows(categorise)
+    dataset = Dataset([str(path) for path in paths], engine="parquet")
+    Workflow(rows).fit(dataset)
+    workflow = Workflow(rows >> GroupSessions(**GROUPING) >> SliceLists(LONGEST))
+    workflow.fit_schema(dataset.schema)
+    workflow.transform(dataset).to_parquet(str(folder / "sessions"))
     return {name: _from(N_RESERVED, values) for name, values in categorise.values.items()}
+
+
+def _rows(categorise: Operator) -> WorkflowNode:
+    """Every event's numbers, and what it is grouped and ordered by."""
+    numbers = (CATEGORICAL >> categorise) + (["price"] >> LogOp() >> Normalize())
+    return numbers + ColumnSelector(["session_id", "event_time"])
 
 
 def _from(first: int, values: pa.ChunkedArray | pa.Array) -> pa.Array:

@@ -89,7 +89,8 @@ class GroupSessions(Groupby):  # type: ignore[misc]
 class SliceLists(ListSlice):  # type: ignore[misc]
     """ListSlice, vectorised for pandas: same arguments, columns, schema and values.
 
-    Padding is left to ListSlice.
+    Columns without lists pass unchanged (ListSlice fails on them), so that a graph need not fork
+    and run what comes before twice. Padding is left to ListSlice.
     """
 
     def transform(self, col_selector: ColumnSelector, df: Frame) -> Frame:
@@ -99,8 +100,10 @@ class SliceLists(ListSlice):  # type: ignore[misc]
         return pd.DataFrame({name: self._sliced(df[name]) for name in col_selector.names})
 
     def _sliced(self, column: pd.Series) -> pd.Series:
+        if isinstance(column.dtype, np.dtype) and column.dtype != object:
+            return column
         lists = _arrow(column)
-        if not len(lists):
+        if not len(lists) or not pa.types.is_list(lists.type):
             return column
         offsets = lists.offsets.to_numpy().astype(np.int64)
         lengths = np.diff(offsets)

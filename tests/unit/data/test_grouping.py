@@ -155,3 +155,11 @@ def test_a_workflow_fits_transforms_and_writes_them(tmp_path):
     table = pq.read_table(tmp_path / "part_0.parquet")
     assert table["i_list"].type.value_type == "int32"
     assert sum(len(pq.read_table(path)) for path in tmp_path.glob("*.parquet")) == 30
+
+
+def test_columns_without_lists_pass_the_slicing_unchanged():
+    frame = pd.DataFrame({"key": [1, 2], "name": ["a", "b"], "lists": [[1, 2, 3], [4]]})
+    sliced = SliceLists(2).transform(ColumnSelector(["key", "name", "lists"]), frame)
+    assert sliced["key"].tolist() == [1, 2]
+    assert sliced["name"].tolist() == ["a", "b"]
+    assert [list(values) for values in sliced["lists"]] == [[1, 2], [4]]
