@@ -22,7 +22,7 @@ from dayahead.config.params import Params, load_params
 from dayahead.data.batches import MemoryBatches, Sessions, Share, measuring_plan, shuffled_plan
 from dayahead.model.next_item import NextItemModel
 from dayahead.training.learners import GradientLearner
-from dayahead.training.measuring import measure
+from dayahead.training.measuring import Targets, measure
 from dayahead.training.processes import Process, run_processes
 
 N_ITEMS = 20_000
@@ -117,11 +117,12 @@ def run(process: Process, params: Params) -> None:
     epoch = [MemoryBatches(sessions, plan, ALONE)]
     shortest_first = MemoryBatches(sessions, measuring_plan(sessions.lengths, 512), ALONE)
     candidates = np.arange(N_RESERVED, N_RESERVED + N_ITEMS, dtype=np.int32)
+    asked = Targets.last(N_SESSIONS)
     peer = PlainLoop(built_model(params), sessions)
     pairs = {
         "training": (lambda: learner.fit("benchmark", epoch, lambda _: None), peer.fit),
         "measuring": (
-            lambda: measure(model, shortest_first, N_SESSIONS, candidates, process),
+            lambda: measure(model, shortest_first, asked, candidates, process),
             peer.measure,
         ),
     }

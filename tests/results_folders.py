@@ -10,21 +10,27 @@ from dayahead.evaluation.tables import WindowRanks, window_result, write_ranks, 
 CUTOFFS = (10, 20)
 
 
-def window_ranks(ranks, targets=None, session_ids=None):
+def window_ranks(ranks, targets=None, session_ids=None, positions=None):
     n = len(ranks)
     return WindowRanks(
         session_ids=pa.chunked_array([session_ids or [f"s{i}" for i in range(n)]], pa.string()),
+        positions=None if positions is None else np.array(positions, np.int32),
         targets=np.array(targets or range(2, n + 2), np.int32),
         ranks=np.array(ranks, np.int64),
     )
 
 
-def write_results(folder, ranks_by_window, train_loss=None):
+def result_of(window, ranks, cutoffs=CUTOFFS, train_loss=None, train_metrics=None):
+    """The row of windows.csv that belongs to these ranks of last items."""
+    return window_result(window, window_ranks(ranks), cutoffs, train_loss, train_metrics or {})
+
+
+def write_results(folder, ranks_by_window, train_loss=None, train_metrics=None):
     """Write windows.csv and ranks/ of {window: [rank, ...]}."""
     for window, ranks in ranks_by_window.items():
         write_ranks(folder, window, window_ranks(ranks))
     rows = [
-        window_result(window, np.array(ranks), CUTOFFS, train_loss)
+        result_of(window, ranks, train_loss=train_loss, train_metrics=train_metrics)
         for window, ranks in ranks_by_window.items()
     ]
     write_windows(folder / "windows.csv", rows)

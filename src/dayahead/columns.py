@@ -15,6 +15,8 @@ ROW: Final = "row"
 WINDOW: Final = "window"
 TARGET: Final = "target"
 RANK: Final = "rank"
+POSITION: Final = "position"
+"""Place of a target in its session, 0 for the session's first item."""
 
 INDEX: Final = "index"
 VALUE: Final = "value"
@@ -47,3 +49,7 @@ RANKS_SCHEMA: Final = pa.schema(
         pa.field(RANK, pa.int32()),  # 1 is best; null: the target was no candidate, a miss
     ]
 )
+POSITIONED_RANKS_SCHEMA: Final = RANKS_SCHEMA.insert(
+    1, pa.field(POSITION, pa.int32(), nullable=False)
+)
+"""Where every item after a session's first is a target."""

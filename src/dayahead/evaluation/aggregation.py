@@ -6,12 +6,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dayahead.errors import DataError, WindowError
 from dayahead.evaluation.averaging import Average, average
-from dayahead.evaluation.metrics import Ranks
+from dayahead.evaluation.metrics import mean
 from dayahead.evaluation.predecessor import write_predecessor_files
 from dayahead.evaluation.report import Setting, render_report
 from dayahead.evaluation.tables import (
+    WindowRanks,
     WindowResult,
     ranked_windows,
     read_ranks,
@@ -37,21 +40,23 @@ def aggregate(
         WindowError: windows.json cannot be read.
     """
     table = read_windows(results / "windows.csv", cutoffs)
-    ranks = _ranks_of(table, results)
+    found = _ranks_of(table, results)
     rows = [
-        window_result(row.window, found, cutoffs, row.train_loss)
-        for row, found in zip(table, ranks, strict=True)
+        window_result(row.window, ranks, cutoffs, row.train_loss, row.train_metrics)
+        for row, ranks in zip(table, found, strict=True)
     ]
     _check_agreement(table, rows, results / "windows.csv")
-    summary = average(rows, ranks, cutoffs)
+    summary = average(rows, [each.ranks for each in found], cutoffs)
     listing = _listing(windows / "windows.json")
     write_json(results / "aod.json", asdict(summary))
-    write_text(results / "report.html", render_report(rows, summary, listing, settings))
+    outside = mean(np.concatenate([each.ranks == 0 for each in found]))
+    report = render_report(rows, summary, listing, settings, outside)
+    write_text(results / "report.html", report)
     write_predecessor_files(results, rows, summary)
     return summary
 
 
-def _ranks_of(table: Sequence[WindowResult], results: Path) -> list[Ranks]:
+def _ranks_of(table: Sequence[WindowResult], results: Path) -> list[WindowRanks]:
     windows = [row.window for row in table]
     one_sided = sorted(set(windows) ^ set(ranked_windows(results)))
     if one_sided:
@@ -59,7 +64,7 @@ def _ranks_of(table: Sequence[WindowResult], results: Path) -> list[Ranks]:
             f"{results}: expected the same windows in windows.csv and ranks/, found in one of "
             f"them only: {', '.join(one_sided[:5])}; run `dvc repro -f train`"
         )
-    return [read_ranks(results, window).ranks for window in windows]
+    return [read_ranks(results, window) for window in windows]
 
 
 def _check_agreement(

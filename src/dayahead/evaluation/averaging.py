@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from dayahead.evaluation.metrics import Ranks, mean, metric_names, session_metric
+from dayahead.evaluation.metrics import Ranks, mean, metric_names, target_metric
 from dayahead.evaluation.tables import WindowResult
 
 N_DRAWS: Final = 10_000
@@ -26,7 +26,7 @@ class Average:
     ci95: dict[str, Interval | None]
     """Percentile bootstrap over windows; None under 5 of them."""
     session_mean: dict[str, float]
-    """Mean over all sessions: busy windows count for more."""
+    """Mean over all sessions' targets: busy windows count for more."""
     n_windows: int
     n_sessions: int
 
@@ -34,7 +34,7 @@ class Average:
 def average(
     results: Sequence[WindowResult], ranks: Sequence[Ranks], cutoffs: Sequence[int]
 ) -> Average:
-    """Average over windows, and over the sessions of all windows.
+    """Average over windows, and over the targets of all windows.
 
     Args:
         results: one row per window.
@@ -47,9 +47,9 @@ def average(
     return Average(
         aod={name: mean(values) for name, values in by_window.items()},
         ci95={name: bootstrap_interval(values) for name, values in by_window.items()},
-        session_mean={name: mean(session_metric(name, every_rank)) for name in names},
+        session_mean={name: mean(target_metric(name, every_rank)) for name in names},
         n_windows=len(results),
-        n_sessions=len(every_rank),
+        n_sessions=sum(result.n_sessions for result in results),
     )
 
 

@@ -9,13 +9,13 @@ from scipy.stats import binomtest, ttest_rel
 
 from dayahead.errors import ComparisonError
 from dayahead.evaluation.averaging import Interval, bootstrap_interval
-from dayahead.evaluation.metrics import Ranks, Values, mean, metric_names, session_metric
+from dayahead.evaluation.metrics import Ranks, Values, mean, metric_names, target_metric
 from dayahead.evaluation.tables import WindowRanks, ranked_windows, read_ranks
 
 
 @dataclass(frozen=True)
 class PairedTest:
-    """B against A on the same units, windows or sessions."""
+    """B against A on the same units, windows or targets."""
 
     a: float
     """Mean of A over the units."""
@@ -41,7 +41,8 @@ class MetricComparison:
     """Each window counts once, so the means are averages over days."""
     ci95: Interval | None
     """Percentile bootstrap over windows of B - A; None under 5 windows."""
-    sessions: PairedTest
+    targets: PairedTest
+    """Each target counts once: one per session, or all of its items but the first."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class Comparison:
 
     n_windows: int
     n_sessions: int
+    n_targets: int
     metrics: tuple[MetricComparison, ...]
     outside_a: int
     """Targets that were no candidates."""
@@ -67,11 +69,12 @@ def compare(a: Path, b: Path, cutoffs: Sequence[int]) -> Comparison:
         cutoffs: lengths of the lists measured.
 
     Raises:
-        ComparisonError: the runs differ in windows, sessions or targets.
+        ComparisonError: the runs differ in windows, sessions, positions or targets.
         DataError: a folder has no ranks, or a file is damaged.
     """
     windows = _common_windows(ranked_windows(a), ranked_windows(b))
     pairs = [(read_ranks(a, window), read_ranks(b, window)) for window in windows]
+    _check_same(windows, pairs, "positions", _differing_positions)
     _check_same(windows, pairs, "sessions", _differing_sessions)
     _check_same(windows, pairs, "targets", _differing_targets)
     ranks_a = [of_a.ranks for of_a, _ in pairs]
@@ -79,7 +82,8 @@ def compare(a: Path, b: Path, cutoffs: Sequence[int]) -> Comparison:
     every_a, every_b = np.concatenate(ranks_a), np.concatenate(ranks_b)
     return Comparison(
         n_windows=len(windows),
-        n_sessions=len(every_a),
+        n_sessions=sum(of_a.n_sessions for of_a, _ in pairs),
+        n_targets=len(every_a),
         metrics=tuple(_compare_metric(name, ranks_a, ranks_b) for name in metric_names(cutoffs)),
         outside_a=int(np.count_nonzero(every_a == 0)),
         outside_b=int(np.count_nonzero(every_b == 0)),
@@ -117,15 +121,15 @@ def _p_of_t_test(a: Values, b: Values) -> float:
 def _compare_metric(
     name: str, ranks_a: Sequence[Ranks], ranks_b: Sequence[Ranks]
 ) -> MetricComparison:
-    sessions_a = [session_metric(name, ranks) for ranks in ranks_a]
-    sessions_b = [session_metric(name, ranks) for ranks in ranks_b]
-    windows_a = np.array([mean(values) for values in sessions_a])
-    windows_b = np.array([mean(values) for values in sessions_b])
+    targets_a = [target_metric(name, ranks) for ranks in ranks_a]
+    targets_b = [target_metric(name, ranks) for ranks in ranks_b]
+    windows_a = np.array([mean(values) for values in targets_a])
+    windows_b = np.array([mean(values) for values in targets_b])
     return MetricComparison(
         name=name,
         windows=paired_test(windows_a, windows_b),
         ci95=bootstrap_interval(windows_b - windows_a),
-        sessions=paired_test(np.concatenate(sessions_a), np.concatenate(sessions_b)),
+        targets=paired_test(np.concatenate(targets_a), np.concatenate(targets_b)),
     )
 
 
@@ -155,7 +159,7 @@ def _check_same(
         raise ComparisonError(
             f"the runs were measured on different {what} in {len(faults)} of {len(windows)} "
             f"windows: {_listed(faults)}. Run one of them again with the other's dataset, window "
-            f"section and evaluation.split, over the same data/windows"
+            f"section, evaluation.split and evaluation.positions, over the same data/windows"
         )
 
 
@@ -164,9 +168,14 @@ def _differing_sessions(a: WindowRanks, b: WindowRanks) -> str:
         return ""
     ids_a, ids_b = set(a.session_ids.to_pylist()), set(b.session_ids.to_pylist())
     return (
-        f"{len(a.session_ids)} sessions against {len(b.session_ids)}, "
+        f"{a.n_sessions} sessions against {b.n_sessions}, "
         f"{len(ids_a - ids_b)} only in A, {len(ids_b - ids_a)} only in B"
     )
+
+
+def _differing_positions(a: WindowRanks, b: WindowRanks) -> str:
+    kinds = ["last" if run.positions is None else "all" for run in (a, b)]
+    return "" if kinds[0] == kinds[1] else " against ".join(kinds)
 
 
 def _differing_targets(a: WindowRanks, b: WindowRanks) -> str:

@@ -23,8 +23,8 @@ def metric_names(cutoffs: Sequence[int]) -> list[str]:
     return [f"{kind}_at_{cutoff}" for kind in _WORTH for cutoff in sorted(set(cutoffs))]
 
 
-def session_metric(name: str, ranks: Ranks) -> Values:
-    """Value of one metric for each session, float64.
+def target_metric(name: str, ranks: Ranks) -> Values:
+    """Value of one metric for each target, float64.
 
     Args:
         name: one of `metric_names`, such as ndcg_at_20.
@@ -43,5 +43,5 @@ def mean(values: Sequence[float] | Values) -> float:
 
 
 def window_metrics(ranks: Ranks, cutoffs: Sequence[int]) -> dict[str, float]:
-    """Every metric's mean over a window's sessions; there must be one at least."""
-    return {name: mean(session_metric(name, ranks)) for name in metric_names(cutoffs)}
+    """Every metric's mean over a window's targets; there must be one at least."""
+    return {name: mean(target_metric(name, ranks)) for name in metric_names(cutoffs)}

@@ -1,4 +1,4 @@
-"""Where each session's target stands among the candidates."""
+"""Where each target stands among the candidates, and which of them stand highest."""
 
 import torch
 from jaxtyping import Float32, Int
@@ -33,6 +33,26 @@ def target_ranks(scores: Float32[Tensor, "B C"], targets: Int[Tensor, "B"]) -> I
     # The target itself is among those not worse: it is the 1. int32 sums six times as fast.
     n_not_worse = (scores >= target_scores).sum(dim=1, dtype=torch.int32)
     return torch.where(is_candidate, n_not_worse, 0).long()
+
+
+def best_columns(
+    scores: Float32[Tensor, "B C"], n_best: int
+) -> tuple[Int[Tensor, "B K"], Float32[Tensor, "B K"]]:
+    """Return the columns of each row's highest scores, best first, and these scores.
+
+    Among equal scores the lower column comes first and is rather taken, which torch.topk leaves
+    open. K is `n_best`, or the number of candidates where there are fewer.
+    """
+    n_best = min(n_best, scores.shape[1])
+    if n_best == 0:
+        return scores.new_empty((len(scores), 0), dtype=torch.int64), scores[:, :0]
+    lowest = scores.topk(n_best).values[:, -1:]  # [B, 1]
+    is_above, is_equal = scores > lowest, scores == lowest
+    n_missing = n_best - is_above.sum(1, keepdim=True)
+    is_best = is_above | (is_equal & (is_equal.cumsum(1, dtype=torch.int32) <= n_missing))
+    columns = is_best.nonzero()[:, 1].view(len(scores), n_best)  # ascending in each row
+    found, order = scores.gather(1, columns).sort(stable=True, dim=1, descending=True)
+    return columns.gather(1, order), found
 
 
 def _complaint(scores: Float32[Tensor, "B C"], is_finite: Tensor) -> str:

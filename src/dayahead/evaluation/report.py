@@ -22,6 +22,7 @@ def render_report(
     summary: Average,
     listing: Mapping[str, Any],
     settings: Mapping[str, Setting],
+    outside: float,
 ) -> str:
     """Render the report; the same input always gives the same text.
 
@@ -30,6 +31,7 @@ def render_report(
         summary: their averages.
         listing: the content of windows.json.
         settings: params.yaml flat, keys such as model.n_layer.
+        outside: share of all targets that were no candidates.
     """
     page = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -43,7 +45,7 @@ def render_report(
         settings=settings,
         charts=[*_metric_charts(rows, summary), *_loss_chart(rows)],
         data_charts=[_sessions_chart(listing["windows"]), _outside_chart(rows)],
-        outside=sum(row.target_outside * row.n_sessions for row in rows) / summary.n_sessions,
+        outside=outside,
     )
 
 

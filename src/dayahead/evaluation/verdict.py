@@ -23,9 +23,10 @@ def render(comparison: Comparison, a: str = "A", b: str = "B") -> str:
         a: what the user calls the first.
         b: what the user calls the second.
     """
-    n_windows, n_sessions = (
+    n_windows, n_sessions, n_targets = (
         f"{comparison.n_windows:,} windows",
         f"{comparison.n_sessions:,} sessions",
+        f"{comparison.n_targets:,} {_unit(comparison)}",
     )
     head = f"A = {a}\nB = {b}\n{n_windows}, {n_sessions}, the same targets in both"
     if comparison.has_equal_ranks:
@@ -34,7 +35,7 @@ def render(comparison: Comparison, a: str = "A", b: str = "B") -> str:
         head,
         fill(_verdict(comparison), _WIDTH),
         f"Over {n_windows}, each counting once\n{_windows_table(comparison.metrics)}",
-        f"Over {n_sessions}, each counting once\n{_sessions_table(comparison.metrics)}",
+        f"Over {n_targets}, each counting once\n{_targets_table(comparison.metrics)}",
         "\n".join(
             fill(caution, _WIDTH, initial_indent="- ", subsequent_indent="  ")
             for caution in _cautions(comparison)
@@ -46,7 +47,7 @@ def render(comparison: Comparison, a: str = "A", b: str = "B") -> str:
 def _verdict(comparison: Comparison) -> str:
     chosen = _foremost(comparison.metrics)
     by_windows = comparison.n_windows >= MIN_WINDOWS
-    unit, test = ("windows", chosen.windows) if by_windows else ("sessions", chosen.sessions)
+    unit, test = ("windows", chosen.windows) if by_windows else (_unit(comparison), chosen.targets)
     p = 1.0 if test.p_t is None else test.p_t
     better = "B" if test.difference > 0 else "A"
     if p < _SURE:
@@ -63,6 +64,11 @@ def _verdict(comparison: Comparison) -> str:
     )
 
 
+def _unit(comparison: Comparison) -> str:
+    """A session has one target, or one after each of its items but the last."""
+    return "sessions" if comparison.n_targets == comparison.n_sessions else "targets"
+
+
 def _foremost(metrics: Sequence[MetricComparison]) -> MetricComparison:
     """NDCG at the longest cutoff, which regards the whole list and the place in it."""
     return [metric for metric in metrics if metric.name.startswith("ndcg")][-1]
@@ -77,9 +83,9 @@ def _windows_table(metrics: Sequence[MetricComparison]) -> str:
     return _table(head, rows)
 
 
-def _sessions_table(metrics: Sequence[MetricComparison]) -> str:
+def _targets_table(metrics: Sequence[MetricComparison]) -> str:
     head = ("metric", *_MEANS, *_TESTS)
-    rows = ((metric.name, *_means(metric.sessions), *_tests(metric.sessions)) for metric in metrics)
+    rows = ((metric.name, *_means(metric.targets), *_tests(metric.targets)) for metric in metrics)
     return _table(head, rows)
 
 
@@ -123,10 +129,14 @@ def _cautions(comparison: Comparison) -> Iterator[str]:
             f"{comparison.outside_b:,} outside B's. Look at evaluation.candidates of both."
         )
     if comparison.n_windows < MIN_WINDOWS:
-        yield f"Fewer than {MIN_WINDOWS} windows: the sentence above rests on sessions alone."
+        yield (
+            f"Fewer than {MIN_WINDOWS} windows: the sentence above rests on "
+            f"{_unit(comparison)} alone."
+        )
     yield (
-        "The tests take windows and sessions for independent. They are not: neighbouring windows "
-        "share a model and many of their items, so the true p-values are larger."
+        f"The tests take windows and {_unit(comparison)} for independent. They are not: "
+        f"neighbouring windows share a model and many of their items, so the true p-values are "
+        f"larger."
     )
     yield (
         f"{len(comparison.metrics)} metrics are tested here: decide on one beforehand. Where you "

@@ -6,6 +6,9 @@ from functools import cached_property
 from itertools import count, islice
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from pyarrow.dataset import dataset
 
 from dayahead.columns import ITEM_ID, PAST_PREFIX, SESSION_ID
 from dayahead.config.params import EvaluationConfig, ModelConfig, TrainingConfig
@@ -21,6 +24,7 @@ from dayahead.data.streaming import StreamedBatches
 from dayahead.data.windows import Window, WindowStore
 from dayahead.errors import ConfigError
 from dayahead.seeds import derived_seed
+from dayahead.training.measuring import Targets
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,31 @@ class Loader:
         sessions = Sessions.from_table(table, self.past_length)
         return MemoryBatches(sessions, measuring_plan(sessions.lengths, size), share)
 
-    def measured_ids(self, window: Window) -> pa.ChunkedArray:
-        """Ids of the sessions that measure the window, in the order of its file."""
-        return self.store.read(window, self.evaluation.split, [SESSION_ID])[SESSION_ID]
+    def measured_sessions(self, window: Window) -> pa.Table:
+        """The sessions that measure the window, in the order of its file: ids, and what to ask."""
+        return self.store.read(window, self.evaluation.split, self._asking)
+
+    def asked(self, sessions: pa.Table) -> Targets:
+        """Which items of some sessions are targets."""
+        if self.evaluation.positions == "last":
+            return Targets.last(len(sessions))
+        return Targets.all(pc.list_value_length(sessions[ITEM_ID]).to_numpy())
+
+    def train_sample(self, window: Window, share: Share) -> tuple[Targets, Batches]:
+        """Targets of some train sessions drawn by the seed, and one pass over them."""
+        n_sessions = self.store.n_sessions(window, "train")
+        draw = torch.Generator().manual_seed(
+            derived_seed(self.training.seed, "train sample", window.name)
+        )
+        chosen = torch.randperm(n_sessions, generator=draw)[: self.evaluation.train_sessions]
+        # Unlike a table's, this `take` holds no more than it takes, however large the file is.
+        file = dataset(self.store.path(window, "train"))
+        table = file.take(pa.array(chosen.sort().values.numpy()), columns=self.columns)
+        sessions = Sessions.from_table(table, self.past_length)
+        plan = measuring_plan(sessions.lengths, self.evaluation.batch_size)
+        return self.asked(table), MemoryBatches(sessions, plan, share)
+
+    @property
+    def _asking(self) -> list[str]:
+        """Columns that say whose targets there are and how many."""
+        return [SESSION_ID] if self.evaluation.positions == "last" else [SESSION_ID, ITEM_ID]

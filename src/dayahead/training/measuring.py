@@ -1,46 +1,109 @@
-"""Ranks of a window's targets, computed where the scores are."""
+"""Ranks of a window's targets, computed where the scores are, and the items scored best."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 import torch
+from jaxtyping import Int
 from numpy.typing import NDArray
+from torch import Tensor
 
 from dayahead.columns import ITEM_ID
-from dayahead.data.batches import Batches
-from dayahead.evaluation.ranking import target_ranks
+from dayahead.data.batches import Batch, Batches
+from dayahead.evaluation.ranking import best_columns, target_ranks
+from dayahead.evaluation.tables import WindowRanks
 from dayahead.model.counts import CountModel
 from dayahead.model.next_item import NextItemModel
 from dayahead.training.processes import Process
 
 
 @dataclass(frozen=True)
+class Targets:
+    """What is asked of a window's sessions, and where each answer's place is."""
+
+    n_of: NDArray[np.int64]
+    """Targets of each session, in the order of its file: its last so many items."""
+
+    @classmethod
+    def last(cls, n_sessions: int) -> "Targets":
+        """Each session's last item."""
+        return cls(np.ones(n_sessions, np.int64))
+
+    @classmethod
+    def all(cls, lengths: NDArray[np.int32]) -> "Targets":
+        """Every item after the first of each session, whose lengths are given."""
+        return cls(lengths.astype(np.int64) - 1)
+
+    @property
+    def sessions(self) -> NDArray[np.int64]:
+        """Place of each target's session."""
+        return np.arange(len(self.n_of)).repeat(self.n_of)
+
+    @property
+    def positions(self) -> NDArray[np.int32]:
+        """Place of each target in its session, where all but the first are targets."""
+        begins = np.cumsum(self.n_of) - self.n_of
+        steps = np.arange(1, self.n_of.sum() + 1) - begins.repeat(self.n_of)
+        return np.asarray(steps, np.int32)
+
+
+@dataclass(frozen=True)
 class Measured:
-    """Every session of a window, in the order of its file."""
+    """Every target of a window, session after session in the order of its file."""
 
     targets: NDArray[np.int32]
     """Catalogue indices."""
-    ranks: NDArray[np.int64]
+    ranks: NDArray[np.int32]
     """1 is best, 0 where the target was no candidate."""
+    best: NDArray[np.int32]
+    """[T, K] places among the candidates of those scored best, best first."""
+    best_scores: NDArray[np.float32]
+    """[T, K]"""
+
+
+def window_ranks(
+    session_ids: pa.ChunkedArray, asked: Targets, found: Measured, positions: str
+) -> WindowRanks:
+    """What `measure` found, under the ids of the window's sessions."""
+    if positions == "last":
+        return WindowRanks(session_ids, None, found.targets, found.ranks)
+    of_targets = session_ids.take(pa.array(asked.sessions))
+    return WindowRanks(of_targets, asked.positions, found.targets, found.ranks)
+
+
+@dataclass(frozen=True)
+class Questions:
+    """Some questions of a batch, shortest first: what follows each session's first events?"""
+
+    columns: Mapping[str, Tensor]
+    n_known: Int[Tensor, " Q"]
+    targets: Int[Tensor, " Q"]
+    places: Int[Tensor, " Q"]
+    """Of the answers, among all targets of the window."""
 
 
 def measure(
     model: NextItemModel | CountModel,
     batches: Batches,
-    n_sessions: int,
+    asked: Targets,
     candidates: NDArray[np.int32],
     process: Process,
+    n_best: int = 0,
 ) -> Measured:
-    """Rank the last item of each session among the candidates, given the items before it.
+    """Rank targets among the candidates, each given its session's items before it.
 
-    Each process ranks its own sessions; sums over processes put them together exactly.
+    Every target is a question of its own, so that whatever the model, nothing at or after it is
+    read. Each process ranks its own sessions; sums over processes put them together exactly.
 
     Args:
         model: fitted on earlier windows only.
-        batches: one pass over the window.
-        n_sessions: sessions in that pass.
+        batches: one pass over the sessions.
+        asked: which of their items are targets.
         candidates: catalogue indices, ascending.
         process: this one.
+        n_best: candidates with the highest scores to keep for each target.
 
     Raises:
         ScoreError: a score is not finite.
@@ -48,17 +111,43 @@ def measure(
     wanted = torch.from_numpy(candidates).long()
     with_end = torch.nn.functional.pad(wanted, (0, 1))  # what the search finds behind the last
     scorer = model.scorer(wanted)
-    found = torch.zeros(2, n_sessions, dtype=torch.int64, device=process.device)
+    n_of, ends = torch.from_numpy(asked.n_of), torch.from_numpy(asked.n_of.cumsum())
+    size, device = (2 + min(n_best, len(wanted)), int(asked.n_of.sum())), process.device
+    found = torch.zeros(size, dtype=torch.int32, device=device)  # targets, ranks, best ...
+    highest = torch.zeros(size[0] - 2, size[1], device=device)
     for batch in batches:
-        own = batch.without_empty_rows()
-        if len(own.lengths) == 0:
-            continue
-        targets = own.columns[ITEM_ID].gather(1, (own.lengths - 1)[:, None])[:, 0]
-        columns = torch.searchsorted(wanted, targets)
-        columns = columns.where(with_end[columns] == targets, -1)
-        placed = own.to(process.device)
-        scores = scorer(placed.columns, placed.lengths - 1)
-        ranks = target_ranks(scores.to(process.device), columns.to(process.device))
-        found[:, own.sessions] = torch.stack([targets.to(process.device), ranks])
-    found = process.summed(found).cpu()
-    return Measured(found[0].numpy().astype(np.int32), found[1].numpy())
+        for part in _questions(batch.without_empty_rows(), n_of, ends):
+            columns = torch.searchsorted(wanted, part.targets)
+            columns = columns.where(with_end[columns] == part.targets, -1)
+            placed = {name: values.to(device) for name, values in part.columns.items()}
+            scores = scorer(placed, part.n_known.to(device)).to(device)
+            ranks = target_ranks(scores, columns.to(device))
+            best, of_best = best_columns(scores, n_best)
+            answers = torch.cat([part.targets.to(device)[None], ranks[None], best.T])
+            found[:, part.places] = answers.int()
+            highest[:, part.places] = of_best.T
+    found, highest = process.summed(found).cpu(), process.summed(highest).cpu()
+    return Measured(found[0].numpy(), found[1].numpy(), found[2:].T.numpy(), highest.T.numpy())
+
+
+def _questions(
+    batch: Batch, n_of: Int[Tensor, " S"], ends: Int[Tensor, " S"]
+) -> Iterator[Questions]:
+    """Cut a batch's questions into parts of as many rows as it has."""
+    items = batch.columns[ITEM_ID]
+    if len(items) == 0:
+        return
+    steps = torch.arange(items.shape[1])
+    begins = batch.lengths - n_of[batch.sessions]
+    is_target = (steps >= begins[:, None]) & (steps < batch.lengths[:, None])  # [B, L]
+    rows, n_known = is_target.nonzero(as_tuple=True)
+    order = n_known.argsort(stable=True)
+    for begin in range(0, len(order), len(items)):
+        part = order[begin : begin + len(items)]
+        of, known = rows[part], n_known[part]
+        yield Questions(
+            columns={name: values[of] for name, values in batch.columns.items()},
+            n_known=known,
+            targets=items[of, known],
+            places=ends[batch.sessions[of]] - (batch.lengths[of] - known),
+        )

@@ -107,11 +107,11 @@ def _fit_and_measure(process: Process, study: Study) -> None:
             continue  # nothing would ever be asked of this model
         fit = run.fit(fitted_windows(windows[:place], study.training))
         if is_measured:
-            ranks, result, timing = run.measure(following, fit)
+            found = run.measure(following, fit)
             if process.is_main:
-                results.add(ranks, result, timing)
-                log.info(_line(window, result, timing))
-                study.on_window(_record(following, result, timing))
+                results.add(found)
+                log.info(_line(window, found.result, found.timing))
+                study.on_window(_record(following, found.result, found.timing))
     fitted = windows[-2]
     if study.training.fit_last:
         fitted = windows[-1]
@@ -124,11 +124,16 @@ def _fit_and_measure(process: Process, study: Study) -> None:
 def _record(window: Window, result: WindowResult, timing: Timing) -> WindowRecord:
     rates = asdict(timing)
     del rates["window"]
-    figures = result.metrics | {
-        "target_outside": result.target_outside,
-        "train_loss": result.train_loss,
-        **rates,
-    }
+    train = {f"train_{name}": value for name, value in result.train_metrics.items()}
+    figures = (
+        result.metrics
+        | train
+        | {
+            "target_outside": result.target_outside,
+            "train_loss": result.train_loss,
+            **rates,
+        }
+    )
     start = datetime.fromisoformat(window.start)
     return {
         "step": window.position,
@@ -149,7 +154,7 @@ def _line(fitted: Window, result: WindowResult, timing: Timing) -> str:
 
 def _begin(study: Study, results: ResultsFolder) -> None:
     _log_to_stderr()
-    results.clear()
+    results.begin()
     if study.model.catalogue == "full":
         log.info("model.catalogue: full: items of later windows are held from the start")
 

@@ -5,16 +5,22 @@ import shutil
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
+import pyarrow as pa
+
 from dayahead.evaluation.tables import (
     WindowRanks,
     WindowResult,
     write_ranks,
     write_windows,
 )
-from dayahead.files import written_whole
+from dayahead.files import write_text, written_whole
+from dayahead.training import predictions
+from dayahead.training.predictions import write_predictions
 
 WINDOWS = "windows.csv"
 TIMING = "timing.csv"
+ABOUT = {predictions.FOLDER: predictions.ABOUT}
+"""Folders that are always there, and what they hold where it is asked for."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +35,16 @@ class Timing:
     measure_sessions_per_second: float
 
 
+@dataclass(frozen=True)
+class MeasuredWindow:
+    """All that is written of a window."""
+
+    ranks: WindowRanks
+    result: WindowResult
+    timing: Timing
+    predictions: pa.Table | None
+
+
 @dataclass
 class ResultsFolder:
     """The results folder of the run going on; tables are rewritten whole after each window."""
@@ -37,17 +53,26 @@ class ResultsFolder:
     rows: list[WindowResult] = field(default_factory=list)
     timings: list[Timing] = field(default_factory=list)
 
-    def clear(self) -> None:
-        """Take away what a run before left."""
-        shutil.rmtree(self.folder / "ranks", ignore_errors=True)
+    def begin(self) -> None:
+        """Take away what a run before left, and say what the folders will hold.
+
+        DVC wants the folders it is told of, and warns of empty ones.
+        """
+        for name in ("ranks", *ABOUT):
+            shutil.rmtree(self.folder / name, ignore_errors=True)
         for name in (WINDOWS, TIMING):
             (self.folder / name).unlink(missing_ok=True)
+        for name, text in ABOUT.items():
+            write_text(self.folder / name / "README.txt", text)
 
-    def add(self, ranks: WindowRanks, row: WindowResult, timing: Timing) -> None:
-        """Write one window's ranks and both tables."""
-        write_ranks(self.folder, row.window, ranks)
-        self.rows.append(row)
-        self.timings.append(timing)
+    def add(self, measured: MeasuredWindow) -> None:
+        """Write one window's ranks and lists, and both tables."""
+        window = measured.result.window
+        write_ranks(self.folder, window, measured.ranks)
+        if measured.predictions is not None:
+            write_predictions(self.folder, window, measured.predictions)
+        self.rows.append(measured.result)
+        self.timings.append(measured.timing)
         write_windows(self.folder / WINDOWS, self.rows)
         self._write_timings()
 

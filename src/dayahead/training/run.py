@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from dayahead.columns import FIRST_TIME, INDEX, ITEM_ID, N_RESERVED, VALUE
+from dayahead.columns import FIRST_TIME, INDEX, ITEM_ID, N_RESERVED, SESSION_ID, VALUE
 from dayahead.config.params import (
     EvaluationConfig,
     LossConfig,
@@ -21,7 +21,8 @@ from dayahead.config.params import (
 )
 from dayahead.data.batches import Batches
 from dayahead.data.windows import Window, WindowStore
-from dayahead.evaluation.tables import WindowRanks, WindowResult, window_result
+from dayahead.evaluation.metrics import window_metrics
+from dayahead.evaluation.tables import window_result
 from dayahead.model.building import build_model, vocabulary_columns
 from dayahead.model.counts import CountModel
 from dayahead.model.next_item import NextItemModel
@@ -30,9 +31,10 @@ from dayahead.model.storage import ModelCard, StoredModel
 from dayahead.model.tables import GivenRows
 from dayahead.training.learners import CountLearner, GradientLearner, Learner
 from dayahead.training.loading import Loader
-from dayahead.training.measuring import measure
+from dayahead.training.measuring import measure, window_ranks
+from dayahead.training.predictions import prediction_table
 from dayahead.training.processes import Process
-from dayahead.training.results import Timing
+from dayahead.training.results import MeasuredWindow, Timing
 
 WindowRecord = Mapping[str, Any]
 """Of a measured window: `step` (its position in the log), `timestamp_ms` (its start) and `metrics`
@@ -62,8 +64,10 @@ class Study:
 
 @dataclass(frozen=True)
 class Fit:
-    """What fitting one window came to."""
+    """What fitting came to."""
 
+    window: Window
+    """At which the model stands now."""
     loss: float | None
     """Mean over targets and passes; None for models that count."""
     n_sessions: int
@@ -156,7 +160,7 @@ class Run:
             disable=None if self.process.is_main else True,  # None: off where there is no terminal
         ) as bar:
             loss = self.learner.fit(window.name, passes, bar.update)
-        return Fit(loss, n_sessions, time.perf_counter() - start)
+        return Fit(window, loss, n_sessions, time.perf_counter() - start)
 
     def _n_sessions(self, windows: Sequence[Window], passes: list[Batches]) -> int:
         """Sessions that a fit goes through; only the last batch of a pass is short."""
@@ -164,23 +168,38 @@ class Run:
         n_whole, rest = divmod(self.learner.n_steps(passes), max(1, passes[0].n_steps))
         return n_whole * of_a_pass + rest * self.study.training.batch_size
 
-    def measure(self, window: Window, fit: Fit) -> tuple[WindowRanks, WindowResult, Timing]:
+    def measure(self, window: Window, fit: Fit) -> MeasuredWindow:
         """Measure on the window after the one fitted last."""
+        evaluation = self.study.evaluation
+        train_metrics = self._train_metrics(fit.window) if evaluation.train_sessions else {}
         start = time.perf_counter()
-        session_ids = self.loader.measured_ids(window)
+        sessions = self.loader.measured_sessions(window)
+        asked = self.loader.asked(sessions)
         batches = self.loader.measure_batches(window, self.process.share)
-        found = measure(self.model, batches, len(session_ids), self.candidates, self.process)
-        cutoffs = self.study.evaluation.cutoffs
-        result = window_result(window.name, found.ranks, cutoffs, fit.loss)
+        n_best = evaluation.predictions
+        found = measure(self.model, batches, asked, self.candidates, self.process, n_best)
+        ranks = window_ranks(sessions[SESSION_ID], asked, found, evaluation.positions)
+        cutoffs = evaluation.cutoffs
+        result = window_result(window.name, ranks, cutoffs, fit.loss, train_metrics)
         seconds = time.perf_counter() - start
         timing = Timing(
             window=window.name,
             fit_seconds=fit.seconds,
             fit_sessions_per_second=fit.n_sessions / fit.seconds,
             measure_seconds=seconds,
-            measure_sessions_per_second=len(session_ids) / seconds,
+            measure_sessions_per_second=result.n_sessions / seconds,
         )
-        return WindowRanks(session_ids, found.targets, found.ranks), result, timing
+        raw = self.store.vocabulary(ITEM_ID)[VALUE]
+        predictions = prediction_table(ranks, found, self.candidates, raw) if n_best else None
+        return MeasuredWindow(ranks, result, timing, predictions)
+
+    def _train_metrics(self, window: Window) -> dict[str, float]:
+        """Metrics of sessions just fitted; none where there were no sessions."""
+        asked, batches = self.loader.train_sample(window, self.process.share)
+        if batches.n_steps == 0:
+            return {}
+        found = measure(self.model, batches, asked, self.candidates, self.process)
+        return window_metrics(found.ranks, self.study.evaluation.cutoffs)
 
     def stored_model(self, window: Window) -> StoredModel:
         """Return the model as it stands after fitting `window`."""

@@ -8,7 +8,7 @@ import pytest
 
 from dayahead.errors import DataError, WindowError
 from dayahead.evaluation.aggregation import aggregate
-from dayahead.evaluation.tables import write_ranks
+from dayahead.evaluation.tables import window_result, write_ranks, write_windows
 from results_folders import CUTOFFS, window_ranks, write_listing, write_results
 
 SETTINGS = {
@@ -52,6 +52,30 @@ def test_the_predecessors_files(folders):
     assert head.endswith(",train_loss")
     assert first.startswith("2019-10-02,0.75,0.75,")
     assert first.endswith(",5.5")
+
+
+def test_the_predecessors_train_metrics(tmp_path, folders):
+    train = {f"{kind}_at_{k}": 0.5 for kind in ("recall", "ndcg", "mrr") for k in CUTOFFS}
+    results = write_results(tmp_path / "r", DAYS, train_loss=5.5, train_metrics=train)
+    aggregate(results, folders[1], CUTOFFS, SETTINGS)
+    head, first, *_ = (results / "eval_train_results_dates.csv").read_text().splitlines()
+    assert head.endswith("train_mrr_at_10,train_mrr_at_20,train_loss")
+    assert head.count("train_recall_at_") == 2
+    assert first.endswith(",0.5,0.5,0.5,0.5,0.5,0.5,5.5")
+    assert len(head.split(",")) == len(first.split(",")) == 14
+
+
+def test_all_positions_count_targets_in_means_and_sessions_as_sessions(tmp_path, folders):
+    results = write_results(tmp_path / "r", DAYS)
+    found = window_ranks([1, 1, 0], session_ids=["a", "a", "b"], positions=[1, 2, 1])
+    for window in DAYS:
+        write_ranks(results, window, found)
+    rows = [window_result(window, found, CUTOFFS, None, {}) for window in DAYS]
+    write_windows(results / "windows.csv", rows)
+    summary = aggregate(results, folders[1], CUTOFFS, SETTINGS)
+    assert summary.n_sessions == 12
+    assert summary.aod["recall_at_10"] == summary.session_mean["recall_at_10"] == 2 / 3
+    assert "33.33 % of all targets" in (results / "report.html").read_text()
 
 
 def test_same_input_same_bytes(folders):

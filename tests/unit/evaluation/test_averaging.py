@@ -4,16 +4,13 @@ import numpy as np
 import pytest
 
 from dayahead.evaluation.averaging import average, bootstrap_interval
-from dayahead.evaluation.tables import window_result
+from results_folders import result_of
 
 
 def averaged(*ranks, cutoffs=(1,)):
     arrays = [np.array(window) for window in ranks]
     names = [f"2019-10-0{day}" for day in range(1, len(ranks) + 1)]
-    rows = [
-        window_result(name, window, cutoffs, None)
-        for name, window in zip(names, arrays, strict=True)
-    ]
+    rows = [result_of(name, window, cutoffs) for name, window in zip(names, arrays, strict=True)]
     return average(rows, arrays, cutoffs)
 
 

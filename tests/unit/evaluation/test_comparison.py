@@ -45,8 +45,8 @@ def test_swapping_the_runs_turns_the_sign_only(runs):
     forth, back = compare(*runs, CUTOFFS), compare(*reversed(runs), CUTOFFS)
     for one, other in zip(forth.metrics, back.metrics, strict=True):
         assert one.windows.difference == -other.windows.difference
-        assert one.sessions.p_t == other.sessions.p_t
-        assert one.sessions.better == other.sessions.worse
+        assert one.targets.p_t == other.targets.p_t
+        assert one.targets.better == other.targets.worse
 
 
 def test_means_are_those_of_the_windows(runs):
@@ -54,7 +54,7 @@ def test_means_are_those_of_the_windows(runs):
     first = comparison.metrics[0]
     assert first.name == "recall_at_10"
     assert first.windows.a == pytest.approx((4 * 3 / 4 + 2 * 2 / 4) / 6)
-    assert (comparison.n_windows, comparison.n_sessions) == (6, 24)
+    assert (comparison.n_windows, comparison.n_sessions, comparison.n_targets) == (6, 24, 24)
     assert (comparison.outside_a, comparison.outside_b) == (6, 6)
 
 
@@ -63,8 +63,8 @@ def test_a_run_equals_itself(runs):
     assert comparison.has_equal_ranks
     for metric in comparison.metrics:
         assert metric.ci95 == (0, 0)
-        assert metric.windows.p_t == metric.sessions.p_t == metric.sessions.p_sign == 1
-        assert metric.sessions.equal == 24
+        assert metric.windows.p_t == metric.targets.p_t == metric.targets.p_sign == 1
+        assert metric.targets.equal == 24
 
 
 def test_no_interval_under_five_windows(tmp_path):
@@ -105,3 +105,31 @@ def test_different_targets_are_refused(runs):
 def test_a_folder_without_ranks_is_refused(runs, tmp_path):
     with pytest.raises(DataError, match="found none"):
         compare(runs[0], tmp_path, CUTOFFS)
+
+
+def with_positions(folder, ranks):
+    """Two windows of the sessions a (3 items) and b (2 items), measured at all positions."""
+    for window in ("2019-10-02", "2019-10-03"):
+        found = window_ranks(ranks, session_ids=["a", "a", "b"], positions=[1, 2, 1])
+        write_ranks(folder, window, found)
+    return folder
+
+
+def test_all_positions_are_paired_by_session_and_position(tmp_path):
+    a = with_positions(tmp_path / "a", [1, 30, 30])
+    b = with_positions(tmp_path / "b", [30, 1, 30])
+    comparison = compare(a, b, CUTOFFS)
+    assert (comparison.n_sessions, comparison.n_targets) == (4, 6)
+    recall = comparison.metrics[0]
+    assert (recall.targets.better, recall.targets.worse, recall.targets.equal) == (2, 2, 2)
+    assert recall.windows.a == recall.windows.b == pytest.approx(1 / 3)
+
+
+def test_the_last_position_against_all_is_refused(tmp_path, runs):
+    b = write_results(tmp_path / "c", {day: [1, 2, 3] for day in DAYS})
+    for window in DAYS:
+        write_ranks(b, window, window_ranks([1], session_ids=["s0"], positions=[1]))
+    with pytest.raises(
+        ComparisonError, match=r"positions in 6 of 6 windows: .*\(last against all\)"
+    ):
+        compare(runs[0], b, CUTOFFS)

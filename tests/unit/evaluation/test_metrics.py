@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dayahead.evaluation.metrics import mean, metric_names, session_metric, window_metrics
+from dayahead.evaluation.metrics import mean, metric_names, target_metric, window_metrics
 
 RANKS = st.lists(st.integers(0, 40), min_size=1, max_size=60).map(np.array)
 
@@ -21,9 +21,9 @@ def test_names_come_by_kind_then_cutoff():
 
 def test_values_of_a_session_by_hand():
     ranks = np.array([1, 2, 3, 4, 0])
-    assert session_metric("recall_at_3", ranks).tolist() == [1, 1, 1, 0, 0]
-    assert session_metric("ndcg_at_3", ranks).tolist() == [1, 1 / log2(3), 1 / 2, 0, 0]
-    assert session_metric("mrr_at_3", ranks).tolist() == [1, 1 / 2, 1 / 3, 0, 0]
+    assert target_metric("recall_at_3", ranks).tolist() == [1, 1, 1, 0, 0]
+    assert target_metric("ndcg_at_3", ranks).tolist() == [1, 1 / log2(3), 1 / 2, 0, 0]
+    assert target_metric("mrr_at_3", ranks).tolist() == [1, 1 / 2, 1 / 3, 0, 0]
 
 
 def test_means_of_a_window_by_hand():

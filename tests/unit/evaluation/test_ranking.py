@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayahead.errors import ScoreError
-from dayahead.evaluation.ranking import target_ranks
+from dayahead.evaluation.ranking import best_columns, target_ranks
 
 # Few distinct values, so that ties are the rule.
 SCORES = st.integers(-3, 3).map(float)
@@ -85,3 +85,18 @@ def test_a_score_that_is_not_finite_is_refused_wherever_it_stands(bad):
     scores[1, 3] = scores[2, 0] = bad
     with pytest.raises(ScoreError, match=r"2 of 4 rows .* row 1, candidate column 3"):
         target_ranks(scores, torch.tensor([0, 0, -1, 0]))
+
+
+@given(batches(), st.integers(0, 10))
+def test_best_columns_are_the_head_of_a_sorted_list(batch, n_best):
+    scores, _ = batch
+    columns, found = best_columns(scores, n_best)
+    for row, of_row, best in zip(scores.tolist(), found.tolist(), columns.tolist(), strict=True):
+        wanted = sorted(range(len(row)), key=lambda j: (-row[j], j))[:n_best]
+        assert best == wanted
+        assert of_row == [row[j] for j in wanted]
+
+
+def test_best_columns_of_no_candidates_are_none():
+    columns, found = best_columns(torch.empty(3, 0), 5)
+    assert columns.shape == found.shape == (3, 0)

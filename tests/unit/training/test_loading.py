@@ -81,7 +81,7 @@ def test_there_are_as_many_passes_as_the_steps_take(store, steps, passes):
 def test_a_split_is_measured_whole_in_places_of_its_file(store, loader, split, n_sessions):
     loading = loader_of(store, split=split, loader=loader)
     batches = loading.measure_batches(store.windows[1], ALONE)
-    ids = loading.measured_ids(store.windows[1]).to_pylist()
+    ids = loading.measured_sessions(store.windows[1])["session_id"].to_pylist()
     assert sorted(chain(*order(batches))) == list(range(n_sessions)) == list(range(len(ids)))
     table = store.read(store.windows[1], split, ["session_id", "item_id"]).to_pydict()
     assert table["session_id"] == ids

@@ -2,21 +2,17 @@
 
 import csv
 
-import numpy as np
 import pyarrow as pa
 
-from dayahead.evaluation.tables import WindowRanks, read_ranks, read_windows, window_result
-from dayahead.training.results import ResultsFolder, Timing
+from dayahead.evaluation.tables import read_ranks, read_windows
+from dayahead.training.results import MeasuredWindow, ResultsFolder, Timing
+from results_folders import result_of, window_ranks
 
 
-def add(results, window):
-    ranks = np.array([1, 0, 7])
-    ids = pa.chunked_array([["a", "b", "c"]])
-    results.add(
-        WindowRanks(ids, np.array([2, 3, 4], np.int32), ranks),
-        window_result(window, ranks, [5], 1.5),
-        Timing(window, 1.0, 2.0, 3.0, 4.0),
-    )
+def add(results, window, predictions=None):
+    result = result_of(window, [1, 0, 7], [5], train_loss=1.5)
+    timing = Timing(window, 1.0, 2.0, 3.0, 4.0)
+    results.add(MeasuredWindow(window_ranks([1, 0, 7]), result, timing, predictions))
 
 
 def timed(folder):
@@ -46,11 +42,18 @@ def test_clock_times_stay_out_of_windows_csv(tmp_path):
     ]
 
 
-def test_clearing_takes_the_run_before_away(tmp_path):
-    add(ResultsFolder(tmp_path), "2026-01-02")
+def test_beginning_takes_the_run_before_away(tmp_path):
+    add(ResultsFolder(tmp_path), "2026-01-02", pa.table({"items": [[1]]}))
+    assert (tmp_path / "predictions" / "2026-01-02.parquet").exists()
     results = ResultsFolder(tmp_path)
-    results.clear()
+    results.begin()
     assert list(tmp_path.rglob("*.parquet")) == []
     assert not (tmp_path / "windows.csv").exists()
     assert not (tmp_path / "timing.csv").exists()
-    results.clear()
+    results.begin()
+
+
+def test_folders_that_may_stay_empty_say_what_they_would_hold(tmp_path):
+    """DVC warns of empty folders, and fails where an out is missing."""
+    ResultsFolder(tmp_path).begin()
+    assert "session_id" in (tmp_path / "predictions" / "README.txt").read_text()
