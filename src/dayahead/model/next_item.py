@@ -14,7 +14,7 @@ from dayahead.model.inputs import EventInputs
 from dayahead.model.losses import catalogue_loss
 from dayahead.model.negatives import Negatives, NegativeSampler
 from dayahead.model.noise import swapped
-from dayahead.model.permutation import asked_states, learn_mask
+from dayahead.model.permutation import asked_states
 from dayahead.model.projection import projection
 from dayahead.model.questions import Question, everywhere
 from dayahead.model.replaced import Detector, Generator, guesses
@@ -63,11 +63,12 @@ class NextItemModel(nn.Module):
             self.inputs = EventInputs(config, categoricals, numbers, seed)
             self.mask = nn.Parameter(torch.randn(config.d_model) * config.init_std)
             self.mask.requires_grad_(self.task.needs == "bidirectional")
-            self.body: nn.Module = Body(
-                config, causal=self.task.needs == "causal", max_length=max_length
+            self.body: Body | Generator = Body(
+                config,
+                causal=self.task.needs == "causal",
+                max_length=max_length,
+                has_queries=self.task.needs == "permutation",
             )
-            if self.task.needs == "permutation":
-                learn_mask(self.body)
             self.detector = None
             if task.name == "rtd" and task.rtd_tied_generator:
                 self.detector = Detector(config.d_model, body=None)
@@ -215,7 +216,7 @@ class NextItemModel(nn.Module):
         columns: Mapping[str, Tensor],
         question: Question,
         length_groups: int,
-        body: nn.Module | None = None,
+        body: Body | None = None,
     ) -> Float[Tensor, "T D"]:
         """What the body writes at each asked position, row by row."""
         hidden = []

@@ -6,9 +6,8 @@ from typing import ClassVar, cast
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn.functional import one_hot
-from transformers import XLNetModel
 
+from dayahead.model.body import Body
 from dayahead.model.draws import Draws
 from dayahead.model.questions import Asked, Need, Question, at, before, session_events, some_not_all
 
@@ -73,45 +72,18 @@ def spans(
     return (start <= steps) & (steps < start + span.gather(1, of))
 
 
-def learn_mask(body: nn.Module) -> None:
-    """Let XLNet's own mask vector learn, which only its second stream reads."""
-    cast("XLNetModel", body.transformer).mask_emb.requires_grad_(True)
-
-
 def asked_states(
     body: nn.Module, inputs: Float[Tensor, "B W D"], question: Question
 ) -> Float[Tensor, "T D"]:
-    """What the body writes at each asked position, row by row."""
+    """What a body writes at each asked position, row by row.
+
+    Where something is hidden, the stream of queries is asked, at the asked positions alone.
+    """
     if question.is_hidden is None:
         states: Tensor = body(inputs, question.lengths)[question.is_asked]
         return states
-    xlnet = cast("XLNetModel", body.transformer)
-    return _query_stream(xlnet, inputs, question, question.is_hidden)
-
-
-def _query_stream(
-    xlnet: XLNetModel,
-    inputs: Float[Tensor, "B W D"],
-    question: Question,
-    is_hidden: Bool[Tensor, "B W W"],
-) -> Float[Tensor, "T D"]:
-    """What XLNet's second stream writes at each asked position, row by row.
-
-    It knows the place of the event it predicts and what is not hidden from it, never the event:
-    in its stead stands XLNet's own mask vector. The first stream reads all events.
-    """
-    is_asked = question.is_asked
-    n_asked = is_asked.sum(1)
-    n_slots = max(1, int(n_asked.max()))
-    slots = is_asked.int().argsort(stable=True, dim=1, descending=True)[:, :n_slots]  # [B, M]
-    is_slot = before(n_asked, slots)
-    mapping = one_hot(slots, inputs.shape[1]) * is_slot[..., None]  # [B, M, W]
-    # An empty row attends to its first position, for a softmax over nothing is not a number.
-    is_event = before(question.lengths.clamp(min=1), is_asked)
-    output: Tensor = xlnet(
-        inputs_embeds=inputs,
-        attention_mask=is_event.to(inputs.dtype),
-        perm_mask=is_hidden.to(inputs.dtype),
-        target_mapping=mapping.to(inputs.dtype),
-    ).last_hidden_state  # [B, M, D]
-    return output[is_slot]
+    n_asked = question.is_asked.sum(1)
+    first = question.is_asked.int().argsort(stable=True, dim=1, descending=True)
+    places = first[:, : max(1, int(n_asked.max()))]  # [B, M], the asked ones first
+    queried = cast("Body", body).queried(inputs, question.lengths, question.is_hidden, places)
+    return queried[before(n_asked, places)]

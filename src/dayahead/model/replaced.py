@@ -24,7 +24,7 @@ class Detector(nn.Module):
     takes their place. Only the item is exchanged; the side features of its event stay.
     """
 
-    def __init__(self, d_model: int, body: nn.Module | None) -> None:
+    def __init__(self, d_model: int, body: Body | None) -> None:
         """Build the head; `body` is its own, None where the generator's serves both."""
         super().__init__()
         self.body = body
