@@ -38,6 +38,11 @@ def first_of_pairs(groups: Ints, codes: Ints) -> Ints:
     return first
 
 
+def first_of_each(codes: Ints) -> Ints:
+    """Find each value's first row, where values are numbered 0, 1, ... as they appear."""
+    return np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
+
+
 def ints(column: pa.ChunkedArray) -> Ints:
     """A column without nulls as int64; a timestamp as microseconds since 1970, UTC."""
     return np.asarray(column.cast(pa.int64()).to_numpy())

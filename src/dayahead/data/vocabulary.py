@@ -23,6 +23,7 @@ from dayahead.columns import (
     TIMESTAMP,
     VALUE,
 )
+from dayahead.data.ordering import first_of_each
 
 _NEW = "new"
 
@@ -57,7 +58,7 @@ def occurrences(events: pa.Table, column: str) -> pa.Table:
     named = events.filter(events[column].is_valid())
     codes = named[column].combine_chunks().dictionary_encode().indices.to_numpy()
     # Codes are given in order of appearance, so code i belongs to the i-th row kept.
-    first = named.take(pa.array(np.unique(codes, return_index=True)[1]))
+    first = named.take(pa.array(first_of_each(codes)))
     counts = pa.array(np.bincount(codes, minlength=len(first)).astype(np.int64))
     return pa.table({VALUE: first[column], FIRST_TIME: first[EVENT_TIME], EVENTS: counts})
 
@@ -85,7 +86,7 @@ def grown(
     table = pa.concat_tables(rows, promote_options="permissive")
     codes = table[VALUE].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
     so_far, totals = _counts(codes, table[EVENTS].to_numpy())
-    first = np.unique(codes, return_index=True)[1]  # each value's first row, in order of code
+    first = first_of_each(codes)  # each value's first row, in order of code
     enough = (totals[codes] if looks_ahead else so_far) >= min_count
     known = np.zeros(len(first), dtype=bool)
     known[codes[: len(census)]] = census[INDEX].is_valid().to_numpy()
