@@ -160,8 +160,9 @@ class LossConfig:
     """t of gBCE: 0 is plain binary cross entropy, 1 undoes the sampling (Petrov 2023)."""
     bpr_max_regularisation: Annotated[float, Field(ge=0)]
     logits_budget_mib: PositiveInt
-    """Logits are computed in chunks of this size and never held whole. 32 stays in a CPU's cache,
-    which makes it faster than one large chunk; on a GPU larger chunks pay."""
+    """Logits are computed in chunks of this size (or of the item table's, where that is larger)
+    and never held whole. 32 stays in a CPU's cache, which makes it faster than one large chunk; on
+    a GPU larger chunks pay."""
 
     def __post_init__(self) -> None:
         """Refuse settings that do not fit together."""

@@ -57,7 +57,8 @@ def softmax_loss(
 
     Smoothing mixes the target with the uniform distribution over the n items (Szegedy et al.
     2016) and needs no logits: the mean log-probability is (mean score - logsumexp), and
-    logsumexp = loss + target's score. Rows are taken in chunks whose logits fit the budget.
+    logsumexp = loss + target's score. Rows are taken in chunks whose logits fit the budget, or are
+    no more than the table has values.
     """
     if len(targets) == 0:
         return _nothing(hidden, table, bias)
@@ -66,7 +67,7 @@ def softmax_loss(
         # Autocast passes linear_cross_entropy by.
         dtype = torch.get_autocast_dtype(hidden.device.type)
         hidden, table, bias = hidden.to(dtype), table.to(dtype), bias.to(dtype)
-    n_rows = max(1, logits_budget_mib * 2**20 // (BYTES_PER_LOGIT * len(table)))
+    n_rows = _rows_per_chunk(table, logits_budget_mib)
     loss = linear_cross_entropy(
         hidden,
         table,
@@ -82,6 +83,16 @@ def softmax_loss(
     if label_smoothing:
         loss = loss + label_smoothing * _lead(hidden, table, bias, targets)
     return loss
+
+
+def _rows_per_chunk(table: Float[Tensor, "n d"], logits_budget_mib: int) -> int:
+    """Rows of hidden states whose logits are computed at once.
+
+    With fewer than d, the passes over the table and its gradient take longer than the products:
+    at a million items four to eight times as long as the budget of a cache would have it.
+    """
+    n_items, dim = table.shape
+    return max(dim, logits_budget_mib * 2**20 // (BYTES_PER_LOGIT * n_items))
 
 
 def _lead(

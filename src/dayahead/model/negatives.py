@@ -48,9 +48,11 @@ class NegativeSampler(nn.Module):
         """Hold the first `n_items` of the catalogue."""
         self.counts = nn.functional.pad(self.counts, (0, max(0, n_items - len(self.counts))))
 
-    def count(self, items: Int[Tensor, "G L"]) -> None:
-        """Take in a global batch's catalogue indices, padding among them."""
-        rows = items[items >= N_RESERVED] - N_RESERVED
+    def count(self, draws: Draws) -> None:
+        """Take in the events of a global batch's sessions, but not their users' past."""
+        steps = torch.arange(draws.items.shape[1], device=draws.device)
+        is_own = (draws.items >= N_RESERVED) & (steps >= draws.past[:, None])  # [G, L]
+        rows = draws.items[is_own] - N_RESERVED
         self.counts.scatter_add_(0, rows, torch.ones_like(rows))
 
     def forward(self, batch_targets: Int[Tensor, " M"], draws: Draws) -> Negatives:

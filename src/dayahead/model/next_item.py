@@ -152,12 +152,26 @@ class NextItemModel(nn.Module):
 
         return scores
 
+    @torch.no_grad()
+    def attention(
+        self, columns: Mapping[str, Tensor], n_known: Int[Tensor, " B"]
+    ) -> tuple[list[Float[Tensor, "B H W W"]], Int[Tensor, " B"]]:
+        """Each layer's attention weights where the next item is scored, and the positions read.
+
+        Raises:
+            ConfigError: the body has none.
+        """
+        self.eval()
+        question = self.task.next_question(columns[ITEM_ID], n_known)
+        inputs = self._read(columns, question, slice(None))
+        return self.body.attention_weights(inputs, question.lengths), question.lengths
+
     def _negatives(self, draws: Draws) -> Negatives | None:
         """What every target of the global batch is compared with; None: the whole catalogue."""
         if not self.sampler:
             return None
         if self.training:
-            self.sampler.count(draws.items)
+            self.sampler.count(draws)
         targets = draws.items.new_empty(0)
         if self.loss_config.negatives_of_batch:
             targets = self._global_answers(draws) - N_RESERVED
@@ -223,8 +237,13 @@ class NextItemModel(nn.Module):
         every = torch.arange(len(question.lengths), device=question.lengths.device)
         for rows in every.chunk(length_groups):
             part = question.part(rows)
-            width = part.is_asked.shape[1]
-            inputs = self.inputs({name: values[rows, :width] for name, values in columns.items()})
-            inputs = torch.where(part.is_masked[..., None], self.mask, inputs)
-            hidden.append(asked_states(body or self.body, inputs, part))
+            hidden.append(asked_states(body or self.body, self._read(columns, part, rows), part))
         return torch.cat(hidden)
+
+    def _read(
+        self, columns: Mapping[str, Tensor], question: Question, rows: Tensor | slice
+    ) -> Float[Tensor, "B W D"]:
+        """What the body is given of some rows, for their part of a question."""
+        width = question.is_asked.shape[1]
+        inputs = self.inputs({name: values[rows, :width] for name, values in columns.items()})
+        return torch.where(question.is_masked[..., None], self.mask, inputs)

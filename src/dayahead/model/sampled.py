@@ -1,7 +1,7 @@
 """Losses that compare a target with negatives instead of the whole catalogue.
 
 Each takes the scores of t targets and K negatives; a negative that is the target itself does not
-count. All in float32.
+count. Under autocast the products are bfloat16, all that follows is float32.
 """
 
 from collections.abc import Callable
@@ -144,8 +144,8 @@ def sampled_loss(
         hidden: Tensor, targets: Tensor, target_rows: Tensor, target_biases: Tensor
     ) -> Tensor:
         found = Scores(
-            (hidden * target_rows).sum(1).float() + target_biases,
-            (hidden @ negative_rows.T).float() + negative_biases,
+            (hidden * target_rows).sum(1) + target_biases,
+            hidden @ negative_rows.T + negative_biases,
             targets[:, None] != negatives.items,
             negatives.log_expected,
             len(table),
