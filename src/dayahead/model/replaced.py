@@ -60,6 +60,12 @@ class Generator(nn.Module):
         written: Tensor = self.project_out(self.body(self.project_in(inputs), lengths))
         return written
 
+    def attention_weights(
+        self, inputs: Float[Tensor, "B L D"], lengths: Int[Tensor, " B"]
+    ) -> list[Float[Tensor, "B H L L"]]:
+        """Those of the narrow body (see `Body.attention_weights`)."""
+        return self.body.attention_weights(self.project_in(inputs), lengths)
+
 
 @torch.no_grad()
 def guesses(
