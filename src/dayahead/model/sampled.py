@@ -35,9 +35,9 @@ class Scores:
     """Of the catalogue held."""
 
     @property
-    def n_others(self) -> Int[Tensor, " t"]:
+    def n_others(self) -> Float[Tensor, " t"]:
         """Negatives of each target."""
-        return self.is_other.sum(1)
+        return self.is_other.sum(1, dtype=torch.float32)  # int64 would take twice the budget
 
     @property
     def lead(self) -> Float[Tensor, "t K"]:

@@ -8,7 +8,8 @@ from torch.nn.functional import cross_entropy
 from torch.profiler import ProfilerActivity, profile
 
 from dayahead.model import losses
-from dayahead.model.losses import softmax_loss
+from dayahead.model.losses import catalogue_loss, softmax_loss
+from tiny_settings import loss_config
 
 
 def problem(n_targets, n_items, dim=8, seed=0):
@@ -32,10 +33,10 @@ def dense(hidden, table, bias, targets, smoothing):
 
 @pytest.fixture
 def rows_per_chunk(monkeypatch):
-    """Set how many rows of logits over 50 items fit into a budget of one MiB."""
+    """Set how many rows of logits are computed at once."""
 
     def set_rows(n_rows):
-        monkeypatch.setattr(losses, "BYTES_PER_LOGIT", 2**20 // (50 * n_rows))
+        monkeypatch.setattr(losses, "_rows_per_chunk", lambda table, budget: n_rows)
 
     return set_rows
 
@@ -59,7 +60,16 @@ def test_any_shape_equals_the_dense_loss(n_targets, n_items, smoothing, seed):
     torch.testing.assert_close(loss, dense(*parts, targets, smoothing), rtol=1e-5, atol=1e-5)
 
 
-def test_the_budget_counts_mebibytes_of_logits(monkeypatch):
+@pytest.mark.parametrize(
+    ("n_items", "dim", "wanted"),
+    [(1000, 8, 3 * 2**20 // 4000), (10**6, 8, 8), (10**6, 128, 128)],
+)
+def test_the_budget_counts_mebibytes_of_logits_and_never_less_than_the_table(n_items, dim, wanted):
+    table = torch.empty(n_items, dim, device="meta")
+    assert losses._rows_per_chunk(table, logits_budget_mib=3) == wanted
+
+
+def test_the_chunks_are_those_of_the_budget(monkeypatch):
     asked = []
 
     def watched(*args, options, **kwargs):
@@ -101,3 +111,17 @@ def test_no_tensor_is_larger_than_the_budget(smoothing):
         loss.backward()
     largest = max(event.self_cpu_memory_usage for event in record.events())
     assert 0 < largest <= budget * 2**20
+
+
+@pytest.mark.parametrize("temperature", [0.25, 1.0, 3.0])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_temperature_divides_the_scores(smoothing, temperature):
+    hidden, table, bias, targets = problem(n_targets=7, n_items=50)
+    config = loss_config(temperature=temperature, label_smoothing=smoothing)
+    loss = catalogue_loss(config, hidden, table, bias, targets, None)
+    logits = (hidden @ table.T + bias) / temperature
+    wanted = cross_entropy(logits, targets, label_smoothing=smoothing, reduction="sum")
+    parts = (hidden, table, bias)
+    pairs = zip(with_gradients(loss, *parts), with_gradients(wanted, *parts), strict=True)
+    for found, value in pairs:
+        torch.testing.assert_close(found, value, rtol=1e-5, atol=1e-5)
