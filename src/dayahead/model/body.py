@@ -60,9 +60,9 @@ class Body(nn.Module):
     def forward(
         self, inputs: Float[Tensor, "B L D"], lengths: Int[Tensor, " B"]
     ) -> Float[Tensor, "B L D"]:
-        """Run the body; what stands behind a session's length is never attended to."""
+        """Run the body; float32 under autocast too, for some types write what autocast left."""
         hidden: Tensor = self.network(inputs, _is_event(inputs, lengths))
-        return hidden
+        return hidden.float()
 
     def queried(
         self,
@@ -81,7 +81,7 @@ class Body(nn.Module):
             places: positions asked.
         """
         stream = cast("ZooBody", self.network)
-        return stream.queried(inputs, _is_event(inputs, lengths), is_hidden, places)
+        return stream.queried(inputs, _is_event(inputs, lengths), is_hidden, places).float()
 
     def attention_weights(
         self, inputs: Float[Tensor, "B L D"], lengths: Int[Tensor, " B"]
@@ -102,6 +102,7 @@ class Body(nn.Module):
             )
         return weights
 
+    @torch.enable_grad()
     def _freeze_unreached(self, d_model: int, max_length: int, *, has_queries: bool) -> None:
         """Freeze what vectors never reach (word tables, XLNet's mask and segments).
 
@@ -116,7 +117,7 @@ class Body(nn.Module):
         if output.requires_grad:  # `avg` has nothing to learn
             torch.autograd.backward(output.sum())
         for parameter in self.parameters():
-            parameter.requires_grad_(parameter.grad is not None)
+            parameter.requires_grad_(parameter.grad is not None)  # never true of a word table
             parameter.grad = None
 
 
@@ -153,6 +154,8 @@ def _networks(config: ModelConfig, causal: bool, max_length: int) -> Iterator[nn
     if name in WITHOUT_ATTENTION:
         if config.config:
             raise ConfigError(f"model.config: {name} has no further fields; leave it empty")
+        if name == "avg" and config.dropout:
+            raise ConfigError("model.dropout: avg has nothing to drop; set it to 0")
         yield Average() if name == "avg" else Recurrent(config)
     elif name in CONFIG_MAPPING:
         if config.d_model % config.n_head:

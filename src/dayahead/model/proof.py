@@ -43,13 +43,16 @@ class Probe:
     def faults(self, *, causal: bool) -> Iterator[str]:
         """Tell what keeps the network from being a body, in the order of what to mend first."""
         was_training = self.network.training
-        outputs = self.network.eval()(self.inputs, self.is_event)
+        # Cloned, for some types (ctrl) scale what they are given where it stands.
+        outputs = self.network.eval()(self.inputs.clone(), self.is_event)
         if outputs.shape != self.inputs.shape or not outputs.isfinite().all():
             expected, found = list(self.inputs.shape), list(outputs.shape)
             yield f"it writes {found}, or what is no number, where {expected} is expected"
             return
         whole, changed, (halved, padded) = outputs[0], outputs[1:-2], outputs[-2:]
-        alone = self.network(self.inputs[-2:-1, : self.half], self.is_event[-2:-1, : self.half])
+        alone = self.network(
+            self.inputs[-2:-1, : self.half].clone(), self.is_event[-2:-1, : self.half]
+        )
         self.network.train(was_training)
         noise = TOLERANCE * whole.abs().max()
         sees_later = [

@@ -22,14 +22,15 @@ class Recurrent(nn.Module):
             config.d_model,
             config.n_layer,
             batch_first=True,  # else the recurrence runs over the sessions of a batch
-            dropout=config.dropout if config.n_layer > 1 else 0.0,  # between layers
+            dropout=config.dropout if config.n_layer > 1 else 0.0,  # after each layer but the last
         )
+        self.dropout = nn.Dropout(config.dropout)
 
     def forward(
         self, inputs: Float[Tensor, "B L D"], is_event: Bool[Tensor, "B L"]
     ) -> Float[Tensor, "B L D"]:
         """State after each event."""
-        hidden: Tensor = self.cell(inputs)[0]
+        hidden: Tensor = self.dropout(self.cell(inputs)[0])
         return hidden
 
 

@@ -37,7 +37,7 @@ INNERS = (
 )
 LENGTHS = "max_position_embeddings n_positions n_ctx max_seq_len"
 INIT_STDS = "initializer_range init_std initializer_std embed_init_std"
-DROPOUT = re.compile(r"(?!.*(classifier|summary|pooler|path)).*(drop|dropout|dropout_prob|_rate)$")
+DROPOUT = re.compile(r"(?!.*(classifier|summary|pooler|path)).*drop(out)?(_rate|_prob|_p)?$")
 SETTLED = frozenset(f"{WIDTHS} {DEPTHS} {HEADS} vocab_size use_cache is_decoder causal".split())
 OFFSET = 2
 """Rows of a position table that RoBERTa and its kin leave out before the first event's."""
@@ -55,6 +55,7 @@ class ZooBody(nn.Module):
     def __init__(self, transformer: nn.Module, sight: Sight) -> None:
         super().__init__()
         self.transformer: Any = transformer
+        self.transformer.get_input_embeddings().requires_grad_(False)  # no ids are read
         self.sight = sight
 
     def forward(
@@ -154,6 +155,10 @@ def _zoo_config(config: ModelConfig, causal: bool, max_length: int) -> Pretraine
     values = _sizes(config, max_length) | _settled(own, config, causal)
     if special := SPECIALS.get(name):
         values |= special(config, max_length)
+    if config.dropout and not any(DROPOUT.match(name) and values.get(name) for name in own):
+        raise ConfigError(
+            f"model.dropout: {name} has none; set it to 0 (model.input_dropout stands before it)"
+        )
     made = cls(**{name: value for name, value in values.items() if name in own} | config.config)
     if (made.hidden_size, made.num_hidden_layers) != (config.d_model, config.n_layer):
         raise ValueError("its sizes have names that are not known")
@@ -175,7 +180,7 @@ def _check_overrides(config: ModelConfig, own: dict[str, Any], aliases: dict[str
             close = difflib.get_close_matches(name, known, n=1)
             raise ConfigError(
                 f"model.config.{name}: {config.architecture} has no such field"
-                f"{f'; did you mean {close[0]}?' if close else ';'} known are {', '.join(known)}"
+                f"{f' (did you mean {close[0]}?)' if close else ''}; known are {', '.join(known)}"
             )
 
 
@@ -199,13 +204,13 @@ def _settled(own: dict[str, Any], config: ModelConfig, causal: bool) -> dict[str
     dropouts = {
         name: 0.0 if "layer" in name else config.dropout
         for name, default in own.items()
-        if DROPOUT.match(name) and isinstance(default, float | int) and default is not True
+        if DROPOUT.match(name) and type(default) in (float, int)
     }
     # gelu_new is the same function, written out in Python: four times the step on a CPU.
     activations = {name: "gelu_pytorch_tanh" for name in own if own[name] == "gelu_new"}
-    ids = {"vocab_size": 1, "pad_token_id": 0, "bos_token_id": None, "eos_token_id": None}
+    ids = dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"), 0)
     sight = {} if own.get("is_encoder_decoder") else {"is_decoder": causal, "causal": causal}
-    return dropouts | activations | ids | sight | {"use_cache": False}
+    return dropouts | activations | ids | sight | {"vocab_size": 1, "use_cache": False}
 
 
 def _longformer(config: ModelConfig, max_length: int) -> dict[str, Any]:

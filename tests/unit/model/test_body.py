@@ -1,49 +1,67 @@
-"""Bodies from the zoo: what they refuse, what they freeze, whom they attend to."""
+"""Bodies: whom they attend to, what they freeze, what they refuse; each one by name."""
+
+import re
+from functools import lru_cache
 
 import pytest
 import torch
 
+from bodies import NAMED, PAIRS, REFUSED, WITHOUT_WEIGHTS
 from dayahead.errors import ConfigError
-from dayahead.model.body import CONFIGS, Body
-from tiny_settings import BODIES, every_body, model_config
+from dayahead.model.body import ATTENTIVE, WITHOUT_ATTENTION, Body
+from tiny_settings import model_config
+
+every_pair = pytest.mark.parametrize(("architecture", "task"), PAIRS)
+A_SHIFT_OF_ALL_SCORES = re.compile(r"\bk(ey|_proj|_lin)\.bias")
+"""A key's bias, which a softmax does not notice: it wants a gradient and gets none."""
 
 
-def body_of(architecture, task, **changes):
+def built(architecture, task, **changes):
     torch.manual_seed(0)
     config = model_config(architecture=architecture, **changes)
     return Body(config, causal=task == "clm", max_length=6).eval()
+
+
+body_of = lru_cache(built)
 
 
 def inputs_of(n_sessions=3, seed=0):
     return torch.randn(n_sessions, 6, 16, generator=torch.Generator().manual_seed(seed))
 
 
-def test_gpt2_cannot_look_both_ways():
-    with pytest.raises(ConfigError, match=r"gpt2.*task\.name to clm or model\.architecture"):
-        body_of("gpt2", "mlm")
+def test_every_named_body_is_tested():
+    assert set(NAMED) == {*ATTENTIVE, *WITHOUT_ATTENTION}
 
 
-def test_every_body_of_the_zoo_is_tested():
-    assert {architecture for architecture, _ in BODIES} == set(CONFIGS)
-
-
-@every_body
-def test_a_causal_body_sees_no_later_event_the_others_do(architecture, task):
+@every_pair
+@pytest.mark.parametrize("split", [1, 3, 5])
+def test_a_causal_body_sees_no_later_event_the_others_do(architecture, task, split):
     body, inputs, lengths = body_of(architecture, task), inputs_of(), torch.tensor([6, 6, 6])
-    changed = inputs.clone()
-    changed[:, 3:] = inputs_of(seed=1)[:, 3:]
-    before, after = body(inputs, lengths)[:, :3], body(changed, lengths)[:, :3]
-    assert torch.equal(before, after) == (task == "clm")
+    changed = torch.cat([inputs[:, :split], inputs_of(seed=1)[:, split:]], dim=1)
+    before, after = body(inputs, lengths)[:, :split], body(changed, lengths)[:, :split]
+    if task == "clm":
+        assert torch.equal(before, after)
+    else:
+        assert ((before - after).abs().amax((0, 2)) > 1e-4).all()  # each earlier event saw it
 
 
-@every_body
+@every_pair
+def test_an_event_sees_every_earlier_one(architecture, task):
+    body, inputs, lengths = body_of(architecture, task), inputs_of(1), torch.tensor([6])
+    for place in range(5):
+        changed = inputs.clone()
+        changed[:, place] += 1 + inputs_of(1, seed=1)[:, place]
+        assert not torch.allclose(body(inputs, lengths)[:, 5], body(changed, lengths)[:, 5])
+
+
+@pytest.mark.parametrize(("architecture", "task"), [pair for pair in PAIRS if pair[0] != "avg"])
 def test_order_matters(architecture, task):
     body, inputs, lengths = body_of(architecture, task), inputs_of(), torch.tensor([6, 6, 6])
     swapped = inputs[:, [1, 0, 2, 3, 4, 5]]
     assert not torch.allclose(body(inputs, lengths)[:, 5], body(swapped, lengths)[:, 5])
 
 
-@every_body
+@every_pair
 def test_padding_is_never_attended_to(architecture, task):
     body, inputs, lengths = body_of(architecture, task), inputs_of(), torch.tensor([6, 4, 1])
     changed = torch.where(
@@ -54,7 +72,16 @@ def test_padding_is_never_attended_to(architecture, task):
         assert torch.equal(before[row, :n], after[row, :n])
 
 
-@every_body
+@every_pair
+def test_a_session_is_read_alone_as_it_is_among_others(architecture, task):
+    body, inputs, lengths = body_of(architecture, task), inputs_of(), torch.tensor([6, 4, 1])
+    together = body(inputs, lengths)
+    for row, n in enumerate(lengths.tolist()):
+        alone = body(inputs[row : row + 1, :n], lengths[row : row + 1])[0]
+        torch.testing.assert_close(together[row, :n], alone, rtol=1e-4, atol=1e-5)
+
+
+@every_pair
 def test_an_empty_row_gives_numbers_and_changes_nothing(architecture, task):
     body, inputs = body_of(architecture, task), inputs_of()
     hidden = body(inputs, torch.tensor([6, 4, 0]))
@@ -62,28 +89,112 @@ def test_an_empty_row_gives_numbers_and_changes_nothing(architecture, task):
     assert torch.equal(hidden[:2], body(inputs, torch.tensor([6, 4, 3]))[:2])
 
 
-@every_body
+@every_pair
 def test_frozen_is_just_what_the_output_does_not_depend_on(architecture, task):
     body, inputs, lengths = body_of(architecture, task), inputs_of(), torch.tensor([6, 4, 1])
-    before = body(inputs, lengths)
-    for name, parameter in body.named_parameters():
-        kept = parameter.detach().clone()
-        with torch.no_grad():
+    with torch.no_grad():
+        before = body(inputs, lengths)
+        for name, parameter in body.named_parameters():
+            kept = parameter.clone()
             parameter += torch.randn(parameter.shape, generator=torch.Generator().manual_seed(0))
-        depends = not torch.equal(before, body(inputs, lengths))
-        with torch.no_grad():
+            depends = not torch.equal(before, body(inputs, lengths))
             parameter.copy_(kept)
-        # A key's bias shifts all scores of a softmax alike: it wants a gradient and gets none.
-        if "key.bias" not in name:
-            assert depends == parameter.requires_grad, name
+            if not A_SHIFT_OF_ALL_SCORES.search(name):
+                assert depends == parameter.requires_grad, name
 
 
-@every_body
-@pytest.mark.parametrize("n_layer", [1, 3])
-def test_depth_is_as_asked(architecture, task, n_layer):
-    n_weights = [
-        sum(p.numel() for p in body_of(architecture, task, n_layer=n).parameters())
-        for n in (n_layer, n_layer + 1)
-    ]
-    per_layer = n_weights[1] - n_weights[0]
-    assert 11 * 16**2 < per_layer < 14 * 16**2  # four to five d x d for attention, two d x 4d
+@every_pair
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+def test_every_step_reaches_what_is_not_frozen(architecture, task, precision):
+    """Whatever a process's share is: one event each, or empty rows alone."""
+    body = built(architecture, task, dropout=0.0 if architecture in ("avg", "mamba") else 0.1)
+    for width, lengths in [(1, [1, 1]), (3, [0, 0]), (6, [6, 2])]:
+        inputs = inputs_of(2)[:, :width]
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == torch.bfloat16):
+            hidden = body.train()(inputs, torch.tensor(lengths))
+        assert hidden.dtype == torch.float32
+        if architecture != "avg":
+            hidden.square().sum().backward()
+        for name, parameter in body.named_parameters():
+            assert (parameter.grad is not None) == parameter.requires_grad, name
+            assert parameter.grad is None or parameter.grad.isfinite().all(), name
+        body.zero_grad(set_to_none=True)
+
+
+@pytest.mark.parametrize(("architecture", "task", "reason"), REFUSED)
+def test_what_cannot_be_seen_as_the_task_wants_is_refused_with_the_reason(
+    architecture, task, reason
+):
+    with pytest.raises(ConfigError, match=rf"model\.architecture: {architecture} .*{reason}"):
+        built(architecture, task)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "task", "cure"),
+    [
+        ("gpt2", "mlm", "set task.name to clm or model.architecture to bert or xlnet"),
+        ("gru", "mlm", "set task.name to clm or model.architecture to bert or xlnet"),
+        ("longformer", "clm", "set task.name to mlm, or model.architecture to gpt2, xlnet"),
+    ],
+)
+def test_a_refusal_tells_the_cure(architecture, task, cure):
+    with pytest.raises(ConfigError, match=re.escape(cure)):
+        built(architecture, task)
+
+
+def test_a_body_whose_sight_depends_on_the_batch_is_refused():
+    """Gemma's own field opens both sides only where a batch has no padding (transformers 5.23)."""
+    with pytest.raises(ConfigError, match="depends on the others of the batch"):
+        built("gemma", "mlm", config={"use_bidirectional_attention": True})
+
+
+@pytest.mark.parametrize(
+    ("architecture", "task"), [pair for pair in PAIRS if pair[0] not in WITHOUT_WEIGHTS]
+)
+@torch.no_grad()
+def test_attention_weights_tell_whom_each_event_attends_to(architecture, task):
+    body, inputs, lengths = built(architecture, task, n_layer=2), inputs_of(), [6, 4, 1]
+    before = body(inputs, torch.tensor(lengths))
+    weights = body.attention_weights(inputs, torch.tensor(lengths))
+    assert [layer.shape for layer in weights] == [(3, 2, 6, 6)] * 2
+    for layer in weights:
+        for row, n in enumerate(lengths):
+            own = layer[row, :, :n]
+            assert torch.allclose(own.sum(-1), torch.ones(()), atol=1e-5)
+            assert (own[..., n:] == 0).all()
+            assert (own.triu(1) == 0).all() == (task == "clm" or n == 1)
+    assert torch.equal(before, body(inputs, torch.tensor(lengths)))  # as fast as it was
+
+
+@pytest.mark.parametrize("architecture", WITHOUT_WEIGHTS)
+def test_no_weights_are_told_where_there_are_none(architecture):
+    task = "mlm" if architecture == "longformer" else "clm"
+    with pytest.raises(ConfigError, match=rf"evaluation\.attention_of: {architecture}"):
+        body_of(architecture, task).attention_weights(inputs_of(), torch.tensor([6, 6, 6]))
+
+
+@pytest.mark.parametrize("architecture", ["bert", "gpt2", "gru"])
+def test_only_xlnet_has_a_stream_of_queries(architecture):
+    config = model_config(architecture=architecture)
+    with pytest.raises(ConfigError, match=r"queries.*set model\.architecture to xlnet|past only"):
+        Body(config, causal=False, max_length=6, has_queries=True)
+
+
+@torch.no_grad()
+def test_a_query_sees_its_place_and_what_is_not_hidden_from_it():
+    config, lengths = model_config(architecture="xlnet"), torch.tensor([6])
+    body = Body(config, causal=False, max_length=6, has_queries=True).eval()
+    is_hidden = torch.zeros(1, 6, 6).bool()
+    is_hidden[:, :, [2, 4]] = True  # two places are asked, no one sees what stands there
+    places = torch.tensor([[2, 4]])
+
+    def answers(inputs):
+        return body.queried(inputs, lengths, is_hidden, places)
+
+    inputs, changed = inputs_of(1), inputs_of(1)
+    changed[:, [2, 4]] = inputs_of(1, seed=1)[:, [2, 4]]
+    assert torch.equal(answers(inputs), answers(changed))
+    assert not torch.allclose(answers(inputs)[:, 0], answers(inputs)[:, 1])
+    changed[:, 3] += 1
+    assert not torch.allclose(answers(inputs), answers(changed))
+    assert body.network.transformer.mask_emb.requires_grad

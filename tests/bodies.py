@@ -1,0 +1,30 @@
+"""Every body by name and some of the zoo's, with the tasks that each can and cannot be asked."""
+
+NAMED = (
+    *("gpt2", "xlnet", "bert", "albert", "electra", "longformer", "reformer"),
+    *("gru", "lstm", "rnn", "avg"),
+)
+OF_THE_ZOO = (
+    *("llama", "qwen3", "modernbert", "mamba", "distilbert", "roberta", "opt", "gpt_neox"),
+    *("t5", "bart"),
+)
+LOOK_BOTH_WAYS = (
+    *("xlnet", "bert", "albert", "electra", "longformer", "reformer"),
+    *("modernbert", "distilbert", "roberta", "t5", "bart"),
+)
+NEVER_CAUSAL = ("longformer",)
+WITHOUT_WEIGHTS = ("longformer", "gru", "lstm", "rnn", "avg", "mamba")
+"""Of events to events."""
+
+PAIRS = [
+    *((name, "clm") for name in (*NAMED, *OF_THE_ZOO) if name not in NEVER_CAUSAL),
+    *((name, "mlm") for name in LOOK_BOTH_WAYS),
+]
+REFUSED = [
+    *((name, "clm", "it lets an event see a later one") for name in NEVER_CAUSAL),
+    *(
+        (name, "mlm", "it sees the past only")
+        for name in (*NAMED, *OF_THE_ZOO)
+        if name not in LOOK_BOTH_WAYS
+    ),
+]
