@@ -1,0 +1,215 @@
+"""Which items are drawn, how often, and that all processes have the same."""
+
+import pytest
+import torch
+
+from dayahead.config.params import LossConfig
+from dayahead.config.reading import validated
+from dayahead.data.batches import Sessions, Share
+from dayahead.errors import ConfigError
+from dayahead.model.draws import Draws
+from dayahead.model.losses import catalogue_loss
+from dayahead.model.negatives import Negatives, NegativeSampler
+from dayahead.model.next_item import NextItemModel
+from dayahead.model.sampled import LOSSES
+from tiny_settings import LOSS, columns_of, draws_for, loss_config, model_config, task_config
+
+SESSIONS = [[2, 3, 4], [5, 6, 7, 8, 9], [9, 3], [11, 12, 13, 2], [2, 2, 5]]
+N_ITEMS = 30
+
+
+def sampler_of(counts, **changes):
+    sampler = NegativeSampler(loss_config(name="sampled_softmax", **changes))
+    sampler.grow(len(counts))
+    sampler.counts += torch.tensor(counts)
+    return sampler
+
+
+def model_of(name="sampled_softmax", task="clm", architecture="gpt2", **changes):
+    model = NextItemModel(
+        model_config(architecture=architecture),
+        task_config(name=task),
+        loss_config(name=name, **changes),
+        categoricals={"category": 3},
+        numbers={"price": "log_number"},
+        max_length=8,
+        seed=1,
+    )
+    model.grow({"item_id": N_ITEMS, "category": 3})
+    return model
+
+
+def batch_of(share):
+    """A process's share of SESSIONS: columns, lengths and the draws."""
+    flat = torch.tensor([item for session in SESSIONS for item in session])
+    lengths = torch.tensor([0, *map(len, SESSIONS)])
+    batch = Sessions({"item_id": flat}, lengths.cumsum(0)).gather(torch.arange(5), share)
+    rows = torch.arange(batch.n_global)[share.rank :: share.world]
+    items = batch.global_items
+    draws = Draws(3, items, batch.global_past, rows, items.shape[1])
+    return columns_of(batch.columns["item_id"]), batch.lengths, draws
+
+
+def some_draws(seed=0):
+    return draws_for(torch.zeros(1, 1, dtype=torch.int64), seed)
+
+
+class TestSampler:
+    @pytest.mark.parametrize(
+        ("exponent", "weights"), [(0.0, [1, 1, 1, 1]), (0.5, [1, 2, 3, 4]), (1.0, [1, 4, 9, 16])]
+    )
+    def test_draws_by_one_more_than_the_count_to_the_power(self, exponent, weights):
+        n = 40_000
+        sampler = sampler_of([0, 3, 8, 15], popularity_exponent=exponent, negatives=n)
+        negatives = sampler(torch.empty(0, dtype=torch.int64), some_draws())
+        expected = n * torch.tensor(weights) / sum(weights)
+        drawn = torch.bincount(negatives.items, minlength=4)
+        assert ((drawn - expected).abs() < 4 * expected.sqrt()).all()
+        torch.testing.assert_close(
+            negatives.log_expected, expected.log()[negatives.items], rtol=1e-4, atol=1e-4
+        )
+
+    def test_takes_the_batch_as_drawn_by_popularity(self):
+        """Three others among the four targets: 3 (1 + count) / (items + counts) each."""
+        sampler = sampler_of([0, 3, 8, 15], popularity_exponent=0.0, negatives=2)
+        targets = torch.tensor([3, 3, 1, 0])
+        negatives = sampler(targets, some_draws())
+        assert negatives.items[2:].tolist() == targets.tolist()
+        wanted = [2 / 4 + 3 * count / 30 for count in (16, 16, 4, 1)]
+        assert negatives.log_expected[2:].exp().tolist() == pytest.approx(wanted)
+
+    def test_depends_on_the_draws_alone(self):
+        sampler, none = sampler_of([1] * 100, negatives=50), torch.empty(0, dtype=torch.int64)
+        first, again, other = (sampler(none, some_draws(seed)).items for seed in (1, 1, 2))
+        assert torch.equal(first, again)
+        assert not torch.equal(first, other)
+
+    def test_none_drawn_leaves_those_of_the_batch(self):
+        sampler = sampler_of([1, 2], negatives=0)
+        assert sampler(torch.tensor([1]), some_draws()).items.tolist() == [1]
+        assert torch.isfinite(sampler(torch.tensor([1, 0]), some_draws()).log_expected).all()
+
+    def test_counts_sessions_but_neither_padding_nor_the_past(self):
+        sampler = sampler_of([5, 0, 0, 0])
+        items = torch.tensor([[2, 3, 3, 0], [5, 4, 2, 4]])
+        sampler.count(draws_for(items, past=torch.tensor([0, 2])))
+        assert sampler.counts.tolist() == [7, 2, 1, 0]
+
+    def test_growing_keeps_the_counts(self):
+        sampler = sampler_of([5, 7])
+        sampler.grow(4)
+        assert sampler.counts.tolist() == [5, 7, 0, 0]
+        sampler.grow(3)
+        assert len(sampler.counts) == 4
+
+    @pytest.mark.parametrize(("exponent", "of_batch"), [(0.0, False), (0.7, False), (0.7, True)])
+    def test_the_correction_makes_the_sampled_softmax_estimate_the_full_one(
+        self, exponent, of_batch
+    ):
+        """Many negatives, and popular ones, of high score, far too often among them."""
+        draw = torch.Generator().manual_seed(0)
+        counts = torch.arange(40) ** 2
+        settings = {"popularity_exponent": exponent, "negatives": 40_000}
+        sampler = sampler_of(counts.tolist(), **settings)
+        n_of_batch = 40_000 if of_batch else 0
+        batch = torch.multinomial(1.0 + counts, n_of_batch or 1, replacement=True, generator=draw)
+        negatives = sampler(batch[:n_of_batch], some_draws())
+        hidden, table = (torch.randn(n, 6, generator=draw) for n in (20, 40))
+        bias, targets = torch.linspace(-2, 2, 40), torch.arange(20)
+        args = (hidden, table, bias, targets)
+        found = catalogue_loss(loss_config(name="sampled_softmax"), *args, negatives)
+        full = catalogue_loss(loss_config(), *args, None)
+        assert found.item() == pytest.approx(full.item(), rel=0.01)
+        flat = Negatives(negatives.items, torch.full_like(negatives.log_expected, 1000).log())
+        uncorrected = catalogue_loss(loss_config(name="sampled_softmax"), *args, flat)
+        assert exponent == 0.0 or uncorrected.item() > 1.02 * full.item()
+
+
+class TestModel:
+    def test_softmax_needs_no_counts(self):
+        assert model_of("softmax").sampler is None
+
+    def test_counts_what_it_is_fitted_on_once_a_step_and_nothing_else(self):
+        model = model_of()
+        batch = batch_of(Share(0, 1))
+        model.train()(*batch, 3)
+        flat = torch.tensor([item for session in SESSIONS for item in session])
+        assert torch.equal(model.sampler.counts, torch.bincount(flat - 2, minlength=N_ITEMS))
+        before = model.sampler.counts.clone()
+        model.eval()(*batch, 3)
+        assert torch.equal(model.sampler.counts, before)
+
+    def test_the_counts_are_part_of_its_state(self):
+        model, other = model_of(), model_of()
+        model.train()(*batch_of(Share(0, 1)), 1)
+        other.load_state_dict(model.state_dict())
+        assert other.sampler.counts.sum() == sum(map(len, SESSIONS))
+
+    @pytest.mark.parametrize("task", ["clm", "mlm"])
+    def test_the_batchs_negatives_are_all_its_targets(self, task):
+        """Those of the other processes, too."""
+        whole = model_of(task=task, architecture="bert", negatives=0)
+        columns, lengths, draws = batch_of(Share(0, 1))
+        _, answers = whole.task.training_question(columns["item_id"], lengths, draws)
+        for share in (Share(0, 1), Share(0, 2), Share(1, 2)):
+            _, _, draws = batch_of(share)
+            assert whole._negatives(draws).items.tolist() == (answers - 2).tolist()
+
+    @pytest.mark.parametrize("name", ["softmax", *LOSSES])
+    @pytest.mark.parametrize("task", ["clm", "mlm"])
+    def test_two_processes_sum_to_one(self, name, task):
+        """Five sessions on two processes, one of which fills up with an empty row."""
+        shares = {1: [Share(0, 1)], 2: [Share(0, 2), Share(1, 2)]}
+        found = {}
+        for world, each in shares.items():
+            models = [model_of(name, task, architecture="bert").train() for _ in each]
+            losses = [model(*batch_of(share), 2) for model, share in zip(models, each, strict=True)]
+            for loss, _ in losses:
+                loss.backward()
+            named = [dict(model.named_parameters()) for model in models]
+            found[world] = {
+                "loss": sum(loss for loss, _ in losses).detach(),
+                "n_targets": sum(n for _, n in losses),
+                **{
+                    key: sum(parameters[key].grad for parameters in named)
+                    for key, parameter in named[0].items()
+                    if parameter.requires_grad
+                },
+            }
+            if name != "softmax":
+                assert len({tuple(model.sampler.counts.tolist()) for model in models}) == 1
+        torch.testing.assert_close(found[1], found[2], rtol=1e-5, atol=1e-5)
+
+    @pytest.mark.parametrize("name", ["softmax", "sampled_softmax"])
+    def test_the_temperature_divides_the_scores_and_leaves_the_ranks(self, name):
+        warm, cold = model_of(name, temperature=4.0), model_of(name)
+        columns, n_known = columns_of(torch.tensor([[3, 4, 5, 0]])), torch.tensor([3])
+        every = torch.arange(2, 2 + N_ITEMS)
+        scores = [model.scorer(every)(columns, n_known) for model in (warm, cold)]
+        torch.testing.assert_close(scores[0] * 4, scores[1])
+        assert torch.equal(scores[0].argsort(), scores[1].argsort())
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (
+            {"name": "bpr", "negatives": 0, "negatives_of_batch": False},
+            r"bpr compares with negatives, and there are none: set negatives above 0 or "
+            r"negatives_of_batch to true, or name to softmax",
+        ),
+        (
+            {"name": "gbce", "label_smoothing": 0.1},
+            r"label_smoothing \(0.1\).*gbce has none: set label_smoothing to 0, or name to "
+            r"softmax or sampled_softmax",
+        ),
+    ],
+)
+def test_refuses_what_does_not_fit_together(changes, told):
+    with pytest.raises(ConfigError, match=told):
+        validated(LossConfig, LOSS | changes, "loss")
+
+
+@pytest.mark.parametrize("name", ["softmax", "sampled_softmax"])
+def test_smoothing_goes_with_a_distribution_over_the_catalogue(name):
+    assert loss_config(name=name, label_smoothing=0.1).label_smoothing == 0.1
