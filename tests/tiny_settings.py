@@ -106,7 +106,16 @@ EVALUATION = {
 }
 COMPUTE = {"processes": 1, "threads": 1, "device": "cpu"}
 
-BODIES = [("gpt2", "clm"), ("bert", "clm"), ("xlnet", "clm"), ("bert", "mlm"), ("xlnet", "mlm")]
+BODIES = [
+    ("gpt2", "clm"),
+    ("bert", "clm"),
+    ("xlnet", "clm"),
+    ("bert", "mlm"),
+    ("xlnet", "mlm"),
+    ("xlnet", "plm"),
+    ("xlnet", "rtd"),
+    ("electra", "rtd"),
+]
 every_body = pytest.mark.parametrize(("architecture", "task"), BODIES)
 
 

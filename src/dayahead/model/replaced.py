@@ -97,7 +97,7 @@ def guesses(
     chunks = zip(torch.split(hidden, n_rows), torch.split(begins, n_rows), strict=True)
     return torch.cat(
         [
-            (torch.addmm(bias, states, table.T).float() + windows[begin]).argmax(1)
+            (torch.addmm(bias, states, table.T).float() + windows.index_select(0, begin)).argmax(1)
             for states, begin in chunks
         ]
     )
