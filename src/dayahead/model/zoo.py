@@ -55,7 +55,6 @@ class ZooBody(nn.Module):
     def __init__(self, transformer: nn.Module, sight: Sight) -> None:
         super().__init__()
         self.transformer: Any = transformer
-        self.transformer.get_input_embeddings().requires_grad_(False)  # no ids are read
         self.sight = sight
 
     def forward(
@@ -131,6 +130,7 @@ def _transformer(zoo_config: PretrainedConfig, causal: bool) -> nn.Module:
     model = AutoModel.from_config(zoo_config, **extras)
     if zoo_config.is_encoder_decoder:
         model = model.get_decoder() if causal else model.get_encoder()
+    model.get_input_embeddings().requires_grad_(False)  # no ids are read, but Longformer's padding
     transformer: nn.Module = model
     return transformer
 
@@ -214,7 +214,10 @@ def _settled(own: dict[str, Any], config: ModelConfig, causal: bool) -> dict[str
 
 
 def _longformer(config: ModelConfig, max_length: int) -> dict[str, Any]:
-    # A window reaches half its size to either side, and inputs are padded to whole windows.
+    """Let windows, which reach half their size to either side, hold a session.
+
+    Inputs are padded to whole windows.
+    """
     return {
         "attention_window": 2 * max_length,
         "max_position_embeddings": 2 * max_length + OFFSET,
@@ -222,6 +225,7 @@ def _longformer(config: ModelConfig, max_length: int) -> dict[str, Any]:
 
 
 def _reformer(config: ModelConfig, max_length: int) -> dict[str, Any]:
+    """Let a chunk hold a session: its attention is then exact, and nothing is hashed."""
     kinds = ("local", "lsh") * config.n_layer
     return {
         "attn_layers": kinds[: config.n_layer],
@@ -231,9 +235,19 @@ def _reformer(config: ModelConfig, max_length: int) -> dict[str, Any]:
     }
 
 
+def _mamba2(config: ModelConfig, max_length: int) -> dict[str, Any]:
+    head_dim = 2 * config.d_model // config.n_head
+    return {"expand": 2, "num_heads": config.n_head, "head_dim": head_dim, "n_groups": 1}
+
+
 SPECIALS: dict[str, Callable[[ModelConfig, int], dict[str, Any]]] = {
     "gpt2": lambda *_: {"activation_function": "gelu"},
-    "xlnet": lambda *_: {"use_mems_eval": False},
+    "gpt_neo": lambda config, _: {"attention_types": [[["global"], config.n_layer]]},
+    "gptj": lambda config, _: {"rotary_dim": config.d_model // config.n_head},
     "longformer": _longformer,
+    "mamba2": _mamba2,
+    "mpnet": lambda *_: {"vocab_size": 2},
     "reformer": _reformer,
+    "xlnet": lambda *_: {"use_mems_eval": False},
 }
+"""What a type wants beyond the names of sizes."""
