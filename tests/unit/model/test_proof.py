@@ -65,7 +65,6 @@ def test_what_sees_what_it_must_has_no_fault(max_length):
         (both, True, "it lets an event see a later one"),
         (one_step_ahead, True, "it lets an event see a later one"),
         (only_the_last_two_leak, True, "it lets an event see a later one"),
-        (only_the_last_two_leak, True, "it lets an event see a later one"),
         (past, False, "it sees the past only"),
         (reading_padding, False, "it attends to padding"),
         (by_width, True, "depends on the others of the batch or on their length"),
