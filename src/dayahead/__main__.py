@@ -30,15 +30,25 @@ def recommend(
             "with side features."
         ),
     ] = None,
+    past: Annotated[
+        Path | None,
+        typer.Option(
+            help="CSV of the user's earlier events, with the columns of --events, for models that "
+            "read them."
+        ),
+    ] = None,
     top_k: Annotated[int, typer.Option(min=1, help="How many items.")] = 10,
     models: Annotated[Path, typer.Option(help="Folder of the saved model.")] = Path("models"),
 ) -> None:
     """Print the best next items of a live session and their scores, best first."""
     if (session is None) == (events is None):
         raise ConfigError("recommend: give either --session ID,ID,... or --events FILE")
+    if past is not None and events is None:
+        raise ConfigError("recommend: --past goes with --events FILE, whose times say what is past")
     recommender = Recommender.load(models)
     if events is not None:
-        best = recommender.recommend_after(recommender.read_events(events), top_k)
+        before = None if past is None else recommender.read_events(past)
+        best = recommender.recommend_after(recommender.read_events(events), top_k, before)
     else:
         ids = [item.strip() for item in (session or "").split(",") if item.strip()]
         best = recommender.recommend(ids, top_k)

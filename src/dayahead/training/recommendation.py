@@ -7,13 +7,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import torch
 
 from dayahead.columns import EVENT_TIME, ITEM_ID, N_RESERVED, TIMESTAMP, VALUE
 from dayahead.data.batches import Sessions
-from dayahead.data.features import encode_session
+from dayahead.data.features import encode_session, encode_sessions
 from dayahead.data.inputs import input_types
 from dayahead.errors import ConfigError, DataError
 from dayahead.model.scoring import Scorer
@@ -62,17 +64,24 @@ class Recommender:
         }
         return self.recommend_after(pa.table(columns), top_k)
 
-    def recommend_after(self, events: pa.Table, top_k: int) -> list[Recommendation]:
+    def recommend_after(
+        self, events: pa.Table, top_k: int, past: pa.Table | None = None
+    ) -> list[Recommendation]:
         """Return the `top_k` best next items after a session's raw events (`read_events`).
+
+        Args:
+            events: of the session.
+            top_k: how many items.
+            past: the user's events, without what the data set's rule for repeats drops; those
+                strictly before the session are read. None: the user is not known.
 
         Raises:
             DataError: there are no events.
+            ConfigError: there is a past, and the model reads none.
         """
         if len(events) == 0:
             raise DataError("the session is empty; give one event at least")
-        card = self.stored.card
-        row = encode_session(events, card.statistics, self.stored.vocabularies)
-        sessions = Sessions.from_table(row.drop_columns([EVENT_TIME]))
+        sessions = self._encoded(events, past)
         n_known = len(sessions.columns[ITEM_ID])
         columns = {
             # One column more, for a task that asks where the next event will stand.
@@ -99,6 +108,26 @@ class Recommender:
             raise DataError(
                 f"{path}: expected a CSV with the columns {', '.join(types)}: {error}"
             ) from None
+
+    def _encoded(self, events: pa.Table, past: pa.Table | None) -> Sessions:
+        """The one session, after its user's past."""
+        statistics, vocabularies = self.stored.card.statistics, self.stored.vocabularies
+        length = self.stored.card.model.past_length
+        row = encode_session(events, statistics, vocabularies)
+        session = Sessions.from_table(row.drop_columns([EVENT_TIME]))
+        if past is None:
+            return session
+        if length == 0:
+            raise ConfigError(
+                "this model reads no past events (model.past_length: 0); leave --past out"
+            )
+        is_before = pc.less(past[EVENT_TIME], pc.min(events[EVENT_TIME]))
+        past = past.filter(is_before).sort_by(EVENT_TIME)
+        if len(past) == 0:
+            return session
+        one = np.zeros(len(past), np.int64)
+        before = encode_sessions(past, one, statistics, vocabularies)
+        return session.after(Sessions.from_table(before.drop_columns([EVENT_TIME])), length)
 
     @property
     def features(self) -> tuple[str, ...]:
