@@ -14,12 +14,13 @@ from dayahead.evaluation.tables import (
     write_windows,
 )
 from dayahead.files import write_text, written_whole
-from dayahead.training import predictions
+from dayahead.training import attention, predictions
+from dayahead.training.attention import write_attention
 from dayahead.training.predictions import write_predictions
 
 WINDOWS = "windows.csv"
 TIMING = "timing.csv"
-ABOUT = {predictions.FOLDER: predictions.ABOUT}
+ABOUT = {module.FOLDER: module.ABOUT for module in (predictions, attention)}
 """Folders that are always there, and what they hold where it is asked for."""
 
 
@@ -43,6 +44,7 @@ class MeasuredWindow:
     result: WindowResult
     timing: Timing
     predictions: pa.Table | None
+    attention: pa.Table | None
 
 
 @dataclass
@@ -71,6 +73,8 @@ class ResultsFolder:
         write_ranks(self.folder, window, measured.ranks)
         if measured.predictions is not None:
             write_predictions(self.folder, window, measured.predictions)
+        if measured.attention is not None:
+            write_attention(self.folder, window, measured.attention)
         self.rows.append(measured.result)
         self.timings.append(measured.timing)
         write_windows(self.folder / WINDOWS, self.rows)

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from tqdm import tqdm
 
@@ -29,6 +31,7 @@ from dayahead.model.next_item import NextItemModel
 from dayahead.model.pretrained import read_item_vectors
 from dayahead.model.storage import ModelCard, StoredModel
 from dayahead.model.tables import GivenRows
+from dayahead.training.attention import attention_table, refuse_without_attention
 from dayahead.training.learners import CountLearner, GradientLearner, Learner
 from dayahead.training.loading import Loader
 from dayahead.training.measuring import measure, window_ranks
@@ -85,6 +88,8 @@ class Run:
         self.loader = Loader(self.store, study.model, study.training, study.evaluation)
         self.first_sizes = self.sizes_at(first)
         self.model, self.learner = self._built()
+        if study.evaluation.attention_of:
+            refuse_without_attention(self.model)
         self.seen = np.zeros(0, np.int32)
 
     def _built(self) -> tuple[NextItemModel | CountModel, Learner]:
@@ -191,7 +196,19 @@ class Run:
         )
         raw = self.store.vocabulary(ITEM_ID)[VALUE]
         predictions = prediction_table(ranks, found, self.candidates, raw) if n_best else None
-        return MeasuredWindow(ranks, result, timing, predictions)
+        attention = self._attention(window, sessions[SESSION_ID])
+        return MeasuredWindow(ranks, result, timing, predictions, attention)
+
+    def _attention(self, window: Window, ids: pa.ChunkedArray) -> pa.Table | None:
+        """Attention weights of a window's chosen sessions; the main process alone writes them."""
+        evaluation = self.study.evaluation
+        is_chosen = pc.is_in(ids, pa.array(evaluation.attention_of, pa.string()))
+        is_wanted = self.process.is_main and pc.any(is_chosen).as_py()
+        if not is_wanted or isinstance(self.model, CountModel):
+            return None
+        columns = [SESSION_ID, *self.loader.columns]
+        table = self.store.read(window, evaluation.split, columns).filter(is_chosen)
+        return attention_table(self.model, table, self.loader.past_length, self.process.device)
 
     def _train_metrics(self, window: Window) -> dict[str, float]:
         """Metrics of sessions just fitted; none where there were no sessions."""

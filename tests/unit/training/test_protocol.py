@@ -13,7 +13,7 @@ from dayahead.errors import ConfigError, TrainingError
 from dayahead.evaluation.tables import read_ranks, read_windows
 from dayahead.files import write_parquet
 from dayahead.model.storage import load_model
-from dayahead.training.protocol import chosen_windows
+from dayahead.training.plan import chosen_windows
 from tiny_settings import every_body, measured_in, ranks_of, trained
 from window_folders import day, markov_days, write_window_folder
 

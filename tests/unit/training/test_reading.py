@@ -11,7 +11,7 @@ from dayahead.data.windows import Window, window_path
 from dayahead.evaluation.tables import read_windows
 from dayahead.files import write_parquet
 from dayahead.model.storage import load_model
-from dayahead.training.protocol import fitted_windows
+from dayahead.training.plan import fitted_windows
 from tiny_settings import measured_in, ranks_of, trained, training_config
 from window_folders import day, markov_days, write_window_folder
 

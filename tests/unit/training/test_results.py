@@ -12,7 +12,7 @@ from results_folders import result_of, window_ranks
 def add(results, window, predictions=None):
     result = result_of(window, [1, 0, 7], [5], train_loss=1.5)
     timing = Timing(window, 1.0, 2.0, 3.0, 4.0)
-    results.add(MeasuredWindow(window_ranks([1, 0, 7]), result, timing, predictions))
+    results.add(MeasuredWindow(window_ranks([1, 0, 7]), result, timing, predictions, predictions))
 
 
 def timed(folder):
@@ -44,7 +44,8 @@ def test_clock_times_stay_out_of_windows_csv(tmp_path):
 
 def test_beginning_takes_the_run_before_away(tmp_path):
     add(ResultsFolder(tmp_path), "2026-01-02", pa.table({"items": [[1]]}))
-    assert (tmp_path / "predictions" / "2026-01-02.parquet").exists()
+    for name in ("predictions", "attention"):
+        assert (tmp_path / name / "2026-01-02.parquet").exists()
     results = ResultsFolder(tmp_path)
     results.begin()
     assert list(tmp_path.rglob("*.parquet")) == []
@@ -56,4 +57,5 @@ def test_beginning_takes_the_run_before_away(tmp_path):
 def test_folders_that_may_stay_empty_say_what_they_would_hold(tmp_path):
     """DVC warns of empty folders, and fails where an out is missing."""
     ResultsFolder(tmp_path).begin()
-    assert "session_id" in (tmp_path / "predictions" / "README.txt").read_text()
+    for name in ("predictions", "attention"):
+        assert "session_id" in (tmp_path / name / "README.txt").read_text()
