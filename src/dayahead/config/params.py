@@ -82,7 +82,7 @@ class ModelConfig:
     item_embedding_dim: PositiveInt | None
     """Null: the same as d_model."""
     merge: Literal["concat", "elementwise"]
-    """Side features beside the item's vector, or item * (1 + their sum)."""
+    """Side features beside the item's vector, or item * (1 + their sum), each of the item's size."""
     embedding_multiplier: PositiveFloat
     """A categorical's vector has this times the fourth root of its values, rounded up."""
     number_dim: Annotated[int, Field(ge=0)]
@@ -95,20 +95,21 @@ class ModelConfig:
     """After the projections into and out of the body."""
     dropout: Share
     input_dropout: Share
+    """Of what is merged, before its projection."""
     swap_noise: Share
-    """Chance of an input to be exchanged for one of the batch; targets are left alone."""
+    """Chance of an input item to be exchanged for one of the batch; targets are left alone."""
     tie_weights: bool
     """Score with the input item table, or with one of its own."""
     item_init_std: PositiveFloat
     """Standard deviation of a new row of the item table."""
     feature_init_std: PositiveFloat
-    """Of the side features' tables."""
+    """Of the side features' tables and of the vectors of `soft_one_hot`."""
     init_std: PositiveFloat
-    """Of the other weights; gru, lstm and rnn begin as torch has them."""
+    """Of the body's weights and the mask; gru, lstm, rnn and projections begin as torch has them."""
     pretrained_items: str | None
     """Parquet file of item vectors (value, vector), instead of random ones where it has one."""
     freeze_items: bool
-    """Leave the item table as it is at the start."""
+    """Leave the rows of the item table as they are at the start."""
     decay: Annotated[float, Field(ge=0, le=1)]
     """What `transitions` keeps of its counts from window to window."""
 
