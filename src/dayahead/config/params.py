@@ -82,7 +82,7 @@ class ModelConfig:
     item_embedding_dim: PositiveInt | None
     """Null: the same as d_model."""
     merge: Literal["concat", "elementwise"]
-    """Side features beside the item's vector, or item * (1 + their sum), each of the item's size."""
+    """Side features beside the item's vector, or item * (1 + their sum), all of its size."""
     embedding_multiplier: PositiveFloat
     """A categorical's vector has this times the fourth root of its values, rounded up."""
     number_dim: Annotated[int, Field(ge=0)]
@@ -105,7 +105,7 @@ class ModelConfig:
     feature_init_std: PositiveFloat
     """Of the side features' tables and of the vectors of `soft_one_hot`."""
     init_std: PositiveFloat
-    """Of the body's weights and the mask; gru, lstm, rnn and projections begin as torch has them."""
+    """Of the body's weights and the mask; projections, gru, lstm and rnn begin as torch's do."""
     pretrained_items: str | None
     """Parquet file of item vectors (value, vector), instead of random ones where it has one."""
     freeze_items: bool
