@@ -1,6 +1,7 @@
 """The next-item model: embeddings, a body from the zoo, scores over the catalogue held."""
 
 from collections.abc import Mapping
+from typing import cast
 
 import torch
 from jaxtyping import Float, Int
@@ -193,32 +194,45 @@ class NextItemModel(nn.Module):
         draws: Draws,
         length_groups: int,
     ) -> Float[Tensor, ""]:
-        """Mean over the global batch's events, weighed for a sum over its targets."""
+        """Sum over events of finding the generator's guesses out.
+
+        Weighed by the global batch's targets per event: the mean over events that the sum over
+        targets becomes when it is divided by their number (Clark et al. 2020, equation 3).
+        """
         assert self.detector is not None
-        config, items = self.task_config, columns[ITEM_ID]
+        items = columns[ITEM_ID]
         answers = self._global_answers(draws)
-        rows = (
-            torch.unique(answers) - N_RESERVED
-            if config.rtd_replacements == "batch"
-            else slice(None)
-        )
-        found = guesses(
-            hidden / self.loss_config.temperature,
-            self.scoring_rows[rows],
-            self.bias[rows] / self.loss_config.temperature,
-            draws.uniform("guess")[question.is_masked],
-            draws,
-            logits_budget_mib=self.loss_config.logits_budget_mib,
-        )
-        found = found if isinstance(rows, slice) else rows[found]
-        changed = items.masked_scatter(question.is_masked, found + N_RESERVED)
+        guessed = self._guesses(hidden, draws.uniform("guess")[question.is_masked], answers, draws)
+        changed = items.masked_scatter(question.is_masked, guessed)
         every = everywhere(items, question.lengths, draws)
-        states = self._hidden(
-            {**columns, ITEM_ID: changed}, every, length_groups, self.detector.body
-        )
+        read = {**columns, ITEM_ID: changed}
+        states = self._hidden(read, every, length_groups, self.detector.body)
         loss: Tensor = self.detector(states, (changed != items)[every.is_asked])
         n_events = ((draws.items != PADDING).sum() - draws.past.sum()).clamp(min=1)
-        return config.rtd_discriminator_weight * loss * len(answers) / n_events
+        return self.task_config.rtd_discriminator_weight * loss * len(answers) / n_events
+
+    def _guesses(
+        self,
+        hidden: Float[Tensor, "T d"],
+        places: Float[Tensor, " T"],
+        answers: Int[Tensor, " A"],
+        draws: Draws,
+    ) -> Int[Tensor, " T"]:
+        """Items drawn by their scores, from the catalogue or the global batch's answers alone."""
+        rows, table, bias = None, self.scoring_rows, cast("Tensor", self.bias)
+        if self.task_config.rtd_replacements == "batch":
+            rows = torch.unique(answers) - N_RESERVED
+            table, bias = table[rows], bias[rows]
+        config = self.loss_config
+        found = guesses(
+            hidden / config.temperature,
+            table,
+            bias / config.temperature,
+            places,
+            draws,
+            logits_budget_mib=config.logits_budget_mib,
+        )
+        return (found if rows is None else rows[found]) + N_RESERVED
 
     def _global_answers(self, draws: Draws) -> Int[Tensor, " A"]:
         """What the task asks for in the whole global batch, catalogue indices."""
