@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from dayahead.config.params import ModelConfig, TaskConfig
+from dayahead.errors import ConfigError
 from dayahead.model.body import Body
 from dayahead.model.draws import Draws
 
@@ -45,12 +46,23 @@ class Generator(nn.Module):
     """
 
     def __init__(self, config: ModelConfig, task: TaskConfig, *, max_length: int) -> None:
+        """Build the body and its projections.
+
+        Raises:
+            ConfigError: the architecture cannot be that narrow.
+        """
         super().__init__()
         unit = math.lcm(config.n_head, 2)
         width = max(1, round(task.rtd_generator_share * config.d_model / unit)) * unit
         narrow = replace(config, d_model=width)
         self.project_in = nn.Linear(config.d_model, width)
-        self.body = Body(narrow, causal=False, max_length=max_length)
+        try:
+            self.body = Body(narrow, causal=False, max_length=max_length)
+        except ConfigError as error:
+            raise ConfigError(
+                f"task.rtd_generator_share ({task.rtd_generator_share}) makes a generator "
+                f"{width} wide: {error}"
+            ) from None
         self.project_out = nn.Linear(width, config.d_model)
 
     def forward(
