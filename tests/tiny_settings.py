@@ -9,15 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from dayahead.config.params import (
-    ComputeConfig,
-    EvaluationConfig,
-    LossConfig,
-    ModelConfig,
-    TaskConfig,
-    TrainingConfig,
-)
+from dayahead.config.params import LossConfig, ModelConfig, TaskConfig
 from dayahead.config.reading import validated
+from dayahead.config.training import ComputeConfig, EvaluationConfig, TrainingConfig
 from dayahead.evaluation.tables import read_ranks
 from dayahead.model.counts import CountModel
 from dayahead.model.draws import Draws

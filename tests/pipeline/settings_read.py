@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Literal, get_args, get_origin
 
-from dayahead.config import params
+from dayahead.config import params, training
 
 WHOLE = frozenset(
     {"asdict", "astuple", "vars", "flattened", "to_json", "dump_python", "dump_json", "repr", "str"}
@@ -56,11 +56,11 @@ class Names:
 def leaves_read(files: Iterable[Path], *, one_by_one: bool = False) -> frozenset[str]:
     """Every leaf read in these files, as `section.key`; whole objects unless `one_by_one`."""
     trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files]
-    trees.append(ast.parse(Path(params.__file__).read_text(encoding="utf-8")))
-    names = _declared(trees)
+    settings = [Path(module.__file__).read_text(encoding="utf-8") for module in (params, training)]
+    names = _declared([*trees, *map(ast.parse, settings)])
     names.whole = frozenset() if one_by_one else WHOLE
     found: set[str] = set()
-    for tree in trees[:-1]:
+    for tree in trees:
         for function, owner in _functions(tree):
             found |= _read_in(function, owner, names)
     return frozenset(found)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dayahead.config import params
+from dayahead.config import params, training
 from dayahead.config.params import Params
 
 ROOT = Path(__file__).parents[2]
@@ -136,7 +136,8 @@ def test_no_setting_has_a_default(section):
     """A default in code is a parameter that DVC cannot see."""
     body = next(
         node
-        for node in tree_of(Path(params.__file__)).body
+        for module in (params, training)
+        for node in tree_of(Path(module.__file__)).body
         if isinstance(node, ast.ClassDef) and node.name == section.__name__
     )
     given = [item for item in body.body if isinstance(item, ast.AnnAssign)]

@@ -10,13 +10,18 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from dayahead.config.reading import STRICT, read_yaml, validated
+from dayahead.config.reading import (
+    STRICT,
+    Auto,
+    PositiveFloat,
+    PositiveInt,
+    read_yaml,
+    validated,
+)
+from dayahead.config.training import ComputeConfig, EvaluationConfig, TrainingConfig
 from dayahead.errors import ConfigError
 
-PositiveInt = Annotated[int, Field(gt=0)]
-PositiveFloat = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, lt=1)]
-Auto = Literal["auto"]
 
 COUNTED = ("popularity", "transitions")
 SMOOTHED = ("softmax", "sampled_softmax")
@@ -183,73 +188,6 @@ class LossConfig:
     def is_sampled(self) -> bool:
         """Whether a target is compared with negatives instead of the whole catalogue."""
         return self.name != "softmax"
-
-
-@dataclass(frozen=True, kw_only=True, config=STRICT)
-class TrainingConfig:
-    """The protocol over windows and the steps within one."""
-
-    protocol: Literal["incremental", "sliding", "from_scratch"]
-    """One model carried on; fitted on the last `history` windows each time; anew on all so far."""
-    history: PositiveInt
-    """Windows that `sliding` fits on."""
-    carry_model: bool
-    """Whether `sliding` goes on with the model, or begins with a fresh one."""
-    carry_optimiser: bool
-    """Whether the optimiser's moments go on from window to window."""
-    epochs: PositiveInt
-    steps_per_window: PositiveInt | None
-    """Steps instead of epochs: passes are repeated and cut as needed."""
-    batch_size: PositiveInt
-    """Sessions per step over all processes together."""
-    learning_rate: PositiveFloat
-    schedule: Literal["linear", "constant", "cosine"]
-    """Course of the learning rate within a window; it restarts with each."""
-    cosine_cycles: PositiveFloat
-    """Half a cycle falls to 0 once; each whole one more restarts."""
-    warmup_steps: Annotated[int, Field(ge=0)]
-    """Steps of each window in which the rate rises from 0."""
-    weight_decay: Annotated[float, Field(ge=0)]
-    max_grad_norm: PositiveFloat
-    length_groups: PositiveInt
-    """Parts of like length in which a batch goes through the body, so that little is padding."""
-    loader: Literal["memory", "nvtabular"]
-    precision: Literal["auto", "float32", "bfloat16"]
-    """Of the fit's matrix products; auto: bfloat16 where the device is good at it. Scores are
-    float32 always."""
-    fit_last: bool
-    """After the last measurement fit on that window too: what tomorrow starts from."""
-    seed: Annotated[int, Field(ge=0)]
-
-
-@dataclass(frozen=True, kw_only=True, config=STRICT)
-class EvaluationConfig:
-    """What is measured, against which candidates."""
-
-    split: Literal["valid", "test", "all"]
-    candidates: Literal["seen", "all"]
-    """Items in train sessions up to the fitted window, or the whole catalogue of the log."""
-    positions: Literal["last", "all"]
-    """Measure a session's last item, or every item after the first given those before it."""
-    train_sessions: Annotated[int, Field(ge=0)]
-    """Sessions of the window just fitted that are measured too (train metrics); 0: none."""
-    predictions: Annotated[int, Field(ge=0)]
-    """Best items with scores that are written for every measured session; 0: none."""
-    attention_of: tuple[str, ...]
-    """Ids of sessions whose attention weights are written when they are measured."""
-    cutoffs: Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
-    batch_size: PositiveInt
-
-
-@dataclass(frozen=True, kw_only=True, config=STRICT)
-class ComputeConfig:
-    """Processes, threads and devices."""
-
-    processes: PositiveInt | Auto
-    """auto: one per GPU, one on the CPU."""
-    threads: PositiveInt | Auto
-    """Threads per process, never inherited; auto: the cores divided by the processes."""
-    device: Literal["auto", "cpu", "cuda"]
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

@@ -2,9 +2,9 @@
 
 from io import StringIO
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import to_json
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
@@ -14,6 +14,10 @@ from dayahead.errors import ConfigError
 T = TypeVar("T")
 
 STRICT = ConfigDict(extra="forbid", strict=True)
+
+PositiveInt = Annotated[int, Field(gt=0)]
+PositiveFloat = Annotated[float, Field(gt=0)]
+Auto = Literal["auto"]
 
 
 def read_yaml(path: Path) -> Any:  # noqa: ANN401

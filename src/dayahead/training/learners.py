@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grad_norm_
 
 from dayahead.columns import ITEM_ID
-from dayahead.config.params import TrainingConfig
+from dayahead.config.training import TrainingConfig
 from dayahead.data.batches import Batch, Batches, Share
 from dayahead.errors import TrainingError
 from dayahead.model.counts import CountModel

@@ -11,7 +11,8 @@ import torch
 from pyarrow.dataset import dataset
 
 from dayahead.columns import ITEM_ID, PAST_PREFIX, SESSION_ID
-from dayahead.config.params import EvaluationConfig, ModelConfig, TrainingConfig
+from dayahead.config.params import ModelConfig
+from dayahead.config.training import EvaluationConfig, TrainingConfig
 from dayahead.data.batches import (
     Batches,
     MemoryBatches,

@@ -108,46 +108,51 @@ def measure(
     Raises:
         ScoreError: a score is not finite.
     """
-    wanted = torch.from_numpy(candidates).long()
-    with_end = torch.nn.functional.pad(wanted, (0, 1))  # what the search finds behind the last
+    device = process.device
+    wanted, n_of = (torch.from_numpy(each).long().to(device) for each in (candidates, asked.n_of))
     scorer = model.scorer(wanted)
-    n_of, ends = torch.from_numpy(asked.n_of), torch.from_numpy(asked.n_of.cumsum())
-    size, device = (2 + min(n_best, len(wanted)), int(asked.n_of.sum())), process.device
+    size = (2 + min(n_best, len(wanted)), int(n_of.sum()))
     found = torch.zeros(size, dtype=torch.int32, device=device)  # targets, ranks, best ...
     highest = torch.zeros(size[0] - 2, size[1], device=device)
     for batch in batches:
-        for part in _questions(batch.without_empty_rows(), n_of, ends):
-            columns = torch.searchsorted(wanted, part.targets)
-            columns = columns.where(with_end[columns] == part.targets, -1)
-            placed = {name: values.to(device) for name, values in part.columns.items()}
-            scores = scorer(placed, part.n_known.to(device)).to(device)
-            ranks = target_ranks(scores, columns.to(device))
+        for part in _questions(batch.without_empty_rows().to(device), n_of):
+            scores = scorer(part.columns, part.n_known).to(device)
+            ranks = target_ranks(scores, _columns_of(part.targets, wanted))
             best, of_best = best_columns(scores, n_best)
-            answers = torch.cat([part.targets.to(device)[None], ranks[None], best.T])
-            found[:, part.places] = answers.int()
+            found[:, part.places] = torch.cat([part.targets[None], ranks[None], best.T]).int()
             highest[:, part.places] = of_best.T
     found, highest = process.summed(found).cpu(), process.summed(highest).cpu()
     return Measured(found[0].numpy(), found[1].numpy(), found[2:].T.numpy(), highest.T.numpy())
 
 
-def _questions(
-    batch: Batch, n_of: Int[Tensor, " S"], ends: Int[Tensor, " S"]
-) -> Iterator[Questions]:
-    """Cut a batch's questions into parts of as many rows as it has."""
+def _columns_of(targets: Int[Tensor, " Q"], candidates: Int[Tensor, " C"]) -> Int[Tensor, " Q"]:
+    """Place of each target among the candidates, -1 where it is none of them."""
+    columns = torch.searchsorted(candidates, targets)
+    with_end = torch.nn.functional.pad(candidates, (0, 1))  # what is found behind the last
+    return columns.where(with_end[columns] == targets, -1)
+
+
+def _questions(batch: Batch, n_of: Int[Tensor, " S"]) -> Iterator[Questions]:
+    """Cut a batch's questions into parts of as many rows as it has.
+
+    Args:
+        batch: of whole sessions, none of them empty.
+        n_of: targets of each session of the window.
+    """
     items = batch.columns[ITEM_ID]
     if len(items) == 0:
         return
-    steps = torch.arange(items.shape[1])
+    steps = torch.arange(items.shape[1], device=items.device)
     begins = batch.lengths - n_of[batch.sessions]
     is_target = (steps >= begins[:, None]) & (steps < batch.lengths[:, None])  # [B, L]
     rows, n_known = is_target.nonzero(as_tuple=True)
+    places = (n_of.cumsum(0)[batch.sessions] - batch.lengths)[rows] + n_known
     order = n_known.argsort(stable=True)
     for begin in range(0, len(order), len(items)):
         part = order[begin : begin + len(items)]
-        of, known = rows[part], n_known[part]
         yield Questions(
-            columns={name: values[of] for name, values in batch.columns.items()},
-            n_known=known,
-            targets=items[of, known],
-            places=ends[batch.sessions[of]] - (batch.lengths[of] - known),
+            columns={name: values[rows[part]] for name, values in batch.columns.items()},
+            n_known=n_known[part],
+            targets=items[rows[part], n_known[part]],
+            places=places[part],
         )

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import Parameter
 from torch.optim import AdamW
 
-from dayahead.config.params import TrainingConfig
+from dayahead.config.training import TrainingConfig
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from dayahead.columns import ROLES, SESSION_ID
-from dayahead.config.params import EvaluationConfig, TrainingConfig
+from dayahead.config.training import EvaluationConfig, TrainingConfig
 from dayahead.data.windows import Window, WindowStore
 from dayahead.errors import ConfigError
 
@@ -93,19 +93,4 @@ def refuse_unmeasured_sessions(
             f"params.yaml: evaluation.attention_of: {len(missing)} of {len(config.attention_of)} "
             f"sessions are in none of the {len(measured)} windows measured with evaluation.split: "
             f"{config.split}, first {min(missing)}; take ids from results/ranks/"
-        )
-
-
-def refuse_endless_warmup(config: TrainingConfig) -> None:
-    """Refuse steps of which none reaches the learning rate.
-
-    Raises:
-        ConfigError: the warm-up is as long as the window.
-    """
-    n_steps = config.steps_per_window
-    if n_steps is not None and config.warmup_steps >= n_steps:
-        raise ConfigError(
-            f"params.yaml: training.warmup_steps: {config.warmup_steps}, and a window has "
-            f"training.steps_per_window: {n_steps}, none of which would reach the learning rate; "
-            f"lower the one or raise the other"
         )

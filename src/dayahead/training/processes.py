@@ -16,7 +16,7 @@ from torch.distributed.elastic.multiprocessing.api import DefaultLogsSpecs
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, record
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from dayahead.config.params import ComputeConfig
+from dayahead.config.training import ComputeConfig
 from dayahead.data.batches import Share
 from dayahead.errors import ConfigError, TrainingError
 from dayahead.files import read_json

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from datetime import datetime
 from itertools import pairwise
 
-from dayahead.config.params import ComputeConfig
+from dayahead.config.training import ComputeConfig
 from dayahead.data.windows import Window, WindowStore
 from dayahead.evaluation.tables import WindowResult
 from dayahead.model.storage import save_model
@@ -15,7 +15,6 @@ from dayahead.training.plan import (
     fitted_windows,
     measured_windows,
     refuse_empty_splits,
-    refuse_endless_warmup,
     refuse_unmeasured_sessions,
 )
 from dayahead.training.processes import Process, run_processes
@@ -41,7 +40,6 @@ def _fit_and_measure(process: Process, study: Study) -> None:
     measured = measured_windows(windows, store.statistics["fitted_on"])
     refuse_empty_splits(store, measured, study.evaluation.split)
     refuse_unmeasured_sessions(store, measured, study.evaluation)
-    refuse_endless_warmup(study.training)
     run = Run(study, process, windows[0])
     results = ResultsFolder(study.results)
     if process.is_main:
@@ -49,7 +47,7 @@ def _fit_and_measure(process: Process, study: Study) -> None:
     for place, (window, following) in enumerate(pairwise(windows), start=1):
         run.see(window)
         is_measured = following in measured
-        if run.starts_afresh and not is_measured:
+        if study.training.starts_afresh and not is_measured:
             continue  # nothing would ever be asked of this model
         fit = run.fit(fitted_windows(windows[:place], study.training))
         if is_measured:

@@ -14,13 +14,8 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from dayahead.columns import FIRST_TIME, INDEX, ITEM_ID, N_RESERVED, SESSION_ID, VALUE
-from dayahead.config.params import (
-    EvaluationConfig,
-    LossConfig,
-    ModelConfig,
-    TaskConfig,
-    TrainingConfig,
-)
+from dayahead.config.params import LossConfig, ModelConfig, TaskConfig
+from dayahead.config.training import EvaluationConfig, TrainingConfig
 from dayahead.data.batches import Batches
 from dayahead.data.windows import Window, WindowStore
 from dayahead.evaluation.metrics import window_metrics
@@ -140,19 +135,11 @@ class Run:
         """Take the items of a window's train sessions among the candidates."""
         self.seen = np.union1d(self.seen, self.store.items_in(window, "train"))
 
-    @property
-    def starts_afresh(self) -> bool:
-        """Whether every fit begins with a fresh model."""
-        config = self.study.training
-        return config.protocol == "from_scratch" or (
-            config.protocol == "sliding" and not config.carry_model
-        )
-
     def fit(self, windows: Sequence[Window]) -> Fit:
         """Fit on the train sessions of these windows together, at the last of them."""
         start = time.perf_counter()
         window = windows[-1]
-        if self.starts_afresh:
+        if self.study.training.starts_afresh:
             self.model, self.learner = self._built()
         self.learner.grow(self.sizes_at(window))
         passes = self.loader.fit_batches(windows, self.learner.fit_share)

@@ -231,7 +231,6 @@ def test_attention_of_chosen_sessions(windows, tmp_path, architecture, task, n_r
         ({"model": {"architecture": "xlnet"}, "task": {"name": "plm"}}, "plm answers by"),
         ({"evaluation": {"attention_of": ["1-000002", "x"]}}, "1 of 2 sessions .* first x; take"),
         ({"evaluation": {"attention_of": ["0-000001"]}}, "in none of the 3 windows measured"),
-        ({"training": {"steps_per_window": 3, "warmup_steps": 3}}, "steps_per_window: 3, none"),
     ],
 )
 def test_what_cannot_be_had_is_refused_before_any_training(windows, tmp_path, sections, complaint):

@@ -11,6 +11,7 @@ from transformers import (
     get_linear_schedule_with_warmup,
 )
 
+from dayahead.errors import ConfigError
 from dayahead.training.optimiser import (
     build_optimiser,
     follow_growth,
@@ -166,3 +167,9 @@ def test_the_courses_are_those_of_transformers(n_steps, warmup_steps, cosine_cyc
             assert rate_share(config, place, n_steps) == pytest.approx(rate, abs=1e-12)
             optimiser.step()
             scheduler.step()
+
+
+def test_a_warm_up_without_end_is_refused():
+    with pytest.raises(ConfigError, match=r"warmup_steps \(3\) must be below steps_per_window"):
+        training_config(steps_per_window=3, warmup_steps=3)
+    assert training_config(steps_per_window=3, warmup_steps=2)
