@@ -70,8 +70,8 @@ class PlainLoop:
 
     def hidden(self, items: Tensor) -> Tensor:
         """Every position through the body, padding not masked."""
-        inputs = self.model.input_dropout(self.model.items(items))
-        hidden: Tensor = self.model.body.transformer(inputs_embeds=inputs).last_hidden_state
+        inputs = self.model.inputs.dropout(self.model.inputs.items(items))
+        hidden: Tensor = self.model.body.network.transformer(inputs_embeds=inputs).last_hidden_state
         return hidden
 
     def fit(self) -> None:
@@ -82,7 +82,7 @@ class PlainLoop:
             targets = items.roll(-1, 1)
             targets[:, -1] = 0
             is_target = targets > 0
-            logits = self.hidden(items)[is_target] @ self.model.items.weight.T + self.model.bias
+            logits = self.hidden(items)[is_target] @ self.model.scoring_rows.T + self.model.bias
             loss = cross_entropy(logits, targets[is_target] - N_RESERVED)
             self.optimiser.zero_grad()
             loss.backward()
@@ -96,7 +96,7 @@ class PlainLoop:
         for rows in torch.arange(N_SESSIONS).split(512):
             items, lengths = self.padded(rows)
             hidden = self.hidden(items)[torch.arange(len(rows)), lengths - 2]
-            best = (hidden @ self.model.items.weight.T + self.model.bias).topk(20).indices
+            best = (hidden @ self.model.scoring_rows.T + self.model.bias).topk(20).indices
             (best == (items[torch.arange(len(rows)), lengths - 1] - N_RESERVED)[:, None]).any(1)
 
 

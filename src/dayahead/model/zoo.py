@@ -208,7 +208,7 @@ def _settled(own: dict[str, Any], config: ModelConfig, causal: bool) -> dict[str
     }
     # gelu_new is the same function, written out in Python: four times the step on a CPU.
     activations = {name: "gelu_pytorch_tanh" for name in own if own[name] == "gelu_new"}
-    ids = dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"), 0)
+    ids = {name: 0 for name in own if name.endswith("_token_id")}
     sight = {} if own.get("is_encoder_decoder") else {"is_decoder": causal, "causal": causal}
     return dropouts | activations | ids | sight | {"vocab_size": 1, "use_cache": False}
 
