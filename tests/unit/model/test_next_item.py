@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from dayahead.model.inputs import embedding_dim
 from dayahead.model.next_item import NextItemModel
 from tiny_settings import (
     columns_of,
@@ -164,11 +163,6 @@ def test_tied_weights_are_one_tensor_and_untied_are_two():
     assert tied.scoring_rows is tied.inputs.items.weight
     assert untied.scoring_rows is untied.output_items.weight
     assert "output_items.weight" not in tied.state_dict()
-
-
-@pytest.mark.parametrize(("n_values", "dim"), [(0, 2), (1, 2), (16, 4), (17, 5), (10_000, 20)])
-def test_a_side_embedding_is_twice_the_fourth_root_wide(n_values, dim):
-    assert embedding_dim(n_values, 2.0) == dim
 
 
 def test_the_age_of_an_item_not_held_counts_as_unknown():
