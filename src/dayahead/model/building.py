@@ -78,8 +78,8 @@ def _check_inputs(config: ModelConfig, *, has_numbers: bool) -> None:
         )
     if is_elementwise and config.number_dim not in (0, item_dim):
         raise ConfigError(
-            f"params.yaml: model.number_dim: {config.number_dim}, and model.merge: elementwise gives "
-            f"every vector the item's size, {item_dim}; set model.number_dim to 0"
+            f"params.yaml: model.number_dim: {config.number_dim}, and by merge: elementwise each "
+            f"vector has the item's size, {item_dim}; set model.number_dim to 0"
         )
     if config.soft_one_hot and not is_elementwise and config.number_dim == 0:
         raise ConfigError(
