@@ -84,6 +84,7 @@ class ModelConfig:
     d_model: PositiveInt
     n_layer: PositiveInt
     n_head: PositiveInt
+    """Of attention; d_model is a multiple of it."""
     item_embedding_dim: PositiveInt | None
     """Null: the same as d_model."""
     merge: Literal["concat", "elementwise"]
