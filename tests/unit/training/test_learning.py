@@ -7,8 +7,8 @@ from tiny_settings import BODIES, trained
 from window_folders import markov_days, write_window_folder
 
 TRAINING = {"batch_size": 32, "learning_rate": 0.01}
-EPOCHS = {"clm": 8, "mlm": 24}
-"""A masked task asks about a third of the items, and tells both sides of them."""
+EPOCHS = {"clm": 8, "mlm": 24, "plm": 24, "rtd": 32}
+"""The others than clm ask about a third of the items, and tell both sides of them."""
 SIZES = {"d_model": 32, "init_std": 0.02, "item_init_std": 0.1}
 
 
