@@ -158,11 +158,6 @@ def _networks(config: ModelConfig, causal: bool, max_length: int) -> Iterator[nn
             raise ConfigError("model.dropout: avg has nothing to drop; set it to 0")
         yield Average() if name == "avg" else Recurrent(config)
     elif name in CONFIG_MAPPING:
-        if config.d_model % config.n_head:
-            raise ConfigError(
-                f"model.d_model ({config.d_model}) must be a multiple of model.n_head "
-                f"({config.n_head}) with {name}"
-            )
         yield from zoo_bodies(config, causal=causal, max_length=max_length)
     else:
         raise ConfigError(f"model.architecture: {_unknown(name)}")

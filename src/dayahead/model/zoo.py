@@ -151,6 +151,7 @@ def _zoo_config(config: ModelConfig, causal: bool, max_length: int) -> Pretraine
             f"{f' ({parts})' if parts else ''}"
         )
     own = {f.name: f.default for f in dataclasses.fields(cls)}
+    _check_heads(config, own)
     _check_overrides(config, own, cls.attribute_map)
     values = _sizes(config, max_length) | _settled(own, config, causal)
     if special := SPECIALS.get(name):
@@ -165,6 +166,14 @@ def _zoo_config(config: ModelConfig, causal: bool, max_length: int) -> Pretraine
     if "inputs_embeds" not in inspect.signature(_model_class(made).forward).parameters:
         raise ValueError("it reads ids, images or sound, and no vectors (inputs_embeds)")
     return made
+
+
+def _check_heads(config: ModelConfig, own: dict[str, Any]) -> None:
+    if config.d_model % config.n_head and not own.keys().isdisjoint(HEADS.split()):
+        raise ConfigError(
+            f"model.d_model ({config.d_model}) must be a multiple of model.n_head "
+            f"({config.n_head}) with {config.architecture}"
+        )
 
 
 def _check_overrides(config: ModelConfig, own: dict[str, Any], aliases: dict[str, str]) -> None:

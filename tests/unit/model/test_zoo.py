@@ -150,6 +150,7 @@ def test_heads_share_the_width_evenly_where_there_are_heads():
     told = refusal("gpt2", d_model=18, n_head=4)
     assert "model.d_model (18) must be a multiple of model.n_head (4)" in told
     assert body_of("gru", d_model=18, n_head=4)
+    assert body_of("mamba", d_model=18, n_head=4)
 
 
 def test_an_unknown_name_is_refused_with_those_that_are_known():
