@@ -72,10 +72,10 @@ def gbce(scores: Scores, config: LossConfig) -> Float[Tensor, " t"]:
     """Binary cross entropy with the target's probability to the power of beta.
 
     Petrov and Macdonald 2023 (gSASRec): with sampling rate a = negatives / (items - 1) and
-    calibration t, beta = a (t (1 - 1/a) + 1/a) = 1 - t (1 - a). The mean over the target and its
-    negatives, as there.
+    calibration t, beta = a (t (1 - 1/a) + 1/a) = 1 - t (1 - a); a is above 1 where negatives
+    repeat. The mean over the target and its negatives, as there.
     """
-    rate = (scores.n_others / max(scores.n_items - 1, 1)).clamp(max=1.0)
+    rate = scores.n_others / max(scores.n_items - 1, 1)
     beta = 1 - config.gbce_calibration * (1 - rate)
     against = (softplus(scores.negatives) * scores.is_other).sum(1)
     return (against - beta * logsigmoid(scores.targets)) / (scores.n_others + 1)

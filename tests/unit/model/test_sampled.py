@@ -61,7 +61,7 @@ def oracle_sampled_softmax(target, scores, log_expected, n_items, config):
 
 
 def oracle_gbce(target, scores, log_expected, n_items, config):
-    rate = min(len(scores) / (n_items - 1), 1.0)
+    rate = len(scores) / (n_items - 1)
     if not rate:
         return -(1 - config.gbce_calibration) * torch.log(torch.sigmoid(target))
     t = config.gbce_calibration

@@ -1,0 +1,48 @@
+"""Every loss learns what popularity cannot know: each item here has two likely successors."""
+
+import pytest
+
+from dayahead.evaluation.tables import read_windows
+from dayahead.model.sampled import LOSSES
+from tiny_settings import trained
+from window_folders import markov_days, write_window_folder
+
+EPOCHS = {"gbce": 24}
+"""Binary cross entropy stands still until every score has come down; the others take 8."""
+
+
+@pytest.fixture(scope="module")
+def windows(tmp_path_factory):
+    days = markov_days(n_days=3, sessions_per_day=250, n_items=40)
+    return write_window_folder(tmp_path_factory.mktemp("windows"), days)
+
+
+def recall(windows, out, name, **loss):
+    """Recall at 2 on the last day, after two days of training; by popularity less than .2."""
+    sections = {
+        "model": {"d_model": 32, "init_std": 0.02, "item_init_std": 0.1},
+        "loss": {"name": name, **loss},
+        "training": {"batch_size": 32, "learning_rate": 0.01, "epochs": EPOCHS.get(name, 8)},
+        "evaluation": {"cutoffs": [2]},
+    }
+    trained(windows, out, sections)
+    return read_windows(out / "results" / "windows.csv", [2])[-1].metrics["recall_at_2"]
+
+
+def test_a_loss_against_negatives_comes_near_the_best_there_is(windows, tmp_path):
+    """From the batch's targets and ten drawn items."""
+    assert recall(windows, tmp_path, "sampled_softmax") > 0.8
+
+
+# Some items here follow none. So they are no target and no negative of the batch, and gBCE, which
+# holds scores against 0 and not against each other, leaves theirs above.
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "negatives"),
+    [*((name, 20) for name in LOSSES), *((name, 0) for name in LOSSES if name != "gbce")],
+)
+def test_every_loss_does_with_negatives_of_one_kind(windows, tmp_path, name, negatives):
+    """Drawn ones, or the batch's targets."""
+    of_batch = not negatives
+    found = recall(windows, tmp_path, name, negatives=negatives, negatives_of_batch=of_batch)
+    assert found > 0.75
