@@ -17,7 +17,7 @@ from dayahead.model.negatives import Negatives, NegativeSampler
 from dayahead.model.noise import swapped
 from dayahead.model.permutation import asked_states
 from dayahead.model.projection import projection
-from dayahead.model.questions import Question, everywhere
+from dayahead.model.questions import Need, Question, everywhere
 from dayahead.model.replaced import Detector, Generator, guesses
 from dayahead.model.scoring import Scorer
 from dayahead.model.tables import GrowingTable
@@ -54,9 +54,7 @@ class NextItemModel(nn.Module):
             seed: root of every initial value.
         """
         super().__init__()
-        self.config = config
-        self.task_config = task
-        self.loss_config = loss
+        self.config, self.task_config, self.loss_config = config, task, loss
         self.task = build_task(task)
         item_dim = config.item_embedding_dim or config.d_model
         with torch.random.fork_rng(devices=[]):
@@ -64,18 +62,7 @@ class NextItemModel(nn.Module):
             self.inputs = EventInputs(config, categoricals, numbers, seed)
             self.mask = nn.Parameter(torch.randn(config.d_model) * config.init_std)
             self.mask.requires_grad_(self.task.needs == "bidirectional")
-            self.body: Body | Generator = Body(
-                config,
-                causal=self.task.needs == "causal",
-                max_length=max_length,
-                has_queries=self.task.needs == "permutation",
-            )
-            self.detector = None
-            if task.name == "rtd" and task.rtd_tied_generator:
-                self.detector = Detector(config.d_model, body=None)
-            elif task.name == "rtd":
-                self.detector = Detector(config.d_model, self.body)
-                self.body = Generator(config, task, max_length=max_length)
+            self.body, self.detector = _bodies(config, task, self.task.needs, max_length)
             self.project_out = projection(config.d_model, item_dim, config.activation)
         if not config.tie_weights:
             output_seed = derived_seed(seed, "table", "output_items")
@@ -261,3 +248,20 @@ class NextItemModel(nn.Module):
         width = question.is_asked.shape[1]
         inputs = self.inputs({name: values[rows, :width] for name, values in columns.items()})
         return torch.where(question.is_masked[..., None], self.mask, inputs)
+
+
+def _bodies(
+    config: ModelConfig, task: TaskConfig, needs: Need, max_length: int
+) -> tuple[Body | Generator, Detector | None]:
+    """What answers, and for `rtd` what finds its guesses out."""
+    body = Body(
+        config,
+        causal=needs == "causal",
+        max_length=max_length,
+        has_queries=needs == "permutation",
+    )
+    if task.name != "rtd":
+        return body, None
+    if task.rtd_tied_generator:
+        return body, Detector(config.d_model, body=None)
+    return Generator(config, task, max_length=max_length), Detector(config.d_model, body)
