@@ -117,7 +117,7 @@ class ModelConfig:
     freeze_items: bool
     """Leave the rows of the item table as they are at the start."""
     decay: Annotated[float, Field(ge=0, le=1)]
-    """What `transitions` keeps of its counts from window to window."""
+    """What `transitions` keeps of its counts from fit to fit; a fresh model has none to keep."""
 
     @property
     def is_counted(self) -> bool:

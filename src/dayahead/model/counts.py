@@ -20,9 +20,9 @@ from dayahead.model.scoring import Scorer
 class CountModel:
     """`popularity` and `transitions`.
 
-    popularity    an item's events in the window fitted last
-    transitions   how often an item followed the last known one, counts of earlier windows times
-                  `decay` per window; below every item that ever followed, by popularity
+    popularity    an item's events in the windows of the last fit
+    transitions   how often an item followed the last known one, counts of earlier fits times
+                  `decay` per fit; below every item that ever followed, by popularity
     """
 
     def __init__(self, config: ModelConfig) -> None:
