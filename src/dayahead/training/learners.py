@@ -92,7 +92,8 @@ class GradientLearner:
         else:
             self.optimiser = build_optimiser(self.model, self.config)
         if self.process.share.world > 1:
-            self.wrapped = DistributedDataParallel(self.model)
+            # All processes count the same items, so the counts need not be sent at each step.
+            self.wrapped = DistributedDataParallel(self.model, broadcast_buffers=False)
 
     def n_steps(self, passes: list[Batches]) -> int:
         """All batches of all passes, or `steps_per_window` of them."""

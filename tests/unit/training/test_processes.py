@@ -24,9 +24,11 @@ VARIANTS = {
     },
     "untied": ({"tie_weights": False, "item_embedding_dim": 8}, "clm", {}),
     "features": ({"features": ["category", "price"]}, "clm", {}),
+    "sampled": ({}, "clm", {}),
     "streamed": ({}, "clm", {"loader": "nvtabular"}),
     "transitions": ({"architecture": "transitions"}, "clm", {}),
 }
+LOSSES = {"sampled": {"name": "sampled_softmax", "popularity_exponent": 0.75}}
 COUNTED = {"transitions"}
 every_variant = pytest.mark.parametrize("name", VARIANTS)
 
@@ -39,6 +41,7 @@ def studies_in(folder, windows):
             {
                 "model": model,
                 "task": {"name": task},
+                "loss": LOSSES.get(name, {}),
                 "training": {"epochs": 2, **training},
                 "evaluation": {"split": "test"},
             },
