@@ -1,9 +1,12 @@
 """Every loss learns what popularity cannot know: each item here has two likely successors."""
 
 import pytest
+import torch
 
+from dayahead.data.windows import WindowStore
 from dayahead.evaluation.tables import read_windows
 from dayahead.model.sampled import LOSSES
+from dayahead.model.storage import load_model
 from tiny_settings import trained
 from window_folders import markov_days, write_window_folder
 
@@ -41,3 +44,19 @@ def test_every_loss_does_with_negatives_of_one_kind(windows, tmp_path, name, neg
     of_batch = not negatives
     found = recall(windows, tmp_path, name, negatives=negatives, negatives_of_batch=of_batch)
     assert found > 0.75
+
+
+def test_the_stored_model_knows_every_event_it_was_fitted_on(tmp_path):
+    days = markov_days(n_days=3, sessions_per_day=20, n_items=10)
+    windows = write_window_folder(tmp_path / "windows", days)
+    trained(windows, tmp_path, {"loss": {"name": "gbce"}, "training": {"epochs": 2}})
+    model = load_model(tmp_path / "models").model
+    store = WindowStore(windows)
+    events = [
+        item
+        for window in store.windows
+        for session in store.read(window, "train", ["item_id"])["item_id"].to_pylist()
+        for item in session
+    ]
+    counts = torch.bincount(torch.tensor(events) - 2, minlength=model.n_items)
+    assert torch.equal(model.sampler.counts, 2 * counts)
