@@ -131,7 +131,8 @@ class States:
 
         def here(sha256: str) -> Path:
             path = scratch / sha256
-            self._blobs.get(sha256, path)
+            if not path.exists():  # two buckets may have left the same, such as nothing
+                self._blobs.get(sha256, path)
             return path
 
         with self._locked():

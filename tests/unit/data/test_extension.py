@@ -104,6 +104,18 @@ def test_no_raw_row_of_an_older_window_is_read_again(run, log, rules, monkeypatc
     assert whole_folder(grown) == whole_folder(fresh)
 
 
+@pytest.mark.parametrize("rules", [RULES["by session"], RULES["gaps, past, last"]])
+def test_buckets_change_nothing(run, log, rules, monkeypatch):
+    """Nor do buckets that leave the same, such as nothing, for the next run."""
+    dataset = dataset_config(**{**MESSY, **rules})
+    log = without_sessions(log, dataset)
+    fresh = run(log[:5], dataset, log_end=midnight(5))
+    monkeypatch.setattr(build, "EVENTS_AT_ONCE", 40)
+    for n_days in (3, 5):
+        grown = run(log[:n_days], dataset, store="kept", log_end=midnight(n_days))
+    assert whole_folder(grown) == whole_folder(fresh)
+
+
 def test_the_same_log_again_needs_no_cluster(run, log, monkeypatch):
     dataset = dataset_config(**MESSY)
     first = run(log, dataset, store="kept", log_end=midnight(5))
