@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from dayahead.training.recommendation import Recommender
 from mlflow.models import set_model
 from mlflow.pyfunc import PythonModel, PythonModelContext
+
+from dayahead.training.recommendation import Recommender
 
 
 class ServedModel(PythonModel):  # type: ignore[misc]

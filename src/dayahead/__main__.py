@@ -1,4 +1,4 @@
-"""What a user asks outside the pipeline: python -m dayahead recommend | compare | preset | track."""
+"""What a user asks outside the pipeline: python -m dayahead recommend, compare, preset, track."""
 
 import tempfile
 from pathlib import Path

@@ -25,7 +25,13 @@ def statistics(features, *, timezone="UTC", item_type="int", repeats="keep"):
         "unit": "day",
         "timezone": timezone,
         "item_type": item_type,
-        "sessions": {"repeats": repeats, "min_length": 2, "max_length": 20, "truncate": "first", "past_max_length": 0},
+        "sessions": {
+            "repeats": repeats,
+            "min_length": 2,
+            "max_length": 20,
+            "truncate": "first",
+            "past_max_length": 0,
+        },
         "fitted_on": ["2026-01-01"],
         "features": entries,
     }
