@@ -41,6 +41,8 @@ from dayahead.files import write_json
 
 EVENTS_AT_ONCE = 1_000_000
 """Events a task holds, if the memory limit allows."""
+A_LOT = 50_000
+"""Events that are worth a task of their own."""
 BYTES_PER_EVENT = 4096
 """What a worker's memory is reckoned by: an event's columns, copied a few times."""
 NAMED = 10
@@ -74,11 +76,12 @@ class Build:
         pieces = self._pieces(earlier)
         n_at_once = min(EVENTS_AT_ONCE, max(memory_limit(self.config) // BYTES_PER_EVENT, 1))
         n_events = sum(piece.n_events for piece in pieces)
-        n_buckets = max(1, -(-n_events // n_at_once))
         memory = earlier.memory if earlier else {}
-        job = Job(self.dataset, self.window, n_buckets, output, self.device, memory)
         with dask_client(self.config, scratch) as client:
             phases = Phases(client, scratch)
+            # As many as memory asks for, and of a day's events one for each thread.
+            n_buckets = max(-(-n_events // n_at_once), min(phases.n_threads, n_events // A_LOT), 1)
+            job = Job(self.dataset, self.window, n_buckets, output, self.device, memory)
             tasks = [(job, p, n_at_once, phases.path("parts", n)) for n, p in enumerate(pieces)]
             parts = phases.run("parts", spread, tasks)
             edges = self._edges(parts, earlier)

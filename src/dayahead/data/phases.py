@@ -48,6 +48,11 @@ class Phases:
         _log.info("preprocess: %s: %d done", phase, len(tasks))
         return results
 
+    @property
+    def n_threads(self) -> int:
+        """Tasks that run at once."""
+        return int(sum(self.client.ncores().values()))
+
     def path(self, phase: str, number: int) -> Path:
         """A scratch file of a phase."""
         return self.scratch / f"{phase}-{number:05d}.events"

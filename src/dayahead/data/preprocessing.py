@@ -68,7 +68,7 @@ def _written(build: Build, states: States, state: State | None, folder: Path) ->
             if earlier.is_of(build.log):
                 return
         left = build.windows(output, scratch, earlier)
-        states.keep(left, build.log, output)
+        states.keep(left, build.log, output, earlier)
 
 
 @contextmanager

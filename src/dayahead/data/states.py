@@ -146,9 +146,15 @@ class States:
                 {column: pq.read_table(here(sha256)) for column, sha256 in state.census.items()},
             )
 
-    def keep(self, left: "Left", log: EventLog, output: Path) -> None:
+    def keep(self, left: "Left", log: EventLog, output: Path, earlier: "Earlier | None") -> None:
         """Take a finished run into the store, and forget what is too old."""
-        put = self._blobs.put
+        linked = earlier.state.files if earlier else {}
+
+        def put(path: Path) -> str:
+            inside = path.is_relative_to(output)
+            known = linked.get(path.relative_to(output).as_posix()) if inside else path.name
+            return self._blobs.put(path, known)
+
         with self._locked():
             files = sorted(path for path in output.rglob("*") if path.is_file())
             state = State(
