@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from merlin.core.utils import Serial
 from merlin.dag import ColumnSelector
 from merlin.io import Dataset
 from nvtabular.ops import Groupby, ListSlice
@@ -136,6 +137,14 @@ def test_padding_is_nvtabulars():
     }
 
 
+@pytest.fixture
+def _no_cluster():
+    """Merlin would take the one that other tests share; two threads of a worker lock each other."""
+    with Serial():
+        yield
+
+
+@pytest.mark.usefixtures("_no_cluster")
 def test_a_workflow_fits_transforms_and_writes_them(tmp_path):
     frame = pd.DataFrame(
         {"s": np.arange(90) // 3, "t": np.arange(90)[::-1], "i": np.arange(90, dtype=np.int32)}
