@@ -54,7 +54,9 @@ class NextItemModel(nn.Module):
             seed: root of every initial value.
         """
         super().__init__()
-        self.config, self.task_config, self.loss_config = config, task, loss
+        self.config = config
+        self.task_config = task
+        self.loss_config = loss
         self.task = build_task(task)
         item_dim = config.item_embedding_dim or config.d_model
         with torch.random.fork_rng(devices=[]):
@@ -65,9 +67,7 @@ class NextItemModel(nn.Module):
             self.body, self.detector = _bodies(config, task, self.task.needs, max_length)
             self.project_out = projection(config.d_model, item_dim, config.activation)
         if not config.tie_weights:
-            output_seed = derived_seed(seed, "table", "output_items")
-            self.output_items = GrowingTable(item_dim, config.item_init_std, output_seed)
-            self.output_items.unknown.requires_grad_(False)
+            self.output_items = _output_table(item_dim, config.item_init_std, seed)
         self.sampler = NegativeSampler(loss) if loss.is_sampled else None
         self.bias = nn.Parameter(torch.empty(0))
 
@@ -265,3 +265,10 @@ def _bodies(
     if task.rtd_tied_generator:
         return body, Detector(config.d_model, body=None)
     return Generator(config, task, max_length=max_length), Detector(config.d_model, body)
+
+
+def _output_table(item_dim: int, std: float, seed: int) -> GrowingTable:
+    """Rows that score and are never looked up, so that none of them is unknown."""
+    table = GrowingTable(item_dim, std, derived_seed(seed, "table", "output_items"))
+    table.unknown.requires_grad_(False)
+    return table
