@@ -5,6 +5,7 @@ is int64, microseconds since 1970, UTC: pandas 1.5 knows nanoseconds only, which
 """
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
 import dask.dataframe as dd
@@ -31,23 +32,8 @@ AGE_SCALE = float(np.log1p(30))
 """Item age drifts as a log grows, so a constant scales it, unless a statistic is asked for."""
 
 
-class LookUp(Operator):  # type: ignore[misc]
-    """Raw values of one column into indices of its vocabulary; null and unheard of: 1."""
-
-    def __init__(self, vocabulary: pa.Table, tags: tuple[Tags, ...] = ()) -> None:
-        super().__init__()
-        self.vocabulary = vocabulary
-        self.tags = tags
-
-    def transform(self, col_selector: ColumnSelector, df: Frame) -> Frame:
-        """Replace the column by int32 indices."""
-        type_ = self.vocabulary.schema.field(VALUE).type
-        return type(df)(
-            {
-                name: indices_of(arrow(df[name], type_), self.vocabulary).to_numpy()
-                for name in col_selector.names
-            }
-        )
+class Categorical:
+    """What the Merlin schema is told of numbers that stand for values."""
 
     @property
     def output_dtype(self) -> type:
@@ -57,10 +43,42 @@ class LookUp(Operator):  # type: ignore[misc]
     @property
     def output_tags(self) -> list[Tags]:
         """Tags in the Merlin schema."""
-        return [Tags.CATEGORICAL, *self.tags]
+        return [Tags.CATEGORICAL]
 
 
-class Categorise(StatOperator):  # type: ignore[misc]
+class Continuous:
+    """What the Merlin schema is told of numbers that are measured."""
+
+    @property
+    def output_dtype(self) -> type:
+        """Type of a number."""
+        return np.float32
+
+    @property
+    def output_tags(self) -> list[Tags]:
+        """Tags in the Merlin schema."""
+        return [Tags.CONTINUOUS]
+
+
+class LookUp(Categorical, Operator):  # type: ignore[misc]
+    """Raw values of one column into indices of its vocabulary; null and unheard of: 1."""
+
+    def __init__(self, vocabulary: pa.Table, tags: tuple[Tags, ...] = ()) -> None:
+        super().__init__()
+        self.vocabulary = vocabulary
+        self.tags = tags
+
+    def transform(self, col_selector: ColumnSelector, df: Frame) -> Frame:
+        """Replace the column by int32 indices."""
+        return _numbered(df, dict.fromkeys(col_selector.names, self.vocabulary))
+
+    @property
+    def output_tags(self) -> list[Tags]:
+        """Tags in the Merlin schema."""
+        return [*super().output_tags, *self.tags]
+
+
+class Categorise(Categorical, StatOperator):  # type: ignore[misc]
     """What Categorify does, through Arrow: values numbered in order of their first occurrence.
 
     Numbers are as LookUp's. Fitted over Dask partitions, taken in their order; `values` then holds
@@ -87,22 +105,18 @@ class Categorise(StatOperator):  # type: ignore[misc]
 
     def transform(self, col_selector: ColumnSelector, df: Frame) -> Frame:
         """Replace the columns by int32 numbers."""
-        return type(df)(
-            {
-                name: indices_of(arrow(df[name]), pa.table({VALUE: self.values[name]})).to_numpy()
-                for name in col_selector.names
-            }
-        )
+        names = col_selector.names
+        return _numbered(df, {name: pa.table({VALUE: self.values[name]}) for name in names})
 
-    @property
-    def output_dtype(self) -> type:
-        """Type of a number."""
-        return np.int32
 
-    @property
-    def output_tags(self) -> list[Tags]:
-        """Tags in the Merlin schema."""
-        return [Tags.CATEGORICAL]
+def _numbered(df: Frame, vocabularies: Mapping[str, pa.Table]) -> Frame:
+    """Replace columns by int32 indices."""
+    return type(df)(
+        {
+            name: indices_of(arrow(df[name], held.schema.field(VALUE).type), held).to_numpy()
+            for name, held in vocabularies.items()
+        }
+    )
 
 
 def _distinct(df: Frame, names: list[str]) -> dict[str, pa.Array]:
@@ -113,7 +127,7 @@ def _merged(found: list[dict[str, pa.Array]]) -> dict[str, pa.Array]:
     return {name: pa.chunked_array([part[name] for part in found]).unique() for name in found[0]}
 
 
-class _Continuous(Operator):  # type: ignore[misc]
+class _Made(Continuous, Operator):  # type: ignore[misc]
     """An operator that makes new columns of numbers from all its input columns together."""
 
     outputs: tuple[str, ...]
@@ -131,18 +145,8 @@ class _Continuous(Operator):  # type: ignore[misc]
         """Every output comes from every input."""
         return {name: list(col_selector.names) for name in self.outputs}
 
-    @property
-    def output_dtype(self) -> type:
-        """Type of every output."""
-        return np.float32
 
-    @property
-    def output_tags(self) -> list[Tags]:
-        """Tags in the Merlin schema."""
-        return [Tags.CONTINUOUS]
-
-
-class _Cyclic(_Continuous):
+class _Cyclic(_Made):
     """Sine and cosine of the time gone by since a cycle began, on the clocks of a zone."""
 
     def __init__(self, name: str, timezone: str) -> None:
@@ -176,7 +180,7 @@ class DayOfWeek(_Cyclic):
         return ((local // DAY + 3) % 7) / 7
 
 
-class ItemAge(_Continuous):
+class ItemAge(_Made):
     """log1p of the days since an item's first event: 0 when new.
 
     Reads item_id as index (after LookUp) and event_time; an unknown item is new.

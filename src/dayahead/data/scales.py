@@ -8,12 +8,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from dask.delayed import Delayed, delayed
 from merlin.dag import ColumnSelector
-from merlin.schema import Tags
 from numpy.typing import NDArray
 from nvtabular.ops import Operator, StatOperator
 from scipy.special import ndtri
 
-from dayahead.data.operators import Frame, Series, arrow
+from dayahead.data.operators import Continuous, Frame, Series, arrow
 
 Floats = NDArray[np.float64]
 
@@ -23,7 +22,7 @@ N_PART_KNOTS = 10 * N_KNOTS
 """Quantiles that stand for a partition of it."""
 
 
-class FixedScale(Operator):  # type: ignore[misc]
+class FixedScale(Continuous, Operator):  # type: ignore[misc]
     """Divide by a constant."""
 
     def __init__(self, divisor: float = 1.0) -> None:
@@ -34,18 +33,8 @@ class FixedScale(Operator):  # type: ignore[misc]
         """Columns as float32; nulls stay."""
         return (df[col_selector.names] / self.divisor).astype(np.float32)
 
-    @property
-    def output_dtype(self) -> type:
-        """Type of the quotient."""
-        return np.float32
 
-    @property
-    def output_tags(self) -> list[Tags]:
-        """Tags in the Merlin schema."""
-        return [Tags.CONTINUOUS]
-
-
-class RelativeTo(StatOperator):  # type: ignore[misc]
+class RelativeTo(Continuous, StatOperator):  # type: ignore[misc]
     """A number x of a category whose mean is m: (x - m) / m, and 0 where m is 0.
 
     A category not met while fitting, null among them, has the mean over all rows.
@@ -103,13 +92,8 @@ class RelativeTo(StatOperator):  # type: ignore[misc]
         """Type of a ratio."""
         return np.float64
 
-    @property
-    def output_tags(self) -> list[Tags]:
-        """Tags in the Merlin schema."""
-        return [Tags.CONTINUOUS]
 
-
-class GaussRank(StatOperator):  # type: ignore[misc]
+class GaussRank(Continuous, StatOperator):  # type: ignore[misc]
     """The normal quantile of a number's rank among those fitted, (rank - 1/2) / n.
 
     Equal numbers have their mean rank; a number between two has a rank between theirs, one beyond
@@ -151,16 +135,6 @@ class GaussRank(StatOperator):  # type: ignore[misc]
         place = np.where(equal > 0, below + (equal - 1) / 2, below - 1 + (numbers - left) / step)
         rank = np.clip(place, 0, last) * ((self.n - 1) / max(last, 1))
         return np.where(np.isnan(numbers), np.nan, ndtri((rank + 0.5) / self.n)).astype(np.float32)
-
-    @property
-    def output_dtype(self) -> type:
-        """Type of a quantile."""
-        return np.float32
-
-    @property
-    def output_tags(self) -> list[Tags]:
-        """Tags in the Merlin schema."""
-        return [Tags.CONTINUOUS]
 
 
 def _floats(column: Series) -> Floats:
