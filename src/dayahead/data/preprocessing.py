@@ -64,7 +64,8 @@ def _written(build: Build, states: States, state: State | None, folder: Path) ->
         earlier = None
         if state is not None:
             earlier = states.restored(state, build.log, output, scratch)
-            _log.info("preprocess: %d windows out of the store", earlier.tally.n_windows)
+            n_windows = len(list(output.glob("session_start_*-train.parquet")))
+            _log.info("preprocess: %d windows out of the store", n_windows)
             if earlier.is_of(build.log):
                 return
         left = build.windows(output, scratch, earlier)
