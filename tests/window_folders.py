@@ -23,6 +23,12 @@ Days = list[list[list[int]]]
 """Sessions per day, each a list of raw item ids."""
 
 
+def bytes_in(folder: Path) -> dict[str, bytes]:
+    """Content of every file under a folder, by its path there."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
 def write_window_folder(
     folder: Path, days: Days, *, max_length: int = 20, features: bool = False, fitted_on: int = 1
 ) -> Path:

@@ -21,7 +21,7 @@ from dayahead.data.parts import Part, write_parts
 from dayahead.data.records import read_records
 from dayahead.data.rows import Records
 from dayahead.data.synthetic import generate
-from dayahead.files import fingerprint, read_json, sha256_of, write_json
+from dayahead.files import fingerprint, folder_written_whole, read_json, sha256_of, write_json
 from dayahead.store import store_root
 
 _PACKED = {".gz", ".tgz", ".zst", ".zip", ".7z"}
@@ -83,15 +83,9 @@ def converted(source: Source, dataset: DatasetConfig) -> Conversion:
         if (stored := _stored(slot, source)) is not None:
             _log.info("%s: %s events, converted before", source.file, f"{stored.events:,}")
             return stored
-        aside = slot.with_name(f"{slot.name}.partial")
-        shutil.rmtree(aside, ignore_errors=True)  # of a run that was killed
-        aside.mkdir()
-        try:
+        with folder_written_whole(slot) as aside:
             conversion = _convert(source, dataset, aside)
             write_json(aside / "entry.json", _entry(conversion))
-            aside.replace(slot)
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
     n_rows, n_events = f"{conversion.rows:,}", f"{conversion.events:,}"
     _log.info("%s: %s rows, %s events", source.file, n_rows, n_events)
     return replace(conversion, folder=slot)

@@ -1,10 +1,8 @@
 """A data set's files, or its generator, into data/raw: the event table and its manifest."""
 
 import logging
-import shutil
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from itertools import count
 from pathlib import Path
@@ -12,13 +10,13 @@ from typing import Any
 
 from dayahead.config.dataset import DatasetConfig
 from dayahead.data.conversion import Conversion, Source, converted, space_needed
-from dayahead.data.fetching import fetched, listed
+from dayahead.data.fetching import fetched, listed, require_room
 from dayahead.data.parts import part_name
 from dayahead.data.quality import Finding, judged, report, require_quality
 from dayahead.data.space import require_space
 from dayahead.data.synthetic import as_utc, log_end
 from dayahead.errors import DataError, SourceError
-from dayahead.files import fingerprint, write_json, write_text
+from dayahead.files import fingerprint, folder_written_whole, write_json, write_text
 from dayahead.store import linked, store_root
 
 _log = logging.getLogger(__name__)
@@ -35,7 +33,7 @@ def download(dataset: DatasetConfig, name: str, folder: Path) -> None:
         DataError: `folder` or the store cannot be written, or the disk is too small.
     """
     try:
-        with _written_aside(folder) as aside:
+        with folder_written_whole(folder) as aside:
             files = _converted_files(dataset, name)
             findings = judged(files, dataset)
             for finding in findings:
@@ -47,19 +45,6 @@ def download(dataset: DatasetConfig, name: str, folder: Path) -> None:
             write_json(aside / "manifest.json", _manifest(dataset, name, files, findings))
     except OSError as error:
         raise DataError(f"{folder}: cannot be written: {error}; free space or rights") from None
-
-
-@contextmanager
-def _written_aside(folder: Path) -> Iterator[Path]:
-    aside = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(aside, ignore_errors=True)  # of a run that was killed
-    aside.mkdir(parents=True)
-    try:
-        yield aside
-        shutil.rmtree(folder, ignore_errors=True)
-        aside.replace(folder)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
 
 
 Files = list[tuple[Source, Conversion]]
@@ -86,6 +71,7 @@ def _sources(dataset: DatasetConfig, name: str) -> list[Source]:
             f"datasets/{name}.yaml: source.sha256 names {', '.join(unknown)}, but source.urls "
             f"finds only {', '.join(file.name for file in files)[:300]}"
         )
+    require_room(files)
     sources = []
     for file in files:
         path, sha256 = fetched(file, dataset.source.sha256.get(file.name))

@@ -178,8 +178,8 @@ def test_nothing_of_a_failed_or_killed_conversion_stays(tmp_path, converted_file
     put(tmp_path, "a.csv")
     whole = raw_after(tmp_path, path)
     slot = slots(tmp_path)[0]
-    slot.rename(slot.with_name(f"{slot.name}.partial"))
-    (slot.with_name(f"{slot.name}.partial") / "half").write_text("")
+    slot.rename(slot.with_name(f".{slot.name}.partial"))
+    (slot.with_name(f".{slot.name}.partial") / "half").write_text("")
     assert raw_after(tmp_path, path) == whole
     assert slots(tmp_path) == [slot]
     assert not (slot / "half").exists()

@@ -21,6 +21,7 @@ from dayahead.data import build, preprocessing
 from dayahead.data.build import LateRowsError
 from dayahead.errors import DataError
 from dayahead.files import write_parquet
+from window_folders import bytes_in
 
 USER = {"user_id": "user_id"}
 MESSY = {"columns": USER, "features": RANDOM_LOG_FEATURES, "max_length": 5}
@@ -52,11 +53,6 @@ def midnight(n_days):
     return f"2026-01-{1 + n_days:02d}"
 
 
-def whole_folder(store):
-    files = [path for path in store.folder.rglob("*") if path.is_file()]
-    return {str(path.relative_to(store.folder)): path.read_bytes() for path in files}
-
-
 def told(caplog):
     return " ".join(record.getMessage() for record in caplog.records)
 
@@ -80,7 +76,7 @@ def test_day_after_day_comes_to_what_one_run_comes_to(run, log, rules, window):
     for n_days in (2, 3, 5):
         grown = run(log[:n_days], dataset, store="kept", log_end=midnight(n_days), **window)
         fresh = run(log[:n_days], dataset, log_end=midnight(n_days), **window)
-        assert whole_folder(grown) == whole_folder(fresh)
+        assert bytes_in(grown.folder) == bytes_in(fresh.folder)
 
 
 @pytest.mark.parametrize("rules", RULES.values(), ids=RULES.keys())
@@ -101,7 +97,7 @@ def test_no_raw_row_of_an_older_window_is_read_again(run, log, rules, monkeypatc
 
     monkeypatch.setattr(preprocessing, "read_event_log", read_event_log)
     grown = run(log, dataset, store="kept", log_end=midnight(5))
-    assert whole_folder(grown) == whole_folder(fresh)
+    assert bytes_in(grown.folder) == bytes_in(fresh.folder)
 
 
 @pytest.mark.parametrize("rules", [RULES["by session"], RULES["gaps, past, last"]])
@@ -113,7 +109,7 @@ def test_buckets_change_nothing(run, log, rules, monkeypatch):
     monkeypatch.setattr(build, "EVENTS_AT_ONCE", 40)
     for n_days in (3, 5):
         grown = run(log[:n_days], dataset, store="kept", log_end=midnight(n_days))
-    assert whole_folder(grown) == whole_folder(fresh)
+    assert bytes_in(grown.folder) == bytes_in(fresh.folder)
 
 
 def test_the_same_log_again_needs_no_cluster(run, log, monkeypatch):
@@ -121,22 +117,21 @@ def test_the_same_log_again_needs_no_cluster(run, log, monkeypatch):
     first = run(log, dataset, store="kept", log_end=midnight(5))
     monkeypatch.setattr(build, "dask_client", None)
     again = run(log, dataset, store="kept", log_end=midnight(5))
-    assert whole_folder(again) == whole_folder(first)
+    assert bytes_in(again.folder) == bytes_in(first.folder)
 
 
 def test_another_setting_does_not_take_what_is_not_its_own(run, log):
     run(log, dataset_config(**MESSY), store="kept", log_end=midnight(5))
     other = dataset_config(**{**MESSY, "max_length": 3})
-    assert whole_folder(run(log, other, store="kept", log_end=midnight(5))) == whole_folder(
-        run(log, other, log_end=midnight(5))
-    )
+    again = run(log, other, store="kept", log_end=midnight(5))
+    assert bytes_in(again.folder) == bytes_in(run(log, other, log_end=midnight(5)).folder)
 
 
 def test_a_log_that_lost_a_part_is_another_log(run, log):
     dataset = dataset_config(**MESSY)
     run(log, dataset, store="kept", log_end=midnight(5))
     shorter = run(log[1:], dataset, store="kept", log_end=midnight(5))
-    assert whole_folder(shorter) == whole_folder(run(log[1:], dataset, log_end=midnight(5)))
+    assert bytes_in(shorter.folder) == bytes_in(run(log[1:], dataset, log_end=midnight(5)).folder)
 
 
 class TestLateRows:
@@ -159,21 +154,21 @@ class TestLateRows:
         with pytest.raises(LateRowsError, match=message):
             run(files, dataset, store="kept", log_end=midnight(5))
         again = run(plain, dataset, store="kept", log_end=midnight(5))
-        assert whole_folder(again) == whole_folder(before)
+        assert bytes_in(again.folder) == bytes_in(before.folder)
 
     def test_rebuild_writes_them_and_leaves_the_windows_before(self, run, plain, dataset):
-        before = whole_folder(run(plain, dataset, store="kept", log_end=midnight(5)))
+        before = bytes_in(run(plain, dataset, store="kept", log_end=midnight(5)).folder)
         files = [*plain, self.late]
         rebuilt = run(files, dataset, store="kept", log_end=midnight(5), rebuild=True)
-        assert whole_folder(rebuilt) == whole_folder(run(files, dataset, log_end=midnight(5)))
-        after = whole_folder(rebuilt)
+        assert bytes_in(rebuilt.folder) == bytes_in(run(files, dataset, log_end=midnight(5)).folder)
+        after = bytes_in(rebuilt.folder)
         first = "session_start_date=2026-01-01-train.parquet"
         second = "session_start_date=2026-01-02-train.parquet"
         assert after[first] == before[first]
         assert after[second] != before[second]
         # From here on they are no longer late.
         again = run(files, dataset, store="kept", log_end=midnight(5))
-        assert whole_folder(again) == after
+        assert bytes_in(again.folder) == after
 
     def test_a_session_that_goes_on_past_its_window_is_cut_not_late(self, run, plain, dataset):
         run(plain, dataset, store="kept", log_end=midnight(5))
@@ -182,7 +177,7 @@ class TestLateRows:
         more_too = events(session("new", [7, 8], "2026-01-06 09:00", user_id="u1"))
         files = [*plain, more, more_too]
         grown = run(files, dataset, store="kept", log_end=midnight(6))
-        assert whole_folder(grown) == whole_folder(run(files, dataset, log_end=midnight(6)))
+        assert bytes_in(grown.folder) == bytes_in(run(files, dataset, log_end=midnight(6)).folder)
         assert grown.listing["windows"][0]["overrun_events"] >= 2
 
     def test_under_keep_it_is_late(self, run, plain, dataset):
@@ -198,7 +193,7 @@ class TestLateRows:
         more = events(session("more", [7, 8], "2026-01-05 09:00", user_id="u1"))
         files = [plain[0], more, *plain[1:]]
         grown = run(files, dataset, store="kept", log_end=midnight(5))
-        assert whole_folder(grown) == whole_folder(run(files, dataset, log_end=midnight(5)))
+        assert bytes_in(grown.folder) == bytes_in(run(files, dataset, log_end=midnight(5)).folder)
 
 
 class TestDamage:
@@ -219,7 +214,7 @@ class TestDamage:
             file.seek(20)
             file.write(b"damage")
         grown = run(log, dataset, store="kept", log_end=midnight(5))
-        assert whole_folder(grown) == whole_folder(run(log, dataset, log_end=midnight(5)))
+        assert bytes_in(grown.folder) == bytes_in(run(log, dataset, log_end=midnight(5)).folder)
         assert f"{sha256}: its bytes have changed; set aside" in told(caplog)
 
     def test_old_states_and_what_only_they_held_are_cleared_away(self, run, log, tmp_path):

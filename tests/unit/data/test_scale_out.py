@@ -21,6 +21,7 @@ from builders import (
 from dayahead.data import build
 from dayahead.data.preprocessing import preprocess
 from dayahead.errors import ConfigError
+from window_folders import bytes_in
 
 DATASET = dataset_config(
     columns={"user_id": "user_id"},
@@ -29,12 +30,8 @@ DATASET = dataset_config(
     repeats={"rule": "drop_consecutive", "scope": "user"},
     past_max_length=3,
 )
+
 SECONDS = 60
-
-
-def whole_folder(folder):
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 def wait_for(condition):
@@ -84,14 +81,14 @@ def expected(tmp_path, raw, dask_address, monkeypatch):
     preprocess(raw, tmp_path / "expected", DATASET, window_config(), config)
     monkeypatch.setenv("DVC_ROOT", str(tmp_path / "there"))
     monkeypatch.setattr(build, "EVENTS_AT_ONCE", 150)  # many tasks
-    return whole_folder(tmp_path / "expected")
+    return bytes_in(tmp_path / "expected")
 
 
 def test_a_scheduler_and_two_workers_write_the_same_bytes(tmp_path, raw, expected):
     with cluster(tmp_path, n_workers=2) as (address, _):
         config = preprocess_config(scheduler=address)
         preprocess(raw, tmp_path / "windows", DATASET, window_config(), config)
-    assert whole_folder(tmp_path / "windows") == expected
+    assert bytes_in(tmp_path / "windows") == expected
 
 
 def test_a_worker_that_is_killed_is_survived(tmp_path, raw, expected):
@@ -108,7 +105,7 @@ def test_a_worker_that_is_killed_is_survived(tmp_path, raw, expected):
         preprocess(raw, tmp_path / "windows", DATASET, window_config(), config)
         killer.join()
         assert workers[0].wait() == -signal.SIGKILL
-    assert whole_folder(tmp_path / "windows") == expected
+    assert bytes_in(tmp_path / "windows") == expected
 
 
 def test_a_scheduler_without_workers_is_named(tmp_path, raw, monkeypatch):
