@@ -10,7 +10,6 @@ The sizes of parts, buckets and cluster change nothing in the files written.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,7 @@ import numpy as np
 from dayahead.columns import SESSION_ID, USER_ID
 from dayahead.config.dataset import DatasetConfig
 from dayahead.config.params import PreprocessConfig, WindowConfig
-from dayahead.data.calendar import calendar_over
+from dayahead.data.calendar import calendar_over, microseconds_of
 from dayahead.data.cluster import Device, dask_client, memory_limit
 from dayahead.data.event_log import EventLog, Piece
 from dayahead.data.listing import Listing
@@ -47,8 +46,6 @@ BYTES_PER_EVENT = 4096
 """What a worker's memory is reckoned by: an event's columns, copied a few times."""
 NAMED = 10
 """Windows that a message names."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 
 
 class LateRowsError(DataError):
@@ -128,8 +125,9 @@ class Build:
             begin, last = earlier.state.begin, max(last, earlier.state.edge - 1)
         calendar = calendar_over(self.window, begin, last)
         n_written = earlier.state.n_written if earlier else 0
-        end = (self.log.end - _EPOCH) // _MICROSECOND
-        n_closed = int(np.searchsorted(calendar.closes, end, side="right"))
+        n_closed = int(
+            np.searchsorted(calendar.closes, microseconds_of(self.log.end), side="right")
+        )
         return Edges(calendar, begin, n_written, max(n_written, n_closed))
 
     def _listing(

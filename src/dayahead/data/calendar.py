@@ -1,6 +1,7 @@
 """Where windows begin and end, and what they are called."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,19 @@ MINUTE = 60_000_000
 """Microseconds; all instants here are microseconds since 1970, UTC."""
 MOST = 100_000
 """Windows of a log: eleven years of hours. A stray time would otherwise make millions of them."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 _LENGTH = {"hour": 60 * MINUTE, "day": 24 * 60 * MINUTE}
+
+
+def instant(microseconds: int) -> datetime:
+    """Turn microseconds since 1970 into a time (UTC)."""
+    return _EPOCH + microseconds * _MICROSECOND
+
+
+def microseconds_of(instant: datetime) -> int:
+    """Turn a time of any zone into microseconds since 1970."""
+    return (instant - _EPOCH) // _MICROSECOND
 
 
 @dataclass(frozen=True)

@@ -2,19 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
 from dayahead.columns import ROLES
 from dayahead.config.params import WindowConfig
-from dayahead.data.calendar import Calendar
+from dayahead.data.calendar import Calendar, instant
 from dayahead.data.tally import STEPS, Tally
 from dayahead.errors import ConfigError, DataError
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)
@@ -89,7 +86,7 @@ class Listing:
 
     def _state(self, place: int) -> tuple[str, str | None]:
         n_sessions = int(self.tally["sessions"][place])
-        closes = _instant(int(self.calendar.closes[place]))
+        closes = instant(int(self.calendar.closes[place]))
         if self.log_end < closes:
             return "open", f"the log ends at {_iso(self.log_end)}, the window at {_iso(closes)}"
         if n_sessions < (least := self.window.min_sessions):
@@ -101,8 +98,8 @@ class Listing:
         begin, end = (int(edge) for edge in self.calendar.edges[place : place + 2])
         return {
             "window": self.calendar.names[place],
-            "start": _iso(_instant(begin)),
-            "end": _iso(_instant(end)),
+            "start": _iso(instant(begin)),
+            "end": _iso(instant(end)),
             "sessions": int(self.tally["sessions"][place]),
             "events": int(self.tally["events"][place]),
             "state": state,
@@ -112,9 +109,5 @@ class Listing:
         }
 
 
-def _instant(microseconds: int) -> datetime:
-    return _EPOCH + microseconds * _MICROSECOND
-
-
-def _iso(instant: datetime) -> str:
-    return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
+def _iso(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,6 @@ from dayahead.model.storage import StoredModel, load_model
 
 Recommendation = tuple[int | str, float]
 """A raw item id and its score."""
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,7 @@ class Recommender:
                 f"session's events as a file with --events"
             )
         raw = [self._typed(item) for item in items]
-        times = [EPOCH + timedelta(seconds=place) for place in range(len(raw))]
+        times = [datetime.fromtimestamp(second, UTC) for second in range(len(raw))]
         columns = {
             ITEM_ID: pa.array(raw, self._column_types[ITEM_ID]),
             EVENT_TIME: pa.array(times, TIMESTAMP),
