@@ -10,6 +10,7 @@ The sizes of parts, buckets and cluster change nothing in the files written.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -74,11 +75,12 @@ class Build:
         n_at_once = min(EVENTS_AT_ONCE, max(memory_limit(self.config) // BYTES_PER_EVENT, 1))
         n_events = sum(piece.n_events for piece in pieces)
         memory = earlier.memory if earlier else {}
-        with dask_client(self.config, scratch) as client:
+        with dask_client(self.config, scratch, is_small=n_events <= n_at_once) as client:
             phases = Phases(client, scratch)
             # As many as memory asks for, and of a day's events one for each thread.
             n_buckets = max(-(-n_events // n_at_once), min(phases.n_threads, n_events // A_LOT), 1)
             job = Job(self.dataset, self.window, n_buckets, output, self.device, memory)
+            pieces = _shared(pieces, n_events, phases.n_threads)
             tasks = [(job, p, n_at_once, phases.path("parts", n)) for n, p in enumerate(pieces)]
             parts = phases.run("parts", spread, tasks)
             edges = self._edges(parts, earlier)
@@ -148,6 +150,12 @@ class Build:
         listing = Listing(self.window, edges.calendar, tally, end, without_user, fit_windows)
         listing.check()
         return listing
+
+
+def _shared(pieces: Sequence[Piece], n_events: int, n_threads: int) -> list[Piece]:
+    """Cut what would keep one thread at work while others have none."""
+    share = max(-(-n_events // n_threads), A_LOT)
+    return list(chain.from_iterable(piece.cut(share) for piece in pieces))
 
 
 def _sorted(

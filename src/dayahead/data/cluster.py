@@ -36,10 +36,14 @@ def device_of(config: PreprocessConfig) -> Device:
 
 
 @contextmanager
-def dask_client(config: PreprocessConfig, scratch: Path) -> Iterator[Client]:
+def dask_client(
+    config: PreprocessConfig, scratch: Path, *, is_small: bool = False
+) -> Iterator[Client]:
     """Connect to the scheduler named in the settings, or start a cluster and stop it at the end.
 
-    Workers and this process share a file system: tables travel through files in `scratch`.
+    Workers and this process share a file system: tables travel through files in `scratch`. Where
+    the settings leave it open, work that `is_small` is done by threads of this process: workers of
+    their own take longer to start than it takes.
 
     Raises:
         ConfigError: the device, the scheduler's address or the memory limit is wrong.
@@ -50,7 +54,7 @@ def dask_client(config: PreprocessConfig, scratch: Path) -> Iterator[Client]:
         with _connected(config.scheduler) as client:
             yield client
         return
-    with _cluster(config, scratch) as cluster, Client(cluster) as client:
+    with _cluster(config, scratch, is_small=is_small) as cluster, Client(cluster) as client:
         yield client
 
 
@@ -73,7 +77,7 @@ def _connected(address: str) -> Client:
     return client
 
 
-def _cluster(config: PreprocessConfig, scratch: Path) -> LocalCluster:
+def _cluster(config: PreprocessConfig, scratch: Path, *, is_small: bool) -> LocalCluster:
     options: dict[str, Any] = {
         "memory_limit": memory_limit(config),
         "local_directory": str(scratch),
@@ -84,6 +88,8 @@ def _cluster(config: PreprocessConfig, scratch: Path) -> LocalCluster:
         n_workers = None if config.workers == "auto" else config.workers
         return LocalCUDACluster(n_workers=n_workers, **options)
     cores = psutil.cpu_count() or 1
+    if is_small and config.workers == "auto":
+        return LocalCluster(n_workers=1, threads_per_worker=cores, processes=False, **options)
     n_workers = max(1, cores // 2) if config.workers == "auto" else config.workers
     threads = max(1, cores // n_workers)
     return LocalCluster(n_workers=n_workers, threads_per_worker=threads, processes=True, **options)

@@ -1,7 +1,7 @@
 """data/raw/ as `download` left it: what is there, and whether it suits the data set."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -38,11 +38,13 @@ class EventLog:
 
 @dataclass(frozen=True)
 class Piece:
-    """A file of events to be read: a part of the log, or what an earlier run carried over."""
+    """Events to be read: a part of the log, or what an earlier run carried over, or some of it."""
 
     path: Path
     shifts: Mapping[int, int]
     """What is added to row numbers, by the number from which on; ascending."""
+    groups: tuple[int, ...] | None = None
+    """Row groups of the file; null: all."""
 
     @classmethod
     def of_part(cls, part: Part) -> "Piece":
@@ -51,14 +53,28 @@ class Piece:
 
     @property
     def n_events(self) -> int:
-        """Rows of the file."""
-        return int(pq.read_metadata(self.path).num_rows)
+        """Rows to be read."""
+        return sum(self._rows_by_group().values())
+
+    def cut(self, n_rows: int) -> list["Piece"]:
+        """Cut it between row groups, every `n_rows` or a little later."""
+        rows = self._rows_by_group()
+        begins = np.cumsum([0, *rows.values()])[:-1] // n_rows
+        groups = np.array(list(rows), dtype=np.int64)
+        pieces = [groups[begins == begin].tolist() for begin in np.unique(begins)]
+        return [replace(self, groups=tuple(piece)) for piece in pieces] or [self]
+
+    def _rows_by_group(self) -> dict[int, int]:
+        file = pq.read_metadata(self.path)
+        groups = range(file.num_row_groups) if self.groups is None else self.groups
+        return {group: file.row_group(group).num_rows for group in groups}
 
     def tables(self, columns: Sequence[str], n_rows: int) -> Iterator[pa.Table]:
         """Read some rows at a time: the columns named, SETTLED, and what a run added to events."""
         file = pq.ParquetFile(self.path)
         is_part = SETTLED not in file.schema_arrow.names
-        for batch in file.iter_batches(batch_size=n_rows, columns=columns if is_part else None):
+        wanted = columns if is_part else None
+        for batch in file.iter_batches(n_rows, self.groups, wanted):
             events = pa.Table.from_batches([batch])
             if is_part:
                 events = put(events, SETTLED, pa.array(np.zeros(len(events), dtype=bool)))

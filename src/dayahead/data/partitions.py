@@ -4,6 +4,7 @@ The data set's files and settings travel in a `Job`; tables never pass through t
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -226,9 +227,13 @@ def write_window(
         table = table.append_column(column, values)
     schema = window_schema(statistics)
     table = table.select(schema.names).cast(schema)
-    for role in ROLES:
+
+    def write(role: str) -> None:
         of_role = table.filter(first[role]).combine_chunks()
         write_parquet(window_path(job.output, job.window.unit, name, role), of_role)
+
+    with ThreadPoolExecutor(len(ROLES)) as threads:
+        list(threads.map(write, ROLES))
 
 
 def _past(

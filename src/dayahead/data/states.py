@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -136,8 +137,9 @@ class States:
             return path
 
         with self._locked():
-            for name, sha256 in state.files.items():
-                self._blobs.get(sha256, output / name)
+            with ThreadPoolExecutor() as threads:  # every byte is looked at
+                targets = [output / name for name in state.files]
+                list(threads.map(self._blobs.get, state.files.values(), targets))
             shifts = _shifts(state, log)
             return Earlier(
                 state,

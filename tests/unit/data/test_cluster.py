@@ -42,3 +42,10 @@ def test_a_cluster_of_our_own_works_in_processes_and_ends(tmp_path):
         worker = client.submit(os.getpid).result()
     assert worker != os.getpid()
     assert not psutil.pid_exists(worker)
+
+
+@pytest.mark.parametrize(("workers", "here"), [("auto", True), (1, False)])
+def test_small_work_stays_in_this_process_unless_workers_are_asked_for(tmp_path, workers, here):
+    with dask_client(preprocess_config(workers=workers), tmp_path, is_small=True) as client:
+        assert (client.submit(os.getpid).result() == os.getpid()) is here
+        assert sum(client.ncores().values()) == psutil.cpu_count()

@@ -107,6 +107,7 @@ def test_buckets_change_nothing(run, log, rules, monkeypatch):
     log = without_sessions(log, dataset)
     fresh = run(log[:5], dataset, log_end=midnight(5))
     monkeypatch.setattr(build, "EVENTS_AT_ONCE", 40)
+    monkeypatch.setattr(build, "A_LOT", 10)
     for n_days in (3, 5):
         grown = run(log[:n_days], dataset, store="kept", log_end=midnight(n_days))
     assert bytes_in(grown.folder) == bytes_in(fresh.folder)
