@@ -98,7 +98,13 @@ EVALUATION = {
     "cutoffs": [1, 5],
     "batch_size": 16,
 }
-COMPUTE = {"processes": 1, "threads": 1, "device": "cpu"}
+COMPUTE = {
+    "processes": 1,
+    "threads": 1,
+    "device": "cpu",
+    "keep_states": "last",
+    "strict": False,
+}
 
 BODIES = [
     ("gpt2", "clm"),
@@ -230,6 +236,7 @@ def tiny_study(
         "windows": windows,
         "results": out / "results",
         "models": out / "models",
+        "store": out.with_name(f"{out.name}-store"),
         "on_window": ignore_window,
     }
     return Study(**(values | more))

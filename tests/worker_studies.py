@@ -14,6 +14,7 @@ from dayahead.training import protocol
 from dayahead.training.learners import GradientLearner
 from dayahead.training.processes import Process
 from dayahead.training.run import Study
+from tiny_settings import compute_config
 
 
 def run_and_record(process: Process, studies: dict[str, Study], folder: Path) -> None:
@@ -30,7 +31,7 @@ def run_and_record(process: Process, studies: dict[str, Study], folder: Path) ->
             return sums
 
         with patch.object(GradientLearner, "_step", watched):
-            protocol._fit_and_measure(process, study)
+            protocol.fit_and_measure(process, study, compute_config())
         record = {"losses": losses, "sessions": sessions}
         write_json(folder / f"{name}-{process.share.rank}.json", record)
 

@@ -3,15 +3,23 @@
 DVC empties a stage's outputs before it runs; what is finished is kept here and linked out again.
 """
 
+import logging
 import os
 import shutil
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
-from dayahead.files import sha256_of
+from filelock import FileLock
 
+from dayahead.files import folder_written_whole, read_json, sha256_of, write_json
+
+T = TypeVar("T")
 _DAMAGED = ".damaged"
+_CONTENTS = "contents.json"
+_log = logging.getLogger(__name__)
 
 
 def store_root() -> Path:
@@ -73,3 +81,62 @@ class Blobs:
 
     def _blob(self, name: str) -> Path:
         return self.folder / name[:2] / name
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Folders of files by a key that names all they depend on; each is there whole or not at all.
+
+    What one process reads, no other removes meanwhile.
+    """
+
+    folder: Path
+
+    def put(self, key: str, write: Callable[[Path], None]) -> None:
+        """Let `write` fill an entry's folder; one that is there already stays."""
+        with self._locked():
+            if self._entry(key).exists():
+                return
+            with folder_written_whole(self._entry(key)) as aside:
+                write(aside)
+                files = sorted(path for path in aside.rglob("*") if path.is_file())
+                names = {path.relative_to(aside).as_posix(): sha256_of(path) for path in files}
+                write_json(aside / _CONTENTS, names)
+
+    def get(self, key: str, read: Callable[[Path], T]) -> T | None:
+        """What `read` makes of an entry's folder; None where there is none.
+
+        A damaged one is set aside, with a warning.
+        """
+        entry = self._entry(key)
+        with self._locked():
+            if not entry.exists():
+                return None
+            try:
+                names = read_json(entry / _CONTENTS)
+                bad = [name for name, sha in names.items() if sha256_of(entry / name) != sha]
+            except (OSError, ValueError, AttributeError) as error:
+                bad = [f"{type(error).__name__}: {error}"]
+            if not bad:
+                os.utime(entry)  # what was of use lately is kept
+                return read(entry)
+            aside = entry.with_suffix(_DAMAGED)
+            shutil.rmtree(aside, ignore_errors=True)
+            entry.replace(aside)
+        _log.warning("%s: damaged (%s), set aside as %s", entry, ", ".join(bad), aside.name)
+        return None
+
+    def remove(self, keys: Collection[str]) -> None:
+        """Remove entries, if they are there."""
+        with self._locked():
+            for key in keys:
+                shutil.rmtree(self._entry(key), ignore_errors=True)
+
+    def _entry(self, key: str) -> Path:
+        return self.folder / key
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(self.folder / "lock"):
+            yield

@@ -101,3 +101,9 @@ class ComputeConfig:
     threads: PositiveInt | Auto
     """Threads per process, never inherited; auto: the cores divided by the processes."""
     device: Literal["auto", "cpu", "cuda"]
+    keep_states: PositiveInt | Literal["last", "all"]
+    """Fits kept of a run, the newest ones: from the last of them a killed run, or one over a
+    longer log, goes on. all: then other settings of `evaluation` need no fit either."""
+    strict: bool
+    """Whether what was fitted on another kind of machine, or by other numbers of processes and
+    threads, is refused; false: warn and go on."""

@@ -69,7 +69,7 @@ def save_model(folder: Path, stored: StoredModel) -> None:
     for column, table in stored.vocabularies.items():
         write_parquet(folder / "vocabulary" / f"{column}.parquet", table)
     tensors = {CANDIDATES: torch.from_numpy(stored.candidates)}
-    tensors |= {WEIGHTS + name: tensor for name, tensor in _tensors(stored.model).items()}
+    tensors |= {WEIGHTS + name: tensor for name, tensor in weights_of(stored.model).items()}
     with written_whole(folder / "model.safetensors") as temporary:
         save_file(tensors, temporary)
     write_json(folder / "config.json", asdict(stored.card))
@@ -100,7 +100,7 @@ def load_model(folder: Path) -> StoredModel:
             for name, tensor in tensors.items()
             if name.startswith(WEIGHTS)
         }
-        _restore(model, card.sizes, weights)
+        restore_weights(model, card.sizes, weights)
         stored = StoredModel(card, model, tensors[CANDIDATES].numpy(), vocabularies)
         _check_parts(stored)
     except (OSError, *MISFITS) as error:
@@ -124,7 +124,8 @@ def _check_parts(stored: StoredModel) -> None:
         raise ValueError(f"candidates beyond the {n_items} items held")
 
 
-def _tensors(model: NextItemModel | CountModel) -> dict[str, Tensor]:
+def weights_of(model: NextItemModel | CountModel) -> dict[str, Tensor]:
+    """All that a model has learned or counted, by name, on the CPU."""
     if isinstance(model, NextItemModel):
         return {name: tensor.cpu().contiguous() for name, tensor in model.state_dict().items()}
     pairs = model.following.tocoo()
@@ -136,11 +137,12 @@ def _tensors(model: NextItemModel | CountModel) -> dict[str, Tensor]:
     }
 
 
-def _restore(
-    model: NextItemModel | CountModel, sizes: dict[str, int], tensors: dict[str, Tensor]
+def restore_weights(
+    model: NextItemModel | CountModel, sizes: Mapping[str, int], tensors: Mapping[str, Tensor]
 ) -> None:
+    """Give a fresh model what `weights_of` took of one that held these sizes."""
     if isinstance(model, NextItemModel):
-        model.grow(sizes)
+        model.grow(dict(sizes))
         model.load_state_dict(tensors)
         model.eval()
         return

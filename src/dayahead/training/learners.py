@@ -1,6 +1,6 @@
 """What the window loop asks of an architecture, and the two kinds that answer."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Protocol
@@ -18,10 +18,18 @@ from dayahead.errors import TrainingError
 from dayahead.model.counts import CountModel
 from dayahead.model.draws import Draws
 from dayahead.model.next_item import NextItemModel
+from dayahead.model.storage import restore_weights, weights_of
 from dayahead.seeds import derived_seed
-from dayahead.training.optimiser import build_optimiser, follow_growth, set_learning_rate
+from dayahead.training.optimiser import (
+    build_optimiser,
+    follow_growth,
+    moments_of,
+    restore_moments,
+    set_learning_rate,
+)
 from dayahead.training.processes import Process
 
+_WEIGHTS, _MOMENTS = "weights.", "moments."
 OnStep = Callable[[int], object]
 """Called after each step with its number of sessions."""
 
@@ -42,6 +50,14 @@ class Learner(Protocol):
 
     def fit(self, window: str, passes: list[Batches], on_step: OnStep) -> float | None:
         """Learn at a window; the mean loss per target, None where nothing is minimised."""
+        ...
+
+    def state(self) -> dict[str, Tensor]:
+        """All that the next window's fit depends on, on the CPU."""
+        ...
+
+    def restore(self, sizes: dict[str, int], state: Mapping[str, Tensor]) -> None:
+        """Stand where another learner stood whose vocabularies had these sizes."""
         ...
 
 
@@ -67,6 +83,14 @@ class CountLearner:
             self.model.count(batch.columns[ITEM_ID], batch.lengths)
             on_step(batch.n_global)
         self.model.finish_window()
+
+    def state(self) -> dict[str, Tensor]:
+        """The counts."""
+        return weights_of(self.model)
+
+    def restore(self, sizes: dict[str, int], state: Mapping[str, Tensor]) -> None:
+        """Go on from these counts."""
+        restore_weights(self.model, sizes, state)
 
 
 class GradientLearner:
@@ -111,6 +135,23 @@ class GradientLearner:
             on_step(batch.n_global)
         return float(totals[0] / totals[1]) if n_steps else None
 
+    def state(self) -> dict[str, Tensor]:
+        """Weights and, where they are carried on, the optimiser's moments.
+
+        Nothing else: whatever is random is drawn anew for each window and step.
+        """
+        moments = moments_of(self.optimiser, self.model) if self.config.carry_optimiser else {}
+        return {
+            **{_WEIGHTS + name: tensor for name, tensor in weights_of(self.model).items()},
+            **{_MOMENTS + name: tensor for name, tensor in moments.items()},
+        }
+
+    def restore(self, sizes: dict[str, int], state: Mapping[str, Tensor]) -> None:
+        """Go on from these weights and moments."""
+        restore_weights(self.model, sizes, _named(state, _WEIGHTS))
+        self.optimiser = build_optimiser(self.model, self.config)
+        restore_moments(self.optimiser, self.model, _named(state, _MOMENTS))
+
     def _step(self, batch: Batch, window: str, step: int) -> Float[Tensor, "2"]:
         """One update; the sum of the loss and the number of targets over all processes."""
         purpose = (self.config.seed, "step", window, step)
@@ -146,6 +187,14 @@ class GradientLearner:
         if self.config.precision == "auto":
             return self.process.multiplies_bfloat16
         return self.config.precision == "bfloat16"
+
+
+def _named(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {
+        name.removeprefix(prefix): tensor
+        for name, tensor in state.items()
+        if name.startswith(prefix)
+    }
 
 
 def _draws(batch: Batch, seed: int) -> Draws:

@@ -1,9 +1,9 @@
 """AdamW over a model whose tables grow, and its learning rate within a window."""
 
 import math
+from collections.abc import Mapping
 
-import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import Parameter
 from torch.optim import AdamW
 
@@ -37,6 +37,24 @@ def follow_growth(optimiser: AdamW, before: dict[str, Parameter], model: nn.Modu
             }
 
 
+def moments_of(optimiser: AdamW, model: nn.Module) -> dict[str, Tensor]:
+    """What the optimiser knows of each parameter, as <parameter>.<moment>, on the CPU."""
+    return {
+        f"{name}.{key}": value.cpu().contiguous()
+        for name, parameter in model.named_parameters()
+        for key, value in optimiser.state.get(parameter, {}).items()
+    }
+
+
+def restore_moments(optimiser: AdamW, model: nn.Module, moments: Mapping[str, Tensor]) -> None:
+    """Give a fresh optimiser what `moments_of` took of one over the same parameters."""
+    parameters = dict(model.named_parameters())
+    for name, moment in moments.items():
+        parameter, _, key = name.rpartition(".")
+        of_parameter = optimiser.state[parameters[parameter]]
+        of_parameter[key] = moment.to(parameters[parameter].device, copy=True)
+
+
 def set_learning_rate(optimiser: AdamW, config: TrainingConfig, step: int, n_steps: int) -> None:
     """Set the rate of step `step` (0 the first) of a window's `n_steps`."""
     for group in optimiser.param_groups:
@@ -59,6 +77,6 @@ def rate_share(config: TrainingConfig, step: int, n_steps: int) -> float:
     return 1.0
 
 
-def _with_zero_rows(moment: torch.Tensor, n_rows: int) -> torch.Tensor:
+def _with_zero_rows(moment: Tensor, n_rows: int) -> Tensor:
     padding = (0, 0) * (moment.dim() - 1) + (0, n_rows - len(moment))
     return nn.functional.pad(moment, padding)

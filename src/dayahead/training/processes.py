@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -21,6 +22,7 @@ from dayahead.data.batches import Share
 from dayahead.errors import ConfigError, TrainingError
 from dayahead.files import read_json
 
+T = TypeVar("T")
 PR_SET_PDEATHSIG = 1
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 KEPT_BYTES = 2**30
@@ -51,6 +53,14 @@ class Process:
         if self.share.world > 1:
             dist.all_reduce(values)
         return values
+
+    def told(self, value: T) -> T:
+        """Give every process what the main one has; what the others pass is not looked at."""
+        if self.share.world == 1:
+            return value
+        held: list[Any] = [value if self.is_main else None]
+        dist.broadcast_object_list(held, src=0)
+        return cast("T", held[0])
 
 
 def run_processes(work: Callable[..., None], compute: ComputeConfig, *args: object) -> None:

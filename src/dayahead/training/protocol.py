@@ -4,15 +4,15 @@ import logging
 import sys
 from dataclasses import asdict
 from datetime import datetime
-from itertools import pairwise
 
 from dayahead.config.training import ComputeConfig
 from dayahead.data.windows import Window, WindowStore
 from dayahead.evaluation.tables import WindowResult
 from dayahead.model.storage import save_model
+from dayahead.training.course import Course
+from dayahead.training.keys import Keys
 from dayahead.training.plan import (
     chosen_windows,
-    fitted_windows,
     measured_windows,
     refuse_empty_splits,
     refuse_unmeasured_sessions,
@@ -20,49 +20,62 @@ from dayahead.training.plan import (
 from dayahead.training.processes import Process, run_processes
 from dayahead.training.results import ResultsFolder, Timing
 from dayahead.training.run import Run, Study, WindowRecord
+from dayahead.training.window_states import WindowStates
 
+_STORED = ", out of the store"
 log = logging.getLogger(__name__)
 
 
 def train(study: Study, compute: ComputeConfig) -> None:
     """Run the protocol; write windows.csv, timing.csv, ranks/ and the newest model.
 
+    What an earlier run with the same settings finished, killed or not, comes out of the store.
+
     Raises:
         ConfigError: windows are asked for that are not there, or settings do not fit the data.
-        TrainingError: a loss is not finite, or a process died.
+        TrainingError: a loss is not finite, a process died, or compute.strict forbids to go on.
     """
-    run_processes(_fit_and_measure, compute, study)
+    run_processes(fit_and_measure, compute, study, compute)
 
 
-def _fit_and_measure(process: Process, study: Study) -> None:
+def fit_and_measure(process: Process, study: Study, compute: ComputeConfig) -> None:
+    """Do one process's part of the protocol."""
     store = WindowStore(study.windows)
     windows = chosen_windows(store.windows, study.first, study.last)
     measured = measured_windows(windows, store.statistics["fitted_on"])
     refuse_empty_splits(store, measured, study.evaluation.split)
     refuse_unmeasured_sessions(store, measured, study.evaluation)
     run = Run(study, process, windows[0])
-    results = ResultsFolder(study.results)
+    results, states = None, None
     if process.is_main:
-        _begin(study, results)
-    for place, (window, following) in enumerate(pairwise(windows), start=1):
-        run.see(window)
-        is_measured = following in measured
-        if study.training.starts_afresh and not is_measured:
-            continue  # nothing would ever be asked of this model
-        fit = run.fit(fitted_windows(windows[:place], study.training))
-        if is_measured:
-            found = run.measure(following, fit)
-            if process.is_main:
-                results.add(found)
-                log.info(_line(window, found.result, found.timing))
-                study.on_window(_record(following, found.result, found.timing))
-    fitted = windows[-2]
-    if study.training.fit_last:
-        fitted = windows[-1]
-        run.see(fitted)
-        run.fit(fitted_windows(windows, study.training))
+        states = WindowStates(study.store, Keys(run, windows), compute, process.share.world)
+        results = _begun(study)
+    course = Course(run, windows, states)
+    for place, following in enumerate(windows[1:]):
+        run.see(windows[place])
+        if following in measured:
+            _measure(course, place, following, results)
+    last = len(windows) - (1 if study.training.fit_last else 2)
+    run.see(windows[last])
+    fit = course.at(last)
     if process.is_main:
-        save_model(study.models, run.stored_model(fitted))
+        save_model(study.models, run.stored_model(fit.window))
+
+
+def _measure(course: Course, place: int, window: Window, results: ResultsFolder | None) -> None:
+    """Add to the results what the fit at `place` comes to on the next window."""
+    run, states = course.run, course.states
+    found = None if states is None or results is None else states.measured(place, results.add)
+    is_known = run.process.told(found is not None)
+    if not is_known:
+        measured = run.measure(window, course.at(place))
+        if states is not None and results is not None:
+            states.keep_measured(place, measured)
+            found = states.measured(place, results.add)
+    if found is not None:
+        result, timing = found
+        log.info("%s%s", _line(course.windows[place], result, timing), _STORED * is_known)
+        run.study.on_window(_record(window, result, timing))
 
 
 def _record(window: Window, result: WindowResult, timing: Timing) -> WindowRecord:
@@ -96,11 +109,13 @@ def _line(fitted: Window, result: WindowResult, timing: Timing) -> str:
     )
 
 
-def _begin(study: Study, results: ResultsFolder) -> None:
+def _begun(study: Study) -> ResultsFolder:
     _log_to_stderr()
+    results = ResultsFolder(study.results, study.evaluation.cutoffs)
     results.begin()
     if study.model.catalogue == "full":
         log.info("model.catalogue: full: items of later windows are held from the start")
+    return results
 
 
 def _log_to_stderr() -> None:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+from torch import Tensor
 from tqdm import tqdm
 
 from dayahead.columns import FIRST_TIME, INDEX, ITEM_ID, N_RESERVED, SESSION_ID, VALUE
@@ -18,14 +19,13 @@ from dayahead.config.params import LossConfig, ModelConfig, TaskConfig
 from dayahead.config.training import EvaluationConfig, TrainingConfig
 from dayahead.data.batches import Batches
 from dayahead.data.windows import Window, WindowStore
-from dayahead.evaluation.metrics import window_metrics
-from dayahead.evaluation.tables import window_result
 from dayahead.model.building import build_model, vocabulary_columns
 from dayahead.model.counts import CountModel
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.pretrained import read_item_vectors
 from dayahead.model.storage import ModelCard, StoredModel
 from dayahead.model.tables import GivenRows
+from dayahead.store import store_root
 from dayahead.training.attention import attention_table, refuse_without_attention
 from dayahead.training.learners import CountLearner, GradientLearner, Learner
 from dayahead.training.loading import Loader
@@ -58,6 +58,8 @@ class Study:
     models: Path
     on_window: Callable[[WindowRecord], None]
     """Told of every measured window, in the main process; it must pickle to get there."""
+    store: Path = field(default_factory=store_root)
+    """Where finished fits and measurements are kept, so that no run repeats them."""
 
 
 @dataclass(frozen=True)
@@ -160,10 +162,15 @@ class Run:
         n_whole, rest = divmod(self.learner.n_steps(passes), max(1, passes[0].n_steps))
         return n_whole * of_a_pass + rest * self.study.training.batch_size
 
+    def restore(self, window: Window, state: Mapping[str, Tensor]) -> None:
+        """Stand where another run stood after its fit at `window`, by its learner's state."""
+        self.model, self.learner = self._built()
+        self.learner.restore(self.sizes_at(window), state)
+
     def measure(self, window: Window, fit: Fit) -> MeasuredWindow:
         """Measure on the window after the one fitted last."""
         evaluation = self.study.evaluation
-        train_metrics = self._train_metrics(fit.window) if evaluation.train_sessions else {}
+        train_ranks = self._train_ranks(fit.window)
         start = time.perf_counter()
         sessions = self.loader.measured_sessions(window)
         asked = self.loader.asked(sessions)
@@ -171,20 +178,20 @@ class Run:
         n_best = evaluation.predictions
         found = measure(self.model, batches, asked, self.candidates, self.process, n_best)
         ranks = window_ranks(sessions[SESSION_ID], asked, found, evaluation.positions)
-        cutoffs = evaluation.cutoffs
-        result = window_result(window.name, ranks, cutoffs, fit.loss, train_metrics)
         seconds = time.perf_counter() - start
         timing = Timing(
             window=window.name,
             fit_seconds=fit.seconds,
             fit_sessions_per_second=fit.n_sessions / fit.seconds,
             measure_seconds=seconds,
-            measure_sessions_per_second=result.n_sessions / seconds,
+            measure_sessions_per_second=ranks.n_sessions / seconds,
         )
         raw = self.store.vocabulary(ITEM_ID)[VALUE]
         predictions = prediction_table(ranks, found, self.candidates, raw) if n_best else None
         attention = self._attention(window, sessions[SESSION_ID])
-        return MeasuredWindow(ranks, result, timing, predictions, attention)
+        return MeasuredWindow(
+            window.name, ranks, train_ranks, fit.loss, timing, predictions, attention
+        )
 
     def _attention(self, window: Window, ids: pa.ChunkedArray) -> pa.Table | None:
         """Attention weights of a window's chosen sessions; the main process alone writes them."""
@@ -197,13 +204,12 @@ class Run:
         table = self.store.read(window, evaluation.split, columns).filter(is_chosen)
         return attention_table(self.model, table, self.loader.past_length, self.process.device)
 
-    def _train_metrics(self, window: Window) -> dict[str, float]:
-        """Metrics of sessions just fitted; none where there were no sessions."""
+    def _train_ranks(self, window: Window) -> NDArray[np.int32]:
+        """Ranks of sessions just fitted; none where none are asked for, or there were none."""
+        if not self.study.evaluation.train_sessions:
+            return np.zeros(0, np.int32)
         asked, batches = self.loader.train_sample(window, self.process.share)
-        if batches.n_steps == 0:
-            return {}
-        found = measure(self.model, batches, asked, self.candidates, self.process)
-        return window_metrics(found.ranks, self.study.evaluation.cutoffs)
+        return measure(self.model, batches, asked, self.candidates, self.process).ranks
 
     def stored_model(self, window: Window) -> StoredModel:
         """Return the model as it stands after fitting `window`."""

@@ -17,7 +17,7 @@ from dayahead.data import download as stage
 from dayahead.data.download import download
 from dayahead.errors import DataError, SourceError
 from dayahead.files import read_json, sha256_of
-from sources import a_dataset
+from sources import Served, a_dataset, serving
 
 HEADER = "session,item,time\n"
 
@@ -235,3 +235,13 @@ def test_a_new_day_of_g1_costs_its_own_conversion(tmp_path, converted_files):
     assert [Path(day).name for day in days] == converted_files
     parts = read_json(tmp_path / "data/raw/manifest.json")["parts"]
     assert [part["first_row"] for part in parts] == [0, 96_640, 96_640 + 190_891]
+
+
+def test_asks_for_the_space_of_all_files_before_the_first_is_fetched(tmp_path, monkeypatch):
+    full = shutil.disk_usage("/")._replace(free=99)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: full)
+    with serving(Served({"a.csv": b"x" * 60, "b.csv": b"x" * 40})) as served:
+        urls = [served.url("a.csv"), served.url("b.csv")]
+        with pytest.raises(DataError, match="not enough space: fetching 2 files"):
+            download(a_dataset(source={"urls": urls}), "mine", tmp_path / "raw")
+        assert served.asked == []

@@ -4,7 +4,6 @@ import gzip
 import hashlib
 import json
 import os
-import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -240,16 +239,6 @@ def test_a_file_fetched_once_outlives_data_raw(tmp_path):
         assert len(served.asked) == n_asked
     assert "SECRET" not in json.dumps(manifest)
     assert manifest["files"][0]["url"].startswith("http://***@127.0.0.1")
-
-
-def test_asks_for_the_space_of_all_files_before_the_first_is_fetched(tmp_path, monkeypatch):
-    full = shutil.disk_usage("/")._replace(free=99)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: full)
-    with serving(Served({"a.csv": b"x" * 60, "b.csv": b"x" * 40})) as served:
-        urls = [served.url("a.csv"), served.url("b.csv")]
-        with pytest.raises(DataError, match="not enough space: fetching 2 files"):
-            fetch(a_dataset(source={"urls": urls}), tmp_path)
-        assert served.asked == []
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,20 @@
 
 import csv
 
+import numpy as np
 import pyarrow as pa
 
 from dayahead.evaluation.tables import read_ranks, read_windows
 from dayahead.training.results import MeasuredWindow, ResultsFolder, Timing
-from results_folders import result_of, window_ranks
+from results_folders import window_ranks
 
 
 def add(results, window, predictions=None):
-    result = result_of(window, [1, 0, 7], [5], train_loss=1.5)
-    timing = Timing(window, 1.0, 2.0, 3.0, 4.0)
-    results.add(MeasuredWindow(window_ranks([1, 0, 7]), result, timing, predictions, predictions))
+    folder = results.folder.with_name(f"{results.folder.name}-{window}")
+    ranks, timing = window_ranks([1, 0, 7]), Timing(window, 1.0, 2.0, 3.0, 4.0)
+    none = np.zeros(0, np.int32)
+    MeasuredWindow(window, ranks, none, 1.5, timing, predictions, predictions).write(folder)
+    results.add(folder)
 
 
 def timed(folder):
@@ -21,7 +24,7 @@ def timed(folder):
 
 
 def test_tables_hold_every_window_so_far(tmp_path):
-    results = ResultsFolder(tmp_path)
+    results = ResultsFolder(tmp_path, [5])
     for n_windows, window in enumerate(["2026-01-02", "2026-01-03"], start=1):
         add(results, window)
         assert len(read_windows(tmp_path / "windows.csv", [5])) == len(timed(tmp_path)) == n_windows
@@ -29,7 +32,9 @@ def test_tables_hold_every_window_so_far(tmp_path):
 
 
 def test_clock_times_stay_out_of_windows_csv(tmp_path):
-    add(ResultsFolder(tmp_path), "2026-01-02")
+    add(ResultsFolder(tmp_path, [5]), "2026-01-02")
+    [row] = read_windows(tmp_path / "windows.csv", [5])
+    assert (row.n_sessions, row.train_loss, row.metrics["recall_at_5"]) == (3, 1.5, 1 / 3)
     assert "seconds" not in (tmp_path / "windows.csv").read_text()
     assert timed(tmp_path) == [
         {
@@ -43,10 +48,10 @@ def test_clock_times_stay_out_of_windows_csv(tmp_path):
 
 
 def test_beginning_takes_the_run_before_away(tmp_path):
-    add(ResultsFolder(tmp_path), "2026-01-02", pa.table({"items": [[1]]}))
+    add(ResultsFolder(tmp_path, [5]), "2026-01-02", pa.table({"items": [[1]]}))
     for name in ("predictions", "attention"):
         assert (tmp_path / name / "2026-01-02.parquet").exists()
-    results = ResultsFolder(tmp_path)
+    results = ResultsFolder(tmp_path, [5])
     results.begin()
     assert list(tmp_path.rglob("*.parquet")) == []
     assert not (tmp_path / "windows.csv").exists()
@@ -56,6 +61,6 @@ def test_beginning_takes_the_run_before_away(tmp_path):
 
 def test_folders_that_may_stay_empty_say_what_they_would_hold(tmp_path):
     """DVC warns of empty folders, and fails where an out is missing."""
-    ResultsFolder(tmp_path).begin()
+    ResultsFolder(tmp_path, [5]).begin()
     for name in ("predictions", "attention"):
         assert "session_id" in (tmp_path / name / "README.txt").read_text()
