@@ -103,6 +103,7 @@ COMPUTE = {
     "threads": 1,
     "device": "cpu",
     "keep_states": "last",
+    "max_restarts": 0,
     "strict": False,
 }
 

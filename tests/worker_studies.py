@@ -8,12 +8,14 @@ from unittest.mock import patch
 import torch
 
 from dayahead.data.batches import Batch
+from dayahead.data.windows import Window
 from dayahead.errors import ConfigError
 from dayahead.files import write_json
 from dayahead.training import protocol
 from dayahead.training.learners import GradientLearner
 from dayahead.training.processes import Process
-from dayahead.training.run import Study
+from dayahead.training.results import MeasuredWindow
+from dayahead.training.run import Fit, Run, Study
 from tiny_settings import compute_config
 
 
@@ -46,6 +48,33 @@ def say_who(process: Process, folder: Path) -> None:
         "sum": int(total),
     }
     write_json(folder / f"{process.share.rank}.json", record)
+
+
+def die_once(process: Process, folder: Path) -> None:
+    """Be killed in the second process the first time; say who is there the second time."""
+    is_first = not (folder / "died").exists()
+    process.summed(torch.zeros(1))
+    if is_first and not process.is_main:
+        (folder / "died").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    say_who(process, folder)
+
+
+def fit_and_die_once(process: Process, study: Study) -> None:
+    """Be killed in the second process when the second window is measured for the first time."""
+    died = study.results.parent / "died"
+    measure = Run.measure
+    places: list[str] = []
+
+    def dying(self: Run, window: Window, fit: Fit) -> MeasuredWindow:
+        places.append(window.name)
+        if len(places) == 2 and not process.is_main and not died.exists():
+            died.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return measure(self, window, fit)
+
+    with patch.object(Run, "measure", dying):
+        protocol.fit_and_measure(process, study, compute_config())
 
 
 def refuse(process: Process) -> None:

@@ -7,7 +7,8 @@ DayaheadError
         WindowError     a window file or windows.json is missing or damaged
         ModelFileError  models/ is missing or damaged
     BusyError           another process is at the same work
-    TrainingError       a fit that cannot go on (non-finite loss, a dead process)
+    TrainingError       a fit that cannot go on (a non-finite loss)
+        DeadProcessError    a process ended for no reason of its own
     ScoreError          scores that cannot be ranked
     ComparisonError     two runs that cannot be compared
     TrackingError       a tracking store that cannot be used (never raised into training)
@@ -53,6 +54,10 @@ class BusyError(DayaheadError):
 
 class TrainingError(DayaheadError):
     """A fit cannot go on."""
+
+
+class DeadProcessError(TrainingError):
+    """A process was killed, ran out of memory or lost the others."""
 
 
 class ScoreError(DayaheadError):

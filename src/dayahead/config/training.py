@@ -104,6 +104,9 @@ class ComputeConfig:
     keep_states: PositiveInt | Literal["last", "all"]
     """Fits kept of a run, the newest ones: from the last of them a killed run, or one over a
     longer log, goes on. all: then other settings of `evaluation` need no fit either."""
+    max_restarts: Annotated[int, Field(ge=0)]
+    """How often several processes are started again, from the last fit kept, when one of them
+    dies."""
     strict: bool
     """Whether what was fitted on another kind of machine, or by other numbers of processes and
     threads, is refused; false: warn and go on."""

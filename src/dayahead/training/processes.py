@@ -1,6 +1,7 @@
 """Processes of a run: starting them, and what they say to each other."""
 
 import ctypes
+import logging
 import os
 import signal
 import uuid
@@ -17,15 +18,17 @@ from torch.distributed.elastic.multiprocessing.api import DefaultLogsSpecs
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, record
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
+from dayahead import errors
 from dayahead.config.training import ComputeConfig
 from dayahead.data.batches import Share
-from dayahead.errors import ConfigError, TrainingError
+from dayahead.errors import ConfigError, DeadProcessError, TrainingError
 from dayahead.files import read_json
 
 T = TypeVar("T")
 PR_SET_PDEATHSIG = 1
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 KEPT_BYTES = 2**30
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,8 @@ def run_processes(work: Callable[..., None], compute: ComputeConfig, *args: obje
     """Call `work(process, *args)` in `compute.processes` processes, and wait for all.
 
     One process runs right here; several are started through torchrun's API (gloo on the CPU,
-    NCCL on GPUs) and `args` must pickle.
+    NCCL on GPUs) and `args` must pickle. Where one of these dies, all are started again, at most
+    compute.max_restarts times; what `work` finished before it has to find by itself.
 
     Raises:
         ConfigError: CUDA is asked for and there is none, or fewer GPUs than processes.
@@ -78,6 +82,25 @@ def run_processes(work: Callable[..., None], compute: ComputeConfig, *args: obje
         _settle(device, n_threads)
         work(Process(Share(0, 1), torch.device(device)), *args)
         return
+    for n_left in reversed(range(compute.max_restarts + 1)):
+        try:
+            _launch(n_processes, work, device, n_threads, args)
+        except DeadProcessError as death:
+            if n_left == 0:
+                raise
+            _log.warning("%s; all are started again, at most %d times", death, n_left)
+        else:
+            return
+
+
+def _launch(
+    n_processes: int,
+    work: Callable[..., None],
+    device: str,
+    n_threads: int,
+    args: tuple[object, ...],
+) -> None:
+    # torchrun's own restarts hang on gloo, so it is told of none.
     with TemporaryDirectory(prefix="dayahead-") as logs:
         launch = LaunchConfig(
             min_nodes=1,
@@ -95,7 +118,8 @@ def run_processes(work: Callable[..., None], compute: ComputeConfig, *args: obje
             elastic_launch(launch, _worker)(work, device, n_threads, args)
         except ChildFailedError as failure:
             rank, cause = _first_failure(failure, Path(logs))
-            raise TrainingError(
+            would_come_again = hasattr(errors, cause.partition(":")[0])
+            raise (TrainingError if would_come_again else DeadProcessError)(
                 f"process {rank} of {n_processes} failed and the others were stopped: {cause}"
             ) from None
 

@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from dayahead.data.batches import Share
-from dayahead.errors import ConfigError, TrainingError
+from dayahead.errors import ConfigError, DeadProcessError, TrainingError
 from dayahead.evaluation.tables import read_windows
 from dayahead.files import read_json
 from dayahead.training.processes import Process, run_processes
 from tiny_settings import BODIES, compute_config, measured_in, ranks_of, tiny_study
 from window_folders import markov_days, write_window_folder
-from worker_studies import die, refuse, run_and_record, say_who
+from worker_studies import die, die_once, refuse, run_and_record, say_who
 
 N_SESSIONS = 33
 """Of a day, in batches of 8: the last batch has one session, the second process none of it."""
@@ -157,6 +157,21 @@ def test_the_process_that_failed_first_is_named_with_its_reason(attempt):
 def test_a_killed_process_ends_the_others():
     with pytest.raises(TrainingError, match=r"of 2 failed.*(exit code -9|closed by peer)"):
         run_processes(die, compute_config(processes=2))
+
+
+@pytest.mark.slow
+def test_processes_are_started_again_where_one_died(tmp_path, caplog):
+    run_processes(die_once, compute_config(processes=2, max_restarts=1), tmp_path)
+    assert [read_json(tmp_path / f"{rank}.json")["sum"] for rank in (0, 1)] == [3, 3]
+    assert caplog.text.count("started again, at most 1 times") == 1
+
+
+@pytest.mark.slow
+def test_an_error_that_would_come_again_is_not_tried_again(caplog):
+    with pytest.raises(TrainingError, match=r"model\.features") as failure:
+        run_processes(refuse, compute_config(processes=2, max_restarts=3))
+    assert not isinstance(failure.value, DeadProcessError)
+    assert "started again" not in caplog.text
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there are GPUs here")

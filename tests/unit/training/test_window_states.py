@@ -13,7 +13,7 @@ from dayahead.training.protocol import train
 from dayahead.training.run import Run
 from tiny_settings import compute_config, every_body, measured_in, tiny_study
 from window_folders import bytes_in, day, markov_days, write_window_folder
-from worker_studies import run_and_record
+from worker_studies import fit_and_die_once, run_and_record
 
 DAYS = markov_days(n_days=5, sessions_per_day=24, n_items=25)
 DROPOUT = {"model": {"dropout": 0.2, "input_dropout": 0.1}}
@@ -114,6 +114,20 @@ def test_two_processes_go_on_from_their_state(windows, tmp_path):
     assert equal_files(tmp_path / "ended") == equal_files(tmp_path / "whole")
     n_steps = [len(read_json(tmp_path / f"{name}-1.json")["losses"]) for name in studies]
     assert n_steps == [15, 9, 6]
+
+
+@pytest.mark.slow
+def test_a_rank_that_is_killed_costs_nothing(windows, tmp_path, caplog):
+    def study(name):
+        return tiny_study(windows, tmp_path / name / "out", DROPOUT, store=tmp_path / name)
+
+    compute = compute_config(processes=2, max_restarts=1)
+    train(study("whole"), compute)
+    run_processes(fit_and_die_once, compute, study("killed"))
+    assert "started again" in caplog.text
+    left = equal_files(tmp_path / "killed" / "out")
+    left.pop("died")
+    assert left == equal_files(tmp_path / "whole" / "out")
 
 
 def test_a_killed_run_repeats_no_fit_but_its_last(windows, tmp_path, monkeypatch, fits):
