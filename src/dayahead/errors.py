@@ -16,10 +16,12 @@ DayaheadError
 Every message says what, where, expected, found and the cure, in one sentence or two.
 """
 
+import errno
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+_OF_THE_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}
 _USER = re.compile(r"(?<=://)[^/\s]*@")
 _QUERY = re.compile(r"(://[^\s?]*\?)[^\s'\"]+")
 
@@ -79,8 +81,14 @@ def redacted(text: str) -> str:
 
 @contextmanager
 def told_plainly() -> Iterator[None]:
-    """End the process with the message alone where one of our errors reaches the door."""
+    """End the process with the message alone where a user's mistake, or full disk, shows."""
     try:
         yield
     except DayaheadError as error:
         raise SystemExit(f"error: {redacted(str(error))}") from None
+    except OSError as error:
+        if error.errno not in _OF_THE_DISK:
+            raise
+        raise SystemExit(
+            f"error: {error}; free space, or set rights, and run again: what is finished is kept"
+        ) from None

@@ -1,8 +1,10 @@
 """Errors: what they tell holds no credentials."""
 
+import errno
+
 import pytest
 
-from dayahead.errors import redacted
+from dayahead.errors import redacted, told_plainly
 
 
 @pytest.mark.parametrize(
@@ -19,3 +21,14 @@ from dayahead.errors import redacted
 )
 def test_credentials_are_redacted(text, expected):
     assert redacted(text) == expected
+
+
+def test_a_full_disk_is_told_in_one_line():
+    told = r"No space left.*run again: what is finished is kept"
+    with pytest.raises(SystemExit, match=told), told_plainly():
+        raise OSError(errno.ENOSPC, "No space left on device", "results/windows.csv")
+
+
+def test_an_error_of_our_own_making_keeps_its_traceback():
+    with pytest.raises(FileNotFoundError), told_plainly():
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", "x")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from safetensors.torch import load, save_file
+from safetensors.torch import load, save
 from torch import Tensor
 
 from dayahead.config.training import ComputeConfig
@@ -64,7 +64,8 @@ class WindowStates:
         def write(folder: Path) -> None:
             figures = {"loss": fit.loss, "n_sessions": fit.n_sessions, "seconds": fit.seconds}
             write_json(folder / "fit.json", {"machine": self.machine, "fit": figures})
-            save_file(state, folder / "state.safetensors")
+            # Not save_file: what it says of a full disk is no OSError.
+            (folder / "state.safetensors").write_bytes(save(state))
 
         self.fits.put(self.keys.fits[place], write)
         if self.compute.keep_states != "all":
