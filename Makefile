@@ -12,7 +12,7 @@ INSTALL := .venv/bin/python -m pip install --quiet --quiet --no-input --disable-
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help repro test test-slow check bench bench-preprocess ui format lock clean
+.PHONY: help repro test test-slow faults check bench bench-preprocess ui format lock clean
 
 help:  ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -25,6 +25,9 @@ test: $(READY)  ## run the fast tests
 
 test-slow: $(READY)  ## run the tests that take minutes
 	python -m pytest -m "slow and not gpu"
+
+faults: $(READY)  ## kill, starve and damage runs on real clicks ($$DAYAHEAD_DATA): half an hour
+	python -m pytest -m faults tests/faults
 
 check: $(READY)  ## format, lint, types, layers, fast tests: what must pass before a commit
 	ruff format --check --quiet
