@@ -12,7 +12,7 @@ INSTALL := .venv/bin/python -m pip install --quiet --quiet --no-input --disable-
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help repro test test-slow faults check bench bench-preprocess ui format lock clean
+.PHONY: help repro test test-slow faults check bench bench-preprocess ui states format lock clean
 
 help:  ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -45,6 +45,9 @@ bench-preprocess: $(READY)  ## measure preprocessing: against its peers, at 42 M
 
 ui: $(READY)  ## open MLflow on the tracking store at http://127.0.0.1:5000 (PORT=...)
 	@tools/ui $(PORT)
+
+states: $(READY)  ## list what the store of finished work holds (DAYS=30: remove what is unused)
+	python -m dayahead states $(if $(DAYS),--prune $(DAYS))
 
 format: $(READY)  ## rewrite the source in the house format
 	ruff check --fix --quiet

@@ -1,6 +1,7 @@
-"""What a user asks outside the pipeline: python -m dayahead recommend, compare, preset, track."""
+"""What users ask beside the pipeline: recommend, compare, preset, states, track."""
 
 import tempfile
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -8,9 +9,12 @@ import typer
 
 from dayahead.config.params import load_params
 from dayahead.config.presets import preset_options
+from dayahead.data.states import States
 from dayahead.errors import ConfigError, TrackingError, told_plainly
 from dayahead.evaluation.comparison import compare as compare_results
 from dayahead.evaluation.verdict import render
+from dayahead.shelves import clear, shelves, unused_since
+from dayahead.store import store_root
 from dayahead.tracking.lookup import results_of
 from dayahead.tracking.shipping import sync_all
 from dayahead.training.recommendation import Recommender
@@ -75,6 +79,26 @@ def preset(
 ) -> None:
     """Print the options that give `dvc exp run` a published row's settings."""
     print(" ".join(preset_options(name)))
+
+
+@app.command()
+def states(
+    prune: Annotated[
+        float | None,
+        typer.Option(min=0, help="Remove what no run has used for so many days.", metavar="DAYS"),
+    ] = None,
+) -> None:
+    """List what the store of finished work holds, and how much room it takes."""
+    if prune is not None:
+        second = time.time() - prune * 86_400
+        found = [entry for shelf in shelves(store_root()) for entry in unused_since(shelf, second)]
+        clear(found)
+        States("").clear_unused()  # of every setting
+        print(f"{len(found):,} entries removed that no run has used for {prune:g} days")
+    held = shelves(store_root())
+    for shelf in held:
+        print(shelf.told)
+    print(f"{sum(shelf.n_bytes for shelf in held) / 2**20:.1f} MiB in {store_root()}")
 
 
 @app.command()

@@ -1,6 +1,7 @@
 """A source file's events as parts in the store, where they outlive data/raw: converted once."""
 
 import logging
+import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -137,6 +138,7 @@ def _stored(slot: Path, source: Source) -> Conversion | None:
     except (OSError, ValueError, KeyError, TypeError) as error:
         bad = [f"{type(error).__name__}: {error}"]
     if not bad:
+        os.utime(slot)  # what was of use lately is kept
         return conversion
     aside = slot.with_name(f"{slot.name}.damaged")
     shutil.rmtree(aside, ignore_errors=True)

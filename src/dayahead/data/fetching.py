@@ -166,6 +166,7 @@ def fetched(file: SourceFile, expected_sha256: str | None) -> tuple[Path, str]:
         path = slot / file.name
         if not (_is_current(file, slot) and path.is_file()):
             _fetch(file, slot, is_verified=expected_sha256 is not None)
+        os.utime(slot)  # what was of use lately is kept
         try:
             return path, _verified(path, file, expected_sha256)
         except SourceError:

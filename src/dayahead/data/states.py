@@ -1,5 +1,6 @@
 """What a run of `preprocess` leaves in the store, and from where a longer log goes on."""
 
+import os
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -137,6 +138,7 @@ class States:
             return path
 
         with self._locked():
+            os.utime(self._note(state))  # what was of use lately is kept
             with ThreadPoolExecutor() as threads:  # every byte is looked at
                 targets = [output / name for name in state.files]
                 list(threads.map(self._blobs.get, state.files.values(), targets))
@@ -181,6 +183,11 @@ class States:
     def forget(self, state: State) -> None:
         """Remove a state that is damaged."""
         self._note(state).unlink(missing_ok=True)
+
+    def clear_unused(self) -> None:
+        """Remove files that no state of any setting names any more."""
+        with self._locked():
+            self._blobs.keep_only(self._used())
 
     @property
     def _root(self) -> Path:
