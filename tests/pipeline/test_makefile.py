@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-VERBS = ("repro", "test", "test-slow", "check", "bench", "bench-preprocess", "ui", "format")
-VERBS += ("lock", "clean")
+VERBS = (
+    *("repro", "test", "test-slow", "faults", "check", "bench", "bench-preprocess"),
+    *("ui", "states", "format", "lock", "clean"),
+)
 
 
 @pytest.fixture
