@@ -13,7 +13,7 @@ from dayahead.data.states import States
 from dayahead.errors import ConfigError, TrackingError, told_plainly
 from dayahead.evaluation.comparison import compare as compare_results
 from dayahead.evaluation.verdict import render
-from dayahead.shelves import clear, shelves, unused_since
+from dayahead.shelves import clear, shelves
 from dayahead.store import store_root
 from dayahead.tracking.lookup import results_of
 from dayahead.tracking.shipping import sync_all
@@ -90,11 +90,9 @@ def states(
 ) -> None:
     """List what the store of finished work holds, and how much room it takes."""
     if prune is not None:
-        second = time.time() - prune * 86_400
-        found = [entry for shelf in shelves(store_root()) for entry in unused_since(shelf, second)]
-        clear(found)
+        n_cleared = clear(store_root(), time.time() - prune * 86_400)
         States("").clear_unused()  # of every setting
-        print(f"{len(found):,} entries removed that no run has used for {prune:g} days")
+        print(f"{n_cleared:,} entries removed that no run has used for {prune:g} days")
     held = shelves(store_root())
     for shelf in held:
         print(shelf.told)

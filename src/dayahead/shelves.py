@@ -2,8 +2,11 @@
 
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from filelock import FileLock
 
 SHELVES = {
     "downloads": "files fetched",
@@ -37,19 +40,25 @@ def shelves(root: Path) -> list[Shelf]:
     return [Shelf(kind, tuple(_entries(root / kind)), _bytes_in(root / kind)) for kind in SHELVES]
 
 
-def unused_since(shelf: Shelf, second: float) -> list[Path]:
-    """Entries that no run has used since that second of Unix time."""
-    return [entry for entry in shelf.entries if entry.stat().st_mtime < second]
-
-
-def clear(entries: list[Path]) -> None:
-    """Remove entries: first out of sight, so that nobody meets half of one."""
-    for entry in entries:
-        if entry.is_file():
-            entry.unlink(missing_ok=True)
+def clear(root: Path, second: float) -> int:
+    """Remove entries that no run has used since that second of Unix time; how many."""
+    n_cleared = 0
+    for kind in SHELVES:
+        if not (root / kind).is_dir():
             continue
-        aside = entry.rename(entry.with_name(f".{entry.name}.cleared"))
-        shutil.rmtree(aside, ignore_errors=True)
+        with FileLock(root / kind / "lock"):  # nobody reads or writes one meanwhile
+            for entry in _entries(root / kind):
+                if entry.stat().st_mtime < second:
+                    _remove(entry)
+                    n_cleared += 1
+    return n_cleared
+
+
+def _remove(entry: Path) -> None:
+    if entry.is_file():
+        entry.unlink()
+    else:
+        shutil.rmtree(entry)
 
 
 def _entries(folder: Path) -> Iterator[Path]:
@@ -57,13 +66,14 @@ def _entries(folder: Path) -> Iterator[Path]:
     if folder.name == "windows":
         yield from sorted(folder.glob("*/*.json"))
     elif folder.is_dir():
-        yield from sorted(path for path in folder.iterdir() if path.is_dir())
+        whole = (path for path in folder.iterdir() if not path.name.startswith("."))
+        yield from sorted(path for path in whole if path.is_dir())
 
 
 def _bytes_in(folder: Path) -> int:
     sizes = {}
     for path in folder.rglob("*"):
-        if path.is_file():
+        with suppress(FileNotFoundError):  # a run may be at work
             about = path.stat()
-            sizes[about.st_ino] = about.st_size
+            sizes[about.st_ino] = about.st_blocks * 512  # files in the making have holes
     return sum(sizes.values())

@@ -102,11 +102,12 @@ class ComputeConfig:
     """Threads per process, never inherited; auto: the cores divided by the processes."""
     device: Literal["auto", "cpu", "cuda"]
     keep_states: PositiveInt | Literal["last", "all"]
-    """Fits kept of a run, the newest ones: from the last of them a killed run, or one over a
-    longer log, goes on. all: then other settings of `evaluation` need no fit either."""
+    """Fits kept along a chain of windows, the newest ones: from the last of them a killed run, or
+    one over a longer log, goes on; runs of the same settings share them. all: then other settings
+    of `evaluation` need no fit either."""
     max_restarts: Annotated[int, Field(ge=0)]
     """How often several processes are started again, from the last fit kept, when one of them
     dies."""
     strict: bool
     """Whether what was fitted on another kind of machine, or by other numbers of processes and
-    threads, is refused; false: warn and go on."""
+    threads, is left alone, and fitted anew here; false: warn and go on from it."""

@@ -89,7 +89,9 @@ def _cluster(config: PreprocessConfig, scratch: Path, *, is_small: bool) -> Loca
         return LocalCUDACluster(n_workers=n_workers, **options)
     cores = psutil.cpu_count() or 1
     if is_small and config.workers == "auto":
-        return LocalCluster(n_workers=1, threads_per_worker=cores, processes=False, **options)
+        # What this process holds beside its tasks must not pause them.
+        here = {**options, "memory_limit": 0, "processes": False}
+        return LocalCluster(n_workers=1, threads_per_worker=cores, **here)
     n_workers = max(1, cores // 2) if config.workers == "auto" else config.workers
     threads = max(1, cores // n_workers)
     return LocalCluster(n_workers=n_workers, threads_per_worker=threads, processes=True, **options)

@@ -21,10 +21,10 @@ from dayahead.data.event_log import EventLog, Piece
 from dayahead.data.fitting import looks_ahead
 from dayahead.data.tally import Tally
 from dayahead.files import fingerprint, read_json, sha256_of, write_json
-from dayahead.store import Blobs, store_root
+from dayahead.store import Blobs, DamagedBlobError, store_root
 
 STATES_KEPT = 2
-"""Of a setting: the newest, and the one before."""
+"""Of a setting: those used last."""
 _PACKAGES = ("pyarrow", "pandas", "numpy", "nvtabular", "merlin-core")
 
 
@@ -138,7 +138,10 @@ class States:
             return path
 
         with self._locked():
-            os.utime(self._note(state))  # what was of use lately is kept
+            try:
+                os.utime(self._note(state))  # what was of use lately is kept
+            except FileNotFoundError:
+                raise DamagedBlobError(f"{self._note(state)}: missing") from None
             with ThreadPoolExecutor() as threads:  # every byte is looked at
                 targets = [output / name for name in state.files]
                 list(threads.map(self._blobs.get, state.files.values(), targets))

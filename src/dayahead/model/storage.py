@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass as checked_dataclass
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from scipy.sparse import csr_array
 from torch import Tensor
 
@@ -71,7 +71,8 @@ def save_model(folder: Path, stored: StoredModel) -> None:
     tensors = {CANDIDATES: torch.from_numpy(stored.candidates)}
     tensors |= {WEIGHTS + name: tensor for name, tensor in weights_of(stored.model).items()}
     with written_whole(folder / "model.safetensors") as temporary:
-        save_file(tensors, temporary)
+        # Not save_file: what it says of a full disk is no OSError.
+        temporary.write_bytes(save(tensors))
     write_json(folder / "config.json", asdict(stored.card))
 
 

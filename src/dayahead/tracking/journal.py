@@ -136,8 +136,6 @@ class WindowLog:
     """Takes the record of a measured window; can be pickled into other processes."""
 
     journal: Journal
-    known: frozenset[int]
-    """Windows that an earlier, interrupted start has logged: MLflow would append them again."""
 
     def __call__(self, record: Mapping[str, Any]) -> None:
         """Note `{"step": position, "timestamp_ms": start, "metrics": {name: value or None}}`."""
@@ -145,7 +143,9 @@ class WindowLog:
 
     @harmless
     def _note(self, record: Mapping[str, Any]) -> None:
-        if record["step"] not in self.known:
+        # An earlier, interrupted start may have noted it: MLflow would append it again.
+        noted = (entry for entry in self.journal.entries("metrics") if entry["window"])
+        if all(entry["step"] != record["step"] for entry in noted):
             self.journal.append(
                 "metrics",
                 step=int(record["step"]),

@@ -35,8 +35,7 @@ class StageRun:
 
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
-        known = frozenset(entry["step"] for entry in journal.entries("metrics") if entry["window"])
-        self.log_window = WindowLog(journal, known)
+        self.log_window = WindowLog(journal)
 
     @harmless
     def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:

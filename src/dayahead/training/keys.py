@@ -6,36 +6,27 @@ from dataclasses import asdict
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from dayahead import columns, model, seeds
-from dayahead.columns import ROLES, VALUE
-from dayahead.data import batches, streaming
-from dayahead.data import windows as window_files
+from dayahead.columns import ITEM_ID, ROLES, VALUE
 from dayahead.data.windows import Window
-from dayahead.evaluation import ranking, tables
 from dayahead.files import fingerprint, sha256_of
-from dayahead.training import (
-    attention,
-    learners,
-    loading,
-    measuring,
-    optimiser,
-    predictions,
-    processes,
-)
-from dayahead.training import run as runs
+from dayahead.training.learners import uses_bfloat16
 from dayahead.training.run import Run
 
-_FITS = (
-    *(columns, seeds, batches, streaming, window_files),
-    *(learners, loading, optimiser, processes, runs),
+Machine = Mapping[str, str | int]
+"""What decides the last bit of a sum, beside settings, source and packages."""
+SOURCES = (
+    *("columns.py", "seeds.py", "config/params.py", "config/training.py"),
+    *("data/batches.py", "data/streaming.py", "data/windows.py"),
+    *("evaluation/metrics.py", "evaluation/ranking.py", "evaluation/tables.py"),
+    *("model/*.py", "training/*.py"),
 )
-"""Modules that fit a model, beside the model room."""
-_MEASURES = (measuring, predictions, attention, ranking, tables)
-"""Modules that measure one."""
-_PACKAGES = ("torch", "transformers", "numpy", "scipy", "pyarrow")
+"""What fits and measures, and what writes it down, below src/dayahead."""
+PACKAGES = (
+    *("torch", "transformers", "safetensors", "numpy", "scipy", "pyarrow"),
+    *("dask", "merlin-core", "merlin-dataloader"),
+)
 _NOT_OF_A_FIT = ("fit_last",)
 _NOT_OF_RANKS = ("cutoffs",)
 
@@ -49,11 +40,13 @@ class Keys:
     Args:
         run: of the main process.
         windows: that are fitted and measured, in order.
+        machine: that all must come from; none where that of another will do.
     """
 
-    def __init__(self, run: Run, windows: Sequence[Window]) -> None:
+    def __init__(self, run: Run, windows: Sequence[Window], machine: Machine | None) -> None:
         self.run = run
         self.windows = windows
+        self.machine = machine
 
     @cached_property
     def fits(self) -> tuple[str, ...]:
@@ -77,13 +70,15 @@ class Keys:
         """Key of what the model fitted at windows[place] came to on the window after it."""
         evaluation = self.run.study.evaluation
         window = self.windows[place + 1]
+        held, known = (self.run.sizes_at(at)[ITEM_ID] for at in self.windows[place : place + 2])
         roles = ROLES if evaluation.split == "all" else (evaluation.split,)
         value = {
             "model": self.fits[place],
             "window": window.name,
             "sessions": [sha256_of(self.run.store.path(window, role)) for role in roles],
             "evaluation": _without(asdict(evaluation), _NOT_OF_RANKS),
-            "source": _source(_MEASURES),
+            # Lists of predictions name items that came up in this very window.
+            "values": self._values(ITEM_ID, held, known) if evaluation.predictions else None,
         }
         return fingerprint(value)
 
@@ -92,7 +87,9 @@ class Keys:
         """What the first fit starts from."""
         study, process = self.run.study, self.run.process
         statistics = self.run.store.statistics
-        given = study.model.pretrained_items
+        given = None if study.model.is_counted else study.model.pretrained_items
+        # Every process draws its own dropout.
+        n_streams = process.share.world if study.model.dropout else None
         value = {
             "model": asdict(study.model),
             "pretrained_items": sha256_of(Path(given)) if given else None,
@@ -105,9 +102,11 @@ class Keys:
             },
             "sessions": statistics["sessions"],
             "device": process.device.type,
-            "bfloat16": process.multiplies_bfloat16,
-            "source": [*_source(_FITS), *map(sha256_of, _model_room())],
-            "packages": {name: version(name) for name in _PACKAGES},
+            "bfloat16": uses_bfloat16(study.training, process),
+            "dropout": n_streams,
+            "machine": self.machine,
+            "source": _source(),
+            "packages": {name: version(name) for name in PACKAGES},
         }
         return fingerprint(value)
 
@@ -121,9 +120,6 @@ def _without(settings: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any
     return {name: value for name, value in settings.items() if name not in names}
 
 
-def _source(modules: Sequence[ModuleType]) -> list[str]:
-    return [sha256_of(Path(str(module.__file__))) for module in modules]
-
-
-def _model_room() -> list[Path]:
-    return sorted(Path(str(model.__file__)).parent.glob("*.py"))
+def _source() -> list[str]:
+    package = Path(__file__).parents[1]
+    return [sha256_of(path) for pattern in SOURCES for path in sorted(package.glob(pattern))]

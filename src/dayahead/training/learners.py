@@ -158,7 +158,8 @@ class GradientLearner:
         torch.manual_seed(derived_seed(*purpose, "dropout", self.process.share.rank))
         on_device = batch.to(self.process.device)
         draws = _draws(on_device, derived_seed(*purpose, "draws"))
-        with torch.autocast(self.process.device.type, torch.bfloat16, enabled=self._uses_bfloat16):
+        is_bfloat16 = uses_bfloat16(self.config, self.process)
+        with torch.autocast(self.process.device.type, torch.bfloat16, enabled=is_bfloat16):
             loss, n_targets = self.wrapped(
                 on_device.columns, on_device.lengths, draws, self.config.length_groups
             )
@@ -182,11 +183,12 @@ class GradientLearner:
                 f"training.max_grad_norm ({self.config.max_grad_norm})"
             )
 
-    @property
-    def _uses_bfloat16(self) -> bool:
-        if self.config.precision == "auto":
-            return self.process.multiplies_bfloat16
-        return self.config.precision == "bfloat16"
+
+def uses_bfloat16(config: TrainingConfig, process: Process) -> bool:
+    """Whether a fit's matrix products are bfloat16 here."""
+    if config.precision == "auto":
+        return process.multiplies_bfloat16
+    return config.precision == "bfloat16"
 
 
 def _named(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -18,7 +18,6 @@ from torch.distributed.elastic.multiprocessing.api import DefaultLogsSpecs
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, record
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from dayahead import errors
 from dayahead.config.training import ComputeConfig
 from dayahead.data.batches import Share
 from dayahead.errors import ConfigError, DeadProcessError, TrainingError
@@ -28,6 +27,8 @@ T = TypeVar("T")
 PR_SET_PDEATHSIG = 1
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 KEPT_BYTES = 2**30
+_OF_A_DEATH = ("exit code", "RuntimeError", "Dist")
+"""How causes begin that are no fault of the work: other errors would come again."""
 _log = logging.getLogger(__name__)
 
 
@@ -118,8 +119,7 @@ def _launch(
             elastic_launch(launch, _worker)(work, device, n_threads, args)
         except ChildFailedError as failure:
             rank, cause = _first_failure(failure, Path(logs))
-            would_come_again = hasattr(errors, cause.partition(":")[0])
-            raise (TrainingError if would_come_again else DeadProcessError)(
+            raise (DeadProcessError if cause.startswith(_OF_A_DEATH) else TrainingError)(
                 f"process {rank} of {n_processes} failed and the others were stopped: {cause}"
             ) from None
 

@@ -7,10 +7,10 @@ from datetime import datetime
 
 from dayahead.config.training import ComputeConfig
 from dayahead.data.windows import Window, WindowStore
+from dayahead.errors import DataError
 from dayahead.evaluation.tables import WindowResult
 from dayahead.model.storage import save_model
 from dayahead.training.course import Course
-from dayahead.training.keys import Keys
 from dayahead.training.plan import (
     chosen_windows,
     measured_windows,
@@ -33,7 +33,8 @@ def train(study: Study, compute: ComputeConfig) -> None:
 
     Raises:
         ConfigError: windows are asked for that are not there, or settings do not fit the data.
-        TrainingError: a loss is not finite, a process died, or compute.strict forbids to go on.
+        TrainingError: a loss is not finite, or a process died.
+        DataError: the store loses what it is given.
     """
     run_processes(fit_and_measure, compute, study, compute)
 
@@ -48,7 +49,7 @@ def fit_and_measure(process: Process, study: Study, compute: ComputeConfig) -> N
     run = Run(study, process, windows[0])
     results, states = None, None
     if process.is_main:
-        states = WindowStates(study.store, Keys(run, windows), compute, process.share.world)
+        states = WindowStates(study.store, run, windows, compute)
         results = _begun(study)
     course = Course(run, windows, states)
     for place, following in enumerate(windows[1:]):
@@ -72,6 +73,11 @@ def _measure(course: Course, place: int, window: Window, results: ResultsFolder 
         if states is not None and results is not None:
             states.keep_measured(place, measured)
             found = states.measured(place, results.add)
+            if found is None:
+                raise DataError(
+                    f"{run.study.store}: what was just measured on {window.name} is gone or "
+                    f"damaged; look at the disk, and run again"
+                )
     if found is not None:
         result, timing = found
         log.info("%s%s", _line(course.windows[place], result, timing), _STORED * is_known)

@@ -2,7 +2,7 @@
 
 import logging
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,12 +11,13 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from dayahead.config.training import ComputeConfig
-from dayahead.errors import TrainingError
+from dayahead.data.windows import Window
 from dayahead.files import read_json, write_json
 from dayahead.store import Entries
-from dayahead.training.keys import Keys
+from dayahead.training.keys import Keys, Machine
+from dayahead.training.processes import Process
 from dayahead.training.results import MeasuredWindow
-from dayahead.training.run import Fit
+from dayahead.training.run import Fit, Run
 
 T = TypeVar("T")
 FITS, MEASURES = "fits", "measures"
@@ -29,17 +30,20 @@ class WindowStates:
 
     Args:
         store: folder of the store.
-        keys: of the run's windows.
-        compute: how many fits are kept, and whether those of another machine are refused.
-        n_processes: of the run.
+        run: of the main process.
+        windows: that are fitted and measured, in order.
+        compute: how many fits are kept, and whether those of another machine will do.
     """
 
-    def __init__(self, store: Path, keys: Keys, compute: ComputeConfig, n_processes: int) -> None:
+    def __init__(
+        self, store: Path, run: Run, windows: Sequence[Window], compute: ComputeConfig
+    ) -> None:
         self.fits = Entries(store / FITS)
         self.measures = Entries(store / MEASURES)
-        self.keys = keys
+        self.windows = windows
         self.compute = compute
-        self.machine = _machine(keys.run.process.device, n_processes)
+        self.machine = _machine(run.process)
+        self.keys = Keys(run, windows, self.machine if compute.strict else None)
         self._has_warned = False
 
     def newest(self, lowest: int, highest: int) -> tuple[int, Fit, dict[str, Tensor]] | None:
@@ -47,15 +51,12 @@ class WindowStates:
 
         Returns:
             The place, what fitting came to there, and the learner's state.
-
-        Raises:
-            TrainingError: compute.strict, and another machine wrote it.
         """
         for place in range(highest, lowest - 1, -1):
             found = self.fits.get(self.keys.fits[place], self._read_fit)
             if found is not None:
                 fit, state = found
-                return place, Fit(self.keys.windows[place], **fit), state
+                return place, Fit(self.windows[place], **fit), state
         return None
 
     def keep_fit(self, place: int, fit: Fit, state: dict[str, Tensor]) -> None:
@@ -73,11 +74,7 @@ class WindowStates:
             self.fits.remove(self.keys.fits[: max(0, place + 1 - n_kept)])
 
     def measured(self, place: int, read: Callable[[Path], T]) -> T | None:
-        """What `read` makes of what the fit at `place` came to on the next window, if it is known.
-
-        Raises:
-            TrainingError: compute.strict, and another machine wrote it.
-        """
+        """What `read` makes of what is known of the fit at `place` on the next window, if it is."""
 
         def checked(folder: Path) -> T:
             self._compare(read_json(folder / "machine.json"), folder)
@@ -99,33 +96,28 @@ class WindowStates:
         self._compare(note["machine"], folder)
         return note["fit"], load((folder / "state.safetensors").read_bytes())
 
-    def _compare(self, machine: dict[str, str | int], folder: Path) -> None:
+    def _compare(self, machine: Machine, folder: Path) -> None:
         """Bits are the same only where machine and threads are."""
-        others = {
-            name: f"{name} {machine.get(name)}, here {value}"
-            for name, value in self.machine.items()
-            if machine.get(name) != value
-        }
-        if not others:
-            return
-        told = f"{folder}: written by another set-up ({'; '.join(others.values())})"
-        if self.compute.strict:
-            raise TrainingError(
-                f"{told}, and compute.strict is true: give this run the same, or remove {folder} "
-                f"for a fit of its own"
+        names = {*machine, *self.machine}
+        others = [
+            f"{name} {machine.get(name)}, here {self.machine.get(name)}"
+            for name in sorted(names)
+            if machine.get(name) != self.machine.get(name)
+        ]
+        if others and not self._has_warned:
+            _log.warning(
+                "%s: written by another set-up (%s), so figures agree, but not to the last bit; "
+                "with compute.strict=true this run makes its own",
+                folder,
+                "; ".join(others),
             )
-        if not self._has_warned:
-            _log.warning("%s: figures agree, but not to the last bit", told)
-        self._has_warned = True
+        self._has_warned |= bool(others)
 
 
-def _machine(device: torch.device, n_processes: int) -> dict[str, str | int]:
-    """What decides the last bit of a sum, beside settings, source and packages."""
-    is_cuda = device.type == "cuda"
-    return {
-        "machine": platform.machine(),
-        "instructions": torch.backends.cpu.get_cpu_capability(),
-        "device": torch.cuda.get_device_name(device) if is_cuda else "cpu",
-        "processes": n_processes,
-        "threads": torch.get_num_threads(),
-    }
+def _machine(process: Process) -> Machine:
+    if process.device.type == "cuda":
+        kind = {"device": torch.cuda.get_device_name(process.device)}
+    else:
+        kind = {"device": platform.machine(), "cpu": torch.backends.cpu.get_cpu_capability()}
+    threads = {} if process.device.type == "cuda" else {"threads": torch.get_num_threads()}
+    return {**kind, **threads, "processes": process.share.world}
