@@ -10,7 +10,7 @@ from dayahead.errors import TrainingError
 from dayahead.model.counts import CountModel
 from dayahead.model.next_item import NextItemModel
 from dayahead.training import learners
-from dayahead.training.learners import CountLearner, GradientLearner
+from dayahead.training.learners import CountLearner, GradientLearner, uses_bfloat16
 from dayahead.training.processes import Process
 from tiny_settings import (
     draws_for,
@@ -218,9 +218,12 @@ def test_bfloat16_comes_close_to_float32():
 @pytest.mark.parametrize("has", [{}, {"avx512_bf16": True}, {"amx_bf16": True}])
 def test_auto_takes_bfloat16_where_the_cpu_multiplies_it(has, monkeypatch):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: has)
-    assert learner_of(precision="auto")._uses_bfloat16 == any(has.values())
-    assert learner_of(precision="bfloat16")._uses_bfloat16
-    assert not learner_of(precision="float32")._uses_bfloat16
+    here = Process(Share(0, 1), torch.device("cpu"))
+    found = [
+        uses_bfloat16(training_config(precision=precision), here)
+        for precision in ("auto", "bfloat16", "float32")
+    ]
+    assert found == [any(has.values()), True, False]
 
 
 @pytest.mark.parametrize("world", [2, 3, 8])
