@@ -7,8 +7,6 @@ import sys
 import time
 from pathlib import Path
 
-import mlflow.store.tracking.sqlalchemy_store  # noqa: F401  else every process loads it anew
-
 from dayahead.config.params import load_params
 from dayahead.tracking.runs import stage_run
 from dayahead.tracking.store import Store
@@ -36,9 +34,10 @@ stages:
     - results/aod.json
 """
 
-# Processes that start with MLflow imported, but share no connection with the tests.
+# Processes that start with MLflow imported, but share no connection with the tests. What they are
+# forked from does not know the folder of this module, and says nothing of what it cannot import.
 CLEAN = multiprocessing.get_context("forkserver")
-CLEAN.set_forkserver_preload([__name__])
+CLEAN.set_forkserver_preload(["dayahead.tracking.runs", "mlflow.store.tracking.sqlalchemy_store"])
 
 
 def window(step: int) -> dict:

@@ -13,6 +13,18 @@ from tracked_stages import CURVE, points_of, run_stage, runs_of, window
 NOWHERE = "http://127.0.0.1:9"
 
 
+def wait_until(condition):
+    deadline = time.time() + 20
+    while not condition():
+        assert time.time() < deadline
+        time.sleep(0.05)
+
+
+def has_points(store):
+    trains = runs_of(store).get("train", [])
+    return any(points_of(store, train) for train in trains)
+
+
 def test_a_server_that_is_down_costs_nothing_and_is_made_up_for(project):
     begun = time.time()
     for stage in ("download", "train"):
@@ -38,10 +50,8 @@ def test_a_server_that_is_down_costs_nothing_and_is_made_up_for(project):
 def test_records_arrive_while_the_stage_runs(store, project, params):
     with stage_run("train", params) as run:
         run.log_window(window(0))
-        deadline = time.time() + 20
-        while not (runs := runs_of(store)) or not points_of(store, runs["train"][0]):
-            assert time.time() < deadline
-            time.sleep(0.2)
+        wait_until(lambda: has_points(store))
+        runs = runs_of(store)
         assert runs["train"][0].info.status == "RUNNING"
         assert runs["pipeline"][0].info.status == "RUNNING"
     assert runs_of(store)["train"][0].info.status == "FINISHED"
@@ -64,10 +74,10 @@ def test_a_store_that_fails_in_the_middle_is_asked_again(
     monkeypatch.setattr(shipping.Sender, "send", failing(shipping.Sender.send))
     with stage_run("train", params) as run:
         run.log_window(window(0))
-        time.sleep(0.5)
+        wait_until(lambda: has_points(store))
         down.set()
         run.log_window(window(1))
-        time.sleep(0.5)
+        wait_until(lambda: "does not answer" in caplog.text)
         down.clear()
         run.log_window(window(2))
     (train,) = runs_of(store)["train"]
