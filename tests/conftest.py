@@ -23,7 +23,7 @@ def real_data() -> Path:
 
 @pytest.fixture(scope="session")
 def dask_address() -> Iterator[str]:
-    """Address of a small Dask cluster: starting one takes two seconds, so all tests share it."""
+    """Address of a Dask cluster whose worker is a process of its own: started once for all."""
     with (
         LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=":0") as cluster,
         Client(cluster) as client,

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from itertools import chain
+from itertools import chain, product
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,7 +24,9 @@ from dayahead.files import write_parquet
 from window_folders import bytes_in
 
 USER = {"user_id": "user_id"}
-MESSY = {"columns": USER, "features": RANDOM_LOG_FEATURES, "max_length": 5}
+FEATURES = {name: RANDOM_LOG_FEATURES[name] for name in ("colour", "shop", "price", "age")}
+"""What a longer log may change; the hour and the weekday of an event are its own."""
+MESSY = {"columns": USER, "features": FEATURES, "max_length": 5}
 BY_GAP = {"columns": {**USER, "session_id": None}, "gap_minutes": 45.0}
 RULES = {
     "by session": {},
@@ -36,6 +38,29 @@ RULES = {
     "gaps, past, last": BY_GAP | {"past_max_length": 4, "truncate": "last",
                                   "repeats": {"rule": "drop_consecutive", "scope": "session"}},
 }  # fmt: skip
+WINDOWS = {
+    "days": {},
+    "grace": {"grace": 90},
+    "hours": {"unit": "hour", "min_sessions": 2},
+}
+AT_ONCE = {
+    ("by session", "grace"),
+    ("drop_consecutive of a user", "hours"),
+    ("drop_all of a user", "days"),
+    ("gaps", "grace"),
+    ("gaps, drop_consecutive", "days"),
+    ("past", "days"),
+    ("gaps, past, last", "hours"),
+}
+"""Each of the rules once, each kind of window twice at least; the other pairs are slow."""
+READ_AT_ONCE = {"by session", "drop_all of a user", "gaps, past, last"}
+"""What keeps the most of its past, by each way of cutting sessions."""
+
+
+def pairs():
+    for rules, window in product(RULES, WINDOWS):
+        marks = () if (rules, window) in AT_ONCE else pytest.mark.slow
+        yield pytest.param(RULES[rules], WINDOWS[window], id=f"{rules}-{window}", marks=marks)
 
 
 def by_day(table):
@@ -68,18 +93,24 @@ def without_sessions(files, dataset):
     return [table.drop_columns(["session_id"]) for table in files]
 
 
-@pytest.mark.parametrize("window", [{}, {"grace": 90}, {"unit": "hour", "min_sessions": 2}])
-@pytest.mark.parametrize("rules", RULES.values(), ids=RULES.keys())
+@pytest.mark.parametrize(("rules", "window"), [*pairs()])
 def test_day_after_day_comes_to_what_one_run_comes_to(run, log, rules, window):
     dataset = dataset_config(**{**MESSY, **rules})
     log = without_sessions(log, dataset)
-    for n_days in (2, 3, 5):
+    run(log[:2], dataset, store="kept", log_end=midnight(2), **window)
+    for n_days in (3, 5):
         grown = run(log[:n_days], dataset, store="kept", log_end=midnight(n_days), **window)
         fresh = run(log[:n_days], dataset, log_end=midnight(n_days), **window)
         assert bytes_in(grown.folder) == bytes_in(fresh.folder)
 
 
-@pytest.mark.parametrize("rules", RULES.values(), ids=RULES.keys())
+@pytest.mark.parametrize(
+    "rules",
+    [
+        pytest.param(rules, id=name, marks=() if name in READ_AT_ONCE else pytest.mark.slow)
+        for name, rules in RULES.items()
+    ],
+)
 def test_no_raw_row_of_an_older_window_is_read_again(run, log, rules, monkeypatch):
     dataset = dataset_config(**{**MESSY, **rules})
     log = without_sessions(log, dataset)

@@ -55,11 +55,32 @@ def folder(tmp_path_factory, monkeypatch):
     return folder
 
 
-@given(st.lists(ROWS, min_size=1, max_size=25), SESSIONS, WINDOWS, st.sampled_from([0.0, 1.0]))
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_raw_tables_become_the_right_windows_or_an_error(
-    folder, dask_address, rows, sessions, window, unreadable
-):
+any_tables = given(
+    rows=st.lists(ROWS, min_size=1, max_size=25),
+    sessions=SESSIONS,
+    window=WINDOWS,
+    unreadable=st.sampled_from([0.0, 1.0]),
+)
+
+
+def times(n):
+    return settings(max_examples=n, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@any_tables
+@times(12)
+def test_raw_tables_become_the_right_windows_or_an_error(folder, dask_thread, **drawn):
+    check(folder, dask_thread, **drawn)
+
+
+@pytest.mark.slow
+@any_tables
+@times(150)
+def test_many_raw_tables_become_the_right_windows_or_an_error(folder, dask_thread, **drawn):
+    check(folder, dask_thread, **drawn)
+
+
+def check(folder, dask_thread, rows, sessions, window, unreadable):
     with (folder / "log.csv").open("w", newline="") as file:
         csv.writer(file, quoting=csv.QUOTE_ALL).writerows([NAMES, *rows])
     dataset = a_dataset(
@@ -73,7 +94,7 @@ def test_raw_tables_become_the_right_windows_or_an_error(
     )
     try:
         download(dataset, "mine", folder / "raw")
-        config = preprocess_config(scheduler=dask_address)
+        config = preprocess_config(scheduler=dask_thread)
         preprocess(folder / "raw", folder / "windows", dataset, window, config)
     except DayaheadError as error:
         event(f"an error: {str(error)[:20]}")

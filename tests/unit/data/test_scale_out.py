@@ -84,6 +84,7 @@ def expected(tmp_path, raw, dask_address, monkeypatch):
     return bytes_in(tmp_path / "expected")
 
 
+@pytest.mark.slow
 def test_a_scheduler_and_two_workers_write_the_same_bytes(tmp_path, raw, expected):
     with cluster(tmp_path, n_workers=2) as (address, _):
         config = preprocess_config(scheduler=address)
@@ -91,6 +92,7 @@ def test_a_scheduler_and_two_workers_write_the_same_bytes(tmp_path, raw, expecte
     assert bytes_in(tmp_path / "windows") == expected
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_is_survived(tmp_path, raw, expected):
     scratch = tmp_path / ".windows.building" / "scratch"
     with cluster(tmp_path, n_workers=2) as (address, workers):
