@@ -11,10 +11,9 @@ from dayahead.evaluation.comparison import compare
 from dayahead.evaluation.tables import read_ranks, read_windows
 from dayahead.files import write_parquet
 from dayahead.model.storage import load_model
-from dayahead.training.processes import run_processes
-from tiny_settings import compute_config, every_body, measured_in, ranks_of, tiny_study, trained
+from process_studies import CHOSEN, every_protocol
+from tiny_settings import every_body, measured_in, ranks_of, trained
 from window_folders import day, markov_days, write_window_folder
-from worker_studies import run_and_record
 
 DAYS = markov_days(n_days=4, sessions_per_day=30, n_items=25)
 BY_HAND = [
@@ -23,7 +22,6 @@ BY_HAND = [
     [[11, 19]],
 ]
 POPULARITY = {"model": {"architecture": "popularity"}}
-CHOSEN = ["1-000002", "2-000004"]
 
 
 @pytest.fixture
@@ -240,41 +238,7 @@ def test_what_cannot_be_had_is_refused_before_any_training(windows, tmp_path, se
     assert not (tmp_path / "results").exists()
 
 
-def settings_of(protocol):
-    return {
-        "model": {"features": ["category", "price"]},
-        "training": protocol | {"schedule": "cosine", "cosine_cycles": 1.5, "warmup_steps": 2},
-        "evaluation": {
-            "positions": "all",
-            "train_sessions": 11,
-            "predictions": 4,
-            "attention_of": CHOSEN,
-        },
-    }
-
-
-STUDIES = {
-    "sliding": {"protocol": "sliding", "carry_model": False, "steps_per_window": 7},
-    "from_scratch": {"protocol": "from_scratch", "loader": "memory", "epochs": 2},
-    "incremental": {"carry_optimiser": False, "steps_per_window": 6},
-}
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory, windows):
-    """Folders of the same studies on one process and on two."""
-    folder = tmp_path_factory.mktemp("runs")
-    for n_processes in (1, 2):
-        out = folder / str(n_processes)
-        studies = {
-            name: tiny_study(windows, out / name, settings_of(protocol))
-            for name, protocol in STUDIES.items()
-        }
-        run_processes(run_and_record, compute_config(processes=n_processes), studies, out)
-    return folder / "1", folder / "2"
-
-
-@pytest.mark.parametrize("name", STUDIES)
+@every_protocol
 def test_two_processes_write_what_one_does(runs, name):
     alone, together = (folder / name for folder in runs)
     for one, other in zip(rows_of(alone), rows_of(together), strict=True):

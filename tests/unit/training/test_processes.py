@@ -11,62 +11,18 @@ from dayahead.errors import ConfigError, DeadProcessError, TrainingError
 from dayahead.evaluation.tables import read_windows
 from dayahead.files import read_json
 from dayahead.training.processes import Process, run_processes
+from process_studies import DAYS, N_SESSIONS, every_variant
 from tiny_settings import BODIES, compute_config, measured_in, ranks_of, tiny_study
 from window_folders import markov_days, write_window_folder
 from worker_studies import die, die_once, refuse, run_and_record, say_who
 
-N_SESSIONS = 33
-"""Of a day, in batches of 8: the last batch has one session, the second process none of it."""
-VARIANTS = {
-    **{
-        f"{architecture}-{task}": ({"architecture": architecture}, task, {})
-        for architecture, task in BODIES
-    },
-    "untied": ({"tie_weights": False, "item_embedding_dim": 8}, "clm", {}),
-    "features": ({"features": ["category", "price"]}, "clm", {}),
-    "sampled": ({}, "clm", {}),
-    "streamed": ({}, "clm", {"loader": "nvtabular"}),
-    "transitions": ({"architecture": "transitions"}, "clm", {}),
-}
-LOSSES = {"sampled": {"name": "sampled_softmax", "popularity_exponent": 0.75}}
 COUNTED = {"transitions"}
-every_variant = pytest.mark.parametrize("name", VARIANTS)
-
-
-def studies_in(folder, windows):
-    return {
-        name: tiny_study(
-            windows,
-            folder / name,
-            {
-                "model": model,
-                "task": {"name": task},
-                "loss": LOSSES.get(name, {}),
-                "training": {"epochs": 2, **training},
-                "evaluation": {"split": "test"},
-            },
-        )
-        for name, (model, task, training) in VARIANTS.items()
-    }
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    """Folders of the same studies on one process and on two."""
-    folder = tmp_path_factory.mktemp("runs")
-    days = markov_days(n_days=3, sessions_per_day=N_SESSIONS, n_items=20)
-    windows = write_window_folder(folder / "windows", days, features=True)
-    for n_processes in (1, 2):
-        out = folder / str(n_processes)
-        compute = compute_config(processes=n_processes)
-        run_processes(run_and_record, compute, studies_in(out, windows), out)
-    return folder / "1", folder / "2"
 
 
 @every_variant
 def test_every_step_has_the_same_loss(runs, name):
     alone, together = (read_json(folder / f"{name}-0.json")["losses"] for folder in runs)
-    assert len(alone) == (0 if name in COUNTED else 3 * 2 * 5)
+    assert len(alone) == (0 if name in COUNTED else len(DAYS) * 2 * 5)
     assert together == pytest.approx(alone, rel=1e-5)
     assert read_json(runs[1] / f"{name}-1.json")["losses"] == together
 
