@@ -6,12 +6,12 @@ from functools import lru_cache
 import pytest
 import torch
 
-from bodies import NAMED, PAIRS, REFUSED, WITHOUT_WEIGHTS
+from bodies import NAMED, PAIRS, REFUSED, WITHOUT_WEIGHTS, the_rest_slow
 from dayahead.errors import ConfigError
 from dayahead.model.body import ATTENTIVE, WITHOUT_ATTENTION, Body
 from tiny_settings import model_config
 
-every_pair = pytest.mark.parametrize(("architecture", "task"), PAIRS)
+every_pair = pytest.mark.parametrize(("architecture", "task"), the_rest_slow(PAIRS))
 A_SHIFT_OF_ALL_SCORES = re.compile(r"\bk(ey|_proj|_lin)\.bias")
 """A key's bias, which a softmax does not notice: it wants a gradient and gets none."""
 
@@ -54,7 +54,9 @@ def test_an_event_sees_every_earlier_one(architecture, task):
         assert not torch.allclose(body(inputs, lengths)[:, 5], body(changed, lengths)[:, 5])
 
 
-@pytest.mark.parametrize(("architecture", "task"), [pair for pair in PAIRS if pair[0] != "avg"])
+@pytest.mark.parametrize(
+    ("architecture", "task"), the_rest_slow(pair for pair in PAIRS if pair[0] != "avg")
+)
 def test_order_matters(architecture, task):
     body, inputs, lengths = body_of(architecture, task), inputs_of(), torch.tensor([6, 6, 6])
     swapped = inputs[:, [1, 0, 2, 3, 4, 5]]
@@ -149,7 +151,8 @@ def test_a_body_whose_sight_depends_on_the_batch_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("architecture", "task"), [pair for pair in PAIRS if pair[0] not in WITHOUT_WEIGHTS]
+    ("architecture", "task"),
+    the_rest_slow(pair for pair in PAIRS if pair[0] not in WITHOUT_WEIGHTS),
 )
 @torch.no_grad()
 def test_attention_weights_tell_whom_each_event_attends_to(architecture, task):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2Model
 
-from bodies import NAMED, OF_THE_ZOO
+from bodies import NAMED, OF_THE_ZOO, the_rest_slow
 from dayahead.errors import ConfigError
 from dayahead.model.body import Body
 from tiny_settings import model_config
@@ -29,7 +29,7 @@ def n_weights(body):
     return sum(parameter.numel() for parameter in body.parameters())
 
 
-@pytest.mark.parametrize("architecture", [name for name in ZOO if name != "albert"])
+@pytest.mark.parametrize("architecture", the_rest_slow(name for name in ZOO if name != "albert"))
 def test_every_two_layers_add_the_same_weights(architecture):
     """Two, for Reformer takes turns between two kinds."""
     one, three, five = (n_weights(body_of(architecture, n_layer=n)) for n in (1, 3, 5))
@@ -53,7 +53,9 @@ def test_a_layer_has_four_matrices_of_attention_and_an_inner_width_of_four(archi
     assert per_layer == 4 * 16**2 + 2 * 16 * 64 + vectors
 
 
-@pytest.mark.parametrize("architecture", [name for name in ZOO if name not in WITHOUT_DROPOUT])
+@pytest.mark.parametrize(
+    "architecture", the_rest_slow(name for name in ZOO if name not in WITHOUT_DROPOUT)
+)
 def test_dropout_works_in_training_alone(architecture):
     body = body_of(architecture, dropout=0.5)
     inputs, lengths = torch.randn(2, 6, 16), torch.tensor([6, 6])
@@ -61,7 +63,7 @@ def test_dropout_works_in_training_alone(architecture):
     assert torch.equal(body.eval()(inputs, lengths), body(inputs, lengths))
 
 
-@pytest.mark.parametrize("architecture", ZOO)
+@pytest.mark.parametrize("architecture", the_rest_slow(ZOO))
 def test_without_dropout_training_computes_what_measuring_does(architecture):
     body = body_of(architecture)
     inputs, lengths = torch.randn(2, 6, 16), torch.tensor([6, 3])

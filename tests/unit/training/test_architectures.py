@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from bodies import the_rest_slow
 from dayahead.errors import ConfigError
 from tiny_settings import measured_in, ranks_of, trained
 from window_folders import markov_days, write_window_folder
@@ -17,10 +18,12 @@ def windows(tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("architecture", "task"),
-    [
-        *((name, "clm") for name in ("albert", "electra", "gru", "lstm", "rnn", "avg", "qwen3")),
-        *((name, "mlm") for name in ("albert", "electra", "longformer", "reformer", "modernbert")),
-    ],
+    the_rest_slow(
+        [
+            *((n, "clm") for n in ("albert", "electra", "gru", "lstm", "rnn", "avg", "qwen3")),
+            *((n, "mlm") for n in ("albert", "electra", "longformer", "reformer", "modernbert")),
+        ]
+    ),
 )
 def test_a_body_is_trained_and_measured_on_each_window(tmp_path, windows, architecture, task):
     sections = {"model": {"architecture": architecture}, "task": {"name": task}}

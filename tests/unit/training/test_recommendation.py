@@ -19,6 +19,8 @@ NEW = 99
 MEASURED = [*DAYS[1][:8], [3, NEW, 4, 5], [NEW, 7], [1, 2, NEW], [4] * 6]
 WINDOWS = [[session[:MAX_LENGTH] for session in sessions] for sessions in (DAYS[0], MEASURED)]
 EVERY = [*BODIES, ("popularity", "clm"), ("transitions", "clm")]
+ALONE_AT_ONCE = [("gpt2", "clm"), ("xlnet", "plm"), ("transitions", "clm")]
+"""Tested without features among the fast tests, with them every one is."""
 FEATURES = ("category", "price")
 
 
@@ -47,8 +49,18 @@ def evaluated_scores(recommender, folder, features):
     return scorer(batch.columns, batch.lengths - 1)
 
 
-@pytest.mark.parametrize("features", [(), FEATURES], ids=["plain", "features"])
-@pytest.mark.parametrize(("architecture", "task"), EVERY)
+@pytest.mark.parametrize(
+    ("architecture", "task", "features"),
+    [
+        *((*body, FEATURES) for body in EVERY),
+        *((*body, ()) for body in EVERY if body in ALONE_AT_ONCE),
+        *(
+            pytest.param(*body, (), marks=pytest.mark.slow)
+            for body in EVERY
+            if body not in ALONE_AT_ONCE
+        ),
+    ],
+)
 def test_evaluate_and_recommend_agree_in_every_score_and_rank(
     tmp_path, architecture, task, features
 ):
