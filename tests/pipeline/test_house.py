@@ -2,6 +2,7 @@
 
 import ast
 from dataclasses import fields, is_dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,14 +23,17 @@ def each(files):
     return pytest.mark.parametrize("file", files, ids=lambda f: str(f.relative_to(ROOT)))
 
 
+@cache
 def tree_of(file):
     return ast.parse(file.read_text(encoding="utf-8"))
 
 
+@cache
 def lines_of(file):
     return file.read_text(encoding="utf-8").splitlines()
 
 
+@cache
 def functions(file):
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
     return [node for node in ast.walk(tree_of(file)) if isinstance(node, kinds)]
