@@ -97,11 +97,15 @@ class Entries:
         with self._locked():
             if self._entry(key).exists():
                 return
-            with folder_written_whole(self._entry(key)) as aside:
-                write(aside)
-                files = sorted(path for path in aside.rglob("*") if path.is_file())
-                names = {path.relative_to(aside).as_posix(): sha256_of(path) for path in files}
-                write_json(aside / _CONTENTS, names)
+            try:
+                with folder_written_whole(self._entry(key)) as aside:
+                    write(aside)
+                    files = sorted(path for path in aside.rglob("*") if path.is_file())
+                    names = {path.relative_to(aside).as_posix(): sha256_of(path) for path in files}
+                    write_json(aside / _CONTENTS, names)
+            except OSError as error:  # of a full disk it does not say which
+                told = error.strerror or str(error)
+                raise OSError(error.errno, told, str(self._entry(key))) from None
 
     def get(self, key: str, read: Callable[[Path], T]) -> T | None:
         """What `read` makes of an entry's folder; None where there is none.
