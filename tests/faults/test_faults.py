@@ -92,7 +92,7 @@ def test_a_disk_that_is_full(project, undisturbed):
     if mounted.returncode != 0:
         pytest.skip("mounting a small disk needs rights that we lack")
     try:
-        refused(project.stage("train"), r"fits.*No space left on device")
+        refused(project.stage("train"), r"No space left on device: .*fits")
     finally:
         subprocess.run(["umount", store], check=True)
     ends_equal(project, undisturbed)
