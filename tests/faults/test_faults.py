@@ -146,14 +146,15 @@ def test_a_window_file_that_is_damaged(project, undisturbed, damage):
 @pytest.mark.parametrize("damage", ["flipped", "cut"])
 def test_states_that_are_damaged(project, undisturbed, damage):
     killed(project)
-    states = list((project.folder / ".dayahead" / "fits").rglob("*.safetensors"))
+    entries = (project.folder / ".dayahead" / "fits").glob("[!.]*/state.safetensors")
+    states = list(entries)
     for path in states:
         held = bytearray(path.read_bytes())
         held[len(held) // 2] ^= 1
         path.write_bytes(held if damage == "flipped" else held[:-100])
     status, said = project.stage("train")
     assert status == 0
-    assert said.count("damaged") == len(states) == 1
+    assert said.count(": damaged (") == len(states) > 0
     ends_equal(project, undisturbed)
 
 
