@@ -86,12 +86,20 @@ class ZooBody(nn.Module):
         is_hidden: Bool[Tensor, "B L L"],
         places: Int[Tensor, "B T"],
     ) -> Float[Tensor, "B T D"]:
-        """XLNet's second stream, which knows places but not what stands there."""
+        """XLNet's second stream, which knows places but not what stands there.
+
+        Before the session stands a mark that all see and nothing asks, as [SEP] and [CLS] do in
+        Yang et al. 2019: of one event alone a softmax takes the same on either side of it.
+        """
+        mark = self.transformer.get_input_embeddings().weight  # [1, D], of no use else
+        marked = torch.cat([mark.expand(len(inputs), 1, -1), inputs], dim=1)
+        is_hidden = nn.functional.pad(is_hidden, (1, 0, 1, 0))
+        is_hidden[:, 0, 1:] = True  # the mark sees nothing that it could pass on
         hidden: Tensor = self.transformer(
-            inputs_embeds=inputs,
-            attention_mask=is_event.to(inputs.dtype),
+            inputs_embeds=marked,
+            attention_mask=nn.functional.pad(is_event, (1, 0), value=True).to(inputs.dtype),
             perm_mask=is_hidden.to(inputs.dtype),
-            target_mapping=nn.functional.one_hot(places, inputs.shape[1]).to(inputs.dtype),
+            target_mapping=nn.functional.one_hot(places + 1, marked.shape[1]).to(inputs.dtype),
         ).last_hidden_state
         return hidden
 

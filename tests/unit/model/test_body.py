@@ -201,3 +201,18 @@ def test_a_query_sees_its_place_and_what_is_not_hidden_from_it():
     changed[:, 3] += 1
     assert not torch.allclose(answers(inputs), answers(changed))
     assert body.network.transformer.mask_emb.requires_grad
+
+
+@pytest.mark.parametrize("n_layer", [1, 2])
+@torch.no_grad()
+def test_a_query_knows_on_which_side_of_a_lone_event_it_stands(n_layer):
+    """What follows an item is not what it follows; a session's first question is such a one."""
+    config, lengths = model_config(architecture="xlnet", n_layer=n_layer), torch.tensor([2])
+    body = Body(config, causal=False, max_length=6, has_queries=True).eval()
+    event = inputs_of(1)[:, :1].expand(-1, 2, -1)
+
+    def answer(place):
+        is_hidden = (torch.arange(2) == place).expand(1, 2, 2)
+        return body.queried(event, lengths, is_hidden, torch.tensor([[place]]))
+
+    assert not torch.allclose(answer(0), answer(1))
