@@ -18,10 +18,23 @@ Every message says what, where, expected, found and the cure, in one sentence or
 
 import errno
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from signal import SIGINT, SIGTERM, Signals
 
+TERMINATED = 128 + SIGTERM
+"""Exit status of a stage that SIGTERM stopped, as a shell would have it."""
 _OF_THE_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}
+# The last two: oneDNN's words for it, and the kernel's way of choosing a process to end.
+_OF_MEMORY = re.compile(
+    r"allocate memory|out of memory|bad_alloc|could not create a primitive|exit code -9"
+)
+_KEPT = "run again: what is finished is kept"
+_LESS_MEMORY = (
+    f"memory ran out, as it seems: lower training.batch_size, evaluation.batch_size or "
+    f"loss.logits_budget_mib (for preprocess: preprocess.memory_limit), and {_KEPT}"
+)
 _USER = re.compile(r"(?<=://)[^/\s]*@")
 _QUERY = re.compile(r"(://[^\s?]*\?)[^\s'\"]+")
 
@@ -81,14 +94,33 @@ def redacted(text: str) -> str:
 
 @contextmanager
 def told_plainly() -> Iterator[None]:
-    """End the process with the message alone where a user's mistake, or full disk, shows."""
+    """End the process with one line where a user's mistake shows, a limit or a signal to stop."""
     try:
         yield
-    except DayaheadError as error:
-        raise SystemExit(f"error: {redacted(str(error))}") from None
-    except OSError as error:
-        if error.errno not in _OF_THE_DISK:
+    except BaseException as error:
+        if (number := _signal_of(error)) is not None:
+            sys.stderr.write(f"error: stopped by {Signals(number).name}; {_KEPT}\n")
+            raise SystemExit(128 + number) from None
+        if (message := _message_of(error)) is None:
             raise
-        raise SystemExit(
-            f"error: {error}; free space, or set rights, and run again: what is finished is kept"
-        ) from None
+        raise SystemExit(f"error: {redacted(message)}") from None
+
+
+def _signal_of(error: BaseException) -> int | None:
+    """The signal that asked for an end, where one did."""
+    if isinstance(error, KeyboardInterrupt):
+        return SIGINT
+    if isinstance(error, SystemExit):
+        return SIGTERM if error.code == TERMINATED else None
+    return getattr(error, "sigval", None)  # of torch's launcher
+
+
+def _message_of(error: BaseException) -> str | None:
+    """What to tell of an error that is no fault of ours; None of others."""
+    if isinstance(error, MemoryError | RuntimeError | OSError | DayaheadError):
+        name = "" if isinstance(error, DayaheadError) else f"{type(error).__name__}: "
+        if isinstance(error, MemoryError) or _OF_MEMORY.search(str(error)):
+            return f"{name}{error}; {_LESS_MEMORY}"
+    if isinstance(error, OSError) and error.errno in _OF_THE_DISK:
+        return f"{error}; free space, or set rights, and {_KEPT}"
+    return str(error) if isinstance(error, DayaheadError) else None

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import psutil
 
 from dayahead.config.params import Params
-from dayahead.errors import redacted
+from dayahead.errors import TERMINATED, redacted
 from dayahead.tracking.execution import identity_of, journal_for, origin_tags
 from dayahead.tracking.journal import Journal, WindowLog, harmless, now_ms, numbers, warn_once
 from dayahead.tracking.lineage import Pipeline
@@ -26,7 +26,6 @@ from dayahead.tracking.sending import FINGERPRINT_TAG
 from dayahead.tracking.shipping import Shipper
 from dayahead.tracking.store import project_root
 
-_TERMINATED = 128 + signal.SIGTERM
 _NOWHERE = Path(os.devnull) / "journal.jsonl"
 
 
@@ -177,7 +176,7 @@ def _status(error: BaseException) -> str:
     """MLflow's word for how a stage ended that did not reach its end."""
     if isinstance(error, SystemExit) and not error.code:
         return "FINISHED"
-    by_exit = isinstance(error, SystemExit) and error.code == _TERMINATED
+    by_exit = isinstance(error, SystemExit) and error.code == TERMINATED
     # torch's launcher turns a signal into an exception that carries it as `sigval`.
     by_signal = isinstance(error, KeyboardInterrupt) or hasattr(error, "sigval")
     return "KILLED" if by_exit or by_signal else "FAILED"
@@ -197,4 +196,4 @@ def _terminable() -> Iterator[None]:
 
 
 def _stop(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise SystemExit(_TERMINATED)
+    raise SystemExit(TERMINATED)
