@@ -20,7 +20,7 @@ from dayahead.config.dataset import DatasetConfig
 from dayahead.config.params import PreprocessConfig, WindowConfig
 from dayahead.data.calendar import calendar_over, microseconds_of
 from dayahead.data.cluster import Device, dask_client, memory_limit
-from dayahead.data.event_log import EventLog, Piece
+from dayahead.data.event_log import EventLog, Piece, require_whole
 from dayahead.data.listing import Listing
 from dayahead.data.partitions import (
     Edges,
@@ -105,13 +105,14 @@ class Build:
 
     def _pieces(self, earlier: Earlier | None) -> list[Piece]:
         known = [sha256 for sha256, _ in earlier.state.parts] if earlier else []
-        pieces = list(earlier.carried) if earlier else []
+        unread = []
         for part in self.log.parts:
             if part.sha256 in known:
                 known.remove(part.sha256)
             else:
-                pieces.append(Piece.of_part(part))
-        return pieces
+                unread.append(part)
+        require_whole(unread)
+        return [*(earlier.carried if earlier else ()), *map(Piece.of_part, unread)]
 
     def _edges(self, parts: Sequence[Spread], earlier: Earlier | None) -> Edges:
         """Cover every session's start with windows, from the log's first on."""

@@ -1,6 +1,7 @@
 """data/raw/ as `download` left it: what is there, and whether it suits the data set."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -13,7 +14,7 @@ from dayahead.columns import EVENT_TIME, ITEM_ID, ROW, SESSION_ID, SESSION_START
 from dayahead.config.dataset import DatasetConfig
 from dayahead.data.ordering import Ints, ints, put
 from dayahead.errors import DataError
-from dayahead.files import read_json
+from dayahead.files import read_json, sha256_of
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,24 @@ class Piece:
         shifts = np.array(list(self.shifts.values()))
         numbered: Ints = rows + shifts[np.searchsorted(begins, rows, side="right") - 1]
         return numbered
+
+
+def require_whole(parts: Sequence[Part]) -> None:
+    """Check that parts hold the bytes that `download` wrote: not every flipped bit shows itself.
+
+    Raises:
+        DataError: one does not.
+    """
+    with ThreadPoolExecutor() as threads:
+        found = threads.map(sha256_of, [part.path for part in parts])
+        bad = [
+            part.path for part, sha256 in zip(parts, found, strict=True) if sha256 != part.sha256
+        ]
+    if bad:
+        raise DataError(
+            f"{', '.join(map(str, bad))}: damaged, not the bytes that were downloaded; "
+            f"run `dvc repro -f download`"
+        )
 
 
 def event_columns(dataset: DatasetConfig) -> list[str]:

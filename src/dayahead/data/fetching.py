@@ -20,7 +20,7 @@ from dayahead.data.servers import HTTP, retried, told
 from dayahead.data.space import require_space
 from dayahead.data.transfer import Transfer
 from dayahead.errors import SourceError, redacted
-from dayahead.files import read_json, sha256_of, write_json
+from dayahead.files import read_json, sha256_of, write_json, write_text
 from dayahead.store import store_root
 
 _VERSION_KEYS = ("ETag", "Last-Modified", "LastModified", "etag", "mtime", "updated", "created")
@@ -159,19 +159,36 @@ def fetched(file: SourceFile, expected_sha256: str | None) -> tuple[Path, str]:
     """
     if file.is_local:
         path = Path(file.path)
-        return path, _verified(path, file, expected_sha256)
+        try:
+            found = sha256_of(path)
+        except OSError as error:
+            raise SourceError(f"{file.shown}: cannot be read: {told(error)}") from None
+        _check(found, file, expected_sha256)
+        return path, found
     slot = _slot(file)
     slot.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{slot}.lock"):  # experiments of a queue share the store
-        path = slot / file.name
-        if not (_is_current(file, slot) and path.is_file()):
-            _fetch(file, slot, is_verified=expected_sha256 is not None)
-        os.utime(slot)  # what was of use lately is kept
-        try:
-            return path, _verified(path, file, expected_sha256)
-        except SourceError:
-            shutil.rmtree(slot)
-            raise
+        return slot / file.name, _kept(file, slot, expected_sha256)
+
+
+def _kept(file: SourceFile, slot: Path, expected: str | None) -> str:
+    """Have the file in its slot, fetched if need be, and return its sha256."""
+    path, note = slot / file.name, slot / ".sha256"
+    if not (_is_current(file, slot) and path.is_file()):
+        _fetch(file, slot, is_verified=expected is not None)
+    os.utime(slot)  # what was of use lately is kept
+    found = sha256_of(path)
+    if note.exists() and note.read_text(encoding="utf-8") != found:
+        _log.warning("%s: its copy in the store is damaged, and fetched anew", file.shown)
+        shutil.rmtree(slot)
+        return _kept(file, slot, expected)
+    try:
+        _check(found, file, expected)
+    except SourceError:
+        shutil.rmtree(slot)
+        raise
+    write_text(note, found)
+    return found
 
 
 def _state(file: SourceFile) -> dict[str, object]:
@@ -181,22 +198,19 @@ def _state(file: SourceFile) -> dict[str, object]:
 def _is_current(file: SourceFile, slot: Path) -> bool:
     """Tell whether what the slot holds is of the file as the server has it now."""
     tells_changes = file.size is not None or file.version
-    path = slot / ".state.json"
-    return bool(tells_changes) and path.is_file() and read_json(path) == _state(file)
-
-
-def _verified(path: Path, file: SourceFile, expected: str | None) -> str:
     try:
-        found = sha256_of(path)
-    except OSError as error:
-        raise SourceError(f"{file.shown}: cannot be read: {told(error)}") from None
+        return bool(tells_changes) and read_json(slot / ".state.json") == _state(file)
+    except (OSError, ValueError):  # not there, or damaged
+        return False
+
+
+def _check(found: str, file: SourceFile, expected: str | None) -> None:
     if expected is not None and found != expected.lower():
         raise SourceError(
             f"{file.shown}: wrong checksum: expected sha256 {expected}, found {found}. Run again "
             f"to fetch it anew; if it stays, the publisher has changed the file: look at it, then "
             f"correct source.sha256"
         )
-    return found
 
 
 def _fetch(file: SourceFile, slot: Path, *, is_verified: bool) -> None:

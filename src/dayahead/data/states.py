@@ -1,5 +1,6 @@
 """What a run of `preprocess` leaves in the store, and from where a longer log goes on."""
 
+import logging
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +26,10 @@ from dayahead.store import Blobs, DamagedBlobError, store_root
 
 STATES_KEPT = 2
 """Of a setting: those used last."""
+_CHECK = "fingerprint"
+"""In a note: of all else in it."""
 _PACKAGES = ("pyarrow", "pandas", "numpy", "nvtabular", "merlin-core")
+_log = logging.getLogger(__name__)
 
 
 def settings_key(
@@ -50,6 +54,9 @@ def settings_key(
         "log": [part.sha256 for part in log.parts] if looks_ahead(dataset.features) else None,
     }
     return fingerprint(value)[:16]
+
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,9 +184,12 @@ class States:
                 carried=[put(path) for path in left.carried],
                 memory={key: [put(path) for path in on] for key, on in left.memory.items()},
             )
-            write_json(self._note(state), asdict(state))
-            notes = sorted(self._folder.glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
-            for old in notes[:-STATES_KEPT]:
+            written = self._note(state)
+            write_json(written, asdict(state) | {_CHECK: fingerprint(asdict(state))})
+            # Where the clock was set back the older ones seem newer.
+            others = set(self._folder.glob("*.json")) - {written}
+            notes = sorted(others, key=lambda path: path.stat().st_mtime_ns)
+            for old in notes[: len(notes) - (STATES_KEPT - 1)]:
                 old.unlink()
             self._blobs.keep_only(self._used())
 
@@ -209,13 +219,12 @@ class States:
         return self._folder / f"{name}.json"
 
     def _all(self) -> list[State]:
-        return [State(**read_json(path)) for path in self._folder.glob("*.json")]
+        return [state for path in self._folder.glob("*.json") if (state := _read(path))]
 
     def _used(self) -> set[str]:
         """Content that any setting's state names."""
         used: set[str] = set()
-        for path in self._root.glob("*/*.json"):
-            state = State(**read_json(path))
+        for state in filter(None, map(_read, self._root.glob("*/*.json"))):
             used |= {*state.files.values(), *state.census.values(), *state.carried}
             used |= {sha256 for on in state.memory.values() for sha256 in on}
         return used
@@ -226,6 +235,20 @@ class States:
         self._root.mkdir(parents=True, exist_ok=True)
         with FileLock(self._root / "lock"):
             yield
+
+
+def _read(path: Path) -> State | None:
+    """Read a note; one that is damaged is set aside, with a warning."""
+    try:
+        held = read_json(path)
+        if held.pop(_CHECK) == fingerprint(held):
+            return State(**held)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        pass
+    aside = path.with_suffix(".damaged")
+    path.replace(aside)
+    _log.warning("preprocess: %s: damaged, set aside as %s", path, aside.name)
+    return None
 
 
 def _shifts(state: State, log: EventLog) -> dict[int, int]:

@@ -1,4 +1,6 @@
-"""Parts of the log, read whole and in pieces."""
+"""Parts of the log, read whole and in pieces, and refused where they are damaged."""
+
+import random
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -6,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders import events
+from builders import dataset_config, events, write_log
 from dayahead.columns import ITEM_ID, ROW, SESSION_ID
-from dayahead.data.event_log import Piece
+from dayahead.data.event_log import Piece, read_event_log, require_whole
+from dayahead.errors import DataError
 
 LOG = events(
     [{"session_id": "s", "item_id": number, "event_time": "2026-01-01"} for number in range(30)]
@@ -39,3 +42,17 @@ def test_pieces_of_a_part_are_the_part(path, n_events, by_group, by_piece, at_on
     assert sum(piece.n_events for piece in pieces) == whole.n_events == n_events
     assert all(by_piece - by_group < piece.n_events for piece in pieces[:-1])
     assert all(piece.n_events < by_piece + by_group for piece in pieces)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_flipped_bit_or_a_cut_anywhere_is_seen(tmp_path, seed):
+    dice = random.Random(seed)
+    write_log(tmp_path, LOG, parts=2)
+    path = tmp_path / f"events-0000{seed % 2}.parquet"
+    held = bytearray(path.read_bytes())
+    place = dice.randrange(len(held))
+    held[place] ^= 1 << dice.randrange(8)
+    path.write_bytes(held[:place] if seed % 3 == 0 else held)
+    with pytest.raises(DataError, match="dvc repro (-f )?download") as refused:
+        require_whole(read_event_log(tmp_path, dataset_config()).parts)
+    assert path.name in str(refused.value) or "manifest.json" in str(refused.value)

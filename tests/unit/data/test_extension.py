@@ -1,7 +1,10 @@
 """A longer log goes on from what is in the store, and comes to what a fresh run comes to."""
 
 import json
+import os
+import random
 import shutil
+import time
 from itertools import chain, product
 
 import pyarrow as pa
@@ -20,7 +23,7 @@ from dayahead.columns import EVENT_TIME, ROW
 from dayahead.data import build, preprocessing
 from dayahead.data.build import LateRowsError
 from dayahead.errors import DataError
-from dayahead.files import write_parquet
+from dayahead.files import read_json, write_parquet
 from window_folders import bytes_in
 
 USER = {"user_id": "user_id"}
@@ -248,6 +251,30 @@ class TestDamage:
         grown = run(log, dataset, store="kept", log_end=midnight(5))
         assert bytes_in(grown.folder) == bytes_in(run(log, dataset, log_end=midnight(5)).folder)
         assert f"{sha256}: its bytes have changed; set aside" in told(caplog)
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_a_note_that_is_damaged_is_set_aside(self, run, log, tmp_path, caplog, seed):
+        dataset = dataset_config(**MESSY)
+        run(log[:3], dataset, store="kept", log_end="2026-01-03 12:00")
+        (note,) = (tmp_path / "kept" / ".dayahead" / "windows").glob("*/*.json")
+        held = bytearray(note.read_bytes())
+        dice = random.Random(seed)
+        held[dice.randrange(len(held))] ^= 1 << dice.randrange(7)
+        note.write_bytes(held if seed else held[:-9])
+        grown = run(log, dataset, store="kept", log_end=midnight(5))
+        assert bytes_in(grown.folder) == bytes_in(run(log, dataset, log_end=midnight(5)).folder)
+        assert note.exists() != (f"{note.name}: damaged, set aside" in told(caplog))
+
+    def test_a_clock_that_was_set_back_does_not_clear_away_the_newest(self, run, log, tmp_path):
+        dataset = dataset_config(**MESSY)
+        tomorrow = time.time() + 86_400
+        for n_days in (1, 2, 3):
+            run(log[:n_days], dataset, store="kept", log_end=midnight(n_days))
+            notes = list((tmp_path / "kept" / ".dayahead" / "windows").glob("*/*.json"))
+            assert max(len(read_json(path)["parts"]) for path in notes) == n_days
+            for path in notes:
+                os.utime(path, (tomorrow + n_days, tomorrow + n_days))
+        assert len(notes) == 2
 
     def test_old_states_and_what_only_they_held_are_cleared_away(self, run, log, tmp_path):
         dataset = dataset_config(**MESSY)

@@ -84,6 +84,32 @@ def test_refuses_a_wrong_checksum_and_fetches_anew(serve):
     assert len(served.asked) > asked
 
 
+def flipped(slot):
+    path = slot / "log.csv.gz"
+    path.write_bytes(BODY[:500] + bytes([BODY[500] ^ 1]) + BODY[501:])
+
+
+def truncated(slot):
+    (slot / "log.csv.gz").write_bytes(BODY[:500])
+
+
+def with_half_a_note(slot):
+    (slot / ".state.json").write_text('{"url": "ht')
+
+
+@pytest.mark.parametrize("sha256", [None, SHA256])
+@pytest.mark.parametrize("harm", [flipped, truncated, with_half_a_note])
+def test_fetches_anew_what_was_damaged_in_the_store(serve, tmp_path, caplog, sha256, harm):
+    served = serve()
+    assert fetch(served.url("log.csv.gz"), sha256) == BODY
+    asked = len(served.asked)
+    (slot,) = (p for p in (tmp_path / "root/.dayahead/downloads").iterdir() if p.is_dir())
+    harm(slot)
+    assert fetch(served.url("log.csv.gz"), sha256) == BODY
+    assert len(served.asked) > asked
+    assert ("is damaged, and fetched anew" in caplog.text) == (harm is not with_half_a_note)
+
+
 def test_verifies_local_files_where_they_are(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes(BODY)
