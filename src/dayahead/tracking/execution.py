@@ -31,7 +31,12 @@ def execution_key(pid: int | None = None) -> str:
     process = psutil.Process(pid)
     dvc = next((parent for parent in process.parents() if _is_dvc(parent)), None)
     kind, process = ("dvc", dvc) if dvc else ("alone", process)
-    return f"{kind}-{process.pid}-{process.create_time():.2f}"
+    return f"{kind}-{process.pid}-{born_after_boot(process):.2f}"
+
+
+def born_after_boot(process: psutil.Process) -> float:
+    """Seconds from the machine's start to a process's: setting the clock does not change them."""
+    return float(process.create_time() - psutil.boot_time())
 
 
 def _is_dvc(process: psutil.Process) -> bool:

@@ -91,8 +91,8 @@ class Journal:
         return [entry for _, entry in self.read() if entry["kind"] == kind]
 
     def start(self) -> Entry | None:
-        """The first entry, which names the run; None while there is none."""
-        return next((entry for _, entry in self.read()), None)
+        """The entry that names the run; None while there is none."""
+        return next((entry for _, entry in self.read() if entry["kind"] == "start"), None)
 
     def keep(self, source: Path) -> str:
         """Keep a file or folder until it is sent: DVC deletes the workspaces of --temp runs.
@@ -119,7 +119,7 @@ def _parsed(line: bytes) -> Entry | None:
         entry = json.loads(line)
     except ValueError:
         return None
-    return entry if isinstance(entry, dict) else None
+    return entry if isinstance(entry, dict) and "kind" in entry else None
 
 
 def _linked(source: str, target: str) -> str:

@@ -18,7 +18,12 @@ import psutil
 
 from dayahead.config.params import Params
 from dayahead.errors import TERMINATED, redacted
-from dayahead.tracking.execution import identity_of, journal_for, origin_tags
+from dayahead.tracking.execution import (
+    born_after_boot,
+    identity_of,
+    journal_for,
+    origin_tags,
+)
 from dayahead.tracking.journal import Journal, WindowLog, harmless, now_ms, numbers, warn_once
 from dayahead.tracking.lineage import Pipeline
 from dayahead.tracking.packing import pack_model
@@ -132,7 +137,7 @@ def _facts(
         "upstream": {},
         "host": socket.gethostname(),
         "pid": process.pid,
-        "born": process.create_time(),
+        "born": born_after_boot(process),
     }
     if pipeline:
         fingerprint = pipeline.fingerprint_of(stage)

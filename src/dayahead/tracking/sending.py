@@ -59,9 +59,11 @@ class Progress:
 
     @classmethod
     def of(cls, journal: Journal) -> "Progress":
-        """Read what is known."""
-        path = cls.path(journal)
-        return cls(**read_json(path)) if path.exists() else cls()
+        """Read what is known; of a damaged note nothing is, and all is sent again."""
+        try:
+            return cls(**read_json(cls.path(journal)))
+        except (OSError, ValueError, TypeError):
+            return cls()
 
 
 @contextmanager
@@ -69,7 +71,7 @@ def _refusals_told(what: str) -> Iterator[None]:
     """Go on over what the store will never take: it must not hold up what comes behind it."""
     try:
         yield
-    except (MlflowException, FileNotFoundError) as error:
+    except (MlflowException, FileNotFoundError, KeyError, TypeError) as error:
         if isinstance(error, MlflowException) and error.error_code not in _REFUSALS:
             raise
         warn_once(f"tracking: {what} refused and left out: {redacted(str(error))}")

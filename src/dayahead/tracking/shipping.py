@@ -9,7 +9,7 @@ import psutil
 from filelock import Timeout
 
 from dayahead.errors import redacted
-from dayahead.tracking.execution import all_journals, journals_of
+from dayahead.tracking.execution import all_journals, born_after_boot, journals_of
 from dayahead.tracking.journal import Entry, Journal, warn_once
 from dayahead.tracking.sending import Progress, Sender
 from dayahead.tracking.store import open_store, project_root
@@ -82,7 +82,7 @@ def _is_alive(start: Entry) -> bool:
     if start["host"] != socket.gethostname():
         return True  # not ours to judge
     try:
-        return bool(abs(psutil.Process(start["pid"]).create_time() - start["born"]) < 1)
+        return bool(abs(born_after_boot(psutil.Process(start["pid"])) - start["born"]) < 1)
     except psutil.NoSuchProcess:
         return False
 

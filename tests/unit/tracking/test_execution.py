@@ -2,6 +2,7 @@ import os
 import subprocess
 import sys
 
+import psutil
 import pytest
 
 from dayahead.tracking.execution import (
@@ -40,6 +41,13 @@ def test_stages_of_one_dvc_process_are_one_execution(cold_project, monkeypatch, 
         launched.communicate()
     assert keys[0].startswith("dvc-" if launcher == "dvc" else "alone-")
     assert (keys[0] == keys[1]) == (launcher == "dvc")
+
+
+def test_setting_the_clock_does_not_make_it_another_execution(monkeypatch):
+    monkeypatch.delenv("DVC_EXP_NAME", raising=False)
+    key, boot_time = execution_key(), psutil.boot_time()
+    monkeypatch.setattr(psutil._psplatform, "boot_time", lambda: boot_time - 3600)
+    assert execution_key() == key
 
 
 def test_a_stage_started_again_goes_on_unless_its_inputs_changed(cold_project):

@@ -1,6 +1,7 @@
 import threading
 import time
 
+import psutil
 import pytest
 
 from dayahead.tracking import shipping
@@ -95,9 +96,48 @@ def test_a_killed_stage_is_marked_by_the_next_one(store, project):
     assert points_of(store, runs["train"][0]) == CURVE[:3]
 
 
-def test_a_living_stage_is_no_orphan(project, params):
+def test_a_living_stage_is_no_orphan_though_the_clock_be_set(project, params, monkeypatch):
+    boot_time = psutil.boot_time()
     with stage_run("train", params):
         assert shipping.end_orphans(project) == []
+        monkeypatch.setattr(psutil._psplatform, "boot_time", lambda: boot_time - 3600)
+        assert shipping.end_orphans(project) == []
+
+
+def harm_the_note(journal):
+    journal.path.with_suffix(".sent.json").write_text('{"store": "sql')
+
+
+def harm_the_start(journal):
+    _, *rest = journal.path.read_bytes().splitlines(keepends=True)
+    journal.path.write_bytes(b'{"kind": "sta\n' + b"".join(rest))
+
+
+def harm_a_line(journal):
+    journal.path.write_bytes(journal.path.read_bytes().replace(b'"step": 1', b'"stfp": 1'))
+
+
+@pytest.mark.parametrize("harm", [harm_the_note, harm_the_start, harm_a_line])
+def test_a_damaged_journal_holds_up_no_other(store, project, harm):
+    run_stage("train", MLFLOW_TRACKING_URI=NOWHERE)
+    (journal,) = journals_of(project / ".dayahead/journal/lofty-sail")
+    harm(journal)
+    run_stage("download", DVC_EXP_NAME="other", MLFLOW_TRACKING_URI=NOWHERE)
+    assert sync_all(project).left == []
+    runs = runs_of(store)
+    assert runs["download"][0].info.status == "FINISHED"
+    if harm != harm_the_start:
+        lost = [point for point in CURVE if harm == harm_a_line and point[0] == 1]
+        assert points_of(store, runs["train"][0]) == [p for p in CURVE if p not in lost]
+
+
+def test_a_lost_note_costs_no_record_and_doubles_none(store, project):
+    assert run_stage("train")[0] == 0
+    (journal,) = journals_of(project / ".dayahead/journal/lofty-sail")
+    harm_the_note(journal)
+    assert sync_all(project).left == []
+    (train,) = runs_of(store)["train"]
+    assert points_of(store, train) == CURVE
 
 
 def test_a_journal_begun_elsewhere_is_reported(project, monkeypatch):
