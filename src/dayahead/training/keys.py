@@ -17,7 +17,7 @@ from dayahead.training.run import Run
 Machine = Mapping[str, str | int]
 """What decides the last bit of a sum, beside settings, source and packages."""
 SOURCES = (
-    *("columns.py", "seeds.py", "config/params.py", "config/training.py"),
+    *("columns.py", "files.py", "seeds.py", "config/params.py", "config/training.py"),
     *("data/batches.py", "data/streaming.py", "data/windows.py"),
     *("evaluation/metrics.py", "evaluation/ranking.py", "evaluation/tables.py"),
     *("model/*.py", "training/*.py"),
