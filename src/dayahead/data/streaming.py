@@ -10,14 +10,12 @@ seed of ours. So row groups are read in an order drawn here, and rows are shuffl
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, chain, islice, pairwise
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from dask.utils import natural_sort_key
@@ -28,6 +26,7 @@ from merlin.schema import ColumnSchema, Schema
 from torch import Tensor
 
 from dayahead.data.batches import Batch, Sessions, Share, measuring_plan, shuffled_plan
+from dayahead.data.windows import unreadable_told
 from dayahead.errors import WindowError
 
 BUFFER = 65_536
@@ -114,17 +113,17 @@ class StreamedBatches:
         if not self._files:
             return
         size = -(-self.buffer // self.batch_size) * self.batch_size
-        with _told_as_window_error(", ".join(self._files)):
+        with unreadable_told(", ".join(self._files)):
             loader = Loader(_dataset(list(self._files), self.columns), batch_size=size)
             loader.indices = np.array(order)
             with loader:
                 # Merlin's reader can wait for ever when asked for more than there is.
                 for values, _ in islice(loader, -(-self._n_sessions // size)):
-                    yield _sessions(values, self.columns)
+                    yield _finite(_sessions(values, self.columns), ", ".join(self._files))
 
 
 def _metadata(path: str, columns: tuple[str, ...]) -> pq.FileMetaData:
-    with _told_as_window_error(path):
+    with unreadable_told(path):
         found = pq.read_metadata(path)
     missing = sorted(set(columns) - set(found.schema.to_arrow_schema().names))
     if missing:
@@ -148,11 +147,12 @@ def _sessions(values: dict[str, Tensor], columns: tuple[str, ...]) -> Sessions:
     )
 
 
-@contextmanager
-def _told_as_window_error(where: str) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, pa.ArrowException) as error:
-        raise WindowError(
-            f"{where}: not readable ({error}); run `dvc repro -f preprocess`"
-        ) from None
+def _finite(sessions: Sessions, where: str) -> Sessions:
+    """The sessions, if their numbers are some."""
+    for name, values in sessions.columns.items():
+        if not torch.isfinite(values).all():
+            raise WindowError(
+                f"{where}: column {name} holds values that are no numbers, and no model could "
+                f"learn from them; run `dvc repro -f preprocess`"
+            )
+    return sessions

@@ -1,5 +1,7 @@
 """The folder of finished windows: names of its files, and reading them."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +29,17 @@ def window_path(folder: Path, unit: str, window: str, role: str) -> Path:
 def vocabulary_path(folder: Path, column: str) -> Path:
     """Path of a categorical column's vocabulary."""
     return folder / "vocabulary" / f"{column}.parquet"
+
+
+@contextmanager
+def unreadable_told(where: object) -> Iterator[None]:
+    """Turn what a missing or damaged file makes of its reader into a WindowError that names it."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise WindowError(
+            f"{where}: not readable ({error}); run `dvc repro -f preprocess`"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -94,15 +107,17 @@ class WindowStore:
 
     def n_sessions(self, window: Window, role: str) -> int:
         """Sessions of a role in a window."""
-        return int(pq.read_metadata(self.path(window, role)).num_rows)
+        with unreadable_told(self.path(window, role)):
+            return int(pq.read_metadata(self.path(window, role)).num_rows)
 
     def items_in(self, window: Window, role: str) -> NDArray[np.int32]:
         """Catalogue indices that occur in a role's sessions, ascending, int32."""
-        file = pq.ParquetFile(self.path(window, role))
-        found = [
-            np.unique(batch.column(0).flatten().to_numpy())
-            for batch in file.iter_batches(columns=[ITEM_ID])
-        ]
+        with unreadable_told(self.path(window, role)):
+            file = pq.ParquetFile(self.path(window, role))
+            found = [
+                np.unique(batch.column(0).flatten().to_numpy())
+                for batch in file.iter_batches(columns=[ITEM_ID])
+            ]
         empty = np.zeros(0, np.int32)
         items: NDArray[np.int32] = np.unique(np.concatenate([empty, *found]))
         return items
@@ -129,9 +144,20 @@ class WindowStore:
 
     @staticmethod
     def _table(path: Path, columns: list[str] | None) -> pa.Table:
-        try:
-            return pq.read_table(path, columns=columns, partitioning=None)
-        except (OSError, pa.ArrowException) as error:
-            raise WindowError(
-                f"{path}: not readable ({error}); run `dvc repro -f preprocess`"
-            ) from None
+        with unreadable_told(path):
+            table = pq.read_table(path, columns=columns, partitioning=None)
+        for name, column in zip(table.column_names, table.columns, strict=True):
+            if not _is_finite(column):
+                raise WindowError(
+                    f"{path}: column {name} holds values that are no numbers, and no model could "
+                    f"learn from them; run `dvc repro -f preprocess`"
+                )
+        return table
+
+
+def _is_finite(column: pa.ChunkedArray) -> bool:
+    """Whether lists of real numbers hold nothing else; other columns are not looked at."""
+    if not (pa.types.is_list(column.type) and pa.types.is_floating(column.type.value_type)):
+        return True
+    chunks = (pc.is_finite(chunk.flatten()) for chunk in column.chunks)
+    return all(pc.all(each, skip_nulls=False, min_count=0).as_py() for each in chunks)
