@@ -30,13 +30,16 @@ class Shipper(threading.Thread):
         self._folder = folder
         self._closing = threading.Event()
         self._pause = PAUSE_SECONDS
+        self._has_given_up = False
+        """Whether the store failed when the stage was done already."""
 
     def run(self) -> None:
         """Send until closed, and once more then."""
         self._attempt(orphans=True)
         while not self._closing.wait(self._pause):
             self._attempt()
-        self._attempt()
+        if not self._has_given_up:
+            self._attempt()
 
     def close(self) -> None:
         """Send the rest, for as long as that may take a stage that is done."""
@@ -51,6 +54,7 @@ class Shipper(threading.Thread):
             self._pause = PAUSE_SECONDS
         except Exception as error:  # noqa: BLE001
             self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
+            self._has_given_up = self._closing.is_set()
             warn_once(
                 f"tracking: {self._sender.name} does not answer ({type(error).__name__}: "
                 f"{_first_line(error)}); the stage goes on, its records are kept in "

@@ -1,3 +1,4 @@
+import socket
 import threading
 import time
 
@@ -85,6 +86,19 @@ def test_a_store_that_fails_in_the_middle_is_asked_again(
     assert points_of(store, train) == CURVE[:3]
     assert caplog.text.count("does not answer") == 1
     assert "secret" not in caplog.text
+
+
+def test_a_server_that_hangs_is_waited_for_once(project):
+    """It takes connections and never answers; MLflow's patience is what each request costs."""
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        uri = f"http://127.0.0.1:{deaf.getsockname()[1]}"
+        begun = time.time()
+        patience = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "3"}
+        status, said = run_stage("train", MLFLOW_TRACKING_URI=uri, **patience)
+        assert status == 0
+        assert "does not answer" in said
+        assert time.time() - begun < 6
+    assert sync_all(project).left == []
 
 
 def test_a_killed_stage_is_marked_by_the_next_one(store, project):
