@@ -27,13 +27,32 @@ VARIANTS = {
     "streamed": ({}, "clm", {"loader": "nvtabular"}),
     "transitions": ({"architecture": "transitions"}, "clm", {}),
 }
-LOSSES = {"sampled": {"name": "sampled_softmax", "popularity_exponent": 0.75}}
+SHARED_OUT = {
+    "features-shared": ({"features": ["category", "price"]}, "clm", {}),
+    "untied-shared": ({"tie_weights": False, "item_embedding_dim": 8}, "clm", {}),
+    "sampled-shared": ({}, "clm", {}),
+    "rtd-shared": ({"architecture": "electra"}, "rtd", {}),
+    "plm-shared": ({"architecture": "xlnet"}, "plm", {}),
+}
+"""On two processes the rows of the item table are shared out."""
+VARIANTS |= SHARED_OUT
+SAMPLED = {"name": "sampled_softmax", "popularity_exponent": 0.75}
+LOSSES = {
+    "sampled": SAMPLED,
+    "sampled-shared": SAMPLED | {"label_smoothing": 0.1},
+    "untied-shared": {"label_smoothing": 0.1},
+}
+TASKS = {"rtd-shared": {"rtd_replacements": "catalogue", "rtd_tied_generator": False}}
 PROTOCOLS = {
+    "shared": {"protocol": "incremental"},
     "sliding": {"protocol": "sliding", "carry_model": False, "steps_per_window": 7},
     "from_scratch": {"protocol": "from_scratch", "loader": "memory", "epochs": 2},
     "incremental": {"carry_optimiser": False, "steps_per_window": 6},
 }
-AT_ONCE = ("gpt2-clm", "xlnet-plm", "electra-rtd", "untied", "sampled", "streamed", "transitions")
+AT_ONCE = (
+    *("gpt2-clm", "xlnet-plm", "electra-rtd", "untied", "sampled", "streamed", "transitions"),
+    *("features-shared", "rtd-shared"),
+)
 """Among the fast tests, with the protocols; the other variants are slow."""
 
 every_variant = pytest.mark.parametrize(
@@ -56,7 +75,7 @@ def sections_of(name: str) -> dict:
     model, task, training = VARIANTS[name]
     return {
         "model": model,
-        "task": {"name": task},
+        "task": {"name": task, **TASKS.get(name, {})},
         "loss": LOSSES.get(name, {}),
         "training": {"epochs": 2, **training},
         "evaluation": {"split": "test"},
@@ -71,5 +90,6 @@ def run_both_ways(folder: Path, names: list[str]) -> tuple[Path, Path]:
         studies: dict[str, Study] = {
             name: tiny_study(windows, out / name, sections_of(name)) for name in names
         }
-        run_processes(run_and_record, compute_config(processes=n_processes), studies, out)
+        shared = [name for name in names if name.endswith("shared")]
+        run_processes(run_and_record, compute_config(processes=n_processes), studies, out, shared)
     return folder / "1", folder / "2"

@@ -13,8 +13,11 @@ from dayahead.config.params import LossConfig, ModelConfig, TaskConfig
 from dayahead.config.reading import validated
 from dayahead.config.training import ComputeConfig, EvaluationConfig, TrainingConfig
 from dayahead.evaluation.tables import read_ranks
+from dayahead.model.catalogue import Catalogue
 from dayahead.model.counts import CountModel
 from dayahead.model.draws import Draws
+from dayahead.model.losses import catalogue_loss
+from dayahead.model.negatives import Negatives
 from dayahead.model.next_item import NextItemModel
 from dayahead.training.protocol import train
 from dayahead.training.run import Study, WindowRecord
@@ -102,6 +105,7 @@ COMPUTE = {
     "processes": 1,
     "threads": 1,
     "device": "cpu",
+    "shard_items": False,
     "keep_states": "last",
     "max_restarts": 0,
     "strict": False,
@@ -142,6 +146,18 @@ def evaluation_config(**changes: Any) -> EvaluationConfig:
 
 def compute_config(**changes: Any) -> ComputeConfig:
     return validated(ComputeConfig, COMPUTE | changes, "compute")
+
+
+def loss_of(
+    config: LossConfig,
+    hidden: torch.Tensor,
+    table: torch.Tensor,
+    bias: torch.Tensor,
+    targets: torch.Tensor,
+    negatives: Negatives | None = None,
+) -> torch.Tensor:
+    """The loss over a catalogue of these rows and biases."""
+    return catalogue_loss(config, hidden, Catalogue(table, bias), targets, negatives)
 
 
 def tiny_model(

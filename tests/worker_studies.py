@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from unittest.mock import patch
 
@@ -19,8 +20,13 @@ from dayahead.training.run import Fit, Run, Study
 from tiny_settings import compute_config
 
 
-def run_and_record(process: Process, studies: dict[str, Study], folder: Path) -> None:
-    """Run studies; write every step's mean loss and this process's sessions to <name>-<rank>."""
+def run_and_record(
+    process: Process, studies: dict[str, Study], folder: Path, shared: Sequence[str] = ()
+) -> None:
+    """Run studies; write every step's mean loss and this process's sessions to <name>-<rank>.
+
+    The item tables of `shared` are shared out over the processes.
+    """
     for name, study in studies.items():
         losses: list[float] = []
         sessions: list[list[int]] = []
@@ -33,7 +39,7 @@ def run_and_record(process: Process, studies: dict[str, Study], folder: Path) ->
             return sums
 
         with patch.object(GradientLearner, "_step", watched):
-            protocol.fit_and_measure(process, study, compute_config())
+            protocol.fit_and_measure(process, study, compute_config(shard_items=name in shared))
         record = {"losses": losses, "sessions": sessions}
         write_json(folder / f"{name}-{process.share.rank}.json", record)
 

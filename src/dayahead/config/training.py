@@ -101,6 +101,9 @@ class ComputeConfig:
     threads: PositiveInt | Auto
     """Threads per process, never inherited; auto: the cores divided by the processes."""
     device: Literal["auto", "cpu", "cuda"]
+    shard_items: bool
+    """Whether the rows of the item table, their bias and their optimiser's moments are shared out
+    over the processes, for catalogues too large for one; what is kept is the same."""
     keep_states: PositiveInt | Literal["last", "all"]
     """Fits kept along a chain of windows, the newest ones: from the last of them a killed run, or
     one over a longer log, goes on; runs of the same settings share them. all: then other settings

@@ -8,15 +8,18 @@ from dayahead.config.params import LossConfig, ModelConfig, TaskConfig
 from dayahead.errors import ConfigError
 from dayahead.model.counts import CountModel
 from dayahead.model.next_item import NextItemModel
+from dayahead.model.sharding import WHOLE, Shard
 
 
-def build_model(
+def build_model(  # noqa: PLR0913
     config: ModelConfig,
     task: TaskConfig,
     loss: LossConfig,
     statistics: Mapping[str, Any],
     sizes: Mapping[str, int],
     seed: int,
+    *,
+    shard: Shard = WHOLE,
 ) -> NextItemModel | CountModel:
     """Build the architecture the settings name; `grow` gives it its items.
 
@@ -27,6 +30,7 @@ def build_model(
         statistics: statistics.json of the windows, which says what each feature is.
         sizes: values of each vocabulary at the first window; they size the side embeddings.
         seed: root of every initial value.
+        shard: which rows of the item table this process holds; what counts has none.
 
     Raises:
         ConfigError: settings of the inputs contradict each other, or would do nothing.
@@ -48,6 +52,7 @@ def build_model(
         },
         max_length=config.past_length + statistics["sessions"]["max_length"],
         seed=seed,
+        shard=shard,
     )
 
 

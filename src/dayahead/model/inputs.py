@@ -12,6 +12,7 @@ from dayahead.columns import IS_PAST, ITEM_ID
 from dayahead.config.params import ModelConfig
 from dayahead.model.numbers import number_vector
 from dayahead.model.projection import projection
+from dayahead.model.sharding import WHOLE, Shard
 from dayahead.model.tables import GrowingTable
 from dayahead.seeds import derived_seed
 
@@ -27,6 +28,7 @@ class EventInputs(nn.Module):
         categoricals: side feature to the number of values its embedding's size is made for.
         numbers: window-file columns that hold numbers, and the kinds of their features.
         seed: root of every initial value of the tables.
+        shard: which rows of the item table this process holds.
     """
 
     def __init__(
@@ -35,12 +37,13 @@ class EventInputs(nn.Module):
         categoricals: Mapping[str, int],
         numbers: Mapping[str, str],
         seed: int,
+        shard: Shard = WHOLE,
     ) -> None:
         super().__init__()
         self.kinds = numbers
         self.is_elementwise = config.merge == "elementwise"
         dims = vector_dims(config, categoricals, numbers)
-        self.items = self._table(config, ITEM_ID, dims[ITEM_ID], seed)
+        self.items = self._table(config, ITEM_ID, dims[ITEM_ID], seed, shard)
         self.categoricals = nn.ModuleDict(
             {FEATURE + name: self._table(config, name, dims[name], seed) for name in categoricals}
         )
@@ -98,11 +101,14 @@ class EventInputs(nn.Module):
         return torch.cat([item, *others], dim=-1)
 
     @staticmethod
-    def _table(config: ModelConfig, name: str, dim: int, seed: int) -> GrowingTable:
+    def _table(
+        config: ModelConfig, name: str, dim: int, seed: int, shard: Shard = WHOLE
+    ) -> GrowingTable:
         is_item = name == ITEM_ID
         std = config.item_init_std if is_item else config.feature_init_std
         is_frozen = is_item and config.freeze_items
-        return GrowingTable(dim, std, derived_seed(seed, "table", name), is_frozen=is_frozen)
+        own_seed = derived_seed(seed, "table", name)
+        return GrowingTable(dim, std, own_seed, is_frozen=is_frozen, shard=shard)
 
 
 def vector_dims(

@@ -1,7 +1,6 @@
 """The next-item model: embeddings, a body from the zoo, scores over the catalogue held."""
 
 from collections.abc import Mapping
-from typing import cast
 
 import torch
 from jaxtyping import Float, Int
@@ -9,7 +8,9 @@ from torch import Tensor, nn
 
 from dayahead.columns import ITEM_ID, N_RESERVED, PADDING
 from dayahead.config.params import LossConfig, ModelConfig, TaskConfig
+from dayahead.errors import ConfigError
 from dayahead.model.body import Body
+from dayahead.model.catalogue import Catalogue
 from dayahead.model.draws import Draws
 from dayahead.model.inputs import EventInputs
 from dayahead.model.losses import catalogue_loss
@@ -17,9 +18,10 @@ from dayahead.model.negatives import Negatives, NegativeSampler
 from dayahead.model.noise import swapped
 from dayahead.model.permutation import asked_states
 from dayahead.model.projection import projection
-from dayahead.model.questions import Need, Question, everywhere
-from dayahead.model.replaced import Detector, Generator, guesses
+from dayahead.model.questions import Question, everywhere
+from dayahead.model.replaced import bodies, guesses
 from dayahead.model.scoring import Scorer
+from dayahead.model.sharding import WHOLE, Shard
 from dayahead.model.tables import GrowingTable
 from dayahead.model.tasks import build_task
 from dayahead.seeds import derived_seed
@@ -41,6 +43,7 @@ class NextItemModel(nn.Module):
         numbers: Mapping[str, str],
         max_length: int,
         seed: int,
+        shard: Shard = WHOLE,
     ) -> None:
         """Build the modules.
 
@@ -52,8 +55,10 @@ class NextItemModel(nn.Module):
             numbers: window-file columns that hold numbers, and the kinds of their features.
             max_length: longest session, target included.
             seed: root of every initial value.
+            shard: which rows of the tables of items, and of their bias, this process holds.
         """
         super().__init__()
+        self.shard = shard
         self.config = config
         self.task_config = task
         self.loss_config = loss
@@ -61,13 +66,13 @@ class NextItemModel(nn.Module):
         item_dim = config.item_embedding_dim or config.d_model
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derived_seed(seed, "weights"))
-            self.inputs = EventInputs(config, categoricals, numbers, seed)
+            self.inputs = EventInputs(config, categoricals, numbers, seed, shard)
             self.mask = nn.Parameter(torch.randn(config.d_model) * config.init_std)
             self.mask.requires_grad_(self.task.needs == "bidirectional")
-            self.body, self.detector = _bodies(config, task, self.task.needs, max_length)
+            self.body, self.detector = bodies(config, task, self.task.needs, max_length)
             self.project_out = projection(config.d_model, item_dim, config.activation)
         if not config.tie_weights:
-            self.output_items = _output_table(item_dim, config.item_init_std, seed)
+            self.output_items = _output_table(item_dim, config.item_init_std, seed, shard)
         self.sampler = NegativeSampler(loss) if loss.is_sampled else None
         self.bias = nn.Parameter(torch.empty(0))
 
@@ -78,18 +83,40 @@ class NextItemModel(nn.Module):
 
     @property
     def scoring_rows(self) -> Float[Tensor, "n d"]:
-        """The rows scores are products with: the input table's, or its own where untied."""
+        """Own rows of what scores are products with: the input's table, or another if untied."""
         return self.inputs.items.weight if self.config.tie_weights else self.output_items.weight
 
+    @property
+    def catalogue(self) -> Catalogue:
+        """What the items held are scored with."""
+        return Catalogue(self.scoring_rows, self.bias, self.shard)
+
+    @property
+    def sharded(self) -> frozenset[str]:
+        """Names of the parameters whose rows are shared out over the processes."""
+        if self.shard.is_whole:
+            return frozenset()
+        tables = {"inputs.items.weight", "output_items.weight", "bias"}
+        return frozenset(tables.intersection(name for name, _ in self.named_parameters()))
+
     def grow(self, sizes: dict[str, int]) -> None:
-        """Hold the first `sizes[column]` values of each vocabulary; old rows stay as they are."""
-        self.inputs.grow(sizes)
+        """Hold the first `sizes[column]` values of each vocabulary; old rows stay as they are.
+
+        Raises:
+            ConfigError: there are fewer items than processes to share them out to.
+        """
         n_items = sizes[ITEM_ID]
+        if n_items < self.shard.world:
+            raise ConfigError(
+                f"params.yaml: compute.shard_items: {n_items} items cannot be shared out to "
+                f"{self.shard.world} processes; set it to false"
+            )
+        self.inputs.grow(sizes)
         if not self.config.tie_weights:
             self.output_items.grow(n_items)
         if self.sampler:
             self.sampler.grow(n_items)
-        n_new = n_items - len(self.bias)
+        n_new = self.shard.n_own(n_items) - len(self.bias)
         if n_new > 0:
             self.bias = nn.Parameter(nn.functional.pad(self.bias.detach(), (0, n_new)))
 
@@ -114,8 +141,7 @@ class NextItemModel(nn.Module):
         loss = catalogue_loss(
             self.loss_config,
             hidden,
-            self.scoring_rows,
-            self.bias,
+            self.catalogue,
             answers - N_RESERVED,
             self._negatives(draws),
         )
@@ -128,14 +154,15 @@ class NextItemModel(nn.Module):
         """Return what scores the candidates (catalogue indices), in float32, dropout off."""
         self.eval()
         rows = candidates.to(self.bias.device) - N_RESERVED
-        table, bias = self.scoring_rows.detach()[rows], self.bias.detach()[rows]  # [C, d], [C]
+        own = self.catalogue.detached().own_part(rows)
 
         @torch.no_grad()
         def scores(
             columns: Mapping[str, Tensor], n_known: Int[Tensor, " B"]
         ) -> Float[Tensor, "B C"]:
             question = self.task.next_question(columns[ITEM_ID], n_known)
-            found = torch.addmm(bias, self._answers(columns, question), table.T)
+            every, n_of = self.shard.gathered(self._answers(columns, question))
+            found = self.shard.joined(own.own_scores(every), n_of, rows)
             return found / self.loss_config.temperature
 
         return scores
@@ -206,20 +233,14 @@ class NextItemModel(nn.Module):
         draws: Draws,
     ) -> Int[Tensor, " T"]:
         """Items drawn by their scores, from the catalogue or the global batch's answers alone."""
-        rows, table, bias = None, self.scoring_rows, cast("Tensor", self.bias)
+        items, config = None, self.loss_config
+        catalogue = self.catalogue.detached().at_temperature(config.temperature)
         if self.task_config.rtd_replacements == "batch":
-            rows = torch.unique(answers) - N_RESERVED
-            table, bias = table[rows], bias[rows]
-        config = self.loss_config
-        found = guesses(
-            hidden / config.temperature,
-            table,
-            bias / config.temperature,
-            places,
-            draws,
-            logits_budget_mib=config.logits_budget_mib,
-        )
-        return (found if rows is None else rows[found]) + N_RESERVED
+            items = torch.unique(answers) - N_RESERVED
+            catalogue = catalogue.part(items)
+        states, budget = hidden / config.temperature, config.logits_budget_mib
+        found = guesses(states, catalogue, places, draws, logits_budget_mib=budget)
+        return (found if items is None else items[found]) + N_RESERVED
 
     def _global_answers(self, draws: Draws) -> Int[Tensor, " A"]:
         """What the task asks for in the whole global batch, catalogue indices."""
@@ -250,25 +271,8 @@ class NextItemModel(nn.Module):
         return torch.where(question.is_masked[..., None], self.mask, inputs)
 
 
-def _bodies(
-    config: ModelConfig, task: TaskConfig, needs: Need, max_length: int
-) -> tuple[Body | Generator, Detector | None]:
-    """What answers, and for `rtd` what finds its guesses out."""
-    body = Body(
-        config,
-        causal=needs == "causal",
-        max_length=max_length,
-        has_queries=needs == "permutation",
-    )
-    if task.name != "rtd":
-        return body, None
-    if task.rtd_tied_generator:
-        return body, Detector(config.d_model, body=None)
-    return Generator(config, task, max_length=max_length), Detector(config.d_model, body)
-
-
-def _output_table(item_dim: int, std: float, seed: int) -> GrowingTable:
+def _output_table(item_dim: int, std: float, seed: int, shard: Shard) -> GrowingTable:
     """Rows that score and are never looked up, so that none of them is unknown."""
-    table = GrowingTable(item_dim, std, derived_seed(seed, "table", "output_items"))
+    table = GrowingTable(item_dim, std, derived_seed(seed, "table", "output_items"), shard=shard)
     table.unknown.requires_grad_(False)
     return table

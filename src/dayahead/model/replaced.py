@@ -11,7 +11,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from dayahead.config.params import ModelConfig, TaskConfig
 from dayahead.errors import ConfigError
 from dayahead.model.body import Body
+from dayahead.model.catalogue import Catalogue
 from dayahead.model.draws import Draws
+from dayahead.model.questions import Need
 
 N_PLACES = 2**16
 """Of a strip of noise, at which that of a guess may begin."""
@@ -79,37 +81,59 @@ class Generator(nn.Module):
         return self.body.attention_weights(self.project_in(inputs), lengths)
 
 
+def bodies(
+    config: ModelConfig, task: TaskConfig, needs: Need, max_length: int
+) -> tuple[Body | Generator, Detector | None]:
+    """What answers, and for `rtd` what finds its guesses out."""
+    body = Body(
+        config,
+        causal=needs == "causal",
+        max_length=max_length,
+        has_queries=needs == "permutation",
+    )
+    if task.name != "rtd":
+        return body, None
+    if task.rtd_tied_generator:
+        return body, Detector(config.d_model, body=None)
+    return Generator(config, task, max_length=max_length), Detector(config.d_model, body)
+
+
 @torch.no_grad()
 def guesses(
     hidden: Float[Tensor, "T d"],
-    table: Float[Tensor, "n d"],
-    bias: Float[Tensor, " n"],
+    catalogue: Catalogue,
     places: Float[Tensor, " T"],
     draws: Draws,
     *,
     logits_budget_mib: int,
 ) -> Int[Tensor, " T"]:
-    """Rows of the table drawn by the softmax over their scores, one for each hidden state.
+    """Items drawn by the softmax over their scores, one for each hidden state.
 
-    The row of the highest score plus Gumbel noise is such a draw (Gumbel 1954), and no rounding
+    The item of the highest score plus Gumbel noise is such a draw (Gumbel 1954), and no rounding
     error between processes moves it, as it would a place in the sum of a million probabilities.
     T x n new numbers would take longer than the step: a guess's noise is a window of one long
     strip, from a place of its own (`places`, uniform in [0, 1)). So each guess by itself has
     exactly the softmax's distribution. Chunks of scores fit the budget.
     """
-    if len(hidden) == 0:
+    shard = catalogue.shard
+    if len(hidden) == 0 and shard.is_whole:
         return places.new_empty(0, dtype=torch.int64)
-    n_numbers = len(table) + N_PLACES
+    n_items = catalogue.n_items
+    n_numbers = n_items + N_PLACES
     # In float32 the largest of a million would be equal.
     uniform = torch.rand(n_numbers, dtype=torch.float64, generator=draws.generator("guess_noise"))
     strip = -(-uniform.clamp(min=2**-54).log()).log().float().to(hidden.device)
-    windows = strip.unfold(0, len(table), 1)
-    begins = (places * N_PLACES).long()
-    n_rows = max(1, logits_budget_mib * 2**20 // (BYTES_PER_SCORE * len(table)))
-    chunks = zip(torch.split(hidden, n_rows), torch.split(begins, n_rows), strict=True)
-    return torch.cat(
-        [
-            (torch.addmm(bias, states, table.T).float() + windows.index_select(0, begin)).argmax(1)
-            for states, begin in chunks
-        ]
+    windows = strip.unfold(0, n_items, 1)[:, shard.own(0, n_items)]
+    (states, n_of), (begins, _) = (
+        shard.gathered(each) for each in (hidden, (places * N_PLACES).long())
     )
+    n_rows = max(1, logits_budget_mib * 2**20 // (BYTES_PER_SCORE * len(catalogue.table)))
+    chunks = zip(torch.split(states, n_rows), torch.split(begins, n_rows), strict=True)
+    best = [
+        (catalogue.own_scores(part).float() + windows.index_select(0, begin)).max(1)
+        for part, begin in chunks
+    ]
+    found = torch.cat([torch.stack([each.values.double(), each.indices], 1) for each in best])
+    scores, own = torch.stack(shard.handed_back(found, n_of, [2] * shard.world)).unbind(2)  # [w, T]
+    holders = scores.argmax(0)
+    return own.gather(0, holders[None])[0].long() * shard.world + holders

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn.functional import embedding, log_softmax, logsigmoid, softplus
+from torch.nn.functional import log_softmax, logsigmoid, softplus
 from torch.utils.checkpoint import checkpoint
 
 from dayahead.config.params import LossConfig
+from dayahead.model.catalogue import Catalogue
 from dayahead.model.negatives import Negatives
 
 BYTES_PER_SCORE = 4
@@ -126,8 +127,7 @@ LOSSES: dict[str, Callable[[Scores, LossConfig], Float[Tensor, " t"]]] = {
 def sampled_loss(
     config: LossConfig,
     hidden: Float[Tensor, "T d"],
-    table: Float[Tensor, "n d"],
-    bias: Float[Tensor, " n"],
+    catalogue: Catalogue,
     targets: Int[Tensor, " T"],
     negatives: Negatives,
 ) -> Float[Tensor, ""]:
@@ -135,8 +135,8 @@ def sampled_loss(
 
     A chunk's scores are computed again for its gradient, so that none but one chunk's are held.
     """
-    rows = embedding(torch.cat([targets, negatives.items]), table)  # [T + K, d]
-    biases = bias[torch.cat([targets, negatives.items])]
+    rows, biases = catalogue.rows(torch.cat([targets, negatives.items]))  # [T + K, d], [T + K]
+    n_items = catalogue.n_items
     target_rows, negative_rows = rows.tensor_split([len(targets)])
     target_biases, negative_biases = biases.tensor_split([len(targets)])
 
@@ -148,11 +148,11 @@ def sampled_loss(
             hidden @ negative_rows.T + negative_biases,
             targets[:, None] != negatives.items,
             negatives.log_expected,
-            len(table),
+            n_items,
         )
         return LOSSES[config.name](found, config).sum()
 
-    n_rows = max(1, config.logits_budget_mib * 2**20 // (BYTES_PER_SCORE * len(negatives)))
+    n_rows = max(1, config.logits_budget_mib * 2**20 // (BYTES_PER_SCORE * max(1, len(negatives))))
     asked = (hidden, targets, target_rows, target_biases)
     chunks = zip(*(torch.split(parts, n_rows) for parts in asked), strict=True)
     losses = [

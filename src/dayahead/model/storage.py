@@ -63,13 +63,13 @@ class StoredModel:
     """index, value and first_time of each vocabulary, the values held only."""
 
 
-def save_model(folder: Path, stored: StoredModel) -> None:
-    """Write the folder anew; config.json comes last and makes it whole."""
+def save_model(folder: Path, stored: StoredModel, weights: Mapping[str, Tensor]) -> None:
+    """Write the folder anew, with the model's whole weights; config.json comes last."""
     shutil.rmtree(folder, ignore_errors=True)
     for column, table in stored.vocabularies.items():
         write_parquet(folder / "vocabulary" / f"{column}.parquet", table)
     tensors = {CANDIDATES: torch.from_numpy(stored.candidates)}
-    tensors |= {WEIGHTS + name: tensor for name, tensor in weights_of(stored.model).items()}
+    tensors |= {WEIGHTS + name: tensor for name, tensor in weights.items()}
     with written_whole(folder / "model.safetensors") as temporary:
         # Not save_file: what it says of a full disk is no OSError.
         temporary.write_bytes(save(tensors))

@@ -8,7 +8,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from dayahead.columns import N_RESERVED, UNKNOWN
+from dayahead.model.sharding import WHOLE, Shard
 from dayahead.seeds import derived_seed
+
+DRAWN_AT_ONCE = 2**16
+"""Rows; a table may be larger than the memory of one process."""
 
 
 @dataclass(frozen=True)
@@ -32,28 +36,36 @@ class GrowingTable(nn.Module):
         std: of the normal distribution that rows are drawn from.
         seed: of the draw.
         is_frozen: rows keep their initial values; the vector of what is unknown learns.
+        shard: which of the rows this process holds.
     """
 
-    def __init__(self, dim: int, std: float, seed: int, *, is_frozen: bool = False) -> None:
+    def __init__(
+        self,
+        dim: int,
+        std: float,
+        seed: int,
+        *,
+        is_frozen: bool = False,
+        shard: Shard = WHOLE,
+    ) -> None:
         super().__init__()
         self.std = std
         self.seed = seed
+        self.shard = shard
+        self.n_rows = 0
+        """Values held by all processes, the reserved ones not counted."""
         self.given: GivenRows | None = None
         self.weight = nn.Parameter(torch.empty(0, dim), requires_grad=not is_frozen)
         self.unknown = nn.Parameter(torch.zeros(dim))
 
-    @property
-    def n_rows(self) -> int:
-        """Values held, the reserved ones not counted."""
-        return len(self.weight)
-
     def grow(self, n_rows: int) -> None:
         """Append the rows up to `n_rows`; a new Parameter takes the place of the old one."""
         old = self.weight
-        if n_rows > len(old):
-            new_rows = self._initial_rows(n_rows)[len(old) :]
+        if n_rows > self.n_rows:
+            new_rows = self._initial_rows(self.n_rows, n_rows)
             rows = torch.cat([old.detach(), new_rows.to(old.device)])
             self.weight = nn.Parameter(rows, requires_grad=old.requires_grad)
+            self.n_rows = n_rows
 
     def holds(self, indices: Int[Tensor, "B L"]) -> Bool[Tensor, "B L"]:
         """Which vocabulary indices have a row here."""
@@ -63,19 +75,29 @@ class GrowingTable(nn.Module):
         """Look up vocabulary indices; one beyond the table counts as unknown."""
         is_held = self.holds(indices)
         rows = (indices - N_RESERVED).where(is_held, 0)
-        found = nn.functional.embedding(rows, self.weight)  # [B, L, d]
+        found = self.shard.rows(self.weight, rows)  # [B, L, d]
         is_unknown = (indices >= UNKNOWN) & ~is_held
         return found * is_held[..., None] + self.unknown * is_unknown[..., None]
 
-    def _initial_rows(self, n_rows: int) -> Float[Tensor, "n d"]:
-        initial = initial_rows(n_rows, self.weight.shape[1], self.std, self.seed)
+    def _initial_rows(self, begin: int, end: int) -> Float[Tensor, "n d"]:
+        """Those from `begin` to `end` that this process holds."""
+        initial = initial_rows(begin, end, self.weight.shape[1], self.std, self.seed, self.shard)
         if self.given:
-            is_held = self.given.rows < n_rows
-            initial[self.given.rows[is_held]] = self.given.vectors[is_held]
+            rows, first = self.given.rows, self.shard.n_own(begin)
+            is_here = (rows >= begin) & (rows < end) & (rows % self.shard.world == self.shard.rank)
+            initial[rows[is_here] // self.shard.world - first] = self.given.vectors[is_here]
         return initial
 
 
-def initial_rows(n_rows: int, dim: int, std: float, seed: int) -> Float[Tensor, "n d"]:
-    """Draw normal rows; a longer draw begins with the shorter one (numpy's ziggurat does)."""
+def initial_rows(
+    begin: int, end: int, dim: int, std: float, seed: int, shard: Shard
+) -> Float[Tensor, "n d"]:
+    """Draw a shard's normal rows; a longer draw begins with the shorter one (numpy's ziggurat)."""
     draw = np.random.Generator(np.random.PCG64(derived_seed(seed, "rows")))
-    return torch.from_numpy(draw.standard_normal((n_rows, dim), dtype=np.float32) * np.float32(std))
+    pieces = [torch.empty(0, dim)]
+    for first in range(0, end, DRAWN_AT_ONCE):
+        last = min(first + DRAWN_AT_ONCE, end)
+        rows = torch.from_numpy(draw.standard_normal((last - first, dim), dtype=np.float32))
+        own = shard.own(max(begin - first, 0) + first, last)
+        pieces.append(rows[own.start - first :: shard.world] * std)
+    return torch.cat(pieces)

@@ -36,8 +36,9 @@ class Course:
         for number in range(begin, place + 1):
             self.fit = self.run.fit(fitted_windows(self.windows[: number + 1], training))
             self.place = number
+            state = self.run.state()
             if self.states is not None:
-                self.states.keep_fit(number, self.fit, self.run.learner.state())
+                self.states.keep_fit(number, self.fit, state)
         assert self.fit is not None
         return self.fit
 
@@ -45,10 +46,10 @@ class Course:
         """Stand where the newest fit that is kept does, if that is further on."""
         lowest = place if self.run.study.training.starts_afresh else self.place + 1
         found = self.states.newest(lowest, place) if self.states is not None else None
-        found = self.run.process.told(found)
-        if found is None:
+        stands = self.run.process.told(None if found is None else found[:2])
+        if stands is None:
             return
-        self.place, self.fit, state = found
-        self.run.restore(self.fit.window, state)
+        self.place, self.fit = stands
+        self.run.restore(self.fit.window, None if found is None else found[2])
         if self.run.process.is_main:
             _log.info("fit %s: out of the store", self.fit.window.name)

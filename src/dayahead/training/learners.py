@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.nn.utils import clip_grad_norm_
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from dayahead.columns import ITEM_ID
 from dayahead.config.training import TrainingConfig
@@ -116,6 +116,11 @@ class GradientLearner:
         else:
             self.optimiser = build_optimiser(self.model, self.config)
         if self.process.share.world > 1:
+            # DDP names a parameter of the model itself with a leading dot.
+            own = [form for name in self.model.sharded for form in (name, f".{name}")]
+            DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(  # type: ignore[no-untyped-call]
+                self.model, own
+            )
             # All processes count the same items, so the counts need not be sent at each step.
             self.wrapped = DistributedDataParallel(self.model, broadcast_buffers=False)
 
@@ -168,11 +173,24 @@ class GradientLearner:
         self._stop_unless_finite("loss", sums[0], window, step)
         # DDP averages gradients over the processes, which hold different numbers of targets.
         (loss * (self.process.share.world / sums[1].item())).backward()
-        norm = clip_grad_norm_(self.model.parameters(), self.config.max_grad_norm)
+        norm = self._clip()
         self._stop_unless_finite("gradient's norm", norm, window, step)
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
         return sums
+
+    def _clip(self) -> Float[Tensor, ""]:
+        """Limit the gradient's norm, which is that of all processes' rows; return what it was."""
+        gradients = [(name, each.grad) for name, each in self.model.named_parameters()]
+        held = [(name in self.model.sharded, each) for name, each in gradients if each is not None]
+        own = [each for is_shared_out, each in held if is_shared_out]
+        norm = get_total_norm([each for is_shared_out, each in held if not is_shared_out])
+        if own:
+            # These are sums over the processes, where DDP's are means.
+            torch._foreach_div_(own, self.process.share.world)
+            norm = (norm**2 + self.process.summed(get_total_norm(own) ** 2)).sqrt()
+        clip_grads_with_norm_(self.model.parameters(), self.config.max_grad_norm, norm)
+        return norm
 
     def _stop_unless_finite(self, name: str, value: Tensor, window: str, step: int) -> None:
         """Every process has the same value, so all stop or none."""

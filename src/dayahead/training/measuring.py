@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -16,6 +16,7 @@ from dayahead.evaluation.ranking import best_columns, target_ranks
 from dayahead.evaluation.tables import WindowRanks
 from dayahead.model.counts import CountModel
 from dayahead.model.next_item import NextItemModel
+from dayahead.model.scoring import Scorer
 from dayahead.training.processes import Process
 
 
@@ -115,14 +116,39 @@ def measure(
     found = torch.zeros(size, dtype=torch.int32, device=device)  # targets, ranks, best ...
     highest = torch.zeros(size[0] - 2, size[1], device=device)
     for batch in batches:
-        for part in _questions(batch.without_empty_rows().to(device), n_of):
-            scores = scorer(part.columns, part.n_known).to(device)
+        for part, scores in _scored(model, scorer, batch.to(device), n_of, process):
             ranks = target_ranks(scores, _columns_of(part.targets, wanted))
             best, of_best = best_columns(scores, n_best)
             found[:, part.places] = torch.cat([part.targets[None], ranks[None], best.T]).int()
             highest[:, part.places] = of_best.T
     found, highest = process.summed(found).cpu(), process.summed(highest).cpu()
     return Measured(found[0].numpy(), found[1].numpy(), found[2:].T.numpy(), highest.T.numpy())
+
+
+def _scored(
+    model: NextItemModel | CountModel,
+    scorer: Scorer,
+    batch: Batch,
+    n_of: Int[Tensor, " S"],
+    process: Process,
+) -> Iterator[tuple[Questions, Float[Tensor, "Q C"]]]:
+    """Parts of a batch's questions with their scores."""
+    parts = _questions(batch.without_empty_rows(), n_of)
+    if isinstance(model, CountModel) or model.shard.is_whole:
+        for part in parts:
+            yield part, scorer(part.columns, part.n_known).to(process.device)
+        return
+    # Scoring takes all processes: one that is done asks on, and does not look at the answer.
+    idle = {name: values[:1, :1] for name, values in batch.columns.items()}
+    while True:
+        one = next(parts, None)
+        is_asked = torch.tensor(int(one is not None), device=process.device)
+        if not process.summed(is_asked):
+            return
+        if one is None:
+            scorer(idle, batch.lengths.new_ones(1))
+        else:
+            yield one, scorer(one.columns, one.n_known)
 
 
 def _columns_of(targets: Int[Tensor, " Q"], candidates: Int[Tensor, " C"]) -> Int[Tensor, " Q"]:

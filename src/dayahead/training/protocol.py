@@ -9,6 +9,7 @@ from dayahead.config.training import ComputeConfig
 from dayahead.data.windows import Window, WindowStore
 from dayahead.errors import DataError
 from dayahead.evaluation.tables import WindowResult
+from dayahead.model.sharding import WHOLE, Shard
 from dayahead.model.storage import save_model
 from dayahead.training.course import Course
 from dayahead.training.plan import (
@@ -46,7 +47,9 @@ def fit_and_measure(process: Process, study: Study, compute: ComputeConfig) -> N
     measured = measured_windows(windows, store.statistics["fitted_on"])
     refuse_empty_splits(store, measured, study.evaluation.split)
     refuse_unmeasured_sessions(store, measured, study.evaluation)
-    run = Run(study, process, windows[0])
+    share = process.share
+    shard = Shard.of_process(share.rank, share.world) if compute.shard_items else WHOLE
+    run = Run(study, process, windows[0], shard=shard)
     results, states = None, None
     if process.is_main:
         states = WindowStates(study.store, run, windows, compute)
@@ -59,8 +62,9 @@ def fit_and_measure(process: Process, study: Study, compute: ComputeConfig) -> N
     last = len(windows) - (1 if study.training.fit_last else 2)
     run.see(windows[last])
     fit = course.at(last)
+    weights = run.whole_weights()
     if process.is_main:
-        save_model(study.models, run.stored_model(fit.window))
+        save_model(study.models, run.stored_model(fit.window), weights)
 
 
 def _measure(course: Course, place: int, window: Window, results: ResultsFolder | None) -> None:

@@ -23,7 +23,8 @@ from dayahead.model.building import build_model, vocabulary_columns
 from dayahead.model.counts import CountModel
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.pretrained import read_item_vectors
-from dayahead.model.storage import ModelCard, StoredModel
+from dayahead.model.sharding import WHOLE, Shard
+from dayahead.model.storage import ModelCard, StoredModel, weights_of
 from dayahead.model.tables import GivenRows
 from dayahead.store import store_root
 from dayahead.training.attention import attention_table, refuse_without_attention
@@ -33,6 +34,7 @@ from dayahead.training.measuring import measure, window_ranks
 from dayahead.training.predictions import prediction_table
 from dayahead.training.processes import Process
 from dayahead.training.results import MeasuredWindow, Timing
+from dayahead.training.sharing import collected, dealt
 
 WindowRecord = Mapping[str, Any]
 """Of a measured window: `step` (its position in the log), `timestamp_ms` (its start) and `metrics`
@@ -78,9 +80,12 @@ class Fit:
 class Run:
     """The model, its learner and what it has seen so far."""
 
-    def __init__(self, study: Study, process: Process, first: Window) -> None:
+    def __init__(
+        self, study: Study, process: Process, first: Window, *, shard: Shard = WHOLE
+    ) -> None:
         self.study = study
         self.process = process
+        self.shard = shard
         self.store = WindowStore(study.windows)
         self.loader = Loader(self.store, study.model, study.training, study.evaluation)
         self.first_sizes = self.sizes_at(first)
@@ -99,6 +104,7 @@ class Run:
             self.store.statistics,
             self.first_sizes,
             study.training.seed,
+            shard=self.shard,
         )
         if isinstance(model, CountModel):
             return model, CountLearner(model)
@@ -162,10 +168,17 @@ class Run:
         n_whole, rest = divmod(self.learner.n_steps(passes), max(1, passes[0].n_steps))
         return n_whole * of_a_pass + rest * self.study.training.batch_size
 
-    def restore(self, window: Window, state: Mapping[str, Tensor]) -> None:
-        """Stand where another run stood after its fit at `window`, by its learner's state."""
+    def state(self) -> dict[str, Tensor]:
+        """The learner's state, whole in the main process; every process calls this."""
+        if self.shard.is_whole and not self.process.is_main:
+            return {}
+        return collected(self.learner.state(), self.model, self.process)
+
+    def restore(self, window: Window, state: Mapping[str, Tensor] | None) -> None:
+        """Stand where another run stood after its fit at `window`, by the main process's state."""
         self.model, self.learner = self._built()
-        self.learner.restore(self.sizes_at(window), state)
+        own = dealt(state, self.model, self.process)
+        self.learner.restore(self.sizes_at(window), own)
 
     def measure(self, window: Window, fit: Fit) -> MeasuredWindow:
         """Measure on the window after the one fitted last."""
@@ -194,10 +207,13 @@ class Run:
         )
 
     def _attention(self, window: Window, ids: pa.ChunkedArray) -> pa.Table | None:
-        """Attention weights of a window's chosen sessions; the main process alone writes them."""
+        """Attention weights of a window's chosen sessions, which the main process writes.
+
+        The others help to look items up where these are shared out.
+        """
         evaluation = self.study.evaluation
         is_chosen = pc.is_in(ids, pa.array(evaluation.attention_of, pa.string()))
-        is_wanted = self.process.is_main and pc.any(is_chosen).as_py()
+        is_wanted = pc.any(is_chosen).as_py() and (self.process.is_main or not self.shard.is_whole)
         if not is_wanted or isinstance(self.model, CountModel):
             return None
         columns = [SESSION_ID, *self.loader.columns]
@@ -210,6 +226,10 @@ class Run:
             return np.zeros(0, np.int32)
         asked, batches = self.loader.train_sample(window, self.process.share)
         return measure(self.model, batches, asked, self.candidates, self.process).ranks
+
+    def whole_weights(self) -> dict[str, Tensor]:
+        """The model's weights, whole in the main process; every process calls this."""
+        return collected(weights_of(self.model), self.model, self.process)
 
     def stored_model(self, window: Window) -> StoredModel:
         """Return the model as it stands after fitting `window`."""

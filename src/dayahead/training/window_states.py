@@ -42,7 +42,7 @@ class WindowStates:
         self.measures = Entries(store / MEASURES)
         self.windows = windows
         self.compute = compute
-        self.machine = _machine(run.process)
+        self.machine = _machine(run.process, is_sharded=not run.shard.is_whole)
         self.keys = Keys(run, windows, self.machine if compute.strict else None)
         self._has_warned = False
 
@@ -114,10 +114,11 @@ class WindowStates:
         self._has_warned |= bool(others)
 
 
-def _machine(process: Process) -> Machine:
+def _machine(process: Process, *, is_sharded: bool) -> Machine:
     if process.device.type == "cuda":
         kind = {"device": torch.cuda.get_device_name(process.device)}
     else:
         kind = {"device": platform.machine(), "cpu": torch.backends.cpu.get_cpu_capability()}
     threads = {} if process.device.type == "cuda" else {"threads": torch.get_num_threads()}
-    return {**kind, **threads, "processes": process.share.world}
+    items = {"items": "shared out"} if is_sharded else {}
+    return {**kind, **threads, **items, "processes": process.share.world}

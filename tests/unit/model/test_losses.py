@@ -8,8 +8,7 @@ from torch.nn.functional import cross_entropy
 from torch.profiler import ProfilerActivity, profile
 
 from dayahead.model import losses
-from dayahead.model.losses import catalogue_loss, softmax_loss
-from tiny_settings import loss_config
+from tiny_settings import loss_config, loss_of
 
 
 def problem(n_targets, n_items, dim=8, seed=0):
@@ -31,6 +30,11 @@ def dense(hidden, table, bias, targets, smoothing):
     return cross_entropy(logits, targets, label_smoothing=smoothing, reduction="sum")
 
 
+def full(hidden, table, bias, targets, smoothing, budget=1):
+    config = loss_config(label_smoothing=smoothing, logits_budget_mib=budget)
+    return loss_of(config, hidden, table, bias, targets, None)
+
+
 @pytest.fixture
 def rows_per_chunk(monkeypatch):
     """Set how many rows of logits are computed at once."""
@@ -46,7 +50,7 @@ def rows_per_chunk(monkeypatch):
 def test_any_chunk_equals_the_dense_loss(rows_per_chunk, n_rows, smoothing):
     rows_per_chunk(n_rows)
     *parts, targets = problem(n_targets=23, n_items=50)
-    loss = softmax_loss(*parts, targets, label_smoothing=smoothing, logits_budget_mib=1)
+    loss = full(*parts, targets, smoothing)
     wanted = with_gradients(dense(*parts, targets, smoothing), *parts)
     for found, value in zip(with_gradients(loss, *parts), wanted, strict=True):
         torch.testing.assert_close(found, value, rtol=1e-6, atol=2e-6)
@@ -56,7 +60,7 @@ def test_any_chunk_equals_the_dense_loss(rows_per_chunk, n_rows, smoothing):
 @given(st.integers(1, 40), st.integers(1, 60), st.sampled_from([0.0, 0.3]), st.integers(0, 99))
 def test_any_shape_equals_the_dense_loss(n_targets, n_items, smoothing, seed):
     *parts, targets = problem(n_targets, n_items, seed=seed)
-    loss = softmax_loss(*parts, targets, label_smoothing=smoothing, logits_budget_mib=1)
+    loss = full(*parts, targets, smoothing)
     torch.testing.assert_close(loss, dense(*parts, targets, smoothing), rtol=1e-5, atol=1e-5)
 
 
@@ -78,14 +82,14 @@ def test_the_chunks_are_those_of_the_budget(monkeypatch):
 
     monkeypatch.setattr(losses, "linear_cross_entropy", watched)
     *parts, targets = problem(n_targets=5, n_items=1000)
-    softmax_loss(*parts, targets, label_smoothing=0.0, logits_budget_mib=3)
+    full(*parts, targets, 0.0, budget=3)
     assert asked == [3 * 2**20 // 4000]
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_nothing_asked_costs_nothing_but_reaches_everything(smoothing):
     *parts, targets = problem(n_targets=0, n_items=50)
-    loss = softmax_loss(*parts, targets, label_smoothing=smoothing, logits_budget_mib=1)
+    loss = full(*parts, targets, smoothing)
     for found in with_gradients(loss, *parts):
         assert not found.any()
 
@@ -95,7 +99,7 @@ def test_bfloat16_comes_within_its_rounding(smoothing):
     *parts, targets = problem(n_targets=200, n_items=50)
     wanted = with_gradients(dense(*parts, targets, smoothing), *parts)
     with torch.autocast("cpu", torch.bfloat16):
-        loss = softmax_loss(*parts, targets, label_smoothing=smoothing, logits_budget_mib=1)
+        loss = full(*parts, targets, smoothing)
     assert loss.dtype == torch.float32
     for found, value in zip(with_gradients(loss, *parts), wanted, strict=True):
         assert found.dtype == torch.float32
@@ -107,7 +111,7 @@ def test_no_tensor_is_larger_than_the_budget(smoothing):
     n_targets, n_items, budget = 600, 20_000, 4  # dense logits: 46 MiB
     *parts, targets = problem(n_targets, n_items)
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
-        loss = softmax_loss(*parts, targets, label_smoothing=smoothing, logits_budget_mib=budget)
+        loss = full(*parts, targets, smoothing, budget)
         loss.backward()
     largest = max(event.self_cpu_memory_usage for event in record.events())
     assert 0 < largest <= budget * 2**20
@@ -118,7 +122,7 @@ def test_no_tensor_is_larger_than_the_budget(smoothing):
 def test_the_temperature_divides_the_scores(smoothing, temperature):
     hidden, table, bias, targets = problem(n_targets=7, n_items=50)
     config = loss_config(temperature=temperature, label_smoothing=smoothing)
-    loss = catalogue_loss(config, hidden, table, bias, targets, None)
+    loss = loss_of(config, hidden, table, bias, targets, None)
     logits = (hidden @ table.T + bias) / temperature
     wanted = cross_entropy(logits, targets, label_smoothing=smoothing, reduction="sum")
     parts = (hidden, table, bias)

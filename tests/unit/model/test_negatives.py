@@ -8,11 +8,18 @@ from dayahead.config.reading import validated
 from dayahead.data.batches import Sessions, Share
 from dayahead.errors import ConfigError
 from dayahead.model.draws import Draws
-from dayahead.model.losses import catalogue_loss
 from dayahead.model.negatives import Negatives, NegativeSampler
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.sampled import LOSSES
-from tiny_settings import LOSS, columns_of, draws_for, loss_config, model_config, task_config
+from tiny_settings import (
+    LOSS,
+    columns_of,
+    draws_for,
+    loss_config,
+    loss_of,
+    model_config,
+    task_config,
+)
 
 SESSIONS = [[2, 3, 4], [5, 6, 7, 8, 9], [9, 3], [11, 12, 13, 2], [2, 2, 5]]
 N_ITEMS = 30
@@ -117,11 +124,11 @@ class TestSampler:
         hidden, table = (torch.randn(n, 6, generator=draw) for n in (20, 40))
         bias, targets = torch.linspace(-2, 2, 40), torch.arange(20)
         args = (hidden, table, bias, targets)
-        found = catalogue_loss(loss_config(name="sampled_softmax"), *args, negatives)
-        full = catalogue_loss(loss_config(), *args, None)
+        found = loss_of(loss_config(name="sampled_softmax"), *args, negatives)
+        full = loss_of(loss_config(), *args, None)
         assert found.item() == pytest.approx(full.item(), rel=0.01)
         flat = Negatives(negatives.items, torch.full_like(negatives.log_expected, 1000).log())
-        uncorrected = catalogue_loss(loss_config(name="sampled_softmax"), *args, flat)
+        uncorrected = loss_of(loss_config(name="sampled_softmax"), *args, flat)
         assert exponent == 0.0 or uncorrected.item() > 1.02 * full.item()
 
 

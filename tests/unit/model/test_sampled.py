@@ -10,10 +10,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from torch.profiler import ProfilerActivity, profile
 
 from dayahead.model import sampled
-from dayahead.model.losses import catalogue_loss
 from dayahead.model.negatives import Negatives
 from dayahead.model.sampled import LOSSES, Scores
-from tiny_settings import loss_config
+from tiny_settings import loss_config, loss_of
 
 every_loss = pytest.mark.parametrize("name", LOSSES)
 
@@ -136,7 +135,7 @@ def test_any_shape_equals_the_loops(name, n_targets, n_items, n_negatives, seed,
         n_targets, n_items, n_negatives, seed=seed, dtype=torch.float64
     )
     config = loss_config(name=name, temperature=2.0 if is_warm else 1.0, bpr_max_regularisation=0.3)
-    found = with_gradients(catalogue_loss(config, *parts, targets, negatives), *parts)
+    found = with_gradients(loss_of(config, *parts, targets, negatives), *parts)
     wanted = with_gradients(pairwise(config, *parts, targets, negatives), *parts)
     assert_all_close(found, wanted, rtol=1e-6, atol=1e-6)
 
@@ -146,7 +145,7 @@ def test_gradients_are_those_of_differences(name):
     *parts, targets, negatives = problem(n_targets=3, n_items=6, dtype=torch.float64)
     config = loss_config(name=name, bpr_max_regularisation=0.3)
     assert torch.autograd.gradcheck(
-        lambda *inputs: catalogue_loss(config, *inputs, targets, negatives), parts
+        lambda *inputs: loss_of(config, *inputs, targets, negatives), parts
     )
 
 
@@ -155,9 +154,9 @@ def test_gradients_are_those_of_differences(name):
 def test_any_chunk_gives_the_same(monkeypatch, name, n_rows):
     *parts, targets, negatives = problem()
     config = loss_config(name=name, logits_budget_mib=1)
-    wanted = with_gradients(catalogue_loss(config, *parts, targets, negatives), *parts)
+    wanted = with_gradients(loss_of(config, *parts, targets, negatives), *parts)
     monkeypatch.setattr(sampled, "BYTES_PER_SCORE", 2**20 // (len(negatives) * n_rows))
-    found = with_gradients(catalogue_loss(config, *parts, targets, negatives), *parts)
+    found = with_gradients(loss_of(config, *parts, targets, negatives), *parts)
     assert_all_close(found, wanted, rtol=1e-5, atol=1e-6)
 
 
@@ -165,10 +164,10 @@ def test_any_chunk_gives_the_same(monkeypatch, name, n_rows):
 def test_the_order_of_negatives_and_of_targets_is_of_no_account(name):
     hidden, table, bias, targets, negatives = problem()
     config = loss_config(name=name, bpr_max_regularisation=0.3)
-    loss = catalogue_loss(config, hidden, table, bias, targets, negatives)
+    loss = loss_of(config, hidden, table, bias, targets, negatives)
     mixed, turned = torch.randperm(len(negatives)), torch.randperm(len(targets))
     other = Negatives(negatives.items[mixed], negatives.log_expected[mixed])
-    again = catalogue_loss(config, hidden[turned], table, bias, targets[turned], other)
+    again = loss_of(config, hidden[turned], table, bias, targets[turned], other)
     torch.testing.assert_close(loss, again)
 
 
@@ -185,7 +184,7 @@ def test_a_target_among_its_own_negatives_does_not_count(name):
     )
     parts = (hidden, table, bias)
     found, wanted = (
-        with_gradients(catalogue_loss(config, *parts, targets, those), *parts)
+        with_gradients(loss_of(config, *parts, targets, those), *parts)
         for those in (beside, without)
     )
     assert_all_close(found, wanted)
@@ -196,7 +195,7 @@ def test_a_target_with_itself_only_is_finite_and_asks_nothing_of_others(name):
     *parts, _, _ = problem(n_targets=2)
     targets, negatives = torch.tensor([3, 3]), Negatives(torch.tensor([3, 3]), torch.zeros(2))
     config = loss_config(name=name, bpr_max_regularisation=0.3, gbce_calibration=1.0)
-    for found in with_gradients(catalogue_loss(config, *parts, targets, negatives), *parts):
+    for found in with_gradients(loss_of(config, *parts, targets, negatives), *parts):
         assert not found.any()  # finite too: NaN counts as true
 
 
@@ -204,14 +203,14 @@ def test_a_target_with_itself_only_is_finite_and_asks_nothing_of_others(name):
 def test_scores_far_apart_stay_finite(name):
     *parts, targets, negatives = problem()
     config = loss_config(name=name, temperature=1e-3, bpr_max_regularisation=0.3)
-    for found in with_gradients(catalogue_loss(config, *parts, targets, negatives), *parts):
+    for found in with_gradients(loss_of(config, *parts, targets, negatives), *parts):
         assert torch.isfinite(found).all()
 
 
 @every_loss
 def test_nothing_asked_costs_nothing_but_reaches_everything(name):
     *parts, targets, negatives = problem(n_targets=0)
-    loss = catalogue_loss(loss_config(name=name), *parts, targets, negatives)
+    loss = loss_of(loss_config(name=name), *parts, targets, negatives)
     for found in with_gradients(loss, *parts):
         assert not found.any()
 
@@ -220,9 +219,9 @@ def test_nothing_asked_costs_nothing_but_reaches_everything(name):
 def test_bfloat16_comes_within_its_rounding(name):
     *parts, targets, negatives = problem(n_targets=200, n_items=50, n_negatives=30)
     config = loss_config(name=name)
-    wanted = with_gradients(catalogue_loss(config, *parts, targets, negatives), *parts)
+    wanted = with_gradients(loss_of(config, *parts, targets, negatives), *parts)
     with torch.autocast("cpu", torch.bfloat16):
-        loss = catalogue_loss(config, *parts, targets, negatives)
+        loss = loss_of(config, *parts, targets, negatives)
     for found, value in zip(with_gradients(loss, *parts), wanted, strict=True):
         assert found.dtype == torch.float32
         assert (found - value).norm() <= 0.02 * value.norm()
@@ -234,7 +233,7 @@ def test_no_tensor_is_larger_than_the_budget(name):
     *parts, targets, negatives = problem(n_targets=2_000, n_items=5_000, n_negatives=3_000)
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
         config = loss_config(name=name, logits_budget_mib=1)
-        catalogue_loss(config, *parts, targets, negatives).backward()
+        loss_of(config, *parts, targets, negatives).backward()
     assert 0 < max(event.self_cpu_memory_usage for event in record.events()) <= 2**20
 
 
@@ -247,7 +246,7 @@ def test_sampled_softmax_with_every_item_once_is_the_softmax(smoothing, temperat
     logits = (hidden @ table.T + bias) / temperature
     dense = cross_entropy(logits, targets, label_smoothing=smoothing, reduction="sum")
     parts = (hidden, table, bias)
-    found = with_gradients(catalogue_loss(config, *parts, targets, every), *parts)
+    found = with_gradients(loss_of(config, *parts, targets, every), *parts)
     assert_all_close(found, with_gradients(dense, *parts), rtol=1e-5, atol=1e-6)
 
 
@@ -259,7 +258,7 @@ class TestGbce:
         scores = (hidden @ table.T + bias)[0]
         logits = torch.cat([scores[[target]], scores[negatives.items]])
         labels = torch.tensor([1.0] + [0.0] * len(negatives))
-        found = catalogue_loss(config, hidden, table, bias, torch.tensor([target]), negatives)
+        found = loss_of(config, hidden, table, bias, torch.tensor([target]), negatives)
         torch.testing.assert_close(found, binary_cross_entropy_with_logits(logits, labels))
 
     @pytest.mark.parametrize("t", [0.0, 0.4, 0.75, 1.0])

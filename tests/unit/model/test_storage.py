@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from dayahead.columns import TIMESTAMP
 from dayahead.errors import ModelFileError
-from dayahead.model.storage import ModelCard, StoredModel, load_model, save_model
+from dayahead.model.storage import ModelCard, StoredModel, load_model, save_model, weights_of
 from tiny_settings import (
     BODIES,
     columns_of,
@@ -39,6 +39,10 @@ def vocabulary(n_values):
             "first_time": pa.array([START] * n_values, TIMESTAMP),
         }
     )
+
+
+def save(folder, written):
+    save_model(folder, written, weights_of(written.model))
 
 
 def stored(architecture, task, **changes):
@@ -80,7 +84,7 @@ def scores_of(model, candidates):
 @every_architecture
 def test_what_is_read_scores_bit_for_bit_as_what_was_written(tmp_path, architecture, task):
     written = stored(architecture, task)
-    save_model(tmp_path, written)
+    save(tmp_path, written)
     read = load_model(tmp_path)
     assert read.card == written.card
     assert np.array_equal(read.candidates, written.candidates)
@@ -94,7 +98,7 @@ def test_what_is_read_scores_bit_for_bit_as_what_was_written(tmp_path, architect
 @pytest.mark.parametrize("changes", [{}, {"tie_weights": False}, {"item_embedding_dim": 8}])
 def test_every_tensor_is_read_back_bit_for_bit(tmp_path, architecture, task, changes):
     written = stored(architecture, task, **changes)
-    save_model(tmp_path, written)
+    save(tmp_path, written)
     tensors = load_model(tmp_path).model.state_dict()
     wanted = written.model.state_dict()
     assert tensors.keys() == wanted.keys()
@@ -103,7 +107,7 @@ def test_every_tensor_is_read_back_bit_for_bit(tmp_path, architecture, task, cha
 
 def test_a_counted_model_counts_on_after_reading(tmp_path):
     written = stored("transitions", "clm")
-    save_model(tmp_path, written)
+    save(tmp_path, written)
     read = load_model(tmp_path).model
     for model in (written.model, read):
         model.grow(40)
@@ -115,7 +119,7 @@ def test_a_counted_model_counts_on_after_reading(tmp_path):
 @every_architecture
 def test_the_same_model_gives_the_same_bytes(tmp_path, architecture, task):
     for folder in (tmp_path / "a", tmp_path / "b"):
-        save_model(folder, stored(architecture, task))
+        save(folder, stored(architecture, task))
     files = sorted(p.relative_to(tmp_path / "a") for p in (tmp_path / "a").rglob("*.*"))
     assert [str(file) for file in files if file.parent.name == ""] == [
         "config.json",
@@ -126,8 +130,8 @@ def test_the_same_model_gives_the_same_bytes(tmp_path, architecture, task):
 
 
 def test_a_folder_is_written_anew(tmp_path):
-    save_model(tmp_path, stored("gpt2", "clm"))
-    save_model(tmp_path, stored("popularity", "clm"))
+    save(tmp_path, stored("gpt2", "clm"))
+    save(tmp_path, stored("popularity", "clm"))
     assert [path.name for path in (tmp_path / "vocabulary").iterdir()] == ["item_id.parquet"]
 
 
@@ -137,7 +141,7 @@ PARTS = ["config.json", "model.safetensors", "vocabulary/item_id.parquet"]
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("damage", ["missing", "empty", "cut", "noise"])
 def test_a_missing_or_damaged_part_is_refused_by_name(tmp_path, part, damage):
-    save_model(tmp_path, stored("gpt2", "clm"))
+    save(tmp_path, stored("gpt2", "clm"))
     path = tmp_path / part
     whole = path.read_bytes()
     path.unlink()
@@ -175,15 +179,15 @@ def edited(folder, change):
     ],
 )
 def test_a_card_that_does_not_fit_is_refused(tmp_path, change):
-    save_model(tmp_path, stored("gpt2", "clm"))
+    save(tmp_path, stored("gpt2", "clm"))
     edited(tmp_path, change)
     with pytest.raises(ModelFileError):
         load_model(tmp_path)
 
 
 def test_the_weights_of_another_model_are_refused(tmp_path):
-    save_model(tmp_path / "other", stored("bert", "clm"))
-    save_model(tmp_path / "own", stored("gpt2", "clm"))
+    save(tmp_path / "other", stored("bert", "clm"))
+    save(tmp_path / "own", stored("gpt2", "clm"))
     shutil.copy(tmp_path / "other" / "model.safetensors", tmp_path / "own")
     with pytest.raises(ModelFileError):
         load_model(tmp_path / "own")
@@ -191,14 +195,14 @@ def test_the_weights_of_another_model_are_refused(tmp_path):
 
 @every_architecture
 def test_the_vocabulary_of_another_model_is_refused(tmp_path, architecture, task):
-    save_model(tmp_path, stored(architecture, task))
+    save(tmp_path, stored(architecture, task))
     pq.write_table(vocabulary(29), tmp_path / "vocabulary" / "item_id.parquet")
     with pytest.raises(ModelFileError, match="'item_id': 29"):
         load_model(tmp_path)
 
 
 def test_a_counted_model_of_another_size_is_refused(tmp_path):
-    save_model(tmp_path, stored("transitions", "clm"))
+    save(tmp_path, stored("transitions", "clm"))
     edited(tmp_path, lambda card: card["sizes"].update(item_id=29))
     pq.write_table(vocabulary(29), tmp_path / "vocabulary" / "item_id.parquet")
     with pytest.raises(ModelFileError):
@@ -207,7 +211,7 @@ def test_a_counted_model_of_another_size_is_refused(tmp_path):
 
 @pytest.mark.parametrize("candidates", [[1, 2], [2, 32]])
 def test_candidates_that_are_not_held_are_refused(tmp_path, candidates):
-    save_model(tmp_path, stored("gpt2", "clm"))
+    save(tmp_path, stored("gpt2", "clm"))
     tensors = load_file(tmp_path / "model.safetensors")
     tensors["candidates"] = torch.tensor(candidates, dtype=torch.int32)
     save_file(tensors, tmp_path / "model.safetensors")

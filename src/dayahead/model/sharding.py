@@ -1,0 +1,205 @@
+"""Rows of a table over processes: of w processes, number r holds the rows r, r + w, r + 2w ...
+
+So a table that grows leaves every row where it is, and all processes hold as many. The processes
+must call what exchanges rows in step. Gradients are those of the sum of all processes' losses, as
+everywhere in torch.distributed.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.autograd.function import Function, FunctionCtx
+from torch.nn.functional import embedding
+
+ROWS_AT_ONCE = 2**18
+"""Of a process, that cross over together where a whole table is collected or dealt out."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The rows that this process holds of every table that is shared out."""
+
+    rank: int = 0
+    world: int = 1
+    group: dist.ProcessGroup | None = None
+    """Of its own: rows cross over while gradients do."""
+
+    @classmethod
+    def of_process(cls, rank: int, world: int) -> "Shard":
+        """Share tables among all processes, which must call this together."""
+        return cls(rank, world, dist.new_group()) if world > 1 else WHOLE
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether this process holds every row."""
+        return self.world == 1
+
+    def own(self, begin: int, end: int) -> slice:
+        """Rows from `begin` to `end` that are held here."""
+        return slice(begin + (self.rank - begin) % self.world, end, self.world)
+
+    def n_own(self, n_rows: int) -> int:
+        """How many of a table's first rows are held here."""
+        return len(range(self.rank, n_rows, self.world))
+
+    def held_of(self, rows: Int[Tensor, " C"]) -> Int[Tensor, " c"]:
+        """Places in the own rows of those of `rows` that are held here."""
+        return rows[rows % self.world == self.rank] // self.world
+
+    def rows(self, own: Float[Tensor, "m d"], rows: Int[Tensor, " ..."]) -> Float[Tensor, "... d"]:
+        """Look rows of the whole table up, wherever they are held."""
+        if self.is_whole:
+            return embedding(rows, own)
+        wanted, places = torch.unique(rows, return_inverse=True)
+        holders = wanted % self.world
+        order = holders.argsort(stable=True)
+        n_wanted = holders.bincount(minlength=self.world)
+        n_given = self._crossed(n_wanted, [1] * self.world, [1] * self.world).tolist()
+        asked = self._crossed(wanted[order], n_wanted.tolist(), n_given)
+        found = self._crossed(embedding(asked // self.world, own), n_given, n_wanted.tolist())
+        return embedding(order.argsort()[places], found)
+
+    def numbers(self, own: Float[Tensor, " m"], rows: Int[Tensor, " ..."]) -> Float[Tensor, " ..."]:
+        """Look up in a table of single numbers."""
+        return own[rows] if self.is_whole else self.rows(own[:, None], rows)[..., 0]
+
+    def mean(self, own: Float[Tensor, "m ..."]) -> Float[Tensor, " ..."]:
+        """Mean over all rows of the whole table."""
+        if self.is_whole:
+            return own.mean(0)
+        return self._total(own.sum(0)) / self.n_rows(own)
+
+    def n_rows(self, own: Float[Tensor, "m ..."]) -> int:
+        """Count the rows of the whole table."""
+        if self.is_whole:
+            return len(own)
+        return int(self._total(torch.tensor(len(own), device=own.device)))
+
+    def gathered(self, values: Float[Tensor, "T ..."]) -> tuple[Float[Tensor, "E ..."], list[int]]:
+        """Every process's values, one process after the other, and how many are whose."""
+        if self.is_whole:
+            return values, [len(values)]
+        n_here = torch.full((self.world,), len(values), device=values.device)
+        n_of = self._crossed(n_here, [1] * self.world, [1] * self.world).tolist()
+        copies = values.repeat(self.world, *[1] * (values.dim() - 1))
+        return self._crossed(copies, [len(values)] * self.world, n_of), n_of
+
+    def handed_back(
+        self, found: Float[Tensor, "E k"], n_of: list[int], widths: list[int]
+    ) -> list[Float[Tensor, "T k"]]:
+        """What each process has found for the values gathered here.
+
+        Args:
+            found: for every process's values, as `gathered` has them.
+            n_of: how many are whose, of `gathered`.
+            widths: columns that each process finds for a value.
+        """
+        if self.is_whole:
+            return [found]
+        n_here = n_of[self.rank]
+        sent, received = [n * found.shape[1] for n in n_of], [n_here * width for width in widths]
+        parts = torch.split(self._crossed(found.reshape(-1), sent, received), received)
+        return [part.view(n_here, width) for part, width in zip(parts, widths, strict=True)]
+
+    def joined(
+        self, found: Float[Tensor, "E c"], n_of: list[int], rows: Int[Tensor, " C"]
+    ) -> Float[Tensor, "T C"]:
+        """What all have found for the values gathered here, a column for each of `rows`.
+
+        Args:
+            found: for every process's values, a column for each of `held_of(rows)`.
+            n_of: how many are whose, of `gathered`.
+            rows: of the whole table.
+        """
+        if self.is_whole:
+            return found
+        holders = rows % self.world
+        widths = holders.bincount(minlength=self.world).tolist()
+        whole = found.new_empty((n_of[self.rank], len(rows)))
+        for rank, part in enumerate(self.handed_back(found, n_of, widths)):
+            whole[:, holders == rank] = part
+        return whole
+
+    def collected(self, own: Tensor, n_rows: int, device: torch.device) -> Tensor:
+        """Put the whole table together in process 0; the others keep their own rows.
+
+        Args:
+            own: on the CPU, as is the whole table.
+            n_rows: of the whole table.
+            device: through which rows cross over.
+        """
+        whole = own if self.rank else own.new_empty((n_rows, *own.shape[1:]))
+        for begin, end in self._stretches(n_rows):
+            n_of = [len(range(begin + rank, end, self.world)) for rank in range(self.world)]
+            part = own[self.n_own(begin) : self.n_own(end)].to(device)
+            sent = [len(part), *[0] * (self.world - 1)]
+            received = n_of if self.rank == 0 else [0] * self.world
+            pieces = torch.split(self._crossed(part, sent, received).cpu(), received)
+            for rank, piece in enumerate(pieces if self.rank == 0 else ()):
+                whole[begin + rank : end : self.world] = piece
+        return whole
+
+    def dealt(self, whole: Tensor | None, like: Tensor, n_rows: int) -> Tensor:
+        """Hand out process 0's whole table; the rows that this process holds.
+
+        Args:
+            whole: on the CPU of process 0; not looked at elsewhere.
+            like: of the same dtype and columns, on the device that the rows are wanted on.
+            n_rows: of the whole table.
+        """
+        own = like.new_empty((self.n_own(n_rows), *like.shape[1:]))
+        for begin, end in self._stretches(n_rows):
+            n_of = [len(range(begin + rank, end, self.world)) for rank in range(self.world)]
+            part, sent = own[:0], [0] * self.world
+            if whole is not None and self.rank == 0:
+                stretch = whole[begin:end].to(own.device)
+                part, sent = torch.cat([stretch[r :: self.world] for r in range(self.world)]), n_of
+            received = [n_of[self.rank], *[0] * (self.world - 1)]
+            own[self.n_own(begin) : self.n_own(end)] = self._crossed(part, sent, received)
+        return own
+
+    def _stretches(self, n_rows: int) -> Iterator[tuple[int, int]]:
+        """Begin and end of the rows that cross over together; each begins with one of rank 0."""
+        step = ROWS_AT_ONCE * self.world
+        for begin in range(0, n_rows, step):
+            yield begin, min(begin + step, n_rows)
+
+    def _total(self, values: Tensor) -> Tensor:
+        """Sum over the processes."""
+        every, _ = self.gathered(values[None])
+        return every.sum(0)
+
+    def _crossed(self, values: Tensor, sent: list[int], received: list[int]) -> Tensor:
+        """Send the first `sent[r]` values to process r, and so on; what all sent here."""
+        crossed: Tensor = _Crossing.apply(values, sent, received, self.group)  # type: ignore[no-untyped-call]
+        return crossed
+
+
+class _Crossing(Function):
+    """all_to_all_single, and back again for gradients; torch's own for both is not public."""
+
+    @staticmethod
+    def forward(
+        ctx: FunctionCtx,
+        values: Tensor,
+        sent: list[int],
+        received: list[int],
+        group: dist.ProcessGroup,
+    ) -> Tensor:
+        ctx.way_back = received, sent, group  # type: ignore[attr-defined]
+        crossed = values.new_empty((sum(received), *values.shape[1:]))
+        dist.all_to_all_single(crossed, values.contiguous(), received, sent, group=group)
+        return crossed
+
+    @staticmethod
+    def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        back = _Crossing.apply(gradient, *ctx.way_back)  # type: ignore[attr-defined, no-untyped-call]
+        return back, None, None, None
+
+
+WHOLE = Shard()
+"""All rows on one process."""
