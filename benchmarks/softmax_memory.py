@@ -19,6 +19,7 @@ from dayahead.columns import ITEM_ID, N_RESERVED
 from dayahead.config.params import load_params
 from dayahead.data.batches import MemoryBatches, Sessions, Share
 from dayahead.model.next_item import NextItemModel
+from dayahead.model.sharding import WHOLE, Shard
 from dayahead.training.learners import GradientLearner
 from dayahead.training.processes import Process
 
@@ -31,18 +32,18 @@ LIMIT_GIB = 3.0
 ALONE = Process(Share(rank=0, world=1), torch.device("cpu"))
 
 
-def batch_of(n_sessions: int) -> MemoryBatches:
+def batch_of(n_sessions: int, share: Share) -> MemoryBatches:
     """One batch of sessions of random items."""
     draw = torch.Generator().manual_seed(1)
     length = N_TARGETS + 1
     items = torch.randint(N_ITEMS, (n_sessions * length,), generator=draw) + N_RESERVED
     offsets = torch.arange(0, len(items) + 1, length)
-    return MemoryBatches(
-        Sessions({ITEM_ID: items}, offsets), [torch.arange(n_sessions)], ALONE.share
-    )
+    return MemoryBatches(Sessions({ITEM_ID: items}, offsets), [torch.arange(n_sessions)], share)
 
 
-def built_learner(loss_name: str, precision: str) -> GradientLearner:
+def built_learner(
+    loss_name: str, precision: str, process: Process, shard: Shard
+) -> GradientLearner:
     """The settings of the project but for the sizes, the loss and the precision."""
     params = load_params(Path(__file__).parents[1] / "params.yaml")
     model = NextItemModel(
@@ -53,8 +54,9 @@ def built_learner(loss_name: str, precision: str) -> GradientLearner:
         numbers={},
         max_length=N_TARGETS + 1,
         seed=1,
+        shard=shard,
     )
-    learner = GradientLearner(model, replace(params.training, precision=precision), ALONE)
+    learner = GradientLearner(model, replace(params.training, precision=precision), process)
     learner.grow({ITEM_ID: N_ITEMS})
     return learner
 
@@ -66,13 +68,15 @@ def resident(field: str) -> int:
     return int(line.split()[1]) * 1024
 
 
-def measured(loss_name: str, precision: str) -> dict[str, float]:
+def measured(
+    loss_name: str, precision: str, process: Process = ALONE, shard: Shard = WHOLE
+) -> dict[str, float]:
     """GiB and seconds of this process."""
     libraries = resident("VmRSS")
-    learner = built_learner(loss_name, precision)
-    learner.fit("makes the moments", [batch_of(2)], lambda _: None)
+    learner = built_learner(loss_name, precision, process, shard)
+    learner.fit("makes the moments", [batch_of(2, process.share)], lambda _: None)
     start = time.perf_counter()
-    learner.fit("is measured", [batch_of(BATCH)], lambda _: None)
+    learner.fit("is measured", [batch_of(BATCH, process.share)], lambda _: None)
     seconds = time.perf_counter() - start
     moments = [value for state in learner.optimiser.state.values() for value in state.values()]
     sizes = {

@@ -124,6 +124,11 @@ class ModelConfig:
         """Whether the architecture counts events instead of following gradients."""
         return self.architecture in COUNTED
 
+    @property
+    def item_dim(self) -> int:
+        """Size of an item's vector."""
+        return self.item_embedding_dim or self.d_model
+
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class TaskConfig:

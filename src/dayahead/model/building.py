@@ -11,14 +11,13 @@ from dayahead.model.next_item import NextItemModel
 from dayahead.model.sharding import WHOLE, Shard
 
 
-def build_model(  # noqa: PLR0913
+def build_model(  # noqa: PLR0913, PLR0917
     config: ModelConfig,
     task: TaskConfig,
     loss: LossConfig,
     statistics: Mapping[str, Any],
     sizes: Mapping[str, int],
     seed: int,
-    *,
     shard: Shard = WHOLE,
 ) -> NextItemModel | CountModel:
     """Build the architecture the settings name; `grow` gives it its items.
@@ -26,7 +25,7 @@ def build_model(  # noqa: PLR0913
     Args:
         config: architecture and sizes.
         task: decides what the body may see.
-        loss: smoothing and memory of the softmax.
+        loss: what scores are compared with.
         statistics: statistics.json of the windows, which says what each feature is.
         sizes: values of each vocabulary at the first window; they size the side embeddings.
         seed: root of every initial value.
@@ -44,16 +43,21 @@ def build_model(  # noqa: PLR0913
         task,
         loss,
         categoricals={name: sizes[name] for name, kind in kinds.items() if kind == "categorical"},
-        numbers={
-            column: kind
-            for name, kind in kinds.items()
-            if kind != "categorical"
-            for column in statistics["features"][name]["columns"]
-        },
+        numbers=_number_columns(kinds, statistics),
         max_length=config.past_length + statistics["sessions"]["max_length"],
         seed=seed,
         shard=shard,
     )
+
+
+def _number_columns(kinds: Mapping[str, str], statistics: Mapping[str, Any]) -> dict[str, str]:
+    """Window-file columns of the features that are numbers, and their kinds."""
+    return {
+        column: kind
+        for name, kind in kinds.items()
+        if kind != "categorical"
+        for column in statistics["features"][name]["columns"]
+    }
 
 
 def vocabulary_columns(config: ModelConfig, statistics: Mapping[str, Any]) -> tuple[str, ...]:
@@ -67,7 +71,6 @@ def vocabulary_columns(config: ModelConfig, statistics: Mapping[str, Any]) -> tu
 
 def _check_inputs(config: ModelConfig, *, has_numbers: bool) -> None:
     """Refuse what would be another model than the one asked for, or the same as without."""
-    item_dim = config.item_embedding_dim or config.d_model
     is_elementwise = config.merge == "elementwise"
     makes_vectors = config.number_dim > 0 or config.soft_one_hot > 0
     if is_elementwise and not config.features:
@@ -81,10 +84,10 @@ def _check_inputs(config: ModelConfig, *, has_numbers: bool) -> None:
             f"({config.soft_one_hot}) make vectors of numbers, and no feature of model.features "
             f"is one; name one, or set both to 0"
         )
-    if is_elementwise and config.number_dim not in (0, item_dim):
+    if is_elementwise and config.number_dim not in (0, config.item_dim):
         raise ConfigError(
             f"params.yaml: model.number_dim: {config.number_dim}, and by merge: elementwise each "
-            f"vector has the item's size, {item_dim}; set model.number_dim to 0"
+            f"vector has the item's size, {config.item_dim}; set model.number_dim to 0"
         )
     if config.soft_one_hot and not is_elementwise and config.number_dim == 0:
         raise ConfigError(

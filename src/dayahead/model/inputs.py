@@ -118,14 +118,13 @@ def vector_dims(
 
     Element by element every one has the item's size, a number's too, so that none is left out.
     """
-    item_dim = config.item_embedding_dim or config.d_model
     if config.merge == "elementwise":
-        return dict.fromkeys([ITEM_ID, *categoricals, *numbers], item_dim)
+        return dict.fromkeys([ITEM_ID, *categoricals, *numbers], config.item_dim)
     by_size = {
         name: embedding_dim(size, config.embedding_multiplier)
         for name, size in categoricals.items()
     }
-    return {ITEM_ID: item_dim} | by_size | dict.fromkeys(numbers, max(config.number_dim, 1))
+    return {ITEM_ID: config.item_dim} | by_size | dict.fromkeys(numbers, max(config.number_dim, 1))
 
 
 def embedding_dim(n_values: int, multiplier: float) -> int:

@@ -31,6 +31,16 @@ class NextItemModel(nn.Module):
     """Scores every item held as the next of a session.
 
     Built empty of items: `grow` gives it its catalogue.
+
+    Args:
+        config: architecture and sizes.
+        task: decides what the body may see.
+        loss: what the scores of a target are compared with.
+        categoricals: side feature to the number of values its embedding's size is made for.
+        numbers: window-file columns that hold numbers, and the kinds of their features.
+        max_length: longest session, target included.
+        seed: root of every initial value.
+        shard: which rows of the tables of items, and of their bias, this process holds.
     """
 
     def __init__(  # noqa: PLR0913
@@ -45,34 +55,21 @@ class NextItemModel(nn.Module):
         seed: int,
         shard: Shard = WHOLE,
     ) -> None:
-        """Build the modules.
-
-        Args:
-            config: architecture and sizes.
-            task: decides what the body may see.
-            loss: what the scores of a target are compared with.
-            categoricals: side feature to the number of values its embedding's size is made for.
-            numbers: window-file columns that hold numbers, and the kinds of their features.
-            max_length: longest session, target included.
-            seed: root of every initial value.
-            shard: which rows of the tables of items, and of their bias, this process holds.
-        """
         super().__init__()
-        self.shard = shard
         self.config = config
         self.task_config = task
         self.loss_config = loss
+        self.shard = shard
         self.task = build_task(task)
-        item_dim = config.item_embedding_dim or config.d_model
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derived_seed(seed, "weights"))
             self.inputs = EventInputs(config, categoricals, numbers, seed, shard)
             self.mask = nn.Parameter(torch.randn(config.d_model) * config.init_std)
             self.mask.requires_grad_(self.task.needs == "bidirectional")
             self.body, self.detector = bodies(config, task, self.task.needs, max_length)
-            self.project_out = projection(config.d_model, item_dim, config.activation)
+            self.project_out = projection(config.d_model, config.item_dim, config.activation)
         if not config.tie_weights:
-            self.output_items = _output_table(item_dim, config.item_init_std, seed, shard)
+            self.output_items = _output_table(config.item_dim, config.item_init_std, seed, shard)
         self.sampler = NegativeSampler(loss) if loss.is_sampled else None
         self.bias = nn.Parameter(torch.empty(0))
 

@@ -118,8 +118,8 @@ class Run:
         config = self.study.model
         if config.pretrained_items is None:
             return None
-        dim = config.item_embedding_dim or config.d_model
-        return read_item_vectors(Path(config.pretrained_items), self.store.vocabulary(ITEM_ID), dim)
+        vocabulary = self.store.vocabulary(ITEM_ID)
+        return read_item_vectors(Path(config.pretrained_items), vocabulary, config.item_dim)
 
     @cached_property
     def columns(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from dayahead.files import read_json, write_parquet
 from dayahead.training.processes import run_processes
 from dayahead.training.protocol import train
 from dayahead.training.run import Run
-from tiny_settings import compute_config, every_body, tiny_study
+from tiny_settings import compute_config, every_body, measured_in, ranks_of, tiny_study
 from window_folders import bytes_in, day, markov_days, write_window_folder
 from worker_studies import fit_and_die_once, run_and_record
 
@@ -100,19 +100,33 @@ def test_every_body_goes_on_from_a_state(windows, tmp_path, architecture, task):
     assert run(windows, tmp_path / "b" / "out", sections) == whole
 
 
-def test_two_processes_go_on_from_their_state(windows, tmp_path):
-    def study(name, store, **more):
-        return tiny_study(windows, tmp_path / name, DROPOUT, store=tmp_path / store, **more)
+def test_two_processes_go_on_from_their_state(windows, tmp_path, fits):
+    def study(name, store, sections=DROPOUT, **more):
+        return tiny_study(windows, tmp_path / name, sections, store=tmp_path / store, **more)
 
     studies = {
         "whole": study("whole", "one"),
         "begun": study("begun", "other", last=day(2)),
         "ended": study("ended", "other"),
+        "whole-shared": study("whole-shared", "two"),
+        "begun-shared": study("begun-shared", "more", last=day(2)),
+        "ended-shared": study("ended-shared", "more"),
+        "left-shared": study("left-shared", "last", None, last=day(2)),
     }
-    run_processes(run_and_record, compute_config(processes=2), studies, tmp_path)
-    assert equal_files(tmp_path / "ended") == equal_files(tmp_path / "whole")
-    n_steps = [len(read_json(tmp_path / f"{name}-1.json")["losses"]) for name in studies]
-    assert n_steps == [15, 9, 6]
+    shared = [name for name in studies if name.endswith("shared")]
+    run_processes(run_and_record, compute_config(processes=2), studies, tmp_path, shared)
+    for ending in ("", "-shared"):
+        whole, ended = (equal_files(tmp_path / f"{name}{ending}") for name in ("whole", "ended"))
+        assert ended == whole
+        names = [f"{name}{ending}" for name in ("whole", "begun", "ended")]
+        n_steps = [len(read_json(tmp_path / f"{name}-1.json")["losses"]) for name in names]
+        assert n_steps == [15, 9, 6]
+    train(study("alone", "last", None), compute_config())
+    assert fits == [day(3), day(4)]
+    train(study("never-shared", "new", None), compute_config())
+    for window in measured_in(tmp_path / "alone"):
+        one, other = (ranks_of(tmp_path / name, window) for name in ("alone", "never-shared"))
+        assert (one == other).all()
 
 
 @pytest.mark.slow
