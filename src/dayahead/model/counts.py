@@ -15,6 +15,7 @@ from torch import Tensor
 from dayahead.columns import ITEM_ID, N_RESERVED
 from dayahead.config.params import ModelConfig
 from dayahead.model.scoring import Scorer
+from dayahead.model.sharding import WHOLE
 
 
 class CountModel:
@@ -24,6 +25,9 @@ class CountModel:
     transitions   how often an item followed the last known one, counts of earlier fits times
                   `decay` per fit; below every item that ever followed, by popularity
     """
+
+    shard = WHOLE
+    """Every process counts all."""
 
     def __init__(self, config: ModelConfig) -> None:
         self.counts_transitions = config.architecture == "transitions"

@@ -186,8 +186,8 @@ class GradientLearner:
         own = [each for is_shared_out, each in held if is_shared_out]
         norm = get_total_norm([each for is_shared_out, each in held if not is_shared_out])
         if own:
-            # These are sums over the processes, where DDP's are means.
-            torch._foreach_div_(own, self.process.share.world)
+            for each in own:  # a sum over the processes, where DDP's are means
+                each /= self.process.share.world
             norm = (norm**2 + self.process.summed(get_total_norm(own) ** 2)).sqrt()
         clip_grads_with_norm_(self.model.parameters(), self.config.max_grad_norm, norm)
         return norm

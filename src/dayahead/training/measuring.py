@@ -134,7 +134,7 @@ def _scored(
 ) -> Iterator[tuple[Questions, Float[Tensor, "Q C"]]]:
     """Parts of a batch's questions with their scores."""
     parts = _questions(batch.without_empty_rows(), n_of)
-    if isinstance(model, CountModel) or model.shard.is_whole:
+    if model.shard.is_whole:
         for part in parts:
             yield part, scorer(part.columns, part.n_known).to(process.device)
         return

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from dayahead.data.batches import MemoryBatches, Sessions, Share, measuring_plan
 from dayahead.errors import ScoreError
+from dayahead.model.sharding import WHOLE
 from dayahead.training.measuring import Targets, measure, window_ranks
 from dayahead.training.processes import Process
 
@@ -23,6 +24,7 @@ class Remainders:
     """Scores an item by its distance from the last known one modulo 5: many ties."""
 
     worst: float = 5.0
+    shard = WHOLE
 
     def scorer(self, candidates):
         def scores(columns, n_known):
