@@ -24,6 +24,8 @@ PAIRS = [
     *((name, "clm") for name in (*NAMED, *OF_THE_ZOO) if name not in NEVER_CAUSAL),
     *((name, "mlm") for name in LOOK_BOTH_WAYS),
 ]
+TRAINED = [*PAIRS, *((name, "rtd") for name in LOOK_BOTH_WAYS), ("xlnet", "plm")]
+"""By every task: `rtd` asks of a body what `mlm` does, `plm` a second stream besides."""
 REFUSED = [
     *((name, "clm", "it lets an event see a later one") for name in NEVER_CAUSAL),
     *(
