@@ -16,14 +16,14 @@ EPOCHS = {"gbce": 24}
 
 @pytest.fixture(scope="module")
 def windows(tmp_path_factory):
-    days = markov_days(n_days=3, sessions_per_day=250, n_items=40)
+    days = markov_days(n_days=3, sessions_per_day=500, n_items=40)
     return write_window_folder(tmp_path_factory.mktemp("windows"), days)
 
 
 def recall(windows, out, name, **loss):
     """Recall at 2 on the last day, after two days of training; by popularity less than .2."""
     sections = {
-        "model": {"d_model": 32, "init_std": 0.02, "item_init_std": 0.1},
+        "model": {"d_model": 32, "init_std": 0.1, "item_init_std": 0.1},
         "loss": {"name": name, **loss},
         "training": {"batch_size": 32, "learning_rate": 0.01, "epochs": EPOCHS.get(name, 8)},
         "evaluation": {"cutoffs": [2]},
@@ -32,8 +32,8 @@ def recall(windows, out, name, **loss):
     return read_windows(out / "results" / "windows.csv", [2])[-1].metrics["recall_at_2"]
 
 
-# Some items here follow none. So they are no target and no negative of the batch, and gBCE, which
-# holds scores against 0 and not against each other, leaves theirs above.
+# Some items here follow none. So they are no target and no negative of the batch: gBCE, which holds
+# scores against 0 and not against each other, leaves theirs above, and TOP1-max a few.
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "negatives"),
@@ -43,7 +43,7 @@ def test_every_loss_does_with_negatives_of_one_kind(windows, tmp_path, name, neg
     """Drawn ones, or the batch's targets."""
     of_batch = not negatives
     found = recall(windows, tmp_path, name, negatives=negatives, negatives_of_batch=of_batch)
-    assert found > 0.75
+    assert found > 0.9
 
 
 def test_the_stored_model_knows_every_event_it_was_fitted_on(tmp_path):
