@@ -56,9 +56,6 @@ def settings_key(
     return fingerprint(value)[:16]
 
 
-_log = logging.getLogger(__name__)
-
-
 @dataclass(frozen=True, kw_only=True)
 class State:
     """One finished run; files by the sha256 of their content."""
