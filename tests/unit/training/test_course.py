@@ -7,6 +7,7 @@ import torch
 
 from dayahead.data.batches import Share
 from dayahead.data.windows import Window
+from dayahead.model.sharding import WHOLE
 from dayahead.training.course import Course
 from dayahead.training.processes import Process
 from dayahead.training.run import Fit
@@ -31,12 +32,12 @@ every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
 class Recorder:
-    """A run whose model is the list of fits it went through; it is its own learner."""
+    """A run whose model is the list of fits it went through."""
 
     def __init__(self, protocol):
         self.study = SimpleNamespace(training=training_config(**PROTOCOLS[protocol]))
         self.process = Process(Share(0, 1), torch.device("cpu"))
-        self.learner = self
+        self.shard = WHOLE
         self.model, self.fits, self.restored = [], [], []
 
     def fit(self, windows):
@@ -49,7 +50,8 @@ class Recorder:
         return {"model": torch.tensor(self.model)}
 
     def restore(self, window, state):
-        self.model = state["model"].tolist()
+        """Where this is not the main process, the model comes from there."""
+        self.model = list(range(window.position + 1)) if state is None else state["model"].tolist()
         self.restored.append(window.position)
         assert self.model[-1] == window.position
 
@@ -143,9 +145,8 @@ def test_fits_of_other_settings_stay(tmp_path):
 
 def test_a_process_without_a_store_goes_where_the_main_one_is(tmp_path):
     main = course_over(tmp_path, "incremental")
-    fit = main.at(2)
+    stands = (2, main.at(2))
     course = Course(Recorder("incremental"), WINDOWS, states=None)
-    found = (2, fit, main.run.state())
-    course.run.process = SimpleNamespace(told=lambda _: found, is_main=False)
+    course.run.process = SimpleNamespace(told=lambda _: stands, is_main=False)
     assert gone(course, [4]) == ["d", "e"]
     assert course.run.model == [0, 1, 2, 3, 4]
