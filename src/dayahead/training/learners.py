@@ -122,7 +122,7 @@ class GradientLearner:
                 self.model, own
             )
             # All processes count the same items, so the counts need not be sent at each step.
-            self.wrapped = DistributedDataParallel(self.model, broadcast_buffers=False)
+            self.wrapped = DistributedDataParallel(self.model, forward_sync_buffers=False)
 
     def n_steps(self, passes: list[Batches]) -> int:
         """All batches of all passes, or `steps_per_window` of them."""
