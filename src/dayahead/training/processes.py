@@ -31,6 +31,11 @@ _OF_A_DEATH = ("exit code", "RuntimeError", "Dist")
 """How causes begin that are no fault of the work: other errors would come again."""
 _log = logging.getLogger(__name__)
 
+# Of a process that fails they write its whole traceback; what matters of it we tell ourselves.
+for _noisy in ("elastic.multiprocessing.api", "elastic.agent.server.api"):
+    logging.getLogger(f"torch.distributed.{_noisy}").setLevel(logging.CRITICAL)
+logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)
+
 
 @dataclass(frozen=True)
 class Process:
