@@ -1,5 +1,6 @@
 """What lies in a compressed file or an archive, as streams of plain bytes."""
 
+import io
 import lzma
 import tarfile
 import tempfile
@@ -31,6 +32,12 @@ _DAMAGE = (
     ArchiveError,
     PasswordRequired,
 )
+
+
+FREE_BYTES = 1 << 30
+"""What anything may unpack to."""
+LARGEST_RATIO = 200
+"""Beyond that, bytes unpacked for each that is packed: logs come to 5 or 10, bombs to 1000."""
 
 
 @dataclass(frozen=True)
@@ -71,14 +78,51 @@ def raw_files(path: Path, name: str, members: Sequence[str], scratch: Path) -> I
     lower = path.name.lower()
     with damage_told(name):
         if lower.endswith(".zip"):
-            yield from _in_zip(path, name, members)
+            found = _in_zip(path, name, members)
         elif lower.endswith(".7z"):
-            yield from _in_seven_zip(path, name, members, scratch)
+            found = _in_seven_zip(path, name, members, scratch)
         elif lower.endswith(_TAR):
-            yield from _in_tar(path, name, members)
+            found = _in_tar(path, name, members)
         else:
-            with pa.OSFile(str(path)) as file:
-                yield RawFile(name, _plain(file, lower))
+            found = _alone(path, name)
+        n_left = max(FREE_BYTES, LARGEST_RATIO * path.stat().st_size)
+        for raw in found:
+            if isinstance(raw.stream, pa.OSFile):
+                yield raw
+                continue
+            bounded = _Bounded(raw.stream, raw.name, n_left)
+            yield RawFile(raw.name, bounded)
+            n_left = bounded.n_left
+
+
+class _Bounded(io.RawIOBase):
+    """A stream that may not unpack to more than is sensible."""
+
+    def __init__(self, stream: IO[bytes], name: str, n_left: int) -> None:
+        self._stream = stream
+        self._name = name
+        self.n_left = n_left
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401
+        """Read some bytes."""
+        data = self._stream.read(len(buffer))
+        self.n_left -= len(data)
+        if self.n_left < 0:
+            raise SourceError(
+                f"{self._name}: unpacks to more than {LARGEST_RATIO} times its size, as no log "
+                f"does; where it is one, unpack it by hand and name the file itself"
+            )
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def _alone(path: Path, name: str) -> Iterator[RawFile]:
+    with pa.OSFile(str(path)) as file:
+        yield RawFile(name, _plain(file, path.name))
 
 
 def _plain(stream: IO[bytes], name: str) -> IO[bytes]:

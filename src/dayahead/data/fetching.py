@@ -24,6 +24,7 @@ from dayahead.files import read_json, sha256_of, write_json, write_text
 from dayahead.store import store_root
 
 _VERSION_KEYS = ("ETag", "Last-Modified", "LastModified", "etag", "mtime", "updated", "created")
+LONGEST_NAME = 200
 _log = logging.getLogger(__name__)
 
 
@@ -50,8 +51,11 @@ class SourceFile:
     @property
     def name(self) -> str:
         """The file's own name, without folders and query."""
-        path = self.path if self.is_local else urlsplit(self.path).path
-        return posixpath.basename(path.rstrip("/")) or "download"
+        if self.is_local:
+            return posixpath.basename(self.path)
+        # Not hidden: names with a dot before them are the store's, and .. is the folder above.
+        name = posixpath.basename(urlsplit(self.path).path.rstrip("/"))
+        return name.lstrip(".")[-LONGEST_NAME:] or "download"
 
     @property
     def shown(self) -> str:

@@ -25,8 +25,14 @@ class NoRangesError(ValueError):
     """The server was asked for a part of a file and sends something else."""
 
 
-async def _check_range(response: aiohttp.ClientResponse) -> None:
-    """Refuse an answer from another place of the file; fsspec would take it for the one asked."""
+async def _check(response: aiohttp.ClientResponse) -> None:
+    """Refuse what fsspec would take for the answer.
+
+    That is an answer from another place of the file, or one that anybody could have sent.
+    """
+    schemes = [answer.url.scheme for answer in (*response.history, response)]
+    if "https" in schemes and "http" in schemes[schemes.index("https") :]:
+        raise ValueError("the server redirects from https to http, which anybody could answer")
     asked = response.request_info.headers.get("Range", "").removeprefix("bytes=")
     given = response.headers.get("Content-Range", "").removeprefix("bytes ")
     is_asked_for = response.status == 206 and given.split("-")[0] == asked.split("-")[0]  # noqa: PLR2004
@@ -38,7 +44,7 @@ HTTP: dict[str, Any] = {
     "client_kwargs": {
         "trust_env": True,  # proxies and .netrc
         "timeout": aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=60),
-        "raise_for_status": _check_range,
+        "raise_for_status": _check,
     },
     "headers": {"Accept-Encoding": "identity"},  # a .gz sent as it lies, not unpacked on the way
 }

@@ -14,6 +14,7 @@ import py7zr
 import pytest
 import zstandard
 
+from dayahead.data import archives
 from dayahead.data.archives import damage_told, raw_files
 from dayahead.data.records import BLOCK
 from dayahead.errors import DataError, SourceError
@@ -31,7 +32,7 @@ def as_tar(path: Path, mode: str, files: dict[str, bytes]) -> None:
 
 
 def as_zip(path: Path, files: dict[str, bytes]) -> None:
-    with zipfile.ZipFile(path, "w") as archive:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():
             archive.writestr(name, content)
 
@@ -135,6 +136,45 @@ def test_passes_over_links(tmp_path):
         read(tmp_path / "a.tar", "*.csv")
 
 
+@pytest.mark.parametrize("target", ["/etc/passwd", "../secret.csv", "secret.csv"])
+def test_reads_nothing_through_a_link_of_a_7z(tmp_path, target):
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    for folder in (tmp_path, inner):
+        (folder / "secret.csv").write_bytes(b"secret")
+    link = inner / "link.csv"
+    link.symlink_to(target)
+    with py7zr.SevenZipFile(inner / "a.7z", "w") as archive:
+        archive.write(link, "link.csv")
+    with pytest.raises(SourceError, match=r"damaged|it holds nothing"):
+        read(inner / "a.7z", "*.csv")
+
+
+@pytest.mark.parametrize("member", ["/evil.csv", "..\\evil.csv"])
+def test_refuses_whole_names_and_those_of_windows(tmp_path, member):
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    as_zip(inner / "a.zip", {member: TEXT})
+    with pytest.raises(SourceError, match="outside"):
+        read(inner / "a.zip", "*")
+
+
+@pytest.mark.parametrize("kind", [*MAKERS, "a.csv.gz", "a.csv.zst"])
+def test_refuses_what_unpacks_to_far_more_than_it_is(tmp_path, kind, monkeypatch):
+    monkeypatch.setattr(archives, "FREE_BYTES", 1 << 20)
+    zeros = {"a.csv": bytes(1 << 19), "b.csv": bytes((1 << 20) * 3)}
+    if kind in MAKERS:
+        MAKERS[kind](tmp_path / kind, zeros)
+    else:
+        pack = gzip.compress if kind.endswith("gz") else zstandard.compress
+        (tmp_path / kind).write_bytes(pack(zeros["b.csv"]))
+    if kind in ("a.7z", "a.tar"):  # unpacked where there is room, or not packed at all
+        assert len(read(tmp_path / kind, "*.csv")) == 2
+        return
+    with pytest.raises(SourceError, match=r"(a|b)\.csv.*more than 200 times its size"):
+        read(tmp_path / kind, "*.csv")
+
+
 @pytest.mark.parametrize("kind", MAKERS)
 def test_names_a_truncated_archive(tmp_path, kind):
     MAKERS[kind](tmp_path / kind, {"a.csv": bytes(range(256)) * 400})
@@ -170,6 +210,7 @@ status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text
 print(int(status["VmHWM"].split()[0]) * 1024)
 """
 READ = """
+from dayahead.data import archives
 from dayahead.data.archives import raw_files
 for raw in raw_files(Path(sys.argv[1]), "log", ("*",), Path()):
     while raw.stream.read(1 << 20):

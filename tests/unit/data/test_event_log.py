@@ -53,6 +53,6 @@ def test_a_flipped_bit_or_a_cut_anywhere_is_seen(tmp_path, seed):
     place = dice.randrange(len(held))
     held[place] ^= 1 << dice.randrange(8)
     path.write_bytes(held[:place] if seed % 3 == 0 else held)
-    with pytest.raises(DataError, match="dvc repro (-f )?download") as refused:
+    with pytest.raises(DataError, match=r"dvc repro (-f )?download") as refused:
         require_whole(read_event_log(tmp_path, dataset_config()).parts)
     assert path.name in str(refused.value) or "manifest.json" in str(refused.value)

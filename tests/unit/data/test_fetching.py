@@ -6,10 +6,12 @@ import fsspec
 import pytest
 
 from dayahead.data import fetching, servers
-from dayahead.data.fetching import fetched, listed
+from dayahead.data.fetching import SourceFile, fetched, listed
 from dayahead.errors import DataError, SourceError
 from fetches import BODY, SHA256, fetch, of_gets
 from sources import Answer
+
+EVIL = "attachment; filename=../../evil.csv"
 
 pytestmark = pytest.mark.usefixtures("own_store")
 
@@ -180,6 +182,36 @@ def test_keeps_secrets_out_of_messages_and_records(serve, tmp_path):
     for text in (str(missing.value), str(wrong.value), file.recorded, file.name, state):
         assert "SECRET" not in text
     assert file.recorded == served.url("log.csv.gz?***", user="***@")
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("a/..%2f..%2fetc", "%2f..%2fetc"),
+        ("a/%2e%2e", "%2e%2e"),
+        ("a/..", "download"),
+        (".sha256", "sha256"),
+        (".state.json", "state.json"),
+        ("a/" + "x" * 300 + ".csv", "x" * 196 + ".csv"),
+        ("a/b\\..\\c.csv", "b\\..\\c.csv"),
+    ],
+)
+def test_no_address_names_a_file_outside_its_place_in_the_store(path, name):
+    fs, _ = fsspec.core.url_to_fs("http://host/log.csv")
+    assert SourceFile(f"http://host/{path}", fs, f"http://host/{path}", 1, "").name == name
+
+
+@pytest.mark.parametrize("path", ["a/..%2F..%2Fetc", ".sha256", ".state.json", "log.csv.gz"])
+def test_what_is_fetched_lies_in_its_slot_whatever_it_is_called(serve, tmp_path, path):
+    served = serve(twist=lambda answer: answer.headers.update({"Content-Disposition": EVIL}))
+    served.files[path] = BODY
+    for _ in range(2):
+        assert fetch(served.url(path)) == BODY
+    store = tmp_path / "root/.dayahead/downloads"
+    (slot,) = (found for found in store.iterdir() if found.is_dir())
+    files = {found for found in tmp_path.rglob("*") if found.is_file()}
+    assert {found.parent for found in files} == {store, slot}
+    assert len(served.asked) == 13
 
 
 def test_records_no_folder_of_this_machine(tmp_path, monkeypatch):

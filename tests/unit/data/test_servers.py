@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import aiohttp
 import pytest
+from yarl import URL
 
 from dayahead.data import servers, transfer
 from dayahead.errors import SourceError
@@ -72,3 +73,46 @@ def test_asks_again_when_nothing_comes(serve, monkeypatch):
     served = serve(twist=of_gets(stall))
     assert fetch(served.url("log.csv.gz"), SHA256) == BODY
     awake.set()
+
+
+@pytest.mark.parametrize("target", ["file:///etc/passwd", "ftp://127.0.0.1/x", "//"])
+def test_goes_nowhere_but_to_other_web_pages(serve, target):
+    def redirect(answer: Answer) -> None:
+        answer.status, answer.body = 302, b""
+        answer.headers = {"Location": target, "Content-Length": "0"}
+
+    served = serve(twist=redirect)
+    with pytest.raises(SourceError, match="cannot be read"):
+        fetch(served.url("log.csv.gz"))
+
+
+@pytest.mark.parametrize(
+    ("hops", "is_refused"),
+    [
+        (["https", "http"], True),
+        (["http", "https", "http"], True),
+        (["http", "https"], False),
+        (["http", "http"], False),
+        (["https"], False),
+    ],
+)
+def test_takes_nothing_that_https_sends_for_without_encryption(hops, is_refused):
+    *history, last = (SimpleNamespace(url=URL(f"{scheme}://host/x"), ok=False) for scheme in hops)
+    last.history, last.status, last.headers = history, 200, {}
+    last.request_info = SimpleNamespace(headers={})
+    check = servers.HTTP["client_kwargs"]["raise_for_status"](last)
+    if is_refused:
+        with pytest.raises(ValueError, match="from https to http"):
+            check.send(None)
+    else:
+        with pytest.raises(StopIteration):
+            check.send(None)
+
+
+def test_a_proxy_that_is_away_is_told_without_its_password(serve, monkeypatch):
+    monkeypatch.setattr(servers, "ATTEMPTS", 1)
+    monkeypatch.setenv("http_proxy", "http://me:SECRET@127.0.0.1:9")
+    monkeypatch.delenv("NO_PROXY")
+    with pytest.raises(SourceError, match="cannot be read") as away:
+        fetch("http://example.invalid/log.csv.gz")
+    assert "SECRET" not in str(away.value)
