@@ -1,6 +1,9 @@
 """The house rules no linter knows: sizes, plain text, no defaults in settings, no unpickling."""
 
 import ast
+import re
+import subprocess
+import sys
 from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -13,7 +16,8 @@ from dayahead.config.params import Params
 ROOT = Path(__file__).parents[2]
 PACKAGE = sorted((ROOT / "src").rglob("*.py"))
 SCRIPTS = sorted((ROOT / "stages").glob("*.py"))
-OTHERS = sorted([*(ROOT / "tests").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")])
+BENCHMARKS = sorted((ROOT / "benchmarks").rglob("*.py"))
+OTHERS = sorted([*(ROOT / "tests").rglob("*.py"), *BENCHMARKS])
 TEXTS = [*ROOT.glob("*.md"), *ROOT.glob("*.yaml"), *ROOT.glob("*/*.yaml"), ROOT / "Makefile"]
 UNPICKLE = frozenset({"pickle", "dill", "joblib", "cloudpickle", "shelve", "marshal"})
 RUN_TEXT = frozenset({"eval", "exec", "compile", "__import__"})
@@ -87,7 +91,7 @@ def test_imports_are_absolute_and_at_the_top(file):
     assert (relative, hidden) == ([], [])
 
 
-@each([*PACKAGE, *SCRIPTS])
+@each([*PACKAGE, *SCRIPTS, *BENCHMARKS])
 def test_nothing_runs_what_a_file_or_a_text_says(file):
     found = [n.lineno for n in ast.walk(tree_of(file)) if runs_text(n) or unpickles(n)]
     assert found == []
@@ -129,6 +133,30 @@ def is_true(node):
 )
 def test_the_rule_sees_unpickling(line):
     assert any(runs_text(node) or unpickles(node) for node in ast.walk(ast.parse(line)))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from yaml import unsafe_load",
+        "subprocess.run(text, shell=True)",
+        "os.system(text)",
+        "tarfile.open(path).extractall()",
+        "tempfile.mktemp()",
+        "open('/tmp/x')",
+        "os.chmod(path, 0o777)",
+        "requests.get(url, verify=False)",
+        "pd.read_pickle(path)",
+    ],
+)
+@pytest.mark.parametrize("place", ["src/dayahead/x.py", "stages/x.py", "benchmarks/x.py"])
+def test_the_linter_sees_what_else_is_unsafe(line, place):
+    modules = "os, subprocess, tarfile, tempfile, requests, pandas as pd"
+    ruff = [sys.executable, "-m", "ruff", "check", "--no-cache", "--output-format", "concise"]
+    command = [*ruff, "--stdin-filename", str(ROOT / place), "-"]
+    source = f"import {modules}\n{line}\n"
+    done = subprocess.run(command, input=source, capture_output=True, text=True, check=False)
+    assert re.search(r": (S\d\d\d|TID251) ", done.stdout), line
 
 
 def sections():

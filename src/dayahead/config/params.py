@@ -19,7 +19,7 @@ from dayahead.config.reading import (
     validated,
 )
 from dayahead.config.training import ComputeConfig, EvaluationConfig, TrainingConfig
-from dayahead.errors import ConfigError
+from dayahead.errors import ConfigError, redacted
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 
@@ -244,11 +244,16 @@ def _misfits(params: Params) -> list[str]:
 
 
 def flattened(params: Params) -> dict[str, Any]:
-    """Spread the sections out as DVC and MLflow name them: {"model.n_layer": 2, ...}."""
+    """Spread the sections out as DVC and MLflow name them: {"model.n_layer": 2, ...}.
+
+    Without the credentials of addresses, for this is to be shown.
+    """
     flat: dict[str, Any] = {}
     for section, value in asdict(params).items():
         if isinstance(value, dict):
             flat |= {f"{section}.{key}": setting for key, setting in value.items()}
         else:
             flat[section] = value
-    return flat
+    return {
+        key: redacted(value) if isinstance(value, str) else value for key, value in flat.items()
+    }

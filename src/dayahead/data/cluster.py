@@ -81,7 +81,9 @@ def _cluster(config: PreprocessConfig, scratch: Path, *, is_small: bool) -> Loca
     options: dict[str, Any] = {
         "memory_limit": memory_limit(config),
         "local_directory": str(scratch),
-        "dashboard_address": ":0",
+        # Their pages, of which nobody asked for one, stay on this machine.
+        "dashboard_address": "127.0.0.1:0",
+        "worker_dashboard_address": "127.0.0.1:0",
         "silence_logs": logging.CRITICAL,
     }
     if device_of(config) == "cuda":

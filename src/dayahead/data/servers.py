@@ -96,5 +96,5 @@ def _pause(error: Exception, failures: int) -> float:
     root = _root(error)
     headers = root.headers if isinstance(root, aiohttp.ClientResponseError) else None
     asked: str = headers.get("Retry-After", "") if headers else ""
-    own = PAUSE * 2.0 ** (failures - 1) * random.uniform(0.5, 1.5)
+    own = PAUSE * 2.0 ** (failures - 1) * random.uniform(0.5, 1.5)  # noqa: S311
     return max(own, min(int(asked), LONGEST_PAUSE)) if asked.isdigit() else own

@@ -149,4 +149,4 @@ def _themed(svg: str, key: str) -> Markup:
         ' xmlns="http://www.w3.org/2000/svg"',
     ):
         element = element.replace(namespace, "")
-    return Markup(element)
+    return Markup(element)  # noqa: S704 - matplotlib has escaped what it drew

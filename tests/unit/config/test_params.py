@@ -45,8 +45,9 @@ def test_our_own_settings_are_read_as_they_stand():
 
 
 def test_settings_spread_out_as_dvc_names_them(edited):
-    path = edited({"model.features": ["price"]})
+    path = edited({"model.features": ["price"], "preprocess.scheduler": "tcp://me:SECRET@a:1"})
     flat = flattened(load_params(path))
+    assert flat["preprocess.scheduler"] == "tcp://***@a:1"
     assert flat["dataset"] == "synthetic"
     assert flat["model.features"] == ("price",)
     assert flat["window.first"] is None

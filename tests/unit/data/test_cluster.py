@@ -49,3 +49,18 @@ def test_small_work_stays_in_this_process_unless_workers_are_asked_for(tmp_path,
     with dask_client(preprocess_config(workers=workers), tmp_path, is_small=True) as client:
         assert (client.submit(os.getpid).result() == os.getpid()) is here
         assert sum(client.ncores().values()) == psutil.cpu_count()
+
+
+def listening():
+    """Where this process and those it started can be reached."""
+    here = psutil.Process()
+    found = [c for p in (here, *here.children(recursive=True)) for c in p.net_connections()]
+    return {connection.laddr for connection in found if connection.status == "LISTEN"}
+
+
+@pytest.mark.parametrize("workers", ["auto", 1])
+def test_nobody_beyond_this_machine_can_reach_it(tmp_path, workers):
+    before = listening()
+    with dask_client(preprocess_config(workers=workers), tmp_path, is_small=True) as client:
+        assert client.submit(sum, [1, 2]).result() == 3
+        assert {address.ip for address in listening() - before} == {"127.0.0.1"}
