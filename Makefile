@@ -71,5 +71,6 @@ $(READY): requirements.txt pyproject.toml
 	@$(INSTALL) pip==$(PIP_VERSION)
 	@$(INSTALL) --build-constraint requirements.txt --requirement requirements.txt
 	@$(INSTALL) --no-deps --no-build-isolation --editable .
+	@tools/private-cache
 	@touch $@
 	@echo "The environment stands: source .venv/bin/activate"
