@@ -36,7 +36,7 @@ _LESS_MEMORY = (
     f"loss.logits_budget_mib (for preprocess: preprocess.memory_limit), and {_KEPT}"
 )
 _USER = re.compile(r"(?<=://)[^/\s]*@")
-_QUERY = re.compile(r"(://[^\s?]*\?)[^\s'\"]+")
+_QUERY = re.compile(r"((?:://|url: /)[^\s?]*\?)[^\s'\"]+")
 
 
 class DayaheadError(Exception):

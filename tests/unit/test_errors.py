@@ -17,6 +17,10 @@ from dayahead.errors import DeadProcessError, redacted, told_plainly
         ('["https://host/x?token=abc&y=1", "z"]', '["https://host/x?***", "z"]'),
         ("https://me:p?ss@host/a(1)?token=abc", "https://***@host/a(1)?***"),
         ("URL('https://host/x?token=abc')", "URL('https://host/x?***')"),
+        (
+            "exceeded with url: /a/b?token=abc/c (Caused by",
+            "exceeded with url: /a/b?*** (Caused by",
+        ),
         ("mail me@host, is it?", "mail me@host, is it?"),
     ],
 )

@@ -1,16 +1,19 @@
 """Fetching: listing, verification, changes, room, and messages without secrets."""
 
+import logging
 import shutil
 
 import fsspec
 import pytest
 
 from dayahead.data import fetching, servers
+from dayahead.data.download import download
 from dayahead.data.fetching import SourceFile, fetched, listed
 from dayahead.errors import DataError, SourceError
 from fetches import BODY, SHA256, fetch, of_gets
-from sources import Answer
+from sources import Answer, a_dataset
 
+LOG = b"session,item,time\ns,1,2024-01-01 10:00:00\ns,2,2024-01-01 10:01:00\n"
 EVIL = "attachment; filename=../../evil.csv"
 
 pytestmark = pytest.mark.usefixtures("own_store")
@@ -182,6 +185,21 @@ def test_keeps_secrets_out_of_messages_and_records(serve, tmp_path):
     for text in (str(missing.value), str(wrong.value), file.recorded, file.name, state):
         assert "SECRET" not in text
     assert file.recorded == served.url("log.csv.gz?***", user="***@")
+
+
+def test_secrets_of_an_address_reach_no_file_and_no_line(serve, tmp_path, caplog):
+    """Neither the manifest nor the store, whose folders are named after the address."""
+    served = serve()
+    served.files["log.csv"] = LOG
+    url = served.url("log.csv?token=SECRET", user="me:SECRET@")
+    with caplog.at_level(logging.INFO):
+        download(a_dataset(source={"urls": [url]}), "mine", tmp_path / "raw")
+    assert "log.csv?***" in (tmp_path / "raw" / "manifest.json").read_text()
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(files) > 5
+    assert [path for path in files if b"SECRET" in path.read_bytes() or "SECRET" in str(path)] == []
+    assert "SECRET" not in caplog.text
+    assert "fetching" in caplog.text
 
 
 @pytest.mark.parametrize(

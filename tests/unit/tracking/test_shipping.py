@@ -101,6 +101,26 @@ def test_a_server_that_hangs_is_waited_for_once(project):
     assert sync_all(project).left == []
 
 
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "http://me:SECRET@127.0.0.1:9/x?token=SECRET",
+        "postgresql://me:SECRET@127.0.0.1:9/db",
+        "nonesuch://me:SECRET@127.0.0.1:9",
+    ],
+)
+def test_secrets_of_the_store_reach_no_file_and_no_line(project, monkeypatch, uri):
+    status, said = run_stage("train", MLFLOW_TRACKING_URI=uri)
+    assert status == 0
+    assert "SECRET" not in said
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    report = sync_all(project)
+    assert report.left
+    assert "SECRET" not in f"{report}"
+    files = [path for path in project.rglob("*") if path.is_file()]
+    assert [path for path in files if b"SECRET" in path.read_bytes()] == []
+
+
 def test_a_killed_stage_is_marked_by_the_next_one(store, project):
     assert run_stage("train", "kill")[0] == -9
     assert run_stage("download", DVC_EXP_NAME="other")[0] == 0
