@@ -26,7 +26,7 @@ def read_yaml(path: Path) -> Any:  # noqa: ANN401
         return YAML(typ="safe", pure=True).load(StringIO(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file; expected the settings here") from None
-    except (YAMLError, UnicodeDecodeError) as error:
+    except (YAMLError, ValueError) as error:  # the latter of letters and hours that are none
         raise ConfigError(f"{path}: not readable as YAML: {error}") from None
 
 
