@@ -26,6 +26,8 @@ from dayahead.files import fingerprint, folder_written_whole, read_json, sha256_
 from dayahead.store import store_root
 
 _PACKED = {".gz", ".tgz", ".zst", ".zip", ".7z"}
+_CHECK = "fingerprint"
+"""In an entry's note: of all else in it."""
 _GROWTH = 2
 """Bytes of parts for a byte of a packed file, generously: 1.5 of G1, 1.3 of REES46's layout."""
 _log = logging.getLogger(__name__)
@@ -131,11 +133,13 @@ def _stored(slot: Path, source: Source) -> Conversion | None:
         return None
     try:
         entry = read_json(slot / "entry.json")
+        is_whole = entry.pop(_CHECK, None) in (None, fingerprint(entry))  # once there was none
         entry["parts"] = [Part(**part) for part in entry["parts"]]
         entry["counts"] = {check: Count(**count) for check, count in entry["counts"].items()}
         conversion = Conversion(slot, **entry)
         bad = [part.file for part in conversion.parts if sha256_of(slot / part.file) != part.sha256]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        bad += [] if is_whole else ["entry.json"]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         bad = [f"{type(error).__name__}: {error}"]
     if not bad:
         os.utime(slot)  # what was of use lately is kept
@@ -154,7 +158,8 @@ def _stored(slot: Path, source: Source) -> Conversion | None:
 
 
 def _entry(conversion: Conversion) -> dict[str, Any]:
-    return {key: value for key, value in asdict(conversion).items() if key != "folder"}
+    entry = {key: value for key, value in asdict(conversion).items() if key != "folder"}
+    return entry | {_CHECK: fingerprint(entry)}
 
 
 def _convert(source: Source, dataset: DatasetConfig, folder: Path) -> Conversion:

@@ -3,6 +3,7 @@
 import gzip
 import logging
 import os
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -146,7 +147,12 @@ def of_another_make(slot):
     (slot / "entry.json").write_text('{"parts": []}')
 
 
-@pytest.mark.parametrize("harm", [garbled, lost, of_another_make])
+def with_another_number(slot):
+    note = slot / "entry.json"
+    note.write_text(re.sub(r'("events": )(\d+)', r"\g<1>1\2", note.read_text(), count=1))
+
+
+@pytest.mark.parametrize("harm", [garbled, lost, of_another_make, with_another_number])
 def test_a_damaged_entry_is_set_aside_and_made_anew(tmp_path, converted_files, caplog, harm):
     path = put(tmp_path, "a.csv")
     whole = raw_after(tmp_path, path)
