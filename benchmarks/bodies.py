@@ -21,8 +21,9 @@ from dayahead.data.batches import Batches, MemoryBatches, Sessions, Share, shuff
 from dayahead.errors import ConfigError
 from dayahead.model.body import ATTENTIVE, WITHOUT_ATTENTION
 from dayahead.model.next_item import NextItemModel
+from dayahead.training.launching import run_processes
 from dayahead.training.learners import GradientLearner
-from dayahead.training.processes import Process, run_processes
+from dayahead.training.processes import Process
 
 N_ITEMS = 5_000
 BATCH = 128

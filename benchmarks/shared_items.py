@@ -14,7 +14,8 @@ from tempfile import TemporaryDirectory
 from dayahead.config.params import load_params
 from dayahead.files import write_json
 from dayahead.model.sharding import Shard
-from dayahead.training.processes import Process, run_processes
+from dayahead.training.launching import run_processes
+from dayahead.training.processes import Process
 from softmax_memory import measured
 
 PROCESSES = (1, 2, 4)

@@ -21,9 +21,10 @@ from dayahead.columns import ITEM_ID, N_RESERVED
 from dayahead.config.params import Params, load_params
 from dayahead.data.batches import MemoryBatches, Sessions, Share, measuring_plan, shuffled_plan
 from dayahead.model.next_item import NextItemModel
+from dayahead.training.launching import run_processes
 from dayahead.training.learners import GradientLearner
 from dayahead.training.measuring import Targets, measure
-from dayahead.training.processes import Process, run_processes
+from dayahead.training.processes import Process
 
 N_ITEMS = 20_000
 N_SESSIONS = 4_096

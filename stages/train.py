@@ -1,33 +1,27 @@
 """DVC stage `train`: fit on each window in turn and measure on the next."""
 
+import os
+from dataclasses import replace
 from pathlib import Path
 
 from dayahead.config.params import load_params
 from dayahead.errors import told_plainly
 from dayahead.locks import one_at_a_time
+from dayahead.tracking.execution import EXECUTION, execution_key
 from dayahead.tracking.runs import stage_run
-from dayahead.training.protocol import train
-from dayahead.training.run import Study
+from dayahead.training.places import hand_over, is_helper
+from dayahead.training.protocol import study_of, train
 
 
 def main() -> None:
     params = load_params()
-    with one_at_a_time("train"), stage_run("train", params) as run:
-        study = Study(
-            dataset=params.dataset,
-            first=params.window.first,
-            last=params.window.last,
-            model=params.model,
-            task=params.task,
-            loss=params.loss,
-            training=params.training,
-            evaluation=params.evaluation,
-            windows=Path("data/windows"),
-            results=Path("results"),
-            models=Path("models"),
-            on_window=run.log_window,
-        )
+    hand_over(os.environ | {EXECUTION: execution_key()})
+    study = study_of(params, Path("data/windows"), Path("results"), Path("models"))
+    if is_helper(os.environ):
         train(study, params.compute)
+        return
+    with one_at_a_time("train"), stage_run("train", params) as run:
+        train(replace(study, on_window=run.log_window), params.compute)
         run.log_artifacts(study.results / "ranks", "ranks")
         run.log_artifact(study.results / "windows.csv")
         if params.tracking.log_model and not params.model.features:  # served by ids alone

@@ -1,6 +1,7 @@
 """What every room's tests share."""
 
 import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,3 +30,11 @@ def dask_address() -> Iterator[str]:
         Client(cluster) as client,
     ):
         yield client.scheduler.address
+
+
+@pytest.fixture
+def free_port() -> str:
+    """A port that nothing listens at."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return str(free.getsockname()[1])

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dayahead.training.processes import run_processes
+from dayahead.training.launching import run_processes
 from dayahead.training.run import Study
 from tiny_settings import BODIES, compute_config, tiny_study
 from window_folders import markov_days, write_window_folder

@@ -95,3 +95,9 @@ def die(process: Process) -> None:
     if not process.is_main:
         os.kill(os.getpid(), signal.SIGKILL)
     process.summed(torch.zeros(1))
+
+
+def note_cores(process: Process, folder: Path) -> None:
+    """Write down which cores this process may run on, and how many threads it takes."""
+    record = {"cores": sorted(os.sched_getaffinity(0)), "threads": torch.get_num_threads()}
+    write_json(folder / f"{process.share.rank}.json", record)

@@ -17,6 +17,8 @@ from dayahead.files import write_text
 from dayahead.tracking.journal import Journal
 
 JOURNALS = Path(".dayahead/journal")
+EXECUTION = "DAYAHEAD_EXECUTION"
+"""Says which execution a stage belongs to that a launcher starts, out of `dvc`'s sight."""
 
 
 def execution_key(pid: int | None = None) -> str:
@@ -25,6 +27,8 @@ def execution_key(pid: int | None = None) -> str:
     Args:
         pid: The stage's process; None: this one.
     """
+    if key := os.environ.get(EXECUTION):
+        return key
     if name := os.environ.get("DVC_EXP_NAME"):
         baseline = os.environ.get("DVC_EXP_BASELINE_REV", "")
         return re.sub(r"[^\w.-]", "_", f"{name}-{baseline[:7]}".rstrip("-"))

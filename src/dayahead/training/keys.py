@@ -105,7 +105,7 @@ class Keys:
             "bfloat16": uses_bfloat16(study.training, process),
             "dropout": n_streams,
             "machine": self.machine,
-            "source": _source(),
+            "source": source_hashes(),
             "packages": {name: version(name) for name in PACKAGES},
         }
         return fingerprint(value)
@@ -120,6 +120,7 @@ def _without(settings: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any
     return {name: value for name, value in settings.items() if name not in names}
 
 
-def _source() -> list[str]:
+def source_hashes() -> list[str]:
+    """Of all that fits and measures, and writes it down."""
     package = Path(__file__).parents[1]
     return [sha256_of(path) for pattern in SOURCES for path in sorted(package.glob(pattern))]

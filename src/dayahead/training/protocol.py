@@ -4,27 +4,49 @@ import logging
 import sys
 from dataclasses import asdict
 from datetime import datetime
+from pathlib import Path
 
+from dayahead.config.params import Params
 from dayahead.config.training import ComputeConfig
 from dayahead.data.windows import Window, WindowStore
 from dayahead.errors import DataError
 from dayahead.evaluation.tables import WindowResult
 from dayahead.model.sharding import WHOLE, Shard
 from dayahead.model.storage import save_model
+from dayahead.training.agreement import refuse_disagreement
 from dayahead.training.course import Course
+from dayahead.training.launching import run_processes
 from dayahead.training.plan import (
     chosen_windows,
     measured_windows,
     refuse_empty_splits,
     refuse_unmeasured_sessions,
 )
-from dayahead.training.processes import Process, run_processes
+from dayahead.training.processes import Process
 from dayahead.training.results import ResultsFolder, Timing
 from dayahead.training.run import Run, Study, WindowRecord
 from dayahead.training.window_states import WindowStates
 
 _STORED = ", out of the store"
 log = logging.getLogger(__name__)
+
+
+def study_of(params: Params, windows: Path, results: Path, models: Path) -> Study:
+    """What the settings ask for, in these folders; nobody is told of its windows yet."""
+    return Study(
+        dataset=params.dataset,
+        first=params.window.first,
+        last=params.window.last,
+        model=params.model,
+        task=params.task,
+        loss=params.loss,
+        training=params.training,
+        evaluation=params.evaluation,
+        windows=windows,
+        results=results,
+        models=models,
+        on_window=lambda record: None,
+    )
 
 
 def train(study: Study, compute: ComputeConfig) -> None:
@@ -42,6 +64,7 @@ def train(study: Study, compute: ComputeConfig) -> None:
 
 def fit_and_measure(process: Process, study: Study, compute: ComputeConfig) -> None:
     """Do one process's part of the protocol."""
+    refuse_disagreement(process, study, compute)
     store = WindowStore(study.windows)
     windows = chosen_windows(store.windows, study.first, study.last)
     measured = measured_windows(windows, store.statistics["fitted_on"])

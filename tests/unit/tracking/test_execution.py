@@ -6,6 +6,7 @@ import psutil
 import pytest
 
 from dayahead.tracking.execution import (
+    EXECUTION,
     execution_key,
     identity_of,
     journal_for,
@@ -26,6 +27,12 @@ def test_an_experiment_is_an_execution(monkeypatch):
     monkeypatch.setenv("DVC_EXP_NAME", "a/b c")
     monkeypatch.setenv("DVC_EXP_BASELINE_REV", "0123456789")
     assert execution_key() == "a_b_c-0123456"
+
+
+def test_a_stage_that_a_launcher_started_is_told_its_execution(monkeypatch):
+    monkeypatch.setenv("DVC_EXP_NAME", "a")
+    monkeypatch.setenv(EXECUTION, "dvc-71-1.50")
+    assert execution_key() == "dvc-71-1.50"
 
 
 @pytest.mark.parametrize("launcher", ["dvc", "other"])

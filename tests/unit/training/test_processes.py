@@ -10,7 +10,8 @@ from dayahead.data.batches import Share
 from dayahead.errors import ConfigError, DeadProcessError, TrainingError
 from dayahead.evaluation.tables import read_windows
 from dayahead.files import read_json
-from dayahead.training.processes import Process, run_processes
+from dayahead.training.launching import run_processes
+from dayahead.training.processes import Process
 from process_studies import DAYS, N_SESSIONS, every_variant
 from tiny_settings import BODIES, compute_config, measured_in, ranks_of, tiny_study
 from window_folders import markov_days, write_window_folder

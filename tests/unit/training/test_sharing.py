@@ -3,7 +3,7 @@
 import pytest
 
 from dayahead.files import read_json
-from dayahead.training.processes import run_processes
+from dayahead.training.launching import run_processes
 from tiny_settings import compute_config
 from worker_sharing import CASES, compare_with_whole
 

@@ -7,7 +7,7 @@ import pytest
 
 from dayahead.data.windows import window_path
 from dayahead.files import read_json, write_parquet
-from dayahead.training.processes import run_processes
+from dayahead.training.launching import run_processes
 from dayahead.training.protocol import train
 from dayahead.training.run import Run
 from tiny_settings import compute_config, every_body, measured_in, ranks_of, tiny_study

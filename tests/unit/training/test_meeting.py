@@ -1,0 +1,58 @@
+"""What processes tell each other before anything else."""
+
+import os
+
+import pytest
+
+from dayahead.errors import ConfigError
+from dayahead.files import read_json
+from dayahead.training.launching import run_processes
+from dayahead.training.meeting import refuse_apart
+from tiny_settings import compute_config
+from worker_studies import note_cores
+
+MAIN = {
+    "host": "a",
+    "own address": "10.0.0.1",
+    "compute.device": "cpu",
+    "the version of torch": "2.13.0",
+}
+OTHER = MAIN | {"host": "b", "own address": "10.0.0.2"}
+
+
+def test_processes_of_one_kind_may_meet():
+    refuse_apart([MAIN, OTHER, OTHER])
+    near = {"own address": "127.0.0.1"}
+    refuse_apart([MAIN | near, OTHER | near])
+    refuse_apart([MAIN | {"own address": ""}, OTHER | {"own address": ""}])
+
+
+@pytest.mark.parametrize(
+    ("main", "other", "told"),
+    [
+        ({}, {"compute.device": "cuda"}, r"compute\.device is cpu for process 0 on a, cuda on b"),
+        ({}, {"the version of torch": "2.12.1"}, r"torch is 2\.13\.0 for process 0 on a, 2\.12\.1"),
+        ({"own address": "127.0.0.1"}, {}, r"MASTER_ADDR leads to 127\.0\.0\.1 on a, where no"),
+        ({}, {"own address": "::1"}, r"MASTER_ADDR leads to ::1 on b.* in GLOO_SOCKET_IFNAME"),
+    ],
+)
+def test_processes_that_cannot_exchange_anything_are_told_why(main, other, told):
+    with pytest.raises(ConfigError, match=told):
+        refuse_apart([MAIN | main, OTHER, OTHER | other])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("threads", "is_shared"), [("auto", True), (99, False)])
+def test_processes_share_the_cores_of_their_machine(tmp_path, threads, is_shared):
+    allowed = sorted(os.sched_getaffinity(0))
+    if len(allowed) < 2:
+        pytest.skip("one core cannot be shared out")
+    run_processes(note_cores, compute_config(processes=2, threads=threads), tmp_path)
+    first, second = (read_json(tmp_path / f"{rank}.json") for rank in (0, 1))
+    if is_shared:
+        assert set(first["cores"]) & set(second["cores"]) == set()
+        assert len(first["cores"]) == len(second["cores"]) == len(allowed) // 2
+    else:
+        assert first["cores"] == second["cores"] == allowed
+    n_threads = len(allowed) // 2 if threads == "auto" else threads
+    assert first["threads"] == second["threads"] == n_threads
