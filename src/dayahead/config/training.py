@@ -97,7 +97,7 @@ class ComputeConfig:
     """Processes, threads and devices."""
 
     processes: PositiveInt | Auto
-    """auto: one per GPU, one on the CPU."""
+    """auto: one per GPU, one on the CPU; or as many as a launcher has started."""
     threads: PositiveInt | Auto
     """Threads per process, never inherited; auto: the cores divided by the processes."""
     device: Literal["auto", "cpu", "cuda"]

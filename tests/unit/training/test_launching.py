@@ -1,9 +1,11 @@
 """Runs that torchrun, mpirun, srun or a hand started, on one machine."""
 
+import json
 import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import asdict
 from datetime import timedelta
 
 import psutil
@@ -81,14 +83,29 @@ def as_open_mpi(rank, port):
     }
 
 
-@pytest.mark.parametrize(
-    "variables",
-    [
-        as_torchrun,
-        pytest.param(as_slurm, marks=pytest.mark.slow),
-        pytest.param(as_open_mpi, marks=pytest.mark.slow),
-    ],
-)
+SUM = """
+import json, sys, torch
+from dayahead.config.training import ComputeConfig
+from dayahead.training.launching import run_processes
+def work(process):
+    print(process.is_main, int(process.summed(torch.tensor(process.share.rank + 1))))
+run_processes(work, ComputeConfig(**json.loads(sys.argv[1])))
+"""
+
+
+def test_a_launcher_s_processes_start_nothing_and_find_each_other(tmp_path, free_port):
+    compute = json.dumps(asdict(compute_config(processes="auto")))
+    with ranks() as started:
+        for rank in (0, 1):
+            command = [sys.executable, "-c", SUM, compute]
+            started.start(command, tmp_path, **as_slurm(rank, free_port))
+        said = started.said()
+    assert started.statuses == [0, 0], said
+    assert [each.splitlines()[-1] for each in said] == ["True 3", "False 3"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variables", [as_torchrun, as_slurm, as_open_mpi])
 def test_two_processes_that_a_launcher_started_do_as_one(one, host, free_port, variables):
     with ranks() as started:
         for rank in (0, 1):
