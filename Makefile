@@ -12,7 +12,7 @@ INSTALL := .venv/bin/python -m pip install --quiet --quiet --no-input --disable-
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help repro test test-slow faults check bench bench-preprocess ui states format lock clean
+.PHONY: help repro test test-slow faults check bench bench-preprocess bench-processes ui states format lock clean
 
 help:  ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -42,6 +42,12 @@ bench: $(READY)  ## measure sessions per second in training and evaluation
 bench-preprocess: $(READY)  ## measure preprocessing: against its peers, at 42 M events, by the day
 	python -W ignore benchmarks/operators.py
 	python -W ignore benchmarks/scaling.py
+
+bench-processes: $(READY)  ## measure several processes and a longer log, on $$DAYAHEAD_DATA: an hour
+	python -W ignore benchmarks/processes.py
+	python -W ignore benchmarks/shared_items.py
+	python -W ignore benchmarks/longer_log.py
+	python -W ignore benchmarks/agreement.py
 
 ui: $(READY)  ## open MLflow on the tracking store at http://127.0.0.1:5000 (PORT=...)
 	@tools/ui $(PORT)

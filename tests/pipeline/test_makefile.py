@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 VERBS = (
     *("repro", "test", "test-slow", "faults", "check", "bench", "bench-preprocess"),
+    "bench-processes",
     *("ui", "states", "format", "lock", "clean"),
 )
 

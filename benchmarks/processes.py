@@ -1,0 +1,113 @@
+"""Sessions per second of two processes of one thread against one of one thread.
+
+Steps and sessions are those of throughput.py: GPT-2/clm at d 128, 2 layers, 4 heads, batch 256 over
+20,000 items. Both processes stand all the time and take turns within one run, so that ratios hold
+where the machine's speed drifts; medians of the rounds are told.
+
+one       all the work in one process, while the other waits
+two       shared out by sessions, gradients summed by DDP
+items     the items shared out too (compute.shard_items), so that no gradient of theirs is sent
+each      both do all of the work at once and never speak: what the machine itself allows, less than
+          2 because two cores share memory, cache and power
+
+What a step must take: 1,000 targets * 20,000 items * 128 * 2 for the scores and twice that for
+their gradients are 15 GFLOP, the body adds 3: 165 ms on a core that multiplies float32 at 111
+GFLOP/s, which two processes share. AdamW and the norm over 3 M parameters are not shared, nor are
+the gradients: 12 MB a step, which a process sends and receives; gloo on the loopback takes 7 ms of
+a core for them. In bfloat16 products take a third of the time, and the rest as long.
+
+Command: python benchmarks/processes.py [float32] [bfloat16]
+"""
+
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch.distributed as dist
+
+from dayahead.columns import ITEM_ID, N_RESERVED
+from dayahead.config.params import Params, load_params
+from dayahead.data.batches import MemoryBatches, measuring_plan, shuffled_plan
+from dayahead.model.sharding import WHOLE, Shard
+from dayahead.training.launching import run_processes
+from dayahead.training.learners import GradientLearner
+from dayahead.training.measuring import Targets, measure
+from dayahead.training.processes import Process
+from facts import machine_facts
+from throughput import ALONE, BATCH, N_ITEMS, N_SESSIONS, built_model, generated_sessions
+
+ROUNDS = 7
+Work = Callable[[], object]
+
+
+def works(process: Process, params: Params, shard: Shard) -> dict[str, Work]:
+    """A pass of training and one of measuring, this process's share of it."""
+    sessions = generated_sessions(1)
+    training = replace(params.training, batch_size=BATCH, epochs=1)
+    learner = GradientLearner(built_model(params, shard), training, process)
+    learner.grow({ITEM_ID: N_ITEMS})
+    plan = shuffled_plan(sessions.lengths, BATCH, seed=1)
+    epoch = [MemoryBatches(sessions, plan, process.share)]
+    by_length = MemoryBatches(sessions, measuring_plan(sessions.lengths, 512), process.share)
+    candidates = np.arange(N_RESERVED, N_RESERVED + N_ITEMS, dtype=np.int32)
+    asked = Targets.last(N_SESSIONS)
+    return {
+        "training": lambda: learner.fit("benchmark", epoch, lambda _: None),
+        "measuring": lambda: measure(learner.model, by_length, asked, candidates, process),
+    }
+
+
+def seconds(work: Work | None) -> float:
+    """Of one turn, which begins and ends for both processes together."""
+    dist.barrier()
+    start = time.perf_counter()
+    if work is not None:
+        work()
+    dist.barrier()
+    return time.perf_counter() - start
+
+
+def run(process: Process, params: Params) -> None:
+    """Take turns and print the medians."""
+    alone = works(Process(ALONE, process.device), params, WHOLE)
+    together = works(process, params, WHOLE)
+    apart = works(process, params, Shard.of_process(process.share.rank, process.share.world))
+    for name in alone:
+        turns = {
+            "one": alone[name] if process.is_main else None,
+            "two": together[name],
+            "items": apart[name],
+            "each": alone[name],
+        }
+        rounds = [{way: seconds(work) for way, work in turns.items()} for _ in range(ROUNDS + 1)]
+        rounds = rounds[1:]  # the first warms
+        if process.is_main:
+            one = N_SESSIONS / statistics.median(times["one"] for times in rounds)
+            gains = {
+                way: statistics.median(times["one"] / times[way] for times in rounds)
+                for way in turns
+            }
+            print(
+                f"{params.training.precision} {name:9s} one {one:6,.0f} sessions/s; two "
+                f"{gains['two']:.2f} times it, items {gains['items']:.2f}, each "
+                f"{2 * gains['each']:.2f}",
+                flush=True,
+            )
+
+
+def main() -> None:
+    """Measure each precision named, or both."""
+    print(f"{machine_facts()}\npython benchmarks/processes.py {' '.join(sys.argv[1:])}", flush=True)
+    params = load_params(Path(__file__).parents[1] / "params.yaml")
+    compute = replace(params.compute, processes=2, threads=1, device="cpu")
+    for precision in sys.argv[1:] or ["float32", "bfloat16"]:
+        training = replace(params.training, precision=precision)
+        run_processes(run, compute, replace(params, training=training))
+
+
+if __name__ == "__main__":
+    main()
