@@ -21,6 +21,7 @@ from dayahead.columns import ITEM_ID, N_RESERVED
 from dayahead.config.params import Params, load_params
 from dayahead.data.batches import MemoryBatches, Sessions, Share, measuring_plan, shuffled_plan
 from dayahead.model.next_item import NextItemModel
+from dayahead.model.sharding import WHOLE, Shard
 from dayahead.training.launching import run_processes
 from dayahead.training.learners import GradientLearner
 from dayahead.training.measuring import Targets, measure
@@ -44,12 +45,19 @@ def generated_sessions(seed: int) -> Sessions:
     return Sessions({ITEM_ID: torch.from_numpy(items)}, torch.from_numpy(offsets))
 
 
-def built_model(params: Params) -> NextItemModel:
+def built_model(params: Params, shard: Shard = WHOLE) -> NextItemModel:
     """GPT-2/clm at the benchmark's size."""
     config = replace(params.model, architecture="gpt2", d_model=128, n_layer=2, n_head=4)
     task = replace(params.task, name="clm")
     model = NextItemModel(
-        config, task, params.loss, categoricals={}, numbers={}, max_length=LONGEST, seed=1
+        config,
+        task,
+        params.loss,
+        categoricals={},
+        numbers={},
+        max_length=LONGEST,
+        seed=1,
+        shard=shard,
     )
     model.grow({ITEM_ID: N_ITEMS})
     return model
