@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,9 +13,12 @@ from distributed import Client, LocalCluster
 from merlin.core.compat import HAS_GPU, cudf
 
 from dayahead.config.params import PreprocessConfig
-from dayahead.errors import ConfigError
+from dayahead.errors import ConfigError, DataError
 
 Device = Literal["cpu", "cuda"]
+START_SECONDS = 120
+"""How long workers may take until they are there."""
+END_SECONDS = 30
 _CONNECT_SECONDS = 10
 
 
@@ -47,6 +50,7 @@ def dask_client(
 
     Raises:
         ConfigError: the device, the scheduler's address or the memory limit is wrong.
+        DataError: no worker comes up.
     """
     # Workers that are stopped complain of closed connections.
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
@@ -54,8 +58,25 @@ def dask_client(
         with _connected(config.scheduler) as client:
             yield client
         return
-    with _cluster(config, scratch, is_small=is_small) as cluster, Client(cluster) as client:
-        yield client
+    cluster, n_workers = _cluster(config, scratch, is_small=is_small)
+    try:
+        with Client(cluster.scheduler_address) as client:  # by itself it waits for all workers
+            _await(client, n_workers)
+            yield client
+    finally:
+        with suppress(TimeoutError):  # as where a worker was killed at its start
+            cluster.close(timeout=END_SECONDS)
+
+
+def _await(client: Client, n_workers: int) -> None:
+    """Wait for all workers; those that are there in the end must do."""
+    with suppress(TimeoutError):
+        client.wait_for_workers(n_workers, timeout=START_SECONDS)
+    if not client.ncores():
+        raise DataError(
+            f"preprocess: no Dask worker came up within {START_SECONDS} s, for want of memory or "
+            f"of time; lower preprocess.workers, or run again"
+        )
 
 
 def _connected(address: str) -> Client:
@@ -77,7 +98,10 @@ def _connected(address: str) -> Client:
     return client
 
 
-def _cluster(config: PreprocessConfig, scratch: Path, *, is_small: bool) -> LocalCluster:
+def _cluster(
+    config: PreprocessConfig, scratch: Path, *, is_small: bool
+) -> tuple[LocalCluster, int]:
+    """A cluster, and how many workers it will have."""
     options: dict[str, Any] = {
         "memory_limit": memory_limit(config),
         "local_directory": str(scratch),
@@ -88,15 +112,20 @@ def _cluster(config: PreprocessConfig, scratch: Path, *, is_small: bool) -> Loca
     }
     if device_of(config) == "cuda":
         n_workers = None if config.workers == "auto" else config.workers
-        return LocalCUDACluster(n_workers=n_workers, **options)
+        cluster = LocalCUDACluster(n_workers=n_workers, **options)
+        return cluster, len(cluster.worker_spec)
     cores = psutil.cpu_count() or 1
     if is_small and config.workers == "auto":
         # What this process holds beside its tasks must not pause them.
         here = {**options, "memory_limit": 0, "processes": False}
-        return LocalCluster(n_workers=1, threads_per_worker=cores, **here)
+        return LocalCluster(n_workers=1, threads_per_worker=cores, **here), 1
     n_workers = max(1, cores // 2) if config.workers == "auto" else config.workers
     threads = max(1, cores // n_workers)
-    return LocalCluster(n_workers=n_workers, threads_per_worker=threads, processes=True, **options)
+    # None at first: a cluster that starts with workers waits without end for one that is killed
+    # meanwhile, though another takes its place.
+    cluster = LocalCluster(n_workers=0, threads_per_worker=threads, processes=True, **options)
+    cluster.scale(n_workers)
+    return cluster, n_workers
 
 
 def memory_limit(config: PreprocessConfig) -> int:

@@ -1,11 +1,14 @@
 import os
+import threading
+import time
 
 import psutil
 import pytest
+from distributed import LocalCluster
 
 from builders import preprocess_config
 from dayahead.data.cluster import cudf, dask_client, device_of
-from dayahead.errors import ConfigError
+from dayahead.errors import ConfigError, DataError
 
 
 @pytest.mark.skipif(cudf is not None, reason="RAPIDS is installed here")
@@ -64,3 +67,30 @@ def test_nobody_beyond_this_machine_can_reach_it(tmp_path, workers):
     with dask_client(preprocess_config(workers=workers), tmp_path, is_small=True) as client:
         assert client.submit(sum, [1, 2]).result() == 3
         assert {address.ip for address in listening() - before} == {"127.0.0.1"}
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_as_it_starts_is_replaced(tmp_path, monkeypatch):
+    monkeypatch.setattr("dayahead.data.cluster.END_SECONDS", 1)
+    before = set(psutil.Process().children())
+
+    def kill_one():
+        while True:
+            for child in set(psutil.Process().children()) - before:
+                if "spawn_main" in " ".join(child.cmdline()):
+                    return child.kill()
+            time.sleep(0.01)
+
+    killer = threading.Thread(target=kill_one)
+    killer.start()
+    with dask_client(preprocess_config(workers=2), tmp_path) as client:
+        killer.join()
+        assert len(client.ncores()) == 2
+        assert client.submit(sum, [1, 2]).result() == 3
+
+
+def test_a_cluster_without_any_worker_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr("dayahead.data.cluster.START_SECONDS", 0.1)
+    monkeypatch.setattr(LocalCluster, "scale", lambda *_: None)
+    with pytest.raises(DataError, match=r"no Dask worker came up within.*preprocess\.workers"):
+        dask_client(preprocess_config(workers=2), tmp_path).__enter__()
