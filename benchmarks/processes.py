@@ -14,7 +14,7 @@ What a step must take: 1,000 targets * 20,000 items * 128 * 2 for the scores and
 their gradients are 15 GFLOP, the body adds 3: 165 ms on a core that multiplies float32 at 111
 GFLOP/s, which two processes share. AdamW and the norm over 3 M parameters are not shared, nor are
 the gradients: 12 MB a step, which a process sends and receives; gloo on the loopback takes 7 ms of
-a core for them. In bfloat16 products take a third of the time, and the rest as long.
+a core for them. In bfloat16 products take a quarter of the time, and the rest as long.
 
 Command: python benchmarks/processes.py [float32] [bfloat16]
 """
