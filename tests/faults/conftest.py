@@ -5,6 +5,8 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,6 +72,17 @@ class Project:
         params[section].update(values)
         yaml.dump(params, path)
 
+    @contextmanager
+    def changed(self, section: str, **values: object) -> Iterator[None]:
+        """Have params.yaml changed for the length of a block."""
+        path = self.folder / "params.yaml"
+        before = path.read_bytes()
+        self.set(section, **values)
+        try:
+            yield
+        finally:
+            path.write_bytes(before)
+
     def left(self) -> dict[str, bytes]:
         """All that counts of a finished run: averages, windows, ranks and the model."""
         results = bytes_in(self.folder / "results")
@@ -127,12 +140,31 @@ class Undisturbed:
     seconds: float
 
 
-@pytest.fixture(scope="session")
-def undisturbed(project) -> Undisturbed:
-    """The reference."""
+def _run_whole(project: Project) -> Undisturbed:
+    project.forget()
     start = time.perf_counter()
     status, said = project.stage("train")
     seconds = time.perf_counter() - start
     assert status == 0, said
     assert project.stage("aggregate")[0] == 0
     return Undisturbed(project.left(), seconds)
+
+
+@pytest.fixture(scope="session")
+def undisturbed(project) -> Undisturbed:
+    """The reference."""
+    return _run_whole(project)
+
+
+@pytest.fixture(scope="session")
+def _undisturbed_pair(project) -> Undisturbed:
+    with project.changed("compute", processes=2):
+        return _run_whole(project)
+
+
+@pytest.fixture
+def undisturbed_pair(project, _undisturbed_pair) -> Iterator[Undisturbed]:
+    """The reference of two processes, whose dropout is their own; the test runs with two, too."""
+    with project.changed("compute", processes=2):
+        project.forget()
+        yield _undisturbed_pair

@@ -1,18 +1,14 @@
 """Against a real MLflow server, which dies and comes back."""
 
-import socket
-import subprocess
-import sys
 import time
-from contextlib import ExitStack, contextmanager
-from urllib.error import URLError
-from urllib.request import urlopen
+from contextlib import ExitStack
 
 import pytest
 
 from dayahead.tracking.runs import stage_run
 from dayahead.tracking.shipping import sync_all
 from dayahead.tracking.store import open_store
+from mlflow_servers import free_address, server
 from tracked_stages import CURVE, points_of, runs_of, window
 
 pytestmark = pytest.mark.slow
@@ -20,38 +16,9 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def address(project, monkeypatch):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{free.getsockname()[1]}"
+    address = free_address()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
     return address
-
-
-@contextmanager
-def server(address, folder):
-    command = [sys.executable, "-m", "mlflow", "server", "--workers", "1", "--host", "127.0.0.1"]
-    command += ["--port", address.rpartition(":")[2]]
-    command += ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db"]
-    command += ["--artifacts-destination", str(folder / "served")]
-    with (folder / "server.log").open("a") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        _await(address)
-        yield
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
-def _await(address):
-    deadline = time.time() + 120
-    while time.time() < deadline:
-        try:
-            with urlopen(f"{address}/health"):
-                return
-        except (URLError, ConnectionError):
-            time.sleep(0.2)
-    raise TimeoutError(address)
 
 
 def _await_train(project, has_arrived):
