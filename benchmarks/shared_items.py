@@ -34,7 +34,9 @@ def main(numbers: list[int]) -> None:
     print("processes  peak GiB  weights  moments  libraries  seconds a step")
     for n_processes in numbers:
         with TemporaryDirectory() as folder:
-            asked = replace(compute, processes=n_processes, threads=1, device="cpu")
+            asked = replace(
+                compute, processes=n_processes, threads=1, device="cpu", shard_items=n_processes > 1
+            )
             run_processes(on_process, asked, Path(folder))
             each = [json.loads(path.read_text()) for path in Path(folder).glob("*.json")]
         most = {name: max(one[name] for one in each) for name in each[0]}

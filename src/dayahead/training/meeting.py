@@ -73,12 +73,13 @@ def joined(
     dist.destroy_process_group()
 
 
-def settle(device: torch.device, n_threads: int) -> None:
+def settle(device: torch.device, n_threads: int, *, keeps_pages: bool = True) -> None:
     """Set up this process for its work."""
     torch.set_num_threads(n_threads)
     # Every step frees and takes the same large tensors. Where glibc hands their pages back in
-    # between, a sixth of a step on the CPU goes into page faults.
-    if mallopt := getattr(CDLL(None), "mallopt", None):
+    # between, a sixth of a step on the CPU goes into page faults. Where it keeps them, holes that
+    # nothing fits add up: to four times the memory, at a million items in chunks.
+    if keeps_pages and (mallopt := getattr(CDLL(None), "mallopt", None)):
         mallopt(M_MMAP_THRESHOLD, KEPT_BYTES)
         mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
     if device.type == "cuda":
@@ -203,4 +204,4 @@ def _settle_among(process: Process, compute: ComputeConfig) -> None:
         )
     if n_cores >= n_threads:
         bind(slice_of(cores, peers.index(process.share.rank), len(peers)))
-    settle(process.device, n_threads)
+    settle(process.device, n_threads, keeps_pages=not compute.shard_items)
