@@ -99,7 +99,8 @@ def test_preprocess_is_killed(project, windows, seed):
     time.sleep(random.Random(seed).uniform(1, 15))
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
-    assert project.stage("preprocess")[0] == 0
+    status, said = project.stage("preprocess")
+    assert status == 0, said
     assert bytes_in(project.folder / "data" / "windows") == windows
 
 
@@ -111,5 +112,6 @@ def test_download_is_killed(project, seed):
     time.sleep(random.Random(seed).uniform(0.5, 6))
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
-    assert project.stage("download")[0] == 0
+    status, said = project.stage("download")
+    assert status == 0, said
     assert bytes_in(project.folder / "data" / "raw") == whole
