@@ -72,13 +72,23 @@ class EventInputs(nn.Module):
         for name, table in self.tables.items():
             table.grow(sizes[name])
 
-    def forward(self, columns: Mapping[str, Int[Tensor, "B L"]]) -> Float[Tensor, "B L D"]:
+    def forward(
+        self, columns: Mapping[str, Int[Tensor, "B L"]], items: Float[Tensor, "B L d"]
+    ) -> Float[Tensor, "B L D"]:
         """Embed every event; an index that is not held is read as unknown.
 
         Events of the user's past (where IS_PAST is there and 1) have one learned vector added, by
         which the body tells them from the session.
+
+        Args:
+            columns: of the window file.
+            items: what `self.items` has for them. Each look-up in a table takes a gradient as large
+                as the table, so that of the items is shared between the parts of a batch.
         """
-        vectors = {name: table(columns[name]) for name, table in self.tables.items()}
+        vectors = {ITEM_ID: items}
+        for name in self.categoricals:
+            column = name.removeprefix(FEATURE)
+            vectors[column] = self.categoricals[name](columns[column])
         # The age of an item not held is not known either, though a window file may tell it.
         is_held = self.items.holds(columns[ITEM_ID])
         for name, kind in self.kinds.items():

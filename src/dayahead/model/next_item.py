@@ -148,7 +148,10 @@ class NextItemModel(nn.Module):
         return loss, torch.tensor(len(answers), device=loss.device)
 
     def scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
-        """Return what scores the candidates (catalogue indices), in float32, dropout off."""
+        """Return what scores the candidates (catalogue indices), in float32, dropout off.
+
+        Where rows are shared out, it scores those held here, for the sessions of all processes.
+        """
         self.eval()
         rows = candidates.to(self.bias.device) - N_RESERVED
         own = self.catalogue.detached().own_part(rows)
@@ -156,11 +159,10 @@ class NextItemModel(nn.Module):
         @torch.no_grad()
         def scores(
             columns: Mapping[str, Tensor], n_known: Int[Tensor, " B"]
-        ) -> Float[Tensor, "B C"]:
+        ) -> Float[Tensor, "E c"]:
             question = self.task.next_question(columns[ITEM_ID], n_known)
-            every, n_of = self.shard.gathered(self._answers(columns, question))
-            found = self.shard.joined(own.own_scores(every), n_of, rows)
-            return found / self.loss_config.temperature
+            every, _ = self.shard.gathered(self._answers(columns, question))
+            return own.own_scores(every) / self.loss_config.temperature
 
         return scores
 
@@ -175,7 +177,7 @@ class NextItemModel(nn.Module):
         """
         self.eval()
         question = self.task.next_question(columns[ITEM_ID], n_known)
-        inputs = self._read(columns, question, slice(None))
+        inputs = self._read(columns, self.inputs.items(columns[ITEM_ID]), question, slice(None))
         return self.body.attention_weights(inputs, question.lengths), question.lengths
 
     def _negatives(self, draws: Draws) -> Negatives | None:
@@ -254,17 +256,24 @@ class NextItemModel(nn.Module):
         """What the body writes at each asked position, row by row."""
         hidden = []
         every = torch.arange(len(question.lengths), device=question.lengths.device)
-        for rows in every.chunk(length_groups):
+        items = self.inputs.items(columns[ITEM_ID]).chunk(length_groups)
+        for rows, of_rows in zip(every.chunk(length_groups), items, strict=True):
             part = question.part(rows)
-            hidden.append(asked_states(body or self.body, self._read(columns, part, rows), part))
+            inputs = self._read(columns, of_rows, part, rows)
+            hidden.append(asked_states(body or self.body, inputs, part))
         return torch.cat(hidden)
 
     def _read(
-        self, columns: Mapping[str, Tensor], question: Question, rows: Tensor | slice
-    ) -> Float[Tensor, "B W D"]:
-        """What the body is given of some rows, for their part of a question."""
+        self,
+        columns: Mapping[str, Tensor],
+        items: Float[Tensor, "b L d"],
+        question: Question,
+        rows: Tensor | slice,
+    ) -> Float[Tensor, "b W D"]:
+        """What the body is given of some rows, for their items and their part of a question."""
         width = question.is_asked.shape[1]
-        inputs = self.inputs({name: values[rows, :width] for name, values in columns.items()})
+        cut = {name: values[rows, :width] for name, values in columns.items()}
+        inputs = self.inputs(cut, items[:, :width])
         return torch.where(question.is_masked[..., None], self.mask, inputs)
 
 

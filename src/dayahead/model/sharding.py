@@ -46,6 +46,11 @@ class Shard:
         """How many of a table's first rows are held here."""
         return len(range(self.rank, n_rows, self.world))
 
+    def places_of(self, items: Int[Tensor, " E"]) -> tuple[Int[Tensor, " e"], Int[Tensor, " e"]]:
+        """Which of some rows are held here, and at what places of the own ones."""
+        [held] = (items % self.world == self.rank).nonzero(as_tuple=True)
+        return held, items[held] // self.world
+
     def held_of(self, rows: Int[Tensor, " C"]) -> Int[Tensor, " c"]:
         """Places in the own rows of those of `rows` that are held here."""
         return rows[rows % self.world == self.rank] // self.world
@@ -83,10 +88,16 @@ class Shard:
         """Every process's values, one process after the other, and how many are whose."""
         if self.is_whole:
             return values, [len(values)]
-        n_here = torch.full((self.world,), len(values), device=values.device)
-        n_of = self._crossed(n_here, [1] * self.world, [1] * self.world).tolist()
+        n_of = self.stacked(torch.tensor(len(values), device=values.device)).tolist()
         copies = values.repeat(self.world, *[1] * (values.dim() - 1))
         return self._crossed(copies, [len(values)] * self.world, n_of), n_of
+
+    def stacked(self, values: Float[Tensor, "..."]) -> Float[Tensor, "w ..."]:
+        """Every process's values, which are as many everywhere."""
+        if self.is_whole:
+            return values[None]
+        n_of = [1] * self.world
+        return self._crossed(values.expand(self.world, *values.shape), n_of, n_of)
 
     def handed_back(
         self, found: Float[Tensor, "E k"], n_of: list[int], widths: list[int]
@@ -104,25 +115,6 @@ class Shard:
         sent, received = [n * found.shape[1] for n in n_of], [n_here * width for width in widths]
         parts = torch.split(self._crossed(found.reshape(-1), sent, received), received)
         return [part.view(n_here, width) for part, width in zip(parts, widths, strict=True)]
-
-    def joined(
-        self, found: Float[Tensor, "E c"], n_of: list[int], rows: Int[Tensor, " C"]
-    ) -> Float[Tensor, "T C"]:
-        """What all have found for the values gathered here, a column for each of `rows`.
-
-        Args:
-            found: for every process's values, a column for each of `held_of(rows)`.
-            n_of: how many are whose, of `gathered`.
-            rows: of the whole table.
-        """
-        if self.is_whole:
-            return found
-        holders = rows % self.world
-        widths = holders.bincount(minlength=self.world).tolist()
-        whole = found.new_empty((n_of[self.rank], len(rows)))
-        for rank, part in enumerate(self.handed_back(found, n_of, widths)):
-            whole[:, holders == rank] = part
-        return whole
 
     def collected(self, own: Tensor, n_rows: int, device: torch.device) -> Tensor:
         """Put the whole table together in process 0; the others keep their own rows.
@@ -170,8 +162,7 @@ class Shard:
 
     def _total(self, values: Tensor) -> Tensor:
         """Sum over the processes."""
-        every, _ = self.gathered(values[None])
-        return every.sum(0)
+        return self.stacked(values).sum(0)
 
     def _crossed(self, values: Tensor, sent: list[int], received: list[int]) -> Tensor:
         """Send the first `sent[r]` values to process r, and so on; what all sent here."""

@@ -30,7 +30,7 @@ def inputs_of(categoricals=("category",), numbers=("price",), n_items=5, **chang
 
 
 def written(inputs, columns=COLUMNS):
-    return inputs.eval()(columns).detach()
+    return inputs.eval()(columns, inputs.items(columns["item_id"])).detach()
 
 
 def rows(table, *places):
@@ -191,7 +191,7 @@ def test_input_dropout_takes_from_what_is_merged_in_training_only():
     columns = {name: values.repeat(50, 10) for name, values in COLUMNS.items()}
     whole = written(inputs, columns)
     torch.manual_seed(0)
-    dropped = inputs.train()(columns).detach()
+    dropped = inputs.train()(columns, inputs.items(columns["item_id"])).detach()
     is_zero = (dropped == 0) & (whole != 0)
     assert is_zero[whole != 0].float().mean().item() == pytest.approx(0.5, abs=0.05)
     kept = (dropped != 0).nonzero(as_tuple=True)

@@ -153,7 +153,9 @@ def test_the_loss_is_both_means_weighed(tied, n_past):
     steps = torch.arange(6)
     is_own = (steps < lengths[:, None]) & (steps >= draws.past[:, None])
     body = detector.body or model.body
-    scores = detector.head(body(model.inputs(changed), lengths))[..., 0][is_own]
+    scores = detector.head(
+        body(model.inputs(changed, model.inputs.items(changed["item_id"])), lengths)
+    )[..., 0][is_own]
     is_replaced = (changed["item_id"] != columns["item_id"])[is_own]
     assert is_replaced.any()
     found = binary_cross_entropy_with_logits(scores, is_replaced.float())
@@ -167,7 +169,9 @@ def test_a_guess_that_meets_the_original_counts_as_original():
     loss, n_targets = model(columns, lengths, draws)
     detector, model.detector = model.detector, None
     masked_alone, _ = model(columns, lengths, draws)
-    scores = detector.head(model.body(model.inputs(columns), lengths))[..., 0]
+    scores = detector.head(
+        model.body(model.inputs(columns, model.inputs.items(columns["item_id"])), lengths)
+    )[..., 0]
     is_event = torch.arange(4) < lengths[:, None]
     nothing = binary_cross_entropy_with_logits(scores[is_event], torch.zeros(7))
     torch.testing.assert_close(loss / n_targets, masked_alone / n_targets + nothing)
