@@ -1,8 +1,8 @@
 """Sessions per second of two processes of one thread against one of one thread.
 
-Steps and sessions are those of throughput.py: GPT-2/clm at d 128, 2 layers, 4 heads, batch 256 over
-20,000 items. Both processes stand all the time and take turns within one run, so that ratios hold
-where the machine's speed drifts; medians of the rounds are told.
+Steps and sessions are those of throughput.py: GPT-2/clm at d 128, 2 layers, 4 heads over 20,000
+items, by batches of 256 and of 1,024 sessions. Both processes stand all the time and take turns
+within one run, so that ratios hold where the machine's speed drifts; medians are told.
 
 one       all the work in one process, while the other waits
 two       shared out by sessions, gradients summed by DDP
@@ -10,11 +10,12 @@ items     the items shared out too (compute.shard_items), so that no gradient of
 each      both do all of the work at once and never speak: what the machine itself allows, less than
           2 because two cores share memory, cache and power
 
-What a step must take: 1,000 targets * 20,000 items * 128 * 2 for the scores and twice that for
-their gradients are 15 GFLOP, the body adds 3: 165 ms on a core that multiplies float32 at 111
-GFLOP/s, which two processes share. AdamW and the norm over 3 M parameters are not shared, nor are
-the gradients: 12 MB a step, which a process sends and receives; gloo on the loopback takes 7 ms of
-a core for them. In bfloat16 products take a quarter of the time, and the rest as long.
+What a step of 256 must take: 1,000 targets * 20,000 items * 128 * 2 for the scores and twice that
+for their gradients are 15 GFLOP, the body adds 3: 165 ms on a core that multiplies float32 at 111
+GFLOP/s, which two processes share. Not shared is what goes over the 3 M parameters: AdamW, their
+norm, zeros and sums of gradients, and 12 MB a step that a process sends and receives, for which
+gloo on the loopback takes 7 ms of a core. That does not grow with the batch. In bfloat16 products
+take a quarter of the time, and the rest as long.
 
 Command: python benchmarks/processes.py [float32] [bfloat16]
 """
@@ -38,19 +39,20 @@ from dayahead.training.learners import GradientLearner
 from dayahead.training.measuring import Targets, measure
 from dayahead.training.processes import Process
 from facts import machine_facts
-from throughput import ALONE, BATCH, N_ITEMS, N_SESSIONS, built_model, generated_sessions
+from throughput import ALONE, N_ITEMS, N_SESSIONS, built_model, generated_sessions
 
-ROUNDS = 7
+ROUNDS = 5
+BATCHES = 256, 1024
 Work = Callable[[], object]
 
 
-def works(process: Process, params: Params, shard: Shard) -> dict[str, Work]:
+def works(process: Process, params: Params, batch_size: int, shard: Shard) -> dict[str, Work]:
     """A pass of training and one of measuring, this process's share of it."""
     sessions = generated_sessions(1)
-    training = replace(params.training, batch_size=BATCH, epochs=1)
+    training = replace(params.training, batch_size=batch_size, epochs=1)
     learner = GradientLearner(built_model(params, shard), training, process)
     learner.grow({ITEM_ID: N_ITEMS})
-    plan = shuffled_plan(sessions.lengths, BATCH, seed=1)
+    plan = shuffled_plan(sessions.lengths, batch_size, seed=1)
     epoch = [MemoryBatches(sessions, plan, process.share)]
     by_length = MemoryBatches(sessions, measuring_plan(sessions.lengths, 512), process.share)
     candidates = np.arange(N_RESERVED, N_RESERVED + N_ITEMS, dtype=np.int32)
@@ -72,10 +74,24 @@ def seconds(work: Work | None) -> float:
 
 
 def run(process: Process, params: Params) -> None:
-    """Take turns and print the medians."""
-    alone = works(Process(ALONE, process.device), params, WHOLE)
-    together = works(process, params, WHOLE)
-    apart = works(process, params, Shard.of_process(process.share.rank, process.share.world))
+    """Measure at each size of a batch."""
+    shard = Shard.of_process(process.share.rank, process.share.world)
+    for batch_size in BATCHES:
+        alone = works(Process(ALONE, process.device), params, batch_size, WHOLE)
+        together = works(process, params, batch_size, WHOLE)
+        apart = works(process, params, batch_size, shard)
+        told = f"{params.training.precision}, batch {batch_size}"
+        take_turns(process, told, alone, together, apart)
+
+
+def take_turns(
+    process: Process,
+    told: str,
+    alone: dict[str, Work],
+    together: dict[str, Work],
+    apart: dict[str, Work],
+) -> None:
+    """Print the medians."""
     for name in alone:
         turns = {
             "one": alone[name] if process.is_main else None,
@@ -92,7 +108,7 @@ def run(process: Process, params: Params) -> None:
                 for way in turns
             }
             print(
-                f"{params.training.precision} {name:9s} one {one:6,.0f} sessions/s; two "
+                f"{told}, {name:9s} one {one:6,.0f} sessions/s; two "
                 f"{gains['two']:.2f} times it, items {gains['items']:.2f}, each "
                 f"{2 * gains['each']:.2f}",
                 flush=True,

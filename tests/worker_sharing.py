@@ -13,6 +13,7 @@ from dayahead.model.next_item import NextItemModel
 from dayahead.model.sharding import WHOLE, Shard
 from dayahead.training.learners import _draws
 from dayahead.training.processes import Process
+from dayahead.training.shared_ranks import SharedRanks
 from tiny_settings import loss_config, model_config, task_config
 
 N_ITEMS = 31
@@ -31,6 +32,12 @@ CASES = {
     "rtd": ({"architecture": "electra"}, {"name": "rtd", "rtd_replacements": "catalogue"}, {}),
 }
 """Settings of the model, its task and its loss."""
+CANDIDATES = {
+    "all": torch.arange(2, N_ITEMS + 2),
+    "some": torch.tensor([3, 4, 8, 20]),
+    "held by one": torch.tensor([2, 6, 14]),
+    "none": torch.tensor([], dtype=torch.int64),
+}
 
 
 def compare_with_whole(process: Process, folder: Path) -> None:
@@ -38,6 +45,32 @@ def compare_with_whole(process: Process, folder: Path) -> None:
     shard = Shard.of_process(process.share.rank, process.share.world)
     found = {name: _departures(process, shard, *case) for name, case in CASES.items()}
     write_json(folder / f"{process.share.rank}.json", found)
+
+
+def rank_together(process: Process, folder: Path) -> None:
+    """Write whether shared ranks and best items are those of all scores in one place."""
+    shard = Shard.of_process(process.share.rank, process.share.world)
+    draw = torch.Generator().manual_seed(2)
+    scores = torch.randint(6, (23, N_ITEMS), generator=draw).float()  # many ties
+    targets = torch.randint(2, N_ITEMS + 2, (23,), generator=draw)
+    own = slice(shard.rank, None, shard.world)  # not as many for all
+    same = {}
+    for name, candidates in CANDIDATES.items():
+        answers = [
+            SharedRanks(each, candidates, n_best=5)(found, asked)
+            for each, found, asked in (
+                (WHOLE, scores[:, candidates - 2], targets),
+                (shard, _in_order(scores, shard, candidates), targets[own]),
+            )
+        ]
+        same[name] = [bool(one[own].equal(other)) for one, other in zip(*answers, strict=True)]
+    write_json(folder / f"{process.share.rank}.json", same)
+
+
+def _in_order(scores: Tensor, shard: Shard, candidates: Tensor) -> Tensor:
+    """Scores of candidates held here for the questions of all, one process after the other."""
+    every = torch.cat([scores[rank :: shard.world] for rank in range(shard.world)])
+    return every[:, candidates[(candidates - 2) % shard.world == shard.rank] - 2]
 
 
 def _departures(

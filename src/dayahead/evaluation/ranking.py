@@ -22,17 +22,37 @@ def target_ranks(scores: Float32[Tensor, "B C"], targets: Int[Tensor, "B"]) -> I
     Raises:
         ScoreError: a score is NaN or infinite, in whichever row.
     """
+    refuse_infinite(scores)
+    found = n_not_worse(scores, scores_at(scores, targets))
+    return torch.where(targets >= 0, found, 0).long()
+
+
+def scores_at(scores: Float32[Tensor, "B C"], columns: Int[Tensor, "B"]) -> Float32[Tensor, "B"]:
+    """Return the score at a column of each row, -inf where the column is -1."""
     if scores.shape[1] == 0:
-        return torch.zeros_like(targets, dtype=torch.int64)
+        return scores.new_full((len(scores),), -torch.inf)
+    found = scores.gather(1, columns.clamp(min=0).long()[:, None])[:, 0]
+    return found.where(columns >= 0, -torch.inf)
+
+
+def n_not_worse(scores: Float32[Tensor, "B C"], than: Float32[Tensor, "B"]) -> Int[Tensor, "B"]:
+    """Count for each row the candidates that are not worse than a score, int32."""
+    # A target is among those not worse than itself: it is the 1. int32 sums six times as fast.
+    return (scores >= than[:, None]).sum(dim=1, dtype=torch.int32)
+
+
+def refuse_infinite(scores: Float32[Tensor, "B C"]) -> None:
+    """Stop where a score cannot be ranked.
+
+    Raises:
+        ScoreError: a score is NaN or infinite, in whichever row.
+    """
+    if scores.shape[1] == 0:
+        return
     # Two reductions instead of isfinite, which would hold a second matrix: NaN passes through both.
     is_finite = scores.amax(dim=1).isfinite() & scores.amin(dim=1).isfinite()  # [B]
     if not is_finite.all():
         raise ScoreError(_complaint(scores, is_finite))
-    is_candidate = targets >= 0
-    target_scores = scores.gather(1, targets.clamp(min=0).long().unsqueeze(1))  # [B, 1]
-    # The target itself is among those not worse: it is the 1. int32 sums six times as fast.
-    n_not_worse = (scores >= target_scores).sum(dim=1, dtype=torch.int32)
-    return torch.where(is_candidate, n_not_worse, 0).long()
 
 
 def best_columns(

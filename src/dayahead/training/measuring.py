@@ -6,18 +6,18 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
 from dayahead.columns import ITEM_ID
 from dayahead.data.batches import Batch, Batches
-from dayahead.evaluation.ranking import best_columns, target_ranks
 from dayahead.evaluation.tables import WindowRanks
 from dayahead.model.counts import CountModel
 from dayahead.model.next_item import NextItemModel
-from dayahead.model.scoring import Scorer
+from dayahead.model.sharding import Shard
 from dayahead.training.processes import Process
+from dayahead.training.shared_ranks import SharedRanks
 
 
 @dataclass(frozen=True)
@@ -112,50 +112,38 @@ def measure(
     device = process.device
     wanted, n_of = (torch.from_numpy(each).long().to(device) for each in (candidates, asked.n_of))
     scorer = model.scorer(wanted)
-    size = (2 + min(n_best, len(wanted)), int(n_of.sum()))
-    found = torch.zeros(size, dtype=torch.int32, device=device)  # targets, ranks, best ...
+    ranks_of = SharedRanks(model.shard, wanted, n_best)
+    # Targets, ranks, best ... of every target, and behind the last of what nobody asked.
+    size = (2 + min(n_best, len(wanted)), int(n_of.sum()) + 1)
+    found = torch.zeros(size, dtype=torch.int32, device=device)
     highest = torch.zeros(size[0] - 2, size[1], device=device)
     for batch in batches:
-        for part, scores in _scored(model, scorer, batch.to(device), n_of, process):
-            ranks = target_ranks(scores, _columns_of(part.targets, wanted))
-            best, of_best = best_columns(scores, n_best)
+        for part in _in_step(batch.to(device), n_of, model.shard, process):
+            scores = scorer(part.columns, part.n_known).to(device)
+            ranks, best, of_best = ranks_of(scores, part.targets)
             found[:, part.places] = torch.cat([part.targets[None], ranks[None], best.T]).int()
             highest[:, part.places] = of_best.T
-    found, highest = process.summed(found).cpu(), process.summed(highest).cpu()
+    found, highest = (process.summed(each).cpu()[:, :-1] for each in (found, highest))
     return Measured(found[0].numpy(), found[1].numpy(), found[2:].T.numpy(), highest.T.numpy())
 
 
-def _scored(
-    model: NextItemModel | CountModel,
-    scorer: Scorer,
-    batch: Batch,
-    n_of: Int[Tensor, " S"],
-    process: Process,
-) -> Iterator[tuple[Questions, Float[Tensor, "Q C"]]]:
-    """Parts of a batch's questions with their scores."""
+def _in_step(
+    batch: Batch, n_of: Int[Tensor, " S"], shard: Shard, process: Process
+) -> Iterator[Questions]:
+    """Parts of a batch's questions, as many on every process where scoring takes them all."""
     parts = _questions(batch.without_empty_rows(), n_of)
-    if model.shard.is_whole:
-        for part in parts:
-            yield part, scorer(part.columns, part.n_known).to(process.device)
+    if shard.is_whole:
+        yield from parts
         return
-    # Scoring takes all processes: one that is done asks on, and does not look at the answer.
-    idle = {name: values[:1, :1] for name, values in batch.columns.items()}
+    one = batch.lengths.new_ones(1)
+    first_events = {name: values[:1, :1] for name, values in batch.columns.items()}
+    idle = Questions(first_events, n_known=one, targets=one * 0, places=-one)
     while True:
-        one = next(parts, None)
-        is_asked = torch.tensor(int(one is not None), device=process.device)
+        part = next(parts, None)
+        is_asked = torch.tensor(int(part is not None), device=process.device)
         if not process.summed(is_asked):
             return
-        if one is None:
-            scorer(idle, batch.lengths.new_ones(1))
-        else:
-            yield one, scorer(one.columns, one.n_known)
-
-
-def _columns_of(targets: Int[Tensor, " Q"], candidates: Int[Tensor, " C"]) -> Int[Tensor, " Q"]:
-    """Place of each target among the candidates, -1 where it is none of them."""
-    columns = torch.searchsorted(candidates, targets)
-    with_end = torch.nn.functional.pad(candidates, (0, 1))  # what is found behind the last
-    return columns.where(with_end[columns] == targets, -1)
+        yield idle if part is None else part
 
 
 def _questions(batch: Batch, n_of: Int[Tensor, " S"]) -> Iterator[Questions]:

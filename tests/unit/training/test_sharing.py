@@ -5,7 +5,7 @@ import pytest
 from dayahead.files import read_json
 from dayahead.training.launching import run_processes
 from tiny_settings import compute_config
-from worker_sharing import CASES, compare_with_whole
+from worker_sharing import CANDIDATES, CASES, compare_with_whole, rank_together
 
 
 @pytest.fixture(scope="module", params=[2, 4])
@@ -23,3 +23,12 @@ def test_loss_and_gradients_are_those_of_one_process(departures, case):
         assert len(of_rank[case]) > 5
         for name, departure in of_rank[case].items():
             assert departure <= 1e-6, name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_processes", [2, 4])
+def test_ranks_and_best_items_are_those_of_one_process(n_processes, tmp_path):
+    run_processes(rank_together, compute_config(processes=n_processes), tmp_path)
+    for rank in range(n_processes):
+        same = read_json(tmp_path / f"{rank}.json")
+        assert same == {name: [True, True, True] for name in CANDIDATES}
