@@ -30,7 +30,8 @@ PATIENCE = timedelta(hours=1)
 wait. Whether it lives meanwhile, the heartbeat knows."""
 NETWORK = "GLOO_SOCKET_IFNAME"
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-KEPT_BYTES = 2**30
+KEPT_BYTES, KEPT_BYTES_OF_SHARED = 2**30, 2**26
+"""Largest tensor whose pages stay where it is freed; of a table in parts, which are large ones."""
 _log = logging.getLogger(__name__)
 
 
@@ -73,15 +74,15 @@ def joined(
     dist.destroy_process_group()
 
 
-def settle(device: torch.device, n_threads: int, *, keeps_pages: bool = True) -> None:
+def settle(device: torch.device, n_threads: int, kept_bytes: int = KEPT_BYTES) -> None:
     """Set up this process for its work."""
     torch.set_num_threads(n_threads)
     # Every step frees and takes the same large tensors. Where glibc hands their pages back in
     # between, a sixth of a step on the CPU goes into page faults. Where it keeps them, holes that
     # nothing fits add up: to four times the memory, at a million items in chunks.
-    if keeps_pages and (mallopt := getattr(CDLL(None), "mallopt", None)):
-        mallopt(M_MMAP_THRESHOLD, KEPT_BYTES)
-        mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
+    if mallopt := getattr(CDLL(None), "mallopt", None):
+        mallopt(M_MMAP_THRESHOLD, kept_bytes)
+        mallopt(M_TRIM_THRESHOLD, kept_bytes)
     if device.type == "cuda":
         torch.cuda.set_device(device)
 
@@ -204,4 +205,5 @@ def _settle_among(process: Process, compute: ComputeConfig) -> None:
         )
     if n_cores >= n_threads:
         bind(slice_of(cores, peers.index(process.share.rank), len(peers)))
-    settle(process.device, n_threads, keeps_pages=not compute.shard_items)
+    kept_bytes = KEPT_BYTES_OF_SHARED if compute.shard_items else KEPT_BYTES
+    settle(process.device, n_threads, kept_bytes)
