@@ -1,5 +1,6 @@
 """One process at a time at the same work."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from dayahead.errors import BusyError
+from dayahead.files import write_text
 
 
 @contextmanager
@@ -18,13 +20,16 @@ def one_at_a_time(stage: str) -> Iterator[None]:
     Raises:
         BusyError: another process runs the stage here.
     """
-    lock = FileLock(Path(".dayahead") / f"{stage}.lock", blocking=False)
-    Path(lock.lock_file).parent.mkdir(exist_ok=True)
+    folder = Path(".dayahead")
+    folder.mkdir(exist_ok=True)
+    holder = folder / f"{stage}.pid"
     try:
-        with lock:
+        with FileLock(folder / f"{stage}.lock", blocking=False):
+            write_text(holder, f"{os.getpid()}")
             yield
     except Timeout:
+        pid = holder.read_text(encoding="utf-8") if holder.exists() else "?"
         raise BusyError(
-            f"{Path.cwd()}: another process still runs the stage {stage} here; wait for it, or "
-            f"end it (`pkill -f stages/{stage}.py`), and try again"
+            f"{Path.cwd()}: process {pid} still runs the stage {stage} here; wait for it, or end "
+            f"it (`kill {pid}`), and try again"
         ) from None

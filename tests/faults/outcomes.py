@@ -38,9 +38,9 @@ def under_way(project, command="python stages/train.py", n_measured=0, **environ
     return process
 
 
-def killed(project):
-    """Train until the first fit is kept, and no further."""
-    process = under_way(project)
+def killed(project, n_measured=0):
+    """Train until the first fit is kept, and so many windows are measured, and no further."""
+    process = under_way(project, n_measured=n_measured)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
 

@@ -101,7 +101,7 @@ def test_states_are_damaged(project, undisturbed, damage):
 @pytest.mark.parametrize("seed", range(6))
 def test_a_file_of_every_shelf_of_the_store_is_damaged(project, undisturbed, seed):
     """What was found out again comes to the same, and nothing of it ends in a traceback."""
-    killed(project)
+    killed(project, n_measured=1)
     store = project.folder / ".dayahead"
     shelves = defaultdict(list)
     for path in sorted(store.rglob("*")):

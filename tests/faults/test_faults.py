@@ -30,7 +30,7 @@ def test_dvc_is_killed_and_its_stage_goes_on(project, undisturbed):
     dvc.stdout.close()
     second = project.stage("train")
     if second[0] != 0:
-        refused(second, "another process still runs the stage train")
+        refused(second, "still runs the stage train")
         wait_for_group(dvc.pid)
     ends_equal(project, undisturbed)
 
@@ -45,7 +45,7 @@ def both_said(project, command):
 def test_two_stages_at_once(project, undisturbed):
     first, second = both_said(project, "python stages/train.py")
     assert first[0] == 0, first[1]
-    refused(second, "another process still runs the stage train")
+    refused(second, "still runs the stage train")
     ends_equal(project, undisturbed)
 
 

@@ -19,7 +19,8 @@ def test_a_second_process_at_a_stage_is_told_and_a_killed_one_leaves_no_lock(tmp
     command = [sys.executable, "-c", HOLDER]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout.readline() == b"held\n"
-        with pytest.raises(BusyError, match="still runs the stage train"), one_at_a_time("train"):
+        told = rf"process {holder.pid} still runs the stage train .* \(`kill {holder.pid}`\)"
+        with pytest.raises(BusyError, match=told), one_at_a_time("train"):
             pass
         with one_at_a_time("aggregate"):
             pass

@@ -120,6 +120,12 @@ class ModelConfig:
     """What `transitions` keeps of its counts from fit to fit; a fresh model has none to keep."""
 
     @property
+    def has_dropout(self) -> bool:
+        """Whether anything is dropped at random, before the body or in it."""
+        given = (value for name, value in self.config.items() if "drop" in name)
+        return any([self.dropout, self.input_dropout, *given])
+
+    @property
     def is_counted(self) -> bool:
         """Whether the architecture counts events instead of following gradients."""
         return self.architecture in COUNTED

@@ -133,7 +133,7 @@ def _stored(slot: Path, source: Source) -> Conversion | None:
         return None
     try:
         entry = read_json(slot / "entry.json")
-        is_whole = entry.pop(_CHECK, None) in (None, fingerprint(entry))  # once there was none
+        is_whole = entry.pop(_CHECK) == fingerprint(entry)
         entry["parts"] = [Part(**part) for part in entry["parts"]]
         entry["counts"] = {check: Count(**count) for check, count in entry["counts"].items()}
         conversion = Conversion(slot, **entry)

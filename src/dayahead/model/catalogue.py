@@ -44,7 +44,7 @@ class Catalogue:
 
     def own_part(self, items: Int[Tensor, " k"]) -> "Catalogue":
         """Those of some items whose rows are held here, in their order."""
-        own = self.shard.held_of(items)
+        _, own = self.shard.places_of(items)
         return replace(self, table=self.table[own], bias=self.bias[own])
 
     def own_scores(self, states: Float[Tensor, "T d"]) -> Float[Tensor, "T m"]:

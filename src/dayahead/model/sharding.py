@@ -7,6 +7,7 @@ everywhere in torch.distributed.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -29,9 +30,15 @@ class Shard:
     """Of its own: rows cross over while gradients do."""
 
     @classmethod
-    def of_process(cls, rank: int, world: int) -> "Shard":
-        """Share tables among all processes, which must call this together."""
-        return cls(rank, world, dist.new_group()) if world > 1 else WHOLE
+    def of_process(cls, rank: int, world: int, patience: timedelta | None = None) -> "Shard":
+        """Share tables among all processes, which must call this together.
+
+        Args:
+            rank: of this process.
+            world: how many there are.
+            patience: how long one waits for another; None: as long as torch does by itself.
+        """
+        return cls(rank, world, dist.new_group(timeout=patience)) if world > 1 else WHOLE
 
     @property
     def is_whole(self) -> bool:
@@ -50,10 +57,6 @@ class Shard:
         """Which of some rows are held here, and at what places of the own ones."""
         [held] = (items % self.world == self.rank).nonzero(as_tuple=True)
         return held, items[held] // self.world
-
-    def held_of(self, rows: Int[Tensor, " C"]) -> Int[Tensor, " c"]:
-        """Places in the own rows of those of `rows` that are held here."""
-        return rows[rows % self.world == self.rank] // self.world
 
     def rows(self, own: Float[Tensor, "m d"], rows: Int[Tensor, " ..."]) -> Float[Tensor, "... d"]:
         """Look rows of the whole table up, wherever they are held."""

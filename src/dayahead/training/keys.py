@@ -89,7 +89,7 @@ class Keys:
         statistics = self.run.store.statistics
         given = None if study.model.is_counted else study.model.pretrained_items
         # Every process draws its own dropout.
-        n_streams = process.share.world if study.model.dropout else None
+        n_streams = process.share.world if study.model.has_dropout else None
         value = {
             "model": asdict(study.model),
             "pretrained_items": sha256_of(Path(given)) if given else None,

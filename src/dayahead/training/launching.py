@@ -2,6 +2,7 @@
 
 import ctypes
 import logging
+import multiprocessing
 import os
 import signal
 import uuid
@@ -173,3 +174,6 @@ def _worker(work: Callable[..., None], compute: ComputeConfig, args: tuple[objec
 def _end_with_the_launcher() -> None:
     """A SIGKILL of torchrun would leave this process running."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    parent = multiprocessing.parent_process()
+    if parent is not None and parent.pid != os.getppid():  # it was killed before it was asked for
+        os.kill(os.getpid(), signal.SIGKILL)

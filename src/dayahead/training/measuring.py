@@ -118,7 +118,7 @@ def measure(
     found = torch.zeros(size, dtype=torch.int32, device=device)
     highest = torch.zeros(size[0] - 2, size[1], device=device)
     for batch in batches:
-        for part in _in_step(batch.to(device), n_of, model.shard, process):
+        for part in _in_step(batch, n_of, model.shard, process):
             scores = scorer(part.columns, part.n_known).to(device)
             ranks, best, of_best = ranks_of(scores, part.targets)
             found[:, part.places] = torch.cat([part.targets[None], ranks[None], best.T]).int()
@@ -131,12 +131,12 @@ def _in_step(
     batch: Batch, n_of: Int[Tensor, " S"], shard: Shard, process: Process
 ) -> Iterator[Questions]:
     """Parts of a batch's questions, as many on every process where scoring takes them all."""
-    parts = _questions(batch.without_empty_rows(), n_of)
+    parts = _questions(batch.without_empty_rows().to(process.device), n_of)
     if shard.is_whole:
         yield from parts
         return
-    one = batch.lengths.new_ones(1)
-    first_events = {name: values[:1, :1] for name, values in batch.columns.items()}
+    one = torch.ones(1, dtype=torch.int64, device=process.device)
+    first_events = {name: values[:1, :1] for name, values in batch.to(one.device).columns.items()}
     idle = Questions(first_events, n_known=one, targets=one * 0, places=-one)
     while True:
         part = next(parts, None)

@@ -4,6 +4,8 @@ import json
 import logging
 import os
 import socket
+import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from ctypes import CDLL
@@ -91,8 +93,7 @@ def _meet(place: Place, device: torch.device, own_address: str) -> None:
     host = f"[{place.address}]" if ":" in place.address else place.address
     url = f"tcp://{host}:{place.port}?rank={place.rank}&world_size={place.world}"
     kept, _, _ = next(rendezvous(url, timeout=START))
-    # torchrun keeps its store when it starts all again, with what the dead have written.
-    store = PrefixStore(f"attempt-{kept.add(f'attempts-{place.rank}', 1)}", kept)
+    store = PrefixStore(_attempt(place, kept), kept)
     told = {
         "host": socket.gethostname(),
         "own address": own_address,
@@ -110,6 +111,29 @@ def _meet(place: Place, device: torch.device, own_address: str) -> None:
         device_id=device if is_cuda else None,
     )
     _set_pg_timeout(PATIENCE)
+
+
+def _attempt(place: Place, kept: Store) -> str:
+    """Give all a name for this attempt to meet.
+
+    torchrun keeps its store when it starts all again, with what the dead have written, and some may
+    have died before they wrote anything. So process 0 answers whoever asks until all have come.
+    """
+    own = uuid.uuid4().hex
+    if place.rank > 0:
+        kept.set(f"asks-{place.rank}", own)
+        name = str(kept.get(f"answer-{own}"), "ascii")
+        kept.set(f"comes-{place.rank}-{name}", "")
+        return name
+    missing, end = list(range(1, place.world)), time.monotonic() + START.total_seconds()
+    while missing:
+        for rank in missing:
+            kept.set(f"answer-{str(kept.get(f'asks-{rank}'), 'ascii')}", own)
+        time.sleep(0.02)
+        missing = [rank for rank in missing if not kept.check([f"comes-{rank}-{own}"])]
+        if time.monotonic() > end:
+            raise RuntimeError(f"process {missing[0]} is not there")
+    return own
 
 
 def _exchanged(told: str, place: Place, store: Store) -> list[bytes]:

@@ -16,6 +16,7 @@ from dayahead.model.storage import save_model
 from dayahead.training.agreement import refuse_disagreement
 from dayahead.training.course import Course
 from dayahead.training.launching import run_processes
+from dayahead.training.meeting import PATIENCE
 from dayahead.training.plan import (
     chosen_windows,
     measured_windows,
@@ -71,7 +72,7 @@ def fit_and_measure(process: Process, study: Study, compute: ComputeConfig) -> N
     refuse_empty_splits(store, measured, study.evaluation.split)
     refuse_unmeasured_sessions(store, measured, study.evaluation)
     share = process.share
-    shard = Shard.of_process(share.rank, share.world) if compute.shard_items else WHOLE
+    shard = Shard.of_process(share.rank, share.world, PATIENCE) if compute.shard_items else WHOLE
     run = Run(study, process, windows[0], shard=shard)
     results, states = None, None
     if process.is_main:

@@ -188,9 +188,13 @@ def test_features_that_are_not_read_are_in_no_key(windows, own):
     assert n_shared(keys_of(windows), keys_of(own)) == (5, 4)
 
 
-def test_processes_have_keys_of_their_own_where_they_draw_dropout(windows):
+@pytest.mark.parametrize(
+    "settings",
+    [{"dropout": 0.1}, {"input_dropout": 0.1}, {"config": {"attn_pdrop": 0.1, "resid_pdrop": 0}}],
+)
+def test_processes_have_keys_of_their_own_where_they_draw_dropout(windows, settings):
     assert n_shared(keys_of(windows), keys_of(windows, world=2)) == (5, 4)
-    drops = {"model": {"dropout": 0.1}}
+    drops = {"model": settings}
     assert n_shared(keys_of(windows, drops), keys_of(windows, drops, world=2)) == (0, 0)
 
 

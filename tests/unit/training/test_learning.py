@@ -18,6 +18,8 @@ MODEL = {"d_model": 32, "init_std": 0.1, "item_init_std": 0.1}
 TRAINING = {"batch_size": 32, "learning_rate": 0.01}
 EPOCHS = {"clm": 6, "mlm": 20, "plm": 20, "rtd": 20}
 """The others than clm ask about a third of the items, and tell both sides of them."""
+OWN = {("t5", "mlm"): {"learning_rate": 0.005, "epochs": 30}}
+"""T5 does not divide its attention's scores by the root of their size: it bears smaller steps."""
 
 
 def source(n_days):
@@ -84,7 +86,8 @@ def test_popularity_knows_little_and_transitions_nearly_all(windows, tmp_path):
     ],
 )
 def test_every_body_comes_near_the_best_there_is(windows, tmp_path, architecture, task):
-    assert last_recall(windows, tmp_path, architecture, task) >= 0.95
+    own = OWN.get((architecture, task), {})
+    assert last_recall(windows, tmp_path, architecture, task, **own) >= 0.95
 
 
 @pytest.mark.slow

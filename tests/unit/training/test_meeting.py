@@ -1,16 +1,22 @@
 """What processes tell each other before anything else."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import pytest
+from torch.distributed import HashStore
 
 from dayahead.errors import ConfigError
 from dayahead.files import read_json
+from dayahead.training import meeting
 from dayahead.training.launching import run_processes
-from dayahead.training.meeting import refuse_apart
+from dayahead.training.meeting import _attempt, refuse_apart
+from dayahead.training.places import Place
 from tiny_settings import compute_config
 from worker_studies import note_cores
 
+N_PROCESSES = 3
 MAIN = {
     "host": "a",
     "own address": "10.0.0.1",
@@ -56,3 +62,42 @@ def test_processes_share_the_cores_of_their_machine(tmp_path, threads, is_shared
         assert first["cores"] == second["cores"] == allowed
     n_threads = len(allowed) // 2 if threads == "auto" else threads
     assert first["threads"] == second["threads"] == n_threads
+
+
+def names_of(store, ranks):
+    """What processes of these ranks come to call their attempt."""
+    with ThreadPoolExecutor(N_PROCESSES) as pool:
+        return {*pool.map(lambda rank: _attempt(place_of(rank), store), ranks)}
+
+
+def place_of(rank):
+    return Place("torchrun", rank, N_PROCESSES, rank, "localhost", 1)
+
+
+def test_all_find_the_attempt_that_they_are_of():
+    store = HashStore()
+    names = [names_of(store, order) for order in ([0, 1, 2], [2, 1, 0], [1, 0, 2])]
+    assert [len(name) for name in names] == [1, 1, 1]
+    assert len(set.union(*names)) == 3
+
+
+def test_an_attempt_goes_past_those_of_earlier_ones_that_died_before_they_met(monkeypatch):
+    store = HashStore()
+    store.set_timeout(timedelta(seconds=0.2))
+    with pytest.raises(RuntimeError):  # process 0 was killed before it came
+        _attempt(place_of(2), store)
+    monkeypatch.setattr(meeting, "START", timedelta(seconds=0.2))
+    with pytest.raises(RuntimeError):  # process 1 was
+        _attempt(place_of(0), store)
+    monkeypatch.undo()
+    store.set_timeout(timedelta(seconds=20))
+    assert len(names_of(store, [2, 0, 1])) == 1
+
+
+def test_a_process_that_does_not_come_is_named(monkeypatch):
+    store = HashStore()
+    for rank in (1, 2):
+        store.set(f"asks-{rank}", "of a process that died")
+    monkeypatch.setattr(meeting, "START", timedelta(seconds=0.1))
+    with pytest.raises(RuntimeError, match="process 1 is not there"):
+        _attempt(place_of(0), store)
