@@ -2,11 +2,11 @@
 
 import shutil
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 SHELVES = {
     "downloads": "files fetched",
@@ -41,24 +41,33 @@ def shelves(root: Path) -> list[Shelf]:
 
 
 def clear(root: Path, second: float) -> int:
-    """Remove entries that no run has used since that second of Unix time; how many."""
+    """Remove entries that no run has used since that second of Unix time; how many.
+
+    One that a run is at work in stays.
+    """
     n_cleared = 0
     for kind in SHELVES:
         if not (root / kind).is_dir():
             continue
-        with FileLock(root / kind / "lock"):  # nobody reads or writes one meanwhile
-            for entry in _entries(root / kind):
+        with FileLock(root / kind / "lock"):
+            for entry in [*_entries(root / kind), *(root / kind).glob("blobs/*/*.damaged")]:
                 if entry.stat().st_mtime < second:
-                    _remove(entry)
-                    n_cleared += 1
+                    n_cleared += _is_removed(entry)
     return n_cleared
 
 
-def _remove(entry: Path) -> None:
-    if entry.is_file():
-        entry.unlink()
-    else:
-        shutil.rmtree(entry)
+def _is_removed(entry: Path) -> bool:
+    """Remove it, unless a run holds its own lock, as downloads and parts have."""
+    own = Path(f"{entry}.lock")
+    try:
+        with FileLock(own, blocking=False) if own.exists() else nullcontext():
+            if entry.is_file():
+                entry.unlink()
+            else:
+                shutil.rmtree(entry)
+    except Timeout:
+        return False
+    return True
 
 
 def _entries(folder: Path) -> Iterator[Path]:

@@ -168,3 +168,17 @@ def undisturbed_pair(project, _undisturbed_pair) -> Iterator[Undisturbed]:
     with project.changed("compute", processes=2):
         project.forget()
         yield _undisturbed_pair
+
+
+@pytest.fixture(scope="session")
+def _undisturbed_sharing(project) -> Undisturbed:
+    with project.changed("compute", processes=2, shard_items=True):
+        return _run_whole(project)
+
+
+@pytest.fixture
+def undisturbed_sharing(project, _undisturbed_sharing) -> Iterator[Undisturbed]:
+    """The reference of two processes that share the items out, as they do in the test."""
+    with project.changed("compute", processes=2, shard_items=True):
+        project.forget()
+        yield _undisturbed_sharing

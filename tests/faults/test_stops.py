@@ -40,6 +40,18 @@ def test_two_processes_are_told_to_stop(project, undisturbed_pair, number, statu
 @pytest.mark.parametrize("seed", range(4))
 def test_one_of_two_processes_is_killed(project, undisturbed_pair, seed):
     """They are started again by themselves, from the last fit."""
+    goes_on_without_one(project, seed)
+    ends_equal(project, undisturbed_pair)
+
+
+@pytest.mark.parametrize("seed", range(4, 7))
+def test_one_of_two_that_share_the_items_out_is_killed(project, undisturbed_sharing, seed):
+    goes_on_without_one(project, seed)
+    ends_equal(project, undisturbed_sharing)
+
+
+def goes_on_without_one(project, seed):
+    """Kill one of two processes at a seeded moment."""
     dice = random.Random(seed)
     process = under_way(project, n_measured=dice.randrange(9))
     dice.choice(workers_of(process)).kill()
@@ -47,7 +59,6 @@ def test_one_of_two_processes_is_killed(project, undisturbed_pair, seed):
     assert process.returncode == 0, said
     assert said.count("all are started again") == 1
     assert "Traceback" not in said
-    ends_equal(project, undisturbed_pair)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -2,8 +2,10 @@
 
 import os
 import time
+from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from typer.testing import CliRunner
 
 from dayahead.__main__ import app
@@ -54,6 +56,27 @@ def test_clears_what_was_not_used(store):
         *(None, "new", "used")
     ]
     assert not [path for path in (store / "fits").iterdir() if "cleared" in path.name]
+
+
+def test_what_a_run_is_at_work_in_stays(store):
+    slots = [store / "downloads" / name for name in ("busy", "idle")]
+    for slot in slots:
+        slot.mkdir(parents=True)
+        Path(f"{slot}.lock").touch()
+        os.utime(slot, (0, 0))
+    with FileLock(f"{slots[0]}.lock"):
+        assert "1 entries removed" in asked("--prune", "30")
+    assert [slot.exists() for slot in slots] == [True, False]
+
+
+def test_files_set_aside_go_too(store):
+    aside = [store / "windows" / "blobs" / "ab" / f"{name}.damaged" for name in ("old", "new")]
+    for path in aside:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{")
+    os.utime(aside[0], (0, 0))
+    asked("--prune", "30")
+    assert [path.exists() for path in aside] == [False, True]
 
 
 def test_windows_go_with_the_runs_that_name_them(store):

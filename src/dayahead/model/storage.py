@@ -1,5 +1,7 @@
 """A model in a folder of its own: config.json, model.safetensors, vocabulary/."""
 
+import os
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -13,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass as checked_dataclass
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors.torch import load_file, save_file
 from scipy.sparse import csr_array
 from torch import Tensor
 
@@ -71,9 +73,23 @@ def save_model(folder: Path, stored: StoredModel, weights: Mapping[str, Tensor])
     tensors = {CANDIDATES: torch.from_numpy(stored.candidates)}
     tensors |= {WEIGHTS + name: tensor for name, tensor in weights.items()}
     with written_whole(folder / "model.safetensors") as temporary:
-        # Not save_file: what it says of a full disk is no OSError.
-        temporary.write_bytes(save(tensors))
+        write_tensors(temporary, tensors)
     write_json(folder / "config.json", asdict(stored.card))
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write safetensors without a copy in memory.
+
+    Raises:
+        OSError: as of any file; safetensors itself tells of a full disk by an error of its own.
+    """
+    try:
+        save_file(dict(tensors), path)
+    except SafetensorError as error:
+        number = re.search(r"os error (\d+)", str(error))
+        if number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
 
 
 def load_model(folder: Path) -> StoredModel:

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from safetensors.torch import load, save
+from safetensors.torch import load_file
 from torch import Tensor
 
 from dayahead.config.training import ComputeConfig
 from dayahead.data.windows import Window
 from dayahead.files import read_json, write_json
+from dayahead.model.storage import write_tensors
 from dayahead.store import Entries
 from dayahead.training.keys import Keys, Machine
 from dayahead.training.processes import Process
@@ -65,8 +66,7 @@ class WindowStates:
         def write(folder: Path) -> None:
             figures = {"loss": fit.loss, "n_sessions": fit.n_sessions, "seconds": fit.seconds}
             write_json(folder / "fit.json", {"machine": self.machine, "fit": figures})
-            # Not save_file: what it says of a full disk is no OSError.
-            (folder / "state.safetensors").write_bytes(save(state))
+            write_tensors(folder / "state.safetensors", state)
 
         self.fits.put(self.keys.fits[place], write)
         if self.compute.keep_states != "all":
@@ -94,7 +94,7 @@ class WindowStates:
     def _read_fit(self, folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         note = read_json(folder / "fit.json")
         self._compare(note["machine"], folder)
-        return note["fit"], load((folder / "state.safetensors").read_bytes())
+        return note["fit"], load_file(folder / "state.safetensors")
 
     def _compare(self, machine: Machine, folder: Path) -> None:
         """Bits are the same only where machine and threads are."""

@@ -1,6 +1,8 @@
 """A model in a folder: read back bit for bit, written twice alike, refused when not whole."""
 
+import errno
 import json
+import resource
 import shutil
 from dataclasses import replace
 
@@ -13,7 +15,14 @@ from safetensors.torch import load_file, save_file
 
 from dayahead.columns import TIMESTAMP
 from dayahead.errors import ModelFileError
-from dayahead.model.storage import ModelCard, StoredModel, load_model, save_model, weights_of
+from dayahead.model.storage import (
+    ModelCard,
+    StoredModel,
+    load_model,
+    save_model,
+    weights_of,
+    write_tensors,
+)
 from tiny_settings import (
     BODIES,
     columns_of,
@@ -222,3 +231,15 @@ def test_candidates_that_are_not_held_are_refused(tmp_path, candidates):
 def test_the_card_of_another_seed_is_another_card():
     card = stored("gpt2", "clm").card
     assert replace(card, seed=8) != card
+
+
+def test_what_the_disk_refuses_is_an_error_of_the_disk(tmp_path):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large") as found:
+            write_tensors(tmp_path / "state.safetensors", {"weights": torch.ones(2**16)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert found.value.errno == errno.EFBIG
+    assert found.value.filename == str(tmp_path / "state.safetensors")
