@@ -8,6 +8,7 @@ each process meets those of the others every few seconds, and whoever does not c
 
 import os
 import sys
+import time
 from datetime import timedelta
 from threading import Event, Thread
 from types import TracebackType
@@ -21,6 +22,8 @@ PAUSE = 5.0
 """Seconds between two beats."""
 SILENCE = timedelta(seconds=60)
 """After which a process is lost."""
+POLL = 0.05
+"""Seconds between two looks whether a beat has come through."""
 GRACE = 10.0
 """Seconds that the work has to find out by itself, before the process is ended."""
 
@@ -70,8 +73,12 @@ class Heartbeat:
             while n_done < world:
                 self._is_done.wait(PAUSE)
                 n_done = torch.tensor(int(self._is_done.is_set()))
-                dist.all_reduce(n_done, group=self._group)
-        except RuntimeError as error:
+                beat = dist.all_reduce(n_done, group=self._group, async_op=True)
+                # Whoever waits within torch when Python ends aborts the process.
+                while not beat.is_completed():
+                    time.sleep(POLL)
+                beat.wait()
+        except (RuntimeError, ValueError) as error:  # the latter where this process leaves
             self._end(str(error))
 
     def _end(self, told: str) -> None:

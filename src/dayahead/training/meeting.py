@@ -1,5 +1,6 @@
 """How a process comes together with the others of its run, and what each then has for itself."""
 
+import atexit
 import json
 import logging
 import os
@@ -7,7 +8,7 @@ import socket
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from ctypes import CDLL
 from datetime import timedelta
 
@@ -65,14 +66,16 @@ def joined(
             f"and MASTER_PORT are free and within reach of all, and whether {NETWORK} "
             f"({os.environ.get(NETWORK)}) is the network between them"
         ) from None
-    process = Process(Share(place.rank, place.world), device)
-    _settle_among(process, compute)
-    if is_watched:
-        with Heartbeat(who):
+    try:
+        process = Process(Share(place.rank, place.world), device)
+        _settle_among(process, compute)
+        with Heartbeat(who) if is_watched else nullcontext():
             yield process
-    else:
-        yield process
-    # Not after a failure: the others must not hear of it before its cause is written down.
+    except BaseException:
+        # Not now: the others must not hear of it before its cause is written down. But before
+        # Python ends, or a thread of gloo's that gives a tensor back then aborts the process.
+        atexit.register(dist.destroy_process_group)
+        raise
     dist.destroy_process_group()
 
 
