@@ -85,6 +85,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """
     try:
         save_file(dict(tensors), path)
+        path.chmod(0o644)  # it puts a file of mode 0600 in the place of the one named
     except SafetensorError as error:
         number = re.search(r"os error (\d+)", str(error))
         if number is None:

@@ -243,3 +243,10 @@ def test_what_the_disk_refuses_is_an_error_of_the_disk(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert found.value.errno == errno.EFBIG
     assert found.value.filename == str(tmp_path / "state.safetensors")
+
+
+def test_tensors_are_readable_to_all_like_any_file(tmp_path):
+    path = tmp_path / "state.safetensors"
+    write_tensors(path, {"weights": torch.ones(2)})
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert load_file(path)["weights"].tolist() == [1, 1]
