@@ -26,7 +26,7 @@ test: $(READY)  ## run the fast tests
 test-slow: $(READY)  ## run the tests that take minutes
 	python -m pytest -m "slow and not gpu"
 
-faults: $(READY)  ## kill, starve and damage runs on real clicks ($$DAYAHEAD_DATA): half an hour
+faults: $(READY)  ## kill, starve and damage runs on real clicks ($$DAYAHEAD_DATA): an hour
 	python -m pytest -m faults tests/faults
 
 check: $(READY)  ## format, lint, types, layers, fast tests: what must pass before a commit
