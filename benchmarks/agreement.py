@@ -48,8 +48,8 @@ from dayahead.training.launching import run_processes
 from dayahead.training.learners import GradientLearner
 from dayahead.training.loading import Loader
 from dayahead.training.processes import Process
-from dayahead.training.protocol import fit_and_measure
-from dayahead.training.run import Study, WindowRecord
+from dayahead.training.protocol import fit_and_measure, study_of
+from dayahead.training.run import Study
 from facts import machine_facts
 from scratch_project import PROJECT, Scratch
 
@@ -119,21 +119,8 @@ def _real(batch: Batch) -> list[int]:
 def outcome(folder: Path, params: Params, n_processes: int, *, is_off: bool = False) -> Outcome:
     """Do a study on so many processes, with nothing in the store."""
     out = Path(tempfile.mkdtemp(dir=folder))
-    study = Study(
-        dataset=params.dataset,
-        first=params.window.first,
-        last=params.window.last,
-        model=params.model,
-        task=params.task,
-        loss=params.loss,
-        training=params.training,
-        evaluation=params.evaluation,
-        windows=folder / "data" / "windows",
-        results=out,
-        models=out / "models",
-        on_window=_ignore,
-        store=out / "store",
-    )
+    study = study_of(params, folder / "data" / "windows", out, out / "models")
+    study = replace(study, store=out / "store")
     compute = replace(params.compute, processes=n_processes)
     run_processes(recorded, compute, study, params, is_off)
     records = [read_json(out / f"{rank}.json") for rank in range(n_processes)]
@@ -144,10 +131,6 @@ def outcome(folder: Path, params: Params, n_processes: int, *, is_off: bool = Fa
         ranks={row.window: read_ranks(out, row.window).ranks for row in rows},
         aod={name: statistics.mean(r.metrics[name] for r in rows) for name in rows[0].metrics},
     )
-
-
-def _ignore(record: WindowRecord) -> None:
-    """Be told of a window; at module level, so that it pickles."""
 
 
 def add_up(records: list[dict[str, Any]], store: WindowStore, params: Params) -> None:

@@ -20,7 +20,7 @@ from dayahead.model.losses import catalogue_loss
 from dayahead.model.negatives import Negatives
 from dayahead.model.next_item import NextItemModel
 from dayahead.training.protocol import train
-from dayahead.training.run import Study, WindowRecord
+from dayahead.training.run import Study
 
 MODEL = {
     "architecture": "gpt2",
@@ -157,7 +157,7 @@ def loss_of(
     negatives: Negatives | None = None,
 ) -> torch.Tensor:
     """The loss over a catalogue of these rows and biases."""
-    return catalogue_loss(config, hidden, Catalogue(table, bias), targets, negatives)
+    return catalogue_loss(config, hidden, Catalogue.whole(table, bias), targets, negatives)
 
 
 def tiny_model(
@@ -232,10 +232,6 @@ class GivenDraws(Draws):
         return self.numbers[self.rows, : self.width]
 
 
-def ignore_window(record: WindowRecord) -> None:
-    """Be told of a window and do nothing; at module level, so that it pickles."""
-
-
 def tiny_study(
     windows: Path, out: Path, sections: Mapping[str, Mapping[str, Any]] | None = None, **more: Any
 ) -> Study:
@@ -254,7 +250,6 @@ def tiny_study(
         "results": out / "results",
         "models": out / "models",
         "store": out.with_name(f"{out.name}-store"),
-        "on_window": ignore_window,
     }
     return Study(**(values | more))
 

@@ -19,12 +19,14 @@ class Catalogue:
 
     table: Float[Tensor, "m d"]
     bias: Float[Tensor, " m"]
+    n_items: int
+    """On all processes together."""
     shard: Shard = WHOLE
 
-    @property
-    def n_items(self) -> int:
-        """Items held by all processes together."""
-        return self.shard.n_rows(self.table)
+    @classmethod
+    def whole(cls, table: Float[Tensor, "n d"], bias: Float[Tensor, " n"]) -> "Catalogue":
+        """One whose rows all lie on this process."""
+        return cls(table, bias, len(table))
 
     def at_temperature(self, temperature: float) -> "Catalogue":
         """Biases as they are added to scores of states that are divided by the temperature."""
@@ -40,12 +42,12 @@ class Catalogue:
 
     def part(self, items: Int[Tensor, " k"]) -> "Catalogue":
         """Some items alone, in their order, wholly on this process."""
-        return Catalogue(*self.rows(items))
+        return Catalogue.whole(*self.rows(items))
 
     def own_part(self, items: Int[Tensor, " k"]) -> "Catalogue":
         """Those of some items whose rows are held here, in their order."""
         _, own = self.shard.places_of(items)
-        return replace(self, table=self.table[own], bias=self.bias[own])
+        return replace(self, table=self.table[own], bias=self.bias[own], n_items=len(items))
 
     def own_scores(self, states: Float[Tensor, "T d"]) -> Float[Tensor, "T m"]:
         """Scores of the items whose rows are held here."""
@@ -58,4 +60,5 @@ class Catalogue:
 
     def mean_scores(self, states: Float[Tensor, "T d"]) -> Float[Tensor, " T"]:
         """Mean over all items of the scores."""
-        return states @ self.shard.mean(self.table) + self.shard.mean(self.bias)
+        row, bias = (self.shard.mean(own, self.n_items) for own in (self.table, self.bias))
+        return states @ row + bias

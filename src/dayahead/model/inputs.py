@@ -85,10 +85,8 @@ class EventInputs(nn.Module):
             items: what `self.items` has for them. Each look-up in a table takes a gradient as large
                 as the table, so that of the items is shared between the parts of a batch.
         """
-        vectors = {ITEM_ID: items}
-        for name in self.categoricals:
-            column = name.removeprefix(FEATURE)
-            vectors[column] = self.categoricals[name](columns[column])
+        others = {name: each for name, each in self.tables.items() if name != ITEM_ID}
+        vectors = {ITEM_ID: items} | {name: each(columns[name]) for name, each in others.items()}
         # The age of an item not held is not known either, though a window file may tell it.
         is_held = self.items.holds(columns[ITEM_ID])
         for name, kind in self.kinds.items():

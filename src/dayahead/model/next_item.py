@@ -86,7 +86,7 @@ class NextItemModel(nn.Module):
     @property
     def catalogue(self) -> Catalogue:
         """What the items held are scored with."""
-        return Catalogue(self.scoring_rows, self.bias, self.shard)
+        return Catalogue(self.scoring_rows, self.bias, self.n_items, self.shard)
 
     @property
     def sharded(self) -> frozenset[str]:
@@ -161,7 +161,7 @@ class NextItemModel(nn.Module):
             columns: Mapping[str, Tensor], n_known: Int[Tensor, " B"]
         ) -> Float[Tensor, "E c"]:
             question = self.task.next_question(columns[ITEM_ID], n_known)
-            every, _ = self.shard.gathered(self._answers(columns, question))
+            [every], _ = self.shard.gathered(self._answers(columns, question))
             return own.own_scores(every) / self.loss_config.temperature
 
         return scores

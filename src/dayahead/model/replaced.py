@@ -124,9 +124,7 @@ def guesses(
     uniform = torch.rand(n_numbers, dtype=torch.float64, generator=draws.generator("guess_noise"))
     strip = -(-uniform.clamp(min=2**-54).log()).log().float().to(hidden.device)
     windows = strip.unfold(0, n_items, 1)[:, shard.own(0, n_items)]
-    (states, n_of), (begins, _) = (
-        shard.gathered(each) for each in (hidden, (places * N_PLACES).long())
-    )
+    (states, begins), n_of = shard.gathered(hidden, (places * N_PLACES).long())
     n_rows = max(1, logits_budget_mib * 2**20 // (BYTES_PER_SCORE * len(catalogue.table)))
     chunks = zip(torch.split(states, n_rows), torch.split(begins, n_rows), strict=True)
     best = [

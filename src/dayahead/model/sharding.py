@@ -75,25 +75,26 @@ class Shard:
         """Look up in a table of single numbers."""
         return own[rows] if self.is_whole else self.rows(own[:, None], rows)[..., 0]
 
-    def mean(self, own: Float[Tensor, "m ..."]) -> Float[Tensor, " ..."]:
-        """Mean over all rows of the whole table."""
+    def mean(self, own: Float[Tensor, "m ..."], n_rows: int) -> Float[Tensor, " ..."]:
+        """Mean over all `n_rows` rows of the whole table."""
         if self.is_whole:
             return own.mean(0)
-        return self._total(own.sum(0)) / self.n_rows(own)
+        return self.stacked(own.sum(0)).sum(0) / n_rows
 
-    def n_rows(self, own: Float[Tensor, "m ..."]) -> int:
-        """Count the rows of the whole table."""
-        if self.is_whole:
-            return len(own)
-        return int(self._total(torch.tensor(len(own), device=own.device)))
+    def gathered(
+        self, *values: Float[Tensor, "T ..."]
+    ) -> tuple[list[Float[Tensor, "E ..."]], list[int]]:
+        """Every process's values, one process after the other, and how many are whose.
 
-    def gathered(self, values: Float[Tensor, "T ..."]) -> tuple[Float[Tensor, "E ..."], list[int]]:
-        """Every process's values, one process after the other, and how many are whose."""
+        Args:
+            values: all of one length.
+        """
+        n_here = len(values[0])
         if self.is_whole:
-            return values, [len(values)]
-        n_of = self.stacked(torch.tensor(len(values), device=values.device)).tolist()
-        copies = values.repeat(self.world, *[1] * (values.dim() - 1))
-        return self._crossed(copies, [len(values)] * self.world, n_of), n_of
+            return list(values), [n_here]
+        n_of = self.stacked(torch.tensor(n_here, device=values[0].device)).tolist()
+        copies = (each.repeat(self.world, *[1] * (each.dim() - 1)) for each in values)
+        return [self._crossed(each, [n_here] * self.world, n_of) for each in copies], n_of
 
     def stacked(self, values: Float[Tensor, "..."]) -> Float[Tensor, "w ..."]:
         """Every process's values, which are as many everywhere."""
@@ -162,10 +163,6 @@ class Shard:
         step = ROWS_AT_ONCE * self.world
         for begin in range(0, n_rows, step):
             yield begin, min(begin + step, n_rows)
-
-    def _total(self, values: Tensor) -> Tensor:
-        """Sum over the processes."""
-        return self.stacked(values).sum(0)
 
     def _crossed(self, values: Tensor, sent: list[int], received: list[int]) -> Tensor:
         """Send the first `sent[r]` values to process r, and so on; what all sent here."""

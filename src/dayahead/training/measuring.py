@@ -136,8 +136,8 @@ def _in_step(
         yield from parts
         return
     one = torch.ones(1, dtype=torch.int64, device=process.device)
-    first_events = {name: values[:1, :1] for name, values in batch.to(one.device).columns.items()}
-    idle = Questions(first_events, n_known=one, targets=one * 0, places=-one)
+    first = {name: values[:1, :1].to(one.device) for name, values in batch.columns.items()}
+    idle = Questions(first, n_known=one, targets=one * 0, places=-one)
     while True:
         part = next(parts, None)
         is_asked = torch.tensor(int(part is not None), device=process.device)

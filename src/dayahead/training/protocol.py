@@ -46,7 +46,6 @@ def study_of(params: Params, windows: Path, results: Path, models: Path) -> Stud
         windows=windows,
         results=results,
         models=models,
-        on_window=lambda record: None,
     )
 
 

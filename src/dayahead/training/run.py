@@ -41,6 +41,10 @@ WindowRecord = Mapping[str, Any]
 by name, None where there is nothing to tell."""
 
 
+def _unheard(record: WindowRecord) -> None:
+    """Be told of a window; at module level, so that it pickles."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Study:
     """All that a run of the protocol depends on, and where its files lie."""
@@ -58,7 +62,7 @@ class Study:
     windows: Path
     results: Path
     models: Path
-    on_window: Callable[[WindowRecord], None]
+    on_window: Callable[[WindowRecord], None] = _unheard
     """Told of every measured window, in the main process; it must pickle to get there."""
     store: Path = field(default_factory=store_root)
     """Where finished fits and measurements are kept, so that no run repeats them."""

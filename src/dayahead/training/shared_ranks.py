@@ -33,11 +33,11 @@ class SharedRanks:
         self.shard = shard
         self.candidates = candidates
         self.n_best = n_best
-        holders = (candidates - N_RESERVED) % shard.world
-        [self.held] = (holders == shard.rank).nonzero(as_tuple=True)
+        rows = candidates - N_RESERVED
+        self.held, _ = shard.places_of(rows)
         self.place_of = torch.full((len(candidates) + 1,), -1, device=candidates.device)
         self.place_of[self.held] = torch.arange(len(self.held), device=candidates.device)
-        n_held = holders.bincount(minlength=shard.world)
+        n_held = (rows % shard.world).bincount(minlength=shard.world)
         self.widths = n_held.clamp(max=n_best).tolist()
 
     def __call__(self, scores: Float[Tensor, "E c"], targets: Int[Tensor, " Q"]) -> Answers:
@@ -53,7 +53,7 @@ class SharedRanks:
         columns = _columns_of(targets, self.candidates)
         if self.shard.is_whole:
             return target_ranks(scores, columns), *best_columns(scores, self.n_best)
-        every, n_of = self.shard.gathered(columns)
+        [every], n_of = self.shard.gathered(columns)
         n_ahead = self._n_not_worse(scores, self.place_of[every])
         found = self.shard.handed_back(n_ahead[:, None], n_of, [1] * self.shard.world)
         ranks = torch.where(columns >= 0, torch.cat(found, dim=1).sum(1), 0)

@@ -72,7 +72,9 @@ def test_a_guess_is_drawn_by_the_softmax_of_its_scores():
     hidden = torch.ones(40_000, 1)
     places = torch.rand(len(hidden), generator=torch.Generator().manual_seed(0))
     items, _ = padded([[2, 3]])
-    found = guesses(hidden, Catalogue(table, bias), places, draws_for(items), logits_budget_mib=64)
+    found = guesses(
+        hidden, Catalogue.whole(table, bias), places, draws_for(items), logits_budget_mib=64
+    )
     shares = torch.bincount(found, minlength=4) / len(found)
     torch.testing.assert_close(shares, (table[:, 0] + bias).softmax(0), atol=0.01, rtol=0)
 
@@ -82,7 +84,9 @@ def test_two_guesses_of_one_strip_of_noise_meet_by_chance_alone():
     places = torch.rand(10_000, generator=torch.Generator().manual_seed(0))
     hidden, table, bias = torch.ones(10_000, 1), torch.zeros(n_items, 1), torch.zeros(n_items)
     items, _ = padded([[2, 3]])
-    found = guesses(hidden, Catalogue(table, bias), places, draws_for(items), logits_budget_mib=64)
+    found = guesses(
+        hidden, Catalogue.whole(table, bias), places, draws_for(items), logits_budget_mib=64
+    )
     meets = found[:5_000] == found[5_000:]
     assert meets.float().mean().item() == pytest.approx(1 / n_items, abs=0.01)
 
@@ -90,7 +94,7 @@ def test_two_guesses_of_one_strip_of_noise_meet_by_chance_alone():
 def test_guesses_in_chunks_are_those_of_one_piece():
     noise = torch.Generator().manual_seed(0)
     hidden, table = torch.randn(50, 8, generator=noise), torch.randn(30_000, 8, generator=noise)
-    catalogue = Catalogue(table, torch.zeros(30_000))
+    catalogue = Catalogue.whole(table, torch.zeros(30_000))
     places = torch.rand(50, generator=noise)
     items, _ = padded([[2, 3]])
     small, large = (

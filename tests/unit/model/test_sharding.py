@@ -75,8 +75,8 @@ def test_alone_nothing_crosses_over():
     table, rows = torch.randn(7, 2), torch.tensor([[1, 6], [0, 1]])
     assert torch.equal(WHOLE.rows(table, rows), table[rows])
     assert torch.equal(WHOLE.numbers(table[:, 0], rows), table[rows][..., 0])
-    assert torch.equal(WHOLE.mean(table), table.mean(0))
-    every, n_of = WHOLE.gathered(table)
+    assert torch.equal(WHOLE.mean(table, 7), table.mean(0))
+    [every], n_of = WHOLE.gathered(table)
     assert every is table
     assert WHOLE.handed_back(table, n_of, [2])[0] is table
     assert tiny_model().sharded == frozenset()
