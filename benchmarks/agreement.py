@@ -35,21 +35,21 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
-from dayahead.columns import SESSION_ID
+from dayahead.config.loading import read_yaml
 from dayahead.config.params import Params, load_params
-from dayahead.config.reading import read_yaml
-from dayahead.data.batches import Batch, Share
-from dayahead.data.windows import Window, WindowStore
-from dayahead.evaluation.tables import read_ranks, read_windows
-from dayahead.files import read_json, write_json
-from dayahead.model import tables
-from dayahead.model.tables import initial_rows
-from dayahead.training.launching import run_processes
-from dayahead.training.learners import GradientLearner
-from dayahead.training.loading import Loader
-from dayahead.training.processes import Process
-from dayahead.training.protocol import fit_and_measure, study_of
-from dayahead.training.run import Study
+from dayahead.core.columns import SESSION_ID
+from dayahead.core.files import read_json, write_json
+from dayahead.distributed.launch import run_processes
+from dayahead.distributed.process import Process
+from dayahead.metrics.tables import read_ranks, read_windows
+from dayahead.model import embeddings as tables
+from dayahead.model.embeddings import initial_rows
+from dayahead.train.batches import Batch, Share
+from dayahead.train.data_loading import Loader
+from dayahead.train.run import Study
+from dayahead.train.stage import fit_and_measure, study_of
+from dayahead.train.trainers import GradientLearner
+from dayahead.windows.folder import Window, WindowStore
 from facts import machine_facts
 from scratch_project import PROJECT, Scratch
 

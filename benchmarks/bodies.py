@@ -15,15 +15,15 @@ from pathlib import Path
 
 import torch
 
-from dayahead.columns import ITEM_ID, N_RESERVED
 from dayahead.config.params import Params, load_params
-from dayahead.data.batches import Batches, MemoryBatches, Sessions, Share, shuffled_plan
-from dayahead.errors import ConfigError
-from dayahead.model.body import ATTENTIVE, WITHOUT_ATTENTION
+from dayahead.core.columns import ITEM_ID, N_RESERVED
+from dayahead.core.errors import ConfigError
+from dayahead.distributed.launch import run_processes
+from dayahead.distributed.process import Process
+from dayahead.model.backbones import ATTENTIVE, WITHOUT_ATTENTION
 from dayahead.model.next_item import NextItemModel
-from dayahead.training.launching import run_processes
-from dayahead.training.learners import GradientLearner
-from dayahead.training.processes import Process
+from dayahead.train.batches import Batches, MemoryBatches, Sessions, Share, shuffled_plan
+from dayahead.train.trainers import GradientLearner
 
 N_ITEMS = 5_000
 BATCH = 128

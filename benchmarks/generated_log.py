@@ -18,9 +18,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from dayahead.columns import EVENT_TIME, ROW, TIMESTAMP
-from dayahead.config.dataset import DatasetConfig, load_dataset
-from dayahead.files import sha256_of, write_json
+from dayahead.core.columns import EVENT_TIME, ROW, TIMESTAMP
+from dayahead.core.files import write_json
+from dayahead.core.fingerprints import sha256_of
+from dayahead.dataset.dataset import DatasetConfig, load_dataset
 
 DAYS = 31
 SESSIONS_PER_DAY = 297_000

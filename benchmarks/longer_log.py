@@ -21,7 +21,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from dayahead.files import sha256_of
+from dayahead.core.fingerprints import sha256_of
 from facts import machine_facts
 from scratch_project import Scratch
 

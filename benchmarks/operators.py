@@ -34,9 +34,9 @@ from nvtabular import Workflow
 from nvtabular.ops import Categorify, Groupby, ListSlice, LogOp, Normalize, Operator
 from nvtabular.workflow.node import WorkflowNode
 
-from dayahead.columns import N_RESERVED
-from dayahead.data.grouping import GroupSessions, SliceLists
-from dayahead.data.operators import Categorise
+from dayahead.core.columns import N_RESERVED
+from dayahead.features.grouping import GroupSessions, SliceLists
+from dayahead.features.operators import Categorise
 from facts import machine_facts
 
 SESSIONS_PER_FILE = 100_000

@@ -30,14 +30,14 @@ from pathlib import Path
 import numpy as np
 import torch.distributed as dist
 
-from dayahead.columns import ITEM_ID, N_RESERVED
 from dayahead.config.params import Params, load_params
-from dayahead.data.batches import MemoryBatches, measuring_plan, shuffled_plan
-from dayahead.model.sharding import WHOLE, Shard
-from dayahead.training.launching import run_processes
-from dayahead.training.learners import GradientLearner
-from dayahead.training.measuring import Targets, measure
-from dayahead.training.processes import Process
+from dayahead.core.columns import ITEM_ID, N_RESERVED
+from dayahead.distributed.launch import run_processes
+from dayahead.distributed.process import Process
+from dayahead.distributed.sharding import WHOLE, Shard
+from dayahead.train.batches import MemoryBatches, measuring_plan, shuffled_plan
+from dayahead.train.evaluate import Targets, measure
+from dayahead.train.trainers import GradientLearner
 from facts import machine_facts
 from throughput import ALONE, N_ITEMS, N_SESSIONS, built_model, generated_sessions
 

@@ -27,10 +27,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dayahead.columns import EVENT_TIME, INDEX, ROW, SESSION_ID, VALUE
 from dayahead.config.params import load_params
-from dayahead.data.preprocessing import preprocess
-from dayahead.files import sha256_of
+from dayahead.core.columns import EVENT_TIME, INDEX, ROW, SESSION_ID, VALUE
+from dayahead.core.fingerprints import sha256_of
+from dayahead.preprocess.stage import preprocess
 from facts import machine_facts
 from generated_log import Shape, rees46, shape_of, write_days, write_month
 from memory import peak_memory

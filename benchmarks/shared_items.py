@@ -12,10 +12,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from dayahead.config.params import load_params
-from dayahead.files import write_json
-from dayahead.model.sharding import Shard
-from dayahead.training.launching import run_processes
-from dayahead.training.processes import Process
+from dayahead.core.files import write_json
+from dayahead.distributed.launch import run_processes
+from dayahead.distributed.process import Process
+from dayahead.distributed.sharding import Shard
 from softmax_memory import measured
 
 PROCESSES = (1, 2, 4)

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import torch
 
-from dayahead.columns import ITEM_ID, N_RESERVED
 from dayahead.config.params import load_params
-from dayahead.data.batches import MemoryBatches, Sessions, Share
+from dayahead.core.columns import ITEM_ID, N_RESERVED
+from dayahead.distributed.process import Process
+from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.next_item import NextItemModel
-from dayahead.model.sharding import WHOLE, Shard
-from dayahead.training.learners import GradientLearner
-from dayahead.training.processes import Process
+from dayahead.train.batches import MemoryBatches, Sessions, Share
+from dayahead.train.trainers import GradientLearner
 
 N_ITEMS = 1_000_000
 BATCH = 512

@@ -17,15 +17,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from dayahead.columns import ITEM_ID, N_RESERVED
 from dayahead.config.params import Params, load_params
-from dayahead.data.batches import MemoryBatches, Sessions, Share, measuring_plan, shuffled_plan
+from dayahead.core.columns import ITEM_ID, N_RESERVED
+from dayahead.distributed.launch import run_processes
+from dayahead.distributed.process import Process
+from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.next_item import NextItemModel
-from dayahead.model.sharding import WHOLE, Shard
-from dayahead.training.launching import run_processes
-from dayahead.training.learners import GradientLearner
-from dayahead.training.measuring import Targets, measure
-from dayahead.training.processes import Process
+from dayahead.train.batches import MemoryBatches, Sessions, Share, measuring_plan, shuffled_plan
+from dayahead.train.evaluate import Targets, measure
+from dayahead.train.trainers import GradientLearner
 
 N_ITEMS = 20_000
 N_SESSIONS = 4_096

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from dayahead.aggregate.stage import aggregate
 from dayahead.config.params import flattened, load_params
-from dayahead.errors import told_plainly
-from dayahead.evaluation.aggregation import aggregate
-from dayahead.locks import one_at_a_time
+from dayahead.core.errors import told_plainly
+from dayahead.core.locks import one_at_a_time
 from dayahead.tracking.runs import stage_run
 
 

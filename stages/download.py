@@ -3,11 +3,11 @@
 import logging
 from pathlib import Path
 
-from dayahead.config.dataset import load_dataset
 from dayahead.config.params import load_params
-from dayahead.data.download import download
-from dayahead.errors import told_plainly
-from dayahead.locks import one_at_a_time
+from dayahead.core.errors import told_plainly
+from dayahead.core.locks import one_at_a_time
+from dayahead.dataset.dataset import load_dataset
+from dayahead.download.stage import download
 from dayahead.tracking.runs import stage_run
 
 

@@ -3,12 +3,12 @@
 import logging
 from pathlib import Path
 
-from dayahead.config.dataset import load_dataset
 from dayahead.config.params import load_params
-from dayahead.data.preprocessing import preprocess
-from dayahead.errors import told_plainly
-from dayahead.files import sha256_of
-from dayahead.locks import one_at_a_time
+from dayahead.core.errors import told_plainly
+from dayahead.core.fingerprints import sha256_of
+from dayahead.core.locks import one_at_a_time
+from dayahead.dataset.dataset import load_dataset
+from dayahead.preprocess.stage import preprocess
 from dayahead.tracking.runs import stage_run
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 from mlflow.models import set_model
 from mlflow.pyfunc import PythonModel, PythonModelContext
 
-from dayahead.training.recommendation import Recommender
+from dayahead.serve.recommender import Recommender
 
 
 class ServedModel(PythonModel):  # type: ignore[misc]

@@ -5,12 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from dayahead.config.params import load_params
-from dayahead.errors import told_plainly
-from dayahead.locks import one_at_a_time
-from dayahead.tracking.execution import EXECUTION, execution_key
+from dayahead.core.errors import told_plainly
+from dayahead.core.locks import one_at_a_time
+from dayahead.distributed.launchers import hand_over, is_helper
+from dayahead.tracking.pipeline_run import EXECUTION, execution_key
 from dayahead.tracking.runs import stage_run
-from dayahead.training.places import hand_over, is_helper
-from dayahead.training.protocol import study_of, train
+from dayahead.train.stage import study_of, train
 
 
 def main() -> None:

@@ -7,17 +7,17 @@ from typing import Annotated
 
 import typer
 
+from dayahead.compare.paired_tests import compare as compare_results
+from dayahead.compare.summary import render
 from dayahead.config.params import load_params
-from dayahead.config.presets import preset_options
-from dayahead.data.states import States
-from dayahead.errors import ConfigError, TrackingError, told_plainly
-from dayahead.evaluation.comparison import compare as compare_results
-from dayahead.evaluation.verdict import render
-from dayahead.shelves import clear, shelves
-from dayahead.store import store_root
-from dayahead.tracking.lookup import results_of
-from dayahead.tracking.shipping import sync_all
-from dayahead.training.recommendation import Recommender
+from dayahead.core.errors import ConfigError, TrackingError, told_plainly
+from dayahead.core.project import cache_root
+from dayahead.core.shelves import clear, shelves
+from dayahead.preprocess.incremental import States
+from dayahead.presets import preset_options
+from dayahead.serve.recommender import Recommender
+from dayahead.tracking.background import sync_all
+from dayahead.tracking.run_lookup import results_of
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -90,13 +90,13 @@ def states(
 ) -> None:
     """List what the store of finished work holds, and how much room it takes."""
     if prune is not None:
-        n_cleared = clear(store_root(), time.time() - prune * 86_400)
+        n_cleared = clear(cache_root(), time.time() - prune * 86_400)
         States("").clear_unused()  # of every setting
         print(f"{n_cleared:,} entries removed that no run has used for {prune:g} days")
-    held = shelves(store_root())
+    held = shelves(cache_root())
     for shelf in held:
         print(shelf.told)
-    print(f"{sum(shelf.n_bytes for shelf in held) / 2**20:.1f} MiB in {store_root()}")
+    print(f"{sum(shelf.n_bytes for shelf in held) / 2**20:.1f} MiB in {cache_root()}")
 
 
 @app.command()

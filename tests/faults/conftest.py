@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from window_folders import bytes_in
+from support.window_folders import bytes_in
 
 ROOT = Path(__file__).parents[2]
 COPIED = ("src", "stages", "datasets", "dvc.yaml", "params.yaml", "requirements.txt", ".gitignore")

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dayahead.files import write_parquet
+from dayahead.core.files import write_parquet
 from faults.outcomes import ends_equal, harm, killed, refused
-from window_folders import bytes_in
+from support.window_folders import bytes_in
 
 pytestmark = pytest.mark.faults
 

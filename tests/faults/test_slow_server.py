@@ -8,7 +8,7 @@ import pytest
 from mlflow import MlflowClient
 
 from faults.outcomes import ends_equal, refused, under_way
-from mlflow_servers import free_address, server, slowed
+from support.mlflow_servers import free_address, server, slowed
 
 pytestmark = pytest.mark.faults
 PATIENCE = 75

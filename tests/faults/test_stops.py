@@ -8,7 +8,7 @@ import time
 import pytest
 
 from faults.outcomes import ends_equal, refused, under_way, workers_of
-from window_folders import bytes_in
+from support.window_folders import bytes_in
 
 pytestmark = pytest.mark.faults
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import grimp
 import pytest
 
+from dayahead.config.loading import read_yaml
 from dayahead.config.params import load_params
-from dayahead.config.reading import read_yaml
 from pipeline.settings_read import SECTIONS, all_leaves, leaves_read, settled_leaves
 
 ROOT = Path(__file__).parents[2]

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from launched_study import errors_in, ranks
-from window_folders import bytes_in, markov_days, write_window_folder
+from support.launched_study import errors_in, ranks
+from support.window_folders import bytes_in, markov_days, write_window_folder
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]

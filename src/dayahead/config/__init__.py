@@ -1,1 +1,1 @@
-"""Settings, read and checked once at the door: params.yaml and datasets/<name>.yaml."""
+"""params.yaml as typed settings."""

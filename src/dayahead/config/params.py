@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from dayahead.config.reading import (
+from dayahead.config.loading import (
     STRICT,
     Auto,
     PositiveFloat,
@@ -19,7 +19,7 @@ from dayahead.config.reading import (
     validated,
 )
 from dayahead.config.training import ComputeConfig, EvaluationConfig, TrainingConfig
-from dayahead.errors import ConfigError, redacted
+from dayahead.core.errors import ConfigError, redacted
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from dayahead.config.reading import STRICT, Auto, PositiveFloat, PositiveInt
+from dayahead.config.loading import STRICT, Auto, PositiveFloat, PositiveInt
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

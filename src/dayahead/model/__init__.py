@@ -1,1 +1,1 @@
-"""From a batch to scores over the catalogue: bodies, tasks, loss, and two counted models."""
+"""Next-item models: backbones, tasks, losses and baselines."""

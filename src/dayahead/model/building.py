@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from dayahead.columns import ITEM_ID
 from dayahead.config.params import LossConfig, ModelConfig, TaskConfig
-from dayahead.errors import ConfigError
-from dayahead.model.counts import CountModel
+from dayahead.core.columns import ITEM_ID
+from dayahead.core.errors import ConfigError
+from dayahead.distributed.sharding import WHOLE, Shard
+from dayahead.model.baselines import CountModel
 from dayahead.model.next_item import NextItemModel
-from dayahead.model.sharding import WHOLE, Shard
 
 
 def build_model(  # noqa: PLR0913, PLR0917

@@ -8,13 +8,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from dayahead.columns import IS_PAST, ITEM_ID
 from dayahead.config.params import ModelConfig
+from dayahead.core.columns import IS_PAST, ITEM_ID
+from dayahead.core.seeds import derived_seed
+from dayahead.distributed.sharding import WHOLE, Shard
+from dayahead.model.embeddings import GrowingTable
 from dayahead.model.numbers import number_vector
 from dayahead.model.projection import projection
-from dayahead.model.sharding import WHOLE, Shard
-from dayahead.model.tables import GrowingTable
-from dayahead.seeds import derived_seed
 
 FEATURE = "feature_"
 """Before a feature's name: no module may be called `type` or `items`, a feature may."""

@@ -7,10 +7,10 @@ from torch.nn import LinearCrossEntropyOptions
 from torch.nn.functional import linear_cross_entropy
 
 from dayahead.config.params import LossConfig
-from dayahead.model.catalogue import Catalogue
 from dayahead.model.negatives import Negatives
-from dayahead.model.sampled import sampled_loss
-from dayahead.model.shared_softmax import shared_softmax_loss
+from dayahead.model.output import Catalogue
+from dayahead.model.sampled_losses import sampled_loss
+from dayahead.model.sharded_softmax import shared_softmax_loss
 
 BYTES_PER_LOGIT = 4
 

@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from dayahead.columns import N_RESERVED
 from dayahead.config.params import LossConfig
-from dayahead.model.draws import Draws
+from dayahead.core.columns import N_RESERVED
+from dayahead.model.rng import Draws
 
 WEIGHT_UNIT = 2**16
 """Weights are whole numbers: their sums are exact, so every process draws the same items."""

@@ -6,25 +6,25 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from dayahead.columns import ITEM_ID, N_RESERVED, PADDING
 from dayahead.config.params import LossConfig, ModelConfig, TaskConfig
-from dayahead.errors import ConfigError
-from dayahead.model.body import Body
-from dayahead.model.catalogue import Catalogue
-from dayahead.model.draws import Draws
+from dayahead.core.columns import ITEM_ID, N_RESERVED, PADDING
+from dayahead.core.errors import ConfigError
+from dayahead.core.seeds import derived_seed
+from dayahead.distributed.sharding import WHOLE, Shard
+from dayahead.model.backbones import Body
+from dayahead.model.embeddings import GrowingTable
 from dayahead.model.inputs import EventInputs
 from dayahead.model.losses import catalogue_loss
 from dayahead.model.negatives import Negatives, NegativeSampler
 from dayahead.model.noise import swapped
-from dayahead.model.permutation import asked_states
+from dayahead.model.output import Catalogue
+from dayahead.model.plm import asked_states
+from dayahead.model.prediction_positions import Question, everywhere
 from dayahead.model.projection import projection
-from dayahead.model.questions import Question, everywhere
-from dayahead.model.replaced import bodies, guesses
+from dayahead.model.rng import Draws
+from dayahead.model.rtd import bodies, guesses
 from dayahead.model.scoring import Scorer
-from dayahead.model.sharding import WHOLE, Shard
-from dayahead.model.tables import GrowingTable
 from dayahead.model.tasks import build_task
-from dayahead.seeds import derived_seed
 
 
 class NextItemModel(nn.Module):

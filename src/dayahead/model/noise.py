@@ -4,8 +4,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from dayahead.columns import PADDING
-from dayahead.model.draws import Draws
+from dayahead.core.columns import PADDING
+from dayahead.model.rng import Draws
 
 
 def swapped(items: Int[Tensor, "B W"], draws: Draws, probability: float) -> Int[Tensor, "B W"]:

@@ -8,9 +8,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
 
-from dayahead.columns import INDEX, N_RESERVED, VALUE
-from dayahead.errors import ConfigError
-from dayahead.model.tables import GivenRows
+from dayahead.core.columns import INDEX, N_RESERVED, VALUE
+from dayahead.core.errors import ConfigError
+from dayahead.model.embeddings import GivenRows
 
 VECTOR = "vector"
 

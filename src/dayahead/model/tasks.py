@@ -12,9 +12,16 @@ from jaxtyping import Int
 from torch import Tensor
 
 from dayahead.config.params import TaskConfig
-from dayahead.model.draws import Draws
-from dayahead.model.permutation import PermutedTask
-from dayahead.model.questions import Asked, Need, Question, at, session_events, some_not_all
+from dayahead.model.plm import PermutedTask
+from dayahead.model.prediction_positions import (
+    Asked,
+    Need,
+    Question,
+    at,
+    session_events,
+    some_not_all,
+)
+from dayahead.model.rng import Draws
 
 
 @runtime_checkable

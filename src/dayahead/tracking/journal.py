@@ -13,7 +13,7 @@ from functools import cache, wraps
 from pathlib import Path
 from typing import Any, ParamSpec
 
-from dayahead.errors import redacted
+from dayahead.core.errors import redacted
 
 P = ParamSpec("P")
 Entry = dict[str, Any]

@@ -13,9 +13,9 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from dayahead.config.reading import read_yaml
-from dayahead.errors import ConfigError
-from dayahead.files import fingerprint, sha256_of
+from dayahead.config.loading import read_yaml
+from dayahead.core.errors import ConfigError
+from dayahead.core.fingerprints import fingerprint, sha256_of
 
 MANIFEST = "manifest.json"
 """What an output folder says of sources that no dependency names, such as files of the web."""

@@ -17,19 +17,19 @@ from typing import Any, NoReturn
 import psutil
 
 from dayahead.config.params import Params
-from dayahead.errors import TERMINATED, redacted
-from dayahead.tracking.execution import (
+from dayahead.core.errors import TERMINATED, redacted
+from dayahead.core.project import project_root
+from dayahead.tracking.background import Shipper
+from dayahead.tracking.journal import Journal, WindowLog, harmless, now_ms, numbers, warn_once
+from dayahead.tracking.lineage import Pipeline
+from dayahead.tracking.packaging import pack_model
+from dayahead.tracking.pipeline_run import (
     born_after_boot,
     identity_of,
     journal_for,
     origin_tags,
 )
-from dayahead.tracking.journal import Journal, WindowLog, harmless, now_ms, numbers, warn_once
-from dayahead.tracking.lineage import Pipeline
-from dayahead.tracking.packing import pack_model
-from dayahead.tracking.sending import FINGERPRINT_TAG
-from dayahead.tracking.shipping import Shipper
-from dayahead.tracking.store import project_root
+from dayahead.tracking.uploader import FINGERPRINT_TAG
 
 _NOWHERE = Path(os.devnull) / "journal.jsonl"
 

@@ -10,6 +10,8 @@ from pathlib import Path
 from filelock import FileLock
 from mlflow import MlflowClient
 
+from dayahead.core.project import project_root
+
 # Creating the database tells of every migration, and a server that is down is told of once by us.
 for _noisy, _level in (("alembic", "WARNING"), ("mlflow", "WARNING"), ("urllib3", "ERROR")):
     logging.getLogger(_noisy).setLevel(_level)
@@ -18,15 +20,6 @@ DATABASE = "mlflow.db"
 ARTIFACTS = "mlartifacts"
 LOCK_SECONDS = 120
 _RELATIVE_SQLITE = re.compile(r"^(sqlite(?:\+\w+)?:///)(?![/:])(.+)$")
-
-
-def project_root() -> Path:
-    """The main project, also from inside the copies that DVC makes for --temp and --queue."""
-    if named := os.environ.get("DVC_ROOT"):
-        return Path(named).resolve()
-    here = Path.cwd()
-    holds = (folder for folder in (here, *here.parents) if (folder / ".dvc").is_dir())
-    return next(holds, here)
 
 
 def tracking_uri(root: Path) -> str:

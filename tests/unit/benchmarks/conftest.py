@@ -1,4 +1,3 @@
 """What the tests of the benchmarks share."""
 
 # Merlin warns when it is first imported, in a test file that would be an error.
-from dayahead.data import grouping  # noqa: F401

@@ -6,10 +6,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import generated_log
-from dayahead.columns import EVENT_TIME, ROW, SESSION_ID
-from dayahead.data.event_log import read_event_log
-from dayahead.data.events import event_schema
-from dayahead.files import read_json, sha256_of
+from dayahead.core.columns import EVENT_TIME, ROW, SESSION_ID
+from dayahead.core.files import read_json
+from dayahead.core.fingerprints import sha256_of
+from dayahead.download.events import event_schema
+from dayahead.preprocess.event_log import read_event_log
 from generated_log import START, Shape, rees46, shape_of, write_days, write_month
 
 SHAPE = Shape(days=3, sessions_per_day=400)

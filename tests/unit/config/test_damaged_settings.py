@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from dayahead.config.dataset import DatasetConfig, load_dataset
+from dayahead.config.loading import read_yaml
 from dayahead.config.params import Params, load_params
-from dayahead.config.reading import read_yaml
-from dayahead.errors import ConfigError
+from dayahead.core.errors import ConfigError
+from dayahead.dataset.dataset import DatasetConfig, load_dataset
 
 ROOT = Path(__file__).parents[3]
 DATASETS = sorted((ROOT / "datasets").glob("*.yaml"))

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from dayahead.config.loading import read_yaml
 from dayahead.config.params import Params, flattened, load_params
-from dayahead.config.reading import read_yaml
-from dayahead.errors import ConfigError
+from dayahead.core.errors import ConfigError
 
 OWN = Path(__file__).parents[3] / "params.yaml"
 

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from dayahead.errors import ConfigError
+from dayahead.core.errors import ConfigError
 from dayahead.model.building import build_model
 from dayahead.model.next_item import NextItemModel
-from tiny_settings import (
+from support.tiny_settings import (
     columns_of,
     draws_for,
     loss_config,
@@ -15,7 +15,7 @@ from tiny_settings import (
     task_config,
     tiny_model,
 )
-from window_folders import FEATURES
+from support.window_folders import FEATURES
 
 SESSIONS = [[2, 3, 4, 5, 6, 7], [8, 9, 10, 11], [12, 13], [14, 15, 16]]
 PAST = torch.tensor([2, 0, 0, 1])

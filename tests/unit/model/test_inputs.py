@@ -6,7 +6,7 @@ import torch
 
 from dayahead.model.inputs import EventInputs, embedding_dim, vector_dims
 from dayahead.model.projection import projection
-from tiny_settings import columns_of, model_config, tiny_model
+from support.tiny_settings import columns_of, model_config, tiny_model
 
 COLUMNS = {
     "item_id": torch.tensor([[2, 3, 1, 0]]),

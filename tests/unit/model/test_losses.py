@@ -8,7 +8,7 @@ from torch.nn.functional import cross_entropy
 from torch.profiler import ProfilerActivity, profile
 
 from dayahead.model import losses
-from tiny_settings import loss_config, loss_of
+from support.tiny_settings import loss_config, loss_of
 
 
 def problem(n_targets, n_items, dim=8, seed=0):

@@ -3,15 +3,15 @@
 import pytest
 import torch
 
+from dayahead.config.loading import validated
 from dayahead.config.params import LossConfig
-from dayahead.config.reading import validated
-from dayahead.data.batches import Sessions, Share
-from dayahead.errors import ConfigError
-from dayahead.model.draws import Draws
+from dayahead.core.errors import ConfigError
 from dayahead.model.negatives import Negatives, NegativeSampler
 from dayahead.model.next_item import NextItemModel
-from dayahead.model.sampled import LOSSES
-from tiny_settings import (
+from dayahead.model.rng import Draws
+from dayahead.model.sampled_losses import LOSSES
+from dayahead.train.batches import Sessions, Share
+from support.tiny_settings import (
     LOSS,
     columns_of,
     draws_for,

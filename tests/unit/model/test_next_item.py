@@ -5,7 +5,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from dayahead.model.next_item import NextItemModel
-from tiny_settings import (
+from support.tiny_settings import (
     columns_of,
     draws_for,
     every_body,

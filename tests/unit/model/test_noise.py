@@ -5,9 +5,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dayahead.model.draws import Draws
 from dayahead.model.noise import swapped
-from tiny_settings import columns_of, draws_for, padded, tiny_model
+from dayahead.model.rng import Draws
+from support.tiny_settings import columns_of, draws_for, padded, tiny_model
 
 SESSIONS = [[2, 3, 4, 5, 6, 7], [8, 9, 10, 11], [12, 13], []]
 

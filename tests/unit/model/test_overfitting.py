@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from dayahead.model.next_item import NextItemModel
-from tiny_settings import draws_for, loss_config, model_config, task_config
+from support.tiny_settings import draws_for, loss_config, model_config, task_config
 
 N_SESSIONS, LENGTH, N_STEPS = 20, 5, 300
 CASES = [

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tiny_settings import columns_of, draws_for, every_body, padded, tiny_model
+from support.tiny_settings import columns_of, draws_for, every_body, padded, tiny_model
 
 LONGEST = 8
 """Positions of a tiny model, the target's included."""

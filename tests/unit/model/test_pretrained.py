@@ -5,10 +5,10 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from dayahead.errors import ConfigError
+from dayahead.core.errors import ConfigError
+from dayahead.model.embeddings import GrowingTable
 from dayahead.model.pretrained import read_item_vectors
-from dayahead.model.tables import GrowingTable
-from tiny_settings import tiny_model
+from support.tiny_settings import tiny_model
 
 VOCABULARY = pa.table(
     {"index": pa.array([2, 3, 4, 5], pa.int32()), "value": pa.array([70, 30, 90, 50], pa.int64())}

@@ -5,9 +5,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dayahead.model.body import Body
+from dayahead.model.backbones import Body
 from dayahead.model.recurrent import Average
-from tiny_settings import model_config
+from support.tiny_settings import model_config
 
 
 def body_of(architecture, **changes):

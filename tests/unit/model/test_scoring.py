@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dayahead.model.scoring import Scorer
-from tiny_settings import BODIES, columns_of, counted, tiny_model
+from support.tiny_settings import BODIES, columns_of, counted, tiny_model
 
 N_ITEMS = 30
 LONGEST = 7

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayahead.model.tasks import CausalTask, MaskedTask, build_task
-from tiny_settings import GivenDraws, draws_for, padded, task_config
+from support.tiny_settings import GivenDraws, draws_for, padded, task_config
 
 ITEMS, LENGTHS = padded([[11, 12, 13, 14], [21, 22], []])
 UNUSED = GivenDraws.of(torch.zeros(3, 4))

@@ -8,7 +8,7 @@ import pytest
 
 from dayahead.config.params import Params, load_params
 from dayahead.tracking.store import Store, open_store
-from tracked_stages import DVC_YAML
+from support.tracked_stages import DVC_YAML
 
 REPOSITORY = Path(__file__).parents[3]
 

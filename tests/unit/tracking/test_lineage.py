@@ -1,6 +1,6 @@
 import pytest
 
-from dayahead.errors import ConfigError
+from dayahead.core.errors import ConfigError
 from dayahead.tracking.lineage import Pipeline
 
 STAGES = ("download", "train", "aggregate")

@@ -6,7 +6,7 @@ import pytest
 
 from dayahead.tracking.journal import Journal, warn_once
 from dayahead.tracking.runs import stage_run
-from tracked_stages import points_of, run_stage, runs_of, window
+from support.tracked_stages import points_of, run_stage, runs_of, window
 
 
 def test_the_stages_of_an_execution_share_a_parent(store):

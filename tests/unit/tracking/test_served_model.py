@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from dayahead.training.recommendation import Recommender
+from dayahead.serve.recommender import Recommender
 
 REPOSITORY = Path(__file__).parents[3]
 

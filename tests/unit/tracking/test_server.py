@@ -5,11 +5,11 @@ from contextlib import ExitStack
 
 import pytest
 
+from dayahead.tracking.background import sync_all
 from dayahead.tracking.runs import stage_run
-from dayahead.tracking.shipping import sync_all
 from dayahead.tracking.store import open_store
-from mlflow_servers import free_address, server
-from tracked_stages import CURVE, points_of, runs_of, window
+from support.mlflow_servers import free_address, server
+from support.tracked_stages import CURVE, points_of, runs_of, window
 
 pytestmark = pytest.mark.slow
 

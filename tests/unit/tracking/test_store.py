@@ -3,13 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from dayahead.tracking.store import (
-    artifact_location,
-    open_store,
-    project_root,
-    tracking_uri,
-)
-from tracked_stages import runs_of, start_stage
+from dayahead.core.project import project_root
+from dayahead.tracking.store import artifact_location, open_store, tracking_uri
+from support.tracked_stages import runs_of, start_stage
 
 
 @pytest.mark.parametrize(

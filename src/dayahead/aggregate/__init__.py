@@ -1,0 +1,1 @@
+"""Averages over windows, tables and the report."""

@@ -1,0 +1,66 @@
+"""The average over days (AOD), the session-weighted mean beside it, and how sure one may be."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from dayahead.metrics.metrics import Ranks, mean, metric_names, target_metric
+from dayahead.metrics.tables import WindowResult
+
+N_DRAWS: Final = 10_000
+SEED: Final = 20_190_901
+MIN_WINDOWS: Final = 5
+"""Below, a percentile interval over windows would say more about the draw than about the run."""
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Average:
+    """The content of aod.json."""
+
+    aod: dict[str, float]
+    """Unweighted mean over windows: each counts once, however many sessions it has."""
+    ci95: dict[str, Interval | None]
+    """Percentile bootstrap over windows; None under 5 of them."""
+    session_mean: dict[str, float]
+    """Mean over all sessions' targets: busy windows count for more."""
+    n_windows: int
+    n_sessions: int
+
+
+def average(
+    results: Sequence[WindowResult], ranks: Sequence[Ranks], cutoffs: Sequence[int]
+) -> Average:
+    """Average over windows, and over the targets of all windows.
+
+    Args:
+        results: one row per window.
+        ranks: of the same windows, in the same order; 0 is a miss.
+        cutoffs: lengths of the lists measured.
+    """
+    names = metric_names(cutoffs)
+    by_window = {name: [result.metrics[name] for result in results] for name in names}
+    every_rank = np.concatenate(ranks)
+    return Average(
+        aod={name: mean(values) for name, values in by_window.items()},
+        ci95={name: bootstrap_interval(values) for name, values in by_window.items()},
+        session_mean={name: mean(target_metric(name, every_rank)) for name in names},
+        n_windows=len(results),
+        n_sessions=sum(result.n_sessions for result in results),
+    )
+
+
+def bootstrap_interval(values: Sequence[float]) -> Interval | None:
+    """95 % percentile interval of the mean: 10,000 draws of windows, the same ones every time.
+
+    Windows are drawn as if they were independent, which neighbours are not: the interval is
+    rather too narrow. None under 5 values.
+    """
+    if len(values) < MIN_WINDOWS:
+        return None
+    draws = np.random.default_rng(SEED).integers(len(values), size=(N_DRAWS, len(values)))
+    low, high = np.quantile(np.asarray(values)[draws].mean(axis=1), [0.025, 0.975])
+    return float(low), float(high)

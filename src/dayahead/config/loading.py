@@ -1,0 +1,52 @@
+"""YAML text into frozen dataclasses, every fault named at once."""
+
+from io import StringIO
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import to_json
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from dayahead.core.errors import ConfigError
+
+T = TypeVar("T")
+
+STRICT = ConfigDict(extra="forbid", strict=True)
+
+PositiveInt = Annotated[int, Field(gt=0)]
+PositiveFloat = Annotated[float, Field(gt=0)]
+Auto = Literal["auto"]
+
+
+def read_yaml(path: Path) -> Any:  # noqa: ANN401
+    """Parse one YAML 1.2 file as DVC does (`1e-3` is a number, `no` is text)."""
+    try:
+        return YAML(typ="safe", pure=True).load(StringIO(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file; expected the settings here") from None
+    except (YAMLError, ValueError) as error:  # the latter of letters and hours that are none
+        raise ConfigError(f"{path}: not readable as YAML: {error}") from None
+
+
+def validated(cls: type[T], value: object, where: str) -> T:
+    """Check `value` against the dataclass `cls`.
+
+    Raises:
+        ConfigError: one line per fault, `where: key: rule (got value)`.
+    """
+    try:
+        # Through JSON text: pydantic's strict mode builds nested dataclasses and tuples only there.
+        return TypeAdapter(cls).validate_json(to_json(value))
+    except ValidationError as error:
+        raise ConfigError("\n".join(_faults(error, where))) from None
+
+
+def _faults(error: ValidationError, where: str) -> list[str]:
+    lines = []
+    for fault in error.errors(include_url=False):
+        key = ".".join(str(part) for part in fault["loc"]) or "(top level)"
+        found = "" if fault["type"] == "missing" else f" (got {fault['input']!r})"
+        lines.append(f"{where}: {key}: {fault['msg']}{found}")
+    return lines

@@ -1,0 +1,1 @@
+"""Names, errors, files and the store: imported by every stage."""

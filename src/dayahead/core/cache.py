@@ -1,0 +1,230 @@
+"""The one cache: folders of finished work by a key that names all they depend on.
+
+DVC empties a stage's outputs before it runs; what is finished is kept here, under `.dayahead/`,
+and linked out again. All experiments of a project share it, those of `--temp` and `--queue` too.
+"""
+
+import logging
+import os
+import shutil
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from filelock import FileLock, Timeout
+
+from dayahead.core.files import read_json, write_json
+from dayahead.core.fingerprints import sha256_of
+
+T = TypeVar("T")
+DAMAGED = ".damaged"
+_CONTENTS = "contents.json"
+_log = logging.getLogger(__name__)
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Give a file a second name, or copy it where the file system has no hard links."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        raise
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of the cache, as `dayahead cache` lists it."""
+
+    path: Path
+    n_bytes: int
+    """On the disk; a file that entries share counts for the first of them."""
+    last_used: float
+    """Unix time."""
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Entries of one kind: each is a folder that is there whole and verified, or not at all.
+
+    An entry holds `contents.json` with the sha256 of each of its files. An entry whose files no
+    longer match is set aside as `<key>.damaged`, with a warning, and built again. Every entry has
+    a lock of its own, so that no process removes what another reads, and nobody waits for work on
+    another entry.
+    """
+
+    folder: Path
+
+    def get(self, key: str, read: Callable[[Path], T]) -> T | None:
+        """Return what `read` makes of an entry's folder, or None where there is no whole one."""
+        if not self._path(key).exists():
+            return None
+        with self._locked(key):
+            return self._read(key, read)
+
+    def put(self, key: str, build: Callable[[Path], None]) -> None:
+        """Let `build` fill an entry's folder, unless the entry exists.
+
+        Raises:
+            OSError: it cannot be written; names the entry.
+        """
+        with self._locked(key):
+            if not self._path(key).exists():
+                self._build(key, build, is_resumed=False)
+
+    def get_or_build(
+        self,
+        key: str,
+        build: Callable[[Path], None],
+        read: Callable[[Path], T],
+        *,
+        is_resumed: bool = False,
+    ) -> T:
+        """Return what `read` makes of an entry's folder, which `build` fills where it is missing.
+
+        Args:
+            key: names all that the entry depends on.
+            build: writes the entry's files into the folder it is given.
+            read: gets the verified folder of the entry.
+            is_resumed: whether what an interrupted `build` has written is kept for the next one.
+
+        Raises:
+            OSError: the entry cannot be written; names the entry.
+        """
+        with self._locked(key):
+            found = self._read(key, read)
+            if found is None:
+                self._build(key, build, is_resumed=is_resumed)
+                found = read(self._path(key))
+            return found
+
+    def keys(self, prefix: str = "") -> list[str]:
+        """Return the keys of all entries that begin with `prefix`, the one used last first."""
+        used = {}
+        for path in self.folder.glob(f"{prefix}*"):
+            if _is_entry(path):
+                with suppress(FileNotFoundError):  # removed by another process
+                    used[path.name] = path.stat().st_mtime_ns
+        return sorted(used, key=lambda key: used[key], reverse=True)
+
+    def remove(self, keys: Collection[str]) -> None:
+        """Remove entries, if they exist."""
+        for key in keys:
+            if self._path(key).exists():
+                with self._locked(key):
+                    self._delete(key)
+
+    def entries(self) -> list[Entry]:
+        """Return every entry with its size, the one used last first."""
+        seen: set[int] = set()
+        return [_described(self._path(key), seen) for key in self.keys()]
+
+    def prune(self, before: float) -> int:
+        """Remove entries that were last used before that Unix time, and return how many.
+
+        Damaged and unfinished ones go too; an entry that a process is at work on stays.
+        """
+        paths = [path for path in self.folder.glob("*") if path.is_dir() and path.name != "locks"]
+        old = [path for path in paths if path.stat().st_mtime < before]
+        return sum(self._is_pruned(path) for path in old)
+
+    def _is_pruned(self, path: Path) -> bool:
+        key = path.name.removeprefix(".").removesuffix(".partial").removesuffix(DAMAGED)
+        try:
+            with self._locked(key, blocking=False):
+                shutil.rmtree(path, ignore_errors=True)
+        except Timeout:
+            return False
+        return not path.exists()
+
+    def _path(self, key: str) -> Path:
+        return self.folder / key
+
+    def _read(self, key: str, read: Callable[[Path], T]) -> T | None:
+        entry = self._path(key)
+        if not entry.exists():
+            return None
+        bad = _damages(entry)
+        if not bad:
+            os.utime(entry)  # entries are pruned by the time of their last use
+            return read(entry)
+        aside = entry.with_name(f"{key}{DAMAGED}")
+        shutil.rmtree(aside, ignore_errors=True)
+        entry.replace(aside)
+        _log.warning("%s: damaged (%s), set aside as %s", entry, ", ".join(bad), aside.name)
+        return None
+
+    def _build(self, key: str, build: Callable[[Path], None], *, is_resumed: bool) -> None:
+        entry = self._path(key)
+        partial = entry.with_name(f".{key}.partial")
+        if not is_resumed:
+            shutil.rmtree(partial, ignore_errors=True)  # left by a killed process
+        try:
+            partial.mkdir(parents=True, exist_ok=True)
+            build(partial)
+            write_json(partial / _CONTENTS, _contents(partial))
+            partial.replace(entry)
+        except OSError as error:  # of a full disk it does not say which
+            reason = error.strerror or str(error)
+            raise OSError(error.errno, reason, str(error.filename or entry)) from None
+        finally:
+            if not is_resumed:
+                shutil.rmtree(partial, ignore_errors=True)
+
+    def _delete(self, key: str) -> None:
+        """Remove an entry in one step, so that a kill leaves no half of it."""
+        doomed = self.folder / f".{key}.partial"
+        shutil.rmtree(doomed, ignore_errors=True)
+        with suppress(FileNotFoundError):
+            self._path(key).replace(doomed)
+        shutil.rmtree(doomed, ignore_errors=True)
+
+    @contextmanager
+    def _locked(self, key: str, *, blocking: bool = True) -> Iterator[None]:
+        locks = self.folder / "locks"
+        locks.mkdir(parents=True, exist_ok=True)
+        with FileLock(locks / f"{key}.lock", blocking=blocking):
+            yield
+
+
+def _is_entry(path: Path) -> bool:
+    is_listed = not path.name.startswith(".") and path.suffix != DAMAGED and path.name != "locks"
+    return is_listed and path.is_dir()
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    named = {path.relative_to(folder).as_posix(): path for path in paths}
+    return {name: path for name, path in named.items() if name != _CONTENTS}
+
+
+def _contents(folder: Path) -> dict[str, str]:
+    """Hash every file; threads, for hashing lets go of Python's lock."""
+    files = _files(folder)
+    with ThreadPoolExecutor() as threads:
+        return dict(zip(files, threads.map(sha256_of, files.values()), strict=True))
+
+
+def _damages(entry: Path) -> list[str]:
+    """Name the files of an entry that are not as they were written."""
+    try:
+        wanted = read_json(entry / _CONTENTS)
+        found = _contents(entry)
+        return sorted(name for name in {*wanted, *found} if wanted.get(name) != found.get(name))
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        return [f"{type(error).__name__}: {error}"]
+
+
+def _described(entry: Path, seen: set[int]) -> Entry:
+    n_bytes = 0
+    for path in entry.rglob("*"):
+        with suppress(FileNotFoundError):  # removed by another process
+            about = path.stat()
+            if about.st_ino not in seen:
+                n_bytes += about.st_blocks * 512
+            seen.add(about.st_ino)
+    return Entry(entry, n_bytes, entry.stat().st_mtime)

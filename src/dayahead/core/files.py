@@ -1,0 +1,85 @@
+"""Files written whole or not at all."""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+ROWS_PER_GROUP = 65_536
+"""Rows of a parquet row group: what a reader of a stream must hold in memory at least."""
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; rename it to `path` only when the block succeeds."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    temporary.chmod(0o644)  # mkstemp's 0600 would follow the file into every copy
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def folder_written_whole(folder: Path) -> Iterator[Path]:
+    """Yield an empty folder beside `folder`; it takes that place only when the block succeeds."""
+    aside = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(aside, ignore_errors=True)  # what a killed run left
+    aside.mkdir(parents=True)
+    try:
+        yield aside
+        shutil.rmtree(folder, ignore_errors=True)
+        aside.replace(folder)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write UTF-8 text whole."""
+    with written_whole(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write JSON whole, indented, keys in the order given; NaN and infinity are refused."""
+    write_text(path, json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path) -> Any:  # noqa: ANN401
+    """Read one JSON document."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def write_parquet(path: Path, table: pa.Table) -> None:
+    """Write a table whole, zstd compressed; the same table always gives the same bytes."""
+    with written_whole(path) as temporary:
+        pq.write_table(
+            table,
+            temporary,
+            compression="zstd",
+            row_group_size=ROWS_PER_GROUP,
+            use_dictionary=_repeating(table.schema),
+        )
+
+
+def _repeating(schema: pa.Schema) -> list[str]:
+    """Columns worth a dictionary: one of real numbers is made at length and then given up."""
+    types = {field.name: field.type for field in schema}
+    lists = {name for name, type_ in types.items() if pa.types.is_list(type_)}
+    values = {name: types[name].value_type if name in lists else types[name] for name in types}
+    return [
+        f"{name}.list.element" if name in lists else name
+        for name, type_ in values.items()
+        if not pa.types.is_floating(type_)
+    ]

@@ -1,0 +1,89 @@
+"""features of datasets/<name>.yaml: what is known of every event beside the item."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from dayahead.config.loading import STRICT
+
+TIME_FEATURES = ("hour", "weekday", "item_age")
+NUMBER_FEATURES = ("number", "log_number", "relative_number", "item_age")
+"""Kinds that are one number, on a scale."""
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class FeatureConfig:
+    """A side feature of every event.
+
+    categorical      int32 index into a vocabulary of its own
+    log_number       float32, log1p, then scaled
+    number           float32, scaled
+    relative_number  float32, (x - m) / m, m the mean of x in the event's category
+    hour, weekday    float32 <name>_sin and <name>_cos, in window.timezone
+    item_age         float32, log1p of the days since the item's first event, then scaled
+
+    A null becomes 1 (unknown) or, of a number, 0 (the mean); log_number takes what is below 0
+    for 0.
+    """
+
+    kind: Literal[
+        "categorical", "log_number", "number", "relative_number", "hour", "weekday", "item_age"
+    ]
+    column: str | None = None
+    type: Literal["int", "string"] = "string"
+    """Of a categorical column."""
+    min_count: Annotated[int, Field(ge=1)] = 1
+    """Of a categorical column: a value has an index of its own from the window on in which it
+    has come that often; before, it is 1 (unknown)."""
+    relative_to: str | None = None
+    """Of a relative_number: the categorical feature whose means it is compared with."""
+    scale: Literal["standard", "gauss_rank", "fixed"] | None = None
+    """standard: less the mean, over the deviation. gauss_rank: the normal quantile of its rank.
+    fixed: nothing is fitted; item_age is divided by log1p(30), others stay. Null: fixed for
+    item_age and relative_number, standard for number and log_number."""
+    fit: Literal["first_windows", "look_ahead", "look_ahead_window"] = "first_windows"
+    """Whose train events give statistics and counts: those of the first preprocess.fit_windows
+    windows (of min_count: those so far); of the whole log; of each window itself. The last two are
+    the paper's, and look ahead."""
+
+    def __post_init__(self) -> None:
+        """Refuse what the kind has no use for, and the want of what it needs."""
+        if (self.kind in TIME_FEATURES) != (self.column is None):
+            raise ValueError(f"{self.kind} needs {'no' if self.column else 'a'} column")
+        if (self.kind == "relative_number") != (self.relative_to is not None):
+            raise ValueError(f"{self.kind} needs {'no' if self.relative_to else 'a'} relative_to")
+        if self.kind != "categorical" and (self.type != "string" or self.min_count > 1):
+            raise ValueError(f"{self.kind} needs no type and no min_count: it is not categorical")
+        if self.kind not in NUMBER_FEATURES and self.scale is not None:
+            raise ValueError(f"{self.kind} needs no scale: it is none of {NUMBER_FEATURES}")
+        self._check_fit()
+
+    def _check_fit(self) -> None:
+        """Refuse `fit` where nothing is fitted, or not so."""
+        if self.fit != "first_windows" and not (self.is_fitted or self.min_count > 1):
+            raise ValueError(
+                f"fit: {self.fit}: nothing of this {self.kind} is fitted; leave it out, or give "
+                f"{'min_count' if self.kind == 'categorical' else 'another scale'}"
+            )
+        if self.fit == "look_ahead_window" and self.kind == "categorical":
+            raise ValueError(
+                "fit: look_ahead_window: a vocabulary is the same for all windows; take "
+                "first_windows or look_ahead"
+            )
+
+    @property
+    def scaling(self) -> str:
+        """The scale of a number, null resolved."""
+        by_itself = "standard" if self.kind in ("number", "log_number") else "fixed"
+        return self.scale or by_itself
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether a statistic of the events is in the numbers."""
+        is_scaled = self.kind in NUMBER_FEATURES and self.scaling != "fixed"
+        return is_scaled or self.kind == "relative_number"
+
+    def columns_of(self, name: str) -> list[str]:
+        """Columns of a window file that the feature called `name` becomes."""
+        return [f"{name}_sin", f"{name}_cos"] if self.kind in ("hour", "weekday") else [name]

@@ -1,0 +1,1 @@
+"""Processes of one run: launch, rendezvous, collectives, sharding."""

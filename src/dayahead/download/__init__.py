@@ -1,0 +1,1 @@
+"""Source files or the generator into data/raw: fetch, verify, convert."""

@@ -1,0 +1,234 @@
+"""A click log drawn from a seed, with the structure that makes real ones hard and learnable.
+
+Items are born, rise by Zipf's law and fade; they belong to topics, and each has a few preferred
+successors in its topic. A session stays in a topic, has a taste (a price tier) that shows only
+over several of its items, and follows successors that suit the taste: counts of transitions see
+the first, a model that reads the whole session both.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dayahead.core.columns import TIMESTAMP
+from dayahead.dataset.dataset import SyntheticConfig
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+SLOTS_PER_DAY = 8
+"""How often popularity is reckoned anew."""
+MAX_LENGTH = 60
+N_TIERS = 3
+_SUCCESSOR_SHARES = 1.0 / np.arange(1, 13)
+_NEIGHBOURHOOD = 12
+"""Successors are born within so many births of their predecessor's topic."""
+_FOLLOWS, _SWITCHES = 0.5, 0.2
+"""Share of clicks on a successor, and on anything; the rest goes to the topic's favourites."""
+_FORGOTTEN = 1e-6
+"""Successors whose interest has faded below this are followed no more."""
+_TASTE = 16.0
+"""How much likelier a successor of the session's tier is."""
+_AT_HOME, _HABITUAL, _KNOWN = 0.6, 0.7, 0.85
+"""Share of sessions begun in a favourite topic, in the user's usual tier, and logged in."""
+_WEEKDAYS = np.array([1.05, 1.08, 1.06, 1.04, 1.0, 0.86, 0.91])
+_DAY_US = 86_400_000_000
+
+
+@dataclass(frozen=True)
+class _Items:
+    """The catalogue, ordered by (topic, birth)."""
+
+    ids: Ints
+    birth: Floats
+    """Days since the log's start; negative: older than the log."""
+    fade: Floats
+    """Days in which the interest falls to 1/e."""
+    strength: Floats
+    tier: Ints
+    first: Ints
+    """Of each topic, the position of its first item; one more entry closes the last."""
+    topic: Ints
+    successors: Ints
+    """[n_items, n_successors] positions."""
+    price: Floats
+
+
+def as_utc(time: datetime) -> datetime:
+    """Take a time without a zone as UTC."""
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+
+
+def log_end(config: SyntheticConfig) -> datetime:
+    """The midnight after the last day, up to which the log is whole."""
+    return as_utc(config.start) + timedelta(days=config.days)
+
+
+def generate(config: SyntheticConfig) -> pa.Table:
+    """Draw the log, in order of time; the same settings always give the same rows.
+
+    Returns:
+        session_id string, user_id string (null: not logged in), item_id int64, event_time
+        timestamp[us, UTC], category string (nullable), price float64.
+    """
+    rng = np.random.default_rng(config.seed)
+    items = _draw_items(rng, config)
+    starts = _session_starts(rng, config)
+    user, home, taste = _visitors(rng, config, items, len(starts))
+    lengths = np.minimum(1 + rng.lognormal(1.1, 0.85, len(starts)).astype(np.int64), MAX_LENGTH)
+    session = np.repeat(np.arange(len(starts)), lengths)
+    step = np.arange(len(session)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    times = _click_times(rng, starts, session, step)
+    chosen = _walk(rng, items, config, times, (session, step), (home, taste))
+    inside = np.flatnonzero(times < config.days * _DAY_US)  # a log ends in mid-session
+    order = inside[np.argsort(times[inside], kind="stable")]
+    return _table(config, items, times[order], session[order], user[session[order]], chosen[order])
+
+
+def _draw_items(rng: np.random.Generator, config: SyntheticConfig) -> _Items:
+    n, n_topics = config.n_items, config.n_topics
+    shares = _zipf(n_topics, 0.6)
+    topic = np.concatenate([np.arange(n_topics), rng.choice(n_topics, n - n_topics, p=shares)])
+    birth = rng.uniform(-config.days, config.days, n)
+    birth[:n_topics] = -config.days  # a topic is never without an item
+    order = np.lexsort((birth, topic))
+    topic, birth = topic[order], birth[order]
+    first = np.searchsorted(topic, np.arange(n_topics + 1))
+    tier = rng.integers(0, N_TIERS, n)
+    category_level = rng.normal(3.0, 0.5, n_topics)[topic]
+    hops = rng.integers(1, _NEIGHBOURHOOD + 1, (n, len(_SUCCESSOR_SHARES)))
+    hops *= rng.choice([-1, 1], hops.shape)
+    low, size = first[topic][:, None], np.diff(first)[topic][:, None]
+    return _Items(
+        ids=100_000 + rng.permutation(n),
+        birth=birth,
+        fade=rng.lognormal(np.log(3.0), 0.6, n),
+        strength=_zipf(n, 0.9)[rng.permutation(n)],
+        tier=tier,
+        first=first,
+        topic=topic,
+        successors=low + (np.arange(n)[:, None] - low + hops) % size,
+        price=np.round(np.exp(category_level + 0.7 * (tier - 1) + rng.normal(0, 0.15, n)), 2),
+    )
+
+
+def _zipf(n: int, exponent: float) -> Floats:
+    weights = np.arange(1, n + 1) ** -exponent
+    return np.asarray(weights / weights.sum())
+
+
+def _session_starts(rng: np.random.Generator, config: SyntheticConfig) -> Ints:
+    """Microseconds since the log's start, ascending; evenings and workdays are busier."""
+    weekdays = (as_utc(config.start).weekday() + np.arange(config.days)) % 7
+    counts = rng.poisson(config.sessions_per_day * _WEEKDAYS[weekdays])
+    hours = np.arange(24)
+    rhythm = 1.1 + np.sin((hours - 13) * np.pi / 12) + 0.3 * np.sin((hours - 8) * np.pi / 6)
+    rhythm = np.maximum(rhythm, 0.1)
+    n = int(counts.sum())
+    hour = rng.choice(24, n, p=rhythm / rhythm.sum()) + rng.random(n)
+    day = np.repeat(np.arange(config.days), counts)
+    return np.sort((day * _DAY_US + hour / 24 * _DAY_US).astype(np.int64))
+
+
+def _visitors(
+    rng: np.random.Generator, config: SyntheticConfig, items: _Items, n: int
+) -> tuple[Ints, Ints, Ints]:
+    """User (-1: none), home topic (-1: none) and taste of each session."""
+    n_users = max(n // 4, 1)
+    user = rng.choice(n_users, n, p=_zipf(n_users, 0.5))
+    sizes = np.diff(items.first)
+    favourites = rng.choice(config.n_topics, (n_users, 2), p=sizes / sizes.sum())
+    home = favourites[user, rng.integers(0, 2, n)]
+    home[rng.random(n) >= _AT_HOME] = -1
+    habit = rng.integers(0, N_TIERS, n_users)[user]
+    taste = np.where(rng.random(n) < _HABITUAL, habit, rng.integers(0, N_TIERS, n))
+    return np.where(rng.random(n) < _KNOWN, user, -1), home, taste
+
+
+def _click_times(rng: np.random.Generator, starts: Ints, session: Ints, step: Ints) -> Ints:
+    gaps = np.where(step == 0, 0, rng.lognormal(np.log(45.0), 1.0, len(step)) * 1000 + 1)
+    since = np.cumsum(gaps.astype(np.int64))
+    since -= since[step == 0][session]
+    return np.asarray((starts[session] // 1000 + since) * 1000)  # whole milliseconds, as in logs
+
+
+class _Popularity:
+    """Draws items from a range of positions, by their weight in a slot of time."""
+
+    def __init__(self, items: _Items, config: SyntheticConfig) -> None:
+        now = np.arange(config.days * SLOTS_PER_DAY)[:, None] / SLOTS_PER_DAY
+        interest = np.maximum(np.exp(-(now - items.birth) / items.fade), 1e-4)
+        weights = np.where(items.birth <= now, items.strength * interest, 0.0)
+        self._n_items = len(items.birth)
+        self._upto = np.concatenate([[0.0], np.cumsum(weights)])
+
+    def draw(self, rng: np.random.Generator, slot: Ints, low: Ints, high: Ints) -> Ints:
+        base = slot * self._n_items
+        below, above = self._upto[base + low], self._upto[base + high]
+        point = below + rng.random(len(slot)) * (above - below)
+        found = np.searchsorted(self._upto, point, side="right") - 1 - base
+        return np.asarray(np.clip(found, low, high - 1))
+
+
+def _walk(
+    rng: np.random.Generator,
+    items: _Items,
+    config: SyntheticConfig,
+    times: Ints,
+    place: tuple[Ints, Ints],
+    character: tuple[Ints, Ints],
+) -> Ints:
+    """Choose the item of every click, all sessions together, one step at a time."""
+    (session, step), (home, taste) = place, character
+    popularity = _Popularity(items, config)
+    slots = np.minimum(times * SLOTS_PER_DAY // _DAY_US, config.days * SLOTS_PER_DAY - 1)
+    chosen = np.zeros(len(times), np.int64)
+    anywhere = len(items.birth)
+    for k in range(MAX_LENGTH):
+        clicks = np.flatnonzero(step == k)
+        topic = home[session[clicks]] if k == 0 else items.topic[chosen[clicks - 1]]
+        roams = (topic < 0) | ((rng.random(len(clicks)) < _SWITCHES) & (k > 0))
+        low = np.where(roams, 0, items.first[topic])
+        high = np.where(roams, anywhere, items.first[topic + 1])
+        chosen[clicks] = popularity.draw(rng, slots[clicks], low, high)
+        if k > 0:
+            follows = clicks[~roams & (rng.random(len(clicks)) < _FOLLOWS / (1 - _SWITCHES))]
+            day = times[follows] / _DAY_US
+            after = _successor(rng, items, chosen[follows - 1], taste[session[follows]], day)
+            chosen[follows] = np.where(after < 0, chosen[follows], after)
+    return chosen
+
+
+def _successor(
+    rng: np.random.Generator, items: _Items, current: Ints, taste: Ints, day: Floats
+) -> Ints:
+    """One of the current item's successors that are born by now and suit the taste; -1: none."""
+    options = items.successors[current]
+    age = day[:, None] - items.birth[options]
+    weights = _SUCCESSOR_SHARES * np.where(age >= 0, np.exp(-age / items.fade[options]), 0.0)
+    weights *= np.where(items.tier[options] == taste[:, None], _TASTE, 1.0)
+    upto = np.cumsum(weights, axis=1)
+    point = rng.random(len(current))[:, None] * upto[:, -1:]
+    place = np.minimum((upto <= point).sum(axis=1), options.shape[1] - 1)
+    return np.where(upto[:, -1] > _FORGOTTEN, options[np.arange(len(current)), place], -1)
+
+
+def _table(
+    config: SyntheticConfig, items: _Items, times: Ints, session: Ints, user: Ints, chosen: Ints
+) -> pa.Table:
+    start = int(as_utc(config.start).timestamp() * 1_000_000)
+    names = np.array([f"category-{topic % 20:02d}" for topic in range(config.n_topics)])
+    unnamed = items.ids % 50 == 0  # some items of every catalogue have no category
+    return pa.table(
+        {
+            "session_id": pa.array(1_000_000 + session).cast(pa.string()),
+            "user_id": pa.array(user, mask=user < 0).cast(pa.string()),
+            "item_id": pa.array(items.ids[chosen]),
+            "event_time": pa.array(start + times).cast(TIMESTAMP),
+            "category": pa.array(names[items.topic[chosen]], pa.string(), mask=unnamed[chosen]),
+            "price": pa.array(items.price[chosen]),
+        }
+    )

@@ -1,1 +1,0 @@
-"""What a run is worth: ranks into metrics, metrics into averages, reports and comparisons."""

@@ -1,0 +1,69 @@
+"""Rows in order within groups, and what equal neighbours mean. All on whole columns."""
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dayahead.core.columns import EVENT_TIME, ROW
+
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+def in_order(events: pa.Table, key: str) -> tuple[pa.Table, Ints]:
+    """Sort events by (key, time, row) and number the key's values 0, 1, ... along the rows."""
+    codes = codes_of(events[key])
+    order = np.lexsort((ints(events[ROW]), ints(events[EVENT_TIME]), codes))
+    return events.take(order), np.cumsum(is_new(codes[order])) - 1
+
+
+def repeated(groups: Ints, items: Ints, rule: str) -> Flags:
+    """Say which events `rule` drops; groups (sessions or users) are ascending, events in order.
+
+    The first of a run (drop_consecutive), or the first of its item in the group (drop_all), stays.
+    """
+    drops = np.zeros(len(groups), dtype=bool)
+    if rule == "drop_consecutive":
+        drops[1:] = (groups[1:] == groups[:-1]) & (items[1:] == items[:-1])
+    elif rule == "drop_all":
+        drops[:] = True
+        drops[first_of_pairs(groups, items)] = False
+    return drops
+
+
+def first_of_pairs(groups: Ints, codes: Ints) -> Ints:
+    """Find the first row of every pair (group, code); codes are not negative."""
+    pairs = groups * (codes.max(initial=0) + 1) + codes
+    first: Ints = np.unique(pairs, return_index=True)[1]
+    return first
+
+
+def first_of_each(codes: Ints) -> Ints:
+    """Find each value's first row, where values are numbered 0, 1, ... as they appear."""
+    return np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
+
+
+def ints(column: pa.ChunkedArray) -> Ints:
+    """A column without nulls as int64; a timestamp as microseconds since 1970, UTC."""
+    return np.asarray(column.cast(pa.int64()).to_numpy())
+
+
+def codes_of(column: pa.ChunkedArray) -> Ints:
+    """Equal values get equal numbers from 0; null gets -1."""
+    indices = column.combine_chunks().dictionary_encode().indices
+    codes: Ints = indices.fill_null(-1).to_numpy().astype(np.int64)
+    return codes
+
+
+def is_new(codes: Ints) -> Flags:
+    """Say where a value differs from the one before."""
+    changes = np.ones(len(codes), dtype=bool)
+    changes[1:] = codes[1:] != codes[:-1]
+    return changes
+
+
+def put(table: pa.Table, name: str, values: pa.Array | pa.ChunkedArray) -> pa.Table:
+    """Set a column, in its place or at the end."""
+    if name not in table.column_names:
+        return table.append_column(name, values)
+    return table.set_column(table.column_names.index(name), name, values)

@@ -1,0 +1,1 @@
+"""Ranks from scores, metrics from ranks, and the tables that hold both."""

@@ -1,0 +1,86 @@
+"""Where each target stands among the candidates, and which of them stand highest."""
+
+import torch
+from jaxtyping import Float32, Int
+from torch import Tensor
+
+from dayahead.core.errors import ScoreError
+
+
+def target_ranks(scores: Float32[Tensor, "B C"], targets: Int[Tensor, "B"]) -> Int[Tensor, "B"]:
+    """Count for each row the candidates that are not worse than its target.
+
+    rank = 1 + |{j != target : s_j >= s_target}|, so ties count against the model.
+
+    Args:
+        scores: of the candidates only; the target's score is taken from this same matrix.
+        targets: column of each row's target, -1 where the target is no candidate.
+
+    Returns:
+        int64 ranks: 1 is best, 0 where the target is no candidate (a miss).
+
+    Raises:
+        ScoreError: a score is NaN or infinite, in whichever row.
+    """
+    refuse_infinite(scores)
+    found = n_not_worse(scores, scores_at(scores, targets))
+    return torch.where(targets >= 0, found, 0).long()
+
+
+def scores_at(scores: Float32[Tensor, "B C"], columns: Int[Tensor, "B"]) -> Float32[Tensor, "B"]:
+    """Return the score at a column of each row, -inf where the column is -1."""
+    if scores.shape[1] == 0:
+        return scores.new_full((len(scores),), -torch.inf)
+    found = scores.gather(1, columns.clamp(min=0).long()[:, None])[:, 0]
+    return found.where(columns >= 0, -torch.inf)
+
+
+def n_not_worse(scores: Float32[Tensor, "B C"], than: Float32[Tensor, "B"]) -> Int[Tensor, "B"]:
+    """Count for each row the candidates that are not worse than a score, int32."""
+    # A target is among those not worse than itself: it is the 1. int32 sums six times as fast.
+    return (scores >= than[:, None]).sum(dim=1, dtype=torch.int32)
+
+
+def refuse_infinite(scores: Float32[Tensor, "B C"]) -> None:
+    """Stop where a score cannot be ranked.
+
+    Raises:
+        ScoreError: a score is NaN or infinite, in whichever row.
+    """
+    if scores.shape[1] == 0:
+        return
+    # Two reductions instead of isfinite, which would hold a second matrix: NaN passes through both.
+    is_finite = scores.amax(dim=1).isfinite() & scores.amin(dim=1).isfinite()  # [B]
+    if not is_finite.all():
+        raise ScoreError(_complaint(scores, is_finite))
+
+
+def best_columns(
+    scores: Float32[Tensor, "B C"], n_best: int
+) -> tuple[Int[Tensor, "B K"], Float32[Tensor, "B K"]]:
+    """Return the columns of each row's highest scores, best first, and these scores.
+
+    Among equal scores the lower column comes first and is rather taken, which torch.topk leaves
+    open. K is `n_best`, or the number of candidates where there are fewer.
+    """
+    n_best = min(n_best, scores.shape[1])
+    if n_best == 0:
+        return scores.new_empty((len(scores), 0), dtype=torch.int64), scores[:, :0]
+    lowest = scores.topk(n_best).values[:, -1:]  # [B, 1]
+    is_above, is_equal = scores > lowest, scores == lowest
+    n_missing = n_best - is_above.sum(1, keepdim=True)
+    is_best = is_above | (is_equal & (is_equal.cumsum(1, dtype=torch.int32) <= n_missing))
+    columns = is_best.nonzero()[:, 1].view(len(scores), n_best)  # ascending in each row
+    found, order = scores.gather(1, columns).sort(stable=True, dim=1, descending=True)
+    return columns.gather(1, order), found
+
+
+def _complaint(scores: Float32[Tensor, "B C"], is_finite: Tensor) -> str:
+    rows = (~is_finite).nonzero().flatten()
+    row = int(rows[0])
+    column = int((~scores[row].isfinite()).nonzero()[0])
+    return (
+        f"{len(rows)} of {len(scores)} rows hold scores that are not finite: the first is row "
+        f"{row}, candidate column {column} ({scores[row, column].item()}); expected finite "
+        f"numbers only. Look for a loss that diverged: lower training.learning_rate"
+    )

@@ -1,0 +1,201 @@
+"""What a run leaves per window: windows.csv and the ranks it is computed from."""
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from dayahead.core.columns import (
+    POSITION,
+    POSITIONED_RANKS_SCHEMA,
+    RANK,
+    RANKS_SCHEMA,
+    SESSION_ID,
+    TARGET,
+    WINDOW,
+)
+from dayahead.core.errors import DataError
+from dayahead.core.files import write_parquet, written_whole
+from dayahead.metrics.metrics import metric_names, window_metrics
+
+_BEFORE_METRICS = (WINDOW, "n_sessions", "target_outside")
+_TRAIN_LOSS = "train_loss"
+
+
+@dataclass(frozen=True)
+class WindowRanks:
+    """One window's targets, session after session in the order of the window's file."""
+
+    session_ids: pa.ChunkedArray
+    """Of each target's session."""
+    positions: NDArray[np.int32] | None
+    """Place of each target in its session, from 1 to the last; None: each session's last alone."""
+    targets: NDArray[np.int32]
+    """Catalogue indices."""
+    ranks: NDArray[np.int32]
+    """1 is best, 0 where the target was no candidate."""
+
+    @property
+    def n_sessions(self) -> int:
+        """Sessions measured; every one has a target at position 1 where all positions are."""
+        if self.positions is None:
+            return len(self.ranks)
+        return int(np.count_nonzero(self.positions == 1))
+
+
+@dataclass(frozen=True)
+class WindowResult:
+    """One row of windows.csv."""
+
+    window: str
+    n_sessions: int
+    target_outside: float
+    """Share of the targets that were no candidates."""
+    metrics: dict[str, float]
+    """Means over the targets: one per session, or all of its items but the first."""
+    train_loss: float | None
+    """None for models that only count."""
+    train_metrics: dict[str, float]
+    """The same metrics, over sessions that were just fitted; empty where none were measured."""
+
+
+def window_result(
+    window: str,
+    found: WindowRanks,
+    cutoffs: Sequence[int],
+    train_loss: float | None,
+    train_metrics: dict[str, float],
+) -> WindowResult:
+    """Sum up one window's ranks (0 is a miss).
+
+    Raises:
+        DataError: the window has no sessions.
+    """
+    n_targets = len(found.ranks)
+    if n_targets == 0:
+        raise DataError(
+            f"window {window} has no sessions to measure; raise window.min_sessions, or widen the "
+            f"interval of evaluation.split in the data set's file"
+        )
+    return WindowResult(
+        window=window,
+        n_sessions=found.n_sessions,
+        target_outside=int(np.count_nonzero(found.ranks == 0)) / n_targets,
+        metrics=window_metrics(found.ranks, cutoffs),
+        train_loss=train_loss,
+        train_metrics=train_metrics,
+    )
+
+
+def write_windows(path: Path, results: Sequence[WindowResult]) -> None:
+    """Write windows.csv whole; floats read back as the very same floats.
+
+    Columns train_<metric> follow the train loss where train sessions were measured; they are empty
+    for a window that had none.
+    """
+    measured = list(results[0].metrics) if results else []
+    trained = measured if any(result.train_metrics for result in results) else []
+    with written_whole(path) as temporary, temporary.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([*_BEFORE_METRICS, *measured, _TRAIN_LOSS, *map(_train_column, trained)])
+        for result in results:
+            before = (result.window, result.n_sessions, result.target_outside)
+            after = (result.train_metrics.get(name) for name in trained)
+            writer.writerow([*before, *result.metrics.values(), result.train_loss, *after])
+
+
+def read_windows(path: Path, cutoffs: Sequence[int]) -> list[WindowResult]:
+    """Read windows.csv.
+
+    Raises:
+        DataError: the file is missing, lacks a column or holds what is no number.
+    """
+    try:
+        with path.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        return [_window_result_of(row, metric_names(cutoffs)) for row in rows]
+    except (OSError, KeyError, ValueError) as error:
+        raise DataError(
+            f"{path}: not readable as a table of windows with the metrics at "
+            f"{', '.join(map(str, cutoffs))} ({error!r}); run `dvc repro -f train`"
+        ) from None
+
+
+def _window_result_of(row: dict[str, str], names: Sequence[str]) -> WindowResult:
+    return WindowResult(
+        window=row[WINDOW],
+        n_sessions=int(row["n_sessions"]),
+        target_outside=float(row["target_outside"]),
+        metrics={name: float(row[name]) for name in names},
+        train_loss=float(row[_TRAIN_LOSS]) if row[_TRAIN_LOSS] else None,
+        train_metrics={
+            name: float(row[_train_column(name)]) for name in names if row.get(_train_column(name))
+        },
+    )
+
+
+def _train_column(metric: str) -> str:
+    return f"train_{metric}"
+
+
+def ranks_path(results: Path, window: str) -> Path:
+    """Path of one window's ranks."""
+    return results / "ranks" / f"{window}.parquet"
+
+
+def ranked_windows(results: Path) -> list[str]:
+    """Windows with ranks in a results folder, in order of time.
+
+    Raises:
+        DataError: there are none.
+    """
+    windows = sorted(path.stem for path in (results / "ranks").glob("*.parquet"))
+    if not windows:
+        raise DataError(
+            f"{results / 'ranks'}: expected <window>.parquet files, found none; run "
+            f"`dvc repro train`, or `dvc pull` where the run was made elsewhere"
+        )
+    return windows
+
+
+def write_ranks(results: Path, window: str, ranks: WindowRanks) -> None:
+    """Write one window's ranks whole; a miss is null."""
+    schema = RANKS_SCHEMA if ranks.positions is None else POSITIONED_RANKS_SCHEMA
+    columns = {
+        SESSION_ID: ranks.session_ids,
+        POSITION: ranks.positions,
+        TARGET: ranks.targets,
+        RANK: pa.array(ranks.ranks, pa.int32(), mask=ranks.ranks == 0),
+    }
+    held = {name: columns[name] for name in schema.names}
+    write_parquet(ranks_path(results, window), pa.table(held, schema=schema))
+
+
+def read_ranks(results: Path, window: str) -> WindowRanks:
+    """Read one window's ranks.
+
+    Raises:
+        DataError: the file is missing, damaged, empty or has other columns.
+    """
+    path = ranks_path(results, window)
+    try:
+        # Not read_table(schema=...): that fills a missing column with nulls, which are misses.
+        table = pq.ParquetFile(path).read()
+        if table.schema not in (RANKS_SCHEMA, POSITIONED_RANKS_SCHEMA):
+            raise pa.ArrowInvalid(f"columns {table.schema.names}")
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(
+            f"{path}: expected ranks with columns {RANKS_SCHEMA.names}, found none ({error}); "
+            f"run `dvc repro -f train`"
+        ) from None
+    return WindowRanks(
+        session_ids=table[SESSION_ID],
+        positions=table[POSITION].to_numpy() if POSITION in table.column_names else None,
+        targets=table[TARGET].to_numpy(),
+        ranks=table[RANK].fill_null(0).to_numpy(),
+    )

@@ -1,0 +1,1 @@
+"""Recommendations for live sessions from a saved model."""

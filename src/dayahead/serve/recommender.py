@@ -1,0 +1,152 @@
+"""The next items of a live session, from a model in a folder."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import torch
+
+from dayahead.core.columns import EVENT_TIME, ITEM_ID, N_RESERVED, TIMESTAMP, VALUE
+from dayahead.core.errors import ConfigError, DataError
+from dayahead.features.inputs import input_types
+from dayahead.features.workflow import encode_session, encode_sessions
+from dayahead.model.checkpoint import StoredModel, load_model
+from dayahead.model.scoring import Scorer
+from dayahead.train.batches import Sessions
+
+Recommendation = tuple[int | str, float]
+"""A raw item id and its score."""
+
+
+@dataclass(frozen=True)
+class Recommender:
+    """A saved model, ready to be asked."""
+
+    stored: StoredModel
+
+    @classmethod
+    def load(cls, folder: Path) -> "Recommender":
+        """Load what `dvc repro` leaves in models/.
+
+        Raises:
+            ModelFileError: a part of the folder is missing or damaged.
+        """
+        return cls(load_model(folder))
+
+    def recommend(self, items: Sequence[int | str], top_k: int) -> list[Recommendation]:
+        """Return the `top_k` best next items for raw ids, oldest first.
+
+        An id the model does not know is read as unknown; of a long session the last ones are read.
+
+        Raises:
+            ConfigError: the model reads side features, which ids alone do not give.
+            DataError: there are no ids, or one is not of the data set's type.
+        """
+        if self.features:
+            raise ConfigError(
+                f"this model reads {', '.join(self.features)} beside the item id; give the "
+                f"session's events as a file with --events"
+            )
+        raw = [self._typed(item) for item in items]
+        times = [datetime.fromtimestamp(second, UTC) for second in range(len(raw))]
+        columns = {
+            ITEM_ID: pa.array(raw, self._column_types[ITEM_ID]),
+            EVENT_TIME: pa.array(times, TIMESTAMP),
+        }
+        return self.recommend_after(pa.table(columns), top_k)
+
+    def recommend_after(
+        self, events: pa.Table, top_k: int, past: pa.Table | None = None
+    ) -> list[Recommendation]:
+        """Return the `top_k` best next items after a session's raw events (`read_events`).
+
+        Args:
+            events: of the session.
+            top_k: how many items.
+            past: the user's events, without what the data set's rule for repeats drops; those
+                strictly before the session are read. None: the user is not known.
+
+        Raises:
+            DataError: there are no events.
+            ConfigError: there is a past, and the model reads none.
+        """
+        if len(events) == 0:
+            raise DataError("the session is empty; give one event at least")
+        sessions = self._encoded(events, past)
+        n_known = len(sessions.columns[ITEM_ID])
+        columns = {
+            # One column more, for a task that asks where the next event will stand.
+            name: torch.nn.functional.pad(values, (0, 1))[None]
+            for name, values in sessions.columns.items()
+        }
+        scores = self._scorer(columns, torch.tensor([n_known]))[0]
+        best = scores.topk(min(top_k, len(scores)))
+        places = self.stored.candidates[best.indices.numpy()] - N_RESERVED
+        raw = self.stored.vocabularies[ITEM_ID][VALUE].take(pa.array(places)).to_pylist()
+        return list(zip(raw, best.values.tolist(), strict=True))
+
+    def read_events(self, path: Path) -> pa.Table:
+        """Read a session's events from a CSV: item_id, event_time and the model's raw features.
+
+        Raises:
+            DataError: the file is missing, lacks a column or holds a value of another type.
+        """
+        types = self._column_types
+        options = pa.csv.ConvertOptions(column_types=types, include_columns=list(types))
+        try:
+            return pa.csv.read_csv(path, convert_options=options)
+        except (OSError, pa.ArrowException, KeyError) as error:
+            raise DataError(
+                f"{path}: expected a CSV with the columns {', '.join(types)}: {error}"
+            ) from None
+
+    def _encoded(self, events: pa.Table, past: pa.Table | None) -> Sessions:
+        """The one session, after its user's past."""
+        statistics, vocabularies = self.stored.card.statistics, self.stored.vocabularies
+        length = self.stored.card.model.past_length
+        row = encode_session(events, statistics, vocabularies)
+        session = Sessions.from_table(row.drop_columns([EVENT_TIME]))
+        if past is None:
+            return session
+        if length == 0:
+            raise ConfigError(
+                "this model reads no past events (model.past_length: 0); leave --past out"
+            )
+        is_before = pc.less(past[EVENT_TIME], pc.min(events[EVENT_TIME]))
+        past = past.filter(is_before).sort_by(EVENT_TIME)
+        if len(past) == 0:
+            return session
+        one = np.zeros(len(past), np.int64)
+        before = encode_sessions(past, one, statistics, vocabularies)
+        return session.after(Sessions.from_table(before.drop_columns([EVENT_TIME])), length)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Side features the model reads."""
+        return self.stored.card.model.features
+
+    @cached_property
+    def _scorer(self) -> Scorer:
+        return self.stored.model.scorer(torch.from_numpy(self.stored.candidates).long())
+
+    @cached_property
+    def _column_types(self) -> dict[str, Any]:
+        return input_types(self.stored.card.statistics) | {EVENT_TIME: TIMESTAMP}
+
+    def _typed(self, item: int | str) -> int | str:
+        if self.stored.card.statistics["item_type"] == "string":
+            return str(item)
+        try:
+            return int(pa.scalar(int(item), pa.int64()).as_py())
+        except (ValueError, OverflowError):
+            raise DataError(
+                f"item id {item!r}: the data set's ids are integers of 64 bits; give them as "
+                f"--session ID,ID,..."
+            ) from None

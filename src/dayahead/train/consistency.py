@@ -1,0 +1,84 @@
+"""What the machines of a run must have alike: settings, source, packages and the windows' files."""
+
+import socket
+from collections.abc import Mapping
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+
+from dayahead.config.training import ComputeConfig
+from dayahead.core.errors import ConfigError
+from dayahead.core.fingerprints import fingerprint, sha256_of
+from dayahead.distributed.process import Process
+from dayahead.train.cache_keys import PACKAGES, source_hashes
+from dayahead.train.run import Study
+
+Facts = Mapping[str, object]
+NONE = "missing"
+N_TOLD = 5
+"""Differences that a message names."""
+
+
+def refuse_disagreement(process: Process, study: Study, compute: ComputeConfig) -> None:
+    """Hold the copies of the project that the processes work in against each other.
+
+    Every process calls this; one in each copy reads the files.
+
+    Raises:
+        ConfigError: something differs, in every process.
+    """
+    here = f"{socket.gethostname()}:{Path.cwd()}"
+    places = process.gathered(here)
+    firsts = {place: places.index(place) for place in dict.fromkeys(places)}
+    if len(firsts) == 1:
+        return
+    is_first = firsts[here] == process.share.rank
+    told = process.gathered(_facts(process, study, compute) if is_first else {})
+    faults = [
+        fault
+        for place, rank in firsts.items()
+        for fault in _differences(told[0], told[rank], places[0], place)
+    ]
+    if faults:
+        more = f" and {len(faults) - N_TOLD} more" if len(faults) > N_TOLD else ""
+        raise ConfigError(
+            f"the processes of this run do not work with the same: {'; '.join(faults[:N_TOLD])}"
+            f"{more}; bring all copies to the same state, or share one, and run again"
+        )
+
+
+def _differences(main: Facts, other: Facts, main_place: str, place: str) -> list[str]:
+    return [
+        f"{name} is {main.get(name, NONE)} in {main_place}, {other.get(name, NONE)} in {place}"
+        for name in dict.fromkeys([*main, *other])
+        if main.get(name, NONE) != other.get(name, NONE)
+    ]
+
+
+def _facts(process: Process, study: Study, compute: ComputeConfig) -> Facts:
+    sections = {
+        "model": asdict(study.model),
+        "task": asdict(study.task),
+        "loss": asdict(study.loss),
+        "training": asdict(study.training),
+        "evaluation": asdict(study.evaluation),
+        "compute": asdict(compute),
+    }
+    settings = {
+        f"{section}.{key}": value
+        for section, values in sections.items()
+        for key, value in values.items()
+    }
+    windows = sorted(path for path in study.windows.rglob("*") if path.is_file())
+    given = study.model.pretrained_items
+    files = [*windows, *([Path(given)] if given else [])]
+    return {
+        "dataset": study.dataset,
+        "window.first": study.first,
+        "window.last": study.last,
+        **settings,
+        "the source in src": fingerprint({"": source_hashes()})[:12],
+        **{f"the version of {name}": version(name) for name in PACKAGES},
+        "whether bfloat16 is fast": process.multiplies_bfloat16,
+        **{str(path): sha256_of(path)[:12] for path in files if path.is_file()},
+    }

@@ -1,0 +1,158 @@
+"""Batches of a window streamed from its files, for windows larger than memory.
+
+Every process reads the whole stream and keeps its own rows of each global batch. Giving each
+process row groups of its own, as merlin-dataloader offers, would give the processes unequal
+numbers of steps and, for every number of processes, other batches. Reading is many times faster
+than training, so reading everything everywhere is the cheap way to exactness.
+
+Merlin's own shuffle draws from numpy's global state in its reading thread, out of reach of any
+seed of ours. So row groups are read in an order drawn here, and rows are shuffled in a buffer.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate, chain, islice, pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import torch
+from dask.utils import natural_sort_key
+from jaxtyping import Int
+from merlin.dataloader.torch import Loader
+from merlin.io import Dataset
+from merlin.schema import ColumnSchema, Schema
+from torch import Tensor
+
+from dayahead.core.errors import WindowError
+from dayahead.train.batches import Batch, Sessions, Share, measuring_plan, shuffled_plan
+from dayahead.windows.folder import unreadable_told
+
+BUFFER = 65_536
+"""Sessions that are shuffled together, unless one batch is more."""
+
+
+@dataclass(frozen=True)
+class StreamedBatches:
+    """Batches cut from a buffer that moves over a window's files.
+
+    Sessions are shuffled within the buffer. A window that fits into it
+    gives the very batches that `MemoryBatches` makes of the same plan. Memory holds the buffer
+    and a few row groups, so those must be small beside it.
+
+    Raises:
+        WindowError: at the first use, where a file is missing or damaged, or lacks a column.
+    """
+
+    paths: tuple[Path, ...]
+    """Files with disjoint sessions, read in the natural order of their paths."""
+    columns: tuple[str, ...]
+    """List columns wanted; the lists of one session are equally long."""
+    batch_size: int
+    """Global: rows of all processes together."""
+    share: Share
+    seed: int | None = None
+    """None: the files' own order, the shortest of each buffer first (for measuring)."""
+    buffer: int = BUFFER
+    """Sessions in the buffer, rounded up to whole batches."""
+
+    @property
+    def n_steps(self) -> int:
+        """Global batches in the pass, the same on every process."""
+        return -(-self._n_sessions // self.batch_size)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Yield this process's rows, batch by batch; `sessions` are places over all files."""
+        order = self._reading_order()
+        places = chain.from_iterable(self._row_groups[group] for group in order)
+        for number, sessions in enumerate(self._buffers(order)):
+            place = torch.from_numpy(np.fromiter(places, np.int64, count=len(sessions)))
+            by_place = place.argsort()
+            for rows in self._plan(sessions.lengths[by_place], number):
+                batch = sessions.gather(by_place[rows], self.share)
+                is_real = batch.sessions >= 0
+                held = torch.where(is_real, place[batch.sessions.clamp(min=0)], -1)
+                yield replace(batch, sessions=held)
+
+    @cached_property
+    def _files(self) -> dict[str, pq.FileMetaData]:
+        """Files that hold sessions, in the order in which Merlin numbers their row groups."""
+        paths = sorted(map(str, self.paths), key=natural_sort_key)
+        found = {path: _metadata(path, self.columns) for path in paths}
+        return {path: metadata for path, metadata in found.items() if metadata.num_rows}
+
+    @cached_property
+    def _row_groups(self) -> list[range]:
+        """Places of each row group's sessions."""
+        groups = [
+            file.row_group(i) for file in self._files.values() for i in range(file.num_row_groups)
+        ]
+        bounds = accumulate((group.num_rows for group in groups), initial=0)
+        return [range(begin, end) for begin, end in pairwise(bounds)]
+
+    @property
+    def _n_sessions(self) -> int:
+        return sum(file.num_rows for file in self._files.values())
+
+    def _reading_order(self) -> list[int]:
+        """Row groups in the order of reading."""
+        if self.seed is None:
+            return list(range(len(self._row_groups)))
+        draw = torch.Generator().manual_seed(self.seed)
+        return torch.randperm(len(self._row_groups), generator=draw).tolist()
+
+    def _plan(self, lengths: Int[Tensor, " S"], number: int) -> list[Tensor]:
+        """Cut a buffer into batches; the first buffer takes the seed itself."""
+        if self.seed is None:
+            return measuring_plan(lengths, self.batch_size)
+        return shuffled_plan(lengths, self.batch_size, self.seed + number)
+
+    def _buffers(self, order: list[int]) -> Iterator[Sessions]:
+        """Read the row groups and cut the stream into buffers of whole batches."""
+        if not self._files:
+            return
+        size = -(-self.buffer // self.batch_size) * self.batch_size
+        with unreadable_told(", ".join(self._files)):
+            loader = Loader(_dataset(list(self._files), self.columns), batch_size=size)
+            loader.indices = np.array(order)
+            with loader:
+                # Merlin's reader can wait for ever when asked for more than there is.
+                for values, _ in islice(loader, -(-self._n_sessions // size)):
+                    yield _finite(_sessions(values, self.columns), ", ".join(self._files))
+
+
+def _metadata(path: str, columns: tuple[str, ...]) -> pq.FileMetaData:
+    with unreadable_told(path):
+        found = pq.read_metadata(path)
+    missing = sorted(set(columns) - set(found.schema.to_arrow_schema().names))
+    if missing:
+        raise WindowError(f"{path}: no column {', '.join(missing)}; run `dvc repro -f preprocess`")
+    return found
+
+
+def _dataset(paths: list[str], columns: tuple[str, ...]) -> Dataset:
+    """One partition per row group, whatever memory the machine has."""
+    schema = Schema([ColumnSchema(name, is_list=True, is_ragged=True) for name in columns])
+    return Dataset(paths, engine="parquet", row_groups_per_part=1, cpu=True, schema=schema)
+
+
+def _sessions(values: dict[str, Tensor], columns: tuple[str, ...]) -> Sessions:
+    flat = {name: values[f"{name}__values"] for name in columns}
+    return Sessions(
+        columns={
+            name: v.float() if v.is_floating_point() else v.long() for name, v in flat.items()
+        },
+        offsets=values[f"{columns[0]}__offsets"],
+    )
+
+
+def _finite(sessions: Sessions, where: str) -> Sessions:
+    """The sessions, if their numbers are some."""
+    for name, values in sessions.columns.items():
+        if not torch.isfinite(values).all():
+            raise WindowError(
+                f"{where}: column {name} holds values that are no numbers, and no model could "
+                f"learn from them; run `dvc repro -f preprocess`"
+            )
+    return sessions

@@ -1,0 +1,1 @@
+"""data/windows: what preprocess writes and train reads."""

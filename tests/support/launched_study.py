@@ -1,0 +1,146 @@
+"""A small study as one process of a launcher's, and hosts for such: namespaces of this machine.
+
+python launched_study.py FOLDER [SILENCE]: windows are in FOLDER, results go there too.
+"""
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+from dayahead.core.errors import told_plainly
+from dayahead.distributed import heartbeat
+from dayahead.metrics.tables import read_windows
+from dayahead.train.stage import train
+from support.tiny_settings import compute_config, measured_in, ranks_of, tiny_study
+from support.window_folders import bytes_in, markov_days, write_window_folder
+
+SECTIONS = {"training": {"epochs": 2}, "evaluation": {"split": "test"}}
+N_DAYS = 6
+SCRIPT = Path(__file__)
+
+
+def write_host(folder: Path) -> Path:
+    """What a machine must have before a run."""
+    write_window_folder(folder / "windows", markov_days(N_DAYS, 61, n_items=30))
+    return folder
+
+
+def run_study(folder: Path, processes: int | str) -> None:
+    """Train in a folder; its results lie beside its windows."""
+    train(
+        tiny_study(folder / "windows", folder / "out", SECTIONS),
+        compute_config(processes=processes, keep_states="all"),
+    )
+
+
+def left_in(folder: Path) -> dict[str, bytes]:
+    """All that a run leaves, but for clock times."""
+    left = bytes_in(folder / "out")
+    left.pop("results/timing.csv")
+    return left
+
+
+def assert_equal(one: Path, several: Path) -> None:
+    """What numbers of processes may not change."""
+    assert len(measured_in(one / "out")) == N_DAYS - 1
+    for window in measured_in(one / "out"):
+        same = ranks_of(one / "out", window) == ranks_of(several / "out", window)
+        assert same.mean() >= 0.999
+    rows = [read_windows(f / "out" / "results" / "windows.csv", [1, 5]) for f in (one, several)]
+    for metric in rows[0][0].metrics:
+        aod, other = (sum(row.metrics[metric] for row in table) / len(table) for table in rows)
+        assert abs(aod - other) <= 5e-4
+
+
+@dataclass
+class Ranks:
+    """Processes of a run that are under way."""
+
+    processes: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    def start(self, command: list[str], cwd: Path, **environ: str) -> subprocess.Popen[str]:
+        """Begin one, or a launcher of several, in a process group of its own."""
+        process = subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=clean_environment() | environ,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        self.processes.append(process)
+        return process
+
+    def said(self, timeout: float = 240) -> list[str]:
+        """Wait for all; what each said."""
+        return [process.communicate(timeout=timeout)[0] for process in self.processes]
+
+    @property
+    def statuses(self) -> list[int]:
+        """How each ended."""
+        return [process.returncode for process in self.processes]
+
+
+@contextmanager
+def ranks() -> Iterator[Ranks]:
+    """Processes that do not outlive a test."""
+    started = Ranks()
+    try:
+        yield started
+    finally:
+        for process in started.processes:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            assert process.stdout is not None
+            process.stdout.close()
+            process.wait()
+
+
+def clean_environment() -> dict[str, str]:
+    """This process's, without any launcher's variables."""
+    ours = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "OMPI_", "PMIX_"))}
+    folders = [str(SCRIPT.parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return ours | {"PYTHONPATH": os.pathsep.join(folders), "PATH": programs, "OMP_NUM_THREADS": "1"}
+
+
+def errors_in(said: str) -> list[str]:
+    """What a process ended with."""
+    return [line for line in said.splitlines() if line.startswith("error: ")]
+
+
+def wait_for(words: str, process: subprocess.Popen[str]) -> None:
+    """Read on until a process has said this."""
+    assert process.stdout is not None
+    heard = []
+    for line in process.stdout:
+        heard.append(line)
+        if words in line:
+            return
+    raise AssertionError("".join(heard))
+
+
+def study_command(*more: object) -> list[str]:
+    """The study in the folder it is started in."""
+    return [sys.executable, str(SCRIPT), ".", *map(str, more)]
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    if len(sys.argv) > 2:
+        heartbeat.SILENCE = timedelta(seconds=float(sys.argv[2]))
+        heartbeat.PAUSE, heartbeat.GRACE = 0.5, 2.0
+    run_study(Path(sys.argv[1]), "auto")
+
+
+if __name__ == "__main__":
+    with told_plainly():
+        main()

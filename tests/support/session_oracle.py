@@ -1,0 +1,132 @@
+"""From events to sessions the slow and obvious way, one row after the other."""
+
+import hashlib
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+
+from dayahead.config.params import WindowConfig
+from dayahead.dataset.dataset import DatasetConfig
+
+Row = dict[str, Any]
+
+
+def expected_sessions(
+    table: pa.Table, dataset: DatasetConfig, window: WindowConfig
+) -> tuple[dict[str, dict[str, Row]], Counter[str]]:
+    """Sessions by window and id (calendar windows in UTC only), and dropped events by step."""
+    rows = sorted(table.to_pylist(), key=lambda row: (row["event_time"], row["row"]))
+    dropped: Counter[str] = Counter()
+    rules = dataset.sessions
+    if rules.gap_minutes is not None:
+        dropped["no_user"] = sum(row["user_id"] is None for row in rows)
+        rows = _named_by_gap(rows, rules.gap_minutes)
+    repeated = _repeats(rows, rules.repeats.rule, f"{rules.repeats.scope}_id")
+
+    by_session: dict[str, list[Row]] = {}
+    for row in rows:
+        by_session.setdefault(row["session_id"], []).append(row)
+    windows: dict[str, dict[str, Row]] = {}
+    for session_id, read in by_session.items():
+        start = read[0].get("session_start") or read[0]["event_time"]
+        name, end = _window(start, window.unit)
+        kept = [row for row in read if row["row"] not in repeated]
+        dropped["repeats"] += len(read) - len(kept)
+        kept, n = _before(kept, end + timedelta(minutes=window.grace), window.overrun)
+        dropped["overrun"] += n
+        if len(kept) < rules.min_length:
+            dropped["short_sessions"] += len(kept)
+            continue
+        first = rules.truncate == "first"
+        cut = kept[: rules.max_length] if first else kept[-rules.max_length :]
+        dropped["truncated"] += len(kept) - len(cut)
+        roles = _roles(session_id, dataset)
+        if not roles:
+            dropped["no_role"] += len(cut)
+            continue
+        session = {"start": start, "user": read[0].get("user_id"), "events": cut, "roles": roles}
+        windows.setdefault(name, {})[session_id] = session
+    return windows, dropped
+
+
+def _named_by_gap(rows: list[Row], gap_minutes: float) -> list[Row]:
+    last: dict[str, tuple[datetime, str]] = {}
+    named = []
+    for row in rows:
+        user, time = row["user_id"], row["event_time"]
+        if user is None:
+            continue
+        if user not in last or time - last[user][0] > timedelta(minutes=gap_minutes):
+            session_id = f"{user}:{time.isoformat(timespec='microseconds')[:-6]}Z"
+        else:
+            session_id = last[user][1]
+        last[user] = (time, session_id)
+        named.append({**row, "session_id": session_id})
+    return named
+
+
+def _repeats(rows: list[Row], rule: str, scope: str) -> set[int]:
+    """Row numbers that go."""
+    groups: dict[Any, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row[scope], []).append(row)
+    gone = set()
+    for group, members in groups.items():
+        if group is None or rule == "keep":
+            continue
+        if rule == "drop_consecutive":
+            gone |= {b["row"] for a, b in pairwise(members) if a["item_id"] == b["item_id"]}
+        else:
+            seen = set()
+            for row in members:
+                if row["item_id"] in seen:
+                    gone.add(row["row"])
+                seen.add(row["item_id"])
+    return gone
+
+
+def _window(start: datetime, unit: str) -> tuple[str, datetime]:
+    if unit == "hour":
+        begin = start.replace(minute=0, second=0, microsecond=0)
+        return begin.strftime("%Y-%m-%dT%H"), begin + timedelta(hours=1)
+    begin = datetime(start.year, start.month, start.day, tzinfo=UTC)
+    return begin.strftime("%Y-%m-%d"), begin + timedelta(days=1)
+
+
+def _before(rows: list[Row], close: datetime, overrun: str) -> tuple[list[Row], int]:
+    kept = [row for row in rows if overrun == "keep" or row["event_time"] < close]
+    return kept, len(rows) - len(kept)
+
+
+def _roles(session_id: str, dataset: DatasetConfig) -> list[str]:
+    split = dataset.split
+    digest = hashlib.sha256(f"{split.seed}:{session_id}".encode()).digest()
+    u = int.from_bytes(digest[:8], "big") / 2**64
+    intervals = {"train": split.train, "valid": split.valid, "test": split.test}
+    return [role for role, (low, high) in intervals.items() if low <= u < high]
+
+
+def expected_past(table: pa.Table, dataset: DatasetConfig) -> dict[str, list[Row]]:
+    """Past events by session id: all of the user's that the rule for repeats leaves."""
+    rows = sorted(table.to_pylist(), key=lambda row: (row["event_time"], row["row"]))
+    rules = dataset.sessions
+    if rules.gap_minutes is not None:
+        rows = _named_by_gap(rows, rules.gap_minutes)
+    repeated = _repeats(rows, rules.repeats.rule, f"{rules.repeats.scope}_id")
+    rows = [row for row in rows if row["row"] not in repeated]
+    past: dict[str, list[Row]] = {}
+    for row in rows:
+        if row["session_id"] in past:
+            continue
+        before = [
+            other
+            for other in rows
+            if other["user_id"] == row["user_id"] is not None
+            and other["event_time"] < row["event_time"]
+            and other["session_id"] != row["session_id"]
+        ]
+        past[row["session_id"]] = before[-rules.past_max_length :]
+    return past

@@ -1,0 +1,147 @@
+"""Data set settings and a small web server for tests of the download room."""
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from dayahead.config.loading import validated
+from dayahead.dataset.dataset import DatasetConfig
+
+
+def a_dataset(**sections: Any) -> DatasetConfig:
+    """A data set with the columns session, item, time; sections given replace or extend it."""
+    raw = {
+        "description": "for a test",
+        "licence": "none",
+        "source": {"urls": ["unused.csv"]},
+        "columns": {"session_id": "session", "item_id": {"column": "item", "type": "int"}},
+        "time": {"column": "time"},
+        "sessions": {"repeats": {"rule": "keep", "scope": "session"}},
+        "features": {},
+        "split": {"seed": 1, "train": [0, 1], "valid": [0, 0.5], "test": [0.5, 1]},
+        "quality": {},
+    }
+    for name, value in sections.items():
+        raw[name] = {**raw[name], **value} if isinstance(value, dict) else value
+    return validated(DatasetConfig, raw, "test")
+
+
+@dataclass
+class Answer:
+    """What the server is about to send; a body shorter than Content-Length breaks off."""
+
+    command: str
+    """HEAD or GET."""
+    start: int
+    """Where in the file the body begins."""
+    status: int
+    headers: dict[str, str | None]
+    body: bytes
+
+
+@dataclass
+class Served:
+    """What the server has, how it behaves, and what it was asked."""
+
+    files: dict[str, bytes]
+    knows_ranges: bool = True
+    admits_no_ranges: bool = True
+    """Whether a server without ranges says so in its headers."""
+    etag: str | None = '"1"'
+    drops_after: list[int] = field(default_factory=list)
+    """Bytes of each next answer after which the connection is closed; then no more drops."""
+    asked: list[tuple[str, str | None]] = field(default_factory=list)
+    """Path and Range header of each GET."""
+    port: int = 0
+    twist: Callable[[Answer], None] | None = None
+    """Changes an answer before it is sent; called in the thread of its connection."""
+
+    def url(self, path: str, user: str = "") -> str:
+        return f"http://{user}127.0.0.1:{self.port}/{path}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers from the `Served` of its server."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: "Server"
+
+    def do_HEAD(self) -> None:
+        self._answer(with_body=False)
+
+    def do_GET(self) -> None:
+        self.server.served.asked.append((self.path, self.headers["Range"]))
+        self._answer(with_body=True)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def _answer(self, *, with_body: bool) -> None:
+        served = self.server.served
+        body = served.files.get(self.path.lstrip("/").partition("?")[0])
+        if body is None:
+            self.send_error(404)
+            return
+        start, end = self._range(len(body))
+        is_whole = not (served.knows_ranges and self.headers["Range"])
+        headers = {
+            "Content-Length": str(end - start),
+            "Content-Range": None if is_whole else f"bytes {start}-{end - 1}/{len(body)}",
+            "Accept-Ranges": None if served.knows_ranges or not served.admits_no_ranges else "none",
+            "ETag": served.etag,
+        }
+        answer = Answer(self.command, start, 200 if is_whole else 206, headers, body[start:end])
+        if served.twist is not None:
+            served.twist(answer)
+        self._send(answer, with_body=with_body)
+
+    def _range(self, size: int) -> tuple[int, int]:
+        asked = self.headers["Range"]
+        if not (self.server.served.knows_ranges and asked):
+            return 0, size
+        first, last = asked.removeprefix("bytes=").split("-")
+        return int(first), min(int(last) + 1, size)
+
+    def _send(self, answer: Answer, *, with_body: bool) -> None:
+        self.send_response(answer.status)
+        for name, value in answer.headers.items():
+            if value is not None:
+                self.send_header(name, value)
+        self.end_headers()
+        if not with_body:
+            return
+        drops_after = self.server.served.drops_after
+        body = answer.body[: drops_after.pop(0)] if drops_after else answer.body
+        self.wfile.write(body)
+        if len(body) < int(answer.headers["Content-Length"] or 0):
+            self.wfile.flush()
+            self.close_connection = True
+            self.connection.close()
+
+
+class Server(ThreadingHTTPServer):
+    """A web server on a free port of 127.0.0.1."""
+
+    def __init__(self, served: Served) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.served = served
+        served.port = self.server_address[1]
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Let clients go without a word."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
+@contextmanager
+def serving(served: Served) -> Iterator[Served]:
+    """Serve `served.files`."""
+    with Server(served) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield served
+        server.shutdown()

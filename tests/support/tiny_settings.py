@@ -1,0 +1,272 @@
+"""Settings small enough to fit a model in a blink, and what a study of them leaves behind."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dayahead.config.loading import validated
+from dayahead.config.params import LossConfig, ModelConfig, TaskConfig
+from dayahead.config.training import ComputeConfig, EvaluationConfig, TrainingConfig
+from dayahead.metrics.tables import read_ranks
+from dayahead.model.baselines import CountModel
+from dayahead.model.losses import catalogue_loss
+from dayahead.model.negatives import Negatives
+from dayahead.model.next_item import NextItemModel
+from dayahead.model.output import Catalogue
+from dayahead.model.rng import Draws
+from dayahead.train.run import Study
+from dayahead.train.stage import train
+
+MODEL = {
+    "architecture": "gpt2",
+    "catalogue": "grow",
+    "config": {},
+    "features": [],
+    "past_length": 0,
+    "d_model": 16,
+    "n_layer": 1,
+    "n_head": 2,
+    "item_embedding_dim": None,
+    "merge": "concat",
+    "embedding_multiplier": 2.0,
+    "number_dim": 0,
+    "soft_one_hot": 0,
+    "feature_norm": False,
+    "activation": "none",
+    "dropout": 0.0,
+    "input_dropout": 0.0,
+    "swap_noise": 0.0,
+    "tie_weights": True,
+    "item_init_std": 0.5,
+    "feature_init_std": 0.5,
+    "pretrained_items": None,
+    "freeze_items": False,
+    "init_std": 0.2,
+    "decay": 1.0,
+}
+TASK = {
+    "name": "clm",
+    "mlm_probability": 0.3,
+    "plm_probability": 0.3,
+    "plm_max_span": 3,
+    "rtd_tied_generator": True,
+    "rtd_generator_share": 0.5,
+    "rtd_replacements": "batch",
+    "rtd_generator_weight": 1.0,
+    "rtd_discriminator_weight": 1.0,
+}
+LOSS = {
+    "name": "softmax",
+    "temperature": 1.0,
+    "label_smoothing": 0.0,
+    "negatives": 10,
+    "negatives_of_batch": True,
+    "popularity_exponent": 0.5,
+    "gbce_calibration": 0.75,
+    "bpr_max_regularisation": 0.0,
+    "logits_budget_mib": 64,
+}
+TRAINING = {
+    "protocol": "incremental",
+    "history": 2,
+    "carry_model": True,
+    "carry_optimiser": True,
+    "epochs": 1,
+    "steps_per_window": None,
+    "batch_size": 8,
+    "learning_rate": 0.01,
+    "schedule": "linear",
+    "cosine_cycles": 0.5,
+    "warmup_steps": 0,
+    "weight_decay": 0.01,
+    "max_grad_norm": 1.0,
+    "length_groups": 2,
+    "loader": "memory",
+    "precision": "float32",
+    "fit_last": True,
+    "seed": 1,
+}
+EVALUATION = {
+    "split": "all",
+    "candidates": "seen",
+    "positions": "last",
+    "train_sessions": 0,
+    "predictions": 0,
+    "attention_of": [],
+    "cutoffs": [1, 5],
+    "batch_size": 16,
+}
+COMPUTE = {
+    "processes": 1,
+    "threads": 1,
+    "device": "cpu",
+    "shard_items": False,
+    "keep_states": "last",
+    "max_restarts": 0,
+    "strict": False,
+}
+
+BODIES = [
+    ("gpt2", "clm"),
+    ("bert", "clm"),
+    ("xlnet", "clm"),
+    ("bert", "mlm"),
+    ("xlnet", "mlm"),
+    ("xlnet", "plm"),
+    ("xlnet", "rtd"),
+    ("electra", "rtd"),
+]
+every_body = pytest.mark.parametrize(("architecture", "task"), BODIES)
+
+
+def model_config(**changes: Any) -> ModelConfig:
+    return validated(ModelConfig, MODEL | changes, "model")
+
+
+def task_config(**changes: Any) -> TaskConfig:
+    return validated(TaskConfig, TASK | changes, "task")
+
+
+def loss_config(**changes: Any) -> LossConfig:
+    return validated(LossConfig, LOSS | changes, "loss")
+
+
+def training_config(**changes: Any) -> TrainingConfig:
+    return validated(TrainingConfig, TRAINING | changes, "training")
+
+
+def evaluation_config(**changes: Any) -> EvaluationConfig:
+    return validated(EvaluationConfig, EVALUATION | changes, "evaluation")
+
+
+def compute_config(**changes: Any) -> ComputeConfig:
+    return validated(ComputeConfig, COMPUTE | changes, "compute")
+
+
+def loss_of(
+    config: LossConfig,
+    hidden: torch.Tensor,
+    table: torch.Tensor,
+    bias: torch.Tensor,
+    targets: torch.Tensor,
+    negatives: Negatives | None = None,
+) -> torch.Tensor:
+    """The loss over a catalogue of these rows and biases."""
+    return catalogue_loss(config, hidden, Catalogue.whole(table, bias), targets, negatives)
+
+
+def tiny_model(
+    architecture: str = "gpt2",
+    task: str = "clm",
+    *,
+    n_items: int = 30,
+    seed: int = 1,
+    smoothing: float = 0.0,
+    **changes: Any,
+) -> NextItemModel:
+    """A model of `n_items` items that reads `category` (3 values) and `price` too."""
+    model = NextItemModel(
+        model_config(architecture=architecture, **changes),
+        task_config(name=task),
+        loss_config(label_smoothing=smoothing),
+        categoricals={"category": 3},
+        numbers={"price": "log_number"},
+        max_length=8,
+        seed=seed,
+    )
+    model.grow({"item_id": n_items, "category": 3})
+    return model
+
+
+def counted(architecture: str, sessions: list[list[int]], n_items: int = 30) -> CountModel:
+    """A counted model after one window of sessions (catalogue indices)."""
+    model = CountModel(model_config(architecture=architecture))
+    model.grow(n_items)
+    count_window(model, sessions)
+    return model
+
+
+def count_window(model: CountModel, sessions: list[list[int]]) -> None:
+    model.start_window()
+    model.count(*padded(sessions))
+    model.finish_window()
+
+
+def padded(sessions: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Sessions as [B, L], zeros behind each, and their lengths."""
+    lengths = [len(session) for session in sessions]
+    rows = [session + [0] * (max(lengths) - len(session)) for session in sessions]
+    return torch.tensor(rows), torch.tensor(lengths)
+
+
+def columns_of(items: torch.Tensor) -> dict[str, torch.Tensor]:
+    """The columns a `tiny_model` reads; side features follow the items."""
+    return {"item_id": items, "category": items % 3 + 2, "price": items.float() / 10}
+
+
+def draws_for(items: torch.Tensor, seed: int = 0, past: torch.Tensor | None = None) -> Draws:
+    """Random numbers for a batch that is the whole global one."""
+    past = items.new_zeros(len(items)) if past is None else past
+    return Draws(seed, items, past, torch.arange(len(items)), items.shape[1])
+
+
+@dataclass(frozen=True)
+class GivenDraws(Draws):
+    """Draws whose every number is given."""
+
+    numbers: torch.Tensor | None = None
+
+    @classmethod
+    def of(cls, numbers: torch.Tensor) -> "GivenDraws":
+        """Whatever the purpose, these [B, L]."""
+        return cls(**vars(draws_for(numbers)), numbers=numbers)
+
+    def uniform(self, purpose: str) -> torch.Tensor:
+        """Cut what was given to the rows and positions at hand."""
+        assert self.numbers is not None
+        return self.numbers[self.rows, : self.width]
+
+
+def tiny_study(
+    windows: Path, out: Path, sections: Mapping[str, Mapping[str, Any]] | None = None, **more: Any
+) -> Study:
+    """A study of a window folder; `sections` change settings: {"training": {"seed": 2}}."""
+    changes = sections or {}
+    values = {
+        "dataset": "tiny",
+        "first": None,
+        "last": None,
+        "model": model_config(**changes.get("model", {})),
+        "task": task_config(**changes.get("task", {})),
+        "loss": loss_config(**changes.get("loss", {})),
+        "training": training_config(**changes.get("training", {})),
+        "evaluation": evaluation_config(**changes.get("evaluation", {})),
+        "windows": windows,
+        "results": out / "results",
+        "models": out / "models",
+        "store": out.with_name(f"{out.name}-store"),
+    }
+    return Study(**(values | more))
+
+
+def trained(
+    windows: Path, out: Path, sections: Mapping[str, Mapping[str, Any]] | None = None, **more: Any
+) -> Path:
+    """Run such a study on one process; the folder `out`."""
+    train(tiny_study(windows, out, sections, **more), compute_config())
+    return out
+
+
+def ranks_of(out: Path, window: str) -> np.ndarray:
+    """Ranks of a window's sessions, 0 for a miss, in the order of its file."""
+    return read_ranks(out / "results", window).ranks
+
+
+def measured_in(out: Path) -> list[str]:
+    """Windows that a study measured."""
+    return sorted(path.stem for path in (out / "results" / "ranks").glob("*.parquet"))

@@ -1,0 +1,173 @@
+"""A folder of windows written by hand, for tests that need one without preprocessing."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dayahead.core.columns import EVENT_TIME, ITEM_ID, SESSION_ID, SESSION_START, TIMESTAMP, USER_ID
+from dayahead.core.files import write_json, write_parquet
+from dayahead.windows.folder import vocabulary_path, window_path
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+FEATURES = {
+    "category": {"kind": "categorical", "columns": ["category"], "type": "int"},
+    "price": {"kind": "log_number", "columns": ["price"], "mean": 1.0, "std": 0.5},
+}
+
+Days = list[list[list[int]]]
+"""Sessions per day, each a list of raw item ids."""
+
+
+def bytes_in(folder: Path) -> dict[str, bytes]:
+    """Content of every file under a folder, by its path there."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def write_window_folder(
+    folder: Path, days: Days, *, max_length: int = 20, features: bool = False, fitted_on: int = 1
+) -> Path:
+    """Write a folder as `preprocess` leaves it; session i of day d has the id `d-00000i`.
+
+    Every session trains; those at even places are valid, the others test. With `features` an
+    item has a category (its raw id modulo 3) and a price (a tenth of its raw id).
+    """
+    vocabulary = Vocabulary(days)
+    for number, sessions in enumerate(days):
+        table = session_table(number, sessions, vocabulary, features=features)
+        places = np.arange(len(sessions))
+        for role, rows in (
+            ("train", places),
+            ("valid", places[places % 2 == 0]),
+            ("test", places[places % 2 == 1]),
+        ):
+            write_parquet(window_path(folder, "day", day(number), role), table.take(rows))
+    _write_vocabulary(folder, ITEM_ID, vocabulary.index, vocabulary.first_windows)
+    if features:
+        _write_vocabulary(folder, "category", range(3), [day(0)] * 3)
+    entries = [_listed(number, sessions) for number, sessions in enumerate(days)]
+    write_json(folder / "windows.json", {"unit": "day", "steps": {}, "windows": entries})
+    statistics = {
+        "unit": "day",
+        "timezone": "UTC",
+        "item_type": "int",
+        "sessions": {
+            "max_length": max_length,
+            "truncate": "first",
+            "repeats": "keep",
+            "past_max_length": 0,
+        },
+        "fitted_on": [day(number) for number in range(fitted_on)],
+        "features": FEATURES if features else {},
+    }
+    write_json(folder / "statistics.json", statistics)
+    return folder
+
+
+class Vocabulary:
+    """Catalogue index and first window of every raw item, in order of first sight."""
+
+    def __init__(self, days: Days) -> None:
+        self.index: dict[int, int] = {}
+        self.first_windows: list[str] = []
+        for number, sessions in enumerate(days):
+            for item in chain.from_iterable(sessions):
+                if item not in self.index:
+                    self.index[item] = len(self.index) + 2
+                    self.first_windows.append(day(number))
+
+
+def day(number: int) -> str:
+    """Name of the window `number`, 0 for the first."""
+    return (START + timedelta(days=number)).date().isoformat()
+
+
+def raw_events(items: list[int]) -> pa.Table:
+    """A live session over such a folder: raw ids, times and both raw features."""
+    times = [START + timedelta(seconds=10 * place) for place in range(len(items))]
+    return pa.table(
+        {
+            ITEM_ID: pa.array(items, pa.int64()),
+            EVENT_TIME: pa.array(times, TIMESTAMP),
+            "category": pa.array([item % 3 for item in items], pa.int64()),
+            "price": pa.array([item / 10 for item in items], pa.float64()),
+        }
+    )
+
+
+def markov_days(n_days: int, sessions_per_day: int, n_items: int, seed: int = 0) -> Days:
+    """Sessions in which every item has two likely successors."""
+    draw = np.random.default_rng(seed)
+    successors = draw.integers(0, n_items, (n_items, 2))
+    days = []
+    for _ in range(n_days):
+        sessions = []
+        for _ in range(sessions_per_day):
+            session = [int(draw.integers(n_items))]
+            for _ in range(int(draw.integers(1, 9))):
+                session.append(int(successors[session[-1], draw.integers(2)]))
+            sessions.append(session)
+        days.append(sessions)
+    return days
+
+
+def session_table(
+    number: int, sessions: list[list[int]], vocabulary: Vocabulary, *, features: bool
+) -> pa.Table:
+    """Sessions of day `number` as a window file holds them, a second apart."""
+    starts = [START + timedelta(days=number, seconds=i) for i in range(len(sessions))]
+    times = [
+        [begin + timedelta(seconds=10 * i) for i in range(len(session))]
+        for begin, session in zip(starts, sessions, strict=True)
+    ]
+    items = [[vocabulary.index[item] for item in session] for session in sessions]
+    columns: dict[str, Any] = {
+        SESSION_ID: pa.array([f"{number}-{i:06d}" for i in range(len(sessions))]),
+        USER_ID: pa.nulls(len(sessions), pa.string()),
+        SESSION_START: pa.array(starts, TIMESTAMP),
+        ITEM_ID: pa.array(items, pa.list_(pa.int32())),
+        EVENT_TIME: pa.array(times, pa.list_(TIMESTAMP)),
+    }
+    if features:
+        mean, std = FEATURES["price"]["mean"], FEATURES["price"]["std"]
+        categories = [[item % 3 + 2 for item in session] for session in sessions]
+        prices = [(np.log1p(np.array(session) / 10) - mean) / std for session in sessions]
+        columns["category"] = pa.array(categories, pa.list_(pa.int32()))
+        columns["price"] = pa.array(prices, pa.list_(pa.float32()))
+    return pa.table(columns)
+
+
+def _listed(number: int, sessions: list[list[int]]) -> dict[str, Any]:
+    n_even = (len(sessions) + 1) // 2
+    return {
+        "window": day(number),
+        "start": (START + timedelta(days=number)).isoformat(),
+        "end": (START + timedelta(days=number + 1)).isoformat(),
+        "sessions": len(sessions),
+        "events": sum(map(len, sessions)),
+        "state": "kept",
+        "why": None,
+        "roles": {"train": len(sessions), "valid": n_even, "test": len(sessions) - n_even},
+        "overrun_events": 0,
+    }
+
+
+def _write_vocabulary(
+    folder: Path, column: str, values: Iterable[int], first_windows: list[str]
+) -> None:
+    n_values = len(first_windows)
+    table = pa.table(
+        {
+            "index": pa.array(range(2, n_values + 2), pa.int32()),
+            "value": pa.array(list(values), pa.int64()),
+            "first_window": pa.array(first_windows, pa.string()),
+            "first_time": pa.array([START] * n_values, TIMESTAMP),
+            "events": pa.array([1] * n_values, pa.int64()),
+        }
+    )
+    write_parquet(vocabulary_path(folder, column), table)

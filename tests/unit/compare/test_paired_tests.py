@@ -1,0 +1,135 @@
+"""Paired tests against examples worked out by hand, and every refusal."""
+
+import numpy as np
+import pytest
+
+from dayahead.compare.paired_tests import compare, paired_test
+from dayahead.core.errors import ComparisonError, DataError
+from dayahead.metrics.tables import write_ranks
+from support.results_folders import CUTOFFS, window_ranks, write_results
+
+DAYS = {f"2019-10-0{day}": [day, 0, 2 * day, 1] for day in range(2, 8)}
+
+
+@pytest.fixture
+def runs(tmp_path):
+    better = {day: [max(rank - 1, 0) or rank for rank in ranks] for day, ranks in DAYS.items()}
+    return write_results(tmp_path / "a", DAYS), write_results(tmp_path / "b", better)
+
+
+def test_t_test_by_hand():
+    # Differences 1, 2, 3, 4, 5: mean 3, standard error sqrt(2.5 / 5), t = 4.2426 with 4 degrees
+    # of freedom; the table gives p = 0.0132.
+    test = paired_test(np.zeros(5), np.array([1.0, 2, 3, 4, 5]))
+    assert test.difference == 3
+    assert test.p_t == pytest.approx(0.013236, abs=1e-6)
+    assert (test.better, test.worse, test.equal) == (5, 0, 0)
+
+
+def test_sign_test_by_hand():
+    # 7 of 8 ahead: 2 * (8 choose 0 + 8 choose 1) / 2^8 = 18 / 256; equals do not count.
+    a = np.zeros(10)
+    b = np.array([1.0, 1, 1, 1, 1, 1, 1, -1, 0, 0])
+    test = paired_test(a, b)
+    assert test.p_sign == pytest.approx(18 / 256)
+    assert (test.better, test.worse, test.equal) == (7, 1, 2)
+
+
+def test_differences_without_spread():
+    assert paired_test(np.ones(4), np.ones(4)).p_t == 1
+    assert paired_test(np.zeros(4), np.ones(4)).p_t == 0
+    assert paired_test(np.zeros(1), np.ones(1)).p_t is None
+
+
+def test_swapping_the_runs_turns_the_sign_only(runs):
+    forth, back = compare(*runs, CUTOFFS), compare(*reversed(runs), CUTOFFS)
+    for one, other in zip(forth.metrics, back.metrics, strict=True):
+        assert one.windows.difference == -other.windows.difference
+        assert one.targets.p_t == other.targets.p_t
+        assert one.targets.better == other.targets.worse
+
+
+def test_means_are_those_of_the_windows(runs):
+    comparison = compare(*runs, CUTOFFS)
+    first = comparison.metrics[0]
+    assert first.name == "recall_at_10"
+    assert first.windows.a == pytest.approx((4 * 3 / 4 + 2 * 2 / 4) / 6)
+    assert (comparison.n_windows, comparison.n_sessions, comparison.n_targets) == (6, 24, 24)
+    assert (comparison.outside_a, comparison.outside_b) == (6, 6)
+
+
+def test_a_run_equals_itself(runs):
+    comparison = compare(runs[0], runs[0], CUTOFFS)
+    assert comparison.has_equal_ranks
+    for metric in comparison.metrics:
+        assert metric.ci95 == (0, 0)
+        assert metric.windows.p_t == metric.targets.p_t == metric.targets.p_sign == 1
+        assert metric.targets.equal == 24
+
+
+def test_no_interval_under_five_windows(tmp_path):
+    a = write_results(tmp_path / "a", {"2019-10-02": [1, 2]})
+    b = write_results(tmp_path / "b", {"2019-10-02": [2, 2]})
+    metric = compare(a, b, CUTOFFS).metrics[0]
+    assert metric.ci95 is None
+    assert metric.windows.p_t is None
+
+
+def test_different_windows_are_refused(runs):
+    (runs[1] / "ranks" / "2019-10-04.parquet").unlink()
+    with pytest.raises(
+        ComparisonError, match=r"6 in A and 5 in B; only in A: 2019-10-04; only in B: none"
+    ):
+        compare(*runs, CUTOFFS)
+
+
+def test_different_sessions_are_refused(runs):
+    strangers = window_ranks([1, 2], session_ids=["s0", "other"])
+    write_ranks(runs[1], "2019-10-04", strangers)
+    with pytest.raises(
+        ComparisonError,
+        match=r"sessions in 1 of 6 windows: 2019-10-04 \(4 sessions against 2, 3 only in A, 1 only",
+    ):
+        compare(*runs, CUTOFFS)
+
+
+def test_different_targets_are_refused(runs):
+    for day in DAYS:
+        write_ranks(runs[1], day, window_ranks([1, 2, 3, 4], targets=[2, 3, 9, 9]))
+    with pytest.raises(
+        ComparisonError, match=r"targets in 6 of 6 .*\(2 of 4 targets\).* and 1 more"
+    ):
+        compare(*runs, CUTOFFS)
+
+
+def test_a_folder_without_ranks_is_refused(runs, tmp_path):
+    with pytest.raises(DataError, match="found none"):
+        compare(runs[0], tmp_path, CUTOFFS)
+
+
+def with_positions(folder, ranks):
+    """Two windows of the sessions a (3 items) and b (2 items), measured at all positions."""
+    for window in ("2019-10-02", "2019-10-03"):
+        found = window_ranks(ranks, session_ids=["a", "a", "b"], positions=[1, 2, 1])
+        write_ranks(folder, window, found)
+    return folder
+
+
+def test_all_positions_are_paired_by_session_and_position(tmp_path):
+    a = with_positions(tmp_path / "a", [1, 30, 30])
+    b = with_positions(tmp_path / "b", [30, 1, 30])
+    comparison = compare(a, b, CUTOFFS)
+    assert (comparison.n_sessions, comparison.n_targets) == (4, 6)
+    recall = comparison.metrics[0]
+    assert (recall.targets.better, recall.targets.worse, recall.targets.equal) == (2, 2, 2)
+    assert recall.windows.a == recall.windows.b == pytest.approx(1 / 3)
+
+
+def test_the_last_position_against_all_is_refused(tmp_path, runs):
+    b = write_results(tmp_path / "c", {day: [1, 2, 3] for day in DAYS})
+    for window in DAYS:
+        write_ranks(b, window, window_ranks([1], session_ids=["s0"], positions=[1]))
+    with pytest.raises(
+        ComparisonError, match=r"positions in 6 of 6 windows: .*\(last against all\)"
+    ):
+        compare(runs[0], b, CUTOFFS)

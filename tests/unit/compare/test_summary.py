@@ -1,0 +1,71 @@
+"""The sentence a newcomer reads first."""
+
+import re
+
+import numpy as np
+import pytest
+
+from dayahead.compare.paired_tests import compare
+from dayahead.compare.summary import render
+from support.results_folders import CUTOFFS, write_results
+
+
+def runs(tmp_path, n_windows, gain, noise, seed=0):
+    """Two runs; B's ranks are A's, better by a factor that varies by window and session."""
+    random = np.random.default_rng(seed)
+    a = {f"2019-10-{day:02d}": random.integers(1, 40, 60) for day in range(1, n_windows + 1)}
+    b = {
+        day: np.maximum(1, np.rint(ranks * (1 - gain + random.normal(0, noise, 60))).astype(int))
+        for day, ranks in a.items()
+    }
+    return write_results(tmp_path / "a", a), write_results(tmp_path / "b", b)
+
+
+def told(a, b):
+    return re.sub(r"\s+", " ", render(compare(a, b, CUTOFFS), "main", "exp-1"))
+
+
+def test_a_clear_gain(tmp_path):
+    a, b = runs(tmp_path, 8, gain=0.4, noise=0.05)
+    text = told(a, b)
+    assert text.startswith("A = main B = exp-1 8 windows, 480 sessions, the same targets in both")
+    assert "B is better, and chance hardly explains it: ndcg_at_20 is" in text
+    assert "B is ahead in 8 and behind in 0 of the windows" in text
+    assert "A is better" in told(b, a)
+
+
+def test_noise_alone(tmp_path):
+    text = told(*runs(tmp_path, 8, gain=0.0, noise=0.02, seed=1))
+    assert "No difference can be told from chance" in text
+
+
+def test_few_windows_rest_on_sessions(tmp_path):
+    text = told(*runs(tmp_path, 2, gain=0.4, noise=0.05))
+    assert "(paired t-test over sessions)" in text
+    assert "Fewer than 5 windows: the sentence above rests on sessions alone" in text
+
+
+def test_a_run_with_itself(tmp_path):
+    a, _ = runs(tmp_path, 6, gain=0.4, noise=0.05)
+    assert told(a, a).endswith("The two runs are equal: every target has the same rank in both. ")
+
+
+def test_cautions(tmp_path):
+    text = told(*runs(tmp_path, 6, gain=0.4, noise=0.05))
+    assert "neighbouring windows share a model" in text
+    assert "divide the p you accept by their number" in text
+    assert "candidates differ" not in text
+
+
+def test_different_candidates_are_pointed_out(tmp_path):
+    a = write_results(tmp_path / "a", {"2019-10-02": [1, 0, 3]})
+    b = write_results(tmp_path / "b", {"2019-10-02": [1, 9, 3]})
+    assert "1 targets are outside A's and 0 outside B's" in told(a, b)
+
+
+@pytest.mark.parametrize("n_windows", [2, 6])
+def test_columns_stand_below_each_other(tmp_path, n_windows):
+    text = render(compare(*runs(tmp_path, n_windows, gain=0.4, noise=0.05), CUTOFFS))
+    for table in re.findall(r"(?:^(?:metric|\w+_at_\d+) .*\n?)+", text, re.M):
+        assert len({len(line) for line in table.splitlines()}) == 1
+    assert max(map(len, text.splitlines())) <= 110

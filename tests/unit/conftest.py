@@ -1,0 +1,46 @@
+"""Fixtures of the unit tests: preprocessing small logs; torch on one thread."""
+
+import itertools
+
+import pytest
+import torch
+from distributed import Client, LocalCluster
+
+from dayahead.preprocess.stage import preprocess
+from dayahead.windows.folder import WindowStore
+from support.builders import preprocess_config, window_config, write_log
+
+# Tiny tensors gain nothing from a second thread.
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def dask_thread():
+    """Address of a Dask cluster in this process, as small logs have it: no task is sent away.
+
+    A single thread, for numpy.load parses a file's head, and before 3.11.8 Python can fail where
+    two threads parse at once.
+    """
+    options = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
+    with LocalCluster(**options, dashboard_address=":0") as cluster, Client(cluster) as client:
+        yield client.scheduler.address
+
+
+@pytest.fixture
+def run(tmp_path, dask_thread, monkeypatch):
+    """Preprocess a table of events (or several, a source file each); open what was written.
+
+    Runs share a store only where they name one.
+    """
+    numbers = itertools.count()
+
+    def run(log, dataset, *, parts=1, log_end="2026-02-01", store=None, rebuild=False,
+            fit_windows=1, **window):  # fmt: skip
+        root = tmp_path / str(next(numbers))
+        monkeypatch.setenv("DVC_ROOT", str(tmp_path / store if store else root / "project"))
+        write_log(root / "raw", log, parts=parts, log_end=log_end)
+        config = preprocess_config(scheduler=dask_thread, fit_windows=fit_windows, rebuild=rebuild)
+        preprocess(root / "raw", root / "windows", dataset, window_config(**window), config)
+        return WindowStore(root / "windows")
+
+    return run

@@ -1,0 +1,202 @@
+"""Entries of the cache are whole and verified, or not there; they are listed and pruned."""
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from dayahead.core.cache import Cache, link_or_copy
+
+DAY = 86_400
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return Cache(tmp_path / "fits")
+
+
+def writing(text):
+    """A build that writes one file."""
+    return lambda folder: (folder / "text").write_text(text)
+
+
+def text_of(folder):
+    return (folder / "text").read_text()
+
+
+def refuse(folder):
+    raise AssertionError(f"{folder}: built a second time")
+
+
+def test_what_is_missing_is_built_once(cache):
+    assert cache.get("a", text_of) is None
+    assert cache.get_or_build("a", writing("first"), text_of) == "first"
+    assert cache.get_or_build("a", refuse, text_of) == "first"
+    cache.put("a", refuse)
+    assert cache.get("a", text_of) == "first"
+
+
+def test_a_failed_build_leaves_nothing(cache):
+    def fail(folder):
+        (folder / "half").write_text("x")
+        raise RuntimeError("stopped")
+
+    with pytest.raises(RuntimeError, match="stopped"):
+        cache.put("a", fail)
+    assert cache.get("a", text_of) is None
+    assert [path.name for path in cache.folder.iterdir()] == ["locks"]
+
+
+def test_a_resumed_build_finds_what_an_interrupted_one_has_written(cache):
+    def interrupted(folder):
+        (folder / "half").write_text("x")
+        raise KeyboardInterrupt
+
+    def go_on(folder):
+        (folder / "text").write_text((folder / "half").read_text() + "y")
+        (folder / "half").unlink()
+
+    with pytest.raises(KeyboardInterrupt):
+        cache.get_or_build("a", interrupted, text_of, is_resumed=True)
+    assert cache.keys() == []
+    assert cache.get_or_build("a", go_on, text_of, is_resumed=True) == "xy"
+
+
+def test_a_full_disk_names_the_entry(cache):
+    def fail(folder):
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match=r"No space left on device: .*fits/a"):
+        cache.put("a", fail)
+
+
+def edit(entry):
+    (entry / "text").write_text("other")
+
+
+def shorten(entry):
+    (entry / "text").write_text("")
+
+
+def lose(entry):
+    (entry / "text").unlink()
+
+
+def add(entry):
+    (entry / "more").write_text("x")
+
+
+def lose_contents(entry):
+    (entry / "contents.json").unlink()
+
+
+def spoil_contents(entry):
+    (entry / "contents.json").write_text("[1]")
+
+
+@pytest.mark.parametrize("damage", [edit, shorten, lose, add, lose_contents, spoil_contents])
+def test_a_damaged_entry_is_set_aside_and_built_again(cache, caplog, damage):
+    cache.put("a", writing("first"))
+    damage(cache.folder / "a")
+    assert cache.get("a", text_of) is None
+    assert "damaged" in caplog.text
+    assert (cache.folder / "a.damaged").is_dir()
+    assert cache.keys() == []
+    assert cache.get_or_build("a", writing("second"), text_of) == "second"
+
+
+def test_removing_takes_away_what_is_there(cache):
+    for key in "abc":
+        cache.put(key, writing(key))
+    cache.remove(["a", "c", "never"])
+    assert cache.keys() == ["b"]
+
+
+def test_keys_come_by_their_last_use(cache):
+    for days, key in enumerate(["a-1", "a-2", "b-1", "a-3"]):
+        cache.put(key, writing(key))
+        then = time.time() - days * DAY
+        os.utime(cache.folder / key, (then, then))
+    assert cache.keys("a-") == ["a-1", "a-2", "a-3"]
+    cache.get("a-3", text_of)
+    assert cache.keys("a-") == ["a-3", "a-1", "a-2"]
+
+
+def test_entries_are_listed_with_their_sizes_and_shared_files_count_once(cache):
+    cache.put("a", lambda folder: (folder / "text").write_bytes(b"x" * 2**20))
+    cache.put("b", lambda folder: link_or_copy(cache.folder / "a" / "text", folder / "text"))
+    sizes = sorted(entry.n_bytes // 2**20 for entry in cache.entries())
+    assert sizes == [0, 1]
+
+
+def test_pruning_removes_what_was_not_used_lately(cache):
+    for key, days in (("old", 40), ("new", 20), ("used", 40)):
+        cache.put(key, writing(key))
+        then = time.time() - days * DAY
+        os.utime(cache.folder / key, (then, then))
+    cache.get("used", text_of)
+    for name in ("x.damaged", ".y.partial"):
+        (cache.folder / name).mkdir()
+        os.utime(cache.folder / name, (0, 0))
+    assert cache.prune(time.time() - 30 * DAY) == 3
+    assert sorted(path.name for path in cache.folder.iterdir()) == ["locks", "new", "used"]
+
+
+def test_pruning_an_empty_cache_creates_nothing(cache):
+    assert cache.prune(time.time()) == 0
+    assert not cache.folder.exists()
+
+
+def test_nobody_removes_what_another_reads(cache):
+    cache.put("a", writing("first"))
+    os.utime(cache.folder / "a", (0, 0))
+    started, done = threading.Event(), threading.Event()
+
+    def read(folder):
+        started.set()
+        assert done.wait(10)
+        return text_of(folder)
+
+    found = []
+    reader = threading.Thread(target=lambda: found.append(cache.get("a", read)))
+    reader.start()
+    assert started.wait(10)
+    os.utime(cache.folder / "a", (0, 0))
+    assert cache.prune(time.time()) == 0
+    # Another entry is not waited for.
+    assert cache.get_or_build("b", writing("b"), text_of) == "b"
+    done.set()
+    reader.join()
+    assert found == ["first"]
+
+
+def test_two_that_build_one_entry_build_it_once(cache):
+    built, start = [], threading.Barrier(2)
+
+    def build(folder):
+        built.append(folder)
+        time.sleep(0.1)
+        (folder / "text").write_text("x")
+
+    def work():
+        start.wait()
+        cache.get_or_build("a", build, text_of)
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(built) == 1
+
+
+def test_a_file_is_copied_where_there_are_no_hard_links(tmp_path, monkeypatch):
+    def refuse_links(source, target):
+        raise OSError(95, "Operation not supported")
+
+    (tmp_path / "source").write_text("x")
+    monkeypatch.setattr(os, "link", refuse_links)
+    link_or_copy(tmp_path / "source", tmp_path / "far" / "target")
+    assert Path(tmp_path / "far" / "target").read_text() == "x"

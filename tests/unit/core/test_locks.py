@@ -1,0 +1,29 @@
+import subprocess
+import sys
+
+import pytest
+
+from dayahead.core.errors import BusyError
+from dayahead.core.locks import one_at_a_time
+
+HOLDER = """
+from dayahead.core.locks import one_at_a_time
+with one_at_a_time("train"):
+    print("held", flush=True)
+    input()
+"""
+
+
+def test_a_second_process_at_a_stage_is_told_and_a_killed_one_leaves_no_lock(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    command = [sys.executable, "-c", HOLDER]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout.readline() == b"held\n"
+        told = rf"process {holder.pid} still runs the stage train .* \(`kill {holder.pid}`\)"
+        with pytest.raises(BusyError, match=told), one_at_a_time("train"):
+            pass
+        with one_at_a_time("aggregate"):
+            pass
+        holder.kill()
+    with one_at_a_time("train"):
+        pass

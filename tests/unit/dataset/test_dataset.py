@@ -1,0 +1,154 @@
+"""Data set files: all that ship load, the template knows every key, faults are named."""
+
+import re
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from dayahead.core.errors import ConfigError
+from dayahead.dataset.dataset import DatasetConfig, load_dataset
+from dayahead.dataset.features import FeatureConfig
+
+DATASETS = Path(__file__).parents[3] / "datasets"
+NAMES = sorted(path.stem for path in DATASETS.glob("*.yaml"))
+VALID = """\
+description: for a test
+licence: none
+source: {urls: [a.csv]}
+columns: {session_id: session, item_id: {column: item}}
+time: {column: time}
+sessions: {repeats: {rule: keep, scope: session}}
+features: {}
+split: {seed: 1, train: [0, 1], valid: [0, 0.5], test: [0.5, 1]}
+"""
+
+
+def load(folder: Path, text: str) -> DatasetConfig:
+    (folder / "mine.yaml").write_text(text)
+    return load_dataset("mine", folder)
+
+
+def feature(text: str, message: str) -> tuple[str, str, str]:
+    return "features: {}", f"features: {{x: {{kind: {text}}}}}", message
+
+
+def test_every_configured_data_set_is_there():
+    assert {"synthetic", "g1", "rees46", "yoochoose", "adressa", "diginetica"} <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_data_set_that_ships_loads(name, monkeypatch):
+    monkeypatch.setenv("DAYAHEAD_DATA", "/logs")
+    dataset = load_dataset(name, DATASETS)
+    assert all(url.startswith(("https://", "/logs/")) for url in dataset.source.urls)
+    assert "$" not in "".join(dataset.source.urls)
+
+
+def keys_of(cls: Any) -> set[str]:
+    """Every key that a settings class and those within it know."""
+    found = set()
+    for field in fields(cls):
+        found.add(field.name)
+        for inner in (field.type, *get_args(field.type)):
+            found |= keys_of(inner) if is_dataclass(inner) else set()
+    return found
+
+
+def test_the_template_explains_every_key():
+    text = (DATASETS / "template.yaml").read_text()
+    keys = keys_of(DatasetConfig) | keys_of(FeatureConfig)
+    assert {key for key in keys if not re.search(rf"\b{key}:", text)} == set()
+
+
+def test_the_template_loads_with_its_alternatives(tmp_path, monkeypatch):
+    monkeypatch.setenv("DAYAHEAD_DATA", "/logs")
+    text = (DATASETS / "template.yaml").read_text()
+    for key in ("header", "session_start", "offset", "offset_unit", "gap_minutes"):
+        text, n = re.subn(rf"^( *)# ({key}:)", r"\1\2", text, flags=re.MULTILINE)
+        assert n == 1
+    text = text.replace("  session_id: session\n", "")
+    dataset = load(tmp_path, text)
+    assert dataset.sessions.gap_minutes == 30
+    assert dataset.time.complete_until == datetime(2026, 2, 1, tzinfo=UTC)
+
+
+def test_environment_variables_are_filled_in(tmp_path, monkeypatch):
+    monkeypatch.setenv("MY_KEY", "secret")
+    text = VALID.replace("a.csv", "'https://x/${oc.env:MY_KEY}'")
+    assert load(tmp_path, text).source.urls == ("https://x/secret",)
+    monkeypatch.delenv("MY_KEY")
+    with pytest.raises(ConfigError, match=r"mine\.yaml: source\.urls: .*'MY_KEY' not found.; set"):
+        load(tmp_path, text)
+    with pytest.raises(ConfigError, match=r"'MY_KEY' not found.; ask the shop"):
+        load(tmp_path, text.replace("source: {", "source: {manual: ask the shop, "))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("urls: [a.csv]", "format: csv", "give either urls or synthetic"),
+        ("urls: [a.csv]", "urls: [a.csv], format: xml", "source.format"),
+        ("urls: [a.csv]", "urls: [a.csv], url: b", "source.url"),
+        ("session_id: session, ", "", "give either columns.session_id or sessions.gap_minutes"),
+        ("{repeats:", "{gap_minutes: 30, repeats:", "give either columns.session_id or sessions"),
+        ("scope: session", "scope: user", "columns.user_id is needed"),
+        ("time: {column: time}", "time: {column: time, zone: Oslo}", "'Oslo' is no IANA name"),
+        ("features: {}", "features: {price: {kind: number}}", "number needs a column"),
+        ("features: {}", "features: {hour: {kind: hour, column: x}}", "hour needs no column"),
+        ("features: {}", "features: {Price: {kind: hour}}", "features.Price"),
+        feature("number, column: x, min_count: 2", "number needs no type and no min_count"),
+        feature("number, column: x, type: int", "number needs no type and no min_count"),
+        feature("hour, scale: fixed", "hour needs no scale"),
+        feature("relative_number, column: x", "relative_number needs a relative_to"),
+        feature("number, column: x, relative_to: y", "number needs no relative_to"),
+        feature(
+            "relative_number, column: x, relative_to: y",
+            "features.x.relative_to: y is no categorical feature of this data set",
+        ),
+        feature(
+            "relative_number, column: x, relative_to: x",
+            "features.x.relative_to: x is no categorical feature of this data set",
+        ),
+        feature(
+            "number, column: x, scale: fixed, fit: look_ahead",
+            "fit: look_ahead: nothing of this number is fitted; leave it out, or give another",
+        ),
+        feature("item_age, fit: look_ahead_window", "nothing of this item_age is fitted"),
+        feature("hour, fit: look_ahead", "nothing of this hour is fitted"),
+        feature(
+            "categorical, column: x, fit: look_ahead",
+            "nothing of this categorical is fitted; leave it out, or give min_count",
+        ),
+        feature(
+            "categorical, column: x, min_count: 2, fit: look_ahead_window",
+            "fit: look_ahead_window: a vocabulary is the same for all windows",
+        ),
+        (
+            "features: {}",
+            "features: {hour: {kind: hour}, hour_sin: {kind: item_age}}",
+            "features: hour_sin: a column that two features give",
+        ),
+        ("urls: [a.csv]", "urls: [a.csv], delimiter: ', '", "source.delimiter"),
+        ("urls: [a.csv]", "urls: [a.csv], delimiter: ''", "source.delimiter"),
+        ("valid: [0, 0.5]", "valid: [0.5, 0]", "valid: [0.5, 0.0] is no interval"),
+        ("train: [0, 1]", "train: [0, 2]", "split.train"),
+        ("licence: none\n", "", "licence: Field required"),
+    ],
+)
+def test_names_the_fault(tmp_path, old, new, message):
+    assert old in VALID
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        load(tmp_path, VALID.replace(old, new, 1))
+
+
+def test_refuses_what_is_no_data_set(tmp_path):
+    load(tmp_path, VALID)
+    with pytest.raises(ConfigError, match=r"no such data set; known are mine"):
+        load_dataset("other", tmp_path)
+    with pytest.raises(ConfigError, match="expected a mapping"):
+        load(tmp_path, "- a list\n")
+    with pytest.raises(ConfigError, match=r"source: Input should be"):
+        load(tmp_path, VALID.replace("{urls: [a.csv]}", "a.csv"))

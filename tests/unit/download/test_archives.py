@@ -1,0 +1,260 @@
+"""Archives: every kind reads the same, and nothing leaves its folder."""
+
+import gzip
+import io
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import py7zr
+import pytest
+import zstandard
+
+from dayahead.core.errors import DataError, SourceError
+from dayahead.download import archives
+from dayahead.download.archives import damage_told, raw_files
+from dayahead.download.records import BLOCK
+
+TEXT = b"session,item\n" + b"s,1\n" * 50_000
+README = b"not a table"
+
+
+def as_tar(path: Path, mode: str, files: dict[str, bytes]) -> None:
+    with tarfile.open(path, mode) as archive:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+
+
+def as_zip(path: Path, files: dict[str, bytes]) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+
+
+def as_7z(path: Path, files: dict[str, bytes]) -> None:
+    with py7zr.SevenZipFile(path, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(content, name)
+
+
+MAKERS = {
+    "a.zip": as_zip,
+    "a.7z": as_7z,
+    "a.tar": lambda path, files: as_tar(path, "w", files),
+    "a.tar.gz": lambda path, files: as_tar(path, "w:gz", files),
+    "a.TGZ": lambda path, files: as_tar(path, "w:gz", files),
+}
+
+
+def read(path: Path, *members: str) -> dict[str, bytes]:
+    scratch = path.parent / "scratch"
+    scratch.mkdir(exist_ok=True)
+    found = {}
+    for raw in raw_files(path, path.name, members or ("*",), scratch):
+        with damage_told(raw.name):
+            found[raw.name] = raw.stream.read()
+    assert list(scratch.iterdir()) == []
+    return found
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_reads_the_members_wanted(tmp_path, kind):
+    path = tmp_path / kind
+    files = {"logs/b.csv": TEXT, "a.csv": TEXT[:100], "README": README}
+    files["logs/c.csv.gz"] = gzip.compress(TEXT)
+    MAKERS[kind](path, files)
+    assert read(path, "*.csv") == {f"{kind}::logs/b.csv": TEXT, f"{kind}::a.csv": TEXT[:100]}
+    assert read(path, "c.csv.gz") == {f"{kind}::logs/c.csv.gz": TEXT}
+    assert list(read(path, "README", "b.*")) == [f"{kind}::logs/b.csv", f"{kind}::README"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", TEXT),
+        ("a.csv.gz", gzip.compress(TEXT)),
+        ("a.csv.GZ", gzip.compress(TEXT[:70]) + gzip.compress(TEXT[70:])),
+        ("a.csv.zst", zstandard.compress(TEXT)),
+    ],
+)
+def test_unpacks_single_files(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    assert read(tmp_path / name) == {name: TEXT}
+
+
+def test_unpacks_a_zst_tar(tmp_path):
+    as_tar(tmp_path / "plain.tar", "w", {"a.csv": TEXT})
+    packed = zstandard.compress((tmp_path / "plain.tar").read_bytes())
+    (tmp_path / "a.tar.zst").write_bytes(packed)
+    assert read(tmp_path / "a.tar.zst") == {"a.tar.zst::a.csv": TEXT}
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_says_what_the_archive_holds_when_nothing_matches(tmp_path, kind):
+    MAKERS[kind](tmp_path / kind, {"README": README})
+    with pytest.raises(
+        SourceError, match=r"no file in it matches source\.members \*\.csv, a\*; it holds README"
+    ):
+        read(tmp_path / kind, "*.csv", "a*")
+
+
+@pytest.mark.parametrize("kind", ["a.zip", "a.tar", "a.tar.gz"])
+@pytest.mark.parametrize("member", ["../evil.csv", "logs/../../evil.csv"])
+def test_refuses_members_that_would_leave_the_folder(tmp_path, kind, member):
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    MAKERS[kind](inner / kind, {member: TEXT})
+    with pytest.raises(SourceError, match="outside"):
+        read(inner / kind)
+    assert not (tmp_path / "evil.csv").exists()
+
+
+def test_refuses_a_7z_member_that_would_leave_the_folder(tmp_path):
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    with py7zr.SevenZipFile(inner / "a.7z", "w") as archive:
+        archive.writestr(TEXT, "harmless.csv")
+        for info in archive.header.files_info.files:
+            info["filename"] = "../evil.csv"
+    with pytest.raises(SourceError, match="outside"):
+        read(inner / "a.7z")
+    assert not (tmp_path / "evil.csv").exists()
+
+
+def test_passes_over_links(tmp_path):
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        link = tarfile.TarInfo("link.csv")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+    with pytest.raises(SourceError, match="it holds nothing"):
+        read(tmp_path / "a.tar", "*.csv")
+
+
+@pytest.mark.parametrize("target", ["/etc/passwd", "../secret.csv", "secret.csv"])
+def test_reads_nothing_through_a_link_of_a_7z(tmp_path, target):
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    for folder in (tmp_path, inner):
+        (folder / "secret.csv").write_bytes(b"secret")
+    link = inner / "link.csv"
+    link.symlink_to(target)
+    with py7zr.SevenZipFile(inner / "a.7z", "w") as archive:
+        archive.write(link, "link.csv")
+    with pytest.raises(SourceError, match=r"damaged|it holds nothing"):
+        read(inner / "a.7z", "*.csv")
+
+
+@pytest.mark.parametrize("member", ["/evil.csv", "..\\evil.csv"])
+def test_refuses_whole_names_and_those_of_windows(tmp_path, member):
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    as_zip(inner / "a.zip", {member: TEXT})
+    with pytest.raises(SourceError, match="outside"):
+        read(inner / "a.zip", "*")
+
+
+@pytest.mark.parametrize("kind", [*MAKERS, "a.csv.gz", "a.csv.zst"])
+def test_refuses_what_unpacks_to_far_more_than_it_is(tmp_path, kind, monkeypatch):
+    monkeypatch.setattr(archives, "FREE_BYTES", 1 << 20)
+    zeros = {"a.csv": bytes(1 << 19), "b.csv": bytes((1 << 20) * 3)}
+    if kind in MAKERS:
+        MAKERS[kind](tmp_path / kind, zeros)
+    else:
+        pack = gzip.compress if kind.endswith("gz") else zstandard.compress
+        (tmp_path / kind).write_bytes(pack(zeros["b.csv"]))
+    if kind in ("a.7z", "a.tar"):  # unpacked where there is room, or not packed at all
+        assert len(read(tmp_path / kind, "*.csv")) == 2
+        return
+    with pytest.raises(SourceError, match=r"(a|b)\.csv.*more than 200 times its size"):
+        read(tmp_path / kind, "*.csv")
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_names_a_truncated_archive(tmp_path, kind):
+    MAKERS[kind](tmp_path / kind, {"a.csv": bytes(range(256)) * 400})
+    whole = (tmp_path / kind).read_bytes()
+    (tmp_path / kind).write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(SourceError, match=f"{kind}.*damaged"):
+        read(tmp_path / kind)
+
+
+def test_names_a_protected_archive(tmp_path):
+    with py7zr.SevenZipFile(tmp_path / "a.7z", "w", password="x") as archive:
+        archive.writestr(TEXT, "a.csv")
+    with pytest.raises(SourceError, match=r"a\.7z: damaged, or not what its name says"):
+        read(tmp_path / "a.7z")
+
+
+def test_asks_for_the_space_a_7z_needs_before_unpacking_it(tmp_path, monkeypatch):
+    as_7z(tmp_path / "a.7z", {"a.csv": TEXT, "b.txt": README})
+    usage = shutil.disk_usage(tmp_path)._replace(free=len(TEXT) - 1)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(DataError, match=r"unpacking a\.7z needs 0\.2 MB, free are 0\.2 MB"):
+        read(tmp_path / "a.7z", "*.csv")
+    assert list((tmp_path / "scratch").iterdir()) == []
+    assert list(read(tmp_path / "a.7z", "*.txt")) == ["a.7z::b.txt"]
+
+
+# Not from getrusage, whose peak is at first that of the process that started this one.
+PEAK = """
+import sys
+from pathlib import Path
+{body}
+status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+print(int(status["VmHWM"].split()[0]) * 1024)
+"""
+READ = """
+from dayahead.download import archives
+from dayahead.download.archives import raw_files
+for raw in raw_files(Path(sys.argv[1]), "log", ("*",), Path()):
+    while raw.stream.read(1 << 20):
+        pass
+"""
+DOWNLOAD = """
+from dayahead.download import parts
+from dayahead.download.stage import download
+from support.sources import a_dataset
+parts.PART = parts.ROW_GROUP  # what is held of a part must not hide what grows with the file
+download(a_dataset(source={"urls": [sys.argv[1]]}), "big", Path("raw"))
+"""
+
+
+def write_gzip(path: Path, n_bytes: int) -> None:
+    """A packed table of that many bytes of text, made of the same rows again and again."""
+    rows = "".join(f"s{n // 10:06d},{n % 977},2024-01-{1 + n % 28:02d}\n" for n in range(50_000))
+    packed = gzip.compress(rows.encode())
+    with path.open("wb") as file:
+        file.write(gzip.compress(b"session,item,time\n"))
+        file.writelines([packed] * (n_bytes // len(rows)))
+
+
+def peak_of(body: str, path: Path) -> int:
+    environment = os.environ | {
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "DVC_ROOT": str(path.parent),
+        "OMP_NUM_THREADS": "1",
+    }
+    command = [sys.executable, "-c", PEAK.format(body=body), str(path)]
+    output = subprocess.check_output(command, cwd=path.parent, env=environment)
+    return int(output.split()[-1])
+
+
+@pytest.mark.parametrize(
+    ("body", "n_bytes", "limit"),
+    [
+        pytest.param(READ, 200_000_000, 20_000_000, id="read"),
+        # Arrow reads 32 blocks ahead.
+        pytest.param(DOWNLOAD, 500_000_000, 40 * BLOCK, id="download", marks=pytest.mark.slow),
+    ],
+)
+def test_memory_does_not_grow_with_a_gzip(tmp_path, body, n_bytes, limit):
+    write_gzip(tmp_path / "small.csv.gz", 20_000_000)
+    write_gzip(tmp_path / "large.csv.gz", n_bytes)
+    growth = peak_of(body, tmp_path / "large.csv.gz") - peak_of(body, tmp_path / "small.csv.gz")
+    assert growth < limit

@@ -1,0 +1,247 @@
+"""Events: exact types, every way to write a time, and the line of what cannot be read."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dayahead.core.columns import TIMESTAMP
+from dayahead.core.errors import SourceError
+from dayahead.download.events import event_schema, source_columns, to_events
+from dayahead.download.rows import Records
+from support.sources import a_dataset
+
+NOON = datetime(2019, 10, 1, 12, tzinfo=UTC)
+INSTANTS = st.integers(86_400_000_000, 7_258_000_000_000_000).map(
+    lambda microseconds: datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
+)
+
+
+def events(rows, first_row=0, **sections):
+    """Convert rows given as tuples (session, item, time) or as dictionaries of columns."""
+    dataset = a_dataset(**sections)
+    if not isinstance(rows, dict):
+        session, item, time = map(list, zip(*rows, strict=True))
+        rows = {"session": session, "item": item, "time": time}
+    return to_events(Records(pa.table(rows), "log.csv", "line", 2), dataset, first_row)
+
+
+def times(values, kind=None, **time):
+    rows = {
+        "session": ["s"] * len(values),
+        "item": [1] * len(values),
+        "time": pa.array(values, kind),
+    }
+    return events(rows, time=time).table["event_time"].to_pylist()
+
+
+def test_the_table_has_the_columns_configured():
+    dataset = a_dataset(
+        columns={"user_id": "user", "session_start": "begun"},
+        features={
+            "kind": {"kind": "categorical", "column": "category"},
+            "code": {"kind": "categorical", "column": "category", "type": "int"},
+            "price": {"kind": "log_number", "column": "cost"},
+            "hour": {"kind": "hour"},
+        },
+    )
+    assert event_schema(dataset) == pa.schema(
+        [
+            ("session_id", pa.string()),
+            ("user_id", pa.string()),
+            ("item_id", pa.int64()),
+            ("event_time", TIMESTAMP),
+            ("row", pa.int64()),
+            ("session_start", TIMESTAMP),
+            ("kind", pa.string()),
+            ("code", pa.int64()),
+            ("price", pa.float64()),
+        ]
+    )
+    assert list(source_columns(dataset)) == [
+        "session", "user", "item", "time", "begun", "category", "cost",
+    ]  # fmt: skip
+
+
+def test_a_log_without_sessions_has_no_session_column():
+    dataset = a_dataset(
+        columns={"session_id": None, "user_id": "user"},
+        sessions={"gap_minutes": 30.0, "repeats": {"rule": "keep", "scope": "user"}},
+    )
+    assert event_schema(dataset).names == ["user_id", "item_id", "event_time", "row"]
+
+
+def test_converts_and_numbers_rows():
+    batch = events([(b"a", b"3", b"2019-10-01 12:00:00"), (b"b", b"-4", b"2019-10-01")], 100)
+    assert batch.table.to_pylist() == [
+        {"session_id": "a", "item_id": 3, "event_time": NOON, "row": 100},
+        {"session_id": "b", "item_id": -4, "event_time": NOON - timedelta(hours=12), "row": 101},
+    ]
+    assert (batch.n_rows, batch.dropped) == (2, {})
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1))
+@settings(max_examples=25, deadline=None)
+def test_whole_numbers_are_exact(numbers):
+    for written in ([str(n).encode() for n in numbers], [str(n) for n in numbers], numbers):
+        batch = events([("s", number, "2019-10-01") for number in written])
+        assert batch.table["item_id"].to_pylist() == numbers
+
+
+def test_floats_stand_for_whole_numbers_only_where_they_are_exact():
+    batch = events([(549.0, 2.0**53, "2019-10-01")])
+    assert batch.table.to_pydict()["session_id"] == ["549"]
+    assert batch.table.to_pydict()["item_id"] == [2**53]
+    for number in (0.5, 2.0**53 + 2, float("nan")):
+        with pytest.raises(SourceError, match="column item: expected a whole number"):
+            events([("s", number, "2019-10-01")])
+
+
+def test_numbers_that_are_not_finite_are_null():
+    features = {"price": {"kind": "number", "column": "cost"}}
+    rows = {
+        "session": ["s"] * 5, "item": [1] * 5, "time": ["2019-10-01"] * 5,
+        "cost": [b"1.5", b"nan", b"inf", None, b"-2e3"],
+    }  # fmt: skip
+    table = events(rows, features=features).table
+    assert table["price"].to_pylist() == [1.5, None, None, None, -2000.0]
+
+
+def test_rows_without_session_item_or_time_are_dropped_and_counted():
+    day = "2019-10-01"
+    rows = [("a", 1, day), (None, None, day), ("a", None, None), ("a", 2, None), ("b", 3, day)]
+    batch = events(rows)
+    assert batch.n_rows == 5
+    assert batch.dropped == {"no session_id": 1, "no item_id": 1, "no event_time": 1}
+    assert batch.table["row"].to_pylist() == [0, 4]
+
+
+def test_the_session_start_is_read_like_the_time():
+    rows = {"session": ["a", "b"], "item": [1, 1], "time": [1569931200000] * 2}
+    rows["begun"] = pa.array([1569931200000 - 5, None])
+    batch = events(rows, columns={"session_start": "begun"}, time={"unit": "ms"})
+    assert batch.table["session_start"].to_pylist() == [NOON - timedelta(milliseconds=5)]
+    assert batch.dropped == {"no session_start": 1}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2019-10-01 12:00:00", "2019-10-01 12:00", "2019-10-01T12:00:00", "2019-10-01 12:00:00 UTC",
+        "2019-10-01T12:00:00.000Z", "2019-10-01T12:00:00Z", "2019-10-01 12:00:00.000000",
+        "2019-10-01T14:00:00+02:00", "2019-10-01T08:30:00-0330", "2019-10-01 14:00:00 +02:00",
+        "2019-10-01T13:00:00+01", "2019-10-01 12:00:00 GMT", "2019-10-01 12:00:00UTC",
+    ],
+)  # fmt: skip
+def test_reads_text_of_every_kind(text):
+    assert times([text]) == [NOON]
+    assert times([text, "2019-10-01T12:00:00+00:00", None, "2019-10-01 12:00:00"]) == [NOON] * 3
+    assert times([text.encode()]) == [NOON]
+
+
+def test_text_without_an_offset_is_on_the_clock_of_the_zone():
+    summer, winter = datetime(2019, 7, 1, 10, tzinfo=UTC), datetime(2019, 1, 1, 11, tzinfo=UTC)
+    written = ["2019-07-01 12:00:00", "2019-01-01 12:00:00", "2019-07-01T10:00:00Z"]
+    assert times(written, zone="Europe/Oslo") == [summer, winter, summer]
+    assert times(written[:2], zone="Europe/Oslo") == [summer, winter]
+    assert times(["2019-07-01 10:00:00 UTC"], zone="Europe/Oslo") == [summer]
+    # An hour that came twice, and one that never was.
+    assert times(["2019-10-27 02:30:00"], zone="Europe/Oslo") == [
+        datetime(2019, 10, 27, 0, 30, tzinfo=UTC)
+    ]
+    assert len(times(["2019-03-31 02:30:00"], zone="Europe/Oslo")) == 1
+
+
+@given(st.lists(INSTANTS, min_size=1), st.sampled_from([-7, 0, 2]))
+@settings(max_examples=25, deadline=None)
+def test_text_comes_back(instants, hours):
+    zone = timezone(timedelta(hours=hours))
+    assert times([instant.astimezone(zone).isoformat() for instant in instants]) == instants
+    assert times([instant.replace(tzinfo=None).isoformat(" ") for instant in instants]) == instants
+
+
+@given(st.lists(INSTANTS, min_size=1))
+@settings(max_examples=25, deadline=None)
+def test_unix_time_comes_back(instants):
+    start, ms = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
+    whole = [(instant - start) // ms for instant in instants]
+    milliseconds = [start + n * ms for n in whole]
+    microseconds = [(instant - start) // timedelta(microseconds=1) for instant in instants]
+    assert times([str(n) for n in microseconds], unit="us") == instants
+    assert times(whole, unit="ms") == milliseconds
+    assert times([f"{n / 1000:.3f}" for n in whole], unit="s") == milliseconds
+    assert times([n / 1000 for n in whole], pa.float64(), unit="s") == milliseconds
+
+
+def test_reads_types_of_time():
+    naive = NOON.replace(tzinfo=None)
+    assert times([naive], pa.timestamp("ns")) == [NOON]
+    assert times([naive], pa.timestamp("ms"), zone="Europe/Oslo") == [NOON - timedelta(hours=2)]
+    assert times([NOON], pa.timestamp("s", "America/New_York")) == [NOON]
+    assert times([NOON.date()], pa.date32()) == [NOON - timedelta(hours=12)]
+
+
+def test_adds_an_offset_to_a_date():
+    rows = {
+        "session": ["a"] * 3, "item": [1] * 3,
+        "time": ["2016-05-09", "2016-05-09", None], "ms": [b"526309", None, b"1"],
+    }  # fmt: skip
+    batch = events(rows, time={"offset": "ms", "offset_unit": "ms"})
+    midnight = datetime(2016, 5, 9, tzinfo=UTC)
+    assert batch.table["event_time"].to_pylist() == [midnight + timedelta(milliseconds=526309)]
+    assert batch.dropped == {"no event_time": 2}
+
+
+DAY, DAY_MS = "2019-10-01", "1569931200000"
+
+
+@pytest.mark.parametrize(
+    ("column", "fine", "bad", "unit", "message"),
+    [
+        ("item", b"1", b"x1", "text", "expected a whole number .* found b'x1'"),
+        ("item", "1", "1.0", "text", "found '1.0'"),
+        ("item", "1", str(2**63), "text", "found '9223372036854775808'"),
+        ("time", DAY, "yesterday", "text", "expected text such as 2019.* found 'yesterday'"),
+        ("time", DAY, "2019-13-01", "text", "found '2019-13-01'"),
+        ("time", DAY, "01/10/2019", "text", "found '01/10/2019'"),
+        ("time", DAY, DAY_MS, "text", r"\(time.unit is text\), found '1569931200000'"),
+        ("time", DAY_MS, DAY, "ms", "expected Unix time between 1970"),
+        ("time", 1, int(DAY_MS), "s", r"2200 \(time.unit is s\), found 1569931200000"),
+        ("time", 1, -1, "s", "found -1"),
+        ("session", b"a", b"\xff", "text", r"expected text in UTF-8, found b'\\xff'"),
+        ("item", b"1", b"0xFFFFFFFFFFFFFFFF", "text", "found b'0xF"),  # -1, says Arrow
+        ("time", DAY_MS, "0x10", "ms", "found '0x10'"),
+    ],
+)
+def test_names_the_line_of_what_cannot_be_read(column, fine, bad, unit, message):
+    rows = {"session": ["a"] * 1002, "item": [1] * 1002, "time": [DAY] * 1002}
+    rows[column] = [fine] * 1000 + [bad, fine]
+    with pytest.raises(SourceError, match=rf"log\.csv, line 1,002: column {column}: .*{message}"):
+        events(rows, time={"unit": unit})
+
+
+def test_names_the_line_of_an_offset_that_cannot_be_read():
+    rows = {"session": ["a"], "item": [1], "time": ["2016-05-09"], "ms": [b"soon"]}
+    with pytest.raises(SourceError, match=r"line 2: column ms: expected a whole number of ms"):
+        events(rows, time={"offset": "ms"})
+
+
+def test_times_too_far_away_are_refused_and_not_wrapped_round():
+    for unit in ("s", "ms"):  # 2**62 ms in microseconds is 0 modulo 2**64
+        far = pa.array([2**62]).cast(pa.timestamp(unit))
+        with pytest.raises(SourceError, match=rf"found a timestamp\[{unit}\] out of range"):
+            times(far, pa.timestamp(unit))
+
+
+def test_a_column_of_a_type_that_is_no_time_is_all_unreadable():
+    rows = {"session": ["a"] * 3, "item": [1] * 3}
+    rows["time"] = pa.array([None, timedelta(1), timedelta(2)])
+    with pytest.raises(
+        SourceError, match=r"line 3: column time: expected .*found datetime\.timedel"
+    ):
+        events(rows)
+    batch = events(rows, quality={"unreadable": 1})
+    assert (batch.table.num_rows, batch.dropped) == (0, {"unreadable": 2, "no event_time": 1})
+    assert len(batch.faults) == 2

@@ -1,0 +1,165 @@
+"""Records: rows as they are written, whatever the file's format and the size of a batch."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dayahead.core.errors import SourceError
+from dayahead.dataset.dataset import SourceConfig
+from dayahead.download import json_lines, records
+from dayahead.download.archives import raw_files
+from dayahead.download.records import read_records
+from dayahead.download.rows import refused
+
+COLUMNS = {"session": pa.string(), "item": pa.int64(), "price": pa.float64()}
+
+
+def read(path: Path, content: bytes, **source: Any) -> list[dict[str, Any]]:
+    path.write_bytes(content)
+    config = SourceConfig(urls=("unused",), **source)
+    rows = []
+    for raw in raw_files(path, path.name, "*", path.parent):
+        for batch in read_records(raw, config, COLUMNS):
+            assert set(batch.table.schema.names) == set(COLUMNS)
+            rows += batch.table.to_pylist()
+    return rows
+
+
+def csv(*rows: tuple[bytes | None, ...]) -> list[dict[str, bytes | None]]:
+    return [dict(zip(COLUMNS, row, strict=True)) for row in rows]
+
+
+def test_reads_csv_as_bytes(tmp_path):
+    content = b'session,junk,item,price\r\na,x,1,\r\n"b,\n""c""",x,2,3.5\r\n,x,NULL,4\r\n'
+    assert read(tmp_path / "a.csv", content, nulls=("", "NULL")) == csv(
+        (b"a", b"1", None), (b'b,\n"c"', b"2", b"3.5"), (None, None, b"4")
+    )
+
+
+def test_reads_tsv_without_header_and_with_byte_order_mark(tmp_path):
+    header = ("session", "item", "price")
+    rows = csv((b"a", b"1", b"2"))
+    assert read(tmp_path / "a.tsv", b"a\t1\t2\n", delimiter="\t", header=header) == rows
+    assert read(tmp_path / "b.csv", b"\xef\xbb\xbfsession,item,price\na,1,2\n") == rows
+
+
+@pytest.mark.parametrize("block", [1 << 10, 1 << 20])
+def test_batches_add_up(tmp_path, monkeypatch, block):
+    monkeypatch.setattr(records, "BLOCK", block)
+    rows = [(str(i).encode(), str(i * 7).encode(), b"1.5") for i in range(2000)]
+    text = b"session,item,price\n" + b"".join(b",".join(row) + b"\n" for row in rows)
+    assert read(tmp_path / "a.csv.gz", gzip.compress(text)) == csv(*rows)
+
+
+def test_a_header_alone_has_no_rows(tmp_path):
+    assert read(tmp_path / "a.csv", b"session,item,price\n") == []
+
+
+def test_reads_json_lines_without_guessing(tmp_path):
+    lines = [
+        {"session": "2019-10-01", "item": 2**62 + 1, "price": 1, "junk": {"deep": [1]}},
+        {"item": 3, "session": "NULL", "price": 2.5},
+        {"session": None, "item": None},
+    ]
+    content = "\n".join(map(json.dumps, lines)).encode()
+    assert read(tmp_path / "a.jsonl", content, format="jsonl", nulls=("NULL",)) == [
+        {"session": "2019-10-01", "item": 2**62 + 1, "price": 1.0},
+        {"session": None, "item": 3, "price": 2.5},
+        {"session": None, "item": None, "price": None},
+    ]
+
+
+@pytest.mark.parametrize("wrapped", ["a.parquet", "a.parquet.gz"])
+def test_reads_parquet(tmp_path, wrapped):
+    rows = [{"session": "a", "item": 1, "price": 1.5}, {"session": None, "item": 2, "price": None}]
+    pq.write_table(pa.Table.from_pylist([{**row, "junk": 0} for row in rows]), tmp_path / "t")
+    content = (tmp_path / "t").read_bytes()
+    packed = gzip.compress(content) if wrapped.endswith(".gz") else content
+    assert read(tmp_path / wrapped, packed, format="parquet") == rows
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        (b"", {}, r"a\.txt: is empty"),
+        (b"", {"format": "jsonl"}, r"a\.txt: is empty"),
+        (b"", {"format": "parquet"}, r"a\.txt: not readable as parquet"),
+        (b"session,item\na,1\n", {}, r"a\.txt: no column price; it has session, item\."),
+        (b"<html>\n", {}, "it has <html>"),
+        (b"\xff,\n", {}, r"a\.txt, line 1: expected column names in UTF-8"),
+        (b"session,item,price\na,1,1\n\nb,2\n", {}, r"a\.txt, line 3: .*Expected 3 columns, got 2"),
+        (b"a,1,1\nb,2\n", {"header": ("session", "item", "price")}, r"line 2: .*got 2: b,2"),
+        (b'{"session": "a"\n', {"format": "jsonl"}, r"a\.txt, line 1: not a JSON object"),
+        (b'\n{"session"\n', {"format": "jsonl"}, r"a\.txt, line 2: not a JSON object"),
+        (b"[1]\n", {"format": "jsonl"}, r"line 1: expected a JSON object on each line"),
+        (b'{"session": "a"}\n', {"format": "jsonl"}, "no column item, price; it has session"),
+        (b"session,item,price\n", {"format": "parquet"}, "not readable as parquet"),
+        (b"session,item,price,item\n", {}, "more than one column item; it has session"),
+        (b"null\n", {"format": "jsonl"}, "line 1: expected a JSON object on each line"),
+    ],
+)
+def test_says_what_is_wrong_and_where(tmp_path, content, options, message):
+    with pytest.raises(SourceError, match=message):
+        read(tmp_path / "a.txt", content, **options)
+
+
+def test_names_the_broken_line_of_json(tmp_path, monkeypatch):
+    monkeypatch.setattr(json_lines, "BLOCK", 5000)
+    good = b'{"session": "a", "item": 1, "price": 2}\n'
+    for bad in (
+        b'{"session": "a", "item"\n', b'{"session": 7, "item": 1}\n', b"\xff\n", b"null\n",
+        good[:-1] + good, b"[]\n",
+    ):  # fmt: skip
+        content = good * 1500 + bad + good
+        with pytest.raises(SourceError, match=r"a\.jsonl, line 1,501: expected a JSON object with"):
+            read(tmp_path / "a.jsonl", content, format="jsonl")
+
+
+@pytest.mark.parametrize("block", [20, 1 << 20])
+def test_skips_blank_lines_of_json_and_still_counts_them(tmp_path, monkeypatch, block):
+    good = b'{"session": "a", "item": 1, "price": 2}\n'
+    content = good + b"\n" * 40 + b" \r\n" + good
+    rows = [{"session": "a", "item": 1, "price": 2.0}] * 2
+    monkeypatch.setattr(json_lines, "BLOCK", block)
+    assert read(tmp_path / "a.jsonl", content, format="jsonl") == rows
+    assert read(tmp_path / "b.jsonl", b"\n" + content, format="jsonl") == rows
+    with pytest.raises(SourceError, match=r"a\.jsonl, line 44: "):
+        read(tmp_path / "a.jsonl", content + b"{\n" + good, format="jsonl")
+
+
+def test_names_a_truncated_gzip(tmp_path):
+    text = b"session,item,price\n" + b"".join(b"%d,%d,1\n" % (i, i * i) for i in range(20_000))
+    with pytest.raises(SourceError, match=r"a\.csv\.gz: damaged.*Truncated"):
+        read(tmp_path / "a.csv.gz", gzip.compress(text)[:-1000])
+    with pytest.raises(SourceError, match=r"b\.csv\.gz: damaged"):
+        read(tmp_path / "b.csv.gz", b"<html>not found</html>")
+
+
+@given(st.lists(st.sampled_from("123x")))
+def test_finds_the_values_refused(values):
+    found = refused(pa.array(values, pa.string()), lambda some: some.cast(pa.int64()))
+    assert list(found) == [index for index, value in enumerate(values) if value == "x"]
+
+
+def test_reads_json_lines_with_a_byte_order_mark(tmp_path):
+    content = b'\xef\xbb\xbf{"session": "a", "item": 1, "price": 2}\n'
+    rows = [{"session": "a", "item": 1, "price": 2.0}]
+    assert read(tmp_path / "a.jsonl", content, format="jsonl") == rows
+
+
+def test_parquet_of_other_types_of_text_is_read_alike(tmp_path):
+    texts = ["a", "NULL", "7"]
+    for kind in (pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())):
+        table = pa.table({"session": pa.array(texts, kind), "item": [1] * 3, "price": [0.5] * 3})
+        pq.write_table(table, tmp_path / "t")
+        rows = read(
+            tmp_path / "b", (tmp_path / "t").read_bytes(), format="parquet", nulls=("NULL",)
+        )
+        assert [row["session"] for row in rows] == ["a", None, "7"]

@@ -1,0 +1,300 @@
+"""Download: configured data sets in their original layout, the manifest, nothing half-written."""
+
+import gzip
+import hashlib
+import json
+import os
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import py7zr
+import pyarrow.parquet as pq
+import pytest
+
+from dayahead.core.errors import DataError, SourceError
+from dayahead.core.files import read_json
+from dayahead.core.fingerprints import sha256_of
+from dayahead.dataset.dataset import DatasetConfig, load_dataset
+from dayahead.download import parts
+from dayahead.download.stage import download
+from support.sources import Served, a_dataset, serving
+
+DATASETS = Path(__file__).parents[3] / "datasets"
+REES46 = """\
+event_time,event_type,product_id,category_id,category_code,brand,price,user_id,user_session
+2019-10-01 00:00:00 UTC,view,44600062,2103807459595387724,,shiseido,35.79,541312140,72d76fde
+2019-10-01 00:00:01 UTC,cart,3900821,2053013552326770905,appliances.kitchen,,0.00,554748717,
+2019-10-01 00:00:01 UTC,view,17200506,2053013559792632471,furniture,,543.10,519107250,566511c2
+"""
+
+
+@pytest.fixture(autouse=True)
+def _own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DVC_ROOT", str(tmp_path / "root"))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("DAYAHEAD_DATA", str(tmp_path))
+
+
+def configured(name: str, *urls: Path | str) -> DatasetConfig:
+    """The data set as the project ships it, from other addresses if given."""
+    dataset = load_dataset(name, DATASETS)
+    if not urls:
+        return dataset
+    return replace(dataset, source=replace(dataset.source, urls=tuple(map(str, urls))))
+
+
+def with_nulls(dataset: DatasetConfig) -> DatasetConfig:
+    """A data set whose rows may well lack a session."""
+    return replace(dataset, quality=replace(dataset.quality, nulls={"session_id": 0.5}))
+
+
+def events_of(folder: Path) -> list[dict]:
+    return [
+        row for path in sorted(folder.glob("*.parquet")) for row in pq.read_table(path).to_pylist()
+    ]
+
+
+def fetch(dataset: DatasetConfig, tmp_path: Path) -> tuple[list[dict], dict]:
+    folder = tmp_path / "data" / "raw"
+    download(dataset, "mine", folder)
+    assert [path.name for path in folder.parent.iterdir()] == ["raw"]
+    manifest = read_json(folder / "manifest.json")
+    assert manifest["rows"] == manifest["events"] + sum(manifest["dropped"].values())
+    return events_of(folder), manifest
+
+
+def at(*parts: int) -> datetime:
+    return datetime(*parts, tzinfo=UTC)
+
+
+def test_rees46(tmp_path):
+    path = tmp_path / "2019-Oct.csv.gz"
+    path.write_bytes(gzip.compress(REES46.encode()))
+    events, manifest = fetch(with_nulls(configured("rees46", path)), tmp_path)
+    assert events[0] == {
+        "session_id": "72d76fde", "user_id": "541312140", "item_id": 44600062,
+        "event_time": at(2019, 10, 1), "row": 0, "event_type": "view",
+        "category_id": 2103807459595387724, "category_code": None, "brand": "shiseido",
+        "price": 35.79, "relative_price": 35.79,
+    }  # fmt: skip
+    assert [event["row"] for event in events] == [0, 2]
+    assert manifest["dropped"] == {"no session_id": 1}
+    assert manifest["log_end"] == "2019-11-01T00:00:00+00:00"
+
+
+@pytest.mark.parametrize("name", ["rees46_head", "g1_rees46"])
+def test_rees46_layout_in_local_folders(tmp_path, name):
+    dataset = configured(name)
+    path = Path(dataset.source.urls[0])
+    path.parent.mkdir()
+    path.write_bytes(gzip.compress(REES46.encode()))
+    assert len(fetch(with_nulls(dataset), tmp_path)[0]) == 2
+    assert dataset.features == configured("rees46").features
+
+
+def test_yoochoose(tmp_path):
+    clicks = b"1,2014-04-07T10:51:09.277Z,214536502,0\n2,2014-04-07T13:56:37.614Z,214662742,S\n"
+    with py7zr.SevenZipFile(tmp_path / "yoochoose-data.7z", "w") as archive:
+        archive.writestr(b"not clicks", "yoochoose-buys.dat")
+        archive.writestr(clicks, "yoochoose-clicks.dat")
+    events, manifest = fetch(configured("yoochoose", tmp_path / "yoochoose-data.7z"), tmp_path)
+    assert events[1] == {
+        "session_id": "2", "item_id": 214662742, "row": 1, "category": "S",
+        "event_time": at(2014, 4, 7, 13, 56, 37, 614000),
+    }  # fmt: skip
+    assert manifest["log_end"] == "2014-09-30T03:00:01+00:00"
+
+
+def test_diginetica(tmp_path):
+    dataset = configured("diginetica")
+    path = Path(dataset.source.urls[0])
+    path.parent.mkdir()
+    text = "session_id;user_id;item_id;timeframe;eventdate\n1;NA;81766;526309;2016-05-09\n"
+    path.write_bytes(gzip.compress((text + "1;7;31331;0;2016-05-09\n").encode()))
+    events, _ = fetch(dataset, tmp_path)
+    assert events[0] == {
+        "session_id": "1", "user_id": None, "item_id": 81766, "row": 0,
+        "event_time": at(2016, 5, 9, 0, 8, 46, 309000),
+    }  # fmt: skip
+    assert events[1]["user_id"] == "7"
+
+
+def test_g1(tmp_path):
+    header = (
+        "user_id,session_id,session_start,session_size,click_article_id,click_timestamp,"
+        "click_environment,click_deviceGroup,click_os,click_country,click_region,"
+        "click_referrer_type\n"
+    )
+    (tmp_path / "g1-news").mkdir()
+    for day, row in (
+        ("02", "1,11,1506902400000,2,5,1506902400123,4,3,20,1,20,2\n"),
+        ("01", "0,10,1506825423000,2,157541,1506826828020,4,1,17,1,9,6\n"),
+    ):
+        content = gzip.compress((header + row).encode())
+        (tmp_path / f"g1-news/clicks-2017-10-{day}.csv.gz").write_bytes(content)
+    events, manifest = fetch(configured("g1"), tmp_path)
+    assert events[0] == {
+        "session_id": "10", "user_id": "0", "item_id": 157541, "row": 0,
+        "event_time": at(2017, 10, 1, 3, 0, 28, 20000), "environment": 4, "device": 1, "os": 17,
+        "country": 1, "region": 9, "referrer": 6,
+    }  # fmt: skip
+    assert [event["row"] for event in events] == [0, 0]
+    assert [file["file"] for file in manifest["files"]] == [
+        "clicks-2017-10-01.csv.gz", "clicks-2017-10-02.csv.gz",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("until", ["2026-01-01T12:00:00Z", "2026-01-05T00:00:00Z"])
+def test_the_log_is_whole_up_to_where_its_file_says(tmp_path, until):
+    """Also where events lie beyond: the rest of their day is still to come."""
+    path = tmp_path / "log.csv"
+    path.write_text("session,item,time\na,1,2026-01-01 09:00:00\na,2,2026-01-02 09:00:00\n")
+    dataset = a_dataset(source={"urls": [str(path)]}, time={"complete_until": until})
+    _, manifest = fetch(dataset, tmp_path)
+    assert manifest["log_end"] == until.replace("Z", "+00:00")
+
+
+def test_synthetic_is_complete_and_the_same_every_time(tmp_path):
+    dataset = configured("synthetic")
+    small = replace(dataset.source.synthetic, days=2, sessions_per_day=50)
+    dataset = replace(dataset, source=replace(dataset.source, synthetic=small))
+    _, manifest = fetch(dataset, tmp_path)
+    assert manifest["log_end"] == "2026-01-03T00:00:00+00:00"
+    first = {p.name: sha256_of(p) for p in (tmp_path / "data/raw").iterdir()}
+    download(dataset, "mine", tmp_path / "data" / "raw")
+    assert {p.name: sha256_of(p) for p in (tmp_path / "data/raw").iterdir()} == first
+
+
+def test_a_manifest_tells_files_parts_and_losses(tmp_path, monkeypatch):
+    monkeypatch.setattr(parts, "ROW_GROUP", 2)
+    monkeypatch.setattr(parts, "PART", 4)
+    rows = [f"s,{i},2019-10-01 00:00:{59 - i:02}\n" for i in range(5)]
+    first = "session,item,time\n" + "".join(rows) + ",1,2019-10-01\ns,,2019-10-01\n"
+    second = "session,item,time\n" + rows[0]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text(first)
+    (tmp_path / "b.csv").write_text(second)
+    limits = {"nulls": {"session_id": 0.2, "item_id": None}}
+    dataset = a_dataset(source={"urls": ["b.csv", "a.csv"]}, quality=limits)
+    events, manifest = fetch(dataset, tmp_path)
+    assert "nulls.session_id" in {finding["check"] for finding in manifest.pop("quality")}
+    assert [event["row"] for event in events] == [0, 0, 1, 2, 3, 4]
+    assert manifest == {
+        "dataset": "mine",
+        "log_end": "2019-10-01T00:00:59+00:00",
+        "rows": 8,
+        "events": 6,
+        "dropped": {"no session_id": 1, "no item_id": 1},
+        "files": [
+            {
+                "url": name, "file": name, "bytes": len(text), "rows": rows, "events": n,
+                "sha256": hashlib.sha256(text.encode()).hexdigest(), "dropped": dropped,
+            }
+            for name, text, rows, n, dropped in (
+                ("b.csv", second, 1, 1, {}),
+                ("a.csv", first, 7, 5, {"no session_id": 1, "no item_id": 1}),
+            )
+        ],
+        "parts": [
+            {
+                "file": f"events-0000{i}.parquet", "events": n, "first_row": min(i, 1),
+                "sha256": sha256_of(tmp_path / f"data/raw/events-0000{i}.parquet"),
+                "first_event": f"2019-10-01T00:00:{first}+00:00",
+                "last_event": f"2019-10-01T00:00:{last}+00:00",
+            }
+            for i, (n, first, last) in enumerate([(1, 59, 59), (4, 56, 59), (1, 55, 55)])
+        ],
+    }  # fmt: skip
+
+
+def test_a_part_is_written_in_row_groups(tmp_path, monkeypatch):
+    monkeypatch.setattr(parts, "ROW_GROUP", 2)
+    (tmp_path / "a.csv").write_text("session,item,time\n" + "s,1,2019-10-01\n" * 5)
+    fetch(a_dataset(source={"urls": [str(tmp_path / "a.csv")]}), tmp_path)
+    groups = pq.ParquetFile(tmp_path / "data/raw/events-00000.parquet").metadata
+    assert [groups.row_group(i).num_rows for i in range(groups.num_row_groups)] == [2, 2, 1]
+
+
+def test_a_part_is_the_same_whatever_other_files_there_are(tmp_path):
+    for name in ("a.csv", "b.csv"):
+        rows = [f"{name},{i},2019-10-01\n" for i in range(3)]
+        (tmp_path / name).write_text("session,item,time\n" + "".join(rows))
+    both = a_dataset(source={"urls": [str(tmp_path / name) for name in ("a.csv", "b.csv")]})
+    second = a_dataset(source={"urls": [str(tmp_path / "b.csv")]})
+    of_both = fetch(both, tmp_path)[1]["parts"][1]
+    alone = fetch(second, tmp_path)[1]["parts"][0]
+    assert (of_both["file"], of_both["first_row"]) == ("events-00001.parquet", 3)
+    assert (alone["file"], alone["first_row"]) == ("events-00000.parquet", 0)
+    assert of_both["sha256"] == alone["sha256"]
+
+
+def test_a_file_fetched_once_outlives_data_raw(tmp_path):
+    body = b"session,item,time\ns,1,2019-10-01\n"
+    with serving(Served({"log.csv": body})) as served:
+        url = served.url("log.csv?key=SECRET", user="me:SECRET@")
+        dataset = a_dataset(source={"urls": [url]})
+        _, manifest = fetch(dataset, tmp_path)
+        n_asked = len(served.asked)
+        fetch(dataset, tmp_path)
+        assert len(served.asked) == n_asked
+    assert "SECRET" not in json.dumps(manifest)
+    assert manifest["files"][0]["url"].startswith("http://***@127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("content", "source", "message"),
+    [
+        (b"session,item,time\ns,x,2019-10-01\n", {}, "line 2: column item"),
+        (b"session,item,time\n,1,2019-10-01\n", {}, r"datasets/mine\.yaml: no event in any"),
+        (b"session,item\n", {}, "no column time"),
+        (b"session,item,time\n", {"sha256": {"log.csv": "0" * 64}}, "wrong checksum"),
+        (b"session,item,time\n", {"sha256": {"lag.csv": "0" * 64}}, "sha256 names lag.csv"),
+    ],
+)
+def test_a_failure_leaves_what_was_there(tmp_path, content, source, message):
+    folder = tmp_path / "data" / "raw"
+    folder.mkdir(parents=True)
+    (folder / "old").write_text("old")
+    (tmp_path / "log.csv").write_bytes(content)
+    dataset = a_dataset(source={"urls": [str(tmp_path / "log.csv")], **source})
+    with pytest.raises(SourceError, match=message):
+        download(dataset, "mine", folder)
+    assert [path.name for path in folder.parent.iterdir()] == ["raw"]
+    assert (folder / "old").read_text() == "old"
+
+
+def test_clears_away_what_a_killed_run_left(tmp_path):
+    left = tmp_path / "data" / ".raw.partial"
+    left.mkdir(parents=True)
+    (left / "events-00099.parquet").write_text("half")
+    (tmp_path / "log.csv").write_bytes(b"session,item,time\ns,1,2019-10-01\n")
+    fetch(a_dataset(source={"urls": [str(tmp_path / "log.csv")]}), tmp_path)
+    assert not (tmp_path / "data/raw/events-00099.parquet").exists()
+
+
+def test_says_where_it_cannot_write(tmp_path):
+    (tmp_path / "data").write_text("a file where a folder must be")
+    with pytest.raises(DataError, match="raw: cannot be written"):
+        download(configured("synthetic"), "synthetic", tmp_path / "data" / "raw")
+
+
+REAL = os.environ.get("DAYAHEAD_DATA")
+
+
+@pytest.mark.skipif(REAL is None, reason="DAYAHEAD_DATA names no folder with the real logs")
+@pytest.mark.parametrize(
+    ("name", "path", "rows", "first", "last"),
+    [
+        ("rees46_head", "rees46-head/2019-Oct-head.csv.gz", 17_434,
+         at(2019, 10, 1), at(2019, 10, 1, 2, 50)),
+        ("diginetica", "diginetica-sample/sample_train-item-views.csv.gz", 12_391,
+         at(2016, 1, 3, 0, 0, 7, 112000), at(2016, 6, 1, 0, 18, 44, 305000)),
+        ("g1", "g1-news/clicks-2017-10-17.csv.gz", 16_638, None, None),
+    ],
+)  # fmt: skip
+def test_real_logs(tmp_path, name, path, rows, first, last):
+    events, manifest = fetch(configured(name, Path(REAL) / path), tmp_path)
+    assert (manifest["rows"], manifest["events"], manifest["dropped"]) == (rows, rows, {})
+    times = [event["event_time"] for event in events]
+    assert first is None or (min(times), max(times)) == (first, last)

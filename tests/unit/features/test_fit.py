@@ -1,0 +1,161 @@
+"""Statistics: on whose events they are fitted, and that they are the plain ones."""
+
+from statistics import NormalDist, mean, stdev
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from merlin.dag import ColumnSelector
+
+from dayahead.core.columns import ITEM_ID
+from dayahead.core.files import read_json, write_parquet
+from dayahead.dataset.features import FeatureConfig
+from dayahead.features import scalers as scales
+from dayahead.features.fit import fitted, looks_ahead
+from dayahead.features.scalers import GaussRank
+from dayahead.features.vocabulary import admitted, empty_census, grown, occurrences
+from support.builders import dataset_config, events, random_log
+
+PRICES = {
+    "2026-01-01": [1.0, 3.0, None, np.inf, 8.0, 1000.0],
+    "2026-01-02": [2.0, 2.0, 5.0, 1000.0],
+    "2026-01-03": [7.0, 1000.0],
+}
+
+
+@pytest.fixture
+def fit(tmp_path):
+    """Fit features to a log of three days: the last event of each is not for training."""
+    paths, found = {}, []
+    for window, prices in PRICES.items():
+        n = len(prices)
+        rows = [
+            {
+                "item_id": place % 2,
+                "event_time": f"{window} 0{place}:00",
+                "price": price,
+                "brand": [None, "a", "b", "a", "b", "a"][place],
+                "train": place < n - 1,
+            }
+            for place, price in enumerate(prices)
+        ]
+        paths[window] = tmp_path / f"{window}.parquet"
+        table = events(rows)
+        write_parquet(paths[window], table)
+        found.append((window, occurrences(table, ITEM_ID)))
+    vocabularies = {ITEM_ID: admitted(grown(empty_census(pa.int64()), found))}
+
+    def fit(fit_windows=1, **features):
+        brand = FeatureConfig(kind="categorical", column="brand")
+        configs = {name: FeatureConfig(**feature) for name, feature in features.items()}
+        return fitted({"brand": brand, **configs}, paths, fit_windows, vocabularies, "cpu")
+
+    return fit
+
+
+def number(**settings):
+    return {"kind": "number", "column": "price", **settings}
+
+
+def test_means_and_deviations_are_those_of_the_first_train_events(fit):
+    assert fit(price=number()) == {"price": {"mean": 4, "std": pytest.approx(stdev([1, 3, 8]))}}
+    two = [1, 3, 8, 2, 2, 5]
+    expected = {"mean": mean(two), "std": pytest.approx(stdev(two))}
+    assert fit(2, price=number()) == {"price": expected}
+
+
+def test_whoever_looks_ahead_sees_every_window(fit):
+    ahead = number(fit="look_ahead", scale="gauss_rank")
+    assert fit(price=ahead) == {"price": {"knots": [1, 2, 2, 3, 5, 7, 8], "n": 7}}
+    each = fit(price=number(fit="look_ahead_window"))["price"]["windows"]
+    assert list(each) == list(PRICES)
+    assert each["2026-01-02"] == {"mean": 3, "std": pytest.approx(stdev([2, 2, 5]))}
+    assert each["2026-01-03"] == {"mean": 7, "std": 0}
+    assert looks_ahead({"price": FeatureConfig(**ahead)})
+    assert not looks_ahead({"price": FeatureConfig(**number(fit="look_ahead_window"))})
+
+
+def test_categories_have_their_means(fit):
+    relative = {"kind": "relative_number", "column": "price", "relative_to": "brand"}
+    expected = {
+        "relative_to": "brand",
+        "values": ["a", "b"],
+        "means": [3, 8],
+        "overall_mean": 4,
+    }
+    assert fit(price=relative) == {"price": expected}
+    # On a scale: 1 to the mean of all, as it has no brand, 3 to that of a, 8 to that of b.
+    ratios = [(1 - 4) / 4, 0, 0]
+    expected |= {"mean": mean(ratios), "std": pytest.approx(stdev(ratios))}
+    assert fit(price={**relative, "scale": "standard"}) == {"price": expected}
+
+
+def test_ages_are_fitted_as_logarithms_of_days(fit):
+    age = {"kind": "item_age", "scale": "gauss_rank", "fit": "look_ahead"}
+    # Items 0 and 1 by turns, an hour between; each day's last event is not for training.
+    hours = [0, 0, 2, 2, 4, 24, 24, 26, 48]
+    found = fit(age=age)["age"]
+    assert found["knots"] == pytest.approx(np.log1p(np.array(hours) / 24))
+    assert fit(age={"kind": "item_age"}) == {}
+
+
+def test_nothing_to_fit_gives_finite_statistics(tmp_path):
+    for prices, average in [([None, None], 0), ([5.0, 5.0], 5), ([5.0], 5)]:
+        rows = [{"item_id": 1, "event_time": "2026-01-01", "price": price} for price in prices]
+        table = events(rows)
+        table = table.set_column(2, "price", table["price"].cast(pa.float64()))
+        table = table.append_column("train", pa.array([True] * len(prices)))
+        write_parquet(tmp_path / "a.parquet", table)
+        vocabulary = grown(empty_census(pa.int64()), [("w", occurrences(table, ITEM_ID))])
+        known = {ITEM_ID: admitted(vocabulary)}
+        features = {"price": FeatureConfig(**number())}
+        found = fitted(features, {"w": tmp_path / "a.parquet"}, 1, known, "cpu")
+        assert found == {"price": {"mean": average, "std": 0}}
+
+
+def test_windows_are_written_with_statistics_of_their_own(run):
+    log = random_log(seed=5, days=3)
+    features = {"price": number(scale="gauss_rank", fit="look_ahead_window")}
+    store = run(log, dataset_config(features=features))
+    known = read_json(store.folder / "statistics.json")["features"]["price"]["windows"]
+    assert list(known) == [window.name for window in store.windows]
+    for window in store.windows:
+        lists = pq.read_table(store.path(window, "train"), partitioning=None)["price"]
+        values = lists.combine_chunks().flatten().to_numpy()
+        # The highest price of a window has the highest rank of that window.
+        n = known[window.name]["n"]
+        assert values.max() == pytest.approx(NormalDist().inv_cdf(1 - 0.5 / n), abs=1e-5)
+        assert values.min() < 0
+
+
+numbers = st.lists(st.integers(-5, 5), min_size=1, max_size=60)
+
+
+@given(st.lists(numbers, min_size=1, max_size=4))
+def test_few_numbers_keep_their_mean_ranks(parts):
+    operator = GaussRank()
+    frames = [pa.table({"x": pa.array(part, pa.float64())}).to_pandas() for part in parts]
+    operator.fit_finalize(scales._quantiles([scales._part_quantiles(f["x"]) for f in frames]))
+    every = np.sort(np.concatenate(parts))
+    for frame in frames:
+        found = operator.transform(ColumnSelector(["x"]), frame)["x"]
+        below, upto = (np.searchsorted(every, frame["x"], side) for side in ("left", "right"))
+        ranks = (below + upto + 1) / 2
+        shares = (ranks - 0.5) / len(every)
+        assert found.tolist() == pytest.approx([NormalDist().inv_cdf(s) for s in shares], abs=1e-5)
+
+
+def test_many_numbers_keep_their_ranks_to_a_thousandth():
+    rng = np.random.default_rng(1)
+    parts = [rng.normal(size=n) for n in (30_000, 5_000)]
+    operator = GaussRank()
+    frames = [pa.table({"x": part}).to_pandas() for part in parts]
+    operator.fit_finalize(scales._quantiles([scales._part_quantiles(f["x"]) for f in frames]))
+    assert len(operator.knots) == 1001
+    every = np.sort(np.concatenate(parts))
+    found = operator.transform(ColumnSelector(["x"]), frames[0])["x"].map(NormalDist().cdf)
+    exact = (np.searchsorted(every, parts[0]) + 0.5) / len(every)
+    assert np.abs(found - exact).max() < 1e-3

@@ -1,0 +1,102 @@
+"""Ranks against sorting by hand, ties and all."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dayahead.core.errors import ScoreError
+from dayahead.metrics.ranking import best_columns, target_ranks
+
+# Few distinct values, so that ties are the rule.
+SCORES = st.integers(-3, 3).map(float)
+
+
+@st.composite
+def batches(draw):
+    n_rows, n_candidates = draw(st.integers(0, 6)), draw(st.integers(1, 9))
+    rows = st.lists(SCORES, min_size=n_candidates, max_size=n_candidates)
+    scores = draw(st.lists(rows, min_size=n_rows, max_size=n_rows))
+    targets = draw(st.lists(st.integers(-1, n_candidates - 1), min_size=n_rows, max_size=n_rows))
+    return torch.tensor(scores).reshape(n_rows, n_candidates), torch.tensor(targets).long()
+
+
+def rank_by_sorting(scores, target):
+    """Sort the worst-case list: among equals the target comes last."""
+    if target < 0:
+        return 0
+    order = sorted(range(len(scores)), key=lambda j: (-scores[j], j == target))
+    return order.index(target) + 1
+
+
+@given(batches())
+def test_rank_is_the_place_in_a_sorted_list_with_ties_against_the_target(batch):
+    scores, targets = batch
+    expected = [
+        rank_by_sorting(row, target)
+        for row, target in zip(scores.tolist(), targets.tolist(), strict=True)
+    ]
+    assert target_ranks(scores, targets).tolist() == expected
+
+
+@given(batches(), st.randoms(use_true_random=False))
+def test_order_of_the_candidates_does_not_matter(batch, random):
+    scores, targets = batch
+    order = list(range(scores.shape[1]))
+    random.shuffle(order)
+    moved = torch.tensor([-1 if t < 0 else order.index(t) for t in targets.tolist()]).long()
+    assert torch.equal(target_ranks(scores[:, order], moved), target_ranks(scores, targets))
+
+
+@given(batches())
+def test_a_row_ranks_alike_alone_and_in_a_batch(batch):
+    scores, targets = batch
+    alone = [target_ranks(scores[i : i + 1], targets[i : i + 1]) for i in range(len(targets))]
+    assert target_ranks(scores, targets).tolist() == [int(rank) for rank in alone]
+
+
+def test_a_constant_model_ranks_every_target_last():
+    assert target_ranks(torch.zeros(2, 50), torch.tensor([0, 49])).tolist() == [50, 50]
+
+
+def test_without_candidates_every_target_is_a_miss():
+    assert target_ranks(torch.zeros(2, 0), torch.tensor([-1, -1])).tolist() == [0, 0]
+
+
+def test_ranks_are_int64_also_of_int32_targets():
+    ranks = target_ranks(torch.tensor([[1.0, 2.0]]), torch.tensor([0], dtype=torch.int32))
+    assert ranks.dtype == torch.int64
+
+
+def test_equals_numpy_at_size():
+    random = np.random.default_rng(0)
+    scores = random.normal(size=(64, 5000)).astype(np.float32).round(2)
+    targets = random.integers(0, 5000, 64)
+    own = scores[np.arange(64), targets][:, None]
+    expected = (scores >= own).sum(axis=1)
+    found = target_ranks(torch.from_numpy(scores), torch.from_numpy(targets))
+    assert found.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+def test_a_score_that_is_not_finite_is_refused_wherever_it_stands(bad):
+    scores = torch.zeros(4, 5)
+    scores[1, 3] = scores[2, 0] = bad
+    with pytest.raises(ScoreError, match=r"2 of 4 rows .* row 1, candidate column 3"):
+        target_ranks(scores, torch.tensor([0, 0, -1, 0]))
+
+
+@given(batches(), st.integers(0, 10))
+def test_best_columns_are_the_head_of_a_sorted_list(batch, n_best):
+    scores, _ = batch
+    columns, found = best_columns(scores, n_best)
+    for row, of_row, best in zip(scores.tolist(), found.tolist(), columns.tolist(), strict=True):
+        wanted = sorted(range(len(row)), key=lambda j: (-row[j], j))[:n_best]
+        assert best == wanted
+        assert of_row == [row[j] for j in wanted]
+
+
+def test_best_columns_of_no_candidates_are_none():
+    columns, found = best_columns(torch.empty(3, 0), 5)
+    assert columns.shape == found.shape == (3, 0)

@@ -1,0 +1,158 @@
+"""Counts by hand: transitions, their decay, popularity and the order of what never followed."""
+
+import numpy as np
+import pytest
+import torch
+
+from dayahead.model.baselines import CountModel
+from support.tiny_settings import count_window, counted, model_config, padded
+
+A, B, C, D, E = range(2, 7)
+CANDIDATES = torch.tensor([A, B, C, D, E])
+FIRST = [[A, B, A, B], [A, C], [D, A, B]]
+"""A-B three times, B-A, A-C, D-A once; A 4, B 3, C 1, D 1."""
+
+
+def transitions(decay=1.0):
+    model = CountModel(model_config(architecture="transitions", decay=decay))
+    model.grow(5)
+    return model
+
+
+def scores_after(model, items, candidates=CANDIDATES):
+    rows, n_known = padded([items])
+    return model.scorer(candidates)({"item_id": rows}, n_known)[0]
+
+
+def best_first(model, items):
+    """Candidates by score, those of equal score together."""
+    scores = scores_after(model, items)
+    levels = scores.unique().tolist()[::-1]
+    return [set(CANDIDATES[scores == level].tolist()) for level in levels]
+
+
+def test_popularity_is_the_counts_of_all_events_of_the_window_fitted_last():
+    model = counted("popularity", FIRST, n_items=5)
+    assert scores_after(model, [C]).tolist() == [4, 3, 1, 1, 0]
+    count_window(model, [[E, E, D]])
+    assert scores_after(model, [C]).tolist() == [0, 0, 0, 1, 2]
+
+
+def test_popularity_counts_no_padding():
+    model = counted("popularity", [[A, B], [A, B, C, D, E]], n_items=5)
+    assert model.popularity.tolist() == [2, 2, 1, 1, 1]
+
+
+def test_transitions_count_who_follows_whom():
+    model = counted("transitions", FIRST, n_items=5)
+    wanted = np.zeros((5, 5))
+    wanted[A - 2, B - 2], wanted[A - 2, C - 2] = 3, 1
+    wanted[B - 2, A - 2] = wanted[D - 2, A - 2] = 1
+    assert np.array_equal(model.following.toarray(), wanted)
+
+
+def test_transitions_rank_followers_by_count_then_the_others_by_popularity():
+    model = transitions()
+    count_window(model, [[A, C, C, C], [A, D], [A, D], [B, B, B, E, B]])
+    # After A: D twice, C once; of the others B has 4 events, A 3, E 1.
+    assert best_first(model, [B, A]) == [{D}, {C}, {B}, {A}, {E}]
+
+
+def test_only_the_last_known_item_is_read():
+    model = counted("transitions", FIRST, n_items=5)
+    assert torch.equal(scores_after(model, [A]), scores_after(model, [D, B, A]))
+
+
+def test_equal_counts_are_ordered_by_the_popularity_of_the_last_window():
+    model = transitions()
+    count_window(model, [[A, B], [A, C]])
+    count_window(model, [[C, D], [C, D], [D, E]])
+    assert best_first(model, [A]) == [{C}, {B}, {D}, {E}, {A}]
+
+
+def test_transitions_fade_and_popularity_does_not_last():
+    model = transitions(decay=0.5)
+    count_window(model, [[A, B], [A, B], [A, B]])
+    count_window(model, [[A, C], [A, C]])
+    assert model.following[A - 2, B - 2] == 1.5
+    assert model.following[A - 2, C - 2] == 2
+    assert model.popularity.tolist() == [2, 0, 2, 0, 0]
+
+
+def test_a_decay_of_0_forgets():
+    model = transitions(decay=0.0)
+    count_window(model, [[A, B]])
+    count_window(model, [[C, D]])
+    assert model.following.nnz == 1
+
+
+def test_popularity_never_overturns_faded_counts():
+    """0.9 of a count stands below a whole one, however popular its item is today."""
+    model = transitions(decay=0.9)
+    count_window(model, [[A, B]])
+    count_window(model, [[A, C], [B, D], [B, D], [B, D], [B, E]])
+    assert best_first(model, [A])[:2] == [{C}, {B}]
+
+
+def test_scores_stay_finite_and_in_order_however_long_ago_something_followed():
+    model = transitions(decay=0.1)
+    count_window(model, [[A, B]])
+    for _ in range(60):
+        count_window(model, [[C, D]])
+    count_window(model, [[A, C], [D, E]])
+    scores = scores_after(model, [A])
+    assert scores.isfinite().all()
+    assert best_first(model, [A])[:2] == [{C}, {B}]
+
+
+@pytest.mark.parametrize("item", [0, 1, 7, 1000])
+def test_after_an_item_not_held_only_popularity_counts(item):
+    model = counted("transitions", FIRST, n_items=5)
+    scores = scores_after(model, [item])
+    assert scores.argsort(descending=True).tolist()[:2] == [A - 2, B - 2]
+    assert ((scores >= 0) & (scores < 1)).all()
+
+
+def test_growing_keeps_the_counts():
+    model = counted("transitions", FIRST, n_items=5)
+    model.grow(8)
+    count_window(model, [[A, 9]])
+    assert model.n_items == 8
+    assert model.following[A - 2, B - 2] == 3
+    assert model.following[A - 2, 9 - 2] == 1
+
+
+def test_batches_count_as_one():
+    whole, in_parts = transitions(), transitions()
+    count_window(whole, FIRST)
+    in_parts.start_window()
+    for session in FIRST:
+        in_parts.count(*padded([session]))
+    in_parts.finish_window()
+    assert np.array_equal(whole.following.toarray(), in_parts.following.toarray())
+    assert np.array_equal(whole.popularity, in_parts.popularity)
+
+
+@pytest.mark.parametrize("architecture", ["popularity", "transitions"])
+def test_only_candidates_are_scored_in_their_order(architecture):
+    model = counted(architecture, FIRST, n_items=5)
+    some = torch.tensor([C, A])
+    assert scores_after(model, [A], some).argsort().tolist() == (
+        [0, 1] if architecture == "popularity" else [1, 0]
+    )
+
+
+@pytest.mark.parametrize("architecture", ["popularity", "transitions"])
+def test_no_candidates_give_no_scores(architecture):
+    model = counted(architecture, FIRST, n_items=5)
+    assert scores_after(model, [A], torch.empty(0, dtype=torch.int64)).shape == (0,)
+
+
+def test_a_million_events_are_counted_exactly():
+    model = transitions()
+    model.start_window()
+    model.count(torch.full((1000, 1000), A), torch.full((1000,), 1000))
+    model.count(torch.tensor([[A, B]]), torch.tensor([2]))
+    model.finish_window()
+    assert model.popularity[0] == 1_000_001
+    assert model.following[0, 0] == 999_000

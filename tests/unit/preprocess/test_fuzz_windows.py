@@ -1,0 +1,141 @@
+"""Raw tables of any kind, through to the windows: one of our errors, or just the right sessions."""
+
+import csv
+from datetime import timedelta
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+
+from dayahead.core.errors import DayaheadError
+from dayahead.download.stage import download
+from dayahead.preprocess.stage import preprocess
+from dayahead.windows.folder import WindowStore
+from support.builders import preprocess_config, window_config
+from support.raw_oracle import NAMES, NULLS, START, expected
+from support.raw_tables import ODD, ODD_TIMES, WORDS, seldom
+from support.session_oracle import expected_sessions
+from support.sources import a_dataset
+
+MIDNIGHT = START + timedelta(days=17_000)
+NEAR = st.integers(-200, 200).map(lambda minutes: f"{MIDNIGHT + timedelta(minutes=minutes):%F %T}")
+FAR = st.integers(0, 70_000).map(lambda days: f"{START + timedelta(days=days):%F %T}")
+ROWS = st.tuples(
+    seldom(st.sampled_from("abcd"), WORDS),
+    seldom(st.integers(1, 4).map(str), st.sampled_from(ODD)),
+    seldom(NEAR, st.one_of(FAR, st.sampled_from(ODD_TIMES))),
+    seldom(st.sampled_from(["", "0", "1.5", "-2"]), st.sampled_from(ODD)),
+)
+SESSIONS = st.fixed_dictionaries(
+    {
+        "repeats": st.fixed_dictionaries(
+            {
+                "rule": st.sampled_from(["keep", "drop_consecutive", "drop_all"]),
+                "scope": st.just("session"),
+            }
+        ),
+        "max_length": st.integers(2, 4),
+        "truncate": st.sampled_from(["first", "last"]),
+    }
+)
+WINDOWS = st.builds(
+    window_config,
+    unit=st.sampled_from(["day", "hour"]),
+    overrun=st.sampled_from(["cut", "keep"]),
+    grace=st.sampled_from([0, 30]),
+)
+
+
+@pytest.fixture
+def folder(tmp_path_factory, monkeypatch):
+    folder = tmp_path_factory.mktemp("log")
+    monkeypatch.setenv("DVC_ROOT", str(folder / "root"))
+    return folder
+
+
+any_tables = given(
+    rows=st.lists(ROWS, min_size=1, max_size=25),
+    sessions=SESSIONS,
+    window=WINDOWS,
+    unreadable=st.sampled_from([0.0, 1.0]),
+)
+
+
+def times(n):
+    return settings(max_examples=n, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@any_tables
+@times(12)
+def test_raw_tables_become_the_right_windows_or_an_error(folder, dask_thread, **drawn):
+    check(folder, dask_thread, **drawn)
+
+
+@pytest.mark.slow
+@any_tables
+@times(150)
+def test_many_raw_tables_become_the_right_windows_or_an_error(folder, dask_thread, **drawn):
+    check(folder, dask_thread, **drawn)
+
+
+def check(folder, dask_thread, rows, sessions, window, unreadable):
+    with (folder / "log.csv").open("w", newline="") as file:
+        csv.writer(file, quoting=csv.QUOTE_ALL).writerows([NAMES, *rows])
+    dataset = a_dataset(
+        source={"urls": [str(folder / "log.csv")], "nulls": list(NULLS)},
+        sessions=sessions,
+        features={"price": {"kind": "number", "column": "price"}},
+        quality={
+            "nulls": {"session_id": 1, "item_id": 1, "event_time": 1},
+            "unreadable": unreadable,
+        },
+    )
+    try:
+        download(dataset, "mine", folder / "raw")
+        config = preprocess_config(scheduler=dask_thread)
+        preprocess(folder / "raw", folder / "windows", dataset, window, config)
+    except DayaheadError as error:
+        event(f"an error: {str(error)[:20]}")
+        return
+    event("windows")
+    table = pa.Table.from_pylist(expected(_read(folder / "log.csv"), "text").events)
+    assert _found(WindowStore(folder / "windows")) == _wanted(table, dataset, window)
+
+
+def _read(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _found(store):
+    """Raw items by window and session; the account must hold."""
+    steps = dict(store.listing["steps"])
+    assert steps.pop("events_read") == sum(steps.values())
+    values = dict(zip(*store.vocabulary("item_id").select(["index", "value"]).to_pydict().values(),
+                      strict=True))  # fmt: skip
+    return {
+        window.name: {
+            row["session_id"]: [values[index] for index in row["item_id"]]
+            for row in pq.read_table(store.path(window, "train"), partitioning=None).to_pylist()
+        }
+        for window in store.windows
+    }
+
+
+def _wanted(table, dataset, window):
+    windows, _ = expected_sessions(table, dataset, window)
+    log_end = max(table["event_time"].to_pylist())
+    length = {"day": 24 * 60, "hour": 60}[window.unit] + window.grace
+    wanted = {}
+    for name, sessions in windows.items():
+        start = min(found["start"] for found in sessions.values())
+        begin = start.replace(minute=0, second=0, microsecond=0)
+        begin = begin.replace(hour=0) if window.unit == "day" else begin
+        if begin + timedelta(minutes=length) <= log_end:
+            wanted[name] = {
+                session_id: [row["item_id"] for row in found["events"]]
+                for session_id, found in sessions.items()
+            }
+    return wanted

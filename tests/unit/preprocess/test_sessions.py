@@ -1,0 +1,284 @@
+import hashlib
+from datetime import timedelta
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dayahead.core.columns import ROLES
+from dayahead.features.arrays import ints, put, repeated
+from dayahead.preprocess.calendar import calendar_over
+from dayahead.preprocess.sessions import Rules, cut_sessions, roles_of
+from dayahead.preprocess.tally import STEPS
+from dayahead.preprocess.users import UserRules, by_user
+from support.builders import dataset_config, events, instant, session, window_config
+from support.session_oracle import expected_sessions
+
+USER = {"user_id": "user_id"}
+END = instant("2200-01-01")
+
+
+def cut(table, dataset, window=None):
+    """Sessions by window and id, and the tally, from all events at once."""
+    window = window or window_config()
+    if dataset.sessions.gap_minutes is not None:
+        table = table.filter(table["user_id"].is_valid())
+    table = put(table, "_settled", pa.array([False] * len(table)))
+    if dataset.sessions.gap_minutes is not None or dataset.sessions.repeats.scope == "user":
+        end = int(END.timestamp()) * 1_000_000
+        table, _ = by_user(table, UserRules(dataset.sessions, (), written=0, edge=end))
+    starts = ints(table["session_start" if "session_start" in table.column_names else "event_time"])
+    calendar = calendar_over(window, int(starts.min()), int(starts.max()))
+    n = len(calendar)
+    found = cut_sessions(
+        table, Rules(dataset.sessions, window.overrun, dataset.split, calendar, n_closed=n)
+    )
+    return found.kept, found.tally, calendar
+
+
+def dropped_by(tally):
+    return {step: tally.total(step) for step in STEPS}
+
+
+def items(table, dataset, window=None):
+    """Items of every session kept."""
+    sessions = {}
+    for row in cut(table, dataset, window)[0].to_pylist():
+        sessions.setdefault(row["session_id"], []).append(row["item_id"])
+    return sessions
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("keep", [1, 1, 2, 1, 2, 2]),
+        ("drop_consecutive", [1, 2, 1, 2]),
+        ("drop_all", [1, 2]),
+    ],
+)
+def test_repeats_within_a_session(rule, expected):
+    table = events(session("a", [1, 1, 2, 1, 2, 2], "2026-01-01 10:00"))
+    rules = dataset_config(repeats={"rule": rule, "scope": "session"})
+    assert items(table, rules) == {"a": expected}
+
+
+def test_repeats_of_a_user_reach_across_sessions_and_spare_the_users_first_event():
+    table = events(
+        session("a", [1, 2], "2026-01-01 10:00", user_id="u")
+        + session("b", [2, 3, 1], "2026-01-01 11:00", user_id="u")
+        + session("c", [2, 3], "2026-01-01 10:30", user_id="v")
+    )
+    consecutive = {"rule": "drop_consecutive", "scope": "user"}
+    rules = dataset_config(columns=USER, repeats=consecutive)
+    assert items(table, rules) == {"a": [1, 2], "b": [3, 1], "c": [2, 3]}
+    rules = dataset_config(columns=USER, repeats={"rule": "drop_all", "scope": "user"})
+    assert items(table, rules) == {"a": [1, 2], "c": [2, 3]}  # b keeps one event: too short
+
+
+def test_nobody_repeats_a_nameless_users_event():
+    table = events(
+        session("a", [1, 1], "2026-01-01 10:00", user_id=None)
+        + session("b", [1, 1], "2026-01-01 11:00", user_id=None)
+    )
+    rules = dataset_config(columns=USER, repeats={"rule": "drop_all", "scope": "user"})
+    assert items(table, rules) == {"a": [1, 1], "b": [1, 1]}
+
+
+def test_a_session_starts_with_its_first_event_even_where_that_is_dropped():
+    table = events(
+        session("a", [1, 2], "2026-01-01 23:50", user_id="u")
+        + session("b", [2, 3, 4], "2026-01-01 23:59", user_id="u")
+    )
+    rules = dataset_config(columns=USER, repeats={"rule": "drop_consecutive", "scope": "user"})
+    kept = cut(table, rules, window_config(overrun="keep"))[0].to_pylist()
+    starts = {row["session_start"] for row in kept if row["session_id"] == "b"}
+    assert starts == {instant("2026-01-01 23:59")}
+
+
+def test_the_columns_session_start_decides_over_the_first_event():
+    rows = session("a", [1, 2], "2026-01-02 00:01", session_start="2026-01-01 23:59")
+    rules = dataset_config(columns={"session_start": "started"})
+    kept, _, calendar = cut(events(rows), rules, window_config(overrun="keep"))
+    assert {calendar.names[row["window"]] for row in kept.to_pylist()} == {"2026-01-01"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected", "dropped"),
+    [
+        ({"overrun": "cut"}, [1, 2], 3),
+        ({"overrun": "cut", "grace": 1}, [1, 2, 3], 2),  # the close itself is beyond
+        ({"overrun": "keep"}, [1, 2, 3, 4, 5], 0),
+    ],
+)
+def test_overrun_is_cut_at_the_windows_end_plus_grace(changes, expected, dropped):
+    table = events(session("a", [1, 2, 3, 4, 5], "2026-01-01 23:58"))
+    window = window_config(**changes)
+    assert items(table, dataset_config(), window) == {"a": expected}
+    tally = cut(table, dataset_config(), window)[1]
+    assert tally.total("overrun") == dropped
+    assert tally.total("beyond") == 5 - len(expected) or changes["overrun"] == "keep"
+
+
+def test_kept_overrun_is_counted_all_the_same():
+    table = events(session("a", [1, 2, 3, 4, 5], "2026-01-01 23:58"))
+    tally = cut(table, dataset_config(), window_config(overrun="keep"))[1]
+    assert tally["beyond"].tolist() == [3, 0]
+
+
+def test_short_sessions_go_after_repeats_and_overrun():
+    table = events(
+        session("a", [1, 1], "2026-01-01 10:00")
+        + session("b", [1, 2], "2026-01-01 23:59")
+        + session("c", [1, 2], "2026-01-01 10:00")
+    )
+    rules = dataset_config(repeats={"rule": "drop_consecutive", "scope": "session"})
+    assert items(table, rules) == {"c": [1, 2]}
+    tally = cut(table, rules)[1]
+    assert dropped_by(tally) == {
+        "repeats": 1, "overrun": 1, "short_sessions": 2, "truncated": 0, "no_role": 0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("truncate", "expected"), [("first", [1, 2, 3]), ("last", [3, 4, 5])])
+def test_truncation_keeps_the_first_or_the_last_of_what_is_left(truncate, expected):
+    table = events(session("a", [1, 1, 2, 3, 4, 5], "2026-01-01 10:00"))
+    consecutive = {"rule": "drop_consecutive", "scope": "session"}
+    rules = dataset_config(max_length=3, truncate=truncate, repeats=consecutive)
+    assert items(table, rules) == {"a": expected}
+
+
+def test_equal_times_follow_the_row_number():
+    rows = [
+        {"session_id": "a", "item_id": item, "event_time": "2026-01-01", "row": row}
+        for item, row in [(7, 12), (8, 3), (9, 100)]
+    ]
+    assert items(events(rows), dataset_config()) == {"a": [8, 7, 9]}
+
+
+def test_gaps_cut_sessions_where_a_user_idles_longer():
+    moments = ["10:00", "10:30", "11:00:01", "11:05"]  # 30 minutes is no gap, a second more is
+    rows = [
+        {"user_id": "u", "item_id": n, "event_time": f"2026-01-01 {moment}"}
+        for n, moment in enumerate(moments)
+    ] + [{"user_id": None, "item_id": 9, "event_time": "2026-01-01 10:10"}]
+    rules = dataset_config(columns={"session_id": None, **USER}, gap_minutes=30)
+    assert items(events(rows), rules) == {
+        "u:2026-01-01T10:00:00.000000Z": [0, 1],
+        "u:2026-01-01T11:00:01.000000Z": [2, 3],
+    }
+
+
+def test_a_sessions_user_is_its_first_events():
+    rows = session("a", [1, 2], "2026-01-01 10:00", user_id="u")
+    rows += session("a", [3], "2026-01-01 09:00", user_id=None)
+    kept = cut(events(rows), dataset_config(columns=USER))[0]
+    assert kept["user_id"].to_pylist() == [None, None, None]
+
+
+def test_roles_are_the_intervals_of_the_hash():
+    ids = ["a", "b", "c", "1506825423271737"]
+    split = dataset_config(split={"seed": 7, "train": [0, 0.8], "valid": [0.8, 0.9],
+                                  "test": [0.9, 1]}).split  # fmt: skip
+    hashes = [
+        int.from_bytes(hashlib.sha256(f"7:{i}".encode()).digest()[:8], "big") / 2**64 for i in ids
+    ]
+    expected = [[u < 0.8, 0.8 <= u < 0.9, u >= 0.9] for u in hashes]
+    assert roles_of(pa.chunked_array([ids]), split).tolist() == expected
+
+
+def test_a_session_without_a_role_is_dropped_and_counted():
+    rows = [row for n in range(40) for row in session(f"s{n}", [1, 2], "2026-01-01 10:00")]
+    split = {"train": [0, 0.25], "valid": [0, 0.25], "test": [0, 0.25]}
+    kept, tally, _ = cut(events(rows), dataset_config(split=split))
+    assert 0 < len(kept) < 80
+    assert tally.total("no_role") == 80 - len(kept)
+    assert tally.total("sessions") == len(kept) // 2
+
+
+def test_drop_all_keeps_the_first_of_each_item_in_each_group():
+    groups, things = np.array([0, 0, 0, 1, 1]), np.array([4, 4, 5, 4, 4])
+    drops = repeated(groups, things, "drop_all")
+    assert drops.tolist() == [False, True, False, False, True]
+
+
+@st.composite
+def logs(draw):
+    """Few ids and few minutes around a midnight, so that everything collides."""
+    size = draw(st.integers(1, 25))
+    midnight = instant("2026-01-02")
+    return events(
+        [
+            {
+                "session_id": draw(st.sampled_from("abcd")),
+                "user_id": draw(st.sampled_from(["u", "v", None])),
+                "item_id": draw(st.integers(1, 3)),
+                "event_time": midnight + timedelta(minutes=draw(st.integers(-70, 70))),
+                "row": row,
+            }
+            for row in draw(st.permutations(range(size)))
+        ]
+    )
+
+
+@st.composite
+def data_sets(draw):
+    by_gap = draw(st.booleans())
+    return dataset_config(
+        columns={**USER, **({"session_id": None} if by_gap else {})},
+        gap_minutes=20.0 if by_gap else None,
+        repeats={
+            "rule": draw(st.sampled_from(["keep", "drop_consecutive", "drop_all"])),
+            "scope": draw(st.sampled_from(["session", "user"])),
+        },
+        max_length=draw(st.integers(2, 4)),
+        truncate=draw(st.sampled_from(["first", "last"])),
+        split=draw(
+            st.sampled_from([{}, {"train": [0, 0.5], "test": [0.2, 0.6], "valid": [0, 0.1]}])
+        ),
+    )
+
+
+@given(
+    table=logs(),
+    dataset=data_sets(),
+    window=st.builds(
+        window_config,
+        unit=st.sampled_from(["day", "hour"]),
+        overrun=st.sampled_from(["cut", "keep"]),
+        grace=st.sampled_from([0, 15]),
+    ),
+)
+def test_whole_columns_agree_with_one_row_after_the_other(table, dataset, window):
+    expected, dropped = expected_sessions(table, dataset, window)
+    if dropped["no_user"] == len(table):
+        return
+    read = table if dataset.sessions.gap_minutes is None else table.drop_columns(["session_id"])
+    kept, tally, calendar = cut(read, dataset, window)
+    found = {}
+    for row in kept.to_pylist():
+        sessions = found.setdefault(calendar.names[row["window"]], {})
+        first = {
+            "start": row["session_start"],
+            "user": row["user_id"],
+            "roles": [role for role in ROLES if row[role]],
+            "rows": [],
+        }
+        sessions.setdefault(row["session_id"], first)["rows"].append(row["row"])
+    assert found == {
+        name: {
+            session_id: {
+                "start": value["start"],
+                "user": value["user"],
+                "roles": value["roles"],
+                "rows": [event["row"] for event in value["events"]],
+            }
+            for session_id, value in sessions.items()
+        }
+        for name, sessions in expected.items()
+    }
+    assert dropped_by(tally) == {step: dropped[step] for step in STEPS}
+    assert tally.total("read") == len(kept) + sum(dropped_by(tally).values())
+    sizes = {calendar.names[n]: int(size) for n, size in enumerate(tally["sessions"]) if size}
+    assert sizes == {name: len(sessions) for name, sessions in expected.items()}

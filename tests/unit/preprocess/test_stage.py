@@ -1,0 +1,285 @@
+import itertools
+from collections import Counter
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from distributed import LocalCluster
+
+from dayahead.core.columns import ROLES
+from dayahead.features.workflow import encode_session
+from dayahead.preprocess import build
+from dayahead.preprocess.stage import preprocess
+from dayahead.windows.folder import WindowStore
+from support.builders import (
+    RANDOM_LOG_FEATURES,
+    TWO_DAYS,
+    TWO_DAYS_FEATURES,
+    dataset_config,
+    events,
+    instant,
+    preprocess_config,
+    random_log,
+    session,
+    window_config,
+    write_log,
+)
+from support.session_oracle import expected_past, expected_sessions
+from support.window_folders import bytes_in
+
+USER = {"user_id": "user_id"}
+MESSY = {"columns": USER, "features": RANDOM_LOG_FEATURES, "max_length": 5}
+DROP_ALL_OF_USER = {"rule": "drop_all", "scope": "user"}
+
+
+def bytes_of(store, *, until="9999"):
+    """Content of the window files up to a window, by name."""
+    files = store.folder.glob("session_start_*")
+    return {
+        f.name: f.read_bytes() for f in files if f.name.partition("=")[2][: len(until)] <= until
+    }
+
+
+def test_a_small_log_by_hand(run):
+    # Times tie across sessions a and b, so the row number decides: 30 of b comes before 10 of a.
+    store = run(TWO_DAYS, dataset_config(features=TWO_DAYS_FEATURES, split={"valid": [0, 1]}))
+    assert [window.name for window in store.windows] == ["2026-01-01", "2026-01-02"]
+    assert store.vocabulary("item_id")["value"].to_pylist() == [30, 10, 20, 40]
+    assert store.vocabulary("item_id")["events"].to_pylist() == [2, 3, 1, 1]
+    assert store.vocabulary("colour")["value"].to_pylist() == ["red", "blue"]
+    first = pq.read_table(store.path(store.windows[0], "train"), partitioning=None).to_pydict()
+    assert first["session_id"] == ["a", "b"]
+    assert first["user_id"] == [None, None]
+    assert first["item_id"] == [[3, 4, 3], [2, 3]]
+    assert first["colour"] == [[1, 1, 1], [2, 2]]
+    price = store.statistics["features"]["price"]
+    assert price["mean"] == pytest.approx((3 * 4 + 2 * 2) / 5)
+    assert store.statistics["fitted_on"] == ["2026-01-01"]
+    second = store.read(store.windows[1], "valid", ["item_id", "age"]).to_pydict()
+    assert second["item_id"] == [[5, 2]]
+    assert second["age"][0][0] == 0
+    assert second["age"][0][1] > 0
+    steps = store.listing["steps"]
+    assert steps["events_read"] == 8
+    assert (steps["dropped_short_sessions"], steps["events_kept"]) == (1, 7)
+
+
+def everything(store, window):
+    """All columns of a window's train file, which holds every session of the tiny data sets."""
+    return pq.read_table(store.path(window, "train"), partitioning=None)
+
+
+def items_by_first_occurrence(windows):
+    seen = {}
+    for name in sorted(windows):
+        found = [event for session in windows[name].values() for event in session["events"]]
+        found.sort(key=lambda event: (event["event_time"], event["row"]))
+        seen |= dict.fromkeys(event["item_id"] for event in found)
+    return list(seen)
+
+
+def rows_of_file(sessions, role, values):
+    """What a window's file should hold, of sessions as the oracle gives them."""
+    rows = [
+        {
+            "session_id": session_id,
+            "user_id": found["user"],
+            "session_start": found["start"],
+            "item_id": [values.index(event["item_id"]) + 2 for event in found["events"]],
+            "event_time": [event["event_time"] for event in found["events"]],
+        }
+        for session_id, found in sessions.items()
+        if role in found["roles"]
+    ]
+    return sorted(rows, key=lambda row: (row["session_start"], row["session_id"]))
+
+
+@pytest.mark.parametrize(
+    ("rules", "window"),
+    [
+        ({}, {}),
+        ({"repeats": DROP_ALL_OF_USER}, {"overrun": "keep"}),
+        ({"truncate": "last", "repeats": {"rule": "drop_consecutive", "scope": "user"}},
+         {"unit": "hour", "min_sessions": 2}),
+        ({"columns": {**USER, "session_id": None}, "gap_minutes": 45.0}, {"grace": 30}),
+    ],
+)  # fmt: skip
+def test_what_is_written_is_what_one_row_after_the_other_gives(run, monkeypatch, rules, window):
+    monkeypatch.setattr(build, "EVENTS_AT_ONCE", 60)
+    dataset = dataset_config(**{**MESSY, **rules})
+    table = random_log(seed=3, days=3)
+    if dataset.columns.session_id is None:
+        table = table.drop_columns(["session_id"])
+    expected, dropped = expected_sessions(table, dataset, window_config(**window))
+    store = run(table, dataset, parts=3, **window)
+
+    least = window.get("min_sessions", 1)
+    kept = {name: found for name, found in expected.items() if len(found) >= least}
+    assert [window.name for window in store.windows] == sorted(kept)
+    values = store.vocabulary("item_id")["value"].to_pylist()
+    assert values == items_by_first_occurrence(kept)
+    for place, role in itertools.product(store.windows, ROLES):
+        columns = ["session_id", "user_id", "session_start", "item_id", "event_time"]
+        rows = rows_of_file(kept[place.name], role, values)
+        assert store.read(place, role, columns).to_pylist() == rows
+    steps = store.listing["steps"]
+    lost = sum(
+        len(s["events"])
+        for name, found in expected.items()
+        for s in found.values()
+        if name not in kept
+    )
+    assert +Counter(steps) == +Counter(
+        {f"dropped_{step}": n for step, n in dropped.items()}
+        | {"events_read": len(table), "dropped_windows": lost}
+        | {"events_kept": len(table) - sum(dropped.values()) - lost}
+    )
+
+
+@pytest.mark.parametrize("rules", [{}, {"repeats": DROP_ALL_OF_USER}])
+def test_a_longer_log_leaves_earlier_files_byte_for_byte(run, monkeypatch, rules):
+    dataset = dataset_config(**{**MESSY, **rules})
+    longer = random_log(seed=1, days=5)
+    shorter = longer.slice(0, len(random_log(seed=1, days=3)))
+    before = run(shorter, dataset, log_end="2026-01-04")
+    monkeypatch.setattr(build, "EVENTS_AT_ONCE", 50)
+    after = run(longer, dataset, log_end="2026-01-06", parts=4)
+    assert len(before.windows) == 3
+    assert len(after.windows) == 5
+    assert bytes_of(after, until="2026-01-03") == bytes_of(before)
+    assert after.statistics == before.statistics
+    for column in ["item_id", "colour", "shop"]:
+        known, grown = before.vocabulary(column), after.vocabulary(column)
+        frozen = ["index", "value", "first_window", "first_time"]
+        assert grown.select(frozen).slice(0, len(known)).equals(known.select(frozen))
+
+
+def test_what_happens_tomorrow_changes_nothing_of_today(run):
+    table = random_log(seed=2, days=3)
+    midnight = pa.scalar(instant("2026-01-02"), table["event_time"].type)
+    tomorrow = pc.greater_equal(table["event_time"], midnight)
+    other = pc.if_else(tomorrow, pc.add(table["item_id"], 100), table["item_id"])
+    dearer = pc.if_else(tomorrow, pc.multiply(table["price"], 7), table["price"])
+    changed = table.set_column(table.column_names.index("item_id"), "item_id", other)
+    changed = changed.set_column(changed.column_names.index("price"), "price", dearer)
+    dataset = dataset_config(**MESSY)
+    stores = run(table, dataset), run(changed, dataset)
+    today = [bytes_of(store, until="2026-01-01") for store in stores]
+    assert len(today[0]) == 3
+    assert today[0] == today[1]
+    assert bytes_of(stores[0]) != bytes_of(stores[1])
+    assert stores[0].statistics == stores[1].statistics
+
+
+def test_parts_buckets_and_workers_change_no_byte(run, tmp_path, monkeypatch):
+    table = random_log(seed=4, days=3)
+    dataset = dataset_config(**MESSY)
+    one = run(table, dataset)
+    monkeypatch.setattr(build, "EVENTS_AT_ONCE", 40)
+    write_log(tmp_path / "raw", table, parts=5, log_end="2026-02-01")
+    with LocalCluster(n_workers=3, processes=False, dashboard_address=":0") as cluster:
+        config = preprocess_config(scheduler=cluster.scheduler_address)
+        preprocess(tmp_path / "raw", tmp_path / "windows", dataset, window_config(), config)
+    assert bytes_in(WindowStore(tmp_path / "windows").folder) == bytes_in(one.folder)
+
+
+def test_live_encoding_equals_the_window_files(run):
+    table = random_log(seed=5, days=2)
+    store = run(table, dataset_config(**MESSY))
+    vocabularies = {name: store.vocabulary(name) for name in ["item_id", "colour", "shop"]}
+    rows = store.read(store.windows[1], "train", None)
+    for row in rows.slice(0, 4).to_pylist():
+        raw = table.filter(pc.equal(table["session_id"], row["session_id"]))
+        # Of a live session the last events are read, of a window's the first were written.
+        raw = raw.sort_by([("event_time", "ascending"), ("row", "ascending")]).slice(0, 4)
+        live = encode_session(raw, store.statistics, vocabularies)
+        for name in live.column_names:
+            written = row[name][:4]
+            same = written if name == "event_time" else pytest.approx(written)
+            assert live[name][0].as_py() == same
+
+
+def test_statistics_are_fitted_on_as_many_windows_as_asked(run):
+    table = random_log(seed=6, days=3)
+    store = run(table, dataset_config(**MESSY), fit_windows=2)
+    assert store.statistics["fitted_on"] == ["2026-01-01", "2026-01-02"]
+    mean = store.statistics["features"]["price"]["mean"]
+    assert mean != run(table, dataset_config(**MESSY)).statistics["features"]["price"]["mean"]
+
+
+def test_string_items(run):
+    rows = [{**row, "item_id": f"i{row['item_id']}"} for row in session("a", [3, 1], "2026-01-01")]
+    store = run(
+        events(rows, item_type=pa.string()),
+        dataset_config(columns={"item_id": {"column": "item_id"}}),
+    )
+    assert store.vocabulary("item_id")["value"].to_pylist() == ["i3", "i1"]
+
+
+class TestPastEvents:
+    def test_by_hand(self, run):
+        table = events(
+            session("a", [1, 2], "2026-01-01 09:00", user_id="u", price=1.0)
+            + session("b", [9], "2026-01-01 10:00", user_id="u", price=2.0)
+            + session("c", [3, 4], "2026-01-01 10:00", user_id="u", price=3.0)
+            + session("d", [2, 5], "2026-01-02 09:00", user_id="u", price=4.0)
+            + session("e", [1, 2], "2026-01-02 09:00", user_id="v", price=5.0)
+        )
+        rules = dataset_config(
+            columns=USER,
+            features={"price": {"kind": "number", "column": "price"}},
+            past_max_length=3,
+        )
+        store = run(table, rules)
+        first, second = (
+            {row["session_id"]: row for row in everything(store, window).to_pylist()}
+            for window in store.windows
+        )
+        assert first["a"]["bef_item_id"] == []
+        # b's event is of the same instant as c's first; 9 is in no session that stands: unknown.
+        assert first["c"]["bef_item_id"] == [2, 3]
+        assert second["d"]["bef_item_id"] == [1, 4, 5]
+        assert second["d"]["bef_event_time"] == [instant("2026-01-01 10:00"),
+                                                 instant("2026-01-01 10:00"),
+                                                 instant("2026-01-01 10:01")]  # fmt: skip
+        price = store.statistics["features"]["price"]
+        assert second["d"]["bef_price"] == pytest.approx(
+            [(x - price["mean"]) / price["std"] for x in (2.0, 3.0, 3.0)]
+        )
+        assert second["e"]["bef_item_id"] == []
+
+    @pytest.mark.parametrize(
+        "rules",
+        [
+            {},
+            {"truncate": "last", "repeats": {"rule": "drop_consecutive", "scope": "user"}},
+            {"repeats": DROP_ALL_OF_USER},
+            {"columns": {**USER, "session_id": None}, "gap_minutes": 45.0},
+        ],
+    )
+    def test_they_are_what_one_row_after_the_other_gives(self, run, monkeypatch, rules):
+        monkeypatch.setattr(build, "EVENTS_AT_ONCE", 60)
+        dataset = dataset_config(**{**MESSY, **rules, "past_max_length": 4})
+        table = random_log(seed=9, days=4)
+        if dataset.columns.session_id is None:
+            table = table.drop_columns(["session_id"])
+        store = run(table, dataset, parts=2)
+        expected = expected_past(table, dataset)
+        vocabulary = store.vocabulary("item_id").to_pylist()
+        some = 0
+        for window in store.windows:
+            held = {row["value"]: row["index"] for row in vocabulary
+                    if row["first_window"] <= window.name}  # fmt: skip
+            for row in everything(store, window).to_pylist():
+                past = expected[row["session_id"]]
+                assert row["bef_item_id"] == [held.get(event["item_id"], 1) for event in past]
+                assert row["bef_event_time"] == [event["event_time"] for event in past]
+                assert len(row["bef_colour"]) == len(row["bef_hour_sin"]) == len(past)
+                some += len(past)
+        assert some > 50
+
+    def test_the_schema_tells_them(self, run):
+        store = run(random_log(seed=9, days=2), dataset_config(**MESSY, past_max_length=4))
+        schema = (store.folder / "schema.pbtxt").read_text()
+        assert 'name: "bef_item_id"' in schema

@@ -1,0 +1,77 @@
+import subprocess
+import sys
+
+import pytest
+
+from dayahead.core.errors import ComparisonError
+from dayahead.tracking import run_lookup as lookup
+from dayahead.tracking.run_lookup import results_of
+from dayahead.tracking.runs import stage_run
+from support.tracked_stages import run_stage, runs_of
+
+
+@pytest.fixture
+def results(cold_project):
+    folder = cold_project / "results"
+    (folder / "ranks").mkdir(parents=True)
+    (folder / "ranks/2019-10-01.parquet").write_text("ranks")
+    (folder / "windows.csv").write_text("window\n")
+    return folder
+
+
+def names(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+EXPECTED = ["ranks/2019-10-01.parquet", "windows.csv"]
+
+
+def test_a_folder_is_taken_as_it_is(results, tmp_path):
+    assert results_of(str(results), tmp_path / "into") == results
+    assert results_of(str(results.parent), tmp_path / "into") == results
+
+
+def test_an_mlflow_run_leads_to_its_train_stage(store, results, params, tmp_path):
+    with stage_run("train", params) as run:
+        run.log_artifacts(results / "ranks", "ranks")
+        run.log_artifact(results / "windows.csv")
+    run_stage("aggregate")
+    for stage, (found,) in runs_of(store).items():
+        into = results_of(found.info.run_id, tmp_path / stage)
+        assert names(into) == EXPECTED
+
+
+def _run(*words):
+    subprocess.run(words, check=True, capture_output=True)
+
+
+def test_a_git_revision_leads_into_the_cache(cold_project, results, tmp_path, monkeypatch):
+    (cold_project / ".dvc").rmdir()
+    (cold_project / "dvc.yaml").unlink()
+    monkeypatch.setenv("DVC_NO_ANALYTICS", "1")
+    git = ("git", "-c", "user.name=x", "-c", "user.email=x@y")
+    dvc = (sys.executable, "-m", "dvc")
+    _run("git", "init", "-q")
+    _run(*dvc, "init", "-q")
+    _run(*dvc, "add", "-q", "results/ranks", "results/windows.csv")
+    _run("git", "add", ".")
+    _run(*git, "commit", "-qm", "results")
+    _run("git", "tag", "first")
+    into = results_of("first", tmp_path / "into")
+    assert names(into) == EXPECTED
+
+
+def test_what_was_tried_is_told(store, tmp_path):
+    with pytest.raises(ComparisonError, match=r"nothing: no results found.*folder: .*dvc: "):
+        results_of("nothing", tmp_path / "into")
+    with pytest.raises(ComparisonError, match="mlflow: "):
+        results_of("0" * 32, tmp_path / "into")
+
+
+def test_an_error_without_a_message_is_told_by_its_kind(monkeypatch, tmp_path):
+    def refuses(*_, **__):
+        raise TimeoutError
+
+    monkeypatch.setattr(lookup, "DVCFileSystem", refuses)
+    with pytest.raises(ComparisonError, match="dvc: TimeoutError"):
+        results_of("nothing", tmp_path / "into")

@@ -1,0 +1,175 @@
+"""AdamW whose parameters grow, and the course of its learning rate."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.optim import SGD
+from transformers import (
+    get_constant_schedule_with_warmup,
+    get_cosine_schedule_with_warmup,
+    get_linear_schedule_with_warmup,
+)
+
+from dayahead.core.errors import ConfigError
+from dayahead.train.optimizer import (
+    build_optimiser,
+    follow_growth,
+    rate_share,
+    set_learning_rate,
+)
+from support.tiny_settings import columns_of, draws_for, padded, tiny_model, training_config
+
+SESSIONS = [[2, 3, 4, 5, 6], [7, 8, 9]]
+
+
+def step(model, optimiser, seed=0):
+    items, lengths = padded(SESSIONS)
+    loss, _ = model(columns_of(items), lengths, draws_for(items, seed), 2)
+    loss.backward()
+    optimiser.step()
+    optimiser.zero_grad(set_to_none=True)
+
+
+def grow(model, optimiser, **sizes):
+    before = dict(model.named_parameters())
+    model.grow(sizes)
+    follow_growth(optimiser, before, model)
+
+
+def moments(model, optimiser):
+    return {
+        name: {key: value.clone() for key, value in optimiser.state[parameter].items()}
+        for name, parameter in model.named_parameters()
+        if parameter in optimiser.state
+    }
+
+
+def fitted(**changes):
+    model = tiny_model(n_items=10, **changes)
+    optimiser = build_optimiser(model, training_config())
+    for seed in range(3):
+        step(model, optimiser, seed)
+    return model, optimiser
+
+
+@pytest.mark.parametrize("tie_weights", [True, False])
+def test_moments_follow_and_new_rows_start_from_zero(tie_weights):
+    model, optimiser = fitted(tie_weights=tie_weights)
+    before = moments(model, optimiser)
+    grow(model, optimiser, item_id=15, category=3)
+    after = moments(model, optimiser)
+    assert after.keys() == before.keys()
+    grown = {"inputs.items.weight", "bias"} | (set() if tie_weights else {"output_items.weight"})
+    for name, state in after.items():
+        assert state["step"] == before[name]["step"] == 3
+        for key in ("exp_avg", "exp_avg_sq"):
+            wanted = before[name][key]
+            if name in grown:
+                wanted = torch.cat([wanted, torch.zeros(5, *wanted.shape[1:])])
+            assert torch.equal(state[key], wanted), name
+        assert before[name]["exp_avg"].any() or "key.bias" in name or "unknown" in name
+
+
+def test_every_parameter_keeps_its_group_and_none_is_lost():
+    model, optimiser = fitted()
+    grow(model, optimiser, item_id=15, category=5)
+    held = [[id(p) for p in group["params"]] for group in optimiser.param_groups]
+    wanted = [p for p in model.parameters() if p.requires_grad]
+    assert sorted(held[0]) == sorted(id(p) for p in wanted if p.dim() > 1)
+    assert sorted(held[1]) == sorted(id(p) for p in wanted if p.dim() <= 1)
+    assert set(optimiser.state) <= set(wanted)
+
+
+def test_a_grown_model_learns_on_as_one_whose_state_was_padded_by_hand():
+    model, optimiser = fitted()
+    twin, twin_optimiser = fitted()
+    grow(model, optimiser, item_id=15, category=3)
+
+    twin.grow({"item_id": 15, "category": 3})
+    state = twin_optimiser.state_dict()
+    for entry in state["state"].values():
+        for key in ("exp_avg", "exp_avg_sq"):
+            if entry[key].shape in ((10, 16), (10,)):
+                entry[key] = torch.cat([entry[key], torch.zeros(5, *entry[key].shape[1:])])
+    by_hand = build_optimiser(twin, training_config())
+    by_hand.load_state_dict(state)
+
+    for seed in range(3):
+        step(model, optimiser, seed)
+        step(twin, by_hand, seed)
+    wanted = twin.state_dict()
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, wanted[name]), name
+
+
+def test_growth_before_the_first_step_leaves_no_state():
+    model = tiny_model(n_items=10)
+    optimiser = build_optimiser(model, training_config())
+    grow(model, optimiser, item_id=15, category=3)
+    assert not optimiser.state
+    step(model, optimiser)
+    assert optimiser.state[model.inputs.items.weight]["exp_avg"].shape == (15, 16)
+
+
+def test_vectors_do_not_decay_and_frozen_weights_are_left_out():
+    model = tiny_model()
+    matrices, vectors = build_optimiser(model, training_config(weight_decay=0.3)).param_groups
+    assert (matrices["weight_decay"], vectors["weight_decay"]) == (0.3, 0.0)
+    assert all(p.requires_grad for p in [*matrices["params"], *vectors["params"]])
+    assert any(p is model.inputs.items.weight for p in matrices["params"])
+    assert any(p is model.bias for p in vectors["params"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "rates"),
+    [
+        ({"schedule": "linear"}, [0.8, 0.6, 0.4, 0.2]),
+        ({"schedule": "constant"}, [0.8, 0.8, 0.8, 0.8]),
+        ({"schedule": "cosine"}, [0.8, 0.4 + 0.08**0.5, 0.4, 0.4 - 0.08**0.5]),
+        ({"schedule": "linear", "warmup_steps": 2}, [0.0, 0.4, 0.8, 0.4]),
+        ({"schedule": "constant", "warmup_steps": 8}, [0.0, 0.1, 0.2, 0.3]),
+        ({"schedule": "cosine", "cosine_cycles": 1.0, "warmup_steps": 2}, [0.0, 0.4, 0.8, 0.0]),
+    ],
+)
+def test_the_course_of_the_rate_by_hand(settings, rates):
+    config = training_config(learning_rate=0.8, **settings)
+    optimiser = build_optimiser(tiny_model(), config)
+    found = []
+    for place in range(4):
+        set_learning_rate(optimiser, config, place, 4)
+        found.append([group["lr"] for group in optimiser.param_groups])
+    assert found == [[pytest.approx(rate)] * 2 for rate in rates]
+
+
+@given(
+    n_steps=st.integers(1, 50),
+    warmup_steps=st.integers(0, 60),
+    cosine_cycles=st.floats(0.5, 4),
+)
+def test_the_courses_are_those_of_transformers(n_steps, warmup_steps, cosine_cycles):
+    """Their schedulers step through the same number of steps beside ours."""
+    theirs = {
+        "constant": lambda o: get_constant_schedule_with_warmup(o, warmup_steps),
+        "linear": lambda o: get_linear_schedule_with_warmup(o, warmup_steps, n_steps),
+        "cosine": lambda o: get_cosine_schedule_with_warmup(
+            o, warmup_steps, n_steps, num_cycles=cosine_cycles
+        ),
+    }
+    for schedule, build in theirs.items():
+        config = training_config(
+            schedule=schedule, warmup_steps=warmup_steps, cosine_cycles=cosine_cycles
+        )
+        optimiser = SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+        scheduler = build(optimiser)
+        for place in range(n_steps):
+            [rate] = scheduler.get_last_lr()
+            assert rate_share(config, place, n_steps) == pytest.approx(rate, abs=1e-12)
+            optimiser.step()
+            scheduler.step()
+
+
+def test_a_warm_up_without_end_is_refused():
+    with pytest.raises(ConfigError, match=r"warmup_steps \(3\) must be below steps_per_window"):
+        training_config(steps_per_window=3, warmup_steps=3)
+    assert training_config(steps_per_window=3, warmup_steps=2)

@@ -1,0 +1,173 @@
+"""What each protocol reads at a window, and which model goes on from there."""
+
+import filecmp
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dayahead.core.files import write_parquet
+from dayahead.metrics.tables import read_windows
+from dayahead.model.checkpoint import load_model
+from dayahead.train.checks import fitted_windows
+from dayahead.windows.folder import Window, window_path
+from support.tiny_settings import measured_in, ranks_of, trained, training_config
+from support.window_folders import day, markov_days, write_window_folder
+
+DAYS = markov_days(n_days=4, sessions_per_day=30, n_items=25)
+DROPOUT = {"dropout": 0.2, "input_dropout": 0.1}
+OUTPUTS = ["models/model.safetensors", "results/windows.csv"]
+COUNTS = [[[1, 2], [1, 2]], [[2, 3]], [[3, 1], [3, 2]], [[1, 3]]]
+
+
+@pytest.fixture(scope="module")
+def windows(tmp_path_factory):
+    return write_window_folder(tmp_path_factory.mktemp("windows"), DAYS, features=True)
+
+
+def study(windows, out, **training):
+    model = DROPOUT | {"features": ["category", "price"]}
+    return trained(windows, out, {"training": training, "model": model})
+
+
+def joined(windows, folder, n_days):
+    """The same folder, but day `n_days - 1` trains on all days up to it."""
+    folder.mkdir()
+    for path in windows.rglob("*"):
+        if path.is_file():
+            (folder / path.relative_to(windows)).parent.mkdir(exist_ok=True)
+            (folder / path.relative_to(windows)).write_bytes(path.read_bytes())
+    trains = [window_path(folder, "day", day(number), "train") for number in range(n_days)]
+    whole = pa.concat_tables([pq.read_table(path, partitioning=None) for path in trains])
+    write_parquet(trains[-1], whole)
+    return folder
+
+
+def same(first, second, *names):
+    return all(filecmp.cmp(first / name, second / name, shallow=False) for name in names)
+
+
+def ranks_files(out):
+    return [f"results/ranks/{window}.parquet" for window in measured_in(out)]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "history", "names"),
+    [
+        ("incremental", 3, ["d"]),
+        ("sliding", 1, ["d"]),
+        ("sliding", 3, ["b", "c", "d"]),
+        ("sliding", 9, ["a", "b", "c", "d"]),
+        ("from_scratch", 1, ["a", "b", "c", "d"]),
+    ],
+)
+def test_windows_read_at_the_fourth(protocol, history, names):
+    past = [Window(name, place, "") for place, name in enumerate("abcd")]
+    found = fitted_windows(past, training_config(protocol=protocol, history=history))
+    assert [window.name for window in found] == names
+
+
+def test_sliding_over_one_window_with_the_model_carried_is_incremental(windows, tmp_path):
+    first = study(windows, tmp_path / "a", epochs=2)
+    second = study(windows, tmp_path / "b", epochs=2, protocol="sliding", history=1)
+    assert same(first, second, *OUTPUTS, *ranks_files(first))
+
+
+@pytest.mark.parametrize("loader", ["memory", "nvtabular"])
+def test_from_scratch_is_a_fresh_fit_on_all_days_so_far(windows, tmp_path, loader):
+    """Day 3 is measured after days 0, 1 and 2: as by a first fit on a day that is all three."""
+    folder = joined(windows, tmp_path / "joined", 3)
+    sections = {
+        "training": {"loader": loader, "fit_last": False, "epochs": 2},
+        "evaluation": {"split": "test"},
+        "model": DROPOUT,
+    }
+    fresh = trained(folder, tmp_path / "a", sections, first=day(2))
+    sections["training"] |= {"protocol": "from_scratch"}
+    whole = trained(windows, tmp_path / "b", sections)
+    assert measured_in(whole) == [day(1), day(2), day(3)]
+    assert np.array_equal(ranks_of(fresh, day(3)), ranks_of(whole, day(3)))
+    models = [load_model(out / "models").model.state_dict() for out in (fresh, whole)]
+    assert all(models[0][name].equal(models[1][name]) for name in models[0])
+
+
+def test_a_long_enough_history_with_a_fresh_model_is_from_scratch(windows, tmp_path):
+    first = study(windows, tmp_path / "a", protocol="from_scratch")
+    second = study(windows, tmp_path / "b", protocol="sliding", history=4, carry_model=False)
+    third = study(windows, tmp_path / "c", protocol="sliding", history=4)
+    assert same(first, second, *OUTPUTS, *ranks_files(first))
+    assert same(first, third, ranks_files(first)[0])
+    assert not same(first, third, OUTPUTS[0])
+
+
+def test_a_short_history_forgets_what_came_before(windows, tmp_path):
+    """With a fresh model and two windows read, day 0 is nothing to the model fitted at day 2."""
+    other = markov_days(n_days=1, sessions_per_day=30, n_items=25, seed=5)
+    # The same items on every first day, so that indices agree.
+    every = [[list(range(25))]]
+    folders = [
+        write_window_folder(tmp_path / name, [every[0] + days[0], *DAYS[1:]], max_length=25)
+        for name, days in (("x", DAYS), ("y", other))
+    ]
+    settings = {"protocol": "sliding", "history": 2, "carry_model": False}
+    outs = [trained(f, tmp_path / f"out-{f.name}", {"training": settings}) for f in folders]
+    assert not same(*outs, f"results/ranks/{day(2)}.parquet")
+    assert same(*outs, f"results/ranks/{day(3)}.parquet", OUTPUTS[0])
+
+
+@pytest.mark.parametrize(
+    ("settings", "popularity"),
+    [
+        ({"protocol": "incremental"}, [1, 1, 2]),
+        ({"protocol": "sliding", "history": 2, "carry_model": True}, [1, 2, 3]),
+        ({"protocol": "sliding", "history": 2, "carry_model": False}, [1, 2, 3]),
+        ({"protocol": "from_scratch"}, [3, 4, 3]),
+    ],
+)
+def test_counts_follow_the_protocol(tmp_path, settings, popularity):
+    """Popularity of items 1, 2 and 3 after the fit at day 2, which holds 3 1 and 3 2."""
+    folder = write_window_folder(tmp_path / "windows", COUNTS)
+    sections = {"model": {"architecture": "popularity"}}
+    sections["training"] = settings | {"fit_last": False}
+    out = trained(folder, tmp_path / "out", sections)
+    assert load_model(out / "models").model.popularity.tolist() == popularity
+
+
+@pytest.mark.parametrize(
+    ("settings", "after_one"),
+    [
+        ({"protocol": "incremental"}, 2),
+        ({"protocol": "sliding", "history": 2, "carry_model": True}, 4),
+        ({"protocol": "sliding", "history": 2, "carry_model": False}, 0),
+        ({"protocol": "from_scratch"}, 2),
+    ],
+)
+def test_transitions_start_from_nothing_with_a_fresh_model(tmp_path, settings, after_one):
+    """How often 2 followed 1, twice on day 0, is remembered at day 2."""
+    folder = write_window_folder(tmp_path / "windows", COUNTS)
+    sections = {"model": {"architecture": "transitions"}}
+    sections["training"] = settings | {"fit_last": False, "steps_per_window": 1, "batch_size": 1}
+    out = trained(folder, tmp_path / "out", sections)
+    assert load_model(out / "models").model.following[0, 1] == after_one
+
+
+def test_candidates_are_those_of_all_windows_whatever_is_fitted(tmp_path):
+    folder = write_window_folder(tmp_path / "windows", COUNTS)
+    settings = {"protocol": "sliding", "history": 1, "carry_model": False, "fit_last": False}
+    sections = {"model": {"architecture": "popularity"}, "training": settings}
+    out = trained(folder, tmp_path / "out", sections, last=day(2))
+    # Item 1 (day 0 only) is measured on day 2 after a fit on day 1, which has 2 and 3.
+    assert ranks_of(out, day(2)).tolist() == [3, 2]
+
+
+def test_a_fit_that_nothing_would_be_asked_of_is_left_out(tmp_path):
+    folder = write_window_folder(tmp_path / "windows", DAYS, fitted_on=2)
+    settings = {"protocol": "from_scratch", "fit_last": False}
+    out = trained(folder, tmp_path / "a", {"training": settings})
+    rows = read_windows(out / "results" / "windows.csv", [1, 5])
+    assert [row.window for row in rows] == [day(2), day(3)]
+    whole = trained(
+        write_window_folder(tmp_path / "all", DAYS), tmp_path / "b", {"training": settings}
+    )
+    assert np.array_equal(ranks_of(out, day(3)), ranks_of(whole, day(3)))

@@ -1,0 +1,66 @@
+"""Tables of a run going on, whole after every window."""
+
+import csv
+
+import numpy as np
+import pyarrow as pa
+
+from dayahead.metrics.tables import read_ranks, read_windows
+from dayahead.train.results import MeasuredWindow, ResultsFolder, Timing
+from support.results_folders import window_ranks
+
+
+def add(results, window, predictions=None):
+    folder = results.folder.with_name(f"{results.folder.name}-{window}")
+    ranks, timing = window_ranks([1, 0, 7]), Timing(window, 1.0, 2.0, 3.0, 4.0)
+    none = np.zeros(0, np.int32)
+    MeasuredWindow(window, ranks, none, 1.5, timing, predictions, predictions).write(folder)
+    results.add(folder)
+
+
+def timed(folder):
+    with (folder / "timing.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_tables_hold_every_window_so_far(tmp_path):
+    results = ResultsFolder(tmp_path, [5])
+    for n_windows, window in enumerate(["2026-01-02", "2026-01-03"], start=1):
+        add(results, window)
+        assert len(read_windows(tmp_path / "windows.csv", [5])) == len(timed(tmp_path)) == n_windows
+        assert read_ranks(tmp_path, window).ranks.tolist() == [1, 0, 7]
+
+
+def test_clock_times_stay_out_of_windows_csv(tmp_path):
+    add(ResultsFolder(tmp_path, [5]), "2026-01-02")
+    [row] = read_windows(tmp_path / "windows.csv", [5])
+    assert (row.n_sessions, row.train_loss, row.metrics["recall_at_5"]) == (3, 1.5, 1 / 3)
+    assert "seconds" not in (tmp_path / "windows.csv").read_text()
+    assert timed(tmp_path) == [
+        {
+            "window": "2026-01-02",
+            "fit_seconds": "1.0",
+            "fit_sessions_per_second": "2.0",
+            "measure_seconds": "3.0",
+            "measure_sessions_per_second": "4.0",
+        }
+    ]
+
+
+def test_beginning_takes_the_run_before_away(tmp_path):
+    add(ResultsFolder(tmp_path, [5]), "2026-01-02", pa.table({"items": [[1]]}))
+    for name in ("predictions", "attention"):
+        assert (tmp_path / name / "2026-01-02.parquet").exists()
+    results = ResultsFolder(tmp_path, [5])
+    results.begin()
+    assert list(tmp_path.rglob("*.parquet")) == []
+    assert not (tmp_path / "windows.csv").exists()
+    assert not (tmp_path / "timing.csv").exists()
+    results.begin()
+
+
+def test_folders_that_may_stay_empty_say_what_they_would_hold(tmp_path):
+    """DVC warns of empty folders, and fails where an out is missing."""
+    ResultsFolder(tmp_path, [5]).begin()
+    for name in ("predictions", "attention"):
+        assert "session_id" in (tmp_path / name / "README.txt").read_text()

@@ -1,0 +1,202 @@
+import threading
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from dayahead.core.errors import WindowError
+from dayahead.train.batches import (
+    Batch,
+    Batches,
+    MemoryBatches,
+    Sessions,
+    Share,
+    measuring_plan,
+    shuffled_plan,
+)
+from dayahead.train.streaming import StreamedBatches
+
+COLUMNS = ("item_id", "price")
+N = 500
+
+
+def window_table(n: int = N, seed: int = 0) -> pa.Table:
+    draw = np.random.default_rng(seed)
+    offsets = np.concatenate([[0], draw.integers(2, 21, n).cumsum()]).astype(np.int32)
+
+    def lists(values: np.ndarray) -> pa.ListArray:
+        return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values))
+
+    n_events = offsets[-1]
+    return pa.table(
+        {
+            "session_id": [f"{seed}-{place}" for place in range(n)],
+            "item_id": lists(draw.integers(2, 5000, n_events).astype(np.int32)),
+            "event_time": lists(np.zeros(n_events, "datetime64[us]")),
+            "price": lists(draw.normal(size=n_events).astype(np.float32)),
+        }
+    )
+
+
+def write(folder: Path, role: str, table: pa.Table, rows_per_group: int) -> Path:
+    path = folder / f"session_start_date=2019-10-01-{role}.parquet"
+    pq.write_table(table, path, row_group_size=rows_per_group)
+    return path
+
+
+@pytest.fixture
+def path(tmp_path) -> Path:
+    return write(tmp_path, "train", window_table(), rows_per_group=70)
+
+
+@pytest.fixture
+def streamed(path) -> StreamedBatches:
+    """Buffers of 96 sessions over row groups of 70."""
+    return StreamedBatches((path,), COLUMNS, 16, Share(0, 1), buffer=96)
+
+
+def held(batches: Batches) -> list[int]:
+    found = torch.cat([batch.sessions for batch in batches]).tolist()
+    return [place for place in found if place >= 0]
+
+
+def assert_equal(found: Batches, expected: Batches) -> None:
+    assert found.n_steps == expected.n_steps
+    for ours, theirs in zip(found, expected, strict=True):
+        assert_same_rows(ours, theirs)
+
+
+def assert_same_rows(ours: Batch, theirs: Batch) -> None:
+    assert ours.columns.keys() == theirs.columns.keys()
+    for name, values in ours.columns.items():
+        assert values.dtype == theirs.columns[name].dtype
+        assert torch.equal(values, theirs.columns[name])
+    assert torch.equal(ours.lengths, theirs.lengths)
+    assert torch.equal(ours.sessions, theirs.sessions)
+    assert (ours.share, ours.n_global) == (theirs.share, theirs.n_global)
+
+
+def in_memory(table: pa.Table) -> Sessions:
+    return Sessions.from_table(table.select(list(COLUMNS)))
+
+
+@pytest.mark.parametrize("share", [Share(0, 1), Share(0, 3), Share(2, 3)])
+def test_a_window_that_fits_the_buffer_makes_the_batches_of_memory(streamed, share):
+    sessions = in_memory(window_table())
+    measuring = replace(streamed, share=share, buffer=N)
+    plan = measuring_plan(sessions.lengths, 16)
+    assert_equal(measuring, MemoryBatches(sessions, plan, share))
+    training = replace(measuring, seed=11)
+    plan = shuffled_plan(sessions.lengths, 16, seed=11)
+    assert_equal(training, MemoryBatches(sessions, plan, share))
+
+
+def test_unshuffled_batches_are_those_of_memory_buffer_by_buffer(streamed):
+    sessions = in_memory(window_table())
+    plan = [
+        begin + rows
+        for begin in range(0, N, 96)
+        for rows in measuring_plan(sessions.lengths[begin : begin + 96], 16)
+    ]
+    assert_equal(streamed, MemoryBatches(sessions, plan, Share(0, 1)))
+
+
+def test_a_buffer_of_one_batch_keeps_the_order_of_the_file(streamed):
+    batches = replace(streamed, buffer=1)
+    places = [sorted(batch.sessions.tolist()) for batch in batches]
+    assert places == [list(range(begin, min(begin + 16, N))) for begin in range(0, N, 16)]
+
+
+@pytest.mark.parametrize("seed", [None, 4, 2**63 - 1])
+def test_every_session_comes_once_with_its_own_content(streamed, seed):
+    batches = replace(streamed, seed=seed)
+    sessions = in_memory(window_table())
+    assert sorted(held(batches)) == list(range(N))
+    assert sum(1 for _ in batches) == batches.n_steps == -(-N // 16)
+    for batch in batches:
+        assert_same_rows(batch, sessions.gather(batch.sessions, Share(0, 1)))
+
+
+@pytest.mark.parametrize("seed", [None, 4])
+@pytest.mark.parametrize("world", [2, 3, 8])
+def test_processes_share_the_same_global_batches(streamed, seed, world):
+    whole = list(replace(streamed, seed=seed))
+    ranks = [list(replace(streamed, seed=seed, share=Share(r, world))) for r in range(world)]
+    for batch, *shares in zip(whole, *ranks, strict=True):
+        woven = torch.stack([share.columns["item_id"] for share in shares], 1).flatten(0, 1)
+        n = len(batch.lengths)
+        assert torch.equal(woven[:n], batch.columns["item_id"])
+        assert not woven[n:].any()
+        assert {share.n_global for share in shares} == {-(-n // world) * world}
+
+
+def test_the_seed_alone_sets_the_order(streamed):
+    np.random.seed(1)
+    one = held(replace(streamed, seed=4))
+    np.random.seed(2)
+    assert held(replace(streamed, seed=4)) == one
+    assert held(replace(streamed, seed=5)) != one
+
+
+def test_reading_leaves_the_global_random_states_alone(streamed):
+    numpy_state, torch_state = np.random.get_state()[1].tolist(), torch.get_rng_state()
+    assert len(held(replace(streamed, seed=4))) == N
+    assert np.random.get_state()[1].tolist() == numpy_state
+    assert torch.equal(torch.get_rng_state(), torch_state)
+
+
+def test_a_shuffled_buffer_draws_from_the_whole_window(streamed):
+    first = held(replace(streamed, seed=4))[:96]
+    assert max(first) - min(first) > N / 2
+
+
+def test_one_object_can_be_passed_over_twice(streamed):
+    batches = replace(streamed, seed=4)
+    assert_equal(batches, batches)
+
+
+def test_several_files_are_one_stream_in_natural_order(streamed, tmp_path):
+    tables = [window_table(90, seed) for seed in (2, 10)]
+    paths = [write(tmp_path, f"part{i}", t, 40) for i, t in zip((2, 10), tables, strict=True)]
+    empty = write(tmp_path, "valid", window_table(0), 40)
+    batches = replace(streamed, paths=(paths[1], empty, paths[0]), buffer=180)
+    sessions = in_memory(pa.concat_tables(tables))
+    plan = measuring_plan(sessions.lengths, 16)
+    assert_equal(batches, MemoryBatches(sessions, plan, Share(0, 1)))
+
+
+def test_a_window_without_sessions_makes_no_steps(streamed, tmp_path):
+    empty = replace(streamed, paths=(write(tmp_path, "valid", window_table(0), 40),), seed=1)
+    assert empty.n_steps == 0
+    assert list(empty) == []
+
+
+def test_a_pass_broken_off_leaves_no_thread_behind(streamed):
+    before = threading.active_count()
+    batches = iter(replace(streamed, seed=4))
+    assert len(list(islice(batches, 2))) == 2
+    batches.close()
+    assert threading.active_count() == before
+
+
+def test_a_missing_file_is_told(streamed, tmp_path):
+    with pytest.raises(WindowError, match=r"gone.parquet: not readable.*dvc repro -f preprocess"):
+        _ = replace(streamed, paths=(tmp_path / "gone.parquet",)).n_steps
+
+
+def test_a_missing_column_is_told(streamed, path):
+    with pytest.raises(WindowError, match=f"{path.name}: no column age; run"):
+        next(iter(replace(streamed, columns=("item_id", "age"))))
+
+
+def test_a_damaged_row_group_is_told(streamed, path):
+    content = bytearray(path.read_bytes())
+    content[4:2000] = bytes(1996)  # the first pages; the footer still reads
+    path.write_bytes(content)
+    with pytest.raises(WindowError, match=f"{path.name}: not readable"):
+        list(streamed)

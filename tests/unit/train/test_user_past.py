@@ -1,0 +1,185 @@
+"""A user's past: what only it tells is learned, measured and recommended from; no target leaks."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from dayahead.core.columns import EVENT_TIME, ITEM_ID
+from dayahead.core.errors import ConfigError
+from dayahead.core.files import read_json, write_json
+from dayahead.serve.recommender import Recommender
+from dayahead.train.batches import Sessions, Share
+from dayahead.train.data_loading import Loader
+from dayahead.windows.folder import WindowStore
+from support.tiny_settings import (
+    evaluation_config,
+    model_config,
+    ranks_of,
+    trained,
+    training_config,
+)
+from support.window_folders import day, raw_events, write_window_folder
+
+N_SIGNALS = 4
+N_ALONE = 20
+"""Sessions of a day, the first ones, whose users have no past."""
+LONGEST = 5
+
+
+def planted_days(n_days: int = 2, n_sessions: int = 120) -> tuple[list, list]:
+    """Sessions [a, b], a by chance, and pasts whose last item alone tells b; some have none."""
+    draw = np.random.default_rng(1)
+    days, pasts = [], []
+    for _ in range(n_days):
+        signals = draw.integers(0, N_SIGNALS, n_sessions)
+        days.append(
+            [[int(draw.integers(N_SIGNALS)), N_SIGNALS + int(signal)] for signal in signals]
+        )
+        noise = draw.integers(0, N_SIGNALS, (n_sessions, 4))
+        pasts.append(
+            [
+                [*noise[i, : draw.integers(5)].tolist(), int(signal)] if i >= N_ALONE else []
+                for i, signal in enumerate(signals)
+            ]
+        )
+    return days, pasts
+
+
+DAYS, PASTS = planted_days()
+
+
+def past_folder(folder: Path) -> Path:
+    """A window folder with past columns; sessions keep their ids' numbers as places in PASTS."""
+    write_window_folder(folder, DAYS, features=True, max_length=4)
+    store = WindowStore(folder)
+    vocabulary = store.vocabulary(ITEM_ID)
+    index = dict(zip(vocabulary["value"].to_pylist(), vocabulary["index"].to_pylist(), strict=True))
+    for path in folder.glob("session_start*.parquet"):
+        table = pq.read_table(path, partitioning=None)
+        raw = [PASTS[int(n[0])][int(n[2:])] for n in table["session_id"].to_pylist()]
+        items = [[index[item] for item in past] for past in raw]
+        categories = [[item % 3 + 2 for item in past] for past in raw]
+        table = table.append_column("bef_item_id", pa.array(items, pa.list_(pa.int32())))
+        table = table.append_column("bef_category", pa.array(categories, pa.list_(pa.int32())))
+        pq.write_table(table, path)
+    statistics = read_json(folder / "statistics.json")
+    statistics["sessions"]["past_max_length"] = LONGEST
+    write_json(folder / "statistics.json", statistics)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return past_folder(tmp_path_factory.mktemp("windows"))
+
+
+def study(folder, out, architecture="gpt2", task="clm", epochs=1, **changes):
+    sections = {
+        "model": {"architecture": architecture, "d_model": 32, **changes},
+        "task": {"name": task},
+        "training": {"epochs": epochs, "batch_size": 12, "fit_last": False},
+        "evaluation": {"candidates": "all"},
+    }
+    sections["model"]["catalogue"] = "full"
+    return trained(folder, out, sections)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "task"),
+    [
+        ("gpt2", "clm"),
+        pytest.param("xlnet", "clm", marks=pytest.mark.slow),
+        pytest.param("bert", "mlm", marks=pytest.mark.slow),
+    ],
+)
+def test_what_only_the_past_tells_is_learned(folder, tmp_path, architecture, task):
+    """Were a target to leak, sessions without a past would be right too."""
+    for past_length, has_learned in ((3, True), (0, False)):
+        out = tmp_path / str(past_length)
+        study(folder, out, architecture, task, epochs=16, past_length=past_length)
+        is_right = ranks_of(out, day(1)) == 1
+        assert is_right[:N_ALONE].mean() < 0.6
+        assert (is_right[N_ALONE:].mean() > 0.8) == has_learned
+
+
+def test_evaluate_and_recommend_agree_after_a_past(folder, tmp_path):
+    study(folder, tmp_path, features=["category"], past_length=3)
+    recommender = Recommender.load(tmp_path / "models")
+    store = WindowStore(folder)
+    columns = [ITEM_ID, "category", "bef_item_id", "bef_category"]
+    sessions = Sessions.from_table(store.read(store.windows[1], "train", columns), 3)
+    batch = sessions.gather(torch.arange(len(sessions)), Share(0, 1))
+    stored = recommender.stored
+    scorer = stored.model.scorer(torch.from_numpy(stored.candidates).long())
+    wanted = scorer(batch.columns, batch.lengths - 1).sort(descending=True).values
+    for place in range(N_ALONE - 4, N_ALONE + 8):
+        session, past = raw_events(DAYS[1][place][:-1]), raw_events(PASTS[1][place])
+        hour_ago = pc.subtract(past[EVENT_TIME], pa.scalar(3600, pa.duration("s")))
+        past = past.set_column(1, EVENT_TIME, hour_ago.cast(session[EVENT_TIME].type))
+        both = pa.concat_tables([past, session])  # of which the past is what lies before
+        for given in (past, both):
+            live = [score for _, score in recommender.recommend_after(session, 99, given)]
+            np.testing.assert_allclose(live, wanted[place], rtol=1e-5, atol=1e-5)
+        if past.num_rows:
+            alone = [score for _, score in recommender.recommend_after(session, 99)]
+            assert not np.allclose(alone, live)
+
+
+def test_a_model_without_a_past_refuses_one(folder, tmp_path):
+    study(folder, tmp_path)
+    recommender = Recommender.load(tmp_path / "models")
+    with pytest.raises(ConfigError, match="reads no past events"):
+        recommender.recommend_after(raw_events([1]), 3, raw_events([2]))
+
+
+def loader_of(folder, past_length, architecture="gpt2", **training):
+    return Loader(
+        WindowStore(folder),
+        model_config(past_length=past_length, architecture=architecture),
+        training_config(**training),
+        evaluation_config(),
+    )
+
+
+def batch_of(loader):
+    """Of the longest sessions."""
+    return list(loader.measure_batches(loader.store.windows[1], Share(0, 1)))[-1]
+
+
+def test_the_loader_reads_so_much_of_the_past(folder):
+    loader = loader_of(folder, 2)
+    assert loader.columns == [ITEM_ID, "bef_item_id"]
+    batch = batch_of(loader)
+    assert set(batch.columns) == {ITEM_ID, "_is_past"}
+    assert batch.columns["_is_past"].sum(1).tolist() == batch.global_past.tolist()
+    assert int(batch.global_past.max()) == 2
+    assert set((batch.lengths - batch.global_past).tolist()) == {2}
+
+
+@pytest.mark.parametrize(("past_length", "architecture"), [(0, "gpt2"), (2, "transitions")])
+def test_without_a_past_nothing_of_it_is_read(folder, past_length, architecture):
+    batch = batch_of(loader_of(folder, past_length, architecture))
+    assert set(batch.columns) == {ITEM_ID}
+    assert set(batch.lengths.tolist()) == {2}
+    assert not batch.global_past.any()
+
+
+def test_more_past_than_there_is_is_refused(folder):
+    loader_of(folder, LONGEST)
+    with pytest.raises(ConfigError, match=r"past_length: 6.*at most 5.*past_max_length.*to 6"):
+        loader_of(folder, LONGEST + 1)
+
+
+def test_streaming_a_past_is_refused(folder):
+    with pytest.raises(ConfigError, match=r"set training\.loader to memory"):
+        Loader(
+            WindowStore(folder),
+            model_config(past_length=2),
+            training_config(loader="nvtabular"),
+            evaluation_config(split="test"),
+        )
