@@ -40,16 +40,16 @@ from dayahead.config.params import Params, load_params
 from dayahead.core.columns import SESSION_ID
 from dayahead.core.files import read_json, write_json
 from dayahead.distributed.launch import run_processes
-from dayahead.distributed.process import Process
+from dayahead.distributed.process import Process, Rank
 from dayahead.metrics.tables import read_ranks, read_windows
 from dayahead.model import embeddings as tables
 from dayahead.model.embeddings import initial_rows
-from dayahead.train.batches import Batch, Share
+from dayahead.train.batches import Batch
 from dayahead.train.data_loading import Loader
 from dayahead.train.run import Study
 from dayahead.train.stage import fit_and_measure, study_of
-from dayahead.train.trainers import GradientLearner
-from dayahead.windows.folder import Window, WindowStore
+from dayahead.train.trainers import GradientTrainer
+from dayahead.windows.folder import Window, WindowFolder
 from facts import machine_facts
 from scratch_project import PROJECT, Scratch
 
@@ -84,16 +84,16 @@ def recorded(process: Process, study: Study, params: Params, is_off: bool) -> No
     losses: list[float] = []
     fitted: dict[str, list[list[int]]] = defaultdict(list)
     measured: dict[str, list[int]] = defaultdict(list)
-    step_of, batches_of, rows_of = GradientLearner._step, Loader.measure_batches, initial_rows
+    step_of, batches_of, rows_of = GradientTrainer._step, Loader.measure_batches, initial_rows
 
-    def step(self: GradientLearner, batch: Batch, window: str, number: int) -> Tensor:
+    def step(self: GradientTrainer, batch: Batch, window: str, number: int) -> Tensor:
         sums = step_of(self, batch, window, number)
         losses.append(float(sums[0] / sums[1]))
         fitted[window].append(_real(batch))
         return sums
 
-    def batches(self: Loader, window: Window, share: Share) -> Iterator[Batch]:
-        for batch in batches_of(self, window, share):
+    def batches(self: Loader, window: Window, rank: Rank) -> Iterator[Batch]:
+        for batch in batches_of(self, window, rank):
             measured[window.name] += _real(batch)
             yield batch
 
@@ -102,13 +102,13 @@ def recorded(process: Process, study: Study, params: Params, is_off: bool) -> No
         return torch.nextafter(given, torch.tensor(torch.inf)) if is_off else given
 
     with (
-        patch.object(GradientLearner, "_step", step),
+        patch.object(GradientTrainer, "_step", step),
         patch.object(Loader, "measure_batches", batches),
         patch.object(tables, "initial_rows", rows),
     ):
         fit_and_measure(process, study, params.compute)
     record = {"losses": losses, "fitted": fitted, "measured": measured}
-    write_json(study.results / f"{process.share.rank}.json", record)
+    write_json(study.results / f"{process.rank.index}.json", record)
 
 
 def _real(batch: Batch) -> list[int]:
@@ -124,7 +124,7 @@ def outcome(folder: Path, params: Params, n_processes: int, *, is_off: bool = Fa
     compute = replace(params.compute, processes=n_processes)
     run_processes(recorded, compute, study, params, is_off)
     records = [read_json(out / f"{rank}.json") for rank in range(n_processes)]
-    add_up(records, WindowStore(study.windows), params)
+    add_up(records, WindowFolder(study.windows), params)
     rows = read_windows(out / "windows.csv", params.evaluation.cutoffs)
     return Outcome(
         losses=records[0]["losses"],
@@ -133,7 +133,7 @@ def outcome(folder: Path, params: Params, n_processes: int, *, is_off: bool = Fa
     )
 
 
-def add_up(records: list[dict[str, Any]], store: WindowStore, params: Params) -> None:
+def add_up(records: list[dict[str, Any]], store: WindowFolder, params: Params) -> None:
     """See that the processes shared every window's sessions out, in each pass and in measuring."""
     windows = {window.name: window for window in store.windows}
     for name in records[0]["fitted"]:

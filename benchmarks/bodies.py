@@ -19,17 +19,17 @@ from dayahead.config.params import Params, load_params
 from dayahead.core.columns import ITEM_ID, N_RESERVED
 from dayahead.core.errors import ConfigError
 from dayahead.distributed.launch import run_processes
-from dayahead.distributed.process import Process
+from dayahead.distributed.process import Process, Rank
 from dayahead.model.backbones import ATTENTIVE, WITHOUT_ATTENTION
 from dayahead.model.next_item import NextItemModel
-from dayahead.train.batches import Batches, MemoryBatches, Sessions, Share, shuffled_plan
-from dayahead.train.trainers import GradientLearner
+from dayahead.train.batches import Batches, MemoryBatches, Sessions, shuffled_plan
+from dayahead.train.trainers import GradientTrainer
 
 N_ITEMS = 5_000
 BATCH = 128
 LENGTH = 20
 ROUNDS = 15
-ALONE = Share(rank=0, world=1)
+ALONE = Rank(rank=0, world=1)
 NAMES = (*ATTENTIVE, *WITHOUT_ATTENTION, "llama", "qwen3", "modernbert", "mamba")
 
 
@@ -62,7 +62,7 @@ def steps_of(name: str, task: str, params: Params, process: Process) -> list[Cal
     )
     model.grow({ITEM_ID: N_ITEMS})
     training = replace(params.training, batch_size=BATCH, epochs=1, precision="float32")
-    learner, batch = GradientLearner(model, training, process), one_batch()
+    learner, batch = GradientTrainer(model, training, process), one_batch()
     return [
         body_step(model, config.d_model),
         lambda: learner.fit("benchmark", [batch], lambda _: None),

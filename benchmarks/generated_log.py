@@ -160,9 +160,9 @@ def _numbered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         n_rows += len(table)
         held.append(table.append_column(ROW, rows))
         while sum(map(len, held)) >= PART:
-            joined = pa.concat_tables(held)
-            yield joined.slice(0, PART)
-            held = [joined.slice(PART)]
+            process_group = pa.concat_tables(held)
+            yield process_group.slice(0, PART)
+            held = [process_group.slice(PART)]
     if sum(map(len, held)):
         yield pa.concat_tables(held)
 

@@ -37,7 +37,7 @@ from dayahead.distributed.process import Process
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.train.batches import MemoryBatches, measuring_plan, shuffled_plan
 from dayahead.train.evaluate import Targets, measure
-from dayahead.train.trainers import GradientLearner
+from dayahead.train.trainers import GradientTrainer
 from facts import machine_facts
 from throughput import ALONE, N_ITEMS, N_SESSIONS, built_model, generated_sessions
 
@@ -50,11 +50,11 @@ def works(process: Process, params: Params, batch_size: int, shard: Shard) -> di
     """A pass of training and one of measuring, this process's share of it."""
     sessions = generated_sessions(1)
     training = replace(params.training, batch_size=batch_size, epochs=1)
-    learner = GradientLearner(built_model(params, shard), training, process)
+    learner = GradientTrainer(built_model(params, shard), training, process)
     learner.grow({ITEM_ID: N_ITEMS})
     plan = shuffled_plan(sessions.lengths, batch_size, seed=1)
-    epoch = [MemoryBatches(sessions, plan, process.share)]
-    by_length = MemoryBatches(sessions, measuring_plan(sessions.lengths, 512), process.share)
+    epoch = [MemoryBatches(sessions, plan, process.rank)]
+    by_length = MemoryBatches(sessions, measuring_plan(sessions.lengths, 512), process.rank)
     candidates = np.arange(N_RESERVED, N_RESERVED + N_ITEMS, dtype=np.int32)
     asked = Targets.last(N_SESSIONS)
     return {
@@ -75,7 +75,7 @@ def seconds(work: Work | None) -> float:
 
 def run(process: Process, params: Params) -> None:
     """Measure at each size of a batch."""
-    shard = Shard.of_process(process.share.rank, process.share.world)
+    shard = Shard.of_process(process.rank.index, process.rank.world_size)
     for batch_size in BATCHES:
         alone = works(Process(ALONE, process.device), params, batch_size, WHOLE)
         together = works(process, params, batch_size, WHOLE)

@@ -23,9 +23,9 @@ PROCESSES = (1, 2, 4)
 
 def on_process(process: Process, folder: Path) -> None:
     """Write down what this process takes."""
-    shard = Shard.of_process(process.share.rank, process.share.world)
+    shard = Shard.of_process(process.rank.index, process.rank.world_size)
     found = measured("softmax", "float32", process, shard)
-    write_json(folder / f"{process.share.rank}.json", found)
+    write_json(folder / f"{process.rank.index}.json", found)
 
 
 def main(numbers: list[int]) -> None:

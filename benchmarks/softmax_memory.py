@@ -17,11 +17,11 @@ import torch
 
 from dayahead.config.params import load_params
 from dayahead.core.columns import ITEM_ID, N_RESERVED
-from dayahead.distributed.process import Process
+from dayahead.distributed.process import Process, Rank
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.next_item import NextItemModel
-from dayahead.train.batches import MemoryBatches, Sessions, Share
-from dayahead.train.trainers import GradientLearner
+from dayahead.train.batches import MemoryBatches, Sessions
+from dayahead.train.trainers import GradientTrainer
 
 N_ITEMS = 1_000_000
 BATCH = 512
@@ -29,21 +29,21 @@ N_TARGETS = 20
 DIM = 128
 LIMIT_GIB = 3.0
 """Beyond weights and moments, as the project asks."""
-ALONE = Process(Share(rank=0, world=1), torch.device("cpu"))
+ALONE = Process(Rank(rank=0, world=1), torch.device("cpu"))
 
 
-def batch_of(n_sessions: int, share: Share) -> MemoryBatches:
+def batch_of(n_sessions: int, rank: Rank) -> MemoryBatches:
     """One batch of sessions of random items."""
     draw = torch.Generator().manual_seed(1)
     length = N_TARGETS + 1
     items = torch.randint(N_ITEMS, (n_sessions * length,), generator=draw) + N_RESERVED
     offsets = torch.arange(0, len(items) + 1, length)
-    return MemoryBatches(Sessions({ITEM_ID: items}, offsets), [torch.arange(n_sessions)], share)
+    return MemoryBatches(Sessions({ITEM_ID: items}, offsets), [torch.arange(n_sessions)], rank)
 
 
 def built_learner(
     loss_name: str, precision: str, process: Process, shard: Shard
-) -> GradientLearner:
+) -> GradientTrainer:
     """The settings of the project but for the sizes, the loss and the precision."""
     params = load_params(Path(__file__).parents[1] / "params.yaml")
     model = NextItemModel(
@@ -56,7 +56,7 @@ def built_learner(
         seed=1,
         shard=shard,
     )
-    learner = GradientLearner(model, replace(params.training, precision=precision), process)
+    learner = GradientTrainer(model, replace(params.training, precision=precision), process)
     learner.grow({ITEM_ID: N_ITEMS})
     return learner
 
@@ -74,11 +74,11 @@ def measured(
     """GiB and seconds of this process."""
     libraries = resident("VmRSS")
     learner = built_learner(loss_name, precision, process, shard)
-    learner.fit("makes the moments", [batch_of(2, process.share)], lambda _: None)
+    learner.fit("makes the moments", [batch_of(2, process.rank)], lambda _: None)
     start = time.perf_counter()
-    learner.fit("is measured", [batch_of(BATCH, process.share)], lambda _: None)
+    learner.fit("is measured", [batch_of(BATCH, process.rank)], lambda _: None)
     seconds = time.perf_counter() - start
-    moments = [value for state in learner.optimiser.state.values() for value in state.values()]
+    moments = [value for state in learner.optimizer.state.values() for value in state.values()]
     sizes = {
         "peak": resident("VmHWM"),
         "libraries": libraries,

@@ -20,19 +20,19 @@ from torch.nn.functional import cross_entropy
 from dayahead.config.params import Params, load_params
 from dayahead.core.columns import ITEM_ID, N_RESERVED
 from dayahead.distributed.launch import run_processes
-from dayahead.distributed.process import Process
+from dayahead.distributed.process import Process, Rank
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.next_item import NextItemModel
-from dayahead.train.batches import MemoryBatches, Sessions, Share, measuring_plan, shuffled_plan
+from dayahead.train.batches import MemoryBatches, Sessions, measuring_plan, shuffled_plan
 from dayahead.train.evaluate import Targets, measure
-from dayahead.train.trainers import GradientLearner
+from dayahead.train.trainers import GradientTrainer
 
 N_ITEMS = 20_000
 N_SESSIONS = 4_096
 BATCH = 256
 LONGEST = 20
 ROUNDS = 5
-ALONE = Share(rank=0, world=1)
+ALONE = Rank(rank=0, world=1)
 
 
 def generated_sessions(seed: int) -> Sessions:
@@ -69,7 +69,7 @@ class PlainLoop:
     def __init__(self, model: NextItemModel, sessions: Sessions) -> None:
         self.model = model
         self.sessions = sessions
-        self.optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3)
+        self.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 
     def padded(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Items padded to 20, and lengths."""
@@ -93,10 +93,10 @@ class PlainLoop:
             is_target = targets > 0
             logits = self.hidden(items)[is_target] @ self.model.scoring_rows.T + self.model.bias
             loss = cross_entropy(logits, targets[is_target] - N_RESERVED)
-            self.optimiser.zero_grad()
+            self.optimizer.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-            self.optimiser.step()
+            self.optimizer.step()
 
     @torch.no_grad()
     def measure(self) -> None:
@@ -121,7 +121,7 @@ def run(process: Process, params: Params) -> None:
     sessions = generated_sessions(1)
     model = built_model(params)
     training = replace(params.training, batch_size=BATCH, epochs=1)
-    learner = GradientLearner(model, training, process)
+    learner = GradientTrainer(model, training, process)
     plan = shuffled_plan(sessions.lengths, BATCH, seed=1)
     epoch = [MemoryBatches(sessions, plan, ALONE)]
     shortest_first = MemoryBatches(sessions, measuring_plan(sessions.lengths, 512), ALONE)

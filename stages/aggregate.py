@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from dayahead.aggregate.stage import aggregate
-from dayahead.config.params import flattened, load_params
-from dayahead.core.errors import told_plainly
+from dayahead.config.params import flat_settings, load_params
+from dayahead.core.errors import exit_with_message
 from dayahead.core.locks import one_at_a_time
 from dayahead.tracking.runs import stage_run
 
@@ -17,7 +17,7 @@ def main() -> None:
             results=results,
             windows=Path("data/windows"),
             cutoffs=params.evaluation.cutoffs,
-            settings=flattened(params),
+            settings=flat_settings(params),
         )
         run.log_metrics({f"aod_{name}": value for name, value in average.aod.items()})
         for name in ("aod.json", "report.html"):
@@ -25,5 +25,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    with told_plainly():
+    with exit_with_message():
         main()

@@ -4,7 +4,7 @@ import logging
 from pathlib import Path
 
 from dayahead.config.params import load_params
-from dayahead.core.errors import told_plainly
+from dayahead.core.errors import exit_with_message
 from dayahead.core.locks import one_at_a_time
 from dayahead.dataset.dataset import load_dataset
 from dayahead.download.stage import download
@@ -22,5 +22,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    with told_plainly():
+    with exit_with_message():
         main()

@@ -4,7 +4,7 @@ import logging
 from pathlib import Path
 
 from dayahead.config.params import load_params
-from dayahead.core.errors import told_plainly
+from dayahead.core.errors import exit_with_message
 from dayahead.core.fingerprints import sha256_of
 from dayahead.core.locks import one_at_a_time
 from dayahead.dataset.dataset import load_dataset
@@ -23,6 +23,7 @@ def main() -> None:
             dataset=load_dataset(params.dataset),
             window=params.window,
             config=params.preprocess,
+            machine=params.machine,
         )
         run.log_input(params.dataset, raw, sha256_of(raw / "manifest.json"))
         for name in ("windows.json", "statistics.json", "schema.pbtxt"):
@@ -31,5 +32,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    with told_plainly():
+    with exit_with_message():
         main()

@@ -5,23 +5,29 @@ from dataclasses import replace
 from pathlib import Path
 
 from dayahead.config.params import load_params
-from dayahead.core.errors import told_plainly
+from dayahead.core.errors import exit_with_message
 from dayahead.core.locks import one_at_a_time
-from dayahead.distributed.launchers import hand_over, is_helper
-from dayahead.tracking.pipeline_run import EXECUTION, execution_key
+from dayahead.distributed.launchers import exec_launcher, is_secondary_process
+from dayahead.tracking.pipeline_run import EXECUTION, pipeline_run_key
 from dayahead.tracking.runs import stage_run
-from dayahead.train.stage import study_of, train
+from dayahead.train.run import Study
+from dayahead.train.stage import train
 
 
 def main() -> None:
     params = load_params()
-    hand_over(os.environ | {EXECUTION: execution_key()})
-    study = study_of(params, Path("data/windows"), Path("results"), Path("models"))
-    if is_helper(os.environ):
-        train(study, params.compute)
+    exec_launcher(os.environ | {EXECUTION: pipeline_run_key()})
+    study = Study(
+        params=params,
+        windows=Path("data/windows"),
+        results=Path("results"),
+        models=Path("models"),
+    )
+    if is_secondary_process(os.environ):
+        train(study)
         return
     with one_at_a_time("train"), stage_run("train", params) as run:
-        train(replace(study, on_window=run.log_window), params.compute)
+        train(replace(study, on_window=run.log_window))
         run.log_artifacts(study.results / "ranks", "ranks")
         run.log_artifact(study.results / "windows.csv")
         if params.tracking.log_model and not params.model.features:  # served by ids alone
@@ -29,5 +35,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    with told_plainly():
+    with exit_with_message():
         main()

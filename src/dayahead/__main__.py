@@ -10,7 +10,7 @@ import typer
 from dayahead.compare.paired_tests import compare as compare_results
 from dayahead.compare.summary import render
 from dayahead.config.params import load_params
-from dayahead.core.errors import ConfigError, TrackingError, told_plainly
+from dayahead.core.errors import ConfigError, TrackingError, exit_with_message
 from dayahead.core.project import cache_root
 from dayahead.core.shelves import clear, shelves
 from dayahead.preprocess.incremental import States
@@ -113,5 +113,5 @@ def track(
 
 
 if __name__ == "__main__":
-    with told_plainly():
+    with exit_with_message():
         app()

@@ -11,7 +11,7 @@ from faults.outcomes import ends_equal, refused, under_way
 from support.mlflow_servers import free_address, server, slowed
 
 pytestmark = pytest.mark.faults
-PATIENCE = 75
+TIMEOUT = 75
 """Seconds a stage may wait for a server in the end: a minute of draining, and one request."""
 
 
@@ -42,7 +42,7 @@ def sent_in_the_end(project, address):
 def ended_in_time(process, undisturbed, begun):
     said, _ = process.communicate(timeout=600)
     assert process.returncode == 0, said
-    assert time.monotonic() - begun < 3 * undisturbed.seconds + PATIENCE
+    assert time.monotonic() - begun < 3 * undisturbed.seconds + TIMEOUT
     return said
 
 

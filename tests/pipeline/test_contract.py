@@ -1,4 +1,4 @@
-"""dvc.yaml tells the truth: what it names is what the stages use, no more and no less.
+"""dvc.yaml and the cache keys tell the truth: what they name is what the stages use.
 
 DVC follows no imports (treeverse/dvc#9195), so nothing else would notice a forgotten dependency.
 """
@@ -6,80 +6,74 @@ DVC follows no imports (treeverse/dvc#9195), so nothing else would notice a forg
 import ast
 import shutil
 import subprocess
+import sys
 import warnings
+from dataclasses import fields
+from functools import cache
 from pathlib import Path
 
 import grimp
 import pytest
 
 from dayahead.config.loading import read_yaml
-from dayahead.config.params import load_params
-from pipeline.settings_read import SECTIONS, all_leaves, leaves_read, settled_leaves
+from dayahead.config.params import Params, load_params
+from dayahead.train import cache_keys
 
 ROOT = Path(__file__).parents[2]
-SOURCE = ROOT / "src"
 PIPELINE = read_yaml(ROOT / "dvc.yaml")
 STAGES = PIPELINE["stages"]
 ORDER = ("download", "preprocess", "train", "aggregate")
 OURS = "dayahead"
-TRACKING = "dayahead.tracking"
+NO_DEP = {"tracking"}
+"""Rooms that hear of results and shape none: a change there repeats no stage."""
+KEYS = {"train": (cache_keys.ROOMS, cache_keys.PACKAGES)}
+"""By room: the rooms and packages in the keys of what it caches."""
+SHAPE_NO_RESULT = {
+    *(
+        "filelock",
+        "huggingface_hub",
+        "jaxtyping",
+        "psutil",
+        "pydantic",
+        "pydantic_core",
+        "ruamel",
+        "tqdm",
+        "typer",
+    ),
+}
+"""Packages whose other versions give the same bytes, or fail."""
 
 each_stage = pytest.mark.parametrize("stage", ORDER)
 
 
-@pytest.fixture(scope="module")
+@cache
 def graph():
-    return grimp.build_graph(OURS, cache_dir=None)
+    return grimp.build_graph(OURS, include_external_packages=True, cache_dir=None)
 
 
 def script(stage):
     return ROOT / "stages" / f"{stage}.py"
 
 
-def file_of(module):
-    path = SOURCE / Path(*module.split("."))
-    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-
-
 def imported(file):
-    """Our modules that a file imports itself."""
+    """Modules of ours that a script imports."""
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        match node:
-            case ast.Import(names=names):
-                found = [name.name for name in names]
-            case ast.ImportFrom(module=str(module), names=names):
-                inner = [f"{module}.{name.name}" for name in names]
-                found = [name for name in inner if file_of(name).is_file()] or [module]
-            case _:
-                continue
-        yield from (name for name in found if name.split(".")[0] == OURS)
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(OURS):
+            yield node.module
 
 
-def modules_of(stage, graph):
-    """Files of every module that runs in a stage, imported directly or not, doors included.
-
-    An `__init__.py` that holds words only does nothing, and so is none of them. Nor is tracking:
-    it is told of results and shapes none, so a change there repeats no training.
-    """
-    direct = {name for name in imported(script(stage)) if not name.startswith(TRACKING)}
-    reached = direct.union(*(graph.find_upstream_modules(module) for module in direct))
-    doors = {".".join(m.split(".")[:n]) for m in reached for n in range(1, m.count(".") + 1)}
-    return {file for file in map(file_of, reached | doors) if not holds_words_only(file)}
+def upstream(modules):
+    """What some modules import, directly or not, themselves included."""
+    return set(modules).union(*(graph().find_upstream_modules(each) for each in modules))
 
 
-def holds_words_only(file):
-    body = ast.parse(file.read_text(encoding="utf-8")).body
-    return file.name == "__init__.py" and {type(node) for node in body} <= {ast.Expr}
+def rooms_of(modules):
+    return {name.split(".")[1] for name in modules if name.startswith(f"{OURS}.")}
 
 
-def data_files_of(modules):
-    """Files that are no Python, beside a module that names them."""
-    return {
-        file
-        for module in modules
-        for file in module.parent.iterdir()
-        if file.is_file() and file.suffix != ".py" and file.name in module.read_text()
-    }
+def rooms_in(stage):
+    direct = {name for name in imported(script(stage)) if rooms_of({name}).isdisjoint(NO_DEP)}
+    return rooms_of(upstream(direct))
 
 
 def listed(stage, key):
@@ -103,11 +97,27 @@ def test_the_four_stages_stand_in_order():
 
 
 @each_stage
-def test_deps_are_the_modules_that_run(stage, graph):
-    modules = modules_of(stage, graph)
-    needed = {str(p.relative_to(ROOT)) for p in modules | data_files_of(modules)}
-    needed.add(f"stages/{stage}.py")
-    assert {d for d in listed(stage, "deps") if within(d, ["src", "stages"])} == needed
+def test_deps_are_the_rooms_whose_code_runs(stage):
+    needed = {f"src/{OURS}/{room}" for room in rooms_in(stage)} | {f"stages/{stage}.py"}
+    assert {dep for dep in listed(stage, "deps") if within(dep, ["src", "stages"])} == needed
+
+
+@pytest.mark.parametrize("room", KEYS)
+def test_keys_name_every_room_and_package_that_results_depend_on(room):
+    rooms, packages = KEYS[room]
+    modules = {name for name in graph().modules if name.startswith(f"{OURS}.{room}")}
+    reached = upstream(modules)
+    assert rooms_of(reached) == set(rooms)
+    outside = {name for name in reached if not name.startswith(OURS)}
+    known = {name.replace("-", "_").split("[")[0] for name in packages}
+    theirs = {"merlin_core": "merlin", "merlin_dataloader": "merlin", "nvtabular": "nvtabular"}
+    known |= {theirs[name] for name in known & theirs.keys()}
+    assert external(outside) - known <= SHAPE_NO_RESULT
+
+
+def external(names):
+    """Packages that are not Python's own."""
+    return {name for name in names if name not in sys.stdlib_module_names}
 
 
 @each_stage
@@ -121,34 +131,39 @@ def test_the_data_set_is_a_dep_where_it_is_read(stage):
     assert ("datasets/${dataset}.yaml" in listed(stage, "deps")) == reads
 
 
-def read_by(stage, graph):
-    """Leaves a stage reads. What MLflow is told of them changes no output and does not count."""
-    modules = {m for m in modules_of(stage, graph) if m.parent.name not in {"tracking", "config"}}
-    return leaves_read([script(stage), *modules])
+SPARED = {"train": {"preprocess"}}
+"""Sections that are passed on and not read."""
 
 
-def told_by(stage):
-    return set().union(*(all_leaves(key) for key in STAGES[stage].get("params", ())))
+def sections_read(stage):
+    """Sections that a script takes from params.yaml; all of them where it passes them on."""
+    every = {each.name for each in fields(Params)}
+    tree = ast.parse(script(stage).read_text(encoding="utf-8"))
+    uses = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute | ast.keyword)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "params"
+    ]
+    if any(isinstance(node, ast.keyword) for node in uses) or "flat_settings(" in ast.unparse(tree):
+        return every
+    return {node.attr for node in uses}
 
 
 @each_stage
-def test_params_are_the_leaves_that_are_read(stage, graph):
-    read, told = read_by(stage, graph), told_by(stage)
-    assert told - read <= settled_leaves()
-    assert read - told <= all_leaves("tracking")
+def test_params_are_the_sections_that_are_read(stage):
+    """But for the machine, which shapes no result, and for what is only tracked."""
+    named = {name.split(".")[0] for name in STAGES[stage].get("params", ())}
+    assert sections_read(stage) - {"machine", "tracking"} - named == SPARED.get(stage, set())
+    assert named <= sections_read(stage)
 
 
-def test_every_setting_is_told_by_some_stage():
-    every = set().union({"dataset"}, *map(all_leaves, SECTIONS))
-    assert every - set().union(*map(told_by, ORDER)) <= all_leaves("tracking")
-
-
-def test_no_setting_is_read_and_then_ignored():
-    files = [*(ROOT / "stages").glob("*.py"), *(SOURCE / OURS).rglob("*.py")]
-    for name in ("params.py", "training.py"):
-        files.remove(SOURCE / OURS / "config" / name)
-    every = set().union({"dataset"}, *map(all_leaves, SECTIONS)) - settled_leaves()
-    assert every - leaves_read(files, one_by_one=True) == set()
+def test_every_setting_of_a_window_concerns_preprocess_or_train():
+    named = [name for stage in ("preprocess", "train") for name in STAGES[stage]["params"]]
+    window = [name.removeprefix("window.") for name in named if name.startswith("window.")]
+    section = next(each.type for each in fields(Params) if each.name == "window")
+    assert sorted(window) == sorted(each.name for each in fields(section))
 
 
 def paths_in(file):
@@ -218,36 +233,3 @@ def test_dvc_reads_the_pipeline():
         index = Repo(str(ROOT)).index
         assert {stage.name for stage in index.stages} == set(ORDER)
         index.check_graph()
-
-
-class TestSettingsRead:
-    def test_follows_arguments_fields_and_properties(self, tmp_path):
-        source = tmp_path / "source.py"
-        source.write_text(
-            "class Plan:\n"
-            "    window: WindowConfig\n"
-            "    def __init__(self, model: ModelConfig):\n"
-            "        self.model = model\n"
-            "def f(plan: Plan, first: str):\n"
-            "    window = plan.window\n"
-            "    return plan.model.is_counted, window.unit, first.first\n"
-            "def main():\n"
-            "    params = load_params()\n"
-            "    return params.dataset, params.task, params.loss.label_smoothing\n"
-        )
-        assert leaves_read([source]) == {
-            "dataset",
-            "loss.label_smoothing",
-            "model.architecture",
-            "window.unit",
-        }
-
-    def test_counts_a_whole_object_as_all_its_leaves(self, tmp_path):
-        source = tmp_path / "source.py"
-        source.write_text(
-            "class Plan:\n    loss: LossConfig | None\n    outer: Plan\n"
-            "def f(plan: Plan):\n    return asdict(plan)\n"
-        )
-        assert leaves_read([source]) == all_leaves("loss")
-        source.write_text("def f():\n    return asdict(load_params())\n")
-        assert {"dataset", *all_leaves("model")} < leaves_read([source])

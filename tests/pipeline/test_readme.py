@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 
 import pytest
-
 from pipeline.settings_read import SECTIONS, all_leaves
 
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from dayahead.config.loading import validated
-from dayahead.config.params import PreprocessConfig, WindowConfig
+from dayahead.config.params import MachineConfig, PreprocessConfig, WindowConfig
 from dayahead.core.columns import (
     EVENT_TIME,
     ITEM_ID,
@@ -139,16 +139,22 @@ def window_config(**changes: Any) -> WindowConfig:
 
 
 def preprocess_config(**changes: Any) -> PreprocessConfig:
-    """One worker, features fitted to the first window."""
-    value = {
-        "device": "cpu",
-        "workers": 1,
-        "scheduler": None,
-        "memory_limit": "2GiB",
-        "fit_windows": 1,
-        "rebuild": False,
-    }
+    """On the CPU, features fitted to the first window."""
+    value = {"device": "cpu", "fit_windows": 1, "rebuild": False}
     return validated(PreprocessConfig, {**value, **changes}, "params.yaml")
+
+
+def machine_config(**changes: Any) -> MachineConfig:
+    """One worker of 2 GiB."""
+    value = {
+        "workers": 1,
+        "memory_limit": "2GiB",
+        "scheduler": None,
+        "keep_fits": 1,
+        "max_restarts": 0,
+        "strict": False,
+    }
+    return validated(MachineConfig, {**value, **changes}, "params.yaml")
 
 
 def random_log(seed: int, days: int, sessions_per_day: int = 12, n_items: int = 15) -> pa.Table:

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
-from dayahead.core.errors import told_plainly
+from dayahead.core.errors import exit_with_message
 from dayahead.distributed import heartbeat
 from dayahead.metrics.tables import read_windows
 from dayahead.train.stage import train
-from support.tiny_settings import compute_config, measured_in, ranks_of, tiny_study
+from support.tiny_settings import measured_in, ranks_of, tiny_study
 from support.window_folders import bytes_in, markov_days, write_window_folder
 
 SECTIONS = {"training": {"epochs": 2}, "evaluation": {"split": "test"}}
@@ -34,10 +34,8 @@ def write_host(folder: Path) -> Path:
 
 def run_study(folder: Path, processes: int | str) -> None:
     """Train in a folder; its results lie beside its windows."""
-    train(
-        tiny_study(folder / "windows", folder / "out", SECTIONS),
-        compute_config(processes=processes, keep_states="all"),
-    )
+    more = {"compute": {"processes": processes}, "machine": {"keep_fits": "all"}}
+    train(tiny_study(folder / "windows", folder / "out", SECTIONS | more))
 
 
 def left_in(folder: Path) -> dict[str, bytes]:
@@ -142,5 +140,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    with told_plainly():
+    with exit_with_message():
         main()

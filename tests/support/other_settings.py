@@ -53,7 +53,7 @@ OTHER = {
         "protocol": "sliding",
         "history": 3,
         "carry_model": False,
-        "carry_optimiser": False,
+        "carry_optimizer": False,
         "epochs": 2,
         "steps_per_window": 3,
         "batch_size": 4,

@@ -47,7 +47,7 @@ PROTOCOLS = {
     "shared": {"protocol": "incremental"},
     "sliding": {"protocol": "sliding", "carry_model": False, "steps_per_window": 7},
     "from_scratch": {"protocol": "from_scratch", "loader": "memory", "epochs": 2},
-    "incremental": {"carry_optimiser": False, "steps_per_window": 6},
+    "incremental": {"carry_optimizer": False, "steps_per_window": 6},
 }
 AT_ONCE = (
     *("gpt2-clm", "xlnet-plm", "electra-rtd", "untied", "sampled", "streamed", "transitions"),
@@ -79,6 +79,7 @@ def sections_of(name: str) -> dict:
         "loss": LOSSES.get(name, {}),
         "training": {"epochs": 2, **training},
         "evaluation": {"split": "test"},
+        "compute": {"shard_items": name.endswith("shared")},
     }
 
 
@@ -90,6 +91,5 @@ def run_both_ways(folder: Path, names: list[str]) -> tuple[Path, Path]:
         studies: dict[str, Study] = {
             name: tiny_study(windows, out / name, sections_of(name)) for name in names
         }
-        shared = [name for name in names if name.endswith("shared")]
-        run_processes(run_and_record, compute_config(processes=n_processes), studies, out, shared)
+        run_processes(run_and_record, compute_config(processes=n_processes), studies, out)
     return folder / "1", folder / "2"

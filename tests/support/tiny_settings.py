@@ -10,15 +10,22 @@ import pytest
 import torch
 
 from dayahead.config.loading import validated
-from dayahead.config.params import LossConfig, ModelConfig, TaskConfig
-from dayahead.config.training import ComputeConfig, EvaluationConfig, TrainingConfig
+from dayahead.config.params import (
+    ComputeConfig,
+    EvaluationConfig,
+    LossConfig,
+    ModelConfig,
+    Params,
+    TaskConfig,
+    TrainingConfig,
+)
 from dayahead.metrics.tables import read_ranks
-from dayahead.model.baselines import CountModel
+from dayahead.model.baselines import CountingModel
 from dayahead.model.losses import catalogue_loss
 from dayahead.model.negatives import Negatives
 from dayahead.model.next_item import NextItemModel
-from dayahead.model.output import Catalogue
-from dayahead.model.rng import Draws
+from dayahead.model.output import OutputLayer
+from dayahead.model.rng import StepRandom
 from dayahead.train.run import Study
 from dayahead.train.stage import train
 
@@ -75,7 +82,7 @@ TRAINING = {
     "protocol": "incremental",
     "history": 2,
     "carry_model": True,
-    "carry_optimiser": True,
+    "carry_optimizer": True,
     "epochs": 1,
     "steps_per_window": None,
     "batch_size": 8,
@@ -106,9 +113,36 @@ COMPUTE = {
     "threads": 1,
     "device": "cpu",
     "shard_items": False,
-    "keep_states": "last",
+}
+MACHINE = {
+    "workers": 1,
+    "memory_limit": "2GiB",
+    "scheduler": None,
+    "keep_fits": 1,
     "max_restarts": 0,
     "strict": False,
+}
+WINDOW = {
+    "unit": "day",
+    "origin": "calendar",
+    "timezone": "UTC",
+    "first": None,
+    "last": None,
+    "min_sessions": 1,
+    "overrun": "cut",
+    "grace": 0,
+}
+SECTIONS = {
+    "window": WINDOW,
+    "preprocess": {"device": "cpu", "fit_windows": 1, "rebuild": False},
+    "model": MODEL,
+    "task": TASK,
+    "loss": LOSS,
+    "training": TRAINING,
+    "evaluation": EVALUATION,
+    "compute": COMPUTE,
+    "machine": MACHINE,
+    "tracking": {"experiment": "tiny", "log_model": False},
 }
 
 BODIES = [
@@ -157,7 +191,7 @@ def loss_of(
     negatives: Negatives | None = None,
 ) -> torch.Tensor:
     """The loss over a catalogue of these rows and biases."""
-    return catalogue_loss(config, hidden, Catalogue.whole(table, bias), targets, negatives)
+    return catalogue_loss(config, hidden, OutputLayer.whole(table, bias), targets, negatives)
 
 
 def tiny_model(
@@ -183,15 +217,15 @@ def tiny_model(
     return model
 
 
-def counted(architecture: str, sessions: list[list[int]], n_items: int = 30) -> CountModel:
+def counted(architecture: str, sessions: list[list[int]], n_items: int = 30) -> CountingModel:
     """A counted model after one window of sessions (catalogue indices)."""
-    model = CountModel(model_config(architecture=architecture))
+    model = CountingModel(model_config(architecture=architecture))
     model.grow(n_items)
     count_window(model, sessions)
     return model
 
 
-def count_window(model: CountModel, sessions: list[list[int]]) -> None:
+def count_window(model: CountingModel, sessions: list[list[int]]) -> None:
     model.start_window()
     model.count(*padded(sessions))
     model.finish_window()
@@ -209,14 +243,14 @@ def columns_of(items: torch.Tensor) -> dict[str, torch.Tensor]:
     return {"item_id": items, "category": items % 3 + 2, "price": items.float() / 10}
 
 
-def draws_for(items: torch.Tensor, seed: int = 0, past: torch.Tensor | None = None) -> Draws:
+def draws_for(items: torch.Tensor, seed: int = 0, past: torch.Tensor | None = None) -> StepRandom:
     """Random numbers for a batch that is the whole global one."""
     past = items.new_zeros(len(items)) if past is None else past
-    return Draws(seed, items, past, torch.arange(len(items)), items.shape[1])
+    return StepRandom(seed, items, past, torch.arange(len(items)), items.shape[1])
 
 
 @dataclass(frozen=True)
-class GivenDraws(Draws):
+class GivenDraws(StepRandom):
     """Draws whose every number is given."""
 
     numbers: torch.Tensor | None = None
@@ -232,33 +266,41 @@ class GivenDraws(Draws):
         return self.numbers[self.rows, : self.width]
 
 
+def tiny_params(sections: Mapping[str, Mapping[str, Any]] | None = None) -> Params:
+    """All settings; `sections` change some: {"training": {"seed": 2}}."""
+    changes = sections or {}
+    values = {name: given | changes.get(name, {}) for name, given in SECTIONS.items()}
+    return validated(Params, {"dataset": "tiny", **values}, "params.yaml")
+
+
 def tiny_study(
     windows: Path, out: Path, sections: Mapping[str, Mapping[str, Any]] | None = None, **more: Any
 ) -> Study:
-    """A study of a window folder; `sections` change settings: {"training": {"seed": 2}}."""
-    changes = sections or {}
+    """A study of a folder of windows, from `first` to `last`; `sections` change settings."""
+    ends = {name: more.pop(name) for name in ("first", "last") if name in more}
     values = {
-        "dataset": "tiny",
-        "first": None,
-        "last": None,
-        "model": model_config(**changes.get("model", {})),
-        "task": task_config(**changes.get("task", {})),
-        "loss": loss_config(**changes.get("loss", {})),
-        "training": training_config(**changes.get("training", {})),
-        "evaluation": evaluation_config(**changes.get("evaluation", {})),
+        "params": tiny_params(with_sections(sections, window=ends)),
         "windows": windows,
         "results": out / "results",
         "models": out / "models",
-        "store": out.with_name(f"{out.name}-store"),
+        "cache": out.with_name(f"{out.name}-store"),
     }
     return Study(**(values | more))
+
+
+def with_sections(
+    sections: Mapping[str, Mapping[str, Any]] | None, **more: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """Changes of settings, with further ones."""
+    given = sections or {}
+    return {name: {**given.get(name, {}), **more.get(name, {})} for name in {**given, **more}}
 
 
 def trained(
     windows: Path, out: Path, sections: Mapping[str, Mapping[str, Any]] | None = None, **more: Any
 ) -> Path:
     """Run such a study on one process; the folder `out`."""
-    train(tiny_study(windows, out, sections, **more), compute_config())
+    train(tiny_study(windows, out, sections, **more))
     return out
 
 

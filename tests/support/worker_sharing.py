@@ -7,11 +7,11 @@ from torch import Tensor
 
 from dayahead.core.columns import ITEM_ID
 from dayahead.core.files import write_json
-from dayahead.distributed.process import Process
+from dayahead.distributed.process import Process, Rank
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.next_item import NextItemModel
-from dayahead.model.rng import Draws
-from dayahead.train.batches import Batch, Sessions, Share
+from dayahead.model.rng import StepRandom
+from dayahead.train.batches import Batch, Sessions
 from dayahead.train.sharded_ranking import SharedRanks
 from dayahead.train.trainers import _draws
 from support.tiny_settings import loss_config, model_config, task_config
@@ -42,14 +42,14 @@ CANDIDATES = {
 
 def compare_with_whole(process: Process, folder: Path) -> None:
     """Write how far each case's loss and gradients are from those of one process, relatively."""
-    shard = Shard.of_process(process.share.rank, process.share.world)
+    shard = Shard.of_process(process.rank.index, process.rank.world_size)
     found = {name: _departures(process, shard, *case) for name, case in CASES.items()}
-    write_json(folder / f"{process.share.rank}.json", found)
+    write_json(folder / f"{process.rank.index}.json", found)
 
 
 def rank_together(process: Process, folder: Path) -> None:
     """Write whether shared ranks and best items are those of all scores in one place."""
-    shard = Shard.of_process(process.share.rank, process.share.world)
+    shard = Shard.of_process(process.rank.index, process.rank.world_size)
     draw = torch.Generator().manual_seed(2)
     scores = torch.randint(6, (23, N_ITEMS), generator=draw).float()  # many ties
     targets = torch.randint(2, N_ITEMS + 2, (23,), generator=draw)
@@ -64,7 +64,7 @@ def rank_together(process: Process, folder: Path) -> None:
             )
         ]
         same[name] = [bool(one[own].equal(other)) for one, other in zip(*answers, strict=True)]
-    write_json(folder / f"{process.share.rank}.json", same)
+    write_json(folder / f"{process.rank.index}.json", same)
 
 
 def _in_order(scores: Tensor, shard: Shard, candidates: Tensor) -> Tensor:
@@ -92,7 +92,7 @@ def _departures(
     ]
     whole, own = (
         _with_gradients(each, _batch(share))
-        for each, share in zip(built, (Share(0, 1), process.share), strict=True)
+        for each, share in zip(built, (Rank(0, 1), process.rank), strict=True)
     )
     for name, gradient in own.items():
         if name in built[1].sharded:
@@ -107,19 +107,19 @@ def _departures(
     }
 
 
-def _batch(share: Share) -> Batch:
+def _batch(rank: Rank) -> Batch:
     """Ten sessions of 2 to 8 events; of four processes, two have an empty row."""
     draw = torch.Generator().manual_seed(3)
     lengths = torch.randint(2, 9, (10,), generator=draw)
     items = torch.randint(2, N_ITEMS + 2, (int(lengths.sum()),), generator=draw)
     offsets = torch.nn.functional.pad(lengths.cumsum(0), (1, 0))
-    return Sessions({ITEM_ID: items}, offsets).gather(torch.arange(10), share)
+    return Sessions({ITEM_ID: items}, offsets).gather(torch.arange(10), rank)
 
 
 def _with_gradients(model: NextItemModel, batch: Batch) -> dict[str, Tensor]:
     model.grow({ITEM_ID: N_ITEMS})
     model.train()
-    draws: Draws = _draws(batch, seed=5)
+    draws: StepRandom = _draws(batch, seed=5)
     loss, _ = model(batch.columns, batch.lengths, draws, 2)
     loss.backward()
     gradients = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}

@@ -2,7 +2,6 @@
 
 import os
 import signal
-from collections.abc import Sequence
 from pathlib import Path
 from unittest.mock import patch
 
@@ -13,24 +12,18 @@ from dayahead.core.files import write_json
 from dayahead.distributed.process import Process
 from dayahead.train import stage as protocol
 from dayahead.train.batches import Batch
-from dayahead.train.results import MeasuredWindow
+from dayahead.train.results import EvaluatedWindow
 from dayahead.train.run import Fit, Run, Study
-from dayahead.train.trainers import GradientLearner
+from dayahead.train.trainers import GradientTrainer
 from dayahead.windows.folder import Window
-from support.tiny_settings import compute_config
 
 
-def run_and_record(
-    process: Process, studies: dict[str, Study], folder: Path, shared: Sequence[str] = ()
-) -> None:
-    """Run studies; write every step's mean loss and this process's sessions to <name>-<rank>.
-
-    The item tables of `shared` are shared out over the processes.
-    """
+def run_and_record(process: Process, studies: dict[str, Study], folder: Path) -> None:
+    """Run studies; write every step's mean loss and this process's sessions to <name>-<rank>."""
     for name, study in studies.items():
         losses: list[float] = []
         sessions: list[list[int]] = []
-        step_of = GradientLearner._step
+        step_of = GradientTrainer._step
 
         def watched(self, batch: Batch, window: str, step: int, step_of=step_of) -> torch.Tensor:
             sums = step_of(self, batch, window, step)
@@ -38,22 +31,22 @@ def run_and_record(
             sessions.append(batch.sessions.tolist())  # noqa: B023
             return sums
 
-        with patch.object(GradientLearner, "_step", watched):
-            protocol.fit_and_measure(process, study, compute_config(shard_items=name in shared))
+        with patch.object(GradientTrainer, "_step", watched):
+            protocol.fit_and_measure(process, study)
         record = {"losses": losses, "sessions": sessions}
-        write_json(folder / f"{name}-{process.share.rank}.json", record)
+        write_json(folder / f"{name}-{process.rank.index}.json", record)
 
 
 def say_who(process: Process, folder: Path) -> None:
     """Write down what this process is told about itself, and a sum over all."""
-    total = process.summed(torch.tensor([process.share.rank + 1]))
+    total = process.summed(torch.tensor([process.rank.index + 1]))
     record = {
-        "world": process.share.world,
+        "world": process.rank.world_size,
         "is_main": process.is_main,
         "threads": torch.get_num_threads(),
         "sum": int(total),
     }
-    write_json(folder / f"{process.share.rank}.json", record)
+    write_json(folder / f"{process.rank.index}.json", record)
 
 
 def die_once(process: Process, folder: Path) -> None:
@@ -72,7 +65,7 @@ def fit_and_die_once(process: Process, study: Study) -> None:
     measure = Run.measure
     places: list[str] = []
 
-    def dying(self: Run, window: Window, fit: Fit) -> MeasuredWindow:
+    def dying(self: Run, window: Window, fit: Fit) -> EvaluatedWindow:
         places.append(window.name)
         if len(places) == 2 and not process.is_main and not died.exists():
             died.touch()
@@ -80,7 +73,7 @@ def fit_and_die_once(process: Process, study: Study) -> None:
         return measure(self, window, fit)
 
     with patch.object(Run, "measure", dying):
-        protocol.fit_and_measure(process, study, compute_config())
+        protocol.fit_and_measure(process, study)
 
 
 def refuse(process: Process) -> None:
@@ -100,4 +93,4 @@ def die(process: Process) -> None:
 def note_cores(process: Process, folder: Path) -> None:
     """Write down which cores this process may run on, and how many threads it takes."""
     record = {"cores": sorted(os.sched_getaffinity(0)), "threads": torch.get_num_threads()}
-    write_json(folder / f"{process.share.rank}.json", record)
+    write_json(folder / f"{process.rank.index}.json", record)

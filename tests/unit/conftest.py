@@ -7,8 +7,8 @@ import torch
 from distributed import Client, LocalCluster
 
 from dayahead.preprocess.stage import preprocess
-from dayahead.windows.folder import WindowStore
-from support.builders import preprocess_config, window_config, write_log
+from dayahead.windows.folder import WindowFolder
+from support.builders import machine_config, preprocess_config, window_config, write_log
 
 # Tiny tensors gain nothing from a second thread.
 torch.set_num_threads(1)
@@ -39,8 +39,11 @@ def run(tmp_path, dask_thread, monkeypatch):
         root = tmp_path / str(next(numbers))
         monkeypatch.setenv("DVC_ROOT", str(tmp_path / store if store else root / "project"))
         write_log(root / "raw", log, parts=parts, log_end=log_end)
-        config = preprocess_config(scheduler=dask_thread, fit_windows=fit_windows, rebuild=rebuild)
-        preprocess(root / "raw", root / "windows", dataset, window_config(**window), config)
-        return WindowStore(root / "windows")
+        config = preprocess_config(fit_windows=fit_windows, rebuild=rebuild)
+        machine = machine_config(scheduler=dask_thread)
+        preprocess(
+            root / "raw", root / "windows", dataset, window_config(**window), config, machine
+        )
+        return WindowFolder(root / "windows")
 
     return run

@@ -33,7 +33,7 @@ _OF_MEMORY = re.compile(
 _KEPT = "run again: what is finished is kept"
 _LESS_MEMORY = (
     f"memory ran out, as it seems: lower training.batch_size, evaluation.batch_size or "
-    f"loss.logits_budget_mib (for preprocess: preprocess.memory_limit), and {_KEPT}"
+    f"loss.logits_budget_mib (for preprocess: machine.memory_limit), and {_KEPT}"
 )
 _USER = re.compile(r"(?<=://)[^/\s]*@")
 _QUERY = re.compile(r"((?:://|url: /)[^\s?]*\?)[^\s'\"]+")
@@ -93,7 +93,7 @@ def redacted(text: str) -> str:
 
 
 @contextmanager
-def told_plainly() -> Iterator[None]:
+def exit_with_message() -> Iterator[None]:
     """End the process with one line where a user's mistake shows, a limit or a signal to stop."""
     try:
         yield

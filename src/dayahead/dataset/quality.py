@@ -8,7 +8,7 @@ from pydantic.dataclasses import dataclass
 
 from dayahead.config.loading import STRICT
 
-Share = Annotated[float, Field(ge=0, le=1)]
+Rank = Annotated[float, Field(ge=0, le=1)]
 NEEDED_NULLS = 0.01
 """Share allowed of rows without a value that no event can do without."""
 
@@ -17,19 +17,19 @@ NEEDED_NULLS = 0.01
 class QualityConfig:
     """How much of what is wrong with a log is allowed, as shares; null: any, only reported."""
 
-    nulls: dict[str, Share | None] = Field(default_factory=dict)
+    nulls: dict[str, Rank | None] = Field(default_factory=dict)
     """Rows without a value, by column of the event table; not named: 0.01 of those that no event
     can do without (session or user, item, times), any of others."""
-    unreadable: Share = 0.0
+    unreadable: Rank = 0.0
     """Rows with a value that cannot be read. At 0 the first one ends the stage; above, such rows
     are left out and counted."""
-    duplicates: Share | None = None
+    duplicates: Rank | None = None
     """Events equal to another of the same part in every column."""
-    backwards: Share | None = None
+    backwards: Rank | None = None
     """Events before the one in the row before, in the same file."""
-    negative: dict[str, Share | None] = Field(default_factory=dict)
+    negative: dict[str, Rank | None] = Field(default_factory=dict)
     """Events with a number below zero, by feature."""
-    empty_days: Share | None = None
+    empty_days: Rank | None = None
     """Days (UTC) without an event, between the first and the last."""
 
     def check_names(self, columns: Sequence[str], numbers: Sequence[str]) -> None:

@@ -15,13 +15,12 @@ from torch.distributed.elastic.multiprocessing.api import DefaultLogsSpecs
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, record
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from dayahead.config.training import ComputeConfig
+from dayahead.config.params import ComputeConfig
 from dayahead.core.errors import ConfigError, DeadProcessError, TrainingError
 from dayahead.core.files import read_json
-from dayahead.distributed.launchers import Place, launched_by
-from dayahead.distributed.process import Process
-from dayahead.distributed.rendezvous import joined, settle
-from dayahead.train.batches import Share
+from dayahead.distributed.launchers import LaunchInfo, launch_info
+from dayahead.distributed.process import Process, Rank
+from dayahead.distributed.rendezvous import process_group, settle
 
 PR_SET_PDEATHSIG = 1
 _OF_A_DEATH = ("exit code", "RuntimeError", "Dist")
@@ -34,13 +33,15 @@ for _noisy in ("elastic.multiprocessing.api", "elastic.agent.server.api"):
 logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)
 
 
-def run_processes(work: Callable[..., None], compute: ComputeConfig, *args: object) -> None:
+def run_processes(
+    work: Callable[..., None], compute: ComputeConfig, *args: object, max_restarts: int = 0
+) -> None:
     """Call `work(process, *args)` in `compute.processes` processes, and wait for all.
 
     Where a launcher started this process (torchrun, mpirun, srun) it is one of the launcher's, and
     calls `work` for itself alone. Else one process runs right here; several are started through
     torchrun's API (gloo on the CPU, NCCL on GPUs) and `args` must pickle. Where one of these dies,
-    all are started again, at most compute.max_restarts times; what `work` finished before it has
+    all are started again, at most `max_restarts` times; what `work` finished before it has
     to find by itself.
 
     Raises:
@@ -48,24 +49,24 @@ def run_processes(work: Callable[..., None], compute: ComputeConfig, *args: obje
             launcher started another number of processes.
         TrainingError: a process failed; the others were stopped.
     """
-    place = launched_by(os.environ)
+    place = launch_info(os.environ)
     n_processes = _n_processes(compute, place)
     if n_processes == 1:
         device = _device(compute, 0)
         n_cores = len(os.sched_getaffinity(0))
         settle(device, n_cores if compute.threads == "auto" else compute.threads)
-        work(Process(Share(0, 1), device), *args)
+        work(Process(Rank(0, 1), device), *args)
     elif place is not None:
         if "TORCHELASTIC_RUN_ID" in os.environ:
             _end_with_the_launcher()
         device = _device(compute, place.local_rank)
-        with joined(place, device, compute, is_watched=True) as process:
+        with process_group(place, device, compute, is_watched=True) as process:
             work(process, *args)
     else:
-        _start_until_done(n_processes, work, compute, args)
+        _start_until_done(n_processes, work, compute, args, max_restarts)
 
 
-def _n_processes(compute: ComputeConfig, place: Place | None) -> int:
+def _n_processes(compute: ComputeConfig, place: LaunchInfo | None) -> int:
     if place is not None:
         if compute.processes not in ("auto", place.world):
             raise ConfigError(
@@ -112,9 +113,13 @@ def _device(compute: ComputeConfig, local_rank: int) -> torch.device:
 
 
 def _start_until_done(
-    n_processes: int, work: Callable[..., None], compute: ComputeConfig, args: tuple[object, ...]
+    n_processes: int,
+    work: Callable[..., None],
+    compute: ComputeConfig,
+    args: tuple[object, ...],
+    max_restarts: int,
 ) -> None:
-    for n_left in reversed(range(compute.max_restarts + 1)):
+    for n_left in reversed(range(max_restarts + 1)):
         try:
             _start(n_processes, work, compute, args)
         except DeadProcessError as death:
@@ -164,10 +169,10 @@ def _first_failure(failure: ChildFailedError, logs: Path) -> tuple[int, str]:
 @record
 def _worker(work: Callable[..., None], compute: ComputeConfig, args: tuple[object, ...]) -> None:
     _end_with_the_launcher()
-    place = launched_by(os.environ)
+    place = launch_info(os.environ)
     assert place is not None
     device = _device(compute, place.local_rank)
-    with joined(place, device, compute, is_watched=False) as process:
+    with process_group(place, device, compute, is_watched=False) as process:
         work(process, *args)
 
 

@@ -48,7 +48,7 @@ _LOCAL_WORLD = "OMPI_COMM_WORLD_LOCAL_SIZE"
 
 
 @dataclass(frozen=True)
-class Place:
+class LaunchInfo:
     """This process among those that a launcher started."""
 
     launcher: str
@@ -61,7 +61,7 @@ class Place:
     port: int
 
 
-def launched_by(environ: Mapping[str, str]) -> Place | None:
+def launch_info(environ: Mapping[str, str]) -> LaunchInfo | None:
     """What the environment says of a launcher; None where there is none.
 
     torchrun (or RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set by whoever), Open MPI's mpirun
@@ -79,13 +79,13 @@ def launched_by(environ: Mapping[str, str]) -> Place | None:
     return None
 
 
-def is_helper(environ: Mapping[str, str]) -> bool:
+def is_secondary_process(environ: Mapping[str, str]) -> bool:
     """Whether a launcher started this process beside a main one, which writes and reports."""
-    place = launched_by(environ)
+    place = launch_info(environ)
     return place is not None and place.rank > 0
 
 
-def hand_over(environ: Mapping[str, str]) -> None:
+def exec_launcher(environ: Mapping[str, str]) -> None:
     """Become the launcher that DAYAHEAD_LAUNCH names, which runs this script in every process.
 
     Does not return, unless no launcher is named, or one has started this process.
@@ -97,7 +97,7 @@ def hand_over(environ: Mapping[str, str]) -> None:
         ConfigError: there is no such program.
     """
     words = shlex.split(environ.get(LAUNCH, ""))
-    if words and launched_by(environ) is None:
+    if words and launch_info(environ) is None:
         _become(words, {name: value for name, value in environ.items() if name != LAUNCH})
 
 
@@ -112,7 +112,7 @@ def _become(words: list[str], environ: dict[str, str]) -> NoReturn:
         ) from None
 
 
-def _place(names: _Names, environ: Mapping[str, str]) -> Place:
+def _place(names: _Names, environ: Mapping[str, str]) -> LaunchInfo:
     rank = _number(names, names.rank, environ)
     world = _number(names, names.world, environ)
     if rank >= world:
@@ -123,7 +123,7 @@ def _place(names: _Names, environ: Mapping[str, str]) -> Place:
     is_told = names.local_rank in environ
     local_rank = _number(names, names.local_rank, environ) if is_told else 0
     address, port = ("", 0) if world == 1 else (_address(names, environ), _port(names, environ))
-    return Place(names.launcher, rank, world, local_rank, address, port)
+    return LaunchInfo(names.launcher, rank, world, local_rank, address, port)
 
 
 def _number(names: _Names, name: str, environ: Mapping[str, str]) -> int:

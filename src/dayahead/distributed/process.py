@@ -7,22 +7,28 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from dayahead.train.batches import Share
-
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One process among all of a run: it takes every `world_size`-th row, from row `index` on."""
+
+    index: int
+    world_size: int
 
 
 @dataclass(frozen=True)
 class Process:
     """This process among all of a run."""
 
-    share: Share
+    rank: Rank
     device: torch.device
 
     @property
     def is_main(self) -> bool:
         """Whether this process writes and reports."""
-        return self.share.rank == 0
+        return self.rank.index == 0
 
     @property
     def multiplies_bfloat16(self) -> bool:
@@ -34,13 +40,13 @@ class Process:
 
     def summed(self, values: Tensor) -> Tensor:
         """Sum of `values` over all processes, on every process."""
-        if self.share.world > 1:
+        if self.rank.world_size > 1:
             dist.all_reduce(values)
         return values
 
     def told(self, value: T) -> T:
         """Give every process what the main one has; what the others pass is not looked at."""
-        if self.share.world == 1:
+        if self.rank.world_size == 1:
             return value
         held: list[Any] = [value if self.is_main else None]
         dist.broadcast_object_list(held, src=0)
@@ -48,7 +54,7 @@ class Process:
 
     def gathered(self, value: T) -> list[T]:
         """What every process has, by rank, on every process."""
-        held: list[Any] = [value] * self.share.world
-        if self.share.world > 1:
+        held: list[Any] = [value] * self.rank.world_size
+        if self.rank.world_size > 1:
             dist.all_gather_object(held, value)
         return held

@@ -18,17 +18,16 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore, Store, _set_pg_timeout
 from torch.distributed.rendezvous import rendezvous
 
-from dayahead.config.training import ComputeConfig
+from dayahead.config.params import ComputeConfig
 from dayahead.core.errors import ConfigError, TrainingError
 from dayahead.distributed.affinity import bind, cores_near, slice_of
 from dayahead.distributed.heartbeat import Heartbeat
-from dayahead.distributed.launchers import Place
-from dayahead.distributed.process import Process
-from dayahead.train.batches import Share
+from dayahead.distributed.launchers import LaunchInfo
+from dayahead.distributed.process import Process, Rank
 
 START = timedelta(minutes=10)
 """For all to come: on a cold machine the libraries alone take minutes to read."""
-PATIENCE = timedelta(hours=1)
+TIMEOUT = timedelta(hours=1)
 """For what one process does alone, such as to hash windows and to write a state, while the others
 wait. Whether it lives meanwhile, the heartbeat knows."""
 NETWORK = "GLOO_SOCKET_IFNAME"
@@ -39,8 +38,8 @@ _log = logging.getLogger(__name__)
 
 
 @contextmanager
-def joined(
-    place: Place, device: torch.device, compute: ComputeConfig, *, is_watched: bool
+def process_group(
+    place: LaunchInfo, device: torch.device, compute: ComputeConfig, *, is_watched: bool
 ) -> Iterator[Process]:
     """Be one of the processes of a run while the block runs.
 
@@ -67,7 +66,7 @@ def joined(
             f"({os.environ.get(NETWORK)}) is the network between them"
         ) from None
     try:
-        process = Process(Share(place.rank, place.world), device)
+        process = Process(Rank(place.rank, place.world), device)
         _settle_among(process, compute)
         with Heartbeat(who) if is_watched else nullcontext():
             yield process
@@ -92,7 +91,7 @@ def settle(device: torch.device, n_threads: int, kept_bytes: int = KEPT_BYTES) -
         torch.cuda.set_device(device)
 
 
-def _meet(place: Place, device: torch.device, own_address: str) -> None:
+def _meet(place: LaunchInfo, device: torch.device, own_address: str) -> None:
     host = f"[{place.address}]" if ":" in place.address else place.address
     url = f"tcp://{host}:{place.port}?rank={place.rank}&world_size={place.world}"
     kept, _, _ = next(rendezvous(url, timeout=START))
@@ -103,7 +102,7 @@ def _meet(place: Place, device: torch.device, own_address: str) -> None:
         "compute.device": device.type,
         "the version of torch": torch.__version__,
     }
-    refuse_apart([json.loads(each) for each in _exchanged(json.dumps(told), place, store)])
+    check_processes_match([json.loads(each) for each in _exchanged(json.dumps(told), place, store)])
     is_cuda = device.type == "cuda"
     dist.init_process_group(
         "nccl" if is_cuda else "gloo",
@@ -113,10 +112,10 @@ def _meet(place: Place, device: torch.device, own_address: str) -> None:
         timeout=START,
         device_id=device if is_cuda else None,
     )
-    _set_pg_timeout(PATIENCE)
+    _set_pg_timeout(TIMEOUT)
 
 
-def _attempt(place: Place, kept: Store) -> str:
+def _attempt(place: LaunchInfo, kept: Store) -> str:
     """Give all a name for this attempt to meet.
 
     torchrun keeps its store when it starts all again, with what the dead have written, and some may
@@ -139,7 +138,7 @@ def _attempt(place: Place, kept: Store) -> str:
     return own
 
 
-def _exchanged(told: str, place: Place, store: Store) -> list[bytes]:
+def _exchanged(told: str, place: LaunchInfo, store: Store) -> list[bytes]:
     """What every process tells, by rank; the main one, which may hold the store, leaves last."""
     keys, thanks = ([f"{name}-{n}" for n in range(place.world)] for name in ("told", "thanks"))
     store.set(keys[place.rank], told)
@@ -151,7 +150,7 @@ def _exchanged(told: str, place: Place, store: Store) -> list[bytes]:
     return every
 
 
-def refuse_apart(every: Sequence[Mapping[str, str]]) -> None:
+def check_processes_match(every: Sequence[Mapping[str, str]]) -> None:
     """Stop where processes could not exchange anything.
 
     Args:
@@ -181,7 +180,7 @@ def _is_loopback(address: str) -> bool:
     return address.startswith("127.") or address == "::1"
 
 
-def _choose_network(place: Place) -> str:
+def _choose_network(place: LaunchInfo) -> str:
     """Let gloo take the network by which process 0 is reached, unless one is named.
 
     Gloo takes the address of this machine's name, which is often 127.0.1.1.
@@ -226,11 +225,11 @@ def _settle_among(process: Process, compute: ComputeConfig) -> None:
         _log.warning(
             "process %d may run on %d cores, and compute.threads is %d; see --bind-to of mpirun, "
             "--cpus-per-task of srun",
-            process.share.rank,
+            process.rank.index,
             len(cores),
             n_threads,
         )
     if n_cores >= n_threads:
-        bind(slice_of(cores, peers.index(process.share.rank), len(peers)))
+        bind(slice_of(cores, peers.index(process.rank.index), len(peers)))
     kept_bytes = KEPT_BYTES_OF_SHARED if compute.shard_items else KEPT_BYTES
     settle(process.device, n_threads, kept_bytes)

@@ -9,10 +9,10 @@ import pyarrow.compute as pc
 from merlin.core.compat import cudf
 
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, TIMESTAMP
+from dayahead.core.types import Device
 from dayahead.dataset.features import NUMBER_FEATURES
 from dayahead.features.numbers import VALUE_TYPES
 from dayahead.features.operators import Frame
-from dayahead.preprocess.dask_cluster import Device
 
 Types = Mapping[str, pa.DataType]
 """Types of a workflow's input columns."""

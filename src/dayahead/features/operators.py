@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from nvtabular.ops import Operator, StatOperator
 
 from dayahead.core.columns import EVENT_TIME, FIRST_TIME, ITEM_ID, N_RESERVED, VALUE
+from dayahead.core.errors import ConfigError
 from dayahead.features.vocabulary import indices_of
-from dayahead.preprocess.calendar import local_time
 
 Frame = Any
 """A pandas or a cudf data frame."""
@@ -213,3 +213,20 @@ def arrow(column: Series, type_: pa.DataType | None = None) -> pa.Array:
 
 def _int64(column: Series) -> NDArray[np.int64]:
     return np.asarray(arrow(column, pa.int64()).to_numpy())
+
+
+def local_time(instants: NDArray[np.int64], timezone: str) -> NDArray[np.int64]:
+    """What the clocks of `timezone` show, as if their readings were UTC (microseconds).
+
+    Raises:
+        ConfigError: the zone is not known.
+    """
+    index = pd.DatetimeIndex(instants.astype("datetime64[us]")).tz_localize("UTC")
+    try:
+        local: NDArray[np.int64] = index.tz_convert(timezone).tz_localize(None).asi8 // 1000
+    except (KeyError, ValueError):  # pytz's unknown zone is a KeyError
+        raise ConfigError(
+            f"params.yaml: window.timezone: no such zone (got {timezone!r}); "
+            f"expected an IANA name such as Europe/Oslo"
+        ) from None
+    return local

@@ -14,12 +14,12 @@ from nvtabular import Workflow
 from nvtabular.workflow.node import WorkflowNode
 
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, ROW, SESSION_ID, TIMESTAMP
+from dayahead.core.types import Device
 from dayahead.features.arrays import repeated
 from dayahead.features.grouping import GroupSessions, SliceLists
 from dayahead.features.inputs import frame_of, input_types, inputs, table_of
 from dayahead.features.numbers import NumberOperators
 from dayahead.features.operators import DayOfWeek, LookUp, TimeOfDay
-from dayahead.preprocess.dask_cluster import Device
 
 Statistics = Mapping[str, Any]
 """statistics.json."""

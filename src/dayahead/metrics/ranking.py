@@ -22,7 +22,7 @@ def target_ranks(scores: Float32[Tensor, "B C"], targets: Int[Tensor, "B"]) -> I
     Raises:
         ScoreError: a score is NaN or infinite, in whichever row.
     """
-    refuse_infinite(scores)
+    check_finite(scores)
     found = n_not_worse(scores, scores_at(scores, targets))
     return torch.where(targets >= 0, found, 0).long()
 
@@ -41,7 +41,7 @@ def n_not_worse(scores: Float32[Tensor, "B C"], than: Float32[Tensor, "B"]) -> I
     return (scores >= than[:, None]).sum(dim=1, dtype=torch.int32)
 
 
-def refuse_infinite(scores: Float32[Tensor, "B C"]) -> None:
+def check_finite(scores: Float32[Tensor, "B C"]) -> None:
     """Stop where a score cannot be ranked.
 
     Raises:

@@ -18,7 +18,7 @@ from dayahead.distributed.sharding import WHOLE
 from dayahead.model.scoring import Scorer
 
 
-class CountModel:
+class CountingModel:
     """`popularity` and `transitions`.
 
     popularity    an item's events in the windows of the last fit

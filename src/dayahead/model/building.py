@@ -7,7 +7,7 @@ from dayahead.config.params import LossConfig, ModelConfig, TaskConfig
 from dayahead.core.columns import ITEM_ID
 from dayahead.core.errors import ConfigError
 from dayahead.distributed.sharding import WHOLE, Shard
-from dayahead.model.baselines import CountModel
+from dayahead.model.baselines import CountingModel
 from dayahead.model.next_item import NextItemModel
 
 
@@ -19,7 +19,7 @@ def build_model(  # noqa: PLR0913, PLR0917
     sizes: Mapping[str, int],
     seed: int,
     shard: Shard = WHOLE,
-) -> NextItemModel | CountModel:
+) -> NextItemModel | CountingModel:
     """Build the architecture the settings name; `grow` gives it its items.
 
     Args:
@@ -35,7 +35,7 @@ def build_model(  # noqa: PLR0913, PLR0917
         ConfigError: settings of the inputs contradict each other, or would do nothing.
     """
     if config.is_counted:
-        return CountModel(config)
+        return CountingModel(config)
     kinds = {name: statistics["features"][name]["kind"] for name in config.features}
     _check_inputs(config, has_numbers=any(kind != "categorical" for kind in kinds.values()))
     return NextItemModel(

@@ -24,7 +24,7 @@ from dayahead.config.params import LossConfig, ModelConfig, TaskConfig
 from dayahead.core.columns import FIRST_TIME, INDEX, ITEM_ID, N_RESERVED, VALUE
 from dayahead.core.errors import ConfigError, ModelFileError
 from dayahead.core.files import read_json, write_json, write_parquet, written_whole
-from dayahead.model.baselines import CountModel
+from dayahead.model.baselines import CountingModel
 from dayahead.model.building import build_model
 from dayahead.model.next_item import NextItemModel
 
@@ -35,7 +35,7 @@ MISFITS = (ValueError, KeyError, TypeError, RuntimeError, SafetensorError, Confi
 
 
 @checked_dataclass(frozen=True, kw_only=True, config=STRICT)
-class ModelCard:
+class ModelConfigFile:
     """config.json: what it takes to build the model again and to feed it."""
 
     dataset: str
@@ -57,8 +57,8 @@ class ModelCard:
 class StoredModel:
     """A model and what goes with it."""
 
-    card: ModelCard
-    model: NextItemModel | CountModel
+    card: ModelConfigFile
+    model: NextItemModel | CountingModel
     candidates: NDArray[np.int32]
     """Catalogue indices it may recommend, ascending."""
     vocabularies: Mapping[str, pa.Table]
@@ -100,7 +100,9 @@ def load_model(folder: Path) -> StoredModel:
         ModelFileError: a part is missing or damaged, or the parts do not belong together.
     """
     try:
-        card = validated(ModelCard, read_json(folder / "config.json"), str(folder / "config.json"))
+        card = validated(
+            ModelConfigFile, read_json(folder / "config.json"), str(folder / "config.json")
+        )
         tensors = load_file(folder / "model.safetensors")
         vocabularies = {
             column: pq.read_table(
@@ -142,7 +144,7 @@ def _check_parts(stored: StoredModel) -> None:
         raise ValueError(f"candidates beyond the {n_items} items held")
 
 
-def weights_of(model: NextItemModel | CountModel) -> dict[str, Tensor]:
+def weights_of(model: NextItemModel | CountingModel) -> dict[str, Tensor]:
     """All that a model has learned or counted, by name, on the CPU."""
     if isinstance(model, NextItemModel):
         return {name: tensor.cpu().contiguous() for name, tensor in model.state_dict().items()}
@@ -156,7 +158,7 @@ def weights_of(model: NextItemModel | CountModel) -> dict[str, Tensor]:
 
 
 def restore_weights(
-    model: NextItemModel | CountModel, sizes: Mapping[str, int], tensors: Mapping[str, Tensor]
+    model: NextItemModel | CountingModel, sizes: Mapping[str, int], tensors: Mapping[str, Tensor]
 ) -> None:
     """Give a fresh model what `weights_of` took of one that held these sizes."""
     if isinstance(model, NextItemModel):

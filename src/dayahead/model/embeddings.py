@@ -16,7 +16,7 @@ DRAWN_AT_ONCE = 2**16
 
 
 @dataclass(frozen=True)
-class GivenRows:
+class PretrainedRows:
     """Initial values that some rows of a table have instead of random ones."""
 
     rows: Int[Tensor, " k"]
@@ -24,7 +24,7 @@ class GivenRows:
     vectors: Float[Tensor, "k d"]
 
 
-class GrowingTable(nn.Module):
+class GrowingEmbedding(nn.Module):
     """Rows of a vocabulary by index, without the reserved ones.
 
     Padding and unknown values are looked up as zeros, unknown plus one learned vector. A row's
@@ -54,7 +54,7 @@ class GrowingTable(nn.Module):
         self.shard = shard
         self.n_rows = 0
         """Values held by all processes, the reserved ones not counted."""
-        self.given: GivenRows | None = None
+        self.given: PretrainedRows | None = None
         self.weight = nn.Parameter(torch.empty(0, dim), requires_grad=not is_frozen)
         self.unknown = nn.Parameter(torch.zeros(dim))
 

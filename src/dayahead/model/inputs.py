@@ -12,7 +12,7 @@ from dayahead.config.params import ModelConfig
 from dayahead.core.columns import IS_PAST, ITEM_ID
 from dayahead.core.seeds import derived_seed
 from dayahead.distributed.sharding import WHOLE, Shard
-from dayahead.model.embeddings import GrowingTable
+from dayahead.model.embeddings import GrowingEmbedding
 from dayahead.model.numbers import number_vector
 from dayahead.model.projection import projection
 
@@ -62,9 +62,9 @@ class EventInputs(nn.Module):
         self.past.requires_grad_(config.past_length > 0)
 
     @property
-    def tables(self) -> dict[str, GrowingTable]:
+    def tables(self) -> dict[str, GrowingEmbedding]:
         """Tables by column of the window files, the item's first."""
-        tables = cast("dict[str, GrowingTable]", dict(self.categoricals))
+        tables = cast("dict[str, GrowingEmbedding]", dict(self.categoricals))
         return {ITEM_ID: self.items} | {k.removeprefix(FEATURE): t for k, t in tables.items()}
 
     def grow(self, sizes: Mapping[str, int]) -> None:
@@ -111,12 +111,12 @@ class EventInputs(nn.Module):
     @staticmethod
     def _table(
         config: ModelConfig, name: str, dim: int, seed: int, shard: Shard = WHOLE
-    ) -> GrowingTable:
+    ) -> GrowingEmbedding:
         is_item = name == ITEM_ID
         std = config.item_init_std if is_item else config.feature_init_std
         is_frozen = is_item and config.freeze_items
         own_seed = derived_seed(seed, "table", name)
-        return GrowingTable(dim, std, own_seed, is_frozen=is_frozen, shard=shard)
+        return GrowingEmbedding(dim, std, own_seed, is_frozen=is_frozen, shard=shard)
 
 
 def vector_dims(

@@ -8,7 +8,7 @@ from torch.nn.functional import linear_cross_entropy
 
 from dayahead.config.params import LossConfig
 from dayahead.model.negatives import Negatives
-from dayahead.model.output import Catalogue
+from dayahead.model.output import OutputLayer
 from dayahead.model.sampled_losses import sampled_loss
 from dayahead.model.sharded_softmax import shared_softmax_loss
 
@@ -18,7 +18,7 @@ BYTES_PER_LOGIT = 4
 def catalogue_loss(
     config: LossConfig,
     hidden: Float[Tensor, "T d"],
-    catalogue: Catalogue,
+    catalogue: OutputLayer,
     targets: Int[Tensor, " T"],
     negatives: Negatives | None,
 ) -> Float[Tensor, ""]:
@@ -43,7 +43,7 @@ def catalogue_loss(
 
 def _softmax_loss(
     hidden: Float[Tensor, "T d"],
-    catalogue: Catalogue,
+    catalogue: OutputLayer,
     targets: Int[Tensor, " T"],
     logits_budget_mib: int,
 ) -> Float[Tensor, ""]:
@@ -71,7 +71,7 @@ def _softmax_loss(
 
 def _shared_loss(
     hidden: Float[Tensor, "T d"],
-    catalogue: Catalogue,
+    catalogue: OutputLayer,
     targets: Int[Tensor, " T"],
     logits_budget_mib: int,
 ) -> Float[Tensor, ""]:
@@ -102,7 +102,7 @@ def _rows_per_chunk(n_items: int, dim: int, logits_budget_mib: int) -> int:
 
 
 def _lead(
-    hidden: Float[Tensor, "T d"], catalogue: Catalogue, targets: Int[Tensor, " T"]
+    hidden: Float[Tensor, "T d"], catalogue: OutputLayer, targets: Int[Tensor, " T"]
 ) -> Float[Tensor, ""]:
     """Sum over targets of the target's score above the mean score.
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from dayahead.config.params import LossConfig
 from dayahead.core.columns import N_RESERVED
-from dayahead.model.rng import Draws
+from dayahead.model.rng import StepRandom
 
 WEIGHT_UNIT = 2**16
 """Weights are whole numbers: their sums are exact, so every process draws the same items."""
@@ -48,14 +48,14 @@ class NegativeSampler(nn.Module):
         """Hold the first `n_items` of the catalogue."""
         self.counts = nn.functional.pad(self.counts, (0, max(0, n_items - len(self.counts))))
 
-    def count(self, draws: Draws) -> None:
+    def count(self, draws: StepRandom) -> None:
         """Take in the events of a global batch's sessions, but not their users' past."""
         steps = torch.arange(draws.items.shape[1], device=draws.device)
         is_own = (draws.items >= N_RESERVED) & (steps >= draws.past[:, None])  # [G, L]
         rows = draws.items[is_own] - N_RESERVED
         self.counts.scatter_add_(0, rows, torch.ones_like(rows))
 
-    def forward(self, batch_targets: Int[Tensor, " M"], draws: Draws) -> Negatives:
+    def forward(self, batch_targets: Int[Tensor, " M"], draws: StepRandom) -> Negatives:
         """Draw for one step.
 
         Args:

@@ -12,16 +12,16 @@ from dayahead.core.errors import ConfigError
 from dayahead.core.seeds import derived_seed
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.backbones import Body
-from dayahead.model.embeddings import GrowingTable
+from dayahead.model.embeddings import GrowingEmbedding
 from dayahead.model.inputs import EventInputs
 from dayahead.model.losses import catalogue_loss
 from dayahead.model.negatives import Negatives, NegativeSampler
 from dayahead.model.noise import swapped
-from dayahead.model.output import Catalogue
+from dayahead.model.output import OutputLayer
 from dayahead.model.plm import asked_states
 from dayahead.model.prediction_positions import Question, everywhere
 from dayahead.model.projection import projection
-from dayahead.model.rng import Draws
+from dayahead.model.rng import StepRandom
 from dayahead.model.rtd import bodies, guesses
 from dayahead.model.scoring import Scorer
 from dayahead.model.tasks import build_task
@@ -84,9 +84,9 @@ class NextItemModel(nn.Module):
         return self.inputs.items.weight if self.config.tie_weights else self.output_items.weight
 
     @property
-    def catalogue(self) -> Catalogue:
+    def catalogue(self) -> OutputLayer:
         """What the items held are scored with."""
-        return Catalogue(self.scoring_rows, self.bias, self.n_items, self.shard)
+        return OutputLayer(self.scoring_rows, self.bias, self.n_items, self.shard)
 
     @property
     def sharded(self) -> frozenset[str]:
@@ -121,7 +121,7 @@ class NextItemModel(nn.Module):
         self,
         columns: Mapping[str, Tensor],
         lengths: Int[Tensor, " B"],
-        draws: Draws,
+        draws: StepRandom,
         length_groups: int = 1,
     ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
         """Sum of the loss over this batch's targets, and how many there are.
@@ -180,7 +180,7 @@ class NextItemModel(nn.Module):
         inputs = self._read(columns, self.inputs.items(columns[ITEM_ID]), question, slice(None))
         return self.body.attention_weights(inputs, question.lengths), question.lengths
 
-    def _negatives(self, draws: Draws) -> Negatives | None:
+    def _negatives(self, draws: StepRandom) -> Negatives | None:
         """What every target of the global batch is compared with; None: the whole catalogue."""
         if not self.sampler:
             return None
@@ -204,7 +204,7 @@ class NextItemModel(nn.Module):
         columns: Mapping[str, Tensor],
         question: Question,
         hidden: Float[Tensor, "T d"],
-        draws: Draws,
+        draws: StepRandom,
         length_groups: int,
     ) -> Float[Tensor, ""]:
         """Sum over events of finding the generator's guesses out.
@@ -229,7 +229,7 @@ class NextItemModel(nn.Module):
         hidden: Float[Tensor, "T d"],
         places: Float[Tensor, " T"],
         answers: Int[Tensor, " A"],
-        draws: Draws,
+        draws: StepRandom,
     ) -> Int[Tensor, " T"]:
         """Items drawn by their scores, from the catalogue or the global batch's answers alone."""
         items, config = None, self.loss_config
@@ -241,7 +241,7 @@ class NextItemModel(nn.Module):
         found = guesses(states, catalogue, places, draws, logits_budget_mib=budget)
         return (found if items is None else items[found]) + N_RESERVED
 
-    def _global_answers(self, draws: Draws) -> Int[Tensor, " A"]:
+    def _global_answers(self, draws: StepRandom) -> Int[Tensor, " A"]:
         """What the task asks for in the whole global batch, catalogue indices."""
         lengths = (draws.items != PADDING).sum(1)
         return self.task.training_question(draws.items, lengths, draws.whole())[1]
@@ -277,8 +277,10 @@ class NextItemModel(nn.Module):
         return torch.where(question.is_masked[..., None], self.mask, inputs)
 
 
-def _output_table(item_dim: int, std: float, seed: int, shard: Shard) -> GrowingTable:
+def _output_table(item_dim: int, std: float, seed: int, shard: Shard) -> GrowingEmbedding:
     """Rows that score and are never looked up, so that none of them is unknown."""
-    table = GrowingTable(item_dim, std, derived_seed(seed, "table", "output_items"), shard=shard)
+    table = GrowingEmbedding(
+        item_dim, std, derived_seed(seed, "table", "output_items"), shard=shard
+    )
     table.unknown.requires_grad_(False)
     return table

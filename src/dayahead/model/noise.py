@@ -5,10 +5,10 @@ from jaxtyping import Int
 from torch import Tensor
 
 from dayahead.core.columns import PADDING
-from dayahead.model.rng import Draws
+from dayahead.model.rng import StepRandom
 
 
-def swapped(items: Int[Tensor, "B W"], draws: Draws, probability: float) -> Int[Tensor, "B W"]:
+def swapped(items: Int[Tensor, "B W"], draws: StepRandom, probability: float) -> Int[Tensor, "B W"]:
     """Exchange inputs by chance for item ids of the global batch, often ones as often as there.
 
     Stochastic shared embeddings (Wu et al. 2019), as in Transformers4Rec, whose version changed

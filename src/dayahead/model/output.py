@@ -10,7 +10,7 @@ from dayahead.distributed.sharding import WHOLE, Shard
 
 
 @dataclass(frozen=True)
-class Catalogue:
+class OutputLayer:
     """A row and a bias of every item held; a score is their product with a state, and sum.
 
     Items are numbered from 0. Where the rows are shared out, this process has those of its shard,
@@ -24,15 +24,15 @@ class Catalogue:
     shard: Shard = WHOLE
 
     @classmethod
-    def whole(cls, table: Float[Tensor, "n d"], bias: Float[Tensor, " n"]) -> "Catalogue":
+    def whole(cls, table: Float[Tensor, "n d"], bias: Float[Tensor, " n"]) -> "OutputLayer":
         """One whose rows all lie on this process."""
         return cls(table, bias, len(table))
 
-    def at_temperature(self, temperature: float) -> "Catalogue":
+    def at_temperature(self, temperature: float) -> "OutputLayer":
         """Biases as they are added to scores of states that are divided by the temperature."""
         return replace(self, bias=self.bias / temperature)
 
-    def detached(self) -> "Catalogue":
+    def detached(self) -> "OutputLayer":
         """Without a way for gradients."""
         return replace(self, table=self.table.detach(), bias=self.bias.detach())
 
@@ -40,11 +40,11 @@ class Catalogue:
         """Rows and biases of some items, whoever holds them."""
         return self.shard.rows(self.table, items), self.shard.numbers(self.bias, items)
 
-    def part(self, items: Int[Tensor, " k"]) -> "Catalogue":
+    def part(self, items: Int[Tensor, " k"]) -> "OutputLayer":
         """Some items alone, in their order, wholly on this process."""
-        return Catalogue.whole(*self.rows(items))
+        return OutputLayer.whole(*self.rows(items))
 
-    def own_part(self, items: Int[Tensor, " k"]) -> "Catalogue":
+    def own_part(self, items: Int[Tensor, " k"]) -> "OutputLayer":
         """Those of some items whose rows are held here, in their order."""
         _, own = self.shard.places_of(items)
         return replace(self, table=self.table[own], bias=self.bias[own], n_items=len(items))

@@ -17,7 +17,7 @@ from dayahead.model.prediction_positions import (
     session_events,
     some_not_all,
 )
-from dayahead.model.rng import Draws
+from dayahead.model.rng import StepRandom
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class PermutedTask:
     needs: ClassVar[Need] = "permutation"
 
     def training_question(
-        self, items: Int[Tensor, "B L"], lengths: Int[Tensor, " B"], draws: Draws
+        self, items: Int[Tensor, "B L"], lengths: Int[Tensor, " B"], draws: StepRandom
     ) -> Asked:
         """Ask at the predicted positions; given items stand first in the order."""
         is_event = session_events(items, lengths, draws)

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from dayahead.model.rng import Draws
+from dayahead.model.rng import StepRandom
 
 Need = Literal["causal", "bidirectional", "permutation"]
 """What a task asks of a body: to look back only, both ways, or along an order of its own."""
@@ -42,14 +42,16 @@ Asked = tuple[Question, Int[Tensor, " T"]]
 """A question, and the catalogue index wanted at each asked position, in their order."""
 
 
-def everywhere(items: Int[Tensor, "B L"], lengths: Int[Tensor, " B"], draws: Draws) -> Question:
+def everywhere(
+    items: Int[Tensor, "B L"], lengths: Int[Tensor, " B"], draws: StepRandom
+) -> Question:
     """Hide nothing and ask at every event of the session."""
     is_event = session_events(items, lengths, draws)
     return Question(lengths, torch.zeros_like(is_event), is_event)
 
 
 def session_events(
-    items: Int[Tensor, "B L"], lengths: Int[Tensor, " B"], draws: Draws
+    items: Int[Tensor, "B L"], lengths: Int[Tensor, " B"], draws: StepRandom
 ) -> Bool[Tensor, "B L"]:
     """What can be masked and asked: the session's own events, its user's past left out."""
     return before(lengths, items) & ~before(draws.n_past, items)

@@ -10,12 +10,12 @@ import torch
 
 from dayahead.core.columns import INDEX, N_RESERVED, VALUE
 from dayahead.core.errors import ConfigError
-from dayahead.model.embeddings import GivenRows
+from dayahead.model.embeddings import PretrainedRows
 
 VECTOR = "vector"
 
 
-def read_item_vectors(path: Path, vocabulary: pa.Table, dim: int) -> GivenRows:
+def read_item_vectors(path: Path, vocabulary: pa.Table, dim: int) -> PretrainedRows:
     """Read a parquet file of `value` (raw item id) and `vector` (list of `dim` numbers).
 
     Args:
@@ -47,7 +47,7 @@ def read_item_vectors(path: Path, vocabulary: pa.Table, dim: int) -> GivenRows:
     if not is_known.any():
         raise _misfit(path, "no item of the data set", "raw item ids in the column value")
     indices = vocabulary[INDEX].take(places.drop_null()).to_numpy().astype(np.int64)
-    return GivenRows(
+    return PretrainedRows(
         rows=torch.from_numpy(indices - N_RESERVED), vectors=torch.from_numpy(vectors[is_known])
     )
 

@@ -10,7 +10,7 @@ from dayahead.core.seeds import derived_seed
 
 
 @dataclass(frozen=True)
-class Draws:
+class StepRandom:
     """Drawn for the whole global batch from (seed, purpose), then cut to rows of it."""
 
     seed: int
@@ -42,11 +42,11 @@ class Draws:
         """A stream that all processes share, for what belongs to the batch and not to a row."""
         return torch.Generator().manual_seed(derived_seed(self.seed, purpose))
 
-    def part(self, rows: Int[Tensor, " b"], width: int) -> "Draws":
+    def part(self, rows: Int[Tensor, " b"], width: int) -> "StepRandom":
         """Those of some of these rows."""
         return replace(self, rows=self.rows[rows.cpu()], width=width)
 
-    def whole(self) -> "Draws":
+    def whole(self) -> "StepRandom":
         """Those of the whole global batch, whatever is at hand."""
         n_rows, width = self.items.shape
         return replace(self, rows=torch.arange(n_rows), width=width)

@@ -11,16 +11,16 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from dayahead.config.params import ModelConfig, TaskConfig
 from dayahead.core.errors import ConfigError
 from dayahead.model.backbones import Body
-from dayahead.model.output import Catalogue
+from dayahead.model.output import OutputLayer
 from dayahead.model.prediction_positions import Need
-from dayahead.model.rng import Draws
+from dayahead.model.rng import StepRandom
 
 N_PLACES = 2**16
 """Of a strip of noise, at which that of a guess may begin."""
 BYTES_PER_SCORE = 4
 
 
-class Detector(nn.Module):
+class Discriminator(nn.Module):
     """Tells replaced items from original ones (ELECTRA, Clark et al. 2020).
 
     The generator is the model itself, asked as `mlm` asks: what it guesses for the masked items
@@ -83,7 +83,7 @@ class Generator(nn.Module):
 
 def bodies(
     config: ModelConfig, task: TaskConfig, needs: Need, max_length: int
-) -> tuple[Body | Generator, Detector | None]:
+) -> tuple[Body | Generator, Discriminator | None]:
     """What answers, and for `rtd` what finds its guesses out."""
     body = Body(
         config,
@@ -94,16 +94,16 @@ def bodies(
     if task.name != "rtd":
         return body, None
     if task.rtd_tied_generator:
-        return body, Detector(config.d_model, body=None)
-    return Generator(config, task, max_length=max_length), Detector(config.d_model, body)
+        return body, Discriminator(config.d_model, body=None)
+    return Generator(config, task, max_length=max_length), Discriminator(config.d_model, body)
 
 
 @torch.no_grad()
 def guesses(
     hidden: Float[Tensor, "T d"],
-    catalogue: Catalogue,
+    catalogue: OutputLayer,
     places: Float[Tensor, " T"],
-    draws: Draws,
+    draws: StepRandom,
     *,
     logits_budget_mib: int,
 ) -> Int[Tensor, " T"]:

@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from dayahead.config.params import LossConfig
 from dayahead.model.negatives import Negatives
-from dayahead.model.output import Catalogue
+from dayahead.model.output import OutputLayer
 
 BYTES_PER_SCORE = 4
 NEVER = -1e30
@@ -127,7 +127,7 @@ LOSSES: dict[str, Callable[[Scores, LossConfig], Float[Tensor, " t"]]] = {
 def sampled_loss(
     config: LossConfig,
     hidden: Float[Tensor, "T d"],
-    catalogue: Catalogue,
+    catalogue: OutputLayer,
     targets: Int[Tensor, " T"],
     negatives: Negatives,
 ) -> Float[Tensor, ""]:

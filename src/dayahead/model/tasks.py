@@ -21,7 +21,7 @@ from dayahead.model.prediction_positions import (
     session_events,
     some_not_all,
 )
-from dayahead.model.rng import Draws
+from dayahead.model.rng import StepRandom
 
 
 @runtime_checkable
@@ -31,7 +31,7 @@ class Task(Protocol):
     needs: ClassVar[Need]
 
     def training_question(
-        self, items: Int[Tensor, "B L"], lengths: Int[Tensor, " B"], draws: Draws
+        self, items: Int[Tensor, "B L"], lengths: Int[Tensor, " B"], draws: StepRandom
     ) -> Asked:
         """Ask about sessions whose every item is known."""
         ...
@@ -48,7 +48,7 @@ class CausalTask:
     needs: ClassVar[Need] = "causal"
 
     def training_question(
-        self, items: Int[Tensor, "B L"], lengths: Int[Tensor, " B"], draws: Draws
+        self, items: Int[Tensor, "B L"], lengths: Int[Tensor, " B"], draws: StepRandom
     ) -> Asked:
         """Ask at every event of the session but the last, which need not be read."""
         n_read = (lengths - 1).clamp(min=0)
@@ -73,7 +73,7 @@ class MaskedTask:
     needs: ClassVar[Need] = "bidirectional"
 
     def training_question(
-        self, items: Int[Tensor, "B L"], lengths: Int[Tensor, " B"], draws: Draws
+        self, items: Int[Tensor, "B L"], lengths: Int[Tensor, " B"], draws: StepRandom
     ) -> Asked:
         """Mask where a uniform draw falls below the probability."""
         noise = draws.uniform("mask")

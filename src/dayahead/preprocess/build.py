@@ -15,13 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
-from dayahead.config.params import PreprocessConfig, WindowConfig
+from dayahead.config.params import MachineConfig, PreprocessConfig, WindowConfig
 from dayahead.core.columns import SESSION_ID, USER_ID
 from dayahead.core.errors import DataError
 from dayahead.core.files import write_json
+from dayahead.core.types import Device
 from dayahead.dataset.dataset import DatasetConfig
 from dayahead.preprocess.calendar import calendar_over, microseconds_of
-from dayahead.preprocess.dask_cluster import Device, dask_client, memory_limit
+from dayahead.preprocess.dask_cluster import dask_client, memory_limit
 from dayahead.preprocess.event_log import EventLog, Piece, require_whole
 from dayahead.preprocess.incremental import Earlier, Left
 from dayahead.preprocess.phases import Phases
@@ -61,6 +62,7 @@ class Build:
     dataset: DatasetConfig
     window: WindowConfig
     config: PreprocessConfig
+    machine: MachineConfig
     device: Device
 
     def windows(self, output: Path, scratch: Path, earlier: Earlier | None) -> Left:
@@ -72,10 +74,12 @@ class Build:
             ConfigError: fewer windows stand than are to be fitted on.
         """
         pieces = self._pieces(earlier)
-        n_at_once = min(EVENTS_AT_ONCE, max(memory_limit(self.config) // BYTES_PER_EVENT, 1))
+        n_at_once = min(EVENTS_AT_ONCE, max(memory_limit(self.machine) // BYTES_PER_EVENT, 1))
         n_events = sum(piece.n_events for piece in pieces)
         memory = earlier.memory if earlier else {}
-        with dask_client(self.config, scratch, is_small=n_events <= n_at_once) as client:
+        with dask_client(
+            self.machine, self.device, scratch, is_small=n_events <= n_at_once
+        ) as client:
             phases = Phases(client, scratch)
             # As many as memory asks for, and of a day's events one for each thread.
             n_buckets = max(-(-n_events // n_at_once), min(phases.n_threads, n_events // A_LOT), 1)

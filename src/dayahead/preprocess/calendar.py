@@ -8,7 +8,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dayahead.config.params import WindowConfig
-from dayahead.core.errors import ConfigError, DataError
+from dayahead.core.errors import DataError
+from dayahead.features.operators import local_time
 
 MINUTE = 60_000_000
 """Microseconds; all instants here are microseconds since 1970, UTC."""
@@ -76,23 +77,6 @@ def calendar_over(window: WindowConfig, first: int, last: int) -> Calendar:
     else:
         names, edges = _blocks(window, first, last)
     return Calendar(names, edges, window.grace * MINUTE)
-
-
-def local_time(instants: NDArray[np.int64], timezone: str) -> NDArray[np.int64]:
-    """What the clocks of `timezone` show, as if their readings were UTC (microseconds).
-
-    Raises:
-        ConfigError: the zone is not known.
-    """
-    index = pd.DatetimeIndex(instants.astype("datetime64[us]")).tz_localize("UTC")
-    try:
-        local: NDArray[np.int64] = index.tz_convert(timezone).tz_localize(None).asi8 // 1000
-    except (KeyError, ValueError):  # pytz's unknown zone is a KeyError
-        raise ConfigError(
-            f"params.yaml: window.timezone: no such zone (got {timezone!r}); "
-            f"expected an IANA name such as Europe/Oslo"
-        ) from None
-    return local
 
 
 def _blocks(

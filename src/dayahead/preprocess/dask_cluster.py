@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import psutil
 from dask.utils import parse_bytes
@@ -12,10 +12,10 @@ from dask_cuda import LocalCUDACluster
 from distributed import Client, LocalCluster
 from merlin.core.compat import HAS_GPU, cudf
 
-from dayahead.config.params import PreprocessConfig
+from dayahead.config.params import MachineConfig, PreprocessConfig
 from dayahead.core.errors import ConfigError, DataError
+from dayahead.core.types import Device
 
-Device = Literal["cpu", "cuda"]
 START_SECONDS = 120
 """How long workers may take until they are there."""
 END_SECONDS = 30
@@ -40,7 +40,7 @@ def device_of(config: PreprocessConfig) -> Device:
 
 @contextmanager
 def dask_client(
-    config: PreprocessConfig, scratch: Path, *, is_small: bool = False
+    config: MachineConfig, device: Device, scratch: Path, *, is_small: bool = False
 ) -> Iterator[Client]:
     """Connect to the scheduler named in the settings, or start a cluster and stop it at the end.
 
@@ -49,7 +49,7 @@ def dask_client(
     their own take longer to start than it takes.
 
     Raises:
-        ConfigError: the device, the scheduler's address or the memory limit is wrong.
+        ConfigError: the scheduler's address or the memory limit is wrong.
         DataError: no worker comes up.
     """
     # Workers that are stopped complain of closed connections.
@@ -58,7 +58,7 @@ def dask_client(
         with _connected(config.scheduler) as client:
             yield client
         return
-    cluster, n_workers = _cluster(config, scratch, is_small=is_small)
+    cluster, n_workers = _cluster(config, device, scratch, is_small=is_small)
     try:
         with Client(cluster.scheduler_address) as client:  # by itself it waits for all workers
             _await(client, n_workers)
@@ -75,7 +75,7 @@ def _await(client: Client, n_workers: int) -> None:
     if not client.ncores():
         raise DataError(
             f"preprocess: no Dask worker came up within {START_SECONDS} s, for want of memory or "
-            f"of time; lower preprocess.workers, or run again"
+            f"of time; lower machine.workers, or run again"
         )
 
 
@@ -84,7 +84,7 @@ def _connected(address: str) -> Client:
         client = Client(address, timeout=_CONNECT_SECONDS)
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"params.yaml: preprocess.scheduler: no Dask scheduler answers at {address} "
+            f"params.yaml: machine.scheduler: no Dask scheduler answers at {address} "
             f"({type(error).__name__}); start one with `dask scheduler`, or set it to null"
         ) from None
     try:
@@ -92,14 +92,14 @@ def _connected(address: str) -> Client:
     except TimeoutError:
         client.close()
         raise ConfigError(
-            f"params.yaml: preprocess.scheduler: the Dask scheduler at {address} has no worker; "
+            f"params.yaml: machine.scheduler: the Dask scheduler at {address} has no worker; "
             f"start some with `dask worker {address}`, on machines that share this file system"
         ) from None
     return client
 
 
 def _cluster(
-    config: PreprocessConfig, scratch: Path, *, is_small: bool
+    config: MachineConfig, device: Device, scratch: Path, *, is_small: bool
 ) -> tuple[LocalCluster, int]:
     """A cluster, and how many workers it will have."""
     options: dict[str, Any] = {
@@ -110,7 +110,7 @@ def _cluster(
         "worker_dashboard_address": "127.0.0.1:0",
         "silence_logs": logging.CRITICAL,
     }
-    if device_of(config) == "cuda":
+    if device == "cuda":
         n_workers = None if config.workers == "auto" else config.workers
         cluster = LocalCUDACluster(n_workers=n_workers, **options)
         return cluster, len(cluster.worker_spec)
@@ -128,7 +128,7 @@ def _cluster(
     return cluster, n_workers
 
 
-def memory_limit(config: PreprocessConfig) -> int:
+def memory_limit(config: MachineConfig) -> int:
     """Bytes that one worker may hold.
 
     Raises:
@@ -138,6 +138,6 @@ def memory_limit(config: PreprocessConfig) -> int:
         return int(parse_bytes(config.memory_limit))
     except ValueError:
         raise ConfigError(
-            f"params.yaml: preprocess.memory_limit: expected a size such as 4GiB "
+            f"params.yaml: machine.memory_limit: expected a size such as 4GiB "
             f"(got {config.memory_limit!r})"
         ) from None

@@ -20,9 +20,9 @@ from dayahead.core.files import read_json, write_json
 from dayahead.core.fingerprints import fingerprint, sha256_of
 from dayahead.core.project import cache_root
 from dayahead.core.store import Blobs, DamagedBlobError
+from dayahead.core.types import Device
 from dayahead.dataset.dataset import DatasetConfig
 from dayahead.features.fit import looks_ahead
-from dayahead.preprocess.dask_cluster import Device
 from dayahead.preprocess.event_log import EventLog, Piece
 from dayahead.preprocess.tally import Tally
 

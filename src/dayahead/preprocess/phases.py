@@ -41,7 +41,7 @@ class Phases:
         except KilledWorker:
             raise DataError(
                 f"preprocess, {phase}: Dask workers ended again and again, out of memory or "
-                f"killed; raise preprocess.memory_limit or lower preprocess.workers"
+                f"killed; raise machine.memory_limit or lower machine.workers"
             ) from None
         finally:
             self.client.cancel(futures)

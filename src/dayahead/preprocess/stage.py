@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dayahead.config.params import PreprocessConfig, WindowConfig
+from dayahead.config.params import MachineConfig, PreprocessConfig, WindowConfig
 from dayahead.core.store import DamagedBlobError
 from dayahead.dataset.dataset import DatasetConfig
 from dayahead.preprocess.build import Build, LateRowsError
@@ -23,6 +23,7 @@ def preprocess(
     dataset: DatasetConfig,
     window: WindowConfig,
     config: PreprocessConfig,
+    machine: MachineConfig,
 ) -> None:
     """Write the folder of windows anew, whole or not at all.
 
@@ -34,7 +35,8 @@ def preprocess(
         folder: what is there is replaced at the end.
         dataset: what the events mean and what a session is.
         window: unit, zone and rules of the windows.
-        config: device, cluster, windows to fit on, what becomes of late rows.
+        config: device, windows to fit on, what becomes of late rows.
+        machine: the Dask cluster.
 
     Raises:
         ConfigError: a setting that cannot be met (zone, scheduler, device, fit_windows).
@@ -43,7 +45,7 @@ def preprocess(
     log = read_event_log(raw, dataset)
     device = device_of(config)
     states = States(settings_key(dataset, window, config.fit_windows, device, log))
-    build = Build(log, dataset, window, config, device)
+    build = Build(log, dataset, window, config, machine, device)
     for state in states.fitting(log):
         try:
             _written(build, states, state, folder)

@@ -26,12 +26,12 @@ from dayahead.core.columns import (
     WINDOW,
 )
 from dayahead.core.files import write_parquet
+from dayahead.core.types import Device
 from dayahead.dataset.dataset import DatasetConfig
 from dayahead.features.arrays import Ints, ints, is_new
 from dayahead.features.vocabulary import occurrences
 from dayahead.features.workflow import Statistics, encode, encode_sessions, listed
 from dayahead.preprocess.calendar import Calendar
-from dayahead.preprocess.dask_cluster import Device
 from dayahead.preprocess.event_log import Piece, event_columns, past_columns
 from dayahead.preprocess.lookups import recall, remember
 from dayahead.preprocess.schema import window_schema

@@ -21,7 +21,7 @@ EXECUTION = "DAYAHEAD_EXECUTION"
 """Says which execution a stage belongs to that a launcher starts, out of `dvc`'s sight."""
 
 
-def execution_key(pid: int | None = None) -> str:
+def pipeline_run_key(pid: int | None = None) -> str:
     """A name shared by the stages of one execution, and by no other.
 
     Args:
@@ -57,7 +57,7 @@ def journal_for(root: Path, stage: str, fingerprint: str | None) -> Journal:
     A stage started again with the same inputs goes on in its journal. With other inputs (an
     experiment's name used a second time) it begins the execution anew, in a folder of its own.
     """
-    base = folder = root / JOURNALS / execution_key()
+    base = folder = root / JOURNALS / pipeline_run_key()
     for n in count(2):
         following = base.with_name(f"{base.name}-{n}")
         if not following.exists():

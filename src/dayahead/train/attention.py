@@ -9,9 +9,10 @@ from torch import Tensor
 from dayahead.core.columns import IS_PAST, ITEM_ID, SESSION_ID
 from dayahead.core.errors import ConfigError
 from dayahead.core.files import write_parquet
-from dayahead.model.baselines import CountModel
+from dayahead.distributed.process import Rank
+from dayahead.model.baselines import CountingModel
 from dayahead.model.next_item import NextItemModel
-from dayahead.train.batches import Sessions, Share
+from dayahead.train.batches import Sessions
 
 FOLDER = "attention"
 ABOUT = (
@@ -22,13 +23,13 @@ ABOUT = (
 )
 
 
-def refuse_without_attention(model: NextItemModel | CountModel) -> None:
+def check_has_attention(model: NextItemModel | CountingModel) -> None:
     """Say before any training that there will be no weights to write.
 
     Raises:
         ConfigError: the architecture has none, or the task asks past them.
     """
-    if isinstance(model, CountModel):
+    if isinstance(model, CountingModel):
         raise ConfigError(
             "params.yaml: evaluation.attention_of: an architecture that counts attends to nothing; "
             "empty the list, or set model.architecture to gpt2, xlnet or bert"
@@ -56,7 +57,7 @@ def attention_table(
         device: where the model is.
     """
     sessions = Sessions.from_table(table, past_length)
-    batch = sessions.gather(torch.arange(len(sessions)), Share(0, 1)).to(device)
+    batch = sessions.gather(torch.arange(len(sessions)), Rank(0, 1)).to(device)
     layers, n_read = model.attention(batch.columns, batch.lengths - 1)
     is_past = batch.columns.get(IS_PAST, torch.zeros_like(batch.columns[ITEM_ID]))
     weights = torch.stack(layers, 1).float().cpu()  # [B, N, H, W, W]

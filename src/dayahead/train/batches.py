@@ -16,14 +16,7 @@ from torch import Tensor
 
 from dayahead.core.columns import IS_PAST, ITEM_ID, PAST_PREFIX
 from dayahead.core.errors import WindowError
-
-
-@dataclass(frozen=True)
-class Share:
-    """Which rows of every global batch belong to this process."""
-
-    rank: int
-    world: int
+from dayahead.distributed.process import Rank
 
 
 @dataclass(frozen=True)
@@ -35,7 +28,7 @@ class Batch:
     """Events per session, its past included; 0 for an empty row, which carries no weight."""
     sessions: Int[Tensor, " B"]
     """Place of the session in its window's file; -1 for an empty row."""
-    share: Share
+    rank: Rank
     global_items: Int[Tensor, "G L"]
     """Item ids of the whole global batch, the empty rows included; the same on every process."""
     global_past: Int[Tensor, " G"]
@@ -157,18 +150,18 @@ class Sessions:
         """Events per session."""
         return self.offsets.diff()
 
-    def gather(self, rows: Int[Tensor, " n"], share: Share) -> Batch:
+    def gather(self, rows: Int[Tensor, " n"], rank: Rank) -> Batch:
         """Cut this process's rows out of the global batch `rows` and pad them."""
         longest = int(self.lengths[rows].max())
-        every = _filled_up(rows, share)
-        own = every[share.rank :: share.world]
+        every = _filled_up(rows, rank)
+        own = every[rank.index :: rank.world_size]
         columns, lengths = self._padded(tuple(self.columns), own, longest)
         # One process has the whole batch in its columns.
         names = tuple(name for name in (ITEM_ID, IS_PAST) if name in self.columns)
-        whole = columns if share.world == 1 else self._padded(names, every, longest)[0]
+        whole = columns if rank.world_size == 1 else self._padded(names, every, longest)[0]
         items = whole[ITEM_ID]
         past = whole[IS_PAST].sum(1) if IS_PAST in whole else items.new_zeros(len(items))
-        return Batch(columns, lengths, own, share, items, past)
+        return Batch(columns, lengths, own, rank, items, past)
 
     def _padded(
         self, names: tuple[str, ...], rows: Int[Tensor, " B"], longest: int
@@ -188,7 +181,7 @@ class MemoryBatches:
     sessions: Sessions
     plan: list[Tensor]
     """Rows of each global batch."""
-    share: Share
+    rank: Rank
 
     @property
     def n_steps(self) -> int:
@@ -198,7 +191,7 @@ class MemoryBatches:
     def __iter__(self) -> Iterator[Batch]:
         """Yield this process's rows, batch by batch."""
         for rows in self.plan:
-            yield self.sessions.gather(rows, self.share)
+            yield self.sessions.gather(rows, self.rank)
 
 
 def shuffled_plan(lengths: Int[Tensor, " S"], batch_size: int, seed: int) -> list[Tensor]:
@@ -222,9 +215,9 @@ def _cut(rows: Int[Tensor, " n"], size: int) -> list[Tensor]:
     return [rows[begin : begin + size] for begin in range(0, len(rows), size)]
 
 
-def _filled_up(rows: Int[Tensor, " n"], share: Share) -> Int[Tensor, " G"]:
+def _filled_up(rows: Int[Tensor, " n"], rank: Rank) -> Int[Tensor, " G"]:
     """Append rows of -1, so that every process has as many."""
-    return torch.nn.functional.pad(rows, (0, -len(rows) % share.world), value=-1)
+    return torch.nn.functional.pad(rows, (0, -len(rows) % rank.world_size), value=-1)
 
 
 def _flat_tensor(array: pa.Array) -> Tensor:

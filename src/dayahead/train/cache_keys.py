@@ -9,20 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from dayahead.core.columns import ITEM_ID, ROLES, VALUE
-from dayahead.core.fingerprints import fingerprint, sha256_of
+from dayahead.core.fingerprints import fingerprint, sha256_of, source_fingerprint
 from dayahead.train.run import Run
 from dayahead.train.trainers import uses_bfloat16
 from dayahead.windows.folder import Window
 
 Machine = Mapping[str, str | int]
 """What decides the last bit of a sum, beside settings, source and packages."""
-SOURCES = (
-    *("columns.py", "files.py", "seeds.py", "config/params.py", "config/training.py"),
-    *("data/batches.py", "data/streaming.py", "data/windows.py"),
-    *("evaluation/metrics.py", "evaluation/ranking.py", "evaluation/tables.py"),
-    *("model/*.py", "training/*.py"),
-)
-"""What fits and measures, and what writes it down, below src/dayahead."""
+ROOMS = ("config", "core", "distributed", "metrics", "model", "train", "windows")
+"""Whose source fits and evaluates, and writes the results."""
 PACKAGES = (
     *("torch", "transformers", "safetensors", "numpy", "scipy", "pyarrow"),
     *("dask", "merlin-core", "merlin-dataloader"),
@@ -68,7 +63,7 @@ class Keys:
 
     def measured(self, place: int) -> str:
         """Key of what the model fitted at windows[place] came to on the window after it."""
-        evaluation = self.run.study.evaluation
+        evaluation = self.run.params.evaluation
         window = self.windows[place + 1]
         held, known = (self.run.sizes_at(at)[ITEM_ID] for at in self.windows[place : place + 2])
         roles = ROLES if evaluation.split == "all" else (evaluation.split,)
@@ -85,27 +80,27 @@ class Keys:
     @property
     def _root(self) -> str:
         """What the first fit starts from."""
-        study, process = self.run.study, self.run.process
+        params, process = self.run.params, self.run.process
         statistics = self.run.store.statistics
-        given = None if study.model.is_counted else study.model.pretrained_items
+        given = None if params.model.is_counted else params.model.pretrained_items
         # Every process draws its own dropout.
-        n_streams = process.share.world if study.model.has_dropout else None
+        n_streams = process.rank.world_size if params.model.has_dropout else None
         value = {
-            "model": asdict(study.model),
+            "model": asdict(params.model),
             "pretrained_items": sha256_of(Path(given)) if given else None,
-            "task": asdict(study.task),
-            "loss": asdict(study.loss),
-            "training": _without(asdict(study.training), _NOT_OF_A_FIT),
+            "task": asdict(params.task),
+            "loss": asdict(params.loss),
+            "training": _without(asdict(params.training), _NOT_OF_A_FIT),
             "features": {
                 name: [statistics["features"][name][key] for key in ("kind", "columns")]
-                for name in study.model.features
+                for name in params.model.features
             },
             "sessions": statistics["sessions"],
             "device": process.device.type,
-            "bfloat16": uses_bfloat16(study.training, process),
+            "bfloat16": uses_bfloat16(params.training, process),
             "dropout": n_streams,
             "machine": self.machine,
-            "source": source_hashes(),
+            "source": source_fingerprint(*ROOMS),
             "packages": {name: version(name) for name in PACKAGES},
         }
         return fingerprint(value)
@@ -118,9 +113,3 @@ class Keys:
 
 def _without(settings: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name not in names}
-
-
-def source_hashes() -> list[str]:
-    """Of all that fits and measures, and writes it down."""
-    package = Path(__file__).parents[1]
-    return [sha256_of(path) for pattern in SOURCES for path in sorted(package.glob(pattern))]

@@ -10,13 +10,12 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from dayahead.config.training import ComputeConfig
 from dayahead.core.files import read_json, write_json
 from dayahead.core.store import Entries
 from dayahead.distributed.process import Process
 from dayahead.model.checkpoint import write_tensors
 from dayahead.train.cache_keys import Keys, Machine
-from dayahead.train.results import MeasuredWindow
+from dayahead.train.results import EvaluatedWindow
 from dayahead.train.run import Fit, Run
 from dayahead.windows.folder import Window
 
@@ -26,25 +25,22 @@ FITS, MEASURES = "fits", "measures"
 _log = logging.getLogger(__name__)
 
 
-class WindowStates:
+class CachedWindows:
     """The fits and measurements of one run; only the main process reads and writes them.
 
     Args:
-        store: folder of the store.
+        cache: folder of the cache.
         run: of the main process.
         windows: that are fitted and measured, in order.
-        compute: how many fits are kept, and whether those of another machine will do.
     """
 
-    def __init__(
-        self, store: Path, run: Run, windows: Sequence[Window], compute: ComputeConfig
-    ) -> None:
-        self.fits = Entries(store / FITS)
-        self.measures = Entries(store / MEASURES)
+    def __init__(self, cache: Path, run: Run, windows: Sequence[Window]) -> None:
+        self.fits = Entries(cache / FITS)
+        self.measures = Entries(cache / MEASURES)
         self.windows = windows
-        self.compute = compute
+        self.config = run.params.machine
         self.machine = _machine(run.process, is_sharded=not run.shard.is_whole)
-        self.keys = Keys(run, windows, self.machine if compute.strict else None)
+        self.keys = Keys(run, windows, self.machine if self.config.strict else None)
         self._has_warned = False
 
     def newest(self, lowest: int, highest: int) -> tuple[int, Fit, dict[str, Tensor]] | None:
@@ -61,7 +57,7 @@ class WindowStates:
         return None
 
     def keep_fit(self, place: int, fit: Fit, state: dict[str, Tensor]) -> None:
-        """Keep a fit, and forget those before it that are more than compute.keep_states."""
+        """Keep a fit, and forget those before it that are more than machine.keep_fits."""
 
         def write(folder: Path) -> None:
             figures = {"loss": fit.loss, "n_sessions": fit.n_sessions, "seconds": fit.seconds}
@@ -69,9 +65,8 @@ class WindowStates:
             write_tensors(folder / "state.safetensors", state)
 
         self.fits.put(self.keys.fits[place], write)
-        if self.compute.keep_states != "all":
-            n_kept = 1 if self.compute.keep_states == "last" else self.compute.keep_states
-            self.fits.remove(self.keys.fits[: max(0, place + 1 - n_kept)])
+        if self.config.keep_fits != "all":
+            self.fits.remove(self.keys.fits[: max(0, place + 1 - self.config.keep_fits)])
 
     def measured(self, place: int, read: Callable[[Path], T]) -> T | None:
         """What `read` makes of what is known of the fit at `place` on the next window, if it is."""
@@ -82,7 +77,7 @@ class WindowStates:
 
         return self.measures.get(self.keys.measured(place), checked)
 
-    def keep_measured(self, place: int, measured: MeasuredWindow) -> None:
+    def keep_measured(self, place: int, measured: EvaluatedWindow) -> None:
         """Keep what the fit at `place` came to on the next window."""
 
         def write(folder: Path) -> None:
@@ -107,7 +102,7 @@ class WindowStates:
         if others and not self._has_warned:
             _log.warning(
                 "%s: written by another set-up (%s), so figures agree, but not to the last bit; "
-                "with compute.strict=true this run makes its own",
+                "with machine.strict=true this run makes its own",
                 folder,
                 "; ".join(others),
             )
@@ -121,4 +116,4 @@ def _machine(process: Process, *, is_sharded: bool) -> Machine:
         kind = {"device": platform.machine(), "cpu": torch.backends.cpu.get_cpu_capability()}
     threads = {} if process.device.type == "cuda" else {"threads": torch.get_num_threads()}
     items = {"items": "shared out"} if is_sharded else {}
-    return {**kind, **threads, **items, "processes": process.share.world}
+    return {**kind, **threads, **items, "processes": process.rank.world_size}

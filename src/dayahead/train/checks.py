@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from dayahead.config.training import EvaluationConfig, TrainingConfig
+from dayahead.config.params import EvaluationConfig, TrainingConfig
 from dayahead.core.columns import ROLES, SESSION_ID
 from dayahead.core.errors import ConfigError
-from dayahead.windows.folder import Window, WindowStore
+from dayahead.windows.folder import Window, WindowFolder
 
 
 def chosen_windows(
@@ -61,7 +61,7 @@ def measured_windows(windows: list[Window], fitted_on: list[str]) -> list[Window
     return measured
 
 
-def refuse_empty_splits(store: WindowStore, measured: list[Window], split: str) -> None:
+def check_splits(store: WindowFolder, measured: list[Window], split: str) -> None:
     """Say before any training what would end it in the middle.
 
     Raises:
@@ -77,8 +77,8 @@ def refuse_empty_splits(store: WindowStore, measured: list[Window], split: str) 
         )
 
 
-def refuse_unmeasured_sessions(
-    store: WindowStore, measured: list[Window], config: EvaluationConfig
+def check_attention_sessions(
+    store: WindowFolder, measured: list[Window], config: EvaluationConfig
 ) -> None:
     """Look for the sessions whose attention is wanted, before hours of training have passed.
 

@@ -2,15 +2,14 @@
 
 import socket
 from collections.abc import Mapping
-from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 
-from dayahead.config.training import ComputeConfig
+from dayahead.config.params import flat_settings
 from dayahead.core.errors import ConfigError
-from dayahead.core.fingerprints import fingerprint, sha256_of
+from dayahead.core.fingerprints import sha256_of, source_fingerprint
 from dayahead.distributed.process import Process
-from dayahead.train.cache_keys import PACKAGES, source_hashes
+from dayahead.train.cache_keys import PACKAGES, ROOMS
 from dayahead.train.run import Study
 
 Facts = Mapping[str, object]
@@ -19,7 +18,7 @@ N_TOLD = 5
 """Differences that a message names."""
 
 
-def refuse_disagreement(process: Process, study: Study, compute: ComputeConfig) -> None:
+def check_consistency(process: Process, study: Study) -> None:
     """Hold the copies of the project that the processes work in against each other.
 
     Every process calls this; one in each copy reads the files.
@@ -32,8 +31,8 @@ def refuse_disagreement(process: Process, study: Study, compute: ComputeConfig) 
     firsts = {place: places.index(place) for place in dict.fromkeys(places)}
     if len(firsts) == 1:
         return
-    is_first = firsts[here] == process.share.rank
-    told = process.gathered(_facts(process, study, compute) if is_first else {})
+    is_first = firsts[here] == process.rank.index
+    told = process.gathered(_facts(process, study) if is_first else {})
     faults = [
         fault
         for place, rank in firsts.items()
@@ -55,29 +54,13 @@ def _differences(main: Facts, other: Facts, main_place: str, place: str) -> list
     ]
 
 
-def _facts(process: Process, study: Study, compute: ComputeConfig) -> Facts:
-    sections = {
-        "model": asdict(study.model),
-        "task": asdict(study.task),
-        "loss": asdict(study.loss),
-        "training": asdict(study.training),
-        "evaluation": asdict(study.evaluation),
-        "compute": asdict(compute),
-    }
-    settings = {
-        f"{section}.{key}": value
-        for section, values in sections.items()
-        for key, value in values.items()
-    }
+def _facts(process: Process, study: Study) -> Facts:
     windows = sorted(path for path in study.windows.rglob("*") if path.is_file())
-    given = study.model.pretrained_items
+    given = study.params.model.pretrained_items
     files = [*windows, *([Path(given)] if given else [])]
     return {
-        "dataset": study.dataset,
-        "window.first": study.first,
-        "window.last": study.last,
-        **settings,
-        "the source in src": fingerprint({"": source_hashes()})[:12],
+        **flat_settings(study.params),
+        "the source in src": source_fingerprint(*ROOMS)[:12],
         **{f"the version of {name}": version(name) for name in PACKAGES},
         "whether bfloat16 is fast": process.multiplies_bfloat16,
         **{str(path): sha256_of(path)[:12] for path in files if path.is_file()},

@@ -14,7 +14,7 @@ from dayahead.core.columns import ITEM_ID
 from dayahead.distributed.process import Process
 from dayahead.distributed.sharding import Shard
 from dayahead.metrics.tables import WindowRanks
-from dayahead.model.baselines import CountModel
+from dayahead.model.baselines import CountingModel
 from dayahead.model.next_item import NextItemModel
 from dayahead.train.batches import Batch, Batches
 from dayahead.train.sharded_ranking import SharedRanks
@@ -86,7 +86,7 @@ class Questions:
 
 
 def measure(
-    model: NextItemModel | CountModel,
+    model: NextItemModel | CountingModel,
     batches: Batches,
     asked: Targets,
     candidates: NDArray[np.int32],

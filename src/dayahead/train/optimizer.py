@@ -7,12 +7,12 @@ from torch import Tensor, nn
 from torch.nn import Parameter
 from torch.optim import AdamW
 
-from dayahead.config.training import TrainingConfig
+from dayahead.config.params import TrainingConfig
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
-def build_optimiser(model: nn.Module, config: TrainingConfig) -> AdamW:
+def build_optimizer(model: nn.Module, config: TrainingConfig) -> AdamW:
     """AdamW (Loshchilov and Hutter 2019); vectors (biases, norms, the mask) do not decay."""
     wanted = [p for p in model.parameters() if p.requires_grad]
     groups = [
@@ -22,42 +22,42 @@ def build_optimiser(model: nn.Module, config: TrainingConfig) -> AdamW:
     return AdamW(groups, lr=config.learning_rate, fused=True)
 
 
-def follow_growth(optimiser: AdamW, before: dict[str, Parameter], model: nn.Module) -> None:
+def follow_growth(optimizer: AdamW, before: dict[str, Parameter], model: nn.Module) -> None:
     """Hand a grown parameter its predecessor's place and moments; new rows start from zero."""
     for name, new in model.named_parameters():
         old = before[name]
         if new is old:
             continue
-        for group in optimiser.param_groups:
+        for group in optimizer.param_groups:
             group["params"] = [new if p is old else p for p in group["params"]]
-        state = optimiser.state.pop(old, None)
+        state = optimizer.state.pop(old, None)
         if state:
-            optimiser.state[new] = state | {
+            optimizer.state[new] = state | {
                 key: _with_zero_rows(state[key], len(new)) for key in MOMENTS
             }
 
 
-def moments_of(optimiser: AdamW, model: nn.Module) -> dict[str, Tensor]:
+def moments_of(optimizer: AdamW, model: nn.Module) -> dict[str, Tensor]:
     """What the optimiser knows of each parameter, as <parameter>.<moment>, on the CPU."""
     return {
         f"{name}.{key}": value.cpu().contiguous()
         for name, parameter in model.named_parameters()
-        for key, value in optimiser.state.get(parameter, {}).items()
+        for key, value in optimizer.state.get(parameter, {}).items()
     }
 
 
-def restore_moments(optimiser: AdamW, model: nn.Module, moments: Mapping[str, Tensor]) -> None:
+def restore_moments(optimizer: AdamW, model: nn.Module, moments: Mapping[str, Tensor]) -> None:
     """Give a fresh optimiser what `moments_of` took of one over the same parameters."""
     parameters = dict(model.named_parameters())
     for name, moment in moments.items():
         parameter, _, key = name.rpartition(".")
-        of_parameter = optimiser.state[parameters[parameter]]
+        of_parameter = optimizer.state[parameters[parameter]]
         of_parameter[key] = moment.to(parameters[parameter].device, copy=True)
 
 
-def set_learning_rate(optimiser: AdamW, config: TrainingConfig, step: int, n_steps: int) -> None:
+def set_learning_rate(optimizer: AdamW, config: TrainingConfig, step: int, n_steps: int) -> None:
     """Set the rate of step `step` (0 the first) of a window's `n_steps`."""
-    for group in optimiser.param_groups:
+    for group in optimizer.param_groups:
         group["lr"] = config.learning_rate * rate_share(config, step, n_steps)
 
 

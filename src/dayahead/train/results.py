@@ -45,7 +45,7 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class MeasuredWindow:
+class EvaluatedWindow:
     """All that is kept of a window: its metrics, at whatever cutoffs, follow from it."""
 
     window: str
@@ -73,7 +73,7 @@ class MeasuredWindow:
         write_json(folder / _NOTE, note)
 
     @classmethod
-    def read(cls, folder: Path) -> "MeasuredWindow":
+    def read(cls, folder: Path) -> "EvaluatedWindow":
         """Read what metrics follow from; the lists stay where they are."""
         note = read_json(folder / _NOTE)
         return cls(
@@ -113,7 +113,7 @@ class ResultsFolder:
 
     def add(self, folder: Path) -> tuple[WindowResult, Timing]:
         """Take over one window's ranks and lists as `MeasuredWindow.write` left them."""
-        measured = MeasuredWindow.read(folder)
+        measured = EvaluatedWindow.read(folder)
         for path in folder.glob(f"*/{measured.window}.parquet"):
             linked(path, self.folder / path.relative_to(folder))
         self.rows.append(measured.result(self.cutoffs))

@@ -14,27 +14,26 @@ from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
 
-from dayahead.config.params import LossConfig, ModelConfig, TaskConfig
-from dayahead.config.training import EvaluationConfig, TrainingConfig
+from dayahead.config.params import Params
 from dayahead.core.columns import FIRST_TIME, INDEX, ITEM_ID, N_RESERVED, SESSION_ID, VALUE
 from dayahead.core.project import cache_root
 from dayahead.distributed.process import Process
 from dayahead.distributed.sharding import WHOLE, Shard
-from dayahead.model.baselines import CountModel
+from dayahead.model.baselines import CountingModel
 from dayahead.model.building import build_model, vocabulary_columns
-from dayahead.model.checkpoint import ModelCard, StoredModel, weights_of
-from dayahead.model.embeddings import GivenRows
+from dayahead.model.checkpoint import ModelConfigFile, StoredModel, weights_of
+from dayahead.model.embeddings import PretrainedRows
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.pretrained import read_item_vectors
-from dayahead.train.attention import attention_table, refuse_without_attention
+from dayahead.train.attention import attention_table, check_has_attention
 from dayahead.train.batches import Batches
 from dayahead.train.data_loading import Loader
 from dayahead.train.evaluate import measure, window_ranks
 from dayahead.train.predictions import prediction_table
-from dayahead.train.results import MeasuredWindow, Timing
+from dayahead.train.results import EvaluatedWindow, Timing
 from dayahead.train.sharded_state import collected, dealt
-from dayahead.train.trainers import CountLearner, GradientLearner, Learner
-from dayahead.windows.folder import Window, WindowStore
+from dayahead.train.trainers import CountTrainer, GradientTrainer, Trainer
+from dayahead.windows.folder import Window, WindowFolder
 
 WindowRecord = Mapping[str, Any]
 """Of a measured window: `step` (its position in the log), `timestamp_ms` (its start) and `metrics`
@@ -49,22 +48,13 @@ def _unheard(record: WindowRecord) -> None:
 class Study:
     """All that a run of the protocol depends on, and where its files lie."""
 
-    dataset: str
-    first: str | None
-    """First window fitted; None: the first that stands."""
-    last: str | None
-    """Last window measured; None: the last that stands."""
-    model: ModelConfig
-    task: TaskConfig
-    loss: LossConfig
-    training: TrainingConfig
-    evaluation: EvaluationConfig
+    params: Params
     windows: Path
     results: Path
     models: Path
     on_window: Callable[[WindowRecord], None] = _unheard
     """Told of every measured window, in the main process; it must pickle to get there."""
-    store: Path = field(default_factory=cache_root)
+    cache: Path = field(default_factory=cache_root)
     """Where finished fits and measurements are kept, so that no run repeats them."""
 
 
@@ -88,38 +78,39 @@ class Run:
         self, study: Study, process: Process, first: Window, *, shard: Shard = WHOLE
     ) -> None:
         self.study = study
+        self.params = study.params
         self.process = process
         self.shard = shard
-        self.store = WindowStore(study.windows)
-        self.loader = Loader(self.store, study.model, study.training, study.evaluation)
+        self.store = WindowFolder(study.windows)
+        self.loader = Loader(self.store, self.params)
         self.first_sizes = self.sizes_at(first)
         self.model, self.learner = self._built()
-        if study.evaluation.attention_of:
-            refuse_without_attention(self.model)
+        if self.params.evaluation.attention_of:
+            check_has_attention(self.model)
         self.seen = np.zeros(0, np.int32)
 
-    def _built(self) -> tuple[NextItemModel | CountModel, Learner]:
+    def _built(self) -> tuple[NextItemModel | CountingModel, Trainer]:
         """A fresh model, the same one every time, and what fits it."""
-        study = self.study
+        params = self.params
         model = build_model(
-            study.model,
-            study.task,
-            study.loss,
+            params.model,
+            params.task,
+            params.loss,
             self.store.statistics,
             self.first_sizes,
-            study.training.seed,
+            params.training.seed,
             shard=self.shard,
         )
-        if isinstance(model, CountModel):
-            return model, CountLearner(model)
+        if isinstance(model, CountingModel):
+            return model, CountTrainer(model)
         if self.item_vectors:
             model.inputs.items.given = self.item_vectors
-        return model, GradientLearner(model, study.training, self.process)
+        return model, GradientTrainer(model, params.training, self.process)
 
     @cached_property
-    def item_vectors(self) -> GivenRows | None:
+    def item_vectors(self) -> PretrainedRows | None:
         """Vectors that items start from, where the settings name a file of them."""
-        config = self.study.model
+        config = self.params.model
         if config.pretrained_items is None:
             return None
         vocabulary = self.store.vocabulary(ITEM_ID)
@@ -128,18 +119,18 @@ class Run:
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """Columns whose vocabularies the model holds rows of."""
-        return vocabulary_columns(self.study.model, self.store.statistics)
+        return vocabulary_columns(self.params.model, self.store.statistics)
 
     def sizes_at(self, window: Window) -> dict[str, int]:
         """Values held of each vocabulary at a window."""
-        if self.study.model.catalogue == "full":
+        if self.params.model.catalogue == "full":
             return {column: len(self.store.vocabulary(column)) for column in self.columns}
         return {column: self.store.n_known(column, window) for column in self.columns}
 
     @property
     def candidates(self) -> NDArray[np.int32]:
         """Catalogue indices ranked over, ascending."""
-        if self.study.evaluation.candidates == "seen":
+        if self.params.evaluation.candidates == "seen":
             return self.seen
         return np.arange(N_RESERVED, N_RESERVED + self.model.n_items, dtype=np.int32)
 
@@ -151,10 +142,10 @@ class Run:
         """Fit on the train sessions of these windows together, at the last of them."""
         start = time.perf_counter()
         window = windows[-1]
-        if self.study.training.starts_afresh:
+        if self.params.training.starts_afresh:
             self.model, self.learner = self._built()
         self.learner.grow(self.sizes_at(window))
-        passes = self.loader.fit_batches(windows, self.learner.fit_share)
+        passes = self.loader.fit_batches(windows, self.learner.fit_rank)
         n_sessions = self._n_sessions(windows, passes)
         with tqdm(
             total=n_sessions,
@@ -170,7 +161,7 @@ class Run:
         """Sessions that a fit goes through; only the last batch of a pass is short."""
         of_a_pass = sum(self.store.n_sessions(window, "train") for window in windows)
         n_whole, rest = divmod(self.learner.n_steps(passes), max(1, passes[0].n_steps))
-        return n_whole * of_a_pass + rest * self.study.training.batch_size
+        return n_whole * of_a_pass + rest * self.params.training.batch_size
 
     def state(self) -> dict[str, Tensor]:
         """The learner's state, whole in the main process; every process calls this."""
@@ -184,14 +175,14 @@ class Run:
         own = dealt(state, self.model, self.process)
         self.learner.restore(self.sizes_at(window), own)
 
-    def measure(self, window: Window, fit: Fit) -> MeasuredWindow:
+    def measure(self, window: Window, fit: Fit) -> EvaluatedWindow:
         """Measure on the window after the one fitted last."""
-        evaluation = self.study.evaluation
+        evaluation = self.params.evaluation
         train_ranks = self._train_ranks(fit.window)
         start = time.perf_counter()
         sessions = self.loader.measured_sessions(window)
         asked = self.loader.asked(sessions)
-        batches = self.loader.measure_batches(window, self.process.share)
+        batches = self.loader.measure_batches(window, self.process.rank)
         n_best = evaluation.predictions
         found = measure(self.model, batches, asked, self.candidates, self.process, n_best)
         ranks = window_ranks(sessions[SESSION_ID], asked, found, evaluation.positions)
@@ -206,7 +197,7 @@ class Run:
         raw = self.store.vocabulary(ITEM_ID)[VALUE]
         predictions = prediction_table(ranks, found, self.candidates, raw) if n_best else None
         attention = self._attention(window, sessions[SESSION_ID])
-        return MeasuredWindow(
+        return EvaluatedWindow(
             window.name, ranks, train_ranks, fit.loss, timing, predictions, attention
         )
 
@@ -215,10 +206,10 @@ class Run:
 
         The others help to look items up where these are shared out.
         """
-        evaluation = self.study.evaluation
+        evaluation = self.params.evaluation
         is_chosen = pc.is_in(ids, pa.array(evaluation.attention_of, pa.string()))
         is_wanted = pc.any(is_chosen).as_py() and (self.process.is_main or not self.shard.is_whole)
-        if not is_wanted or isinstance(self.model, CountModel):
+        if not is_wanted or isinstance(self.model, CountingModel):
             return None
         columns = [SESSION_ID, *self.loader.columns]
         table = self.store.read(window, evaluation.split, columns).filter(is_chosen)
@@ -226,9 +217,9 @@ class Run:
 
     def _train_ranks(self, window: Window) -> NDArray[np.int32]:
         """Ranks of sessions just fitted; none where none are asked for, or there were none."""
-        if not self.study.evaluation.train_sessions:
+        if not self.params.evaluation.train_sessions:
             return np.zeros(0, np.int32)
-        asked, batches = self.loader.train_sample(window, self.process.share)
+        asked, batches = self.loader.train_sample(window, self.process.rank)
         return measure(self.model, batches, asked, self.candidates, self.process).ranks
 
     def whole_weights(self) -> dict[str, Tensor]:
@@ -237,15 +228,15 @@ class Run:
 
     def stored_model(self, window: Window) -> StoredModel:
         """Return the model as it stands after fitting `window`."""
-        study, sizes, statistics = self.study, self.sizes_at(window), self.store.statistics
-        features = {name: statistics["features"][name] for name in study.model.features}
-        card = ModelCard(
-            dataset=study.dataset,
+        params, sizes, statistics = self.params, self.sizes_at(window), self.store.statistics
+        features = {name: statistics["features"][name] for name in params.model.features}
+        card = ModelConfigFile(
+            dataset=params.dataset,
             window=window.name,
-            model=study.model,
-            task=study.task,
-            loss=study.loss,
-            seed=study.training.seed,
+            model=params.model,
+            task=params.task,
+            loss=params.loss,
+            seed=params.training.seed,
             sizes=sizes,
             first_sizes=self.first_sizes,
             statistics=statistics | {"features": features},

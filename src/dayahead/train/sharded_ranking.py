@@ -8,8 +8,8 @@ from dayahead.core.columns import N_RESERVED
 from dayahead.distributed.sharding import Shard
 from dayahead.metrics.ranking import (
     best_columns,
+    check_finite,
     n_not_worse,
-    refuse_infinite,
     scores_at,
     target_ranks,
 )
@@ -61,7 +61,7 @@ class SharedRanks:
 
     def _n_not_worse(self, scores: Float[Tensor, "E c"], places: Int[Tensor, " E"]) -> Tensor:
         """Count those held here that are not worse than the target, wherever that is held; [E]."""
-        refuse_infinite(scores)
+        check_finite(scores)
         return n_not_worse(scores, self.shard.stacked(scores_at(scores, places)).amax(0))
 
     def _best(

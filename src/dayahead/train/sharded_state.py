@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from dayahead.distributed.process import Process
-from dayahead.model.baselines import CountModel
+from dayahead.model.baselines import CountingModel
 from dayahead.model.next_item import NextItemModel
 from dayahead.train.optimizer import MOMENTS
 
@@ -18,7 +18,7 @@ _OF_A_STATE = ("weights.", "moments.")
 
 
 def collected(
-    state: Mapping[str, Tensor], model: NextItemModel | CountModel, process: Process
+    state: Mapping[str, Tensor], model: NextItemModel | CountingModel, process: Process
 ) -> dict[str, Tensor]:
     """Put a state together in the main process; every process calls this with its own.
 
@@ -36,7 +36,7 @@ def collected(
 
 
 def dealt(
-    state: Mapping[str, Tensor] | None, model: NextItemModel | CountModel, process: Process
+    state: Mapping[str, Tensor] | None, model: NextItemModel | CountingModel, process: Process
 ) -> Mapping[str, Tensor]:
     """Give every process its own of the main process's state; every process calls this.
 
@@ -46,7 +46,7 @@ def dealt(
         process: this one.
     """
     state = state or {}
-    if process.share.world == 1:
+    if process.rank.world_size == 1:
         return state
     kinds = process.told([(name, each.shape, each.dtype) for name, each in state.items()])
     own = {}

@@ -4,52 +4,32 @@ import logging
 import sys
 from dataclasses import asdict
 from datetime import datetime
-from pathlib import Path
 
-from dayahead.config.params import Params
-from dayahead.config.training import ComputeConfig
 from dayahead.core.errors import DataError
 from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Process
-from dayahead.distributed.rendezvous import PATIENCE
+from dayahead.distributed.rendezvous import TIMEOUT
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.metrics.tables import WindowResult
 from dayahead.model.checkpoint import save_model
-from dayahead.train.cached_windows import WindowStates
+from dayahead.train.cached_windows import CachedWindows
 from dayahead.train.checks import (
+    check_attention_sessions,
+    check_splits,
     chosen_windows,
     measured_windows,
-    refuse_empty_splits,
-    refuse_unmeasured_sessions,
 )
-from dayahead.train.consistency import refuse_disagreement
-from dayahead.train.course import Course
+from dayahead.train.consistency import check_consistency
 from dayahead.train.results import ResultsFolder, Timing
 from dayahead.train.run import Run, Study, WindowRecord
-from dayahead.windows.folder import Window, WindowStore
+from dayahead.train.window_schedule import WindowSchedule
+from dayahead.windows.folder import Window, WindowFolder
 
 _STORED = ", out of the store"
 log = logging.getLogger(__name__)
 
 
-def study_of(params: Params, windows: Path, results: Path, models: Path) -> Study:
-    """What the settings ask for, in these folders; nobody is told of its windows yet."""
-    return Study(
-        dataset=params.dataset,
-        first=params.window.first,
-        last=params.window.last,
-        model=params.model,
-        task=params.task,
-        loss=params.loss,
-        training=params.training,
-        evaluation=params.evaluation,
-        windows=windows,
-        results=results,
-        models=models,
-    )
-
-
-def train(study: Study, compute: ComputeConfig) -> None:
+def train(study: Study) -> None:
     """Run the protocol; write windows.csv, timing.csv, ranks/ and the newest model.
 
     What an earlier run with the same settings finished, killed or not, comes out of the store.
@@ -59,30 +39,35 @@ def train(study: Study, compute: ComputeConfig) -> None:
         TrainingError: a loss is not finite, or a process died.
         DataError: the store loses what it is given.
     """
-    run_processes(fit_and_measure, compute, study, compute)
+    compute, machine = study.params.compute, study.params.machine
+    run_processes(fit_and_measure, compute, study, max_restarts=machine.max_restarts)
 
 
-def fit_and_measure(process: Process, study: Study, compute: ComputeConfig) -> None:
+def fit_and_measure(process: Process, study: Study) -> None:
     """Do one process's part of the protocol."""
-    refuse_disagreement(process, study, compute)
-    store = WindowStore(study.windows)
-    windows = chosen_windows(store.windows, study.first, study.last)
+    check_consistency(process, study)
+    params = study.params
+    store = WindowFolder(study.windows)
+    windows = chosen_windows(store.windows, params.window.first, params.window.last)
     measured = measured_windows(windows, store.statistics["fitted_on"])
-    refuse_empty_splits(store, measured, study.evaluation.split)
-    refuse_unmeasured_sessions(store, measured, study.evaluation)
-    share = process.share
-    shard = Shard.of_process(share.rank, share.world, PATIENCE) if compute.shard_items else WHOLE
+    check_splits(store, measured, params.evaluation.split)
+    check_attention_sessions(store, measured, params.evaluation)
+    shard = (
+        Shard.of_process(process.rank.index, process.rank.world_size, TIMEOUT)
+        if params.compute.shard_items
+        else WHOLE
+    )
     run = Run(study, process, windows[0], shard=shard)
     results, states = None, None
     if process.is_main:
-        states = WindowStates(study.store, run, windows, compute)
+        states = CachedWindows(study.cache, run, windows)
         results = _begun(study)
-    course = Course(run, windows, states)
+    course = WindowSchedule(run, windows, states)
     for place, following in enumerate(windows[1:]):
         run.see(windows[place])
         if following in measured:
             _measure(course, place, following, results)
-    last = len(windows) - (1 if study.training.fit_last else 2)
+    last = len(windows) - (1 if params.training.fit_last else 2)
     run.see(windows[last])
     fit = course.at(last)
     weights = run.whole_weights()
@@ -90,7 +75,9 @@ def fit_and_measure(process: Process, study: Study, compute: ComputeConfig) -> N
         save_model(study.models, run.stored_model(fit.window), weights)
 
 
-def _measure(course: Course, place: int, window: Window, results: ResultsFolder | None) -> None:
+def _measure(
+    course: WindowSchedule, place: int, window: Window, results: ResultsFolder | None
+) -> None:
     """Add to the results what the fit at `place` comes to on the next window."""
     run, states = course.run, course.states
     found = None if states is None or results is None else states.measured(place, results.add)
@@ -102,7 +89,7 @@ def _measure(course: Course, place: int, window: Window, results: ResultsFolder 
             found = states.measured(place, results.add)
             if found is None:
                 raise DataError(
-                    f"{run.study.store}: what was just measured on {window.name} is gone or "
+                    f"{run.study.cache}: what was just measured on {window.name} is gone or "
                     f"damaged; look at the disk, and run again"
                 )
     if found is not None:
@@ -144,9 +131,9 @@ def _line(fitted: Window, result: WindowResult, timing: Timing) -> str:
 
 def _begun(study: Study) -> ResultsFolder:
     _log_to_stderr()
-    results = ResultsFolder(study.results, study.evaluation.cutoffs)
+    results = ResultsFolder(study.results, study.params.evaluation.cutoffs)
     results.begin()
-    if study.model.catalogue == "full":
+    if study.params.model.catalogue == "full":
         log.info("model.catalogue: full: items of later windows are held from the start")
     return results
 

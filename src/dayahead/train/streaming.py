@@ -26,8 +26,9 @@ from merlin.schema import ColumnSchema, Schema
 from torch import Tensor
 
 from dayahead.core.errors import WindowError
-from dayahead.train.batches import Batch, Sessions, Share, measuring_plan, shuffled_plan
-from dayahead.windows.folder import unreadable_told
+from dayahead.distributed.process import Rank
+from dayahead.train.batches import Batch, Sessions, measuring_plan, shuffled_plan
+from dayahead.windows.folder import wrap_read_errors
 
 BUFFER = 65_536
 """Sessions that are shuffled together, unless one batch is more."""
@@ -51,7 +52,7 @@ class StreamedBatches:
     """List columns wanted; the lists of one session are equally long."""
     batch_size: int
     """Global: rows of all processes together."""
-    share: Share
+    rank: Rank
     seed: int | None = None
     """None: the files' own order, the shortest of each buffer first (for measuring)."""
     buffer: int = BUFFER
@@ -70,7 +71,7 @@ class StreamedBatches:
             place = torch.from_numpy(np.fromiter(places, np.int64, count=len(sessions)))
             by_place = place.argsort()
             for rows in self._plan(sessions.lengths[by_place], number):
-                batch = sessions.gather(by_place[rows], self.share)
+                batch = sessions.gather(by_place[rows], self.rank)
                 is_real = batch.sessions >= 0
                 held = torch.where(is_real, place[batch.sessions.clamp(min=0)], -1)
                 yield replace(batch, sessions=held)
@@ -113,7 +114,7 @@ class StreamedBatches:
         if not self._files:
             return
         size = -(-self.buffer // self.batch_size) * self.batch_size
-        with unreadable_told(", ".join(self._files)):
+        with wrap_read_errors(", ".join(self._files)):
             loader = Loader(_dataset(list(self._files), self.columns), batch_size=size)
             loader.indices = np.array(order)
             with loader:
@@ -123,7 +124,7 @@ class StreamedBatches:
 
 
 def _metadata(path: str, columns: tuple[str, ...]) -> pq.FileMetaData:
-    with unreadable_told(path):
+    with wrap_read_errors(path):
         found = pq.read_metadata(path)
     missing = sorted(set(columns) - set(found.schema.to_arrow_schema().names))
     if missing:

@@ -11,18 +11,18 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from dayahead.config.training import TrainingConfig
+from dayahead.config.params import TrainingConfig
 from dayahead.core.columns import ITEM_ID
 from dayahead.core.errors import TrainingError
 from dayahead.core.seeds import derived_seed
-from dayahead.distributed.process import Process
-from dayahead.model.baselines import CountModel
+from dayahead.distributed.process import Process, Rank
+from dayahead.model.baselines import CountingModel
 from dayahead.model.checkpoint import restore_weights, weights_of
 from dayahead.model.next_item import NextItemModel
-from dayahead.model.rng import Draws
-from dayahead.train.batches import Batch, Batches, Share
+from dayahead.model.rng import StepRandom
+from dayahead.train.batches import Batch, Batches
 from dayahead.train.optimizer import (
-    build_optimiser,
+    build_optimizer,
     follow_growth,
     moments_of,
     restore_moments,
@@ -34,10 +34,10 @@ OnStep = Callable[[int], object]
 """Called after each step with its number of sessions."""
 
 
-class Learner(Protocol):
+class Trainer(Protocol):
     """An architecture in the window loop."""
 
-    fit_share: Share
+    fit_rank: Rank
     """Which rows of a global batch `fit` wants."""
 
     def grow(self, sizes: dict[str, int]) -> None:
@@ -62,11 +62,11 @@ class Learner(Protocol):
 
 
 @dataclass
-class CountLearner:
+class CountTrainer:
     """Counts a window once, on every process alike."""
 
-    model: CountModel
-    fit_share = Share(rank=0, world=1)
+    model: CountingModel
+    fit_rank = Rank(index=0, world_size=1)
 
     def grow(self, sizes: dict[str, int]) -> None:
         """Hold the first `sizes[item_id]` items."""
@@ -93,15 +93,15 @@ class CountLearner:
         restore_weights(self.model, sizes, state)
 
 
-class GradientLearner:
+class GradientTrainer:
     """Follows the gradient of a next-item model, step by step, the same on every process."""
 
     def __init__(self, model: NextItemModel, config: TrainingConfig, process: Process) -> None:
         self.model = model.to(process.device)
         self.config = config
         self.process = process
-        self.fit_share = process.share
-        self.optimiser = build_optimiser(self.model, config)
+        self.fit_rank = process.rank
+        self.optimizer = build_optimizer(self.model, config)
         self.wrapped: nn.Module = self.model
 
     def grow(self, sizes: dict[str, int]) -> None:
@@ -111,11 +111,11 @@ class GradientLearner:
         """
         before = dict(self.model.named_parameters())
         self.model.grow(sizes)
-        if self.config.carry_optimiser:
-            follow_growth(self.optimiser, before, self.model)
+        if self.config.carry_optimizer:
+            follow_growth(self.optimizer, before, self.model)
         else:
-            self.optimiser = build_optimiser(self.model, self.config)
-        if self.process.share.world > 1:
+            self.optimizer = build_optimizer(self.model, self.config)
+        if self.process.rank.world_size > 1:
             # DDP names a parameter of the model itself with a leading dot.
             own = [form for name in self.model.sharded for form in (name, f".{name}")]
             DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(  # type: ignore[no-untyped-call]
@@ -135,7 +135,7 @@ class GradientLearner:
         n_steps = self.n_steps(passes)
         totals = torch.zeros(2, dtype=torch.float64)
         for step, batch in enumerate(islice(chain.from_iterable(passes), n_steps)):
-            set_learning_rate(self.optimiser, self.config, step, n_steps)
+            set_learning_rate(self.optimizer, self.config, step, n_steps)
             totals += self._step(batch, window, step)
             on_step(batch.n_global)
         return float(totals[0] / totals[1]) if n_steps else None
@@ -145,7 +145,7 @@ class GradientLearner:
 
         Nothing else: whatever is random is drawn anew for each window and step.
         """
-        moments = moments_of(self.optimiser, self.model) if self.config.carry_optimiser else {}
+        moments = moments_of(self.optimizer, self.model) if self.config.carry_optimizer else {}
         return {
             **{_WEIGHTS + name: tensor for name, tensor in weights_of(self.model).items()},
             **{_MOMENTS + name: tensor for name, tensor in moments.items()},
@@ -154,13 +154,13 @@ class GradientLearner:
     def restore(self, sizes: dict[str, int], state: Mapping[str, Tensor]) -> None:
         """Go on from these weights and moments."""
         restore_weights(self.model, sizes, _named(state, _WEIGHTS))
-        self.optimiser = build_optimiser(self.model, self.config)
-        restore_moments(self.optimiser, self.model, _named(state, _MOMENTS))
+        self.optimizer = build_optimizer(self.model, self.config)
+        restore_moments(self.optimizer, self.model, _named(state, _MOMENTS))
 
     def _step(self, batch: Batch, window: str, step: int) -> Float[Tensor, "2"]:
         """One update; the sum of the loss and the number of targets over all processes."""
         purpose = (self.config.seed, "step", window, step)
-        torch.manual_seed(derived_seed(*purpose, "dropout", self.process.share.rank))
+        torch.manual_seed(derived_seed(*purpose, "dropout", self.process.rank.index))
         on_device = batch.to(self.process.device)
         draws = _draws(on_device, derived_seed(*purpose, "draws"))
         is_bfloat16 = uses_bfloat16(self.config, self.process)
@@ -172,11 +172,11 @@ class GradientLearner:
         sums = self.process.summed(sums).cpu()
         self._stop_unless_finite("loss", sums[0], window, step)
         # DDP averages gradients over the processes, which hold different numbers of targets.
-        (loss * (self.process.share.world / sums[1].item())).backward()
+        (loss * (self.process.rank.world_size / sums[1].item())).backward()
         norm = self._clip()
         self._stop_unless_finite("gradient's norm", norm, window, step)
-        self.optimiser.step()
-        self.optimiser.zero_grad(set_to_none=True)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
         return sums
 
     def _clip(self) -> Float[Tensor, ""]:
@@ -187,7 +187,7 @@ class GradientLearner:
         norm = get_total_norm([each for is_shared_out, each in held if not is_shared_out])
         if own:
             for each in own:  # a sum over the processes, where DDP's are means
-                each /= self.process.share.world
+                each /= self.process.rank.world_size
             norm = (norm**2 + self.process.summed(get_total_norm(own) ** 2)).sqrt()
         clip_grads_with_norm_(self.model.parameters(), self.config.max_grad_norm, norm)
         return norm
@@ -217,9 +217,9 @@ def _named(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     }
 
 
-def _draws(batch: Batch, seed: int) -> Draws:
+def _draws(batch: Batch, seed: int) -> StepRandom:
     """Random numbers for this process's rows of a global batch."""
-    share = batch.share
-    rows = torch.arange(batch.n_global)[share.rank :: share.world]
+    rank = batch.rank
+    rows = torch.arange(batch.n_global)[rank.index :: rank.world_size]
     width = batch.global_items.shape[1]
-    return Draws(seed, batch.global_items, batch.global_past, rows, width)
+    return StepRandom(seed, batch.global_items, batch.global_past, rows, width)

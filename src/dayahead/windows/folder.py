@@ -32,7 +32,7 @@ def vocabulary_path(folder: Path, column: str) -> Path:
 
 
 @contextmanager
-def unreadable_told(where: object) -> Iterator[None]:
+def wrap_read_errors(where: object) -> Iterator[None]:
     """Turn what a missing or damaged file makes of its reader into a WindowError that names it."""
     try:
         yield
@@ -55,7 +55,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class WindowStore:
+class WindowFolder:
     """What `preprocess` wrote, for reading."""
 
     folder: Path
@@ -107,12 +107,12 @@ class WindowStore:
 
     def n_sessions(self, window: Window, role: str) -> int:
         """Sessions of a role in a window."""
-        with unreadable_told(self.path(window, role)):
+        with wrap_read_errors(self.path(window, role)):
             return int(pq.read_metadata(self.path(window, role)).num_rows)
 
     def items_in(self, window: Window, role: str) -> NDArray[np.int32]:
         """Catalogue indices that occur in a role's sessions, ascending, int32."""
-        with unreadable_told(self.path(window, role)):
+        with wrap_read_errors(self.path(window, role)):
             file = pq.ParquetFile(self.path(window, role))
             found = [
                 np.unique(batch.column(0).flatten().to_numpy())
@@ -144,7 +144,7 @@ class WindowStore:
 
     @staticmethod
     def _table(path: Path, columns: list[str] | None) -> pa.Table:
-        with unreadable_told(path):
+        with wrap_read_errors(path):
             table = pq.read_table(path, columns=columns, partitioning=None)
         for name, column in zip(table.column_names, table.columns, strict=True):
             if not _is_finite(column):

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from dayahead.core.errors import DeadProcessError, redacted, told_plainly
+from dayahead.core.errors import DeadProcessError, exit_with_message, redacted
 
 
 @pytest.mark.parametrize(
@@ -30,12 +30,12 @@ def test_credentials_are_redacted(text, expected):
 
 def test_a_full_disk_is_told_in_one_line():
     told = r"No space left.*run again: what is finished is kept"
-    with pytest.raises(SystemExit, match=told), told_plainly():
+    with pytest.raises(SystemExit, match=told), exit_with_message():
         raise OSError(errno.ENOSPC, "No space left on device", "results/windows.csv")
 
 
 def test_an_error_of_our_own_making_keeps_its_traceback():
-    with pytest.raises(FileNotFoundError), told_plainly():
+    with pytest.raises(FileNotFoundError), exit_with_message():
         raise FileNotFoundError(errno.ENOENT, "No such file or directory", "x")
 
 
@@ -54,7 +54,7 @@ class SignalError(Exception):
     ],
 )
 def test_a_signal_to_stop_is_told_in_one_line(error, name, status, capsys):
-    with pytest.raises(SystemExit) as ended, told_plainly():
+    with pytest.raises(SystemExit) as ended, exit_with_message():
         raise error
     assert ended.value.code == status
     assert capsys.readouterr().err == (
@@ -75,12 +75,12 @@ def test_a_signal_to_stop_is_told_in_one_line(error, name, status, capsys):
 )
 def test_where_memory_runs_out_it_is_said_what_to_lower(error):
     told = r"^error: .*memory ran out.*lower training\.batch_size, .*what is finished is kept$"
-    with pytest.raises(SystemExit, match=told), told_plainly():
+    with pytest.raises(SystemExit, match=told), exit_with_message():
         raise error
 
 
 @pytest.mark.parametrize("error", [RuntimeError("shapes differ"), SystemExit(3), SystemExit()])
 def test_what_is_nothing_of_that_passes_as_it_is(error):
-    with pytest.raises(type(error)) as ended, told_plainly():
+    with pytest.raises(type(error)) as ended, exit_with_message():
         raise error
     assert ended.value is error

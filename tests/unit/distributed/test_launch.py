@@ -85,10 +85,10 @@ def as_open_mpi(rank, port):
 
 SUM = """
 import json, sys, torch
-from dayahead.config.training import ComputeConfig
+from dayahead.config.params import ComputeConfig
 from dayahead.distributed.launch import run_processes
 def work(process):
-    print(process.is_main, int(process.summed(torch.tensor(process.share.rank + 1))))
+    print(process.is_main, int(process.summed(torch.tensor(process.rank.index + 1))))
 run_processes(work, ComputeConfig(**json.loads(sys.argv[1])))
 """
 

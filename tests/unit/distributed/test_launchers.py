@@ -11,11 +11,11 @@ from dayahead.distributed.launchers import (
     FIRST_PORT,
     LAUNCH,
     N_PORTS,
-    Place,
+    LaunchInfo,
+    exec_launcher,
     first_host,
-    hand_over,
-    is_helper,
-    launched_by,
+    is_secondary_process,
+    launch_info,
 )
 
 TORCHRUN = {
@@ -56,15 +56,15 @@ def without(environ, *names):
 
 
 def test_torchrun_says_all():
-    assert launched_by(TORCHRUN) == Place("torchrun", 3, 4, 1, "10.0.0.1", 29500)
+    assert launch_info(TORCHRUN) == LaunchInfo("torchrun", 3, 4, 1, "10.0.0.1", 29500)
 
 
 def test_a_machine_has_one_process_where_nothing_is_said_of_more():
-    assert launched_by(without(TORCHRUN, "LOCAL_RANK")).local_rank == 0
+    assert launch_info(without(TORCHRUN, "LOCAL_RANK")).local_rank == 0
 
 
 def test_processes_of_mpirun_meet_on_their_machine():
-    place = launched_by(OPEN_MPI)
+    place = launch_info(OPEN_MPI)
     assert (place.launcher, place.rank, place.world, place.local_rank) == ("mpirun", 3, 4, 3)
     assert place.address == "127.0.0.1"
     assert FIRST_PORT <= place.port < FIRST_PORT + N_PORTS
@@ -73,24 +73,24 @@ def test_processes_of_mpirun_meet_on_their_machine():
 def test_mpirun_on_several_machines_must_be_told_where_the_first_is():
     several = OPEN_MPI | {"OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
     with pytest.raises(ConfigError, match=r"MASTER_ADDR.*`mpirun -x MASTER_ADDR=<host>`"):
-        launched_by(several)
-    assert launched_by(several | {"MASTER_ADDR": "node07"}).address == "node07"
+        launch_info(several)
+    assert launch_info(several | {"MASTER_ADDR": "node07"}).address == "node07"
 
 
 def test_a_step_of_slurm_meets_on_its_first_node():
-    place = launched_by(STEP)
+    place = launch_info(STEP)
     assert (place.launcher, place.rank, place.world, place.local_rank) == ("srun", 3, 4, 1)
     assert place.address == "node07"
-    named = launched_by(STEP | {"MASTER_ADDR": "10.0.0.7", "MASTER_PORT": "4000"})
+    named = launch_info(STEP | {"MASTER_ADDR": "10.0.0.7", "MASTER_PORT": "4000"})
     assert (named.address, named.port) == ("10.0.0.7", 4000)
 
 
 def test_jobs_and_steps_meet_at_ports_of_their_own():
     others = [{"SLURM_JOB_ID": "72"}, {"SLURM_STEP_ID": "1"}, {}]
-    assert len({launched_by(STEP | other).port for other in others}) == 3
-    assert launched_by(OPEN_MPI).port != launched_by(OPEN_MPI | {"PMIX_NAMESPACE": "1"}).port
+    assert len({launch_info(STEP | other).port for other in others}) == 3
+    assert launch_info(OPEN_MPI).port != launch_info(OPEN_MPI | {"PMIX_NAMESPACE": "1"}).port
     # The step in which Slurm starts mpirun's own daemon differs from machine to machine.
-    assert launched_by(OPEN_MPI | {"SLURM_STEP_ID": "5"}).port == launched_by(OPEN_MPI).port
+    assert launch_info(OPEN_MPI | {"SLURM_STEP_ID": "5"}).port == launch_info(OPEN_MPI).port
 
 
 @pytest.mark.parametrize(
@@ -105,23 +105,23 @@ def test_jobs_and_steps_meet_at_ports_of_their_own():
     ids=["nothing", "an address", "batch script", "salloc", "step of one task"],
 )
 def test_nobody_started_these(environ):
-    assert launched_by(environ) is None
-    assert not is_helper(environ)
+    assert launch_info(environ) is None
+    assert not is_secondary_process(environ)
 
 
 def test_the_inner_launcher_counts():
-    assert launched_by(STEP | TORCHRUN).launcher == "torchrun"
-    assert launched_by(STEP | OPEN_MPI).launcher == "mpirun"
+    assert launch_info(STEP | TORCHRUN).launcher == "torchrun"
+    assert launch_info(STEP | OPEN_MPI).launcher == "mpirun"
 
 
 def test_one_process_needs_no_address():
     alone = {"RANK": "0", "WORLD_SIZE": "1"}
-    assert launched_by(alone) == Place("torchrun", 0, 1, 0, "", 0)
+    assert launch_info(alone) == LaunchInfo("torchrun", 0, 1, 0, "", 0)
 
 
 def test_the_first_of_several_is_no_helper():
-    assert is_helper(TORCHRUN)
-    assert not is_helper(TORCHRUN | {"RANK": "0"})
+    assert is_secondary_process(TORCHRUN)
+    assert not is_secondary_process(TORCHRUN | {"RANK": "0"})
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_the_first_of_several_is_no_helper():
 )
 def test_half_a_launcher_is_refused(environ, told):
     with pytest.raises(ConfigError, match=told):
-        launched_by(environ)
+        launch_info(environ)
 
 
 NODES = {
@@ -177,23 +177,23 @@ def become(monkeypatch):
 
 
 def test_a_stage_becomes_its_launcher(become):
-    hand_over({LAUNCH: "srun --cpu-bind='map cpu' -n 4", "HOME": "/root"})
+    exec_launcher({LAUNCH: "srun --cpu-bind='map cpu' -n 4", "HOME": "/root"})
     command = ["srun", "--cpu-bind=map cpu", "-n", "4", sys.executable, "stages/train.py"]
     assert become == [("srun", command, {"HOME": "/root"})]
 
 
 def test_torchrun_calls_python_itself(become):
-    hand_over({LAUNCH: "/opt/bin/torchrun --nproc-per-node=2"})
+    exec_launcher({LAUNCH: "/opt/bin/torchrun --nproc-per-node=2"})
     command = ["/opt/bin/torchrun", "--nproc-per-node=2", "stages/train.py"]
     assert become == [("/opt/bin/torchrun", command, {})]
 
 
 @pytest.mark.parametrize("environ", [{}, {LAUNCH: " "}, {LAUNCH: "srun", **STEP}])
 def test_a_stage_stays_itself_without_a_launcher_and_within_one(become, environ):
-    hand_over(environ)
+    exec_launcher(environ)
     assert become == []
 
 
 def test_a_launcher_that_is_not_there_is_named():
     with pytest.raises(ConfigError, match=rf"{LAUNCH}: there is no program no-such-launcher here"):
-        hand_over({LAUNCH: "no-such-launcher -n 2", "PATH": "/usr/bin"})
+        exec_launcher({LAUNCH: "no-such-launcher -n 2", "PATH": "/usr/bin"})

@@ -11,8 +11,8 @@ from dayahead.core.errors import ConfigError
 from dayahead.core.files import read_json
 from dayahead.distributed import rendezvous as meeting
 from dayahead.distributed.launch import run_processes
-from dayahead.distributed.launchers import Place
-from dayahead.distributed.rendezvous import _attempt, refuse_apart
+from dayahead.distributed.launchers import LaunchInfo
+from dayahead.distributed.rendezvous import _attempt, check_processes_match
 from support.tiny_settings import compute_config
 from support.worker_studies import note_cores
 
@@ -27,10 +27,10 @@ OTHER = MAIN | {"host": "b", "own address": "10.0.0.2"}
 
 
 def test_processes_of_one_kind_may_meet():
-    refuse_apart([MAIN, OTHER, OTHER])
+    check_processes_match([MAIN, OTHER, OTHER])
     near = {"own address": "127.0.0.1"}
-    refuse_apart([MAIN | near, OTHER | near])
-    refuse_apart([MAIN | {"own address": ""}, OTHER | {"own address": ""}])
+    check_processes_match([MAIN | near, OTHER | near])
+    check_processes_match([MAIN | {"own address": ""}, OTHER | {"own address": ""}])
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_processes_of_one_kind_may_meet():
 )
 def test_processes_that_cannot_exchange_anything_are_told_why(main, other, told):
     with pytest.raises(ConfigError, match=told):
-        refuse_apart([MAIN | main, OTHER, OTHER | other])
+        check_processes_match([MAIN | main, OTHER, OTHER | other])
 
 
 @pytest.mark.slow
@@ -71,7 +71,7 @@ def names_of(store, ranks):
 
 
 def place_of(rank):
-    return Place("torchrun", rank, N_PROCESSES, rank, "localhost", 1)
+    return LaunchInfo("torchrun", rank, N_PROCESSES, rank, "localhost", 1)
 
 
 def test_all_find_the_attempt_that_they_are_of():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dayahead.core.errors import ConfigError
 from dayahead.distributed.sharding import WHOLE, Shard
-from dayahead.model.embeddings import DRAWN_AT_ONCE, GivenRows, GrowingTable
+from dayahead.model.embeddings import DRAWN_AT_ONCE, GrowingEmbedding, PretrainedRows
 from support.tiny_settings import tiny_model
 
 worlds = st.integers(1, 5)
@@ -20,7 +20,7 @@ def tables(world, steps, given=None):
     """A table on each of so many processes, grown step by step."""
     found = []
     for rank in range(world):
-        table = GrowingTable(3, std=0.5, seed=1, shard=Shard(rank, world))
+        table = GrowingEmbedding(3, std=0.5, seed=1, shard=Shard(rank, world))
         table.given = given
         for size in steps:
             table.grow(size)
@@ -49,7 +49,7 @@ def test_grown_in_parts_the_rows_are_those_of_the_whole(world, steps):
 
 @given(worlds, sizes)
 def test_given_vectors_find_their_rows_in_every_part(world, steps):
-    given_rows = GivenRows(torch.tensor([5, 0, 33]), torch.arange(9.0).view(3, 3))
+    given_rows = PretrainedRows(torch.tensor([5, 0, 33]), torch.arange(9.0).view(3, 3))
     [whole] = tables(1, steps, given_rows)
     for rank, part in enumerate(tables(world, steps, given_rows)):
         assert torch.equal(part.weight, whole.weight[rank::world])

@@ -18,8 +18,8 @@ from dayahead.core.files import read_json
 from dayahead.dataset.dataset import DatasetConfig, load_dataset
 from dayahead.download.stage import download
 from dayahead.preprocess.stage import preprocess
-from dayahead.windows.folder import WindowStore, window_path
-from support.builders import preprocess_config, window_config
+from dayahead.windows.folder import WindowFolder, window_path
+from support.builders import machine_config, preprocess_config, window_config
 
 DATASETS = Path(__file__).parents[3] / "datasets"
 
@@ -30,19 +30,19 @@ def windows_of(tmp_path, dask_address, monkeypatch):
     monkeypatch.setenv("DVC_ROOT", str(tmp_path / "root"))
     monkeypatch.setenv("DAYAHEAD_DATA", str(tmp_path))
 
-    def windows_of(dataset: DatasetConfig, source: Path, **window: object) -> WindowStore:
+    def windows_of(dataset: DatasetConfig, source: Path, **window: object) -> WindowFolder:
         source_config = replace(dataset.source, urls=(str(source),))
         dataset = replace(dataset, source=source_config)
         raw, folder = tmp_path / "raw", tmp_path / "windows"
         download(dataset, "mine", raw)
-        config = preprocess_config(scheduler=dask_address)
-        preprocess(raw, folder, dataset, window_config(**window), config)
-        return WindowStore(folder)
+        machine = machine_config(scheduler=dask_address)
+        preprocess(raw, folder, dataset, window_config(**window), preprocess_config(), machine)
+        return WindowFolder(folder)
 
     return windows_of
 
 
-def rows_of(store: WindowStore, window: str) -> list[dict]:
+def rows_of(store: WindowFolder, window: str) -> list[dict]:
     """Train sessions of a window."""
     path = window_path(store.folder, "day", window, "train")
     return pq.read_table(path, partitioning=None).to_pylist()
@@ -54,7 +54,7 @@ def written(header: list[str], rows: list[list]) -> bytes:
     return text.getvalue().encode()
 
 
-def vocabulary(store: WindowStore, column: str) -> list:
+def vocabulary(store: WindowFolder, column: str) -> list:
     return pq.read_table(store.folder / f"vocabulary/{column}.parquet")["value"].to_pylist()
 
 

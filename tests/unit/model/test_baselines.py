@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from dayahead.model.baselines import CountModel
+from dayahead.model.baselines import CountingModel
 from support.tiny_settings import count_window, counted, model_config, padded
 
 A, B, C, D, E = range(2, 7)
@@ -14,7 +14,7 @@ FIRST = [[A, B, A, B], [A, C], [D, A, B]]
 
 
 def transitions(decay=1.0):
-    model = CountModel(model_config(architecture="transitions", decay=decay))
+    model = CountingModel(model_config(architecture="transitions", decay=decay))
     model.grow(5)
     return model
 

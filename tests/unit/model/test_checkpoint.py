@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from dayahead.core.columns import TIMESTAMP
 from dayahead.core.errors import ModelFileError
 from dayahead.model.checkpoint import (
-    ModelCard,
+    ModelConfigFile,
     StoredModel,
     load_model,
     save_model,
@@ -66,7 +66,7 @@ def stored(architecture, task, **changes):
             for parameter in model.parameters():
                 parameter += 0.01
         features = ("category", "price")
-    card = ModelCard(
+    card = ModelConfigFile(
         dataset="tiny",
         window="2026-01-03",
         model=model_config(architecture=architecture, features=features, **changes),

@@ -5,12 +5,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dayahead.model.embeddings import GrowingTable
+from dayahead.model.embeddings import GrowingEmbedding
 from support.tiny_settings import tiny_model
 
 
 def grown(*sizes, seed=1, dim=5):
-    table = GrowingTable(dim, std=0.5, seed=seed)
+    table = GrowingEmbedding(dim, std=0.5, seed=seed)
     for size in sizes:
         table.grow(size)
     return table

@@ -117,10 +117,10 @@ def test_bfloat16_stays_near_float32(changes):
 def test_frozen_items_do_not_move_and_are_scored_with():
     model = tiny_model(freeze_items=True).train()
     before = model.inputs.items.weight.detach().clone()
-    optimiser = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=0.1)
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=0.1)
     for _ in range(3):
         model(*batch())[0].backward()
-        optimiser.step()
+        optimizer.step()
     assert torch.equal(model.inputs.items.weight, before)
     assert model.scoring_rows is model.inputs.items.weight
     assert model.bias.any()

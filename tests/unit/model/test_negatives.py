@@ -6,11 +6,12 @@ import torch
 from dayahead.config.loading import validated
 from dayahead.config.params import LossConfig
 from dayahead.core.errors import ConfigError
+from dayahead.distributed.process import Rank
 from dayahead.model.negatives import Negatives, NegativeSampler
 from dayahead.model.next_item import NextItemModel
-from dayahead.model.rng import Draws
+from dayahead.model.rng import StepRandom
 from dayahead.model.sampled_losses import LOSSES
-from dayahead.train.batches import Sessions, Share
+from dayahead.train.batches import Sessions
 from support.tiny_settings import (
     LOSS,
     columns_of,
@@ -50,10 +51,10 @@ def batch_of(share):
     """A process's share of SESSIONS: columns, lengths and the draws."""
     flat = torch.tensor([item for session in SESSIONS for item in session])
     lengths = torch.tensor([0, *map(len, SESSIONS)])
-    batch = Sessions({"item_id": flat}, lengths.cumsum(0)).gather(torch.arange(5), share)
-    rows = torch.arange(batch.n_global)[share.rank :: share.world]
+    batch = Sessions({"item_id": flat}, lengths.cumsum(0)).gather(torch.arange(5), rank)
+    rows = torch.arange(batch.n_global)[rank.index :: rank.world_size]
     items = batch.global_items
-    draws = Draws(3, items, batch.global_past, rows, items.shape[1])
+    draws = StepRandom(3, items, batch.global_past, rows, items.shape[1])
     return columns_of(batch.columns["item_id"]), batch.lengths, draws
 
 
@@ -138,7 +139,7 @@ class TestModel:
 
     def test_counts_what_it_is_fitted_on_once_a_step_and_nothing_else(self):
         model = model_of()
-        batch = batch_of(Share(0, 1))
+        batch = batch_of(Rank(0, 1))
         model.train()(*batch, 3)
         flat = torch.tensor([item for session in SESSIONS for item in session])
         assert torch.equal(model.sampler.counts, torch.bincount(flat - 2, minlength=N_ITEMS))
@@ -148,7 +149,7 @@ class TestModel:
 
     def test_the_counts_are_part_of_its_state(self):
         model, other = model_of(), model_of()
-        model.train()(*batch_of(Share(0, 1)), 1)
+        model.train()(*batch_of(Rank(0, 1)), 1)
         other.load_state_dict(model.state_dict())
         assert other.sampler.counts.sum() == sum(map(len, SESSIONS))
 
@@ -156,9 +157,9 @@ class TestModel:
     def test_the_batchs_negatives_are_all_its_targets(self, task):
         """Those of the other processes, too."""
         whole = model_of(task=task, architecture="bert", negatives=0)
-        columns, lengths, draws = batch_of(Share(0, 1))
+        columns, lengths, draws = batch_of(Rank(0, 1))
         _, answers = whole.task.training_question(columns["item_id"], lengths, draws)
-        for share in (Share(0, 1), Share(0, 2), Share(1, 2)):
+        for share in (Rank(0, 1), Rank(0, 2), Rank(1, 2)):
             _, _, draws = batch_of(share)
             assert whole._negatives(draws).items.tolist() == (answers - 2).tolist()
 
@@ -166,7 +167,7 @@ class TestModel:
     @pytest.mark.parametrize("task", ["clm", "mlm"])
     def test_two_processes_sum_to_one(self, name, task):
         """Five sessions on two processes, one of which fills up with an empty row."""
-        shares = {1: [Share(0, 1)], 2: [Share(0, 2), Share(1, 2)]}
+        shares = {1: [Rank(0, 1)], 2: [Rank(0, 2), Rank(1, 2)]}
         found = {}
         for world, each in shares.items():
             models = [model_of(name, task, architecture="bert").train() for _ in each]

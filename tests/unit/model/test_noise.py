@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayahead.model.noise import swapped
-from dayahead.model.rng import Draws
+from dayahead.model.rng import StepRandom
 from support.tiny_settings import columns_of, draws_for, padded, tiny_model
 
 SESSIONS = [[2, 3, 4, 5, 6, 7], [8, 9, 10, 11], [12, 13], []]
@@ -16,7 +16,7 @@ def test_exchanged_by_hand():
     """Uniform numbers below p are exchanged, for the place in the batch that another names."""
     items, _ = padded([[11, 12, 13], [21, 22]])
 
-    class Given(Draws):
+    class Given(StepRandom):
         def uniform(self, purpose):
             numbers = {
                 "is_swapped": [[0.1, 0.5, 0.29], [0.3, 0.0, 0.0]],

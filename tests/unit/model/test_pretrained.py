@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from dayahead.core.errors import ConfigError
-from dayahead.model.embeddings import GrowingTable
+from dayahead.model.embeddings import GrowingEmbedding
 from dayahead.model.pretrained import read_item_vectors
 from support.tiny_settings import tiny_model
 
@@ -25,7 +25,7 @@ def write(path, vectors=VECTORS, type_=None, values=None):
 
 
 def given_table(path, *sizes, is_frozen=False):
-    table = GrowingTable(3, std=0.5, seed=1, is_frozen=is_frozen)
+    table = GrowingEmbedding(3, std=0.5, seed=1, is_frozen=is_frozen)
     table.given = read_item_vectors(path, VOCABULARY, 3)
     for size in sizes:
         table.grow(size)
@@ -35,7 +35,7 @@ def given_table(path, *sizes, is_frozen=False):
 @pytest.mark.parametrize("sizes", [(4,), (1, 2, 4), (2, 3, 4)])
 def test_vectors_land_at_their_items_and_others_start_by_chance(tmp_path, sizes):
     found = given_table(write(tmp_path / "v.parquet"), *sizes).weight
-    by_chance = GrowingTable(3, std=0.5, seed=1)
+    by_chance = GrowingEmbedding(3, std=0.5, seed=1)
     by_chance.grow(4)
     assert found[1].tolist() == VECTORS[30]
     assert found[3].tolist() == VECTORS[50]

@@ -12,7 +12,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from dayahead.core.errors import ConfigError
 from dayahead.model.next_item import NextItemModel
-from dayahead.model.output import Catalogue
+from dayahead.model.output import OutputLayer
 from dayahead.model.rtd import guesses
 from support.tiny_settings import (
     columns_of,
@@ -73,7 +73,7 @@ def test_a_guess_is_drawn_by_the_softmax_of_its_scores():
     places = torch.rand(len(hidden), generator=torch.Generator().manual_seed(0))
     items, _ = padded([[2, 3]])
     found = guesses(
-        hidden, Catalogue.whole(table, bias), places, draws_for(items), logits_budget_mib=64
+        hidden, OutputLayer.whole(table, bias), places, draws_for(items), logits_budget_mib=64
     )
     shares = torch.bincount(found, minlength=4) / len(found)
     torch.testing.assert_close(shares, (table[:, 0] + bias).softmax(0), atol=0.01, rtol=0)
@@ -85,7 +85,7 @@ def test_two_guesses_of_one_strip_of_noise_meet_by_chance_alone():
     hidden, table, bias = torch.ones(10_000, 1), torch.zeros(n_items, 1), torch.zeros(n_items)
     items, _ = padded([[2, 3]])
     found = guesses(
-        hidden, Catalogue.whole(table, bias), places, draws_for(items), logits_budget_mib=64
+        hidden, OutputLayer.whole(table, bias), places, draws_for(items), logits_budget_mib=64
     )
     meets = found[:5_000] == found[5_000:]
     assert meets.float().mean().item() == pytest.approx(1 / n_items, abs=0.01)
@@ -94,7 +94,7 @@ def test_two_guesses_of_one_strip_of_noise_meet_by_chance_alone():
 def test_guesses_in_chunks_are_those_of_one_piece():
     noise = torch.Generator().manual_seed(0)
     hidden, table = torch.randn(50, 8, generator=noise), torch.randn(30_000, 8, generator=noise)
-    catalogue = Catalogue.whole(table, torch.zeros(30_000))
+    catalogue = OutputLayer.whole(table, torch.zeros(30_000))
     places = torch.rand(50, generator=noise)
     items, _ = padded([[2, 3]])
     small, large = (

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayahead.core.errors import ConfigError, DataError
-from dayahead.preprocess.calendar import calendar_over, local_time
+from dayahead.features.operators import local_time
+from dayahead.preprocess.calendar import calendar_over
 from support.builders import instant, window_config
 
 DAY = 86_400_000_000

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from dayahead.core.errors import DayaheadError
 from dayahead.download.stage import download
 from dayahead.preprocess.stage import preprocess
-from dayahead.windows.folder import WindowStore
-from support.builders import preprocess_config, window_config
+from dayahead.windows.folder import WindowFolder
+from support.builders import machine_config, preprocess_config, window_config
 from support.raw_oracle import NAMES, NULLS, START, expected
 from support.raw_tables import ODD, ODD_TIMES, WORDS, seldom
 from support.session_oracle import expected_sessions
@@ -94,14 +94,16 @@ def check(folder, dask_thread, rows, sessions, window, unreadable):
     )
     try:
         download(dataset, "mine", folder / "raw")
-        config = preprocess_config(scheduler=dask_thread)
-        preprocess(folder / "raw", folder / "windows", dataset, window, config)
+        machine = machine_config(scheduler=dask_thread)
+        preprocess(
+            folder / "raw", folder / "windows", dataset, window, preprocess_config(), machine
+        )
     except DayaheadError as error:
         event(f"an error: {str(error)[:20]}")
         return
     event("windows")
     table = pa.Table.from_pylist(expected(_read(folder / "log.csv"), "text").events)
-    assert _found(WindowStore(folder / "windows")) == _wanted(table, dataset, window)
+    assert _found(WindowFolder(folder / "windows")) == _wanted(table, dataset, window)
 
 
 def _read(path):

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayahead.core.errors import WindowError
-from dayahead.train.batches import Sessions, Share
+from dayahead.distributed.process import Rank
+from dayahead.train.batches import Sessions
 
 ITEMS = [[5, 6, 7], [8, 9], [2, 3, 4, 5]]
 BEFORE = [[11, 12, 13], [], [14]]
@@ -48,7 +49,7 @@ def test_past_events_come_first_and_are_told_from_the_sessions_own():
 
 def test_a_batch_has_no_hole_between_the_past_and_the_session():
     batch = Sessions.from_table(table_of(ITEMS, BEFORE), 9).gather(
-        torch.tensor([1, 2, 0]), Share(0, 1)
+        torch.tensor([1, 2, 0]), Rank(0, 1)
     )
     assert batch.columns["item_id"].tolist() == [
         [8, 9, 0, 0, 0, 0],

@@ -16,6 +16,7 @@ from dayahead.preprocess.stage import preprocess
 from support.builders import (
     RANDOM_LOG_FEATURES,
     dataset_config,
+    machine_config,
     preprocess_config,
     random_log,
     window_config,
@@ -77,8 +78,8 @@ def raw(tmp_path):
 @pytest.fixture
 def expected(tmp_path, raw, dask_address, monkeypatch):
     monkeypatch.setenv("DVC_ROOT", str(tmp_path / "here"))
-    config = preprocess_config(scheduler=dask_address)
-    preprocess(raw, tmp_path / "expected", DATASET, window_config(), config)
+    machine = machine_config(scheduler=dask_address)
+    preprocess(raw, tmp_path / "expected", DATASET, window_config(), preprocess_config(), machine)
     monkeypatch.setenv("DVC_ROOT", str(tmp_path / "there"))
     monkeypatch.setattr(build, "EVENTS_AT_ONCE", 150)  # many tasks
     return bytes_in(tmp_path / "expected")
@@ -87,8 +88,10 @@ def expected(tmp_path, raw, dask_address, monkeypatch):
 @pytest.mark.slow
 def test_a_scheduler_and_two_workers_write_the_same_bytes(tmp_path, raw, expected):
     with cluster(tmp_path, n_workers=2) as (address, _):
-        config = preprocess_config(scheduler=address)
-        preprocess(raw, tmp_path / "windows", DATASET, window_config(), config)
+        machine = machine_config(scheduler=address)
+        preprocess(
+            raw, tmp_path / "windows", DATASET, window_config(), preprocess_config(), machine
+        )
     assert bytes_in(tmp_path / "windows") == expected
 
 
@@ -103,8 +106,10 @@ def test_a_worker_that_is_killed_is_survived(tmp_path, raw, expected):
 
         killer = threading.Thread(target=kill)
         killer.start()
-        config = preprocess_config(scheduler=address)
-        preprocess(raw, tmp_path / "windows", DATASET, window_config(), config)
+        machine = machine_config(scheduler=address)
+        preprocess(
+            raw, tmp_path / "windows", DATASET, window_config(), preprocess_config(), machine
+        )
         killer.join()
         assert workers[0].wait() == -signal.SIGKILL
     assert bytes_in(tmp_path / "windows") == expected
@@ -113,7 +118,9 @@ def test_a_worker_that_is_killed_is_survived(tmp_path, raw, expected):
 def test_a_scheduler_without_workers_is_named(tmp_path, raw, monkeypatch):
     monkeypatch.setattr("dayahead.preprocess.dask_cluster._CONNECT_SECONDS", 0.5)
     with cluster(tmp_path, n_workers=0) as (address, _):
-        config = preprocess_config(scheduler=address)
+        machine = machine_config(scheduler=address)
         with pytest.raises(ConfigError, match=f"{address} has no worker"):
-            preprocess(raw, tmp_path / "windows", DATASET, window_config(), config)
+            preprocess(
+                raw, tmp_path / "windows", DATASET, window_config(), preprocess_config(), machine
+            )
     assert not (tmp_path / "windows").exists()

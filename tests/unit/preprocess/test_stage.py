@@ -11,7 +11,7 @@ from dayahead.core.columns import ROLES
 from dayahead.features.workflow import encode_session
 from dayahead.preprocess import build
 from dayahead.preprocess.stage import preprocess
-from dayahead.windows.folder import WindowStore
+from dayahead.windows.folder import WindowFolder
 from support.builders import (
     RANDOM_LOG_FEATURES,
     TWO_DAYS,
@@ -19,6 +19,7 @@ from support.builders import (
     dataset_config,
     events,
     instant,
+    machine_config,
     preprocess_config,
     random_log,
     session,
@@ -179,9 +180,16 @@ def test_parts_buckets_and_workers_change_no_byte(run, tmp_path, monkeypatch):
     monkeypatch.setattr(build, "EVENTS_AT_ONCE", 40)
     write_log(tmp_path / "raw", table, parts=5, log_end="2026-02-01")
     with LocalCluster(n_workers=3, processes=False, dashboard_address=":0") as cluster:
-        config = preprocess_config(scheduler=cluster.scheduler_address)
-        preprocess(tmp_path / "raw", tmp_path / "windows", dataset, window_config(), config)
-    assert bytes_in(WindowStore(tmp_path / "windows").folder) == bytes_in(one.folder)
+        machine = machine_config(scheduler=cluster.scheduler_address)
+        preprocess(
+            tmp_path / "raw",
+            tmp_path / "windows",
+            dataset,
+            window_config(),
+            preprocess_config(),
+            machine,
+        )
+    assert bytes_in(WindowFolder(tmp_path / "windows").folder) == bytes_in(one.folder)
 
 
 def test_live_encoding_equals_the_window_files(run):

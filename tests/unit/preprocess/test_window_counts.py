@@ -2,11 +2,12 @@ import pytest
 
 from dayahead.core.errors import ConfigError, DataError
 from dayahead.preprocess.stage import preprocess
-from dayahead.windows.folder import WindowStore
+from dayahead.windows.folder import WindowFolder
 from support.builders import (
     TWO_DAYS,
     dataset_config,
     events,
+    machine_config,
     preprocess_config,
     session,
     window_config,
@@ -94,14 +95,21 @@ class TestRefusals:
 
     def test_a_failure_leaves_the_old_folder_and_nothing_else(self, tmp_path, dask_address):
         write_log(tmp_path / "raw", TWO_DAYS, log_end="2026-02-01")
-        config = preprocess_config(scheduler=dask_address)
+        machine = machine_config(scheduler=dask_address)
         for least in (1, 100):
             window = window_config(min_sessions=least)
             try:
-                preprocess(tmp_path / "raw", tmp_path / "windows", dataset_config(), window, config)
+                preprocess(
+                    tmp_path / "raw",
+                    tmp_path / "windows",
+                    dataset_config(),
+                    window,
+                    preprocess_config(),
+                    machine,
+                )
             except DataError:
                 assert least == 100
-        assert len(WindowStore(tmp_path / "windows").windows) == 2
+        assert len(WindowFolder(tmp_path / "windows").windows) == 2
         assert sorted(path.name for path in tmp_path.iterdir()) == ["raw", "windows"]
 
 

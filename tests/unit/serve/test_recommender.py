@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from dayahead.core.errors import ConfigError, DataError, ModelFileError
+from dayahead.distributed.process import Rank
 from dayahead.serve.recommender import Recommender
-from dayahead.train.batches import Sessions, Share
-from dayahead.windows.folder import WindowStore
+from dayahead.train.batches import Sessions
+from dayahead.windows.folder import WindowFolder
 from support.tiny_settings import BODIES, ranks_of, trained
 from support.window_folders import day, markov_days, raw_events, write_window_folder
 
@@ -40,10 +41,10 @@ def fitted(tmp_path, architecture, task, features):
 
 def evaluated_scores(recommender, folder, features):
     """Scores of day 1's sessions from its window file, all in one padded batch."""
-    store = WindowStore(folder)
+    store = WindowFolder(folder)
     table = store.read(store.windows[1], "train", ["item_id", *features])
     sessions = Sessions.from_table(table)
-    batch = sessions.gather(torch.arange(len(sessions)), share=Share(0, 1))
+    batch = sessions.gather(torch.arange(len(sessions)), rank=Rank(0, 1))
     stored = recommender.stored
     scorer = stored.model.scorer(torch.from_numpy(stored.candidates).long())
     return scorer(batch.columns, batch.lengths - 1)

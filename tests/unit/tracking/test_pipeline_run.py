@@ -7,11 +7,11 @@ import pytest
 
 from dayahead.tracking.pipeline_run import (
     EXECUTION,
-    execution_key,
     identity_of,
     journal_for,
     journals_of,
     origin_tags,
+    pipeline_run_key,
 )
 
 # Two "stages" that end when their standard input does, with the launcher.
@@ -26,13 +26,13 @@ stages[0].wait()
 def test_an_experiment_is_an_execution(monkeypatch):
     monkeypatch.setenv("DVC_EXP_NAME", "a/b c")
     monkeypatch.setenv("DVC_EXP_BASELINE_REV", "0123456789")
-    assert execution_key() == "a_b_c-0123456"
+    assert pipeline_run_key() == "a_b_c-0123456"
 
 
 def test_a_stage_that_a_launcher_started_is_told_its_execution(monkeypatch):
     monkeypatch.setenv("DVC_EXP_NAME", "a")
     monkeypatch.setenv(EXECUTION, "dvc-71-1.50")
-    assert execution_key() == "dvc-71-1.50"
+    assert pipeline_run_key() == "dvc-71-1.50"
 
 
 @pytest.mark.parametrize("launcher", ["dvc", "other"])
@@ -42,7 +42,7 @@ def test_stages_of_one_dvc_process_are_one_execution(cold_project, monkeypatch, 
     script.write_text(LAUNCH)
     launched = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True)
     try:
-        keys = [execution_key(int(pid)) for pid in launched.stdout.readline().split()]
+        keys = [pipeline_run_key(int(pid)) for pid in launched.stdout.readline().split()]
     finally:
         launched.kill()
         launched.communicate()
@@ -52,9 +52,9 @@ def test_stages_of_one_dvc_process_are_one_execution(cold_project, monkeypatch, 
 
 def test_setting_the_clock_does_not_make_it_another_execution(monkeypatch):
     monkeypatch.delenv("DVC_EXP_NAME", raising=False)
-    key, boot_time = execution_key(), psutil.boot_time()
+    key, boot_time = pipeline_run_key(), psutil.boot_time()
     monkeypatch.setattr(psutil._psplatform, "boot_time", lambda: boot_time - 3600)
-    assert execution_key() == key
+    assert pipeline_run_key() == key
 
 
 def test_a_stage_started_again_goes_on_unless_its_inputs_changed(cold_project):

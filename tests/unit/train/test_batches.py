@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dayahead.core.errors import WindowError
-from dayahead.train.batches import MemoryBatches, Sessions, Share, measuring_plan, shuffled_plan
+from dayahead.distributed.process import Rank
+from dayahead.train.batches import MemoryBatches, Sessions, measuring_plan, shuffled_plan
 
 ITEMS = [[5, 6, 7], [8, 9], [2, 3, 4, 5]]
 PRICES = [[0.5, 0.25, 1.0], [2.0, 3.0], [4.0, 5.0, 6.0, 7.0]]
@@ -74,7 +75,7 @@ class TestSessions:
 class TestGather:
     def test_pads_to_the_longest_session_of_the_global_batch(self):
         sessions = Sessions.from_table(table_of(ITEMS, PRICES))
-        batch = sessions.gather(torch.tensor([1, 2, 0]), Share(0, 1))
+        batch = sessions.gather(torch.tensor([1, 2, 0]), Rank(0, 1))
         assert batch.columns["item_id"].tolist() == [[8, 9, 0, 0], [2, 3, 4, 5], [5, 6, 7, 0]]
         assert batch.columns["price"].tolist() == [[2, 3, 0, 0], [4, 5, 6, 7], [0.5, 0.25, 1, 0]]
         assert batch.lengths.tolist() == [2, 4, 3]
@@ -83,7 +84,7 @@ class TestGather:
 
     def test_gives_every_process_as_many_rows(self):
         sessions = Sessions.from_table(table_of(ITEMS, PRICES))
-        first, second = (sessions.gather(torch.tensor([1, 2, 0]), Share(r, 2)) for r in (0, 1))
+        first, second = (sessions.gather(torch.tensor([1, 2, 0]), Rank(r, 2)) for r in (0, 1))
         assert first.columns["item_id"].tolist() == [[8, 9, 0, 0], [5, 6, 7, 0]]
         assert second.columns["item_id"].tolist() == [[2, 3, 4, 5], [0, 0, 0, 0]]
         assert second.columns["price"].dtype == torch.float32
@@ -92,13 +93,13 @@ class TestGather:
         assert first.n_global == second.n_global == 4
 
     def test_leaves_a_process_empty_rows_where_there_are_too_few(self):
-        batch = sessions_of([2, 3]).gather(torch.tensor([0]), Share(2, 3))
+        batch = sessions_of([2, 3]).gather(torch.tensor([0]), Rank(2, 3))
         assert batch.lengths.tolist() == [0]
         assert batch.columns["item_id"].tolist() == [[0, 0]]
         assert batch.without_empty_rows().columns["item_id"].shape == (0, 2)
 
     def test_moves_to_a_device(self):
-        batch = sessions_of([2, 3]).gather(torch.tensor([0, 1]), Share(0, 1))
+        batch = sessions_of([2, 3]).gather(torch.tensor([0, 1]), Rank(0, 1))
         moved = batch.to(torch.device("meta"))
         assert moved.columns["item_id"].device.type == moved.lengths.device.type == "meta"
         assert moved.global_items.device.type == "meta"
@@ -109,8 +110,8 @@ class TestGather:
     def test_is_the_same_global_batch_for_any_number_of_processes(self, lengths, world, data):
         sessions = sessions_of(lengths)
         rows = torch.tensor(data.draw(st.permutations(range(len(lengths)))))
-        whole = sessions.gather(rows, Share(0, 1))
-        shares = [sessions.gather(rows, Share(rank, world)) for rank in range(world)]
+        whole = sessions.gather(rows, Rank(0, 1))
+        shares = [sessions.gather(rows, Rank(rank, world)) for rank in range(world)]
         assert len({len(share.lengths) for share in shares}) == 1
         assert {share.n_global for share in shares} == {-(-len(rows) // world) * world}
         woven = {
@@ -169,7 +170,7 @@ class TestMemoryBatches:
     def test_give_every_session_once_over_all_processes(self, lengths, size, world, seed):
         sessions = sessions_of(lengths)
         plan = shuffled_plan(sessions.lengths, size, seed)
-        passes = [MemoryBatches(sessions, plan, Share(rank, world)) for rank in range(world)]
+        passes = [MemoryBatches(sessions, plan, Rank(rank, world)) for rank in range(world)]
         batches = [list(one) for one in passes]
         assert {len(one) for one in batches} == {passes[0].n_steps} == {-(-len(lengths) // size)}
         held = np.concatenate([batch.sessions.numpy() for one in batches for batch in one])

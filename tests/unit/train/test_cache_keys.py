@@ -6,19 +6,17 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
-import grimp
 import pyarrow.parquet as pq
 import pytest
 import torch
 
 from dayahead.core.columns import ITEM_ID, VALUE
 from dayahead.core.files import read_json, write_json, write_parquet
-from dayahead.distributed.process import Process
+from dayahead.distributed.process import Process, Rank
 from dayahead.train import cache_keys as keys_module
-from dayahead.train.batches import Share
-from dayahead.train.cache_keys import SOURCES, Keys
+from dayahead.train.cache_keys import Keys
 from dayahead.train.run import Run
-from dayahead.windows.folder import WindowStore, vocabulary_path, window_path
+from dayahead.windows.folder import WindowFolder, vocabulary_path, window_path
 from support.other_settings import OF_MEASURING, OTHER
 from support.tiny_settings import tiny_study
 from support.window_folders import day, markov_days, write_window_folder
@@ -26,12 +24,6 @@ from support.window_folders import day, markov_days, write_window_folder
 DAYS = markov_days(n_days=5, sessions_per_day=12, n_items=300)
 AFTERWARDS = {"fit_last", "cutoffs"}
 CHANGES = [(section, name) for section, values in OTHER.items() for name in values]
-APART = {
-    "dayahead.config.loading": "what it reads is in the keys",
-    "dayahead.core.errors": "says that something failed",
-    "dayahead.core.store": "keeps what others made",
-}
-"""Modules that fitting and measuring import and no key names, with the reason."""
 known_version = cache(version)
 
 
@@ -46,7 +38,7 @@ def windows(tmp_path_factory):
 def _no_models(monkeypatch):
     """Keys look at no model; and packages are looked up once."""
     monkeypatch.setattr(Run, "_built", lambda _: (None, None))
-    monkeypatch.setattr("dayahead.train.run.refuse_without_attention", lambda _: None)
+    monkeypatch.setattr("dayahead.train.run.check_has_attention", lambda _: None)
     monkeypatch.setattr(keys_module, "version", known_version)
 
 
@@ -71,8 +63,8 @@ def rewrite(path, change):
 def keys_of(folder, sections=None, *, world=1, device="cpu", machine=None):
     """Keys of a study; it measures by the test split unless it says otherwise."""
     sections = {"evaluation": {"split": "test"}} | (sections or {})
-    process = Process(Share(0, world), torch.device(device))
-    windows = WindowStore(folder).windows
+    process = Process(Rank(0, world), torch.device(device))
+    windows = WindowFolder(folder).windows
     return Keys(Run(tiny_study(folder, folder, sections), process, windows[0]), windows, machine)
 
 
@@ -119,7 +111,7 @@ def test_what_comes_after_the_ranks_is_in_no_key(windows, sections):
 def test_no_setting_is_forgotten_here(windows):
     study = tiny_study(windows, windows)
     for section, values in {**OTHER, "evaluation": OF_MEASURING}.items():
-        names = {field.name for field in fields(getattr(study, section))}
+        names = {field.name for field in fields(getattr(study.params, section))}
         assert names - set(values) <= {*AFTERWARDS, "pretrained_items"}, section
 
 
@@ -148,7 +140,7 @@ def test_sessions_that_measure_change_what_is_measured_on_them_alone(windows, ow
 
 
 def test_a_renamed_item_changes_the_keys_from_where_it_is_held(windows, own):
-    store = WindowStore(windows)
+    store = WindowFolder(windows)
     place = store.n_known(ITEM_ID, store.windows[0])  # the first item that the second window adds
 
     def renamed(table):
@@ -210,22 +202,10 @@ def test_another_device_is_another_fit(windows):
 
 @pytest.mark.parametrize(
     ("name", "changed"),
-    [("version", lambda _: "0"), ("SOURCES", ("columns.py",)), ("SOURCES", ("columns.py",) * 2)],
+    [("version", lambda _: "0"), ("source_fingerprint", lambda *rooms: "0")],
 )
 def test_packages_and_source_are_in_the_keys(windows, monkeypatch, name, changed):
     before = keys_of(windows)
     assert before.fits
     monkeypatch.setattr(keys_module, name, changed)
     assert n_shared(before, keys_of(windows)) == (0, 0)
-
-
-def test_every_module_that_fits_and_measures_is_in_the_keys():
-    graph = grimp.build_graph("dayahead", cache_dir=None)
-    doors = {f"dayahead.training.{name}" for name in ("run", "learners", "measuring", "results")}
-    run = doors.union(*map(graph.find_upstream_modules, doors))
-    package = Path(keys_module.__file__).parents[1]
-    files = {path for pattern in SOURCES for path in package.glob(pattern)}
-    named = {
-        ".".join(("dayahead", *path.relative_to(package).with_suffix("").parts)) for path in files
-    }
-    assert run - named == set(APART)

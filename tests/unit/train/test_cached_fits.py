@@ -5,14 +5,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from dayahead.distributed.process import Process
+from dayahead.distributed.process import Process, Rank
 from dayahead.distributed.sharding import WHOLE
-from dayahead.train.batches import Share
-from dayahead.train.cached_windows import WindowStates
-from dayahead.train.course import Course
+from dayahead.train.cached_windows import CachedWindows
 from dayahead.train.run import Fit
+from dayahead.train.window_schedule import WindowSchedule
 from dayahead.windows.folder import Window
-from support.tiny_settings import compute_config, training_config
+from support.tiny_settings import tiny_params
 
 WINDOWS = [Window(name, position, "2026-01-01") for position, name in enumerate("abcdef")]
 PROTOCOLS = {
@@ -34,15 +33,16 @@ every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 class Recorder:
     """A run whose model is the list of fits it went through."""
 
-    def __init__(self, protocol):
-        self.study = SimpleNamespace(training=training_config(**PROTOCOLS[protocol]))
-        self.process = Process(Share(0, 1), torch.device("cpu"))
+    def __init__(self, protocol, keep):
+        sections = {"training": PROTOCOLS[protocol], "machine": {"keep_fits": keep}}
+        self.params = tiny_params(sections)
+        self.process = Process(Rank(0, 1), torch.device("cpu"))
         self.shard = WHOLE
         self.model, self.fits, self.restored = [], [], []
 
     def fit(self, windows):
         self.fits.append("".join(window.name for window in windows))
-        self.model = [] if self.study.training.starts_afresh else self.model
+        self.model = [] if self.params.training.starts_afresh else self.model
         self.model = [*self.model, windows[-1].position]
         return Fit(windows[-1], loss=0.5, n_sessions=1, seconds=1.0)
 
@@ -58,10 +58,10 @@ class Recorder:
 
 def course_over(store, protocol, keep="all"):
     """A course of a new run over what earlier ones left in a store."""
-    run = Recorder(protocol)
-    states = WindowStates(store, run, WINDOWS, compute_config(keep_states=keep))
+    run = Recorder(protocol, keep)
+    states = CachedWindows(store, run, WINDOWS)
     states.keys = SimpleNamespace(fits=[f"key-{window.name}" for window in WINDOWS])
-    return Course(run, WINDOWS, states)
+    return WindowSchedule(run, WINDOWS, states)
 
 
 def gone(course, places):
@@ -126,7 +126,7 @@ def test_what_is_told_of_a_fit_comes_out_of_the_store_with_it(tmp_path):
 
 @pytest.mark.parametrize(
     ("keep", "standing"),
-    [("last", [5]), (1, [5]), (2, [4, 5]), (4, [2, 3, 4, 5]), ("all", [*range(6)])],
+    [(1, [5]), (2, [4, 5]), (4, [2, 3, 4, 5]), ("all", [*range(6)])],
 )
 @every_protocol
 def test_as_many_fits_stay_as_are_to_be_kept(tmp_path, protocol, keep, standing):
@@ -136,8 +136,8 @@ def test_as_many_fits_stay_as_are_to_be_kept(tmp_path, protocol, keep, standing)
 
 
 def test_fits_of_other_settings_stay(tmp_path):
-    gone(course_over(tmp_path, "incremental", "last"), range(3))
-    others = course_over(tmp_path, "incremental", "last")
+    gone(course_over(tmp_path, "incremental", 1), range(3))
+    others = course_over(tmp_path, "incremental", 1)
     others.states.keys = SimpleNamespace(fits=[f"other-{window.name}" for window in WINDOWS])
     gone(others, range(6))
     assert sorted(path.name for path in (tmp_path / "fits").glob("*-*")) == ["key-c", "other-f"]
@@ -146,7 +146,7 @@ def test_fits_of_other_settings_stay(tmp_path):
 def test_a_process_without_a_store_goes_where_the_main_one_is(tmp_path):
     main = course_over(tmp_path, "incremental")
     stands = (2, main.at(2))
-    course = Course(Recorder("incremental"), WINDOWS, states=None)
+    course = WindowSchedule(Recorder("incremental", "all"), WINDOWS, states=None)
     course.run.process = SimpleNamespace(told=lambda _: stands, is_main=False)
     assert gone(course, [4]) == ["d", "e"]
     assert course.run.model == [0, 1, 2, 3, 4]

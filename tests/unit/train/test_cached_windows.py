@@ -10,7 +10,14 @@ from dayahead.distributed.launch import run_processes
 from dayahead.train.run import Run
 from dayahead.train.stage import train
 from dayahead.windows.folder import window_path
-from support.tiny_settings import compute_config, every_body, measured_in, ranks_of, tiny_study
+from support.tiny_settings import (
+    compute_config,
+    every_body,
+    measured_in,
+    ranks_of,
+    tiny_study,
+    with_sections,
+)
 from support.window_folders import bytes_in, day, markov_days, write_window_folder
 from support.worker_studies import fit_and_die_once, run_and_record
 
@@ -37,11 +44,11 @@ def fits(monkeypatch):
     return names
 
 
-def run(windows, out, sections=None, compute=None, **more):
+def run(windows, out, sections=None, **more):
     """Train with a store that outlives `out`, which begins empty as DVC has it."""
     shutil.rmtree(out, ignore_errors=True)
-    study = tiny_study(windows, out, sections, store=out.with_name("store"), **more)
-    train(study, compute_config(**(compute or {})))
+    study = tiny_study(windows, out, sections, cache=out.with_name("store"), **more)
+    train(study)
     return equal_files(out)
 
 
@@ -74,7 +81,7 @@ def die_at_third(monkeypatch, when):
 
 ARCHITECTURES = {
     "gpt2 with dropout": DROPOUT,
-    "fresh moments": {"training": {"carry_optimiser": False}},
+    "fresh moments": {"training": {"carry_optimizer": False}},
     "transitions": {"model": {"architecture": "transitions", "decay": 0.5}},
     "sliding": {"training": {"protocol": "sliding", "epochs": 2}},
     "from scratch": {"training": {"protocol": "from_scratch"}},
@@ -101,8 +108,10 @@ def test_every_body_goes_on_from_a_state(windows, tmp_path, architecture, task):
 
 
 def test_two_processes_go_on_from_their_state(windows, tmp_path, fits):
-    def study(name, store, sections=DROPOUT, **more):
-        return tiny_study(windows, tmp_path / name, sections, store=tmp_path / store, **more)
+    def study(name, cache, sections=DROPOUT, last=None):
+        sections = with_sections(sections, compute={"shard_items": name.endswith("shared")})
+        out = tmp_path / name
+        return tiny_study(windows, out, sections, cache=tmp_path / cache, last=last)
 
     studies = {
         "whole": study("whole", "one"),
@@ -113,30 +122,31 @@ def test_two_processes_go_on_from_their_state(windows, tmp_path, fits):
         "ended-shared": study("ended-shared", "more"),
         "left-shared": study("left-shared", "last", None, last=day(2)),
     }
-    shared = [name for name in studies if name.endswith("shared")]
-    run_processes(run_and_record, compute_config(processes=2), studies, tmp_path, shared)
+    run_processes(run_and_record, compute_config(processes=2), studies, tmp_path)
     for ending in ("", "-shared"):
         whole, ended = (equal_files(tmp_path / f"{name}{ending}") for name in ("whole", "ended"))
         assert ended == whole
         names = [f"{name}{ending}" for name in ("whole", "begun", "ended")]
         n_steps = [len(read_json(tmp_path / f"{name}-1.json")["losses"]) for name in names]
         assert n_steps == [15, 9, 6]
-    train(study("alone", "last", None), compute_config())
+    train(study("alone", "last", None))
     assert fits == [day(3), day(4)]
-    train(study("never-shared", "new", None), compute_config())
+    never = study("never", "new", None)
+    train(never)
     for window in measured_in(tmp_path / "alone"):
-        one, other = (ranks_of(tmp_path / name, window) for name in ("alone", "never-shared"))
+        one, other = (ranks_of(tmp_path / name, window) for name in ("alone", "never"))
         assert (one == other).all()
 
 
 @pytest.mark.slow
 def test_a_rank_that_is_killed_costs_nothing(windows, tmp_path, caplog):
     def study(name):
-        return tiny_study(windows, tmp_path / name / "out", DROPOUT, store=tmp_path / name)
+        sections = DROPOUT | {"compute": {"processes": 2}}
+        return tiny_study(windows, tmp_path / name / "out", sections, cache=tmp_path / name)
 
-    compute = compute_config(processes=2, max_restarts=1)
-    train(study("whole"), compute)
-    run_processes(fit_and_die_once, compute, study("killed"))
+    train(study("whole"))
+    compute = compute_config(processes=2)
+    run_processes(fit_and_die_once, compute, study("killed"), max_restarts=1)
     assert "started again" in caplog.text
     left = equal_files(tmp_path / "killed" / "out")
     left.pop("died")
@@ -179,16 +189,16 @@ def test_another_cutoff_needs_no_fit(windows, tmp_path, fits):
     assert again == run(windows, tmp_path / "b" / "out", other)
 
 
-@pytest.mark.parametrize(("keep", "n_fits"), [("last", 4), (2, 3), ("all", 0)])
+@pytest.mark.parametrize(("keep", "n_fits"), [(1, 4), (2, 3), ("all", 0)])
 def test_other_candidates_need_the_fits_that_are_kept(windows, tmp_path, fits, keep, n_fits):
-    compute = {"keep_states": keep}
-    run(windows, tmp_path / "a" / "out", compute=compute)
-    n_kept = {"last": 1, 2: 2, "all": 5}[keep]
+    kept = {"machine": {"keep_fits": keep}}
+    run(windows, tmp_path / "a" / "out", kept)
+    n_kept = 5 if keep == "all" else keep
     folder = tmp_path / "a" / "store" / "fits"
     assert len([entry for entry in folder.iterdir() if entry.is_dir()]) == n_kept
     fits.clear()
     other = {"evaluation": {"split": "valid"}}
-    again = run(windows, tmp_path / "a" / "out", other, compute)
+    again = run(windows, tmp_path / "a" / "out", other | kept)
     assert len(fits) == n_fits
     assert again == run(windows, tmp_path / "b" / "out", other)
 
@@ -212,13 +222,13 @@ def test_another_setting_meets_no_old_state(windows, tmp_path, fits, sections):
 
 
 def test_other_sessions_are_fitted_from_where_they_differ(windows, tmp_path, fits):
-    run(windows, tmp_path / "out", compute={"keep_states": "all"})
+    run(windows, tmp_path / "out", {"machine": {"keep_fits": "all"}})
     fits.clear()
     other = tmp_path / "windows"
     shutil.copytree(windows, other)
     path = window_path(other, "day", day(2), "train")
     write_parquet(path, pq.read_table(path, partitioning=None).slice(1))
-    run(other, tmp_path / "out", compute={"keep_states": "all"})
+    run(other, tmp_path / "out", {"machine": {"keep_fits": "all"}})
     assert fits == [day(2), day(3), day(4)]
 
 
@@ -248,6 +258,6 @@ def test_what_another_machine_wrote_is_told_or_left_alone(
     assert caplog.text.count("device x86_64, here sparc") == 1
     assert fits == []
     for n_fits in (len(DAYS), 0):
-        assert run(windows, tmp_path / "out", compute={"strict": True}) == first
+        assert run(windows, tmp_path / "out", {"machine": {"strict": True}}) == first
         assert len(fits) == n_fits
         fits.clear()

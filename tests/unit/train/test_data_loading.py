@@ -6,24 +6,25 @@ import pytest
 import torch
 
 from dayahead.core.errors import ConfigError
-from dayahead.train.batches import Share
+from dayahead.distributed.process import Rank
 from dayahead.train.data_loading import Loader
-from dayahead.windows.folder import WindowStore
-from support.tiny_settings import evaluation_config, model_config, training_config
+from dayahead.windows.folder import WindowFolder
+from support.tiny_settings import tiny_params
 from support.window_folders import markov_days, write_window_folder
 
-ALONE = Share(0, 1)
+ALONE = Rank(0, 1)
 DAYS = markov_days(n_days=2, sessions_per_day=21, n_items=10)
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    return WindowStore(write_window_folder(tmp_path_factory.mktemp("w"), DAYS, features=True))
+    return WindowFolder(write_window_folder(tmp_path_factory.mktemp("w"), DAYS, features=True))
 
 
 def loader_of(store, features=(), split="test", past_length=0, **training):
-    model = model_config(features=features, past_length=past_length)
-    return Loader(store, model, training_config(**training), evaluation_config(split=split))
+    model = {"features": list(features), "past_length": past_length}
+    sections = {"model": model, "training": training, "evaluation": {"split": split}}
+    return Loader(store, tiny_params(sections))
 
 
 def order(batches):

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayahead.core.errors import ScoreError
-from dayahead.distributed.process import Process
+from dayahead.distributed.process import Process, Rank
 from dayahead.distributed.sharding import WHOLE
-from dayahead.train.batches import MemoryBatches, Sessions, Share, measuring_plan
+from dayahead.train.batches import MemoryBatches, Sessions, measuring_plan
 from dayahead.train.evaluate import Targets, measure, window_ranks
 
 CPU = torch.device("cpu")
-ALONE = Process(Share(0, 1), CPU)
+ALONE = Process(Rank(0, 1), CPU)
 
 
 @dataclass
@@ -41,7 +41,7 @@ def sessions_of(lists):
 
 def measured(lists, candidates, batch_size=3, process=ALONE, *, model=None, every=False, n_best=0):
     sessions = sessions_of(lists)
-    batches = MemoryBatches(sessions, measuring_plan(sessions.lengths, batch_size), process.share)
+    batches = MemoryBatches(sessions, measuring_plan(sessions.lengths, batch_size), process.rank)
     wanted = np.array(candidates, np.int32)
     asked = Targets.all(np.array([*map(len, lists)])) if every else Targets.last(len(lists))
     return measure(model or Remainders(), batches, asked, wanted, process, n_best)
@@ -87,7 +87,7 @@ def test_of_the_past_nothing_is_asked():
     items = torch.tensor([3, 4, 5, 6, 7, 8, 9])
     is_past = torch.tensor([1, 1, 0, 0, 0, 0, 0])
     sessions = Sessions({"item_id": items, "_is_past": is_past}, torch.tensor([0, 5, 7]))
-    batches = MemoryBatches(sessions, measuring_plan(sessions.lengths, 4), ALONE.share)
+    batches = MemoryBatches(sessions, measuring_plan(sessions.lengths, 4), ALONE.rank)
     every = np.arange(2, 10, dtype=np.int32)
     found = measure(Remainders(), batches, Targets.all(np.array([3, 2])), every, ALONE)
     assert found.targets.tolist() == [6, 7, 9]
@@ -118,7 +118,7 @@ def test_each_process_finds_its_own_and_nothing_twice(lists, candidates, world):
             return values
 
     parts = [
-        measured(lists, candidates, 4, Unsummed(Share(rank, world), CPU), every=True, n_best=3)
+        measured(lists, candidates, 4, Unsummed(Rank(rank, world), CPU), every=True, n_best=3)
         for rank in range(world)
     ]
     whole = measured(lists, candidates, every=True, n_best=3)

@@ -58,15 +58,15 @@ def best_recall_of_means():
     starts = [(s[:n], s[n]) for day in days[3:] for s in day for n in range(1, len(s))]
     shares, following = as_means(starts)
     weights = torch.zeros(N_ITEMS, N_ITEMS, requires_grad=True)
-    optimiser = torch.optim.LBFGS([weights], max_iter=200, line_search_fn="strong_wolfe")
+    optimizer = torch.optim.LBFGS([weights], max_iter=200, line_search_fn="strong_wolfe")
 
     def loss():
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         value = cross_entropy(shares @ weights, following)
         value.backward()
         return value
 
-    optimiser.step(loss)
+    optimizer.step(loss)
     known, last = as_means([(session[:-1], session[-1]) for session in days[2]])
     best = (known @ weights).topk(2).indices
     return (best == last[:, None]).any(1).double().mean().item()

@@ -6,7 +6,7 @@ import torch
 from dayahead.metrics.tables import read_windows
 from dayahead.model.checkpoint import load_model
 from dayahead.model.sampled_losses import LOSSES
-from dayahead.windows.folder import WindowStore
+from dayahead.windows.folder import WindowFolder
 from support.tiny_settings import trained
 from support.window_folders import markov_days, write_window_folder
 
@@ -51,7 +51,7 @@ def test_the_stored_model_knows_every_event_it_was_fitted_on(tmp_path):
     windows = write_window_folder(tmp_path / "windows", days)
     trained(windows, tmp_path, {"loss": {"name": "gbce"}, "training": {"epochs": 2}})
     model = load_model(tmp_path / "models").model
-    store = WindowStore(windows)
+    store = WindowFolder(windows)
     events = [
         item
         for window in store.windows

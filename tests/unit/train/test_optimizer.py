@@ -13,7 +13,7 @@ from transformers import (
 
 from dayahead.core.errors import ConfigError
 from dayahead.train.optimizer import (
-    build_optimiser,
+    build_optimizer,
     follow_growth,
     rate_share,
     set_learning_rate,
@@ -23,42 +23,42 @@ from support.tiny_settings import columns_of, draws_for, padded, tiny_model, tra
 SESSIONS = [[2, 3, 4, 5, 6], [7, 8, 9]]
 
 
-def step(model, optimiser, seed=0):
+def step(model, optimizer, seed=0):
     items, lengths = padded(SESSIONS)
     loss, _ = model(columns_of(items), lengths, draws_for(items, seed), 2)
     loss.backward()
-    optimiser.step()
-    optimiser.zero_grad(set_to_none=True)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
 
 
-def grow(model, optimiser, **sizes):
+def grow(model, optimizer, **sizes):
     before = dict(model.named_parameters())
     model.grow(sizes)
-    follow_growth(optimiser, before, model)
+    follow_growth(optimizer, before, model)
 
 
-def moments(model, optimiser):
+def moments(model, optimizer):
     return {
-        name: {key: value.clone() for key, value in optimiser.state[parameter].items()}
+        name: {key: value.clone() for key, value in optimizer.state[parameter].items()}
         for name, parameter in model.named_parameters()
-        if parameter in optimiser.state
+        if parameter in optimizer.state
     }
 
 
 def fitted(**changes):
     model = tiny_model(n_items=10, **changes)
-    optimiser = build_optimiser(model, training_config())
+    optimizer = build_optimizer(model, training_config())
     for seed in range(3):
-        step(model, optimiser, seed)
-    return model, optimiser
+        step(model, optimizer, seed)
+    return model, optimizer
 
 
 @pytest.mark.parametrize("tie_weights", [True, False])
 def test_moments_follow_and_new_rows_start_from_zero(tie_weights):
-    model, optimiser = fitted(tie_weights=tie_weights)
-    before = moments(model, optimiser)
-    grow(model, optimiser, item_id=15, category=3)
-    after = moments(model, optimiser)
+    model, optimizer = fitted(tie_weights=tie_weights)
+    before = moments(model, optimizer)
+    grow(model, optimizer, item_id=15, category=3)
+    after = moments(model, optimizer)
     assert after.keys() == before.keys()
     grown = {"inputs.items.weight", "bias"} | (set() if tie_weights else {"output_items.weight"})
     for name, state in after.items():
@@ -72,19 +72,19 @@ def test_moments_follow_and_new_rows_start_from_zero(tie_weights):
 
 
 def test_every_parameter_keeps_its_group_and_none_is_lost():
-    model, optimiser = fitted()
-    grow(model, optimiser, item_id=15, category=5)
-    held = [[id(p) for p in group["params"]] for group in optimiser.param_groups]
+    model, optimizer = fitted()
+    grow(model, optimizer, item_id=15, category=5)
+    held = [[id(p) for p in group["params"]] for group in optimizer.param_groups]
     wanted = [p for p in model.parameters() if p.requires_grad]
     assert sorted(held[0]) == sorted(id(p) for p in wanted if p.dim() > 1)
     assert sorted(held[1]) == sorted(id(p) for p in wanted if p.dim() <= 1)
-    assert set(optimiser.state) <= set(wanted)
+    assert set(optimizer.state) <= set(wanted)
 
 
 def test_a_grown_model_learns_on_as_one_whose_state_was_padded_by_hand():
-    model, optimiser = fitted()
+    model, optimizer = fitted()
     twin, twin_optimiser = fitted()
-    grow(model, optimiser, item_id=15, category=3)
+    grow(model, optimizer, item_id=15, category=3)
 
     twin.grow({"item_id": 15, "category": 3})
     state = twin_optimiser.state_dict()
@@ -92,11 +92,11 @@ def test_a_grown_model_learns_on_as_one_whose_state_was_padded_by_hand():
         for key in ("exp_avg", "exp_avg_sq"):
             if entry[key].shape in ((10, 16), (10,)):
                 entry[key] = torch.cat([entry[key], torch.zeros(5, *entry[key].shape[1:])])
-    by_hand = build_optimiser(twin, training_config())
+    by_hand = build_optimizer(twin, training_config())
     by_hand.load_state_dict(state)
 
     for seed in range(3):
-        step(model, optimiser, seed)
+        step(model, optimizer, seed)
         step(twin, by_hand, seed)
     wanted = twin.state_dict()
     for name, tensor in model.state_dict().items():
@@ -105,16 +105,16 @@ def test_a_grown_model_learns_on_as_one_whose_state_was_padded_by_hand():
 
 def test_growth_before_the_first_step_leaves_no_state():
     model = tiny_model(n_items=10)
-    optimiser = build_optimiser(model, training_config())
-    grow(model, optimiser, item_id=15, category=3)
-    assert not optimiser.state
-    step(model, optimiser)
-    assert optimiser.state[model.inputs.items.weight]["exp_avg"].shape == (15, 16)
+    optimizer = build_optimizer(model, training_config())
+    grow(model, optimizer, item_id=15, category=3)
+    assert not optimizer.state
+    step(model, optimizer)
+    assert optimizer.state[model.inputs.items.weight]["exp_avg"].shape == (15, 16)
 
 
 def test_vectors_do_not_decay_and_frozen_weights_are_left_out():
     model = tiny_model()
-    matrices, vectors = build_optimiser(model, training_config(weight_decay=0.3)).param_groups
+    matrices, vectors = build_optimizer(model, training_config(weight_decay=0.3)).param_groups
     assert (matrices["weight_decay"], vectors["weight_decay"]) == (0.3, 0.0)
     assert all(p.requires_grad for p in [*matrices["params"], *vectors["params"]])
     assert any(p is model.inputs.items.weight for p in matrices["params"])
@@ -134,11 +134,11 @@ def test_vectors_do_not_decay_and_frozen_weights_are_left_out():
 )
 def test_the_course_of_the_rate_by_hand(settings, rates):
     config = training_config(learning_rate=0.8, **settings)
-    optimiser = build_optimiser(tiny_model(), config)
+    optimizer = build_optimizer(tiny_model(), config)
     found = []
     for place in range(4):
-        set_learning_rate(optimiser, config, place, 4)
-        found.append([group["lr"] for group in optimiser.param_groups])
+        set_learning_rate(optimizer, config, place, 4)
+        found.append([group["lr"] for group in optimizer.param_groups])
     assert found == [[pytest.approx(rate)] * 2 for rate in rates]
 
 
@@ -160,12 +160,12 @@ def test_the_courses_are_those_of_transformers(n_steps, warmup_steps, cosine_cyc
         config = training_config(
             schedule=schedule, warmup_steps=warmup_steps, cosine_cycles=cosine_cycles
         )
-        optimiser = SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
-        scheduler = build(optimiser)
+        optimizer = SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+        scheduler = build(optimizer)
         for place in range(n_steps):
             [rate] = scheduler.get_last_lr()
             assert rate_share(config, place, n_steps) == pytest.approx(rate, abs=1e-12)
-            optimiser.step()
+            optimizer.step()
             scheduler.step()
 
 

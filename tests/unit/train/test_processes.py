@@ -9,9 +9,8 @@ import torch
 from dayahead.core.errors import ConfigError, DeadProcessError, TrainingError
 from dayahead.core.files import read_json
 from dayahead.distributed.launch import run_processes
-from dayahead.distributed.process import Process
+from dayahead.distributed.process import Process, Rank
 from dayahead.metrics.tables import read_windows
-from dayahead.train.batches import Share
 from support.process_studies import DAYS, N_SESSIONS, every_variant
 from support.tiny_settings import BODIES, compute_config, measured_in, ranks_of, tiny_study
 from support.window_folders import markov_days, write_window_folder
@@ -124,7 +123,7 @@ def test_a_killed_process_ends_the_others():
 
 @pytest.mark.slow
 def test_processes_are_started_again_where_one_died(tmp_path, caplog):
-    run_processes(die_once, compute_config(processes=2, max_restarts=1), tmp_path)
+    run_processes(die_once, compute_config(processes=2), tmp_path, max_restarts=1)
     assert [read_json(tmp_path / f"{rank}.json")["sum"] for rank in (0, 1)] == [3, 3]
     assert caplog.text.count("started again, at most 1 times") == 1
 
@@ -132,7 +131,7 @@ def test_processes_are_started_again_where_one_died(tmp_path, caplog):
 @pytest.mark.slow
 def test_an_error_that_would_come_again_is_not_tried_again(caplog):
     with pytest.raises(TrainingError, match=r"model\.features") as failure:
-        run_processes(refuse, compute_config(processes=2, max_restarts=3))
+        run_processes(refuse, compute_config(processes=2), max_restarts=3)
     assert not isinstance(failure.value, DeadProcessError)
     assert "started again" not in caplog.text
 
@@ -144,5 +143,5 @@ def test_gpus_that_are_not_there_are_refused():
 
 
 def test_a_single_process_sums_its_own():
-    alone = Process(Share(0, 1), torch.device("cpu"))
+    alone = Process(Rank(0, 1), torch.device("cpu"))
     assert alone.summed(torch.tensor([1, 2])).tolist() == [1, 2]

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from dayahead.metrics.tables import read_ranks, read_windows
-from dayahead.train.results import MeasuredWindow, ResultsFolder, Timing
+from dayahead.train.results import EvaluatedWindow, ResultsFolder, Timing
 from support.results_folders import window_ranks
 
 
@@ -14,7 +14,7 @@ def add(results, window, predictions=None):
     folder = results.folder.with_name(f"{results.folder.name}-{window}")
     ranks, timing = window_ranks([1, 0, 7]), Timing(window, 1.0, 2.0, 3.0, 4.0)
     none = np.zeros(0, np.int32)
-    MeasuredWindow(window, ranks, none, 1.5, timing, predictions, predictions).write(folder)
+    EvaluatedWindow(window, ranks, none, 1.5, timing, predictions, predictions).write(folder)
     results.add(folder)
 
 

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from dayahead.core.errors import WindowError
+from dayahead.distributed.process import Rank
 from dayahead.train.batches import (
     Batch,
     Batches,
     MemoryBatches,
     Sessions,
-    Share,
     measuring_plan,
     shuffled_plan,
 )
@@ -57,7 +57,7 @@ def path(tmp_path) -> Path:
 @pytest.fixture
 def streamed(path) -> StreamedBatches:
     """Buffers of 96 sessions over row groups of 70."""
-    return StreamedBatches((path,), COLUMNS, 16, Share(0, 1), buffer=96)
+    return StreamedBatches((path,), COLUMNS, 16, Rank(0, 1), buffer=96)
 
 
 def held(batches: Batches) -> list[int]:
@@ -78,22 +78,22 @@ def assert_same_rows(ours: Batch, theirs: Batch) -> None:
         assert torch.equal(values, theirs.columns[name])
     assert torch.equal(ours.lengths, theirs.lengths)
     assert torch.equal(ours.sessions, theirs.sessions)
-    assert (ours.share, ours.n_global) == (theirs.share, theirs.n_global)
+    assert (ours.rank, ours.n_global) == (theirs.rank, theirs.n_global)
 
 
 def in_memory(table: pa.Table) -> Sessions:
     return Sessions.from_table(table.select(list(COLUMNS)))
 
 
-@pytest.mark.parametrize("share", [Share(0, 1), Share(0, 3), Share(2, 3)])
-def test_a_window_that_fits_the_buffer_makes_the_batches_of_memory(streamed, share):
+@pytest.mark.parametrize("rank", [Rank(0, 1), Rank(0, 3), Rank(2, 3)])
+def test_a_window_that_fits_the_buffer_makes_the_batches_of_memory(streamed, rank):
     sessions = in_memory(window_table())
-    measuring = replace(streamed, share=share, buffer=N)
+    measuring = replace(streamed, rank=rank, buffer=N)
     plan = measuring_plan(sessions.lengths, 16)
-    assert_equal(measuring, MemoryBatches(sessions, plan, share))
+    assert_equal(measuring, MemoryBatches(sessions, plan, rank))
     training = replace(measuring, seed=11)
     plan = shuffled_plan(sessions.lengths, 16, seed=11)
-    assert_equal(training, MemoryBatches(sessions, plan, share))
+    assert_equal(training, MemoryBatches(sessions, plan, rank))
 
 
 def test_unshuffled_batches_are_those_of_memory_buffer_by_buffer(streamed):
@@ -103,7 +103,7 @@ def test_unshuffled_batches_are_those_of_memory_buffer_by_buffer(streamed):
         for begin in range(0, N, 96)
         for rows in measuring_plan(sessions.lengths[begin : begin + 96], 16)
     ]
-    assert_equal(streamed, MemoryBatches(sessions, plan, Share(0, 1)))
+    assert_equal(streamed, MemoryBatches(sessions, plan, Rank(0, 1)))
 
 
 def test_a_buffer_of_one_batch_keeps_the_order_of_the_file(streamed):
@@ -119,14 +119,14 @@ def test_every_session_comes_once_with_its_own_content(streamed, seed):
     assert sorted(held(batches)) == list(range(N))
     assert sum(1 for _ in batches) == batches.n_steps == -(-N // 16)
     for batch in batches:
-        assert_same_rows(batch, sessions.gather(batch.sessions, Share(0, 1)))
+        assert_same_rows(batch, sessions.gather(batch.sessions, Rank(0, 1)))
 
 
 @pytest.mark.parametrize("seed", [None, 4])
 @pytest.mark.parametrize("world", [2, 3, 8])
 def test_processes_share_the_same_global_batches(streamed, seed, world):
     whole = list(replace(streamed, seed=seed))
-    ranks = [list(replace(streamed, seed=seed, share=Share(r, world))) for r in range(world)]
+    ranks = [list(replace(streamed, seed=seed, rank=Rank(r, world))) for r in range(world)]
     for batch, *shares in zip(whole, *ranks, strict=True):
         woven = torch.stack([share.columns["item_id"] for share in shares], 1).flatten(0, 1)
         n = len(batch.lengths)
@@ -167,7 +167,7 @@ def test_several_files_are_one_stream_in_natural_order(streamed, tmp_path):
     batches = replace(streamed, paths=(paths[1], empty, paths[0]), buffer=180)
     sessions = in_memory(pa.concat_tables(tables))
     plan = measuring_plan(sessions.lengths, 16)
-    assert_equal(batches, MemoryBatches(sessions, plan, Share(0, 1)))
+    assert_equal(batches, MemoryBatches(sessions, plan, Rank(0, 1)))
 
 
 def test_a_window_without_sessions_makes_no_steps(streamed, tmp_path):

@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from dayahead.core.errors import TrainingError
-from dayahead.distributed.process import Process
-from dayahead.model.baselines import CountModel
+from dayahead.distributed.process import Process, Rank
+from dayahead.model.baselines import CountingModel
 from dayahead.model.next_item import NextItemModel
 from dayahead.train import trainers as learners
-from dayahead.train.batches import MemoryBatches, Sessions, Share, shuffled_plan
-from dayahead.train.trainers import CountLearner, GradientLearner, uses_bfloat16
+from dayahead.train.batches import MemoryBatches, Sessions, shuffled_plan
+from dayahead.train.trainers import CountTrainer, GradientTrainer, uses_bfloat16
 from support.tiny_settings import (
     draws_for,
     every_body,
@@ -21,7 +21,7 @@ from support.tiny_settings import (
     training_config,
 )
 
-ALONE = Process(Share(0, 1), torch.device("cpu"))
+ALONE = Process(Rank(0, 1), torch.device("cpu"))
 
 
 def sessions_of(seed=0, n_sessions=21):
@@ -31,10 +31,10 @@ def sessions_of(seed=0, n_sessions=21):
     return Sessions({"item_id": torch.randint(2, 22, (int(offsets[-1]),), generator=draw)}, offsets)
 
 
-def epochs_of(n_epochs=2, batch_size=8, share=ALONE.share, **kwargs):
+def epochs_of(n_epochs=2, batch_size=8, rank=ALONE.rank, **kwargs):
     sessions = sessions_of(**kwargs)
     return [
-        MemoryBatches(sessions, shuffled_plan(sessions.lengths, batch_size, seed), share)
+        MemoryBatches(sessions, shuffled_plan(sessions.lengths, batch_size, seed), rank)
         for seed in range(n_epochs)
     ]
 
@@ -49,7 +49,7 @@ def learner_of(architecture="gpt2", task="clm", model=None, **changes):
         max_length=8,
         seed=1,
     )
-    learner = GradientLearner(built, training_config(**changes), ALONE)
+    learner = GradientTrainer(built, training_config(**changes), ALONE)
     learner.grow({"item_id": 20})
     return learner
 
@@ -114,11 +114,11 @@ def test_the_loss_told_is_the_mean_per_target_over_all_epochs():
 def test_the_rate_restarts_with_each_window(monkeypatch, schedule):
     rates = []
     learner = learner_of(learning_rate=0.6, schedule=schedule)
-    step = learner.optimiser.step
+    step = learner.optimizer.step
     monkeypatch.setattr(
-        learner.optimiser,
+        learner.optimizer,
         "step",
-        lambda: (rates.append(learner.optimiser.param_groups[0]["lr"]), step()),
+        lambda: (rates.append(learner.optimizer.param_groups[0]["lr"]), step()),
     )
     for window in ("2026-01-01", "2026-01-02"):
         learner.fit(window, epochs_of(n_epochs=2), ignore)  # 2 epochs of 3 steps
@@ -131,16 +131,16 @@ def test_the_moments_stay_from_window_to_window():
     learner.fit("2026-01-01", epochs_of(), ignore)
     learner.grow({"item_id": 25})
     learner.fit("2026-01-02", epochs_of(), ignore)
-    assert {int(state["step"]) for state in learner.optimiser.state.values()} == {12}
+    assert {int(state["step"]) for state in learner.optimizer.state.values()} == {12}
 
 
 def test_without_carry_the_moments_start_from_zero_with_each_window():
-    learner = learner_of(carry_optimiser=False)
+    learner = learner_of(carry_optimizer=False)
     learner.fit("2026-01-01", epochs_of(), ignore)
     learner.grow({"item_id": 25})
-    assert not learner.optimiser.state
+    assert not learner.optimizer.state
     learner.fit("2026-01-02", epochs_of(), ignore)
-    assert {int(state["step"]) for state in learner.optimiser.state.values()} == {6}
+    assert {int(state["step"]) for state in learner.optimizer.state.values()} == {6}
 
 
 @pytest.mark.parametrize(("steps", "made"), [(None, 6), (1, 1), (4, 4), (6, 6), (9, 6)])
@@ -148,11 +148,11 @@ def test_steps_per_window_cut_the_passes(monkeypatch, steps, made):
     """Two passes of 3 batches are given; a course of the rate ends with the steps."""
     rates, told = [], []
     learner = learner_of(learning_rate=1.0, steps_per_window=steps)
-    step = learner.optimiser.step
+    step = learner.optimizer.step
     monkeypatch.setattr(
-        learner.optimiser,
+        learner.optimizer,
         "step",
-        lambda: (rates.append(learner.optimiser.param_groups[0]["lr"]), step()),
+        lambda: (rates.append(learner.optimizer.param_groups[0]["lr"]), step()),
     )
     assert learner.n_steps(epochs_of()) == made
     learner.fit("w", epochs_of(), told.append)
@@ -187,14 +187,14 @@ def test_a_gradient_that_is_no_number_stops_before_the_update():
 def test_the_gradient_is_clipped(monkeypatch):
     learner = learner_of(max_grad_norm=1e-3)
     norms = []
-    step = learner.optimiser.step
+    step = learner.optimizer.step
 
     def watched():
         gradients = [p.grad for p in learner.model.parameters() if p.grad is not None]
         norms.append(torch.stack([g.norm() for g in gradients]).norm().item())
         step()
 
-    monkeypatch.setattr(learner.optimiser, "step", watched)
+    monkeypatch.setattr(learner.optimizer, "step", watched)
     learner.fit("w", epochs_of(), ignore)
     assert len(norms) == 6
     assert max(norms) <= 1.0001e-3
@@ -218,7 +218,7 @@ def test_bfloat16_comes_close_to_float32():
 @pytest.mark.parametrize("has", [{}, {"avx512_bf16": True}, {"amx_bf16": True}])
 def test_auto_takes_bfloat16_where_the_cpu_multiplies_it(has, monkeypatch):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: has)
-    here = Process(Share(0, 1), torch.device("cpu"))
+    here = Process(Rank(0, 1), torch.device("cpu"))
     found = [
         uses_bfloat16(training_config(precision=precision), here)
         for precision in ("auto", "bfloat16", "float32")
@@ -234,9 +234,9 @@ def test_numbers_are_drawn_for_the_global_batch_and_sliced(world):
     def drawn(batch):
         return learners._draws(batch, 3).uniform("mask")
 
-    whole = drawn(sessions.gather(rows, Share(0, 1)))
+    whole = drawn(sessions.gather(rows, Rank(0, 1)))
     for rank in range(world):
-        batch = sessions.gather(rows, Share(rank, world))
+        batch = sessions.gather(rows, Rank(rank, world))
         numbers = drawn(batch)
         assert numbers.shape == batch.columns["item_id"].shape
         is_real = batch.sessions >= 0
@@ -244,8 +244,8 @@ def test_numbers_are_drawn_for_the_global_batch_and_sliced(world):
 
 
 def test_counting_goes_through_one_epoch_only():
-    model = CountModel(model_config(architecture="transitions"))
-    learner = CountLearner(model)
+    model = CountingModel(model_config(architecture="transitions"))
+    learner = CountTrainer(model)
     learner.grow({"item_id": 20})
     told = []
     assert learner.n_steps(epochs_of(n_epochs=3)) == 3

@@ -12,16 +12,15 @@ import torch
 from dayahead.core.columns import EVENT_TIME, ITEM_ID
 from dayahead.core.errors import ConfigError
 from dayahead.core.files import read_json, write_json
+from dayahead.distributed.process import Rank
 from dayahead.serve.recommender import Recommender
-from dayahead.train.batches import Sessions, Share
+from dayahead.train.batches import Sessions
 from dayahead.train.data_loading import Loader
-from dayahead.windows.folder import WindowStore
+from dayahead.windows.folder import WindowFolder
 from support.tiny_settings import (
-    evaluation_config,
-    model_config,
     ranks_of,
+    tiny_params,
     trained,
-    training_config,
 )
 from support.window_folders import day, raw_events, write_window_folder
 
@@ -56,7 +55,7 @@ DAYS, PASTS = planted_days()
 def past_folder(folder: Path) -> Path:
     """A window folder with past columns; sessions keep their ids' numbers as places in PASTS."""
     write_window_folder(folder, DAYS, features=True, max_length=4)
-    store = WindowStore(folder)
+    store = WindowFolder(folder)
     vocabulary = store.vocabulary(ITEM_ID)
     index = dict(zip(vocabulary["value"].to_pylist(), vocabulary["index"].to_pylist(), strict=True))
     for path in folder.glob("session_start*.parquet"):
@@ -110,10 +109,10 @@ def test_what_only_the_past_tells_is_learned(folder, tmp_path, architecture, tas
 def test_evaluate_and_recommend_agree_after_a_past(folder, tmp_path):
     study(folder, tmp_path, features=["category"], past_length=3)
     recommender = Recommender.load(tmp_path / "models")
-    store = WindowStore(folder)
+    store = WindowFolder(folder)
     columns = [ITEM_ID, "category", "bef_item_id", "bef_category"]
     sessions = Sessions.from_table(store.read(store.windows[1], "train", columns), 3)
-    batch = sessions.gather(torch.arange(len(sessions)), Share(0, 1))
+    batch = sessions.gather(torch.arange(len(sessions)), Rank(0, 1))
     stored = recommender.stored
     scorer = stored.model.scorer(torch.from_numpy(stored.candidates).long())
     wanted = scorer(batch.columns, batch.lengths - 1).sort(descending=True).values
@@ -138,17 +137,13 @@ def test_a_model_without_a_past_refuses_one(folder, tmp_path):
 
 
 def loader_of(folder, past_length, architecture="gpt2", **training):
-    return Loader(
-        WindowStore(folder),
-        model_config(past_length=past_length, architecture=architecture),
-        training_config(**training),
-        evaluation_config(),
-    )
+    model = {"past_length": past_length, "architecture": architecture}
+    return Loader(WindowFolder(folder), tiny_params({"model": model, "training": training}))
 
 
 def batch_of(loader):
     """Of the longest sessions."""
-    return list(loader.measure_batches(loader.store.windows[1], Share(0, 1)))[-1]
+    return list(loader.measure_batches(loader.store.windows[1], Rank(0, 1)))[-1]
 
 
 def test_the_loader_reads_so_much_of_the_past(folder):
@@ -177,9 +172,6 @@ def test_more_past_than_there_is_is_refused(folder):
 
 def test_streaming_a_past_is_refused(folder):
     with pytest.raises(ConfigError, match=r"set training\.loader to memory"):
-        Loader(
-            WindowStore(folder),
-            model_config(past_length=2),
-            training_config(loader="nvtabular"),
-            evaluation_config(split="test"),
-        )
+        sections = {"model": {"past_length": 2}, "training": {"loader": "nvtabular"}}
+        more = {"evaluation": {"split": "test"}}
+        Loader(WindowFolder(folder), tiny_params(sections | more))

@@ -8,9 +8,9 @@ import pytest
 
 from dayahead.core.errors import WindowError
 from dayahead.core.files import write_parquet
-from dayahead.train.batches import Share
+from dayahead.distributed.process import Rank
 from dayahead.train.streaming import StreamedBatches
-from dayahead.windows.folder import WindowStore
+from dayahead.windows.folder import WindowFolder
 from support.window_folders import markov_days, write_window_folder
 
 DAYS = markov_days(n_days=2, sessions_per_day=30, n_items=25)
@@ -18,7 +18,7 @@ DAYS = markov_days(n_days=2, sessions_per_day=30, n_items=25)
 
 @pytest.fixture
 def store(tmp_path):
-    return WindowStore(write_window_folder(tmp_path / "windows", DAYS, features=True))
+    return WindowFolder(write_window_folder(tmp_path / "windows", DAYS, features=True))
 
 
 def with_number(path, number):
@@ -41,7 +41,7 @@ def test_numbers_that_are_none_are_refused(store, number):
     with pytest.raises(WindowError, match=told):
         store.read(window, "train", ["item_id", "price"])
     with pytest.raises(WindowError, match=told):
-        list(StreamedBatches((path,), ("item_id", "price"), 8, Share(0, 1)))
+        list(StreamedBatches((path,), ("item_id", "price"), 8, Rank(0, 1)))
     assert len(store.read(window, "train", ["item_id"])) == 30
 
 

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Sequence
 
-from dayahead.train.cached_windows import WindowStates
+from dayahead.train.cached_windows import CachedWindows
 from dayahead.train.checks import fitted_windows
 from dayahead.train.run import Fit, Run
 from dayahead.windows.folder import Window
@@ -11,7 +11,7 @@ from dayahead.windows.folder import Window
 _log = logging.getLogger(__name__)
 
 
-class Course:
+class WindowSchedule:
     """Brings a run's model to one window after the other, with as few fits as the store allows.
 
     Args:
@@ -20,7 +20,7 @@ class Course:
         states: what is kept; only the main process has it.
     """
 
-    def __init__(self, run: Run, windows: Sequence[Window], states: WindowStates | None) -> None:
+    def __init__(self, run: Run, windows: Sequence[Window], states: CachedWindows | None) -> None:
         self.run = run
         self.windows = windows
         self.states = states
@@ -31,7 +31,7 @@ class Course:
         """Stand after the fit at windows[place], which is no earlier than where it stands."""
         if place > self.place:
             self._restore(place)
-        training = self.run.study.training
+        training = self.run.params.training
         begin = place if training.starts_afresh and place > self.place else self.place + 1
         for number in range(begin, place + 1):
             self.fit = self.run.fit(fitted_windows(self.windows[: number + 1], training))
@@ -44,7 +44,7 @@ class Course:
 
     def _restore(self, place: int) -> None:
         """Stand where the newest fit that is kept does, if that is further on."""
-        lowest = place if self.run.study.training.starts_afresh else self.place + 1
+        lowest = place if self.run.params.training.starts_afresh else self.place + 1
         found = self.states.newest(lowest, place) if self.states is not None else None
         stands = self.run.process.told(None if found is None else found[:2])
         if stands is None:
