@@ -20,6 +20,14 @@ from dayahead.core.files import read_json, write_json
 from dayahead.core.fingerprints import sha256_of
 
 T = TypeVar("T")
+KINDS = {
+    "downloads": "source files",
+    "events": "source files, converted",
+    "windows": "runs of preprocess",
+    "fits": "models after a window",
+    "evaluations": "evaluated windows",
+}
+"""What is cached: folders of `.dayahead/`, and what `dayahead cache` calls their entries."""
 DAMAGED = ".damaged"
 _CONTENTS = "contents.json"
 _log = logging.getLogger(__name__)

@@ -172,6 +172,4 @@ def test_more_past_than_there_is_is_refused(folder):
 
 def test_streaming_a_past_is_refused(folder):
     with pytest.raises(ConfigError, match=r"set training\.loader to memory"):
-        sections = {"model": {"past_length": 2}, "training": {"loader": "nvtabular"}}
-        more = {"evaluation": {"split": "test"}}
-        Loader(WindowFolder(folder), tiny_params(sections | more))
+        loader_of(folder, 2, loader="nvtabular")
