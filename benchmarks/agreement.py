@@ -47,7 +47,7 @@ from dayahead.model.embeddings import initial_rows
 from dayahead.train.batches import Batch
 from dayahead.train.data_loading import Loader
 from dayahead.train.run import Study
-from dayahead.train.stage import fit_and_measure, study_of
+from dayahead.train.stage import run_protocol, study_of
 from dayahead.train.trainers import GradientTrainer
 from dayahead.windows.folder import Window, WindowFolder
 from facts import machine_facts
@@ -83,8 +83,8 @@ def recorded(process: Process, study: Study, params: Params, is_off: bool) -> No
     """Do a study; write each step's loss, and the sessions that this process went through."""
     losses: list[float] = []
     fitted: dict[str, list[list[int]]] = defaultdict(list)
-    measured: dict[str, list[int]] = defaultdict(list)
-    step_of, batches_of, rows_of = GradientTrainer._step, Loader.measure_batches, initial_rows
+    evaluated: dict[str, list[int]] = defaultdict(list)
+    step_of, batches_of, rows_of = GradientTrainer._step, Loader.evaluation_batches, initial_rows
 
     def step(self: GradientTrainer, batch: Batch, window: str, number: int) -> Tensor:
         sums = step_of(self, batch, window, number)
@@ -94,7 +94,7 @@ def recorded(process: Process, study: Study, params: Params, is_off: bool) -> No
 
     def batches(self: Loader, window: Window, rank: Rank) -> Iterator[Batch]:
         for batch in batches_of(self, window, rank):
-            measured[window.name] += _real(batch)
+            evaluated[window.name] += _real(batch)
             yield batch
 
     def rows(*about: Any) -> Tensor:  # noqa: ANN401
@@ -103,11 +103,11 @@ def recorded(process: Process, study: Study, params: Params, is_off: bool) -> No
 
     with (
         patch.object(GradientTrainer, "_step", step),
-        patch.object(Loader, "measure_batches", batches),
+        patch.object(Loader, "evaluation_batches", batches),
         patch.object(tables, "initial_rows", rows),
     ):
-        fit_and_measure(process, study, params.compute)
-    record = {"losses": losses, "fitted": fitted, "measured": measured}
+        run_protocol(process, study, params.compute)
+    record = {"losses": losses, "fitted": fitted, "evaluated": evaluated}
     write_json(study.results / f"{process.rank.index}.json", record)
 
 
@@ -146,9 +146,9 @@ def add_up(records: list[dict[str, Any]], store: WindowFolder, params: Params) -
             is_whole = begin + n_steps <= len(steps[0])
             assert len(found) == len(set(found)), f"{name}: a session twice in a pass"
             assert not is_whole or found == list(range(n_sessions)), f"{name}: one is missing"
-    for name in records[0]["measured"]:
+    for name in records[0]["evaluated"]:
         n_sessions = len(store.read(windows[name], params.evaluation.split, [SESSION_ID]))
-        every = chain.from_iterable(each["measured"][name] for each in records)
+        every = chain.from_iterable(each["evaluated"][name] for each in records)
         assert sorted(every) == list(range(n_sessions)), f"{name}: not each measured once"
 
 

@@ -22,7 +22,7 @@ from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Process, Rank
 from dayahead.model.backbones import ATTENTIVE, WITHOUT_ATTENTION
 from dayahead.model.next_item import NextItemModel
-from dayahead.train.batches import Batches, MemoryBatches, Sessions, shuffled_plan
+from dayahead.train.batches import Batches, MemoryBatches, Sessions, shuffled_rows
 from dayahead.train.trainers import GradientTrainer
 
 N_ITEMS = 5_000
@@ -37,7 +37,7 @@ def one_batch() -> Batches:
     """A pass of one step: every session is of full length."""
     items = torch.randint(N_ITEMS, (BATCH * LENGTH,)) + N_RESERVED
     sessions = Sessions({ITEM_ID: items}, torch.arange(0, BATCH * LENGTH + 1, LENGTH))
-    return MemoryBatches(sessions, shuffled_plan(sessions.lengths, BATCH, seed=1), ALONE)
+    return MemoryBatches(sessions, shuffled_rows(sessions.lengths, BATCH, seed=1), ALONE)
 
 
 def body_step(model: NextItemModel, d_model: int) -> Callable[[], None]:

@@ -64,7 +64,7 @@ def hashes(project: Scratch) -> float:
     return time.perf_counter() - start
 
 
-def measured(project: Scratch) -> None:
+def evaluated(project: Scratch) -> None:
     """Run all, and print what it took."""
     project.add_clicks(datetime(2017, 10, 1, tzinfo=UTC), GROWN)
     project.prepare()
@@ -99,7 +99,7 @@ def main() -> None:
     """Do it in a folder that is removed."""
     print(f"{machine_facts()}\npython benchmarks/longer_log.py")
     with tempfile.TemporaryDirectory() as folder:
-        measured(Scratch.begun(Path(folder), SETTINGS))
+        evaluated(Scratch.begun(Path(folder), SETTINGS))
 
 
 if __name__ == "__main__":

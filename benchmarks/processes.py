@@ -35,8 +35,8 @@ from dayahead.core.columns import ITEM_ID, N_RESERVED
 from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Process
 from dayahead.distributed.sharding import WHOLE, Shard
-from dayahead.train.batches import MemoryBatches, measuring_plan, shuffled_plan
-from dayahead.train.evaluate import Targets, measure
+from dayahead.train.batches import MemoryBatches, shuffled_rows, sorted_rows
+from dayahead.train.evaluate import Targets, evaluate
 from dayahead.train.trainers import GradientTrainer
 from facts import machine_facts
 from throughput import ALONE, N_ITEMS, N_SESSIONS, built_model, generated_sessions
@@ -52,14 +52,14 @@ def works(process: Process, params: Params, batch_size: int, shard: Shard) -> di
     training = replace(params.training, batch_size=batch_size, epochs=1)
     learner = GradientTrainer(built_model(params, shard), training, process)
     learner.grow({ITEM_ID: N_ITEMS})
-    plan = shuffled_plan(sessions.lengths, batch_size, seed=1)
+    plan = shuffled_rows(sessions.lengths, batch_size, seed=1)
     epoch = [MemoryBatches(sessions, plan, process.rank)]
-    by_length = MemoryBatches(sessions, measuring_plan(sessions.lengths, 512), process.rank)
+    by_length = MemoryBatches(sessions, sorted_rows(sessions.lengths, 512), process.rank)
     candidates = np.arange(N_RESERVED, N_RESERVED + N_ITEMS, dtype=np.int32)
     asked = Targets.last(N_SESSIONS)
     return {
         "training": lambda: learner.fit("benchmark", epoch, lambda _: None),
-        "measuring": lambda: measure(learner.model, by_length, asked, candidates, process),
+        "measuring": lambda: evaluate(learner.model, by_length, asked, candidates, process),
     }
 
 

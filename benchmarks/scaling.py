@@ -53,7 +53,7 @@ class Run:
     """Peak, all processes together."""
 
 
-def measured(raw: Path, root: Path) -> Run:
+def evaluated(raw: Path, root: Path) -> Run:
     """Preprocess `raw` into root/windows, in a process of its own, with the store of `root`."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as executor:
         return executor.submit(_preprocessed, raw, root).result()
@@ -95,7 +95,7 @@ def floor(raw: Path, windows: Path) -> float:
 def month(root: Path) -> None:
     """Preprocess 42 M events."""
     n_events = write_month(root / "raw", Shape())
-    run = measured(root / "raw", root / "run")
+    run = evaluated(root / "raw", root / "run")
     print(
         f"month: {n_events:,} events in {run.seconds:.1f} s, {n_events / run.seconds:,.0f} events/s"
     )
@@ -111,7 +111,7 @@ def curve(root: Path) -> None:
     costs = []
     for days, n_wanted in CURVE.items():
         n_events = write_month(root / f"raw{days}", shape_of(n_wanted, days))
-        run = measured(root / f"raw{days}", root / f"run{days}")
+        run = evaluated(root / f"raw{days}", root / f"run{days}")
         costs.append(run.seconds / n_events)
         print(
             f"curve: {n_events:9,} events, {days:2d} days: {run.seconds:6.1f} s, "
@@ -141,12 +141,12 @@ def _extended(root: Path) -> tuple[float, float, float]:
     """Seconds of the tiny log, of 15 days from nothing, and of the day more."""
     shutil.rmtree(root / "run", ignore_errors=True)
     shutil.rmtree(root / "run0", ignore_errors=True)
-    tiny = measured(root / "tiny", root / "run0")
+    tiny = evaluated(root / "tiny", root / "run0")
     windows = root / "run" / "windows"
-    fresh = measured(root / "raw15", root / "run")
+    fresh = evaluated(root / "raw15", root / "run")
     earlier, known = _window_files(windows), _vocabularies(windows)
     shutil.rmtree(windows)  # as DVC does
-    longer = measured(root / "raw16", root / "run")
+    longer = evaluated(root / "raw16", root / "run")
     now = _window_files(windows)
     assert len(earlier) == 3 * DAYS
     assert len(now) == 3 * (DAYS + 1)

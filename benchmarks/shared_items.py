@@ -16,7 +16,7 @@ from dayahead.core.files import write_json
 from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Process
 from dayahead.distributed.sharding import Shard
-from softmax_memory import measured
+from softmax_memory import evaluated
 
 PROCESSES = (1, 2, 4)
 
@@ -24,7 +24,7 @@ PROCESSES = (1, 2, 4)
 def on_process(process: Process, folder: Path) -> None:
     """Write down what this process takes."""
     shard = Shard.of_process(process.rank.index, process.rank.world_size)
-    found = measured("softmax", "float32", process, shard)
+    found = evaluated("softmax", "float32", process, shard)
     write_json(folder / f"{process.rank.index}.json", found)
 
 

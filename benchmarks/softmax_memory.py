@@ -68,7 +68,7 @@ def resident(field: str) -> int:
     return int(line.split()[1]) * 1024
 
 
-def measured(
+def evaluated(
     loss_name: str, precision: str, process: Process = ALONE, shard: Shard = WHOLE
 ) -> dict[str, float]:
     """GiB and seconds of this process."""
@@ -107,6 +107,6 @@ def main(losses: list[str]) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--measure"]:
-        print(json.dumps(measured(*sys.argv[2:])))
+        print(json.dumps(evaluated(*sys.argv[2:])))
     else:
         main(sys.argv[1:] or ["softmax", "sampled_softmax"])

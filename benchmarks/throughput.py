@@ -23,8 +23,8 @@ from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Process, Rank
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.next_item import NextItemModel
-from dayahead.train.batches import MemoryBatches, Sessions, measuring_plan, shuffled_plan
-from dayahead.train.evaluate import Targets, measure
+from dayahead.train.batches import MemoryBatches, Sessions, shuffled_rows, sorted_rows
+from dayahead.train.evaluate import Targets, evaluate
 from dayahead.train.trainers import GradientTrainer
 
 N_ITEMS = 20_000
@@ -99,7 +99,7 @@ class PlainLoop:
             self.optimizer.step()
 
     @torch.no_grad()
-    def measure(self) -> None:
+    def evaluate(self) -> None:
         """Find each target among the best 20 of all items."""
         self.model.eval()
         for rows in torch.arange(N_SESSIONS).split(512):
@@ -122,17 +122,17 @@ def run(process: Process, params: Params) -> None:
     model = built_model(params)
     training = replace(params.training, batch_size=BATCH, epochs=1)
     learner = GradientTrainer(model, training, process)
-    plan = shuffled_plan(sessions.lengths, BATCH, seed=1)
+    plan = shuffled_rows(sessions.lengths, BATCH, seed=1)
     epoch = [MemoryBatches(sessions, plan, ALONE)]
-    shortest_first = MemoryBatches(sessions, measuring_plan(sessions.lengths, 512), ALONE)
+    shortest_first = MemoryBatches(sessions, sorted_rows(sessions.lengths, 512), ALONE)
     candidates = np.arange(N_RESERVED, N_RESERVED + N_ITEMS, dtype=np.int32)
     asked = Targets.last(N_SESSIONS)
     peer = PlainLoop(built_model(params), sessions)
     pairs = {
         "training": (lambda: learner.fit("benchmark", epoch, lambda _: None), peer.fit),
         "measuring": (
-            lambda: measure(model, shortest_first, asked, candidates, process),
-            peer.measure,
+            lambda: evaluate(model, shortest_first, asked, candidates, process),
+            peer.evaluate,
         ),
     }
     for name, (ours, plain) in pairs.items():

@@ -17,7 +17,7 @@ import pytest
 
 from dayahead.config.loading import read_yaml
 from dayahead.config.params import Params, load_params
-from dayahead.train import cache_keys
+from dayahead.train import cached_windows
 
 ROOT = Path(__file__).parents[2]
 PIPELINE = read_yaml(ROOT / "dvc.yaml")
@@ -26,7 +26,7 @@ ORDER = ("download", "preprocess", "train", "aggregate")
 OURS = "dayahead"
 NO_DEP = {"tracking"}
 """Rooms that hear of results and shape none: a change there repeats no stage."""
-KEYS = {"train": (cache_keys.ROOMS, cache_keys.PACKAGES)}
+KEYS = {"train": (cached_windows.ROOMS, cached_windows.PACKAGES)}
 """By room: the rooms and packages in the keys of what it caches."""
 SHAPE_NO_RESULT = {
     *(

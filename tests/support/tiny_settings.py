@@ -309,6 +309,6 @@ def ranks_of(out: Path, window: str) -> np.ndarray:
     return read_ranks(out / "results", window).ranks
 
 
-def measured_in(out: Path) -> list[str]:
+def evaluated_in(out: Path) -> list[str]:
     """Windows that a study measured."""
     return sorted(path.stem for path in (out / "results" / "ranks").glob("*.parquet"))

@@ -13,7 +13,7 @@ from dayahead.model.next_item import NextItemModel
 from dayahead.model.rng import StepRandom
 from dayahead.train.batches import Batch, Sessions
 from dayahead.train.sharded_ranking import SharedRanks
-from dayahead.train.trainers import _draws
+from dayahead.train.trainers import _step_random
 from support.tiny_settings import loss_config, model_config, task_config
 
 N_ITEMS = 31
@@ -98,7 +98,7 @@ def _departures(
         if name in built[1].sharded:
             whole[name] = whole[name][shard.rank :: shard.world]
         else:
-            process.summed(gradient)
+            process.all_reduce(gradient)
     # A bias of attention's keys has no gradient but for rounding.
     least = 0.01 * torch.stack([wanted.norm() for wanted in whole.values()]).norm()
     return {
@@ -119,7 +119,7 @@ def _batch(rank: Rank) -> Batch:
 def _with_gradients(model: NextItemModel, batch: Batch) -> dict[str, Tensor]:
     model.grow({ITEM_ID: N_ITEMS})
     model.train()
-    draws: StepRandom = _draws(batch, seed=5)
+    draws: StepRandom = _step_random(batch, seed=5)
     loss, _ = model(batch.columns, batch.lengths, draws, 2)
     loss.backward()
     gradients = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}

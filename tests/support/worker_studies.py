@@ -32,14 +32,14 @@ def run_and_record(process: Process, studies: dict[str, Study], folder: Path) ->
             return sums
 
         with patch.object(GradientTrainer, "_step", watched):
-            protocol.fit_and_measure(process, study)
+            protocol.run_protocol(process, study)
         record = {"losses": losses, "sessions": sessions}
         write_json(folder / f"{name}-{process.rank.index}.json", record)
 
 
 def say_who(process: Process, folder: Path) -> None:
     """Write down what this process is told about itself, and a sum over all."""
-    total = process.summed(torch.tensor([process.rank.index + 1]))
+    total = process.all_reduce(torch.tensor([process.rank.index + 1]))
     record = {
         "world": process.rank.world_size,
         "is_main": process.is_main,
@@ -52,7 +52,7 @@ def say_who(process: Process, folder: Path) -> None:
 def die_once(process: Process, folder: Path) -> None:
     """Be killed in the second process the first time; say who is there the second time."""
     is_first = not (folder / "died").exists()
-    process.summed(torch.zeros(1))
+    process.all_reduce(torch.zeros(1))
     if is_first and not process.is_main:
         (folder / "died").touch()
         os.kill(os.getpid(), signal.SIGKILL)
@@ -62,7 +62,7 @@ def die_once(process: Process, folder: Path) -> None:
 def fit_and_die_once(process: Process, study: Study) -> None:
     """Be killed in the second process when the second window is measured for the first time."""
     died = study.results.parent / "died"
-    measure = Run.measure
+    evaluate = Run.evaluate
     places: list[str] = []
 
     def dying(self: Run, window: Window, fit: Fit) -> EvaluatedWindow:
@@ -70,24 +70,24 @@ def fit_and_die_once(process: Process, study: Study) -> None:
         if len(places) == 2 and not process.is_main and not died.exists():
             died.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return measure(self, window, fit)
+        return evaluate(self, window, fit)
 
-    with patch.object(Run, "measure", dying):
-        protocol.fit_and_measure(process, study)
+    with patch.object(Run, "evaluate", dying):
+        protocol.run_protocol(process, study)
 
 
 def refuse(process: Process) -> None:
     """Fail in the second process as a user's mistake would; the first one waits for it."""
     if not process.is_main:
         raise ConfigError("model.features: price not among the data set's")
-    process.summed(torch.zeros(1))
+    process.all_reduce(torch.zeros(1))
 
 
 def die(process: Process) -> None:
     """Be killed in the second process, as for want of memory."""
     if not process.is_main:
         os.kill(os.getpid(), signal.SIGKILL)
-    process.summed(torch.zeros(1))
+    process.all_reduce(torch.zeros(1))
 
 
 def note_cores(process: Process, folder: Path) -> None:

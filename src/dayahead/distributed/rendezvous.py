@@ -217,7 +217,7 @@ def _settle_among(process: Process, compute: ComputeConfig) -> None:
     here = (socket.gethostname(), cores)
     if process.device.type == "cuda":
         torch.cuda.set_device(process.device)  # what is exchanged goes by way of it
-    every = process.gathered(here)
+    every = process.all_gather(here)
     peers = [rank for rank, there in enumerate(every) if there == here]
     n_cores = len(cores) // len(peers)
     n_threads = max(1, n_cores) if compute.threads == "auto" else compute.threads

@@ -1,7 +1,7 @@
-"""Sessions of a window in memory, and the batches every process makes of them.
+"""Sessions of a window in memory, and the batches that every process makes of them.
 
-The batches are global: their order and content depend on the seed alone, and each process takes
-its own rows of each batch. So one process or eight make the same steps on the same sessions.
+Batches are global: their order and content depend on the seed alone, and each process takes its
+own rows of each batch. So one process or eight make the same steps on the same sessions.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ class Batch:
     lengths: Int[Tensor, " B"]
     """Events per session, its past included; 0 for an empty row, which carries no weight."""
     sessions: Int[Tensor, " B"]
-    """Place of the session in its window's file; -1 for an empty row."""
+    """Row of the session in its window's file; -1 for an empty row."""
     rank: Rank
     global_items: Int[Tensor, "G L"]
     """Item ids of the whole global batch, the empty rows included; the same on every process."""
@@ -53,7 +53,7 @@ class Batch:
         )
 
     def without_empty_rows(self) -> "Batch":
-        """Leave out the rows that only fill a process's share up."""
+        """Drop the rows that were added so that all processes have as many."""
         is_real = self.lengths > 0
         return replace(
             self,
@@ -64,7 +64,7 @@ class Batch:
 
 
 class Batches(Protocol):
-    """One pass over a window: what the loops of training and measuring ask of a loader."""
+    """One pass over a window's sessions, as training and evaluation use it."""
 
     @property
     def n_steps(self) -> int:
@@ -80,7 +80,7 @@ class Batches(Protocol):
 class Sessions:
     """Sessions as flat columns and offsets: session s holds the events offsets[s]:offsets[s+1].
 
-    Where past events are read too, they come first, and the column IS_PAST tells which they are.
+    Where past events are read too, they come first, and the column IS_PAST marks them.
     """
 
     columns: dict[str, Tensor]
@@ -88,7 +88,7 @@ class Sessions:
     offsets: Int[Tensor, " S1"]
 
     def __post_init__(self) -> None:
-        """Refuse lists of unequal lengths within a session.
+        """Check that all columns have as many events.
 
         Raises:
             WindowError: a column has another number of events than the offsets say.
@@ -102,10 +102,10 @@ class Sessions:
 
     @classmethod
     def from_table(cls, table: pa.Table, past_length: int = 0) -> "Sessions":
-        """Take every list column of a window's table.
+        """Build from every list column of a window's table.
 
-        With `past_length`, the last so many of the past events that the columns bef_<name> list
-        come before each session's own.
+        With `past_length`, that many of the newest past events, from the columns bef_<name>, come
+        before each session's own.
         """
         arrays = {name: table[name].combine_chunks() for name in table.column_names}
         lists = {name: array for name, array in arrays.items() if pa.types.is_list(array.type)}
@@ -125,18 +125,18 @@ class Sessions:
         )
 
     def after(self, past: "Sessions", length: int) -> "Sessions":
-        """Put the last `length` events of each row of `past` before those of this one's."""
+        """Prepend the last `length` events of each row of `past` to this one's rows."""
         n_past = past.lengths.clamp(max=length)
         lengths = n_past + self.lengths
         offsets = torch.nn.functional.pad(lengths.cumsum(0), (1, 0))
         rows = torch.arange(len(self)).repeat_interleave(lengths)  # [N]
         steps = torch.arange(len(rows)) - offsets[rows]
         is_past = steps < n_past[rows]
-        # Past events are counted from their row's end, its own from their row's begin.
+        # Past events count from the end of their row, a session's own from its start.
         origin = torch.where(is_past, past.offsets[rows + 1], past.offsets[-1] + self.offsets[rows])
-        places = origin + steps - n_past[rows]
+        events = origin + steps - n_past[rows]
         columns = {
-            name: torch.cat([past.columns[name], values])[places]
+            name: torch.cat([past.columns[name], values])[events]
             for name, values in self.columns.items()
         }
         return Sessions(columns | {IS_PAST: is_past.long()}, offsets)
@@ -151,9 +151,9 @@ class Sessions:
         return self.offsets.diff()
 
     def gather(self, rows: Int[Tensor, " n"], rank: Rank) -> Batch:
-        """Cut this process's rows out of the global batch `rows` and pad them."""
+        """Return this process's rows of the global batch `rows`, padded."""
         longest = int(self.lengths[rows].max())
-        every = _filled_up(rows, rank)
+        every = _filled(rows, rank)
         own = every[rank.index :: rank.world_size]
         columns, lengths = self._padded(tuple(self.columns), own, longest)
         # One process has the whole batch in its columns.
@@ -166,12 +166,12 @@ class Sessions:
     def _padded(
         self, names: tuple[str, ...], rows: Int[Tensor, " B"], longest: int
     ) -> tuple[dict[str, Tensor], Int[Tensor, " B"]]:
-        """Columns [B, longest] of some rows, and the rows' lengths; a row of -1 is empty."""
+        """Return columns [B, longest] of some rows, and the rows' lengths; row -1 is empty."""
         lengths = torch.where(rows >= 0, self.lengths[rows.clamp(min=0)], 0)
         steps = torch.arange(longest)
         is_event = steps < lengths[:, None]  # [B, L]
-        places = (self.offsets[rows.clamp(min=0)][:, None] + steps) * is_event  # [B, L]
-        return {name: self.columns[name][places] * is_event for name in names}, lengths
+        events = (self.offsets[rows.clamp(min=0)][:, None] + steps) * is_event  # [B, L]
+        return {name: self.columns[name][events] * is_event for name in names}, lengths
 
 
 @dataclass(frozen=True)
@@ -179,44 +179,43 @@ class MemoryBatches:
     """Batches gathered from sessions in memory."""
 
     sessions: Sessions
-    plan: list[Tensor]
-    """Rows of each global batch."""
+    rows: list[Tensor]
+    """Rows of the sessions of each global batch."""
     rank: Rank
 
     @property
     def n_steps(self) -> int:
         """Global batches in the pass."""
-        return len(self.plan)
+        return len(self.rows)
 
     def __iter__(self) -> Iterator[Batch]:
         """Yield this process's rows, batch by batch."""
-        for rows in self.plan:
+        for rows in self.rows:
             yield self.sessions.gather(rows, self.rank)
 
 
-def shuffled_plan(lengths: Int[Tensor, " S"], batch_size: int, seed: int) -> list[Tensor]:
-    """Cut shuffled sessions into batches; within each the shorter come first.
+def shuffled_rows(lengths: Int[Tensor, " S"], batch_size: int, seed: int) -> list[Tensor]:
+    """Return the rows of each batch of shuffled sessions; within a batch the shorter come first.
 
-    Which sessions share a batch is left to chance. Batches of one length each would pad less, but
-    cost G1's hours .004 of NDCG@20: `length_groups` saves the padding within a batch instead.
+    Batches of sessions of like length would need less padding, but cost .004 NDCG@20 on G1's
+    hours: `length_groups` saves the padding within a batch instead.
     """
-    draw = torch.Generator().manual_seed(seed)
-    order = torch.randperm(len(lengths), generator=draw)
+    order = torch.randperm(len(lengths), generator=torch.Generator().manual_seed(seed))
     return [rows[lengths[rows].argsort(stable=True)] for rows in _cut(order, batch_size)]
 
 
-def measuring_plan(lengths: Int[Tensor, " S"], batch_size: int) -> list[Tensor]:
-    """Cut sessions into batches, shortest first, so that padding is rare."""
+def sorted_rows(lengths: Int[Tensor, " S"], batch_size: int) -> list[Tensor]:
+    """Return the rows of each batch, shortest sessions first, so that padding is rare."""
     return _cut(lengths.argsort(stable=True), batch_size)
 
 
 def _cut(rows: Int[Tensor, " n"], size: int) -> list[Tensor]:
-    """Pieces of `size` rows, the last one shorter; none of nothing, where a split gives one."""
-    return [rows[begin : begin + size] for begin in range(0, len(rows), size)]
+    """Split into chunks of `size`; empty input gives no chunk (torch.split would give one)."""
+    return [rows[start : start + size] for start in range(0, len(rows), size)]
 
 
-def _filled_up(rows: Int[Tensor, " n"], rank: Rank) -> Int[Tensor, " G"]:
-    """Append rows of -1, so that every process has as many."""
+def _filled(rows: Int[Tensor, " n"], rank: Rank) -> Int[Tensor, " G"]:
+    """Append rows of -1, so that all processes have as many."""
     return torch.nn.functional.pad(rows, (0, -len(rows) % rank.world_size), value=-1)
 
 

@@ -1,119 +1,231 @@
-"""What is kept of a run in the store: the model after each window, and what it came to."""
+"""Cached fits and evaluations of windows, and the keys that name all they depend on."""
 
+import hashlib
 import logging
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from dayahead.core.cache import Cache, link_or_copy
+from dayahead.core.columns import ITEM_ID, ROLES, VALUE
 from dayahead.core.files import read_json, write_json
-from dayahead.core.store import Entries
-from dayahead.distributed.process import Process
+from dayahead.core.fingerprints import fingerprint, sha256_of, source_fingerprint
 from dayahead.model.checkpoint import write_tensors
-from dayahead.train.cache_keys import Keys, Machine
 from dayahead.train.results import EvaluatedWindow
 from dayahead.train.run import Fit, Run
+from dayahead.train.trainers import uses_bfloat16
 from dayahead.windows.folder import Window
 
-T = TypeVar("T")
-FITS, MEASURES = "fits", "measures"
-"""Folders of the store."""
+Machine = Mapping[str, str | int]
+"""What decides the last bit of a sum, beside settings, source and packages."""
+ROOMS = ("config", "core", "distributed", "metrics", "model", "train", "windows")
+"""Rooms whose source shapes a fit or an evaluation."""
+PACKAGES = (
+    *("torch", "transformers", "safetensors", "numpy", "scipy", "pyarrow"),
+    *("dask", "merlin-core", "merlin-dataloader"),
+)
 _log = logging.getLogger(__name__)
 
 
+class CacheKeys:
+    """Keys of a run's fits and evaluations, each built on the key of the window before.
+
+    So a longer log begins with the keys of the shorter one, and whatever changes at a window
+    changes the keys from there on.
+
+    Args:
+        run: the main process's.
+        windows: windows of the run, in order.
+        machine: part of every key, if given.
+    """
+
+    def __init__(self, run: Run, windows: Sequence[Window], machine: Machine | None) -> None:
+        self.run = run
+        self.windows = windows
+        self.machine = machine
+
+    @cached_property
+    def fits(self) -> tuple[str, ...]:
+        """Keys of the model's state after the fit of each window."""
+        keys: list[str] = []
+        known = dict.fromkeys(self.run.columns, 0)
+        for window in self.windows:
+            sizes = self.run.sizes_at(window)
+            value = {
+                "before": keys[-1] if keys else self._root,
+                "window": window.name,
+                "sessions": sha256_of(self.run.folder.path(window, "train")),
+                "sizes": sizes,
+                "values": {name: self._values(name, known[name], n) for name, n in sizes.items()},
+            }
+            keys.append(fingerprint(value))
+            known = sizes
+        return tuple(keys)
+
+    def evaluation(self, index: int) -> str:
+        """Key of the evaluation, on windows[index + 1], of the model fitted on windows[index]."""
+        evaluation = self.run.params.evaluation
+        window = self.windows[index + 1]
+        start, end = (self.run.sizes_at(each)[ITEM_ID] for each in self.windows[index : index + 2])
+        roles = ROLES if evaluation.split == "all" else (evaluation.split,)
+        value = {
+            "model": self.fits[index],
+            "window": window.name,
+            "sessions": [sha256_of(self.run.folder.path(window, role)) for role in roles],
+            # Metrics at any cutoff are computed from cached ranks.
+            "evaluation": _without(asdict(evaluation), "cutoffs"),
+            # Lists of predictions name items that are new in this window.
+            "values": self._values(ITEM_ID, start, end) if evaluation.predictions else None,
+        }
+        return fingerprint(value)
+
+    @cached_property
+    def _root(self) -> str:
+        """Fingerprint of what the first fit starts from."""
+        params, process = self.run.params, self.run.process
+        statistics = self.run.folder.statistics
+        pretrained = None if params.model.is_counted else params.model.pretrained_items
+        # Every process draws a dropout of its own.
+        n_streams = process.rank.world_size if params.model.has_dropout else None
+        value = {
+            "model": asdict(params.model),
+            "pretrained_items": sha256_of(Path(pretrained)) if pretrained else None,
+            "task": asdict(params.task),
+            "loss": asdict(params.loss),
+            "training": _without(asdict(params.training), "fit_last"),
+            "features": {
+                name: [statistics["features"][name][key] for key in ("kind", "columns")]
+                for name in params.model.features
+            },
+            "sessions": statistics["sessions"],
+            "device": process.device.type,
+            "bfloat16": uses_bfloat16(params.training, process),
+            "dropout": n_streams,
+            "machine": self.machine,
+            "source": source_fingerprint(*ROOMS),
+            "packages": {name: version(name) for name in PACKAGES},
+        }
+        return fingerprint(value)
+
+    def _values(self, column: str, start: int, end: int) -> str:
+        """Hash what a window adds to a vocabulary."""
+        values = self.run.folder.vocabulary(column)[VALUE].slice(start, end - start)
+        return hashlib.sha256(repr(values.to_pylist()).encode()).hexdigest()
+
+
 class CachedWindows:
-    """The fits and measurements of one run; only the main process reads and writes them.
+    """Fits and evaluations of a run in the cache.
+
+    Only the main process reads and writes: on others nothing is found and nothing is written.
 
     Args:
         cache: folder of the cache.
-        run: of the main process.
-        windows: that are fitted and measured, in order.
+        run: of this process.
+        windows: windows of the run, in order.
     """
 
     def __init__(self, cache: Path, run: Run, windows: Sequence[Window]) -> None:
-        self.fits = Entries(cache / FITS)
-        self.measures = Entries(cache / MEASURES)
+        self.fits = Cache(cache / "fits")
+        self.evaluations = Cache(cache / "evaluations")
         self.windows = windows
         self.config = run.params.machine
-        self.machine = _machine(run.process, is_sharded=not run.shard.is_whole)
-        self.keys = Keys(run, windows, self.machine if self.config.strict else None)
+        self.is_used = run.process.is_main
+        self.machine = _machine(run)
+        self.keys = CacheKeys(run, windows, self.machine if self.config.strict else None)
         self._has_warned = False
 
-    def newest(self, lowest: int, highest: int) -> tuple[int, Fit, dict[str, Tensor]] | None:
-        """Find the last place from `lowest` to `highest` with a fit that stands.
+    def newest_fit(self, lowest: int, highest: int) -> tuple[int, Fit, dict[str, Tensor]] | None:
+        """Return the newest cached fit from windows[lowest] to windows[highest].
 
         Returns:
-            The place, what fitting came to there, and the learner's state.
+            The index of its window, the fit, and the trainer's state; None where none is cached.
         """
-        for place in range(highest, lowest - 1, -1):
-            found = self.fits.get(self.keys.fits[place], self._read_fit)
+        for index in range(highest, lowest - 1, -1) if self.is_used else ():
+            found = self.fits.get(self.keys.fits[index], self._read_fit)
             if found is not None:
                 fit, state = found
-                return place, Fit(self.windows[place], **fit), state
+                return index, Fit(self.windows[index], **fit), state
         return None
 
-    def keep_fit(self, place: int, fit: Fit, state: dict[str, Tensor]) -> None:
-        """Keep a fit, and forget those before it that are more than machine.keep_fits."""
+    def write_fit(self, index: int, fit: Fit, state: dict[str, Tensor]) -> None:
+        """Cache a fit, and remove those before it that are more than machine.keep_fits."""
+        if not self.is_used:
+            return
 
         def write(folder: Path) -> None:
             figures = {"loss": fit.loss, "n_sessions": fit.n_sessions, "seconds": fit.seconds}
             write_json(folder / "fit.json", {"machine": self.machine, "fit": figures})
             write_tensors(folder / "state.safetensors", state)
 
-        self.fits.put(self.keys.fits[place], write)
+        self.fits.put(self.keys.fits[index], write)
         if self.config.keep_fits != "all":
-            self.fits.remove(self.keys.fits[: max(0, place + 1 - self.config.keep_fits)])
+            self.fits.remove(self.keys.fits[: max(0, index + 1 - self.config.keep_fits)])
 
-    def measured(self, place: int, read: Callable[[Path], T]) -> T | None:
-        """What `read` makes of what is known of the fit at `place` on the next window, if it is."""
+    def read_evaluation(self, index: int, results: Path) -> EvaluatedWindow | None:
+        """Return the cached evaluation of the model fitted on windows[index], if there is one.
 
-        def checked(folder: Path) -> T:
+        Its ranks, predictions and attention are linked into `results`.
+        """
+
+        def read(folder: Path) -> EvaluatedWindow:
             self._compare(read_json(folder / "machine.json"), folder)
-            return read(folder)
+            for path in folder.glob("*/*.parquet"):
+                link_or_copy(path, results / path.relative_to(folder))
+            return EvaluatedWindow.read(folder)
 
-        return self.measures.get(self.keys.measured(place), checked)
+        return self.evaluations.get(self.keys.evaluation(index), read) if self.is_used else None
 
-    def keep_measured(self, place: int, measured: EvaluatedWindow) -> None:
-        """Keep what the fit at `place` came to on the next window."""
+    def write_evaluation(self, index: int, evaluated: EvaluatedWindow) -> None:
+        """Cache the evaluation of the model fitted on windows[index]."""
+        if not self.is_used:
+            return
 
         def write(folder: Path) -> None:
-            measured.write(folder)
+            evaluated.write(folder)
             write_json(folder / "machine.json", self.machine)
 
-        self.measures.put(self.keys.measured(place), write)
+        self.evaluations.put(self.keys.evaluation(index), write)
 
     def _read_fit(self, folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        note = read_json(folder / "fit.json")
-        self._compare(note["machine"], folder)
-        return note["fit"], load_file(folder / "state.safetensors")
+        about = read_json(folder / "fit.json")
+        self._compare(about["machine"], folder)
+        return about["fit"], load_file(folder / "state.safetensors")
 
     def _compare(self, machine: Machine, folder: Path) -> None:
-        """Bits are the same only where machine and threads are."""
-        names = {*machine, *self.machine}
-        others = [
+        """Warn once where an entry comes from another machine: its last bits may differ."""
+        differences = [
             f"{name} {machine.get(name)}, here {self.machine.get(name)}"
-            for name in sorted(names)
+            for name in sorted({*machine, *self.machine})
             if machine.get(name) != self.machine.get(name)
         ]
-        if others and not self._has_warned:
+        if differences and not self._has_warned:
             _log.warning(
-                "%s: written by another set-up (%s), so figures agree, but not to the last bit; "
-                "with machine.strict=true this run makes its own",
+                "%s: written by another set-up (%s), so results agree, but not to the last bit; "
+                "set machine.strict to true to fit again here",
                 folder,
-                "; ".join(others),
+                "; ".join(differences),
             )
-        self._has_warned |= bool(others)
+        self._has_warned |= bool(differences)
 
 
-def _machine(process: Process, *, is_sharded: bool) -> Machine:
+def _machine(run: Run) -> Machine:
+    process = run.process
     if process.device.type == "cuda":
         kind = {"device": torch.cuda.get_device_name(process.device)}
     else:
         kind = {"device": platform.machine(), "cpu": torch.backends.cpu.get_cpu_capability()}
     threads = {} if process.device.type == "cuda" else {"threads": torch.get_num_threads()}
-    items = {"items": "shared out"} if is_sharded else {}
+    items = {} if run.shard.is_whole else {"items": "sharded"}
     return {**kind, **threads, **items, "processes": process.rank.world_size}
+
+
+def _without(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in settings.items() if key != name}

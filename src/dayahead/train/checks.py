@@ -1,31 +1,51 @@
-"""Which windows are fitted and measured, and what is refused before any training."""
+"""Checks before any training: which windows take part, and that the settings suit the data."""
 
 from collections.abc import Sequence
 
-from dayahead.config.params import EvaluationConfig, TrainingConfig
+import torch
+
+from dayahead.config.params import EvaluationConfig, Params
 from dayahead.core.columns import ROLES, SESSION_ID
 from dayahead.core.errors import ConfigError
+from dayahead.model.baselines import CountingModel
+from dayahead.model.next_item import NextItemModel
 from dayahead.windows.folder import Window, WindowFolder
 
 
-def chosen_windows(
-    standing: tuple[Window, ...], first: str | None, last: str | None
-) -> list[Window]:
-    """Return the standing windows from `first` to `last`, both included.
+def select_windows(folder: WindowFolder, params: Params) -> tuple[list[Window], list[Window]]:
+    """Return the windows of a run in order, and those of them that are evaluated.
+
+    Evaluated are all but the first and those that the feature statistics were fitted on.
 
     Raises:
-        ConfigError: a name is no standing window, or fewer than two are left.
+        ConfigError: a window is selected that was not kept, fewer than two are left, none is
+            evaluated, or one that is has no session to evaluate on.
     """
-    if not standing:
+    windows = _between(folder.windows, params.window.first, params.window.last)
+    fitted_on = folder.statistics["fitted_on"]
+    evaluated = [window for window in windows[1:] if window.name not in fitted_on]
+    if not evaluated:
         raise ConfigError(
-            "data/windows/windows.json: no window stands, and it says why for each; lower "
+            f"params.yaml: nothing to evaluate from {windows[0].name} to {windows[-1].name}: the "
+            f"statistics were fitted on all of them; lower preprocess.fit_windows or set "
+            f"window.last to a later one"
+        )
+    _check_split(folder, evaluated, params.evaluation.split)
+    _check_attention_sessions(folder, evaluated, params.evaluation)
+    return windows, evaluated
+
+
+def _between(kept: Sequence[Window], first: str | None, last: str | None) -> list[Window]:
+    if not kept:
+        raise ConfigError(
+            "data/windows/windows.json: no window was kept, and it says why for each; lower "
             "window.min_sessions in params.yaml or download a longer log"
         )
-    names = [window.name for window in standing]
+    names = [window.name for window in kept]
     for key, name in (("first", first), ("last", last)):
         if name is not None and name not in names:
             raise ConfigError(
-                f"params.yaml: window.{key}: {name} is no standing window; there are {len(names)}, "
+                f"params.yaml: window.{key}: {name} is not among the {len(names)} kept windows, "
                 f"{names[0]} to {names[-1]} (data/windows/windows.json lists them all, and why "
                 f"some are left out)"
             )
@@ -34,63 +54,54 @@ def chosen_windows(
     if end <= start:
         raise ConfigError(
             f"params.yaml: window.first to window.last is {names[start]} to {names[end]}; the "
-            f"protocol fits one window and measures the next, so it needs two at least"
+            f"protocol fits on one window and evaluates on the next, so it needs at least two"
         )
-    return list(standing[start : end + 1])
+    return list(kept[start : end + 1])
 
 
-def fitted_windows(past: Sequence[Window], config: TrainingConfig) -> Sequence[Window]:
-    """Return those of the windows so far whose train sessions the protocol fits on now."""
-    n_windows = {"incremental": 1, "sliding": config.history, "from_scratch": len(past)}
-    return past[-n_windows[config.protocol] :]
-
-
-def measured_windows(windows: list[Window], fitted_on: list[str]) -> list[Window]:
-    """Return all but the first window and those the statistics were fitted on.
-
-    Raises:
-        ConfigError: none are left.
-    """
-    measured = [window for window in windows[1:] if window.name not in fitted_on]
-    if not measured:
-        raise ConfigError(
-            f"params.yaml: nothing to measure from {windows[0].name} to {windows[-1].name}: the "
-            f"statistics were fitted on all of them; lower preprocess.fit_windows or set "
-            f"window.last to a later one"
-        )
-    return measured
-
-
-def check_splits(store: WindowFolder, measured: list[Window], split: str) -> None:
-    """Say before any training what would end it in the middle.
-
-    Raises:
-        ConfigError: a window has no session to measure it.
-    """
+def _check_split(folder: WindowFolder, evaluated: list[Window], split: str) -> None:
     roles = ROLES if split == "all" else (split,)
-    empty = [w.name for w in measured if not any(store.n_sessions(w, role) for role in roles)]
+    empty = [w.name for w in evaluated if not any(folder.n_sessions(w, role) for role in roles)]
     if empty:
         raise ConfigError(
             f"params.yaml: evaluation.split: {split} has no session in {len(empty)} of the "
-            f"{len(measured)} windows to be measured, first in {empty[0]}; raise "
+            f"{len(evaluated)} evaluated windows, first in {empty[0]}; raise "
             f"window.min_sessions, or widen the split's interval in the data set's file"
         )
 
 
-def check_attention_sessions(
-    store: WindowFolder, measured: list[Window], config: EvaluationConfig
+def _check_attention_sessions(
+    folder: WindowFolder, evaluated: list[Window], config: EvaluationConfig
 ) -> None:
-    """Look for the sessions whose attention is wanted, before hours of training have passed.
-
-    Raises:
-        ConfigError: some measure no window.
-    """
     missing = set(config.attention_of)
-    for window in measured if missing else ():
-        missing -= set(store.read(window, config.split, [SESSION_ID])[SESSION_ID].to_pylist())
+    for window in evaluated if missing else ():
+        missing -= set(folder.read(window, config.split, [SESSION_ID])[SESSION_ID].to_pylist())
     if missing:
         raise ConfigError(
             f"params.yaml: evaluation.attention_of: {len(missing)} of {len(config.attention_of)} "
-            f"sessions are in none of the {len(measured)} windows measured with evaluation.split: "
-            f"{config.split}, first {min(missing)}; take ids from results/ranks/"
+            f"sessions are in none of the {len(evaluated)} windows evaluated with "
+            f"evaluation.split: {config.split}, first {min(missing)}; take ids from results/ranks/"
         )
+
+
+def check_attention(model: NextItemModel | CountingModel) -> None:
+    """Check that a model has attention weights to write.
+
+    Raises:
+        ConfigError: the architecture has none, or the task does not use them.
+    """
+    if isinstance(model, CountingModel):
+        raise ConfigError(
+            "params.yaml: evaluation.attention_of: a counting baseline has no attention; empty "
+            "the list, or set model.architecture to gpt2, xlnet or bert"
+        )
+    if model.task.needs == "permutation":
+        raise ConfigError(
+            "params.yaml: evaluation.attention_of: with task.name: plm predictions come from "
+            "XLNet's query stream, whose weights are not returned; empty the list, or set "
+            "task.name to mlm or clm"
+        )
+    device = model.bias.device
+    inputs = torch.ones(1, 2, model.config.d_model, device=device)
+    with torch.no_grad():
+        model.body.attention_weights(inputs, torch.tensor([2], device=device))

@@ -1,4 +1,4 @@
-"""Which batches a window is fitted and measured with."""
+"""The batches that a window is fitted and evaluated with."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from dayahead.core.columns import ITEM_ID, PAST_PREFIX, SESSION_ID
 from dayahead.core.errors import ConfigError
 from dayahead.core.seeds import derived_seed
 from dayahead.distributed.process import Rank
-from dayahead.train.batches import Batches, MemoryBatches, Sessions, measuring_plan, shuffled_plan
+from dayahead.train.batches import Batches, MemoryBatches, Sessions, shuffled_rows, sorted_rows
 from dayahead.train.evaluate import Targets
 from dayahead.train.streaming import StreamedBatches
 from dayahead.windows.folder import Window, WindowFolder
@@ -23,20 +23,24 @@ from dayahead.windows.folder import Window, WindowFolder
 
 @dataclass(frozen=True)
 class Loader:
-    """Batches of the windows in a store, from memory or streamed from disk."""
+    """Batches of a run's windows, from memory or streamed from disk.
 
-    store: WindowFolder
+    Raises:
+        ConfigError: the settings ask for features, past events or streams that the windows lack.
+    """
+
+    folder: WindowFolder
     params: Params
 
     def __post_init__(self) -> None:
-        """Refuse to stream what no single file holds, and what the windows do not hold."""
-        if self.streams and self.params.evaluation.split == "all":
+        """Check the settings against the windows."""
+        if self.is_streaming and self.params.evaluation.split == "all":
             raise ConfigError(
                 "params.yaml: training.loader: nvtabular streams one file per window, and "
                 "evaluation.split: all is three; set evaluation.split to valid or test, or "
                 "training.loader to memory"
             )
-        known = self.store.statistics["features"]
+        known = self.folder.statistics["features"]
         unknown = [name for name in self.params.model.features if name not in known]
         if unknown:
             raise ConfigError(
@@ -47,14 +51,14 @@ class Loader:
             self._check_past()
 
     def _check_past(self) -> None:
-        longest = self.store.statistics["sessions"]["past_max_length"]
+        longest = self.folder.statistics["sessions"]["past_max_length"]
         if self.past_length > longest:
             raise ConfigError(
                 f"params.yaml: model.past_length: {self.past_length}, and the windows hold at most "
                 f"{longest} events of a user before a session; set sessions.past_max_length in the "
                 f"data set's file to {self.past_length} or more, or lower model.past_length"
             )
-        if self.streams:
+        if self.is_streaming:
             # merlin-dataloader fails on a buffer in which nobody has a past, as in a first window.
             raise ConfigError(
                 "params.yaml: training.loader: nvtabular does not stream past events; set "
@@ -62,19 +66,19 @@ class Loader:
             )
 
     @property
-    def streams(self) -> bool:
+    def is_streaming(self) -> bool:
         """Whether windows are read batch by batch."""
         return self.params.training.loader == "nvtabular"
 
     @property
     def past_length(self) -> int:
-        """Past events read before a session; what counts reads none."""
+        """Past events read before a session; baselines read none."""
         return 0 if self.params.model.is_counted else self.params.model.past_length
 
     @cached_property
     def columns(self) -> list[str]:
-        """Window-file columns the model reads."""
-        features = self.store.statistics["features"]
+        """Columns of a window file that the model reads."""
+        features = self.folder.statistics["features"]
         own = [
             ITEM_ID,
             *(c for name in self.params.model.features for c in features[name]["columns"]),
@@ -82,65 +86,61 @@ class Loader:
         return own + [PAST_PREFIX + name for name in own if self.past_length]
 
     def fit_batches(self, windows: Sequence[Window], rank: Rank) -> list[Batches]:
-        """Passes over the windows' train sessions, each in an order of its own.
+        """Return epochs over the windows' train sessions, each in an order of its own.
 
-        As many as there are epochs, or as `steps_per_window` take. The orders depend on the last
-        window's name, at which the fit takes place.
+        There are as many as `training.epochs` says, or as `steps_per_window` takes. The orders
+        depend on the seed and the name of the newest window.
         """
-        passes = self._passes(windows, rank)
-        first = next(passes)
-        n_passes, n_steps = self.params.training.epochs, self.params.training.steps_per_window
+        epochs = self._epochs(windows, rank)
+        first = next(epochs)
+        n_epochs, n_steps = self.params.training.epochs, self.params.training.steps_per_window
         if n_steps:
-            n_passes = -(-n_steps // max(1, first.n_steps))  # many of nothing are nothing
-        return [first, *islice(passes, n_passes - 1)]
+            n_epochs = -(-n_steps // max(1, first.n_steps))  # an empty window has no steps
+        return [first, *islice(epochs, n_epochs - 1)]
 
-    def _passes(self, windows: Sequence[Window], rank: Rank) -> Iterator[Batches]:
+    def _epochs(self, windows: Sequence[Window], rank: Rank) -> Iterator[Batches]:
         size, root = self.params.training.batch_size, self.params.training.seed
         seeds = (derived_seed(root, "order", windows[-1].name, number) for number in count())
-        if self.streams:
-            paths = tuple(self.store.path(window, "train") for window in windows)
+        if self.is_streaming:
+            paths = tuple(self.folder.path(window, "train") for window in windows)
             for seed in seeds:
                 yield StreamedBatches(paths, tuple(self.columns), size, rank, seed=seed)
-        tables = [self.store.read(window, "train", self.columns) for window in windows]
+        tables = [self.folder.read(window, "train", self.columns) for window in windows]
         sessions = Sessions.from_table(pa.concat_tables(tables), self.past_length)
         for seed in seeds:
-            yield MemoryBatches(sessions, shuffled_plan(sessions.lengths, size, seed), rank)
+            yield MemoryBatches(sessions, shuffled_rows(sessions.lengths, size, seed), rank)
 
-    def measure_batches(self, window: Window, rank: Rank) -> Batches:
-        """One pass over the sessions that measure the window."""
+    def evaluation_batches(self, window: Window, rank: Rank) -> Batches:
+        """Return one pass over the sessions that a window is evaluated on."""
         split, size = self.params.evaluation.split, self.params.evaluation.batch_size
-        if self.streams:
-            path = self.store.path(window, split)
+        if self.is_streaming:
+            path = self.folder.path(window, split)
             return StreamedBatches((path,), tuple(self.columns), size, rank)
-        table = self.store.read(window, split, self.columns)
+        table = self.folder.read(window, split, self.columns)
         sessions = Sessions.from_table(table, self.past_length)
-        return MemoryBatches(sessions, measuring_plan(sessions.lengths, size), rank)
+        return MemoryBatches(sessions, sorted_rows(sessions.lengths, size), rank)
 
-    def measured_sessions(self, window: Window) -> pa.Table:
-        """The sessions that measure the window, in the order of its file: ids, and what to ask."""
-        return self.store.read(window, self.params.evaluation.split, self._asking)
+    def evaluation_sessions(self, window: Window) -> pa.Table:
+        """Return ids, and items where `targets_of` needs them, of a window's sessions in order."""
+        is_last = self.params.evaluation.positions == "last"
+        columns = [SESSION_ID] if is_last else [SESSION_ID, ITEM_ID]
+        return self.folder.read(window, self.params.evaluation.split, columns)
 
-    def asked(self, sessions: pa.Table) -> Targets:
-        """Which items of some sessions are targets."""
+    def targets_of(self, sessions: pa.Table) -> Targets:
+        """Return which items of some sessions are predicted."""
         if self.params.evaluation.positions == "last":
             return Targets.last(len(sessions))
         return Targets.all(pc.list_value_length(sessions[ITEM_ID]).to_numpy())
 
     def train_sample(self, window: Window, rank: Rank) -> tuple[Targets, Batches]:
-        """Targets of some train sessions drawn by the seed, and one pass over them."""
-        n_sessions = self.store.n_sessions(window, "train")
-        draw = torch.Generator().manual_seed(
-            derived_seed(self.params.training.seed, "train sample", window.name)
-        )
-        chosen = torch.randperm(n_sessions, generator=draw)[: self.params.evaluation.train_sessions]
+        """Return targets of a seeded sample of train sessions, and one pass over the sample."""
+        n_sessions = self.folder.n_sessions(window, "train")
+        seed = derived_seed(self.params.training.seed, "train sample", window.name)
+        order = torch.randperm(n_sessions, generator=torch.Generator().manual_seed(seed))
+        chosen = order[: self.params.evaluation.train_sessions].sort().values
         # Unlike a table's, this `take` holds no more than it takes, however large the file is.
-        file = dataset(self.store.path(window, "train"))
-        table = file.take(pa.array(chosen.sort().values.numpy()), columns=self.columns)
+        file = dataset(self.folder.path(window, "train"))
+        table = file.take(pa.array(chosen.numpy()), columns=self.columns)
         sessions = Sessions.from_table(table, self.past_length)
-        plan = measuring_plan(sessions.lengths, self.params.evaluation.batch_size)
-        return self.asked(table), MemoryBatches(sessions, plan, rank)
-
-    @property
-    def _asking(self) -> list[str]:
-        """Columns that say whose targets there are and how many."""
-        return [SESSION_ID] if self.params.evaluation.positions == "last" else [SESSION_ID, ITEM_ID]
+        rows = sorted_rows(sessions.lengths, self.params.evaluation.batch_size)
+        return self.targets_of(table), MemoryBatches(sessions, rows, rank)

@@ -1,4 +1,4 @@
-"""AdamW over a model whose tables grow, and its learning rate within a window."""
+"""AdamW for a model whose embeddings grow, and its learning rate within a window."""
 
 import math
 from collections.abc import Mapping
@@ -10,10 +10,11 @@ from torch.optim import AdamW
 from dayahead.config.params import TrainingConfig
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
+"""Names of AdamW's state that has the shape of its parameter."""
 
 
 def build_optimizer(model: nn.Module, config: TrainingConfig) -> AdamW:
-    """AdamW (Loshchilov and Hutter 2019); vectors (biases, norms, the mask) do not decay."""
+    """Return AdamW (Loshchilov and Hutter 2019) without weight decay of biases, norms, the mask."""
     wanted = [p for p in model.parameters() if p.requires_grad]
     groups = [
         {"params": [p for p in wanted if p.dim() > 1], "weight_decay": config.weight_decay},
@@ -22,8 +23,8 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> AdamW:
     return AdamW(groups, lr=config.learning_rate, fused=True)
 
 
-def follow_growth(optimizer: AdamW, before: dict[str, Parameter], model: nn.Module) -> None:
-    """Hand a grown parameter its predecessor's place and moments; new rows start from zero."""
+def replace_grown(optimizer: AdamW, before: dict[str, Parameter], model: nn.Module) -> None:
+    """Put grown parameters in place of their old versions; the state of new rows is zero."""
     for name, new in model.named_parameters():
         old = before[name]
         if new is old:
@@ -37,8 +38,8 @@ def follow_growth(optimizer: AdamW, before: dict[str, Parameter], model: nn.Modu
             }
 
 
-def moments_of(optimizer: AdamW, model: nn.Module) -> dict[str, Tensor]:
-    """What the optimiser knows of each parameter, as <parameter>.<moment>, on the CPU."""
+def optimizer_state(optimizer: AdamW, model: nn.Module) -> dict[str, Tensor]:
+    """Return the state of each parameter as <parameter>.<name of state>, on the CPU."""
     return {
         f"{name}.{key}": value.cpu().contiguous()
         for name, parameter in model.named_parameters()
@@ -46,26 +47,26 @@ def moments_of(optimizer: AdamW, model: nn.Module) -> dict[str, Tensor]:
     }
 
 
-def restore_moments(optimizer: AdamW, model: nn.Module, moments: Mapping[str, Tensor]) -> None:
-    """Give a fresh optimiser what `moments_of` took of one over the same parameters."""
+def restore_optimizer(optimizer: AdamW, model: nn.Module, state: Mapping[str, Tensor]) -> None:
+    """Load into a fresh optimizer what `optimizer_state` returned."""
     parameters = dict(model.named_parameters())
-    for name, moment in moments.items():
+    for name, value in state.items():
         parameter, _, key = name.rpartition(".")
-        of_parameter = optimizer.state[parameters[parameter]]
-        of_parameter[key] = moment.to(parameters[parameter].device, copy=True)
+        held = parameters[parameter]
+        optimizer.state[held][key] = value.to(held.device, copy=True)
 
 
 def set_learning_rate(optimizer: AdamW, config: TrainingConfig, step: int, n_steps: int) -> None:
-    """Set the rate of step `step` (0 the first) of a window's `n_steps`."""
+    """Set the rate of step `step` (the first is 0) of a window's `n_steps`."""
     for group in optimizer.param_groups:
-        group["lr"] = config.learning_rate * rate_share(config, step, n_steps)
+        group["lr"] = config.learning_rate * rate_factor(config, step, n_steps)
 
 
-def rate_share(config: TrainingConfig, step: int, n_steps: int) -> float:
-    """Share of the learning rate that a step of a window gets.
+def rate_factor(config: TrainingConfig, step: int, n_steps: int) -> float:
+    """Return the fraction of the learning rate at a step of a window.
 
-    As transformers' get_constant_, get_linear_ and get_cosine_schedule_with_warmup, the three of
-    Transformers4Rec, but without a state of their own: a window's steps are all there is to know.
+    The same as transformers' get_{constant,linear,cosine}_schedule_with_warmup, but stateless: the
+    rate restarts with each window, so it depends on the step alone.
     """
     if step < config.warmup_steps:
         return step / config.warmup_steps
@@ -77,6 +78,6 @@ def rate_share(config: TrainingConfig, step: int, n_steps: int) -> float:
     return 1.0
 
 
-def _with_zero_rows(moment: Tensor, n_rows: int) -> Tensor:
-    padding = (0, 0) * (moment.dim() - 1) + (0, n_rows - len(moment))
-    return nn.functional.pad(moment, padding)
+def _with_zero_rows(state: Tensor, n_rows: int) -> Tensor:
+    padding = (0, 0) * (state.dim() - 1) + (0, n_rows - len(state))
+    return nn.functional.pad(state, padding)

@@ -1,4 +1,4 @@
-"""What a run writes per measured window: ranks, a row of windows.csv, a row of timing.csv."""
+"""results/ as a run writes it: per window the ranks, predictions and attention, and two tables."""
 
 import csv
 import shutil
@@ -8,10 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from dayahead.core.files import read_json, write_json, write_text, written_whole
-from dayahead.core.store import linked
+from dayahead.core.columns import IS_PAST, ITEM_ID, N_RESERVED, POSITION, RANK, SESSION_ID, TARGET
+from dayahead.core.files import read_json, write_json, write_parquet, write_text, written_whole
+from dayahead.distributed.process import Rank
 from dayahead.metrics.metrics import window_metrics
 from dayahead.metrics.tables import (
     WindowRanks,
@@ -21,106 +24,116 @@ from dayahead.metrics.tables import (
     write_ranks,
     write_windows,
 )
-from dayahead.train import attention, predictions
-from dayahead.train.attention import write_attention
-from dayahead.train.predictions import write_predictions
+from dayahead.model.next_item import NextItemModel
+from dayahead.train.batches import Sessions
+from dayahead.train.evaluate import RankedTargets
 
 WINDOWS = "windows.csv"
 TIMING = "timing.csv"
-_NOTE = "measured.json"
-ABOUT = {module.FOLDER: module.ABOUT for module in (predictions, attention)}
-"""Folders that are always there, and what they hold where it is asked for."""
+LISTS = {
+    "predictions": (
+        "<window>.parquet, where evaluation.predictions is above 0: session_id, position (where "
+        "evaluation.positions is all), target (catalogue index), target_item (raw id), rank (null: "
+        "no candidate), items (raw ids, best first; among equal scores the lower catalogue index) "
+        "and their scores.\n"
+    ),
+    "attention": (
+        "<window>.parquet, for windows that hold a session of evaluation.attention_of: session_id, "
+        "layer, head, query (position that attends), keys (positions attended to) and their "
+        "weights, which sum to 1. Position 0 is the session's first item, those of its past are "
+        "below 0, and the last target's own holds a mask where the task puts one there.\n"
+    ),
+}
+"""Folders that always exist, for DVC expects them, and their README.txt."""
+_SUMMARY = "evaluated.json"
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Clock times of a window; they differ from run to run and enter no equality."""
+    """Clock times of a window; they differ from run to run and are compared nowhere."""
 
     window: str
     fit_seconds: float
     fit_sessions_per_second: float
     """Sessions times epochs."""
-    measure_seconds: float
-    measure_sessions_per_second: float
+    evaluate_seconds: float
+    evaluate_sessions_per_second: float
 
 
 @dataclass(frozen=True)
 class EvaluatedWindow:
-    """All that is kept of a window: its metrics, at whatever cutoffs, follow from it."""
+    """All that is known of a window after its evaluation; metrics at any cutoff follow from it."""
 
     window: str
     ranks: WindowRanks
     train_ranks: NDArray[np.int32]
-    """Of sessions that were just fitted; empty where none were measured."""
+    """Of sessions that were just fitted; empty where none were evaluated."""
     train_loss: float | None
     timing: Timing
     predictions: pa.Table | None = None
     attention: pa.Table | None = None
 
     def write(self, folder: Path) -> None:
-        """Write it into a folder of its own, laid out as results/ is."""
-        write_ranks(folder, self.window, self.ranks)
-        if self.predictions is not None:
-            write_predictions(folder, self.window, self.predictions)
-        if self.attention is not None:
-            write_attention(folder, self.window, self.attention)
-        note = {
+        """Write it into a folder of its own, its lists laid out as in results/."""
+        self.write_lists(folder)
+        summary = {
             "window": self.window,
             "train_ranks": self.train_ranks.tolist(),
             "train_loss": self.train_loss,
             "timing": asdict(self.timing),
         }
-        write_json(folder / _NOTE, note)
+        write_json(folder / _SUMMARY, summary)
+
+    def write_lists(self, results: Path) -> None:
+        """Write ranks, predictions and attention, each whole."""
+        write_ranks(results, self.window, self.ranks)
+        for name, table in (("predictions", self.predictions), ("attention", self.attention)):
+            if table is not None:
+                write_parquet(results / name / f"{self.window}.parquet", table)
 
     @classmethod
     def read(cls, folder: Path) -> "EvaluatedWindow":
-        """Read what metrics follow from; the lists stay where they are."""
-        note = read_json(folder / _NOTE)
+        """Read what `write` wrote, without predictions and attention."""
+        summary = read_json(folder / _SUMMARY)
         return cls(
-            window=note["window"],
-            ranks=read_ranks(folder, note["window"]),
-            train_ranks=np.array(note["train_ranks"], np.int32),
-            train_loss=note["train_loss"],
-            timing=Timing(**note["timing"]),
+            window=summary["window"],
+            ranks=read_ranks(folder, summary["window"]),
+            train_ranks=np.array(summary["train_ranks"], np.int32),
+            train_loss=summary["train_loss"],
+            timing=Timing(**summary["timing"]),
         )
 
     def result(self, cutoffs: Sequence[int]) -> WindowResult:
-        """Sum it up as a row of windows.csv."""
+        """Return its row of windows.csv."""
         train = window_metrics(self.train_ranks, cutoffs) if len(self.train_ranks) else {}
         return window_result(self.window, self.ranks, cutoffs, self.train_loss, train)
 
 
 @dataclass
 class ResultsFolder:
-    """The results folder of the run going on; tables are rewritten whole after each window."""
+    """results/ of the current run; its tables are rewritten whole after each window."""
 
     folder: Path
     cutoffs: Sequence[int]
     rows: list[WindowResult] = field(default_factory=list)
     timings: list[Timing] = field(default_factory=list)
 
-    def begin(self) -> None:
-        """Take away what a run before left, and say what the folders will hold.
-
-        DVC wants the folders it is told of, and warns of empty ones.
-        """
-        for name in ("ranks", *ABOUT):
+    def clear(self) -> None:
+        """Remove what an earlier run left, and describe what the folders will hold."""
+        for name in ("ranks", *LISTS):
             shutil.rmtree(self.folder / name, ignore_errors=True)
         for name in (WINDOWS, TIMING):
             (self.folder / name).unlink(missing_ok=True)
-        for name, text in ABOUT.items():
+        for name, text in LISTS.items():
             write_text(self.folder / name / "README.txt", text)
 
-    def add(self, folder: Path) -> tuple[WindowResult, Timing]:
-        """Take over one window's ranks and lists as `MeasuredWindow.write` left them."""
-        measured = EvaluatedWindow.read(folder)
-        for path in folder.glob(f"*/{measured.window}.parquet"):
-            linked(path, self.folder / path.relative_to(folder))
-        self.rows.append(measured.result(self.cutoffs))
-        self.timings.append(measured.timing)
+    def add(self, evaluated: EvaluatedWindow) -> WindowResult:
+        """Add a window's rows to both tables; return its row of windows.csv."""
+        self.rows.append(evaluated.result(self.cutoffs))
+        self.timings.append(evaluated.timing)
         write_windows(self.folder / WINDOWS, self.rows)
         self._write_timings()
-        return self.rows[-1], measured.timing
+        return self.rows[-1]
 
     def _write_timings(self) -> None:
         with (
@@ -131,3 +144,74 @@ class ResultsFolder:
             writer = csv.DictWriter(file, names, lineterminator="\n")
             writer.writeheader()
             writer.writerows(asdict(timing) for timing in self.timings)
+
+
+def prediction_table(
+    ranks: WindowRanks, ranked: RankedTargets, candidates: NDArray[np.int32], raw: pa.ChunkedArray
+) -> pa.Table:
+    """Return the items that a model would have shown, target by target.
+
+    Args:
+        ranks: of the window.
+        ranked: the same targets with the candidates scored highest.
+        candidates: catalogue indices that `ranked.top_columns` point to.
+        raw: raw id of every item of the catalogue, by index.
+    """
+    values = raw.combine_chunks()
+    n_targets, top_k = ranked.top_columns.shape
+    offsets = pa.array(np.arange(n_targets + 1) * top_k, pa.int32())
+    items = values.take(pa.array(candidates[ranked.top_columns.ravel()] - N_RESERVED))
+    columns = {
+        SESSION_ID: ranks.session_ids,
+        POSITION: None if ranks.positions is None else pa.array(ranks.positions, pa.int32()),
+        TARGET: pa.array(ranks.targets, pa.int32()),
+        "target_item": values.take(pa.array(ranks.targets - N_RESERVED)),
+        RANK: pa.array(ranks.ranks, pa.int32(), mask=ranks.ranks == 0),
+        "items": pa.ListArray.from_arrays(offsets, items),
+        "scores": pa.ListArray.from_arrays(offsets, pa.array(ranked.top_scores.ravel())),
+    }
+    return pa.table({name: values for name, values in columns.items() if values is not None})
+
+
+def attention_table(
+    model: NextItemModel, table: pa.Table, past_length: int, device: torch.device
+) -> pa.Table:
+    """Return the attention weights of the pass that scores each session's last item.
+
+    Args:
+        model: fitted on earlier windows only.
+        table: columns of a window file for some sessions, their ids among them.
+        past_length: past events read before a session.
+        device: of the model.
+
+    Returns:
+        A row for each session, layer, head and position that attends, in this order.
+    """
+    sessions = Sessions.from_table(table, past_length)
+    batch = sessions.gather(torch.arange(len(sessions)), Rank(0, 1)).to(device)
+    layers, n_read = model.attention(batch.columns, batch.lengths - 1)
+    is_past = batch.columns.get(IS_PAST, torch.zeros_like(batch.columns[ITEM_ID]))
+    weights = torch.stack(layers, 1).float().cpu()  # [B, N, H, L, L]
+    return _attention_rows(weights, n_read.cpu(), is_past.sum(1).cpu(), table[SESSION_ID])
+
+
+def _attention_rows(
+    weights: Tensor, n_read: Tensor, n_past: Tensor, ids: pa.ChunkedArray
+) -> pa.Table:
+    steps = torch.arange(weights.shape[-1])
+    is_read = (steps < n_read[:, None])[:, None, None].expand(weights.shape[:-1])
+    row, layer, head, query = is_read.nonzero(as_tuple=True)
+    is_key = steps < n_read[row][:, None]  # [R, L]
+    offsets = pa.array(torch.nn.functional.pad(n_read[row].cumsum(0), (1, 0)).int().numpy())
+    keys = (steps - n_past[row][:, None])[is_key]
+    values = weights[row, layer, head, query][is_key]
+    return pa.table(
+        {
+            SESSION_ID: ids.take(pa.array(row.numpy())),
+            "layer": layer.int().numpy(),
+            "head": head.int().numpy(),
+            "query": (query - n_past[row]).int().numpy(),
+            "keys": pa.ListArray.from_arrays(offsets, pa.array(keys.int().numpy())),
+            "weights": pa.ListArray.from_arrays(offsets, pa.array(values.numpy())),
+        }
+    )

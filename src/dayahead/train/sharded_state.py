@@ -48,7 +48,7 @@ def dealt(
     state = state or {}
     if process.rank.world_size == 1:
         return state
-    kinds = process.told([(name, each.shape, each.dtype) for name, each in state.items()])
+    kinds = process.broadcast([(name, each.shape, each.dtype) for name, each in state.items()])
     own = {}
     for name, shape, dtype in kinds:
         whole = state.get(name)

@@ -1,144 +1,152 @@
-"""The protocol: fit at a window, measure on the next, go on."""
+"""The stage `train`: fit on each window, evaluate on the next, go on."""
 
 import logging
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 
-from dayahead.core.errors import DataError
+from dayahead.config.params import TrainingConfig
 from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Process
-from dayahead.distributed.rendezvous import TIMEOUT
-from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.metrics.tables import WindowResult
-from dayahead.model.checkpoint import save_model
 from dayahead.train.cached_windows import CachedWindows
-from dayahead.train.checks import (
-    check_attention_sessions,
-    check_splits,
-    chosen_windows,
-    measured_windows,
-)
+from dayahead.train.checks import select_windows
 from dayahead.train.consistency import check_consistency
 from dayahead.train.results import ResultsFolder, Timing
-from dayahead.train.run import Run, Study, WindowRecord
-from dayahead.train.window_schedule import WindowSchedule
+from dayahead.train.run import Fit, Run, Study, WindowRecord
 from dayahead.windows.folder import Window, WindowFolder
 
-_STORED = ", out of the store"
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 def train(study: Study) -> None:
     """Run the protocol; write windows.csv, timing.csv, ranks/ and the newest model.
 
-    What an earlier run with the same settings finished, killed or not, comes out of the store.
+    What an earlier run with the same settings finished, interrupted or not, is taken from the
+    cache.
 
     Raises:
-        ConfigError: windows are asked for that are not there, or settings do not fit the data.
+        ConfigError: windows are selected that do not exist, or settings do not suit the data.
         TrainingError: a loss is not finite, or a process died.
-        DataError: the store loses what it is given.
     """
     compute, machine = study.params.compute, study.params.machine
-    run_processes(fit_and_measure, compute, study, max_restarts=machine.max_restarts)
+    run_processes(run_protocol, compute, study, max_restarts=machine.max_restarts)
 
 
-def fit_and_measure(process: Process, study: Study) -> None:
-    """Do one process's part of the protocol."""
+def run_protocol(process: Process, study: Study) -> None:
+    """Run one process's part of the protocol."""
     check_consistency(process, study)
-    params = study.params
-    store = WindowFolder(study.windows)
-    windows = chosen_windows(store.windows, params.window.first, params.window.last)
-    measured = measured_windows(windows, store.statistics["fitted_on"])
-    check_splits(store, measured, params.evaluation.split)
-    check_attention_sessions(store, measured, params.evaluation)
-    shard = (
-        Shard.of_process(process.rank.index, process.rank.world_size, TIMEOUT)
-        if params.compute.shard_items
-        else WHOLE
-    )
-    run = Run(study, process, windows[0], shard=shard)
-    results, states = None, None
-    if process.is_main:
-        states = CachedWindows(study.cache, run, windows)
-        results = _begun(study)
-    course = WindowSchedule(run, windows, states)
-    for place, following in enumerate(windows[1:]):
-        run.see(windows[place])
-        if following in measured:
-            _measure(course, place, following, results)
-    last = len(windows) - (1 if params.training.fit_last else 2)
-    run.see(windows[last])
-    fit = course.at(last)
-    weights = run.whole_weights()
-    if process.is_main:
-        save_model(study.models, run.stored_model(fit.window), weights)
+    windows, evaluated_windows = select_windows(WindowFolder(study.windows), study.params)
+    run = Run(study, process, windows[0])
+    cached = CachedWindows(study.cache, run, windows)
+    schedule = FitSchedule(run, windows, cached)
+    results = _open_results(study) if process.is_main else None
+    for index, window in enumerate(windows[1:]):
+        run.add_candidates(windows[index])
+        if window not in evaluated_windows:
+            continue
+        evaluated = cached.read_evaluation(index, study.results)
+        is_cached = process.broadcast(evaluated is not None)
+        if not is_cached:
+            evaluated = run.evaluate(window, schedule.fit_up_to(index))
+            cached.write_evaluation(index, evaluated)
+            if process.is_main:
+                evaluated.write_lists(study.results)
+        if results is not None and evaluated is not None:
+            result = results.add(evaluated)
+            _log_line(windows[index], result, evaluated.timing, is_cached=is_cached)
+            study.on_window(_window_record(window, result, evaluated.timing))
+    last = len(windows) - (1 if study.params.training.fit_last else 2)
+    run.add_candidates(windows[last])
+    run.save(schedule.fit_up_to(last).window)
 
 
-def _measure(
-    course: WindowSchedule, place: int, window: Window, results: ResultsFolder | None
-) -> None:
-    """Add to the results what the fit at `place` comes to on the next window."""
-    run, states = course.run, course.states
-    found = None if states is None or results is None else states.measured(place, results.add)
-    is_known = run.process.told(found is not None)
-    if not is_known:
-        measured = run.measure(window, course.at(place))
-        if states is not None and results is not None:
-            states.keep_measured(place, measured)
-            found = states.measured(place, results.add)
-            if found is None:
-                raise DataError(
-                    f"{run.study.cache}: what was just measured on {window.name} is gone or "
-                    f"damaged; look at the disk, and run again"
-                )
-    if found is not None:
-        result, timing = found
-        log.info("%s%s", _line(course.windows[place], result, timing), _STORED * is_known)
-        run.study.on_window(_record(window, result, timing))
+class FitSchedule:
+    """Brings a run's model to one window after the other, with as few fits as the cache allows.
+
+    Args:
+        run: of this process.
+        windows: windows of the run, in order.
+        cached: fits and evaluations in the cache.
+    """
+
+    def __init__(self, run: Run, windows: Sequence[Window], cached: CachedWindows) -> None:
+        self.run = run
+        self.windows = windows
+        self.cached = cached
+        self.index = -1
+        """Of the window that the model was fitted on last."""
+        self.fit: Fit | None = None
+
+    def fit_up_to(self, index: int) -> Fit:
+        """Bring the model to its state after the fit of windows[index], and return that fit.
+
+        `index` must not decrease from call to call.
+        """
+        if index > self.index:
+            # A protocol that starts each fit from a fresh model needs no earlier fit.
+            is_fresh = self.run.params.training.starts_afresh
+            first = index if is_fresh else self.index + 1
+            for number in range(self._restore(first, index), index + 1):
+                self._fit(number)
+        assert self.fit is not None
+        return self.fit
+
+    def _fit(self, index: int) -> None:
+        past = self.windows[: index + 1]
+        self.fit = self.run.fit(fitted_windows(past, self.run.params.training))
+        self.index = index
+        self.cached.write_fit(index, self.fit, self.run.state())
+
+    def _restore(self, lowest: int, highest: int) -> int:
+        """Restore the newest cached fit in this range; return the index of the next one to do."""
+        found = self.cached.newest_fit(lowest, highest)
+        newest = self.run.process.broadcast(None if found is None else found[:2])
+        if newest is None:
+            return lowest
+        self.index, self.fit = newest
+        self.run.restore(self.fit.window, None if found is None else found[2])
+        if self.run.process.is_main:
+            _log.info("fit %s: from the cache", self.fit.window.name)
+        return self.index + 1
 
 
-def _record(window: Window, result: WindowResult, timing: Timing) -> WindowRecord:
+def fitted_windows(past: Sequence[Window], config: TrainingConfig) -> Sequence[Window]:
+    """Return those of the windows so far whose train sessions the protocol fits on now."""
+    n_windows = {"incremental": 1, "sliding": config.history, "from_scratch": len(past)}
+    return past[-n_windows[config.protocol] :]
+
+
+def _open_results(study: Study) -> ResultsFolder:
+    if not logging.getLogger().handlers:  # in a process that torchrun started
+        logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")
+    if study.params.model.catalogue == "full":
+        _log.info("model.catalogue: full: items of later windows are held from the start")
+    results = ResultsFolder(study.results, study.params.evaluation.cutoffs)
+    results.clear()
+    return results
+
+
+def _window_record(window: Window, result: WindowResult, timing: Timing) -> WindowRecord:
     rates = asdict(timing)
     del rates["window"]
     train = {f"train_{name}": value for name, value in result.train_metrics.items()}
-    figures = (
-        result.metrics
-        | train
-        | {
-            "target_outside": result.target_outside,
-            "train_loss": result.train_loss,
-            **rates,
-        }
-    )
+    figures = {"target_outside": result.target_outside, "train_loss": result.train_loss, **rates}
     start = datetime.fromisoformat(window.start)
     return {
         "step": window.position,
         "timestamp_ms": round(start.timestamp() * 1000),
-        "metrics": figures,
+        "metrics": result.metrics | train | figures,
     }
 
 
-def _line(fitted: Window, result: WindowResult, timing: Timing) -> str:
+def _log_line(fitted: Window, result: WindowResult, timing: Timing, *, is_cached: bool) -> None:
     loss = "" if result.train_loss is None else f" loss {result.train_loss:.4f}"
     metrics = " ".join(f"{name} {value:.4f}" for name, value in result.metrics.items())
-    return (
-        f"fit {fitted.name}{loss} ({timing.fit_sessions_per_second:,.0f} sessions/s), measured "
+    _log.info(
+        f"fit {fitted.name}{loss} ({timing.fit_sessions_per_second:,.0f} sessions/s), evaluated "
         f"{result.window}: {result.n_sessions:,} sessions, {metrics} "
-        f"({timing.measure_sessions_per_second:,.0f} sessions/s)"
+        f"({timing.evaluate_sessions_per_second:,.0f} sessions/s)"
+        f"{', from the cache' if is_cached else ''}"
     )
-
-
-def _begun(study: Study) -> ResultsFolder:
-    _log_to_stderr()
-    results = ResultsFolder(study.results, study.params.evaluation.cutoffs)
-    results.begin()
-    if study.params.model.catalogue == "full":
-        log.info("model.catalogue: full: items of later windows are held from the start")
-    return results
-
-
-def _log_to_stderr() -> None:
-    """Show our own lines also in a process that torchrun started, which has no logging yet."""
-    if not logging.getLogger().handlers:
-        logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")

@@ -1,12 +1,11 @@
 """Batches of a window streamed from its files, for windows larger than memory.
 
-Every process reads the whole stream and keeps its own rows of each global batch. Giving each
-process row groups of its own, as merlin-dataloader offers, would give the processes unequal
-numbers of steps and, for every number of processes, other batches. Reading is many times faster
-than training, so reading everything everywhere is the cheap way to exactness.
+Every process reads the whole stream and keeps its own rows of each global batch: row groups of
+their own, as merlin-dataloader offers, would give processes unequal numbers of steps, and other
+batches for each number of processes. Reading is many times faster than training.
 
-Merlin's own shuffle draws from numpy's global state in its reading thread, out of reach of any
-seed of ours. So row groups are read in an order drawn here, and rows are shuffled in a buffer.
+Merlin's shuffle draws from numpy's global state in its reading thread, where no seed reaches it.
+So the order of row groups is drawn here, and rows are shuffled in a buffer.
 """
 
 from collections.abc import Iterator
@@ -27,7 +26,7 @@ from torch import Tensor
 
 from dayahead.core.errors import WindowError
 from dayahead.distributed.process import Rank
-from dayahead.train.batches import Batch, Sessions, measuring_plan, shuffled_plan
+from dayahead.train.batches import Batch, Sessions, shuffled_rows, sorted_rows
 from dayahead.windows.folder import wrap_read_errors
 
 BUFFER = 65_536
@@ -38,9 +37,9 @@ BUFFER = 65_536
 class StreamedBatches:
     """Batches cut from a buffer that moves over a window's files.
 
-    Sessions are shuffled within the buffer. A window that fits into it
-    gives the very batches that `MemoryBatches` makes of the same plan. Memory holds the buffer
-    and a few row groups, so those must be small beside it.
+    Sessions are shuffled within the buffer. A window that fits into it gives the batches that
+    `MemoryBatches` gives. Memory holds the buffer and a few row groups, which must be small
+    beside it.
 
     Raises:
         WindowError: at the first use, where a file is missing or damaged, or lacks a column.
@@ -54,7 +53,7 @@ class StreamedBatches:
     """Global: rows of all processes together."""
     rank: Rank
     seed: int | None = None
-    """None: the files' own order, the shortest of each buffer first (for measuring)."""
+    """None: the files' own order, the shortest sessions of each buffer first (for evaluation)."""
     buffer: int = BUFFER
     """Sessions in the buffer, rounded up to whole batches."""
 
@@ -64,17 +63,17 @@ class StreamedBatches:
         return -(-self._n_sessions // self.batch_size)
 
     def __iter__(self) -> Iterator[Batch]:
-        """Yield this process's rows, batch by batch; `sessions` are places over all files."""
+        """Yield this process's rows, batch by batch; `sessions` are rows counted over all files."""
         order = self._reading_order()
-        places = chain.from_iterable(self._row_groups[group] for group in order)
+        row_numbers = chain.from_iterable(self._row_groups[group] for group in order)
         for number, sessions in enumerate(self._buffers(order)):
-            place = torch.from_numpy(np.fromiter(places, np.int64, count=len(sessions)))
-            by_place = place.argsort()
-            for rows in self._plan(sessions.lengths[by_place], number):
-                batch = sessions.gather(by_place[rows], self.rank)
+            file_rows = torch.from_numpy(np.fromiter(row_numbers, np.int64, count=len(sessions)))
+            in_order = file_rows.argsort()
+            for rows in self._batch_rows(sessions.lengths[in_order], number):
+                batch = sessions.gather(in_order[rows], self.rank)
                 is_real = batch.sessions >= 0
-                held = torch.where(is_real, place[batch.sessions.clamp(min=0)], -1)
-                yield replace(batch, sessions=held)
+                numbers = torch.where(is_real, file_rows[batch.sessions.clamp(min=0)], -1)
+                yield replace(batch, sessions=numbers)
 
     @cached_property
     def _files(self) -> dict[str, pq.FileMetaData]:
@@ -85,32 +84,32 @@ class StreamedBatches:
 
     @cached_property
     def _row_groups(self) -> list[range]:
-        """Places of each row group's sessions."""
+        """Row numbers of each row group, counted over all files."""
         groups = [
             file.row_group(i) for file in self._files.values() for i in range(file.num_row_groups)
         ]
         bounds = accumulate((group.num_rows for group in groups), initial=0)
-        return [range(begin, end) for begin, end in pairwise(bounds)]
+        return [range(start, end) for start, end in pairwise(bounds)]
 
     @property
     def _n_sessions(self) -> int:
         return sum(file.num_rows for file in self._files.values())
 
     def _reading_order(self) -> list[int]:
-        """Row groups in the order of reading."""
+        """Return the row groups in reading order."""
         if self.seed is None:
             return list(range(len(self._row_groups)))
-        draw = torch.Generator().manual_seed(self.seed)
-        return torch.randperm(len(self._row_groups), generator=draw).tolist()
+        generator = torch.Generator().manual_seed(self.seed)
+        return torch.randperm(len(self._row_groups), generator=generator).tolist()
 
-    def _plan(self, lengths: Int[Tensor, " S"], number: int) -> list[Tensor]:
-        """Cut a buffer into batches; the first buffer takes the seed itself."""
+    def _batch_rows(self, lengths: Int[Tensor, " S"], number: int) -> list[Tensor]:
+        """Split a buffer into batches; the first buffer uses the seed itself."""
         if self.seed is None:
-            return measuring_plan(lengths, self.batch_size)
-        return shuffled_plan(lengths, self.batch_size, self.seed + number)
+            return sorted_rows(lengths, self.batch_size)
+        return shuffled_rows(lengths, self.batch_size, self.seed + number)
 
     def _buffers(self, order: list[int]) -> Iterator[Sessions]:
-        """Read the row groups and cut the stream into buffers of whole batches."""
+        """Read the row groups and split the stream into buffers of whole batches."""
         if not self._files:
             return
         size = -(-self.buffer // self.batch_size) * self.batch_size
@@ -118,9 +117,11 @@ class StreamedBatches:
             loader = Loader(_dataset(list(self._files), self.columns), batch_size=size)
             loader.indices = np.array(order)
             with loader:
-                # Merlin's reader can wait for ever when asked for more than there is.
+                # Merlin's reader can wait forever when asked for more than there is.
                 for values, _ in islice(loader, -(-self._n_sessions // size)):
-                    yield _finite(_sessions(values, self.columns), ", ".join(self._files))
+                    sessions = _sessions(values, self.columns)
+                    _check_finite(sessions, ", ".join(self._files))
+                    yield sessions
 
 
 def _metadata(path: str, columns: tuple[str, ...]) -> pq.FileMetaData:
@@ -148,12 +149,11 @@ def _sessions(values: dict[str, Tensor], columns: tuple[str, ...]) -> Sessions:
     )
 
 
-def _finite(sessions: Sessions, where: str) -> Sessions:
-    """The sessions, if their numbers are some."""
+def _check_finite(sessions: Sessions, files: str) -> None:
+    """Raise WindowError if a column contains NaN or infinity."""
     for name, values in sessions.columns.items():
         if not torch.isfinite(values).all():
             raise WindowError(
-                f"{where}: column {name} holds values that are no numbers, and no model could "
-                f"learn from them; run `dvc repro -f preprocess`"
+                f"{files}: column {name} contains NaN or infinite values; run "
+                f"`dvc repro -f preprocess`"
             )
-    return sessions

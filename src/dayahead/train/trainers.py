@@ -1,4 +1,4 @@
-"""What the window loop asks of an architecture, and the two kinds that answer."""
+"""Trainers: fit a model on one window. One counts, one follows gradients."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,41 +23,42 @@ from dayahead.model.rng import StepRandom
 from dayahead.train.batches import Batch, Batches
 from dayahead.train.optimizer import (
     build_optimizer,
-    follow_growth,
-    moments_of,
-    restore_moments,
+    optimizer_state,
+    replace_grown,
+    restore_optimizer,
     set_learning_rate,
 )
 
-_WEIGHTS, _MOMENTS = "weights.", "moments."
+_WEIGHTS, _OPTIMIZER = "weights.", "moments."
+"""Prefixes of the tensors of a state."""
 OnStep = Callable[[int], object]
 """Called after each step with its number of sessions."""
 
 
 class Trainer(Protocol):
-    """An architecture in the window loop."""
+    """Fits a model on one window after another."""
 
-    fit_rank: Rank
-    """Which rows of a global batch `fit` wants."""
+    rank: Rank
+    """Which rows of a global batch `fit` takes."""
 
     def grow(self, sizes: dict[str, int]) -> None:
-        """Hold the first `sizes[column]` values of each vocabulary."""
+        """Make room for the first `sizes[column]` values of each vocabulary."""
         ...
 
-    def n_steps(self, passes: list[Batches]) -> int:
-        """How many batches `fit` goes through, from the first pass on."""
+    def n_steps(self, epochs: list[Batches]) -> int:
+        """Return the number of batches that `fit` takes, from the first epoch on."""
         ...
 
-    def fit(self, window: str, passes: list[Batches], on_step: OnStep) -> float | None:
-        """Learn at a window; the mean loss per target, None where nothing is minimised."""
+    def fit(self, window: str, epochs: list[Batches], on_step: OnStep) -> float | None:
+        """Fit on a window; return the mean loss per target, None where nothing is minimized."""
         ...
 
     def state(self) -> dict[str, Tensor]:
-        """All that the next window's fit depends on, on the CPU."""
+        """Return all that the next window's fit depends on, on the CPU."""
         ...
 
     def restore(self, sizes: dict[str, int], state: Mapping[str, Tensor]) -> None:
-        """Stand where another learner stood whose vocabularies had these sizes."""
+        """Load the state of another trainer whose vocabularies had these sizes."""
         ...
 
 
@@ -66,134 +67,119 @@ class CountTrainer:
     """Counts a window once, on every process alike."""
 
     model: CountingModel
-    fit_rank = Rank(index=0, world_size=1)
+    rank = Rank(index=0, world_size=1)
 
     def grow(self, sizes: dict[str, int]) -> None:
-        """Hold the first `sizes[item_id]` items."""
+        """Make room for the first `sizes[item_id]` items."""
         self.model.grow(sizes[ITEM_ID])
 
-    def n_steps(self, passes: list[Batches]) -> int:
-        """One whole pass: counting twice counts nothing new, and half a pass too little."""
-        return passes[0].n_steps
+    def n_steps(self, epochs: list[Batches]) -> int:
+        """Return one whole epoch: a second one would count everything twice."""
+        return epochs[0].n_steps
 
-    def fit(self, window: str, passes: list[Batches], on_step: OnStep) -> None:
-        """Count every session of one pass."""
+    def fit(self, window: str, epochs: list[Batches], on_step: OnStep) -> None:
+        """Count every session once."""
         self.model.start_window()
-        for batch in passes[0]:
+        for batch in epochs[0]:
             self.model.count(batch.columns[ITEM_ID], batch.lengths)
             on_step(batch.n_global)
         self.model.finish_window()
 
     def state(self) -> dict[str, Tensor]:
-        """The counts."""
+        """Return the counts."""
         return weights_of(self.model)
 
     def restore(self, sizes: dict[str, int], state: Mapping[str, Tensor]) -> None:
-        """Go on from these counts."""
+        """Load the counts."""
         restore_weights(self.model, sizes, state)
 
 
 class GradientTrainer:
-    """Follows the gradient of a next-item model, step by step, the same on every process."""
+    """Minimizes the loss of a next-item model by AdamW; the same steps on every process."""
 
     def __init__(self, model: NextItemModel, config: TrainingConfig, process: Process) -> None:
         self.model = model.to(process.device)
         self.config = config
         self.process = process
-        self.fit_rank = process.rank
+        self.rank = process.rank
         self.optimizer = build_optimizer(self.model, config)
         self.wrapped: nn.Module = self.model
+        """The model, in DDP where there are several processes."""
 
     def grow(self, sizes: dict[str, int]) -> None:
-        """Grow tables and moments, then wrap anew: DDP knows only the parameters it was given.
+        """Grow embeddings and optimizer state, then wrap the model again for DDP.
 
-        Without `carry_optimiser` the moments start from zero here.
+        Without `carry_optimizer` the optimizer starts from zero here.
         """
         before = dict(self.model.named_parameters())
         self.model.grow(sizes)
         if self.config.carry_optimizer:
-            follow_growth(self.optimizer, before, self.model)
+            replace_grown(self.optimizer, before, self.model)
         else:
             self.optimizer = build_optimizer(self.model, self.config)
         if self.process.rank.world_size > 1:
             # DDP names a parameter of the model itself with a leading dot.
-            own = [form for name in self.model.sharded for form in (name, f".{name}")]
+            sharded = [form for name in self.model.sharded for form in (name, f".{name}")]
             DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(  # type: ignore[no-untyped-call]
-                self.model, own
+                self.model, sharded
             )
-            # All processes count the same items, so the counts need not be sent at each step.
+            # All processes count the same items, so buffers need no broadcast at each step.
             self.wrapped = DistributedDataParallel(self.model, forward_sync_buffers=False)
 
-    def n_steps(self, passes: list[Batches]) -> int:
-        """All batches of all passes, or `steps_per_window` of them."""
-        n_batches = sum(each.n_steps for each in passes)
+    def n_steps(self, epochs: list[Batches]) -> int:
+        """Return the batches of all epochs, or `steps_per_window`."""
+        n_batches = sum(each.n_steps for each in epochs)
         return min(self.config.steps_per_window or n_batches, n_batches)
 
-    def fit(self, window: str, passes: list[Batches], on_step: OnStep) -> float | None:
-        """Run the steps with a learning rate that restarts here."""
+    def fit(self, window: str, epochs: list[Batches], on_step: OnStep) -> float | None:
+        """Take the steps of a window; the learning rate restarts here."""
         self.model.train()
-        n_steps = self.n_steps(passes)
+        n_steps = self.n_steps(epochs)
         totals = torch.zeros(2, dtype=torch.float64)
-        for step, batch in enumerate(islice(chain.from_iterable(passes), n_steps)):
+        for step, batch in enumerate(islice(chain.from_iterable(epochs), n_steps)):
             set_learning_rate(self.optimizer, self.config, step, n_steps)
             totals += self._step(batch, window, step)
             on_step(batch.n_global)
         return float(totals[0] / totals[1]) if n_steps else None
 
-    def state(self) -> dict[str, Tensor]:
-        """Weights and, where they are carried on, the optimiser's moments.
-
-        Nothing else: whatever is random is drawn anew for each window and step.
-        """
-        moments = moments_of(self.optimizer, self.model) if self.config.carry_optimizer else {}
-        return {
-            **{_WEIGHTS + name: tensor for name, tensor in weights_of(self.model).items()},
-            **{_MOMENTS + name: tensor for name, tensor in moments.items()},
-        }
-
-    def restore(self, sizes: dict[str, int], state: Mapping[str, Tensor]) -> None:
-        """Go on from these weights and moments."""
-        restore_weights(self.model, sizes, _named(state, _WEIGHTS))
-        self.optimizer = build_optimizer(self.model, self.config)
-        restore_moments(self.optimizer, self.model, _named(state, _MOMENTS))
-
     def _step(self, batch: Batch, window: str, step: int) -> Float[Tensor, "2"]:
-        """One update; the sum of the loss and the number of targets over all processes."""
+        """Make one update; return the sum of the loss and the number of targets over all ranks."""
+        # Random streams are keyed by window and step, so they do not depend on history.
         purpose = (self.config.seed, "step", window, step)
         torch.manual_seed(derived_seed(*purpose, "dropout", self.process.rank.index))
         on_device = batch.to(self.process.device)
-        draws = _draws(on_device, derived_seed(*purpose, "draws"))
+        random = _step_random(on_device, derived_seed(*purpose, "draws"))
         is_bfloat16 = uses_bfloat16(self.config, self.process)
         with torch.autocast(self.process.device.type, torch.bfloat16, enabled=is_bfloat16):
             loss, n_targets = self.wrapped(
-                on_device.columns, on_device.lengths, draws, self.config.length_groups
+                on_device.columns, on_device.lengths, random, self.config.length_groups
             )
         sums = torch.stack([loss.detach().double(), n_targets.double()])
-        sums = self.process.summed(sums).cpu()
-        self._stop_unless_finite("loss", sums[0], window, step)
-        # DDP averages gradients over the processes, which hold different numbers of targets.
+        sums = self.process.all_reduce(sums).cpu()
+        self._check_finite("loss", sums[0], window, step)
+        # DDP averages gradients over ranks, which have different numbers of targets.
         (loss * (self.process.rank.world_size / sums[1].item())).backward()
-        norm = self._clip()
-        self._stop_unless_finite("gradient's norm", norm, window, step)
+        norm = self._clip_gradients()
+        self._check_finite("gradient norm", norm, window, step)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return sums
 
-    def _clip(self) -> Float[Tensor, ""]:
-        """Limit the gradient's norm, which is that of all processes' rows; return what it was."""
-        gradients = [(name, each.grad) for name, each in self.model.named_parameters()]
-        held = [(name in self.model.sharded, each) for name, each in gradients if each is not None]
-        own = [each for is_shared_out, each in held if is_shared_out]
-        norm = get_total_norm([each for is_shared_out, each in held if not is_shared_out])
-        if own:
-            for each in own:  # a sum over the processes, where DDP's are means
+    def _clip_gradients(self) -> Float[Tensor, ""]:
+        """Limit the gradient norm, over the sharded rows of all ranks too; return it unclipped."""
+        named = [(name, each.grad) for name, each in self.model.named_parameters()]
+        gradients = [(name in self.model.sharded, each) for name, each in named if each is not None]
+        sharded = [each for is_sharded, each in gradients if is_sharded]
+        norm = get_total_norm([each for is_sharded, each in gradients if not is_sharded])
+        if sharded:
+            for each in sharded:  # sums over the ranks, where DDP's gradients are means
                 each /= self.process.rank.world_size
-            norm = (norm**2 + self.process.summed(get_total_norm(own) ** 2)).sqrt()
+            norm = (norm**2 + self.process.all_reduce(get_total_norm(sharded) ** 2)).sqrt()
         clip_grads_with_norm_(self.model.parameters(), self.config.max_grad_norm, norm)
         return norm
 
-    def _stop_unless_finite(self, name: str, value: Tensor, window: str, step: int) -> None:
-        """Every process has the same value, so all stop or none."""
+    def _check_finite(self, name: str, value: Tensor, window: str, step: int) -> None:
+        """Stop before an update with a non-finite value; it is the same on every process."""
         if not torch.isfinite(value):
             raise TrainingError(
                 f"window {window}, step {step}: the {name} is {value.item()}, nothing was updated; "
@@ -201,15 +187,32 @@ class GradientTrainer:
                 f"training.max_grad_norm ({self.config.max_grad_norm})"
             )
 
+    def state(self) -> dict[str, Tensor]:
+        """Return the weights and, where it is carried on, the optimizer's state.
+
+        Nothing else is needed: random numbers are drawn afresh for each window and step.
+        """
+        carried = optimizer_state(self.optimizer, self.model) if self.config.carry_optimizer else {}
+        return {
+            **{_WEIGHTS + name: tensor for name, tensor in weights_of(self.model).items()},
+            **{_OPTIMIZER + name: tensor for name, tensor in carried.items()},
+        }
+
+    def restore(self, sizes: dict[str, int], state: Mapping[str, Tensor]) -> None:
+        """Load weights and optimizer state."""
+        restore_weights(self.model, sizes, _with_prefix(state, _WEIGHTS))
+        self.optimizer = build_optimizer(self.model, self.config)
+        restore_optimizer(self.optimizer, self.model, _with_prefix(state, _OPTIMIZER))
+
 
 def uses_bfloat16(config: TrainingConfig, process: Process) -> bool:
-    """Whether a fit's matrix products are bfloat16 here."""
+    """Return whether the matrix products of a fit are bfloat16 on this process."""
     if config.precision == "auto":
         return process.multiplies_bfloat16
     return config.precision == "bfloat16"
 
 
-def _named(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def _with_prefix(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {
         name.removeprefix(prefix): tensor
         for name, tensor in state.items()
@@ -217,8 +220,8 @@ def _named(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     }
 
 
-def _draws(batch: Batch, seed: int) -> StepRandom:
-    """Random numbers for this process's rows of a global batch."""
+def _step_random(batch: Batch, seed: int) -> StepRandom:
+    """Return random streams for this process's rows of a global batch."""
     rank = batch.rank
     rows = torch.arange(batch.n_global)[rank.index :: rank.world_size]
     width = batch.global_items.shape[1]

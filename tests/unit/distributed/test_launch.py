@@ -113,8 +113,8 @@ def test_two_processes_that_a_launcher_started_do_as_one(one, host, free_port, v
         said = started.said()
     assert started.statuses == [0, 0], said
     assert_equal(one, host)
-    assert "measured" in said[0]
-    assert "measured" not in said[1]
+    assert "evaluated" in said[0]
+    assert "evaluated" not in said[1]
 
 
 def refuse_to_start(launcher):

@@ -67,8 +67,8 @@ def test_dropout_works_in_training_alone(architecture):
 def test_without_dropout_training_computes_what_measuring_does(architecture):
     body = body_of(architecture)
     inputs, lengths = torch.randn(2, 6, 16), torch.tensor([6, 3])
-    trained, measured = body.train()(inputs, lengths), body.eval()(inputs, lengths)
-    assert torch.allclose(trained[1, :3], measured[1, :3], atol=1e-6)
+    trained, evaluated = body.train()(inputs, lengths), body.eval()(inputs, lengths)
+    assert torch.allclose(trained[1, :3], evaluated[1, :3], atol=1e-6)
 
 
 @pytest.mark.parametrize("architecture", ["mamba", "avg"])

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dayahead.core.errors import WindowError
 from dayahead.distributed.process import Rank
-from dayahead.train.batches import MemoryBatches, Sessions, measuring_plan, shuffled_plan
+from dayahead.train.batches import MemoryBatches, Sessions, shuffled_rows, sorted_rows
 
 ITEMS = [[5, 6, 7], [8, 9], [2, 3, 4, 5]]
 PRICES = [[0.5, 0.25, 1.0], [2.0, 3.0], [4.0, 5.0, 6.0, 7.0]]
@@ -36,9 +36,9 @@ def sessions_of(lengths: list[int]) -> Sessions:
 
 def plan_of(kind: str, lengths: torch.Tensor, size: int, seed: int) -> list[torch.Tensor]:
     return (
-        measuring_plan(lengths, size)
+        sorted_rows(lengths, size)
         if kind == "measuring"
-        else shuffled_plan(lengths, size, seed=seed)
+        else shuffled_rows(lengths, size, seed=seed)
     )
 
 
@@ -65,7 +65,7 @@ class TestSessions:
     def test_reads_an_empty_table(self):
         sessions = Sessions.from_table(table_of([], []))
         assert len(sessions) == 0
-        assert measuring_plan(sessions.lengths, 4) == [] == shuffled_plan(sessions.lengths, 4, 0)
+        assert sorted_rows(sessions.lengths, 4) == [] == shuffled_rows(sessions.lengths, 4, 0)
 
     def test_refuses_lists_of_unequal_lengths(self):
         with pytest.raises(WindowError, match=r"column price: expected 9 events.*found 8"):
@@ -143,22 +143,22 @@ class TestPlans:
     @given(session_lengths, batch_sizes)
     @settings(max_examples=50, deadline=None)
     def test_measure_the_shortest_first_and_equals_in_their_order(self, lengths, size):
-        order = torch.cat(measuring_plan(torch.tensor(lengths), size)).tolist()
+        order = torch.cat(sorted_rows(torch.tensor(lengths), size)).tolist()
         assert order == sorted(range(len(lengths)), key=lambda place: (lengths[place], place))
 
     def test_shuffle_by_the_seed_alone(self):
         lengths = torch.randint(2, 21, (500,), generator=torch.Generator().manual_seed(3))
         torch.manual_seed(1)
-        one = shuffled_plan(lengths, 16, seed=7)
+        one = shuffled_rows(lengths, 16, seed=7)
         torch.manual_seed(2)
-        again = shuffled_plan(lengths, 16, seed=7)
-        other = shuffled_plan(lengths, 16, seed=8)
+        again = shuffled_rows(lengths, 16, seed=7)
+        other = shuffled_rows(lengths, 16, seed=8)
         assert all(torch.equal(a, b) for a, b in zip(one, again, strict=True))
         assert torch.cat(one).tolist() != torch.cat(other).tolist()
 
     def test_leave_to_chance_who_shares_a_batch_and_put_its_shorter_first(self):
         lengths = torch.arange(2, 66)
-        for rows in shuffled_plan(lengths, 16, seed=7):
+        for rows in shuffled_rows(lengths, 16, seed=7):
             within = lengths[rows].tolist()
             assert within == sorted(within)
             assert within[-1] - within[0] > 32
@@ -169,7 +169,7 @@ class TestMemoryBatches:
     @settings(max_examples=50, deadline=None)
     def test_give_every_session_once_over_all_processes(self, lengths, size, world, seed):
         sessions = sessions_of(lengths)
-        plan = shuffled_plan(sessions.lengths, size, seed)
+        plan = shuffled_rows(sessions.lengths, size, seed)
         passes = [MemoryBatches(sessions, plan, Rank(rank, world)) for rank in range(world)]
         batches = [list(one) for one in passes]
         assert {len(one) for one in batches} == {passes[0].n_steps} == {-(-len(lengths) // size)}

@@ -13,8 +13,8 @@ import torch
 from dayahead.core.columns import ITEM_ID, VALUE
 from dayahead.core.files import read_json, write_json, write_parquet
 from dayahead.distributed.process import Process, Rank
-from dayahead.train import cache_keys as keys_module
-from dayahead.train.cache_keys import Keys
+from dayahead.train import cached_windows as keys_module
+from dayahead.train.cached_windows import CacheKeys
 from dayahead.train.run import Run
 from dayahead.windows.folder import WindowFolder, vocabulary_path, window_path
 from support.other_settings import OF_MEASURING, OTHER
@@ -37,8 +37,8 @@ def windows(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def _no_models(monkeypatch):
     """Keys look at no model; and packages are looked up once."""
-    monkeypatch.setattr(Run, "_built", lambda _: (None, None))
-    monkeypatch.setattr("dayahead.train.run.check_has_attention", lambda _: None)
+    monkeypatch.setattr(Run, "_build", lambda _: (None, None))
+    monkeypatch.setattr("dayahead.train.run.check_attention", lambda _: None)
     monkeypatch.setattr(keys_module, "version", known_version)
 
 
@@ -65,17 +65,19 @@ def keys_of(folder, sections=None, *, world=1, device="cpu", machine=None):
     sections = {"evaluation": {"split": "test"}} | (sections or {})
     process = Process(Rank(0, world), torch.device(device))
     windows = WindowFolder(folder).windows
-    return Keys(Run(tiny_study(folder, folder, sections), process, windows[0]), windows, machine)
+    return CacheKeys(
+        Run(tiny_study(folder, folder, sections), process, windows[0]), windows, machine
+    )
 
 
-def measured(keys):
-    return tuple(keys.measured(place) for place in range(len(keys.windows) - 1))
+def evaluations(keys):
+    return tuple(keys.evaluation(index) for index in range(len(keys.windows) - 1))
 
 
 def n_shared(keys, others):
     """How many fits and how many measurements two runs share: the first ones, and none later."""
     counts = []
-    for pair in ((keys.fits, others.fits), (measured(keys), measured(others))):
+    for pair in ((keys.fits, others.fits), (evaluations(keys), evaluations(others))):
         same = [a == b for a, b in zip(*pair, strict=False)]
         assert same == sorted(same, reverse=True)
         counts.append(sum(same))
@@ -84,7 +86,7 @@ def n_shared(keys, others):
 
 def test_every_window_has_keys_of_its_own_that_come_again(windows):
     keys = keys_of(windows)
-    assert len({*keys.fits, *measured(keys)}) == 5 + 4
+    assert len({*keys.fits, *evaluations(keys)}) == 5 + 4
     assert n_shared(keys, keys_of(windows)) == (5, 4)
 
 
@@ -135,7 +137,7 @@ def test_sessions_that_measure_change_what_is_measured_on_them_alone(windows, ow
         sections = {"evaluation": {"split": split}}
         before, after = keys_of(windows, sections), keys_of(own, sections)
         assert after.fits == before.fits
-        same = [a == b for a, b in zip(measured(before), measured(after), strict=True)]
+        same = [a == b for a, b in zip(evaluations(before), evaluations(after), strict=True)]
         assert same == [True, is_same, True, True]
 
 

@@ -12,8 +12,8 @@ from dayahead.train.stage import train
 from dayahead.windows.folder import window_path
 from support.tiny_settings import (
     compute_config,
+    evaluated_in,
     every_body,
-    measured_in,
     ranks_of,
     tiny_study,
     with_sections,
@@ -66,7 +66,7 @@ def killed(monkeypatch, when, *about):
 
 
 def die_at_third(monkeypatch, when):
-    place = {"before measuring": "measure", "while fitting": "_n_sessions"}[when]
+    place = {"before evaluating": "evaluate", "while fitting": "_n_sessions"}[when]
     called = getattr(Run, place)
     calls = []
 
@@ -91,7 +91,7 @@ ARCHITECTURES = {
 }
 
 
-@pytest.mark.parametrize("when", ["before measuring", "while fitting"])
+@pytest.mark.parametrize("when", ["before evaluating", "while fitting"])
 @pytest.mark.parametrize("sections", ARCHITECTURES.values(), ids=ARCHITECTURES)
 def test_killed_and_run_again_is_never_killed(windows, tmp_path, monkeypatch, sections, when):
     whole = run(windows, tmp_path / "a" / "out", sections)
@@ -133,7 +133,7 @@ def test_two_processes_go_on_from_their_state(windows, tmp_path, fits):
     assert fits == [day(3), day(4)]
     never = study("never", "new", None)
     train(never)
-    for window in measured_in(tmp_path / "alone"):
+    for window in evaluated_in(tmp_path / "alone"):
         one, other = (ranks_of(tmp_path / name, window) for name in ("alone", "never"))
         assert (one == other).all()
 
@@ -175,7 +175,7 @@ def test_one_more_day_is_one_more_fit(tmp_path, fits):
 def test_the_same_again_fits_and_measures_nothing(windows, tmp_path, monkeypatch, fits):
     first = run(windows, tmp_path / "out")
     fits.clear()
-    monkeypatch.setattr(Run, "measure", None)
+    monkeypatch.setattr(Run, "evaluate", None)
     assert run(windows, tmp_path / "out") == first
     assert fits == []
 
@@ -195,7 +195,7 @@ def test_other_candidates_need_the_fits_that_are_kept(windows, tmp_path, fits, k
     run(windows, tmp_path / "a" / "out", kept)
     n_kept = 5 if keep == "all" else keep
     folder = tmp_path / "a" / "store" / "fits"
-    assert len([entry for entry in folder.iterdir() if entry.is_dir()]) == n_kept
+    assert len([entry for entry in folder.iterdir() if entry.name != "locks"]) == n_kept
     fits.clear()
     other = {"evaluation": {"split": "valid"}}
     again = run(windows, tmp_path / "a" / "out", other | kept)
@@ -232,7 +232,7 @@ def test_other_sessions_are_fitted_from_where_they_differ(windows, tmp_path, fit
     assert fits == [day(2), day(3), day(4)]
 
 
-@pytest.mark.parametrize("kind", ["fits", "measures"])
+@pytest.mark.parametrize("kind", ["fits", "evaluations"])
 @pytest.mark.parametrize("damage", ["garbled", "cut", "lost"])
 def test_what_is_damaged_is_named_set_aside_and_done_again(windows, tmp_path, caplog, kind, damage):
     first = run(windows, tmp_path / "out")

@@ -81,8 +81,8 @@ def test_there_are_as_many_passes_as_the_steps_take(store, steps, passes):
 @pytest.mark.parametrize(("split", "n_sessions"), [("valid", 11), ("test", 10)])
 def test_a_split_is_measured_whole_in_places_of_its_file(store, loader, split, n_sessions):
     loading = loader_of(store, split=split, loader=loader)
-    batches = loading.measure_batches(store.windows[1], ALONE)
-    ids = loading.measured_sessions(store.windows[1])["session_id"].to_pylist()
+    batches = loading.evaluation_batches(store.windows[1], ALONE)
+    ids = loading.evaluation_sessions(store.windows[1])["session_id"].to_pylist()
     assert sorted(chain(*order(batches))) == list(range(n_sessions)) == list(range(len(ids)))
     table = store.read(store.windows[1], split, ["session_id", "item_id"]).to_pydict()
     assert table["session_id"] == ids
@@ -94,7 +94,7 @@ def test_a_split_is_measured_whole_in_places_of_its_file(store, loader, split, n
 
 
 def test_only_the_columns_of_the_models_features_are_read(store):
-    batch = next(iter(loader_of(store, ("price",)).measure_batches(store.windows[0], ALONE)))
+    batch = next(iter(loader_of(store, ("price",)).evaluation_batches(store.windows[0], ALONE)))
     assert list(batch.columns) == ["item_id", "price"]
     assert batch.columns["price"].dtype == torch.float32
 

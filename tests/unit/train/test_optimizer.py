@@ -14,8 +14,8 @@ from transformers import (
 from dayahead.core.errors import ConfigError
 from dayahead.train.optimizer import (
     build_optimizer,
-    follow_growth,
-    rate_share,
+    rate_factor,
+    replace_grown,
     set_learning_rate,
 )
 from support.tiny_settings import columns_of, draws_for, padded, tiny_model, training_config
@@ -34,7 +34,7 @@ def step(model, optimizer, seed=0):
 def grow(model, optimizer, **sizes):
     before = dict(model.named_parameters())
     model.grow(sizes)
-    follow_growth(optimizer, before, model)
+    replace_grown(optimizer, before, model)
 
 
 def moments(model, optimizer):
@@ -164,7 +164,7 @@ def test_the_courses_are_those_of_transformers(n_steps, warmup_steps, cosine_cyc
         scheduler = build(optimizer)
         for place in range(n_steps):
             [rate] = scheduler.get_last_lr()
-            assert rate_share(config, place, n_steps) == pytest.approx(rate, abs=1e-12)
+            assert rate_factor(config, place, n_steps) == pytest.approx(rate, abs=1e-12)
             optimizer.step()
             scheduler.step()
 

@@ -12,7 +12,7 @@ from dayahead.metrics.tables import read_ranks, read_windows
 from dayahead.model.checkpoint import load_model
 from dayahead.windows.folder import window_path
 from support.process_studies import CHOSEN, every_protocol
-from support.tiny_settings import every_body, measured_in, ranks_of, trained
+from support.tiny_settings import evaluated_in, every_body, ranks_of, trained
 from support.window_folders import day, markov_days, write_window_folder
 
 DAYS = markov_days(n_days=4, sessions_per_day=30, n_items=25)
@@ -68,7 +68,7 @@ def test_train_sessions_are_drawn_by_seed_and_window_and_change_nothing_else(
     sevenths = [7 * metrics["recall_at_5"] for metrics in found]
     assert sevenths == pytest.approx([round(value) for value in sevenths])
     assert found != [row.train_metrics for row in rows_of(other)]
-    assert all(np.array_equal(ranks_of(none, d), ranks_of(some, d)) for d in measured_in(none))
+    assert all(np.array_equal(ranks_of(none, d), ranks_of(some, d)) for d in evaluated_in(none))
 
 
 def test_train_metrics_leave_training_alone(windows, tmp_path):
@@ -225,10 +225,13 @@ def test_attention_of_chosen_sessions(windows, tmp_path, architecture, task, n_r
     ("sections", "complaint"),
     [
         ({"model": {"architecture": "gru"}}, "gru has no attention weights"),
-        (POPULARITY, "counts attends to nothing"),
-        ({"model": {"architecture": "xlnet"}, "task": {"name": "plm"}}, "plm answers by"),
+        (POPULARITY, "counting baseline has no attention"),
+        (
+            {"model": {"architecture": "xlnet"}, "task": {"name": "plm"}},
+            "plm predictions come from",
+        ),
         ({"evaluation": {"attention_of": ["1-000002", "x"]}}, "1 of 2 sessions .* first x; take"),
-        ({"evaluation": {"attention_of": ["0-000001"]}}, "in none of the 3 windows measured"),
+        ({"evaluation": {"attention_of": ["0-000001"]}}, "in none of the 3 windows evaluated"),
     ],
 )
 def test_what_cannot_be_had_is_refused_before_any_training(windows, tmp_path, sections, complaint):
@@ -246,7 +249,7 @@ def test_two_processes_write_what_one_does(runs, name):
         assert one.train_metrics == other.train_metrics
         assert set(one.train_metrics) == set(one.metrics)
         assert other.train_loss == pytest.approx(one.train_loss, rel=1e-5)
-    for window in measured_in(alone):
+    for window in evaluated_in(alone):
         one, other = (table_of(out, "predictions", window) for out in (alone, together))
         assert [row.pop("scores") for row in one] == [
             pytest.approx(row.pop("scores"), rel=1e-4, abs=1e-5) for row in other

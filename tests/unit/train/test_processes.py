@@ -12,7 +12,7 @@ from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Process, Rank
 from dayahead.metrics.tables import read_windows
 from support.process_studies import DAYS, N_SESSIONS, every_variant
-from support.tiny_settings import BODIES, compute_config, measured_in, ranks_of, tiny_study
+from support.tiny_settings import BODIES, compute_config, evaluated_in, ranks_of, tiny_study
 from support.window_folders import markov_days, write_window_folder
 from support.worker_studies import die, die_once, refuse, run_and_record, say_who
 
@@ -43,8 +43,8 @@ def test_every_session_is_read_by_one_process_once_per_epoch(runs, name):
 @every_variant
 def test_ranks_and_metrics_are_the_same(runs, name):
     alone, together = (folder / name for folder in runs)
-    assert measured_in(alone) == measured_in(together)
-    for window in measured_in(alone):
+    assert evaluated_in(alone) == evaluated_in(together)
+    for window in evaluated_in(alone):
         assert np.array_equal(ranks_of(alone, window), ranks_of(together, window))
     rows = [read_windows(out / "results" / "windows.csv", [1, 5]) for out in (alone, together)]
     assert [row.metrics for row in rows[0]] == [row.metrics for row in rows[1]]
@@ -144,4 +144,4 @@ def test_gpus_that_are_not_there_are_refused():
 
 def test_a_single_process_sums_its_own():
     alone = Process(Rank(0, 1), torch.device("cpu"))
-    assert alone.summed(torch.tensor([1, 2])).tolist() == [1, 2]
+    assert alone.all_reduce(torch.tensor([1, 2])).tolist() == [1, 2]

@@ -1,4 +1,4 @@
-"""Tables of a run going on, whole after every window."""
+"""Tables of a running study are complete after every window."""
 
 import csv
 
@@ -11,11 +11,11 @@ from support.results_folders import window_ranks
 
 
 def add(results, window, predictions=None):
-    folder = results.folder.with_name(f"{results.folder.name}-{window}")
     ranks, timing = window_ranks([1, 0, 7]), Timing(window, 1.0, 2.0, 3.0, 4.0)
     none = np.zeros(0, np.int32)
-    EvaluatedWindow(window, ranks, none, 1.5, timing, predictions, predictions).write(folder)
-    results.add(folder)
+    evaluated = EvaluatedWindow(window, ranks, none, 1.5, timing, predictions, predictions)
+    evaluated.write_lists(results.folder)
+    results.add(evaluated)
 
 
 def timed(folder):
@@ -41,26 +41,39 @@ def test_clock_times_stay_out_of_windows_csv(tmp_path):
             "window": "2026-01-02",
             "fit_seconds": "1.0",
             "fit_sessions_per_second": "2.0",
-            "measure_seconds": "3.0",
-            "measure_sessions_per_second": "4.0",
+            "evaluate_seconds": "3.0",
+            "evaluate_sessions_per_second": "4.0",
         }
     ]
 
 
-def test_beginning_takes_the_run_before_away(tmp_path):
+def test_an_earlier_run_is_cleared_away(tmp_path):
     add(ResultsFolder(tmp_path, [5]), "2026-01-02", pa.table({"items": [[1]]}))
     for name in ("predictions", "attention"):
         assert (tmp_path / name / "2026-01-02.parquet").exists()
     results = ResultsFolder(tmp_path, [5])
-    results.begin()
+    results.clear()
     assert list(tmp_path.rglob("*.parquet")) == []
     assert not (tmp_path / "windows.csv").exists()
     assert not (tmp_path / "timing.csv").exists()
-    results.begin()
+    results.clear()
 
 
-def test_folders_that_may_stay_empty_say_what_they_would_hold(tmp_path):
+def test_folders_that_may_stay_empty_describe_their_content(tmp_path):
     """DVC warns of empty folders, and fails where an out is missing."""
-    ResultsFolder(tmp_path, [5]).begin()
+    ResultsFolder(tmp_path, [5]).clear()
     for name in ("predictions", "attention"):
         assert "session_id" in (tmp_path / name / "README.txt").read_text()
+
+
+def test_an_evaluated_window_is_read_as_it_was_written(tmp_path):
+    lists = pa.table({"items": [["a", "b"]], "scores": [[0.5, 0.25]]})
+    timing, train = Timing("2026-01-02T03", 1.0, 2.0, 3.0, 4.0), np.array([1, 0], np.int32)
+    ranks = window_ranks([1, 0, 7])
+    written = EvaluatedWindow("2026-01-02T03", ranks, train, 1 / 3, timing, lists, None)
+    written.write(tmp_path)
+    read = EvaluatedWindow.read(tmp_path)
+    assert (read.window, read.train_loss, read.timing) == ("2026-01-02T03", 1 / 3, timing)
+    assert read.train_ranks.tolist() == [1, 0]
+    assert read.ranks.ranks.tolist() == [1, 0, 7]
+    assert (tmp_path / "predictions" / "2026-01-02T03.parquet").exists()

@@ -12,9 +12,8 @@ from dayahead.core.errors import ConfigError, TrainingError
 from dayahead.core.files import write_parquet
 from dayahead.metrics.tables import read_ranks, read_windows
 from dayahead.model.checkpoint import load_model
-from dayahead.train.checks import chosen_windows
-from dayahead.windows.folder import Window, window_path
-from support.tiny_settings import every_body, measured_in, ranks_of, trained
+from dayahead.windows.folder import window_path
+from support.tiny_settings import evaluated_in, every_body, ranks_of, trained
 from support.window_folders import day, markov_days, write_window_folder
 
 POPULARITY = {"model": {"architecture": "popularity"}}
@@ -25,10 +24,6 @@ BY_HAND = [
     [[2, 1], [9, 2], [1, 3], [2, 4]],  # targets 1, 2, 3 and 4; 4 and 9 are new
     [[1, 9], [2, 3], [4, 8]],  # targets 9, 3 and 8; 8 is new
 ]
-
-
-def standing(*names):
-    return tuple(Window(name, place, "") for place, name in enumerate(names))
 
 
 @pytest.fixture
@@ -48,32 +43,6 @@ def same_files(first, second, *names):
 def outputs(out):
     timed = out / "results" / "timing.csv"
     return [str(p.relative_to(out)) for p in sorted(out.rglob("*")) if p.is_file() and p != timed]
-
-
-@pytest.mark.parametrize(
-    ("first", "last", "names"),
-    [(None, None, "abcd"), ("b", None, "bcd"), (None, "c", "abc"), ("b", "c", "bc")],
-)
-def test_windows_are_chosen_from_first_to_last(first, last, names):
-    chosen = chosen_windows(standing(*"abcd"), first, last)
-    assert [window.name for window in chosen] == list(names)
-
-
-@pytest.mark.parametrize(
-    ("names", "first", "last", "complaint"),
-    [
-        ("abcd", "x", None, r"window\.first: x is no standing window; there are 4, a to d"),
-        ("abcd", None, "x", r"window\.last: x is no standing window"),
-        ("abcd", "c", "b", "is c to b;.*two at least"),
-        ("abcd", "c", "c", "is c to c;.*two at least"),
-        ("a", None, None, "is a to a;.*two at least"),
-        ("", None, None, "no window stands"),
-        ("", "a", None, "no window stands"),
-    ],
-)
-def test_windows_that_cannot_be_chosen_are_refused(names, first, last, complaint):
-    with pytest.raises(ConfigError, match=complaint):
-        chosen_windows(standing(*names), first, last)
 
 
 def test_popularity_by_hand(by_hand, tmp_path):
@@ -149,7 +118,7 @@ def test_fitting_the_last_window_changes_no_measure(windows, tmp_path):
 def test_windows_the_statistics_were_fitted_on_are_never_measured(tmp_path):
     folder = write_window_folder(tmp_path / "windows", DAYS, fitted_on=2)
     trained(folder, tmp_path, POPULARITY)
-    assert measured_in(tmp_path) == [day(2), day(3)]
+    assert evaluated_in(tmp_path) == [day(2), day(3)]
     csv = read_windows(tmp_path / "results" / "windows.csv", [1, 5])
     assert [row.window for row in csv] == [day(2), day(3)]
 
@@ -180,7 +149,7 @@ def test_another_seed_gives_another_model(windows, tmp_path):
 def test_a_run_again_leaves_nothing_of_the_run_before(windows, tmp_path):
     trained(windows, tmp_path, POPULARITY)
     trained(windows, tmp_path, POPULARITY, last=day(2))
-    assert measured_in(tmp_path) == [day(1), day(2)]
+    assert evaluated_in(tmp_path) == [day(1), day(2)]
 
 
 @every_body
@@ -188,8 +157,8 @@ def test_a_longer_run_begins_with_the_shorter_one(windows, tmp_path, architectur
     sections = {"model": DROPOUT["model"] | {"architecture": architecture}, "task": {"name": task}}
     short = trained(windows, tmp_path / "a", sections, last=day(2))
     long = trained(windows, tmp_path / "b", sections)
-    assert measured_in(short) == [day(1), day(2)]
-    for window in measured_in(short):
+    assert evaluated_in(short) == [day(1), day(2)]
+    for window in evaluated_in(short):
         assert same_files(short, long, f"results/ranks/{window}.parquet")
 
 
@@ -264,6 +233,6 @@ def test_a_split_without_sessions_is_refused_before_any_training(tmp_path, windo
     shutil.copytree(windows, folder)
     path = window_path(folder, "day", day(2), "test")
     write_parquet(path, pq.read_table(path, partitioning=None).slice(0, 0))
-    with pytest.raises(ConfigError, match=r"split: test has no session in 1 of the 3 windows"):
+    with pytest.raises(ConfigError, match=r"split: test has no session in 1 of the 3 evaluated"):
         trained(folder, tmp_path, {"evaluation": {"split": "test"}})
     assert not (tmp_path / "results").exists()

@@ -16,8 +16,8 @@ from dayahead.train.batches import (
     Batches,
     MemoryBatches,
     Sessions,
-    measuring_plan,
-    shuffled_plan,
+    shuffled_rows,
+    sorted_rows,
 )
 from dayahead.train.streaming import StreamedBatches
 
@@ -89,10 +89,10 @@ def in_memory(table: pa.Table) -> Sessions:
 def test_a_window_that_fits_the_buffer_makes_the_batches_of_memory(streamed, rank):
     sessions = in_memory(window_table())
     measuring = replace(streamed, rank=rank, buffer=N)
-    plan = measuring_plan(sessions.lengths, 16)
+    plan = sorted_rows(sessions.lengths, 16)
     assert_equal(measuring, MemoryBatches(sessions, plan, rank))
     training = replace(measuring, seed=11)
-    plan = shuffled_plan(sessions.lengths, 16, seed=11)
+    plan = shuffled_rows(sessions.lengths, 16, seed=11)
     assert_equal(training, MemoryBatches(sessions, plan, rank))
 
 
@@ -101,7 +101,7 @@ def test_unshuffled_batches_are_those_of_memory_buffer_by_buffer(streamed):
     plan = [
         begin + rows
         for begin in range(0, N, 96)
-        for rows in measuring_plan(sessions.lengths[begin : begin + 96], 16)
+        for rows in sorted_rows(sessions.lengths[begin : begin + 96], 16)
     ]
     assert_equal(streamed, MemoryBatches(sessions, plan, Rank(0, 1)))
 
@@ -166,7 +166,7 @@ def test_several_files_are_one_stream_in_natural_order(streamed, tmp_path):
     empty = write(tmp_path, "valid", window_table(0), 40)
     batches = replace(streamed, paths=(paths[1], empty, paths[0]), buffer=180)
     sessions = in_memory(pa.concat_tables(tables))
-    plan = measuring_plan(sessions.lengths, 16)
+    plan = sorted_rows(sessions.lengths, 16)
     assert_equal(batches, MemoryBatches(sessions, plan, Rank(0, 1)))
 
 

@@ -10,7 +10,7 @@ from dayahead.distributed.process import Process, Rank
 from dayahead.model.baselines import CountingModel
 from dayahead.model.next_item import NextItemModel
 from dayahead.train import trainers as learners
-from dayahead.train.batches import MemoryBatches, Sessions, shuffled_plan
+from dayahead.train.batches import MemoryBatches, Sessions, shuffled_rows
 from dayahead.train.trainers import CountTrainer, GradientTrainer, uses_bfloat16
 from support.tiny_settings import (
     draws_for,
@@ -34,7 +34,7 @@ def sessions_of(seed=0, n_sessions=21):
 def epochs_of(n_epochs=2, batch_size=8, rank=ALONE.rank, **kwargs):
     sessions = sessions_of(**kwargs)
     return [
-        MemoryBatches(sessions, shuffled_plan(sessions.lengths, batch_size, seed), rank)
+        MemoryBatches(sessions, shuffled_rows(sessions.lengths, batch_size, seed), rank)
         for seed in range(n_epochs)
     ]
 
@@ -179,7 +179,7 @@ def test_a_gradient_that_is_no_number_stops_before_the_update():
     learner = learner_of()
     learner.model.inputs.items.weight.register_hook(lambda gradient: gradient * math.nan)
     before = weights(learner)
-    with pytest.raises(TrainingError, match="step 0: the gradient's norm is nan"):
+    with pytest.raises(TrainingError, match="step 0: the gradient norm is nan"):
         learner.fit("2026-01-01", epochs_of(), ignore)
     assert same(weights(learner), before)
 
@@ -232,7 +232,7 @@ def test_numbers_are_drawn_for_the_global_batch_and_sliced(world):
     sessions, rows = sessions_of(), torch.arange(7)
 
     def drawn(batch):
-        return learners._draws(batch, 3).uniform("mask")
+        return learners._step_random(batch, 3).uniform("mask")
 
     whole = drawn(sessions.gather(rows, Rank(0, 1)))
     for rank in range(world):

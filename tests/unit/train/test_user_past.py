@@ -138,12 +138,13 @@ def test_a_model_without_a_past_refuses_one(folder, tmp_path):
 
 def loader_of(folder, past_length, architecture="gpt2", **training):
     model = {"past_length": past_length, "architecture": architecture}
-    return Loader(WindowFolder(folder), tiny_params({"model": model, "training": training}))
+    sections = {"model": model, "training": training, "evaluation": {"split": "test"}}
+    return Loader(WindowFolder(folder), tiny_params(sections))
 
 
 def batch_of(loader):
     """Of the longest sessions."""
-    return list(loader.measure_batches(loader.store.windows[1], Rank(0, 1)))[-1]
+    return list(loader.evaluation_batches(loader.folder.windows[1], Rank(0, 1)))[-1]
 
 
 def test_the_loader_reads_so_much_of_the_past(folder):

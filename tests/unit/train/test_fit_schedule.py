@@ -1,0 +1,154 @@
+"""The schedule of fits: which are done, given which are in the cache."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from dayahead.distributed.process import Process, Rank
+from dayahead.distributed.sharding import WHOLE
+from dayahead.train.cached_windows import CachedWindows
+from dayahead.train.run import Fit
+from dayahead.train.stage import FitSchedule
+from dayahead.windows.folder import Window
+from support.tiny_settings import tiny_params
+
+WINDOWS = [Window(name, position, "2026-01-01") for position, name in enumerate("abcdef")]
+PROTOCOLS = {
+    "incremental": {"protocol": "incremental"},
+    "sliding, carried": {"protocol": "sliding", "history": 3},
+    "sliding, fresh": {"protocol": "sliding", "history": 3, "carry_model": False},
+    "from scratch": {"protocol": "from_scratch"},
+}
+FITTED_ON = {
+    "incremental": ["a", "b", "c", "d", "e", "f"],
+    "sliding, carried": ["a", "ab", "abc", "bcd", "cde", "def"],
+    "sliding, fresh": ["a", "ab", "abc", "bcd", "cde", "def"],
+    "from scratch": ["a", "ab", "abc", "abcd", "abcde", "abcdef"],
+}
+CARRIED = ("incremental", "sliding, carried")
+every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
+
+
+class Recorder:
+    """A run whose model is the list of fits it went through."""
+
+    def __init__(self, protocol, keep):
+        sections = {"training": PROTOCOLS[protocol], "machine": {"keep_fits": keep}}
+        self.params = tiny_params(sections)
+        self.process = Process(Rank(0, 1), torch.device("cpu"))
+        self.shard = WHOLE
+        self.model, self.fits, self.restored = [], [], []
+
+    def fit(self, windows):
+        self.fits.append("".join(window.name for window in windows))
+        self.model = [] if self.params.training.starts_afresh else self.model
+        self.model = [*self.model, windows[-1].position]
+        return Fit(windows[-1], loss=0.5, n_sessions=1, seconds=1.0)
+
+    def state(self):
+        return {"model": torch.tensor(self.model)}
+
+    def restore(self, window, state):
+        """Where this is not the main process, the model comes from there."""
+        self.model = list(range(window.position + 1)) if state is None else state["model"].tolist()
+        self.restored.append(window.position)
+        assert self.model[-1] == window.position
+
+
+def schedule_over(cache, protocol, keep="all"):
+    """The schedule of a new run over what earlier ones left in a cache."""
+    run = Recorder(protocol, keep)
+    cached = CachedWindows(cache, run, WINDOWS)
+    cached.keys = SimpleNamespace(fits=[f"key-{window.name}" for window in WINDOWS])
+    return FitSchedule(run, WINDOWS, cached)
+
+
+def fits_up_to(schedule, indices):
+    """Names of the windows that were fitted on, fit after fit, on the way to some windows."""
+    for index in indices:
+        fit = schedule.fit_up_to(index)
+        assert fit.window == WINDOWS[index] == WINDOWS[schedule.index]
+    return schedule.run.fits
+
+
+def keep_only(cache, protocol, indices):
+    """Fit all windows, and keep the fits of some in the cache."""
+    schedule = schedule_over(cache, protocol)
+    fits_up_to(schedule, range(6))
+    others = set(range(6)) - set(indices)
+    schedule.cached.fits.remove([schedule.cached.keys.fits[index] for index in others])
+
+
+@every_protocol
+def test_every_window_is_fitted_once_on_the_windows_of_its_protocol(tmp_path, protocol):
+    schedule = schedule_over(tmp_path, protocol)
+    assert fits_up_to(schedule, [0, 1, 1, 2, 3, 4, 5, 5]) == FITTED_ON[protocol]
+
+
+@every_protocol
+def test_a_later_window_takes_the_fits_its_model_depends_on(tmp_path, protocol):
+    schedule = schedule_over(tmp_path, protocol)
+    assert fits_up_to(schedule, [3]) == FITTED_ON[protocol][0 if protocol in CARRIED else 3 : 4]
+    assert schedule.run.model == ([0, 1, 2, 3] if protocol in CARRIED else [3])
+
+
+@pytest.mark.parametrize(
+    ("cached", "indices", "carried", "fresh"),
+    [
+        ([5], [5], [], []),
+        ([2], [5], [3, 4, 5], [5]),
+        ([2], [3, 4, 5], [3, 4, 5], [3, 4, 5]),
+        ([2, 3], [4, 5], [4, 5], [4, 5]),
+        ([4], [2, 5], [0, 1, 2, 5], [2, 5]),
+        ([1, 4], [2, 5], [2, 5], [2, 5]),
+        ([0, 2, 4], [1, 3, 5], [1, 3, 5], [1, 3, 5]),
+        ([0, 2, 4], [2, 3], [3], [3]),
+    ],
+)
+@every_protocol
+def test_no_fit_is_repeated_that_the_cache_holds(
+    tmp_path, protocol, cached, indices, carried, fresh
+):
+    keep_only(tmp_path, protocol, cached)
+    schedule = schedule_over(tmp_path, protocol)
+    fitted = carried if protocol in CARRIED else fresh
+    assert fits_up_to(schedule, indices) == [FITTED_ON[protocol][index] for index in fitted]
+    whole = list(range(indices[-1] + 1))
+    assert schedule.run.model == (whole if protocol in CARRIED else whole[-1:])
+    if protocol not in CARRIED:  # a fresh model depends on no other fit
+        assert schedule.run.restored == [index for index in indices if index in cached]
+
+
+def test_a_cached_fit_has_the_figures_of_the_fit(tmp_path):
+    fit = schedule_over(tmp_path, "incremental").fit_up_to(2)
+    assert schedule_over(tmp_path, "incremental").fit_up_to(2) == fit
+
+
+@pytest.mark.parametrize(
+    ("keep", "kept"),
+    [(1, [5]), (2, [4, 5]), (4, [2, 3, 4, 5]), ("all", [*range(6)])],
+)
+@every_protocol
+def test_as_many_fits_are_kept_as_the_settings_say(tmp_path, protocol, keep, kept):
+    fits_up_to(schedule_over(tmp_path, protocol, keep), range(6))
+    found = {path.name for path in (tmp_path / "fits").glob("key-*")}
+    assert found == {f"key-{WINDOWS[index].name}" for index in kept}
+
+
+def test_fits_of_other_settings_are_kept(tmp_path):
+    fits_up_to(schedule_over(tmp_path, "incremental", 1), range(3))
+    others = schedule_over(tmp_path, "incremental", 1)
+    others.cached.keys = SimpleNamespace(fits=[f"other-{window.name}" for window in WINDOWS])
+    fits_up_to(others, range(6))
+    assert sorted(path.name for path in (tmp_path / "fits").glob("*-*")) == ["key-c", "other-f"]
+
+
+def test_other_processes_follow_the_main_one(tmp_path):
+    newest = (2, schedule_over(tmp_path, "incremental").fit_up_to(2))
+    schedule = schedule_over(tmp_path / "unused", "incremental")
+    schedule.cached.is_used = False
+    schedule.run.process = SimpleNamespace(broadcast=lambda _: newest, is_main=False)
+    assert fits_up_to(schedule, [4]) == ["d", "e"]
+    assert schedule.run.model == [0, 1, 2, 3, 4]
+    assert not (tmp_path / "unused" / "fits").exists()
