@@ -39,7 +39,7 @@ def run_and_record(process: Process, studies: dict[str, Study], folder: Path) ->
 
 def say_who(process: Process, folder: Path) -> None:
     """Write down what this process is told about itself, and a sum over all."""
-    total = process.summed(torch.tensor([process.rank.index + 1]))
+    total = process.all_reduce(torch.tensor([process.rank.index + 1]))
     record = {
         "world": process.rank.world_size,
         "is_main": process.is_main,
@@ -52,7 +52,7 @@ def say_who(process: Process, folder: Path) -> None:
 def die_once(process: Process, folder: Path) -> None:
     """Be killed in the second process the first time; say who is there the second time."""
     is_first = not (folder / "died").exists()
-    process.summed(torch.zeros(1))
+    process.all_reduce(torch.zeros(1))
     if is_first and not process.is_main:
         (folder / "died").touch()
         os.kill(os.getpid(), signal.SIGKILL)
@@ -80,14 +80,14 @@ def refuse(process: Process) -> None:
     """Fail in the second process as a user's mistake would; the first one waits for it."""
     if not process.is_main:
         raise ConfigError("model.features: price not among the data set's")
-    process.summed(torch.zeros(1))
+    process.all_reduce(torch.zeros(1))
 
 
 def die(process: Process) -> None:
     """Be killed in the second process, as for want of memory."""
     if not process.is_main:
         os.kill(os.getpid(), signal.SIGKILL)
-    process.summed(torch.zeros(1))
+    process.all_reduce(torch.zeros(1))
 
 
 def note_cores(process: Process, folder: Path) -> None:

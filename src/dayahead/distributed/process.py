@@ -1,6 +1,7 @@
 """What the processes of a run say to each other."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, TypeVar, cast
 
 import torch
@@ -8,6 +9,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 T = TypeVar("T")
+TIMEOUT = timedelta(hours=1)
+"""Of a collective: the others wait while one process hashes windows or writes a state."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +41,13 @@ class Process:
         has = torch.cpu.get_capabilities()
         return bool(has.get("avx512_bf16") or has.get("amx_bf16"))
 
-    def summed(self, values: Tensor) -> Tensor:
+    def all_reduce(self, values: Tensor) -> Tensor:
         """Sum of `values` over all processes, on every process."""
         if self.rank.world_size > 1:
             dist.all_reduce(values)
         return values
 
-    def told(self, value: T) -> T:
+    def broadcast(self, value: T) -> T:
         """Give every process what the main one has; what the others pass is not looked at."""
         if self.rank.world_size == 1:
             return value
@@ -52,7 +55,7 @@ class Process:
         dist.broadcast_object_list(held, src=0)
         return cast("T", held[0])
 
-    def gathered(self, value: T) -> list[T]:
+    def all_gather(self, value: T) -> list[T]:
         """What every process has, by rank, on every process."""
         held: list[Any] = [value] * self.rank.world_size
         if self.rank.world_size > 1:

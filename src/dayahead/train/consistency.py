@@ -27,12 +27,12 @@ def check_consistency(process: Process, study: Study) -> None:
         ConfigError: something differs, in every process.
     """
     here = f"{socket.gethostname()}:{Path.cwd()}"
-    places = process.gathered(here)
+    places = process.all_gather(here)
     firsts = {place: places.index(place) for place in dict.fromkeys(places)}
     if len(firsts) == 1:
         return
     is_first = firsts[here] == process.rank.index
-    told = process.gathered(_facts(process, study) if is_first else {})
+    told = process.all_gather(_facts(process, study) if is_first else {})
     faults = [
         fault
         for place, rank in firsts.items()

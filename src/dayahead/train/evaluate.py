@@ -17,7 +17,7 @@ from dayahead.metrics.tables import WindowRanks
 from dayahead.model.baselines import CountingModel
 from dayahead.model.next_item import NextItemModel
 from dayahead.train.batches import Batch, Batches
-from dayahead.train.sharded_ranking import SharedRanks
+from dayahead.train.sharded_ranking import ShardedRanking
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def measure(
     device = process.device
     wanted, n_of = (torch.from_numpy(each).long().to(device) for each in (candidates, asked.n_of))
     scorer = model.scorer(wanted)
-    ranks_of = SharedRanks(model.shard, wanted, n_best)
+    ranks_of = ShardedRanking(model.shard, wanted, n_best)
     # Targets, ranks, best ... of every target, and behind the last of what nobody asked.
     size = (2 + min(n_best, len(wanted)), int(n_of.sum()) + 1)
     found = torch.zeros(size, dtype=torch.int32, device=device)
@@ -123,7 +123,7 @@ def measure(
             ranks, best, of_best = ranks_of(scores, part.targets)
             found[:, part.places] = torch.cat([part.targets[None], ranks[None], best.T]).int()
             highest[:, part.places] = of_best.T
-    found, highest = (process.summed(each).cpu()[:, :-1] for each in (found, highest))
+    found, highest = (process.all_reduce(each).cpu()[:, :-1] for each in (found, highest))
     return Measured(found[0].numpy(), found[1].numpy(), found[2:].T.numpy(), highest.T.numpy())
 
 
@@ -141,7 +141,7 @@ def _in_step(
     while True:
         part = next(parts, None)
         is_asked = torch.tensor(int(part is not None), device=process.device)
-        if not process.summed(is_asked):
+        if not process.all_reduce(is_asked):
             return
         yield idle if part is None else part
 

@@ -31,7 +31,7 @@ from dayahead.train.data_loading import Loader
 from dayahead.train.evaluate import measure, window_ranks
 from dayahead.train.predictions import prediction_table
 from dayahead.train.results import EvaluatedWindow, Timing
-from dayahead.train.sharded_state import collected, dealt
+from dayahead.train.sharded_state import gather_state, scatter_state
 from dayahead.train.trainers import CountTrainer, GradientTrainer, Trainer
 from dayahead.windows.folder import Window, WindowFolder
 
@@ -167,12 +167,12 @@ class Run:
         """The learner's state, whole in the main process; every process calls this."""
         if self.shard.is_whole and not self.process.is_main:
             return {}
-        return collected(self.learner.state(), self.model, self.process)
+        return gather_state(self.learner.state(), self.model, self.process)
 
     def restore(self, window: Window, state: Mapping[str, Tensor] | None) -> None:
         """Stand where another run stood after its fit at `window`, by the main process's state."""
         self.model, self.learner = self._built()
-        own = dealt(state, self.model, self.process)
+        own = scatter_state(state, self.model, self.process)
         self.learner.restore(self.sizes_at(window), own)
 
     def measure(self, window: Window, fit: Fit) -> EvaluatedWindow:
@@ -224,7 +224,7 @@ class Run:
 
     def whole_weights(self) -> dict[str, Tensor]:
         """The model's weights, whole in the main process; every process calls this."""
-        return collected(weights_of(self.model), self.model, self.process)
+        return gather_state(weights_of(self.model), self.model, self.process)
 
     def stored_model(self, window: Window) -> StoredModel:
         """Return the model as it stands after fitting `window`."""

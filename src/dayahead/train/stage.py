@@ -8,7 +8,6 @@ from datetime import datetime
 from dayahead.core.errors import DataError
 from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Process
-from dayahead.distributed.rendezvous import TIMEOUT
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.metrics.tables import WindowResult
 from dayahead.model.checkpoint import save_model
@@ -52,11 +51,7 @@ def fit_and_measure(process: Process, study: Study) -> None:
     measured = measured_windows(windows, store.statistics["fitted_on"])
     check_splits(store, measured, params.evaluation.split)
     check_attention_sessions(store, measured, params.evaluation)
-    shard = (
-        Shard.of_process(process.rank.index, process.rank.world_size, TIMEOUT)
-        if params.compute.shard_items
-        else WHOLE
-    )
+    shard = Shard.create(process.rank) if params.compute.shard_items else WHOLE
     run = Run(study, process, windows[0], shard=shard)
     results, states = None, None
     if process.is_main:
@@ -81,7 +76,7 @@ def _measure(
     """Add to the results what the fit at `place` comes to on the next window."""
     run, states = course.run, course.states
     found = None if states is None or results is None else states.measured(place, results.add)
-    is_known = run.process.told(found is not None)
+    is_known = run.process.broadcast(found is not None)
     if not is_known:
         measured = run.measure(window, course.at(place))
         if states is not None and results is not None:

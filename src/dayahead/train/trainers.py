@@ -169,7 +169,7 @@ class GradientTrainer:
                 on_device.columns, on_device.lengths, draws, self.config.length_groups
             )
         sums = torch.stack([loss.detach().double(), n_targets.double()])
-        sums = self.process.summed(sums).cpu()
+        sums = self.process.all_reduce(sums).cpu()
         self._stop_unless_finite("loss", sums[0], window, step)
         # DDP averages gradients over the processes, which hold different numbers of targets.
         (loss * (self.process.rank.world_size / sums[1].item())).backward()
@@ -188,7 +188,7 @@ class GradientTrainer:
         if own:
             for each in own:  # a sum over the processes, where DDP's are means
                 each /= self.process.rank.world_size
-            norm = (norm**2 + self.process.summed(get_total_norm(own) ** 2)).sqrt()
+            norm = (norm**2 + self.process.all_reduce(get_total_norm(own) ** 2)).sqrt()
         clip_grads_with_norm_(self.model.parameters(), self.config.max_grad_norm, norm)
         return norm
 

@@ -46,7 +46,7 @@ class WindowSchedule:
         """Stand where the newest fit that is kept does, if that is further on."""
         lowest = place if self.run.params.training.starts_afresh else self.place + 1
         found = self.states.newest(lowest, place) if self.states is not None else None
-        stands = self.run.process.told(None if found is None else found[:2])
+        stands = self.run.process.broadcast(None if found is None else found[:2])
         if stands is None:
             return
         self.place, self.fit = stands

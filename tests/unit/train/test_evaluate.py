@@ -114,7 +114,7 @@ def test_each_process_finds_its_own_and_nothing_twice(lists, candidates, world):
     """Without the sum over processes, what one did not measure stays 0."""
 
     class Unsummed(Process):
-        def summed(self, values):
+        def all_reduce(self, values):
             return values
 
     parts = [

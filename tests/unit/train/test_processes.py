@@ -144,4 +144,4 @@ def test_gpus_that_are_not_there_are_refused():
 
 def test_a_single_process_sums_its_own():
     alone = Process(Rank(0, 1), torch.device("cpu"))
-    assert alone.summed(torch.tensor([1, 2])).tolist() == [1, 2]
+    assert alone.all_reduce(torch.tensor([1, 2])).tolist() == [1, 2]
