@@ -29,7 +29,7 @@ N_ITEMS = 5_000
 BATCH = 128
 LENGTH = 20
 ROUNDS = 15
-ALONE = Rank(rank=0, world=1)
+ALONE = Rank(index=0, world_size=1)
 NAMES = (*ATTENTIVE, *WITHOUT_ATTENTION, "llama", "qwen3", "modernbert", "mamba")
 
 

@@ -75,7 +75,7 @@ def seconds(work: Work | None) -> float:
 
 def run(process: Process, params: Params) -> None:
     """Measure at each size of a batch."""
-    shard = Shard.of_process(process.rank.index, process.rank.world_size)
+    shard = Shard.create(process.rank)
     for batch_size in BATCHES:
         alone = works(Process(ALONE, process.device), params, batch_size, WHOLE)
         together = works(process, params, batch_size, WHOLE)

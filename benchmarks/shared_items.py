@@ -23,7 +23,7 @@ PROCESSES = (1, 2, 4)
 
 def on_process(process: Process, folder: Path) -> None:
     """Write down what this process takes."""
-    shard = Shard.of_process(process.rank.index, process.rank.world_size)
+    shard = Shard.create(process.rank)
     found = evaluated("softmax", "float32", process, shard)
     write_json(folder / f"{process.rank.index}.json", found)
 

@@ -29,7 +29,7 @@ N_TARGETS = 20
 DIM = 128
 LIMIT_GIB = 3.0
 """Beyond weights and moments, as the project asks."""
-ALONE = Process(Rank(rank=0, world=1), torch.device("cpu"))
+ALONE = Process(Rank(index=0, world_size=1), torch.device("cpu"))
 
 
 def batch_of(n_sessions: int, rank: Rank) -> MemoryBatches:

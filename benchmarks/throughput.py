@@ -32,7 +32,7 @@ N_SESSIONS = 4_096
 BATCH = 256
 LONGEST = 20
 ROUNDS = 5
-ALONE = Rank(rank=0, world=1)
+ALONE = Rank(index=0, world_size=1)
 
 
 def generated_sessions(seed: int) -> Sessions:

@@ -12,7 +12,7 @@ from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.rng import StepRandom
 from dayahead.train.batches import Batch, Sessions
-from dayahead.train.sharded_ranking import SharedRanks
+from dayahead.train.sharded_ranking import ShardedRanking
 from dayahead.train.trainers import _step_random
 from support.tiny_settings import loss_config, model_config, task_config
 
@@ -42,22 +42,22 @@ CANDIDATES = {
 
 def compare_with_whole(process: Process, folder: Path) -> None:
     """Write how far each case's loss and gradients are from those of one process, relatively."""
-    shard = Shard.of_process(process.rank.index, process.rank.world_size)
+    shard = Shard.create(process.rank)
     found = {name: _departures(process, shard, *case) for name, case in CASES.items()}
     write_json(folder / f"{process.rank.index}.json", found)
 
 
 def rank_together(process: Process, folder: Path) -> None:
     """Write whether shared ranks and best items are those of all scores in one place."""
-    shard = Shard.of_process(process.rank.index, process.rank.world_size)
+    shard = Shard.create(process.rank)
     draw = torch.Generator().manual_seed(2)
     scores = torch.randint(6, (23, N_ITEMS), generator=draw).float()  # many ties
     targets = torch.randint(2, N_ITEMS + 2, (23,), generator=draw)
-    own = slice(shard.rank, None, shard.world)  # not as many for all
+    own = slice(shard.rank, None, shard.world_size)  # not as many for all
     same = {}
     for name, candidates in CANDIDATES.items():
         answers = [
-            SharedRanks(each, candidates, n_best=5)(found, asked)
+            ShardedRanking(each, candidates, n_best=5)(found, asked)
             for each, found, asked in (
                 (WHOLE, scores[:, candidates - 2], targets),
                 (shard, _in_order(scores, shard, candidates), targets[own]),
@@ -69,8 +69,8 @@ def rank_together(process: Process, folder: Path) -> None:
 
 def _in_order(scores: Tensor, shard: Shard, candidates: Tensor) -> Tensor:
     """Scores of candidates held here for the questions of all, one process after the other."""
-    every = torch.cat([scores[rank :: shard.world] for rank in range(shard.world)])
-    return every[:, candidates[(candidates - 2) % shard.world == shard.rank] - 2]
+    every = torch.cat([scores[rank :: shard.world_size] for rank in range(shard.world_size)])
+    return every[:, candidates[(candidates - 2) % shard.world_size == shard.rank] - 2]
 
 
 def _departures(
@@ -96,7 +96,7 @@ def _departures(
     )
     for name, gradient in own.items():
         if name in built[1].sharded:
-            whole[name] = whole[name][shard.rank :: shard.world]
+            whole[name] = whole[name][shard.rank :: shard.world_size]
         else:
             process.all_reduce(gradient)
     # A bias of attention's keys has no gradient but for rounding.

@@ -20,7 +20,7 @@ from dayahead.core.errors import ConfigError, DeadProcessError, TrainingError
 from dayahead.core.files import read_json
 from dayahead.distributed.launchers import LaunchInfo, launch_info
 from dayahead.distributed.process import Process, Rank
-from dayahead.distributed.rendezvous import process_group, settle
+from dayahead.distributed.rendezvous import process_group, set_up_process
 
 PR_SET_PDEATHSIG = 1
 _OF_A_DEATH = ("exit code", "RuntimeError", "Dist")
@@ -54,7 +54,7 @@ def run_processes(
     if n_processes == 1:
         device = _device(compute, 0)
         n_cores = len(os.sched_getaffinity(0))
-        settle(device, n_cores if compute.threads == "auto" else compute.threads)
+        set_up_process(device, n_cores if compute.threads == "auto" else compute.threads)
         work(Process(Rank(0, 1), device), *args)
     elif place is not None:
         if "TORCHELASTIC_RUN_ID" in os.environ:

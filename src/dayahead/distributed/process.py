@@ -1,6 +1,7 @@
 """What the processes of a run say to each other."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, TypeVar, cast
 
 import torch
@@ -8,6 +9,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 T = TypeVar("T")
+TIMEOUT = timedelta(hours=1)
+"""Of a collective: the others wait while one process hashes windows or writes a state."""
 
 
 @dataclass(frozen=True)

@@ -23,13 +23,10 @@ from dayahead.core.errors import ConfigError, TrainingError
 from dayahead.distributed.affinity import bind, cores_near, slice_of
 from dayahead.distributed.heartbeat import Heartbeat
 from dayahead.distributed.launchers import LaunchInfo
-from dayahead.distributed.process import Process, Rank
+from dayahead.distributed.process import TIMEOUT, Process, Rank
 
 START = timedelta(minutes=10)
 """For all to come: on a cold machine the libraries alone take minutes to read."""
-TIMEOUT = timedelta(hours=1)
-"""For what one process does alone, such as to hash windows and to write a state, while the others
-wait. Whether it lives meanwhile, the heartbeat knows."""
 NETWORK = "GLOO_SOCKET_IFNAME"
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 KEPT_BYTES, KEPT_BYTES_OF_SHARED = 2**30, 2**26
@@ -78,7 +75,7 @@ def process_group(
     dist.destroy_process_group()
 
 
-def settle(device: torch.device, n_threads: int, kept_bytes: int = KEPT_BYTES) -> None:
+def set_up_process(device: torch.device, n_threads: int, kept_bytes: int = KEPT_BYTES) -> None:
     """Set up this process for its work."""
     torch.set_num_threads(n_threads)
     # Every step frees and takes the same large tensors. Where glibc hands their pages back in
@@ -232,4 +229,4 @@ def _settle_among(process: Process, compute: ComputeConfig) -> None:
     if n_cores >= n_threads:
         bind(slice_of(cores, peers.index(process.rank.index), len(peers)))
     kept_bytes = KEPT_BYTES_OF_SHARED if compute.shard_items else KEPT_BYTES
-    settle(process.device, n_threads, kept_bytes)
+    set_up_process(process.device, n_threads, kept_bytes)

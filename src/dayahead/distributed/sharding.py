@@ -7,7 +7,6 @@ everywhere in torch.distributed.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -15,6 +14,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import Function, FunctionCtx
 from torch.nn.functional import embedding
+
+from dayahead.distributed.process import TIMEOUT, Rank
 
 ROWS_AT_ONCE = 2**18
 """Of a process, that cross over together where a whole table is collected or dealt out."""
@@ -25,63 +26,65 @@ class Shard:
     """The rows that this process holds of every table that is shared out."""
 
     rank: int = 0
-    world: int = 1
+    world_size: int = 1
     group: dist.ProcessGroup | None = None
     """Of its own: rows cross over while gradients do."""
 
     @classmethod
-    def of_process(cls, rank: int, world: int, patience: timedelta | None = None) -> "Shard":
-        """Share tables among all processes, which must call this together.
-
-        Args:
-            rank: of this process.
-            world: how many there are.
-            patience: how long one waits for another; None: as long as torch does by itself.
-        """
-        return cls(rank, world, dist.new_group(timeout=patience)) if world > 1 else WHOLE
+    def create(cls, rank: Rank) -> "Shard":
+        """Shard tables over all processes, which must call this together."""
+        if rank.world_size == 1:
+            return WHOLE
+        return cls(rank.index, rank.world_size, dist.new_group(timeout=TIMEOUT))
 
     @property
     def is_whole(self) -> bool:
         """Whether this process holds every row."""
-        return self.world == 1
+        return self.world_size == 1
 
-    def own(self, begin: int, end: int) -> slice:
+    def local_slice(self, begin: int, end: int) -> slice:
         """Rows from `begin` to `end` that are held here."""
-        return slice(begin + (self.rank - begin) % self.world, end, self.world)
+        return slice(begin + (self.rank - begin) % self.world_size, end, self.world_size)
 
-    def n_own(self, n_rows: int) -> int:
+    def n_local(self, n_rows: int) -> int:
         """How many of a table's first rows are held here."""
-        return len(range(self.rank, n_rows, self.world))
+        return len(range(self.rank, n_rows, self.world_size))
 
-    def places_of(self, items: Int[Tensor, " E"]) -> tuple[Int[Tensor, " e"], Int[Tensor, " e"]]:
+    def local_indices(
+        self, items: Int[Tensor, " E"]
+    ) -> tuple[Int[Tensor, " e"], Int[Tensor, " e"]]:
         """Which of some rows are held here, and at what places of the own ones."""
-        [held] = (items % self.world == self.rank).nonzero(as_tuple=True)
-        return held, items[held] // self.world
+        [held] = (items % self.world_size == self.rank).nonzero(as_tuple=True)
+        return held, items[held] // self.world_size
 
-    def rows(self, own: Float[Tensor, "m d"], rows: Int[Tensor, " ..."]) -> Float[Tensor, "... d"]:
+    def lookup(
+        self, own: Float[Tensor, "m d"], rows: Int[Tensor, " ..."]
+    ) -> Float[Tensor, "... d"]:
         """Look rows of the whole table up, wherever they are held."""
         if self.is_whole:
             return embedding(rows, own)
         wanted, places = torch.unique(rows, return_inverse=True)
-        holders = wanted % self.world
+        holders = wanted % self.world_size
         order = holders.argsort(stable=True)
-        n_wanted = holders.bincount(minlength=self.world)
-        n_given = self._crossed(n_wanted, [1] * self.world, [1] * self.world).tolist()
+        n_wanted = holders.bincount(minlength=self.world_size)
+        n_given = self._crossed(n_wanted, [1] * self.world_size, [1] * self.world_size).tolist()
         asked = self._crossed(wanted[order], n_wanted.tolist(), n_given)
-        found = self._crossed(embedding(asked // self.world, own), n_given, n_wanted.tolist())
+        found = self._crossed(embedding(asked // self.world_size, own), n_given, n_wanted.tolist())
         return embedding(order.argsort()[places], found)
 
-    def numbers(self, own: Float[Tensor, " m"], rows: Int[Tensor, " ..."]) -> Float[Tensor, " ..."]:
+    def lookup_scalars(
+        self, own: Float[Tensor, " m"], rows: Int[Tensor, " ..."]
+    ) -> Float[Tensor, " ..."]:
         """Look up in a table of single numbers."""
-        return own[rows] if self.is_whole else self.rows(own[:, None], rows)[..., 0]
+        return own[rows] if self.is_whole else self.lookup(own[:, None], rows)[..., 0]
 
     def mean(self, own: Float[Tensor, "m ..."], n_rows: int) -> Float[Tensor, " ..."]:
         """Mean over all `n_rows` rows of the whole table."""
         if self.is_whole:
             return own.mean(0)
-        return self.stacked(own.sum(0)).sum(0) / n_rows
+        return self.stack(own.sum(0)).sum(0) / n_rows
 
-    def gathered(
+    def all_gather(
         self, *values: Float[Tensor, "T ..."]
     ) -> tuple[list[Float[Tensor, "E ..."]], list[int]]:
         """Every process's values, one process after the other, and how many are whose.
@@ -92,18 +95,18 @@ class Shard:
         n_here = len(values[0])
         if self.is_whole:
             return list(values), [n_here]
-        n_of = self.stacked(torch.tensor(n_here, device=values[0].device)).tolist()
-        copies = (each.repeat(self.world, *[1] * (each.dim() - 1)) for each in values)
-        return [self._crossed(each, [n_here] * self.world, n_of) for each in copies], n_of
+        n_of = self.stack(torch.tensor(n_here, device=values[0].device)).tolist()
+        copies = (each.repeat(self.world_size, *[1] * (each.dim() - 1)) for each in values)
+        return [self._crossed(each, [n_here] * self.world_size, n_of) for each in copies], n_of
 
-    def stacked(self, values: Float[Tensor, "..."]) -> Float[Tensor, "w ..."]:
+    def stack(self, values: Float[Tensor, "..."]) -> Float[Tensor, "w ..."]:
         """Every process's values, which are as many everywhere."""
         if self.is_whole:
             return values[None]
-        n_of = [1] * self.world
-        return self._crossed(values.expand(self.world, *values.shape), n_of, n_of)
+        n_of = [1] * self.world_size
+        return self._crossed(values.expand(self.world_size, *values.shape), n_of, n_of)
 
-    def handed_back(
+    def send_back(
         self, found: Float[Tensor, "E k"], n_of: list[int], widths: list[int]
     ) -> list[Float[Tensor, "T k"]]:
         """What each process has found for the values gathered here.
@@ -120,7 +123,7 @@ class Shard:
         parts = torch.split(self._crossed(found.reshape(-1), sent, received), received)
         return [part.view(n_here, width) for part, width in zip(parts, widths, strict=True)]
 
-    def collected(self, own: Tensor, n_rows: int, device: torch.device) -> Tensor:
+    def gather_rows(self, own: Tensor, n_rows: int, device: torch.device) -> Tensor:
         """Put the whole table together in process 0; the others keep their own rows.
 
         Args:
@@ -130,16 +133,18 @@ class Shard:
         """
         whole = own if self.rank else own.new_empty((n_rows, *own.shape[1:]))
         for begin, end in self._stretches(n_rows):
-            n_of = [len(range(begin + rank, end, self.world)) for rank in range(self.world)]
-            part = own[self.n_own(begin) : self.n_own(end)].to(device)
-            sent = [len(part), *[0] * (self.world - 1)]
-            received = n_of if self.rank == 0 else [0] * self.world
+            n_of = [
+                len(range(begin + rank, end, self.world_size)) for rank in range(self.world_size)
+            ]
+            part = own[self.n_local(begin) : self.n_local(end)].to(device)
+            sent = [len(part), *[0] * (self.world_size - 1)]
+            received = n_of if self.rank == 0 else [0] * self.world_size
             pieces = torch.split(self._crossed(part, sent, received).cpu(), received)
             for rank, piece in enumerate(pieces if self.rank == 0 else ()):
-                whole[begin + rank : end : self.world] = piece
+                whole[begin + rank : end : self.world_size] = piece
         return whole
 
-    def dealt(self, whole: Tensor | None, like: Tensor, n_rows: int) -> Tensor:
+    def scatter_rows(self, whole: Tensor | None, like: Tensor, n_rows: int) -> Tensor:
         """Hand out process 0's whole table; the rows that this process holds.
 
         Args:
@@ -147,20 +152,25 @@ class Shard:
             like: of the same dtype and columns, on the device that the rows are wanted on.
             n_rows: of the whole table.
         """
-        own = like.new_empty((self.n_own(n_rows), *like.shape[1:]))
+        own = like.new_empty((self.n_local(n_rows), *like.shape[1:]))
         for begin, end in self._stretches(n_rows):
-            n_of = [len(range(begin + rank, end, self.world)) for rank in range(self.world)]
-            part, sent = own[:0], [0] * self.world
+            n_of = [
+                len(range(begin + rank, end, self.world_size)) for rank in range(self.world_size)
+            ]
+            part, sent = own[:0], [0] * self.world_size
             if whole is not None and self.rank == 0:
                 stretch = whole[begin:end].to(own.device)
-                part, sent = torch.cat([stretch[r :: self.world] for r in range(self.world)]), n_of
-            received = [n_of[self.rank], *[0] * (self.world - 1)]
-            own[self.n_own(begin) : self.n_own(end)] = self._crossed(part, sent, received)
+                part, sent = (
+                    torch.cat([stretch[r :: self.world_size] for r in range(self.world_size)]),
+                    n_of,
+                )
+            received = [n_of[self.rank], *[0] * (self.world_size - 1)]
+            own[self.n_local(begin) : self.n_local(end)] = self._crossed(part, sent, received)
         return own
 
     def _stretches(self, n_rows: int) -> Iterator[tuple[int, int]]:
         """Begin and end of the rows that cross over together; each begins with one of rank 0."""
-        step = ROWS_AT_ONCE * self.world
+        step = ROWS_AT_ONCE * self.world_size
         for begin in range(0, n_rows, step):
             yield begin, min(begin + step, n_rows)
 

@@ -75,7 +75,7 @@ class GrowingEmbedding(nn.Module):
         """Look up vocabulary indices; one beyond the table counts as unknown."""
         is_held = self.holds(indices)
         rows = (indices - N_RESERVED).where(is_held, 0)
-        found = self.shard.rows(self.weight, rows)  # [B, L, d]
+        found = self.shard.lookup(self.weight, rows)  # [B, L, d]
         is_unknown = (indices >= UNKNOWN) & ~is_held
         return found * is_held[..., None] + self.unknown * is_unknown[..., None]
 
@@ -83,9 +83,11 @@ class GrowingEmbedding(nn.Module):
         """Those from `begin` to `end` that this process holds."""
         initial = initial_rows(begin, end, self.weight.shape[1], self.std, self.seed, self.shard)
         if self.given:
-            rows, first = self.given.rows, self.shard.n_own(begin)
-            is_here = (rows >= begin) & (rows < end) & (rows % self.shard.world == self.shard.rank)
-            initial[rows[is_here] // self.shard.world - first] = self.given.vectors[is_here]
+            rows, first = self.given.rows, self.shard.n_local(begin)
+            is_here = (
+                (rows >= begin) & (rows < end) & (rows % self.shard.world_size == self.shard.rank)
+            )
+            initial[rows[is_here] // self.shard.world_size - first] = self.given.vectors[is_here]
         return initial
 
 
@@ -98,6 +100,6 @@ def initial_rows(
     for first in range(0, end, DRAWN_AT_ONCE):
         last = min(first + DRAWN_AT_ONCE, end)
         rows = torch.from_numpy(draw.standard_normal((last - first, dim), dtype=np.float32))
-        own = shard.own(max(begin - first, 0) + first, last)
-        pieces.append(rows[own.start - first :: shard.world] * std)
+        own = shard.local_slice(max(begin - first, 0) + first, last)
+        pieces.append(rows[own.start - first :: shard.world_size] * std)
     return torch.cat(pieces)

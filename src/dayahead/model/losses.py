@@ -77,9 +77,9 @@ def _shared_loss(
 ) -> Float[Tensor, ""]:
     """The same where rows are shared out: its part that is this process's."""
     shard = catalogue.shard
-    (states, every), _ = shard.gathered(hidden, targets)
+    (states, every), _ = shard.all_gather(hidden, targets)
     states, table, bias = _as_multiplied(states, catalogue.table, catalogue.bias)
-    n_own = catalogue.n_items // shard.world  # or one more, but all must take as many chunks
+    n_own = catalogue.n_items // shard.world_size  # or one more, but all must take as many chunks
     rows_per_chunk = _rows_per_chunk(n_own, states.shape[1], logits_budget_mib)
     return shared_softmax_loss(states, table, bias, every, shard, rows_per_chunk)
 

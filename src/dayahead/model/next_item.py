@@ -103,17 +103,17 @@ class NextItemModel(nn.Module):
             ConfigError: there are fewer items than processes to share them out to.
         """
         n_items = sizes[ITEM_ID]
-        if n_items < self.shard.world:
+        if n_items < self.shard.world_size:
             raise ConfigError(
                 f"params.yaml: compute.shard_items: {n_items} items cannot be shared out to "
-                f"{self.shard.world} processes; set it to false"
+                f"{self.shard.world_size} processes; set it to false"
             )
         self.inputs.grow(sizes)
         if not self.config.tie_weights:
             self.output_items.grow(n_items)
         if self.sampler:
             self.sampler.grow(n_items)
-        n_new = self.shard.n_own(n_items) - len(self.bias)
+        n_new = self.shard.n_local(n_items) - len(self.bias)
         if n_new > 0:
             self.bias = nn.Parameter(nn.functional.pad(self.bias.detach(), (0, n_new)))
 
@@ -161,7 +161,7 @@ class NextItemModel(nn.Module):
             columns: Mapping[str, Tensor], n_known: Int[Tensor, " B"]
         ) -> Float[Tensor, "E c"]:
             question = self.task.next_question(columns[ITEM_ID], n_known)
-            [every], _ = self.shard.gathered(self._answers(columns, question))
+            [every], _ = self.shard.all_gather(self._answers(columns, question))
             return own.own_scores(every) / self.loss_config.temperature
 
         return scores

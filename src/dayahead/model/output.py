@@ -38,7 +38,7 @@ class OutputLayer:
 
     def rows(self, items: Int[Tensor, " k"]) -> tuple[Float[Tensor, "k d"], Float[Tensor, " k"]]:
         """Rows and biases of some items, whoever holds them."""
-        return self.shard.rows(self.table, items), self.shard.numbers(self.bias, items)
+        return self.shard.lookup(self.table, items), self.shard.lookup_scalars(self.bias, items)
 
     def part(self, items: Int[Tensor, " k"]) -> "OutputLayer":
         """Some items alone, in their order, wholly on this process."""
@@ -46,7 +46,7 @@ class OutputLayer:
 
     def own_part(self, items: Int[Tensor, " k"]) -> "OutputLayer":
         """Those of some items whose rows are held here, in their order."""
-        _, own = self.shard.places_of(items)
+        _, own = self.shard.local_indices(items)
         return replace(self, table=self.table[own], bias=self.bias[own], n_items=len(items))
 
     def own_scores(self, states: Float[Tensor, "T d"]) -> Float[Tensor, "T m"]:

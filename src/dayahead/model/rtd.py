@@ -123,8 +123,8 @@ def guesses(
     # In float32 the largest of a million would be equal.
     uniform = torch.rand(n_numbers, dtype=torch.float64, generator=draws.generator("guess_noise"))
     strip = -(-uniform.clamp(min=2**-54).log()).log().float().to(hidden.device)
-    windows = strip.unfold(0, n_items, 1)[:, shard.own(0, n_items)]
-    (states, begins), n_of = shard.gathered(hidden, (places * N_PLACES).long())
+    windows = strip.unfold(0, n_items, 1)[:, shard.local_slice(0, n_items)]
+    (states, begins), n_of = shard.all_gather(hidden, (places * N_PLACES).long())
     n_rows = max(1, logits_budget_mib * 2**20 // (BYTES_PER_SCORE * len(catalogue.table)))
     chunks = zip(torch.split(states, n_rows), torch.split(begins, n_rows), strict=True)
     best = [
@@ -132,6 +132,7 @@ def guesses(
         for part, begin in chunks
     ]
     found = torch.cat([torch.stack([each.values.double(), each.indices], 1) for each in best])
-    scores, own = torch.stack(shard.handed_back(found, n_of, [2] * shard.world)).unbind(2)  # [w, T]
+    returned = shard.send_back(found, n_of, [2] * shard.world_size)
+    scores, own = torch.stack(returned).unbind(2)  # [w, T]
     holders = scores.argmax(0)
-    return own.gather(0, holders[None])[0].long() * shard.world + holders
+    return own.gather(0, holders[None])[0].long() * shard.world_size + holders

@@ -55,7 +55,7 @@ class _SharedSoftmax(Function):
         inputs = (torch.split(each, rows_per_chunk) for each in (states, targets, of_states))
         for part, asked, of_part in zip(*inputs, strict=True):
             logits = torch.addmm(bias, part, table.T).float()
-            answers = shard.places_of(asked)
+            answers = shard.local_indices(asked)
             scores = logits[answers]
             totals = _softmax_in_place(logits, shard)
             losses.append(totals[answers[0]] - scores)
@@ -80,7 +80,7 @@ def _softmax_in_place(logits: Float[Tensor, "t m"], shard: Shard) -> Float[Tenso
     """Make logits what they are of the softmax over all rows; the logarithm of its sum."""
     highest = logits.amax(1)
     sums = logits.sub_(highest[:, None]).exp_().sum(1)
-    totals = shard.stacked(highest + sums.log()).logsumexp(0)
+    totals = shard.stack(highest + sums.log()).logsumexp(0)
     logits *= (highest - totals).exp()[:, None]
     return totals
 

@@ -17,7 +17,7 @@ from dayahead.metrics.tables import WindowRanks
 from dayahead.model.baselines import CountingModel
 from dayahead.model.next_item import NextItemModel
 from dayahead.train.batches import Batch, Batches
-from dayahead.train.sharded_ranking import SharedRanks
+from dayahead.train.sharded_ranking import ShardedRanking
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def evaluate(
         torch.from_numpy(each).long().to(device) for each in (candidates, targets.counts)
     )
     scorer = model.scorer(wanted)
-    ranks_of = SharedRanks(model.shard, wanted, top_k)
+    ranks_of = ShardedRanking(model.shard, wanted, top_k)
     # Rows: targets, ranks, top columns. The column behind the last takes what idle processes rank.
     size = (2 + min(top_k, len(wanted)), int(counts.sum()) + 1)
     found = torch.zeros(size, dtype=torch.int32, device=device)

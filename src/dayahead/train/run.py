@@ -18,7 +18,6 @@ from dayahead.config.params import Params
 from dayahead.core.columns import FIRST_TIME, INDEX, ITEM_ID, N_RESERVED, SESSION_ID, VALUE
 from dayahead.core.project import cache_root
 from dayahead.distributed.process import Process
-from dayahead.distributed.rendezvous import TIMEOUT
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.baselines import CountingModel
 from dayahead.model.building import build_model, vocabulary_columns
@@ -31,7 +30,7 @@ from dayahead.train.checks import check_attention
 from dayahead.train.data_loading import Loader
 from dayahead.train.evaluate import evaluate
 from dayahead.train.results import EvaluatedWindow, Timing, attention_table, prediction_table
-from dayahead.train.sharded_state import collected, dealt
+from dayahead.train.sharded_state import gather_state, scatter_state
 from dayahead.train.trainers import CountTrainer, GradientTrainer, Trainer
 from dayahead.windows.folder import Window, WindowFolder
 
@@ -84,7 +83,7 @@ class Run:
         self.study = study
         self.params = study.params
         self.process = process
-        self.shard = _shard(process) if study.params.compute.shard_items else WHOLE
+        self.shard = Shard.create(process.rank) if study.params.compute.shard_items else WHOLE
         self.folder = WindowFolder(study.windows)
         self.loader = Loader(self.folder, self.params)
         self.first_sizes = self.sizes_at(first)
@@ -172,12 +171,12 @@ class Run:
         """Return the trainer's state, whole on the main process; every process calls this."""
         if self.shard.is_whole and not self.process.is_main:
             return {}
-        return collected(self.trainer.state(), self.model, self.process)
+        return gather_state(self.trainer.state(), self.model, self.process)
 
     def restore(self, window: Window, state: Mapping[str, Tensor] | None) -> None:
         """Continue from the main process's state after the fit of a window."""
         self.model, self.trainer = self._build()
-        own = dealt(state, self.model, self.process)
+        own = scatter_state(state, self.model, self.process)
         self.trainer.restore(self.sizes_at(window), own)
 
     def evaluate(self, window: Window, fit: Fit) -> EvaluatedWindow:
@@ -229,7 +228,7 @@ class Run:
 
     def save(self, window: Window) -> None:
         """Write models/, as the model stands after fitting `window`; every process calls this."""
-        weights = collected(weights_of(self.model), self.model, self.process)
+        weights = gather_state(weights_of(self.model), self.model, self.process)
         if self.process.is_main:
             save_model(self.study.models, self._stored_model(window), weights)
 
@@ -255,7 +254,3 @@ class Run:
             for column, size in sizes.items()
         }
         return StoredModel(config, self.model, self.candidates, vocabularies)
-
-
-def _shard(process: Process) -> Shard:
-    return Shard.of_process(process.rank.index, process.rank.world_size, TIMEOUT)

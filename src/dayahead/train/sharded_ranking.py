@@ -18,7 +18,7 @@ Answers = tuple[Int[Tensor, " Q"], Int[Tensor, "Q K"], Float[Tensor, "Q K"]]
 """Ranks of targets; columns of the candidates scored best, best first, and their scores."""
 
 
-class SharedRanks:
+class ShardedRanking:
     """Ranks as `target_ranks` and `best_columns` have them, without all scores in one place.
 
     All processes ask in step, each of its own questions.
@@ -34,10 +34,10 @@ class SharedRanks:
         self.candidates = candidates
         self.n_best = n_best
         rows = candidates - N_RESERVED
-        self.held, _ = shard.places_of(rows)
+        self.held, _ = shard.local_indices(rows)
         self.place_of = torch.full((len(candidates) + 1,), -1, device=candidates.device)
         self.place_of[self.held] = torch.arange(len(self.held), device=candidates.device)
-        n_held = (rows % shard.world).bincount(minlength=shard.world)
+        n_held = (rows % shard.world_size).bincount(minlength=shard.world_size)
         self.widths = n_held.clamp(max=n_best).tolist()
 
     def __call__(self, scores: Float[Tensor, "E c"], targets: Int[Tensor, " Q"]) -> Answers:
@@ -53,16 +53,16 @@ class SharedRanks:
         columns = _columns_of(targets, self.candidates)
         if self.shard.is_whole:
             return target_ranks(scores, columns), *best_columns(scores, self.n_best)
-        [every], n_of = self.shard.gathered(columns)
+        [every], n_of = self.shard.all_gather(columns)
         n_ahead = self._n_not_worse(scores, self.place_of[every])
-        found = self.shard.handed_back(n_ahead[:, None], n_of, [1] * self.shard.world)
+        found = self.shard.send_back(n_ahead[:, None], n_of, [1] * self.shard.world_size)
         ranks = torch.where(columns >= 0, torch.cat(found, dim=1).sum(1), 0)
         return ranks, *self._best(scores, n_of)
 
     def _n_not_worse(self, scores: Float[Tensor, "E c"], places: Int[Tensor, " E"]) -> Tensor:
         """Count those held here that are not worse than the target, wherever that is held; [E]."""
         check_finite(scores)
-        return n_not_worse(scores, self.shard.stacked(scores_at(scores, places)).amax(0))
+        return n_not_worse(scores, self.shard.stack(scores_at(scores, places)).amax(0))
 
     def _best(
         self, scores: Float[Tensor, "E c"], n_of: list[int]
@@ -73,7 +73,7 @@ class SharedRanks:
             n_asked = n_of[self.shard.rank]
             return places[:n_asked], own[:n_asked]
         columns, found = (
-            torch.cat(self.shard.handed_back(each, n_of, self.widths), dim=1)
+            torch.cat(self.shard.send_back(each, n_of, self.widths), dim=1)
             for each in (self.held[places], own)
         )
         columns, order = columns.sort(1)  # among equal scores the lower is taken

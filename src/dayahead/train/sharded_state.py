@@ -17,7 +17,7 @@ from dayahead.train.optimizer import MOMENTS
 _OF_A_STATE = ("weights.", "moments.")
 
 
-def collected(
+def gather_state(
     state: Mapping[str, Tensor], model: NextItemModel | CountingModel, process: Process
 ) -> dict[str, Tensor]:
     """Put a state together in the main process; every process calls this with its own.
@@ -28,14 +28,14 @@ def collected(
         process: this one. Where it is not the main one, the state stays as it is.
     """
     return {
-        name: model.shard.collected(tensor, model.n_items, process.device)
+        name: model.shard.gather_rows(tensor, model.n_items, process.device)
         if isinstance(model, NextItemModel) and _is_shared_out(name, model)
         else tensor
         for name, tensor in state.items()
     }
 
 
-def dealt(
+def scatter_state(
     state: Mapping[str, Tensor] | None, model: NextItemModel | CountingModel, process: Process
 ) -> Mapping[str, Tensor]:
     """Give every process its own of the main process's state; every process calls this.
@@ -54,7 +54,7 @@ def dealt(
         whole = state.get(name)
         if isinstance(model, NextItemModel) and _is_shared_out(name, model):
             like = torch.empty((0, *shape[1:]), dtype=dtype, device=process.device)
-            own[name] = model.shard.dealt(whole, like, shape[0])
+            own[name] = model.shard.scatter_rows(whole, like, shape[0])
         else:
             sent = torch.empty(shape, dtype=dtype) if whole is None else whole
             own[name] = sent.to(process.device)

@@ -88,7 +88,7 @@ import json, sys, torch
 from dayahead.config.params import ComputeConfig
 from dayahead.distributed.launch import run_processes
 def work(process):
-    print(process.is_main, int(process.summed(torch.tensor(process.rank.index + 1))))
+    print(process.is_main, int(process.all_reduce(torch.tensor(process.rank.index + 1))))
 run_processes(work, ComputeConfig(**json.loads(sys.argv[1])))
 """
 

@@ -31,11 +31,11 @@ def tables(world, steps, given=None):
 @given(worlds, st.integers(0, 50), st.integers(0, 50))
 def test_every_row_is_held_once_and_as_many_everywhere(world, begin, more):
     shards = [Shard(rank, world) for rank in range(world)]
-    rows = [list(range(begin + more))[shard.own(begin, begin + more)] for shard in shards]
+    rows = [list(range(begin + more))[shard.local_slice(begin, begin + more)] for shard in shards]
     assert sorted(chain(*rows)) == list(range(begin, begin + more))
     for shard, own in zip(shards, rows, strict=True):
         assert [row % world for row in own] == [shard.rank] * len(own)
-        assert shard.n_own(begin + more) - shard.n_own(begin) == len(own)
+        assert shard.n_local(begin + more) - shard.n_local(begin) == len(own)
     assert max(map(len, rows)) - min(map(len, rows)) <= 1
 
 
@@ -67,18 +67,18 @@ def test_asked_rows_are_found_where_they_are_held(world, rows):
     table = torch.arange(31)
     asked = torch.tensor(rows, dtype=torch.int64)
     for rank in range(world):
-        _, own = Shard(rank, world).places_of(asked)
+        _, own = Shard(rank, world).local_indices(asked)
         assert table[rank::world][own].tolist() == [row for row in rows if row % world == rank]
 
 
 def test_alone_nothing_crosses_over():
     table, rows = torch.randn(7, 2), torch.tensor([[1, 6], [0, 1]])
-    assert torch.equal(WHOLE.rows(table, rows), table[rows])
-    assert torch.equal(WHOLE.numbers(table[:, 0], rows), table[rows][..., 0])
+    assert torch.equal(WHOLE.lookup(table, rows), table[rows])
+    assert torch.equal(WHOLE.lookup_scalars(table[:, 0], rows), table[rows][..., 0])
     assert torch.equal(WHOLE.mean(table, 7), table.mean(0))
-    [every], n_of = WHOLE.gathered(table)
+    [every], n_of = WHOLE.all_gather(table)
     assert every is table
-    assert WHOLE.handed_back(table, n_of, [2])[0] is table
+    assert WHOLE.send_back(table, n_of, [2])[0] is table
     assert tiny_model().sharded == frozenset()
 
 

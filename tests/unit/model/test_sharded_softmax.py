@@ -78,7 +78,7 @@ def test_each_item_is_held_once_and_found(world):
     table = torch.arange(12)
     found = torch.full((6,), -1)
     for rank in range(world):
-        held, places = Shard(rank, world).places_of(items)
+        held, places = Shard(rank, world).local_indices(items)
         assert (found[held] == -1).all()
         found[held] = table[rank::world][places]
     assert found.equal(items)
