@@ -30,7 +30,7 @@ from dayahead.core.types import Device
 from dayahead.dataset.dataset import DatasetConfig
 from dayahead.features.arrays import Ints, ints, is_new
 from dayahead.features.vocabulary import occurrences
-from dayahead.features.workflow import Statistics, encode, encode_sessions, listed
+from dayahead.features.workflow import encode, encode_sessions, listed
 from dayahead.preprocess.calendar import Calendar
 from dayahead.preprocess.event_log import Piece, event_columns, past_columns
 from dayahead.preprocess.lookups import recall, remember
@@ -40,6 +40,7 @@ from dayahead.preprocess.shuffle import Keys, buckets, gather, hashes_of, scatte
 from dayahead.preprocess.tally import Tally
 from dayahead.preprocess.users import UserRules, by_user
 from dayahead.windows.folder import vocabulary_path, window_path
+from dayahead.windows.metadata import Statistics
 
 _START = "start"
 

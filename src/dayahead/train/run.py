@@ -228,8 +228,7 @@ class Run:
 
     def stored_model(self, window: Window) -> StoredModel:
         """Return the model as it stands after fitting `window`."""
-        params, sizes, statistics = self.params, self.sizes_at(window), self.store.statistics
-        features = {name: statistics["features"][name] for name in params.model.features}
+        params, sizes = self.params, self.sizes_at(window)
         card = ModelConfigFile(
             dataset=params.dataset,
             window=window.name,
@@ -239,7 +238,7 @@ class Run:
             seed=params.training.seed,
             sizes=sizes,
             first_sizes=self.first_sizes,
-            statistics=statistics | {"features": features},
+            statistics=self.store.statistics.select(params.model.features),
         )
         held = {
             column: self.store.vocabulary(column)

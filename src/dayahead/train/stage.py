@@ -49,7 +49,7 @@ def fit_and_measure(process: Process, study: Study) -> None:
     params = study.params
     store = WindowFolder(study.windows)
     windows = chosen_windows(store.windows, params.window.first, params.window.last)
-    measured = measured_windows(windows, store.statistics["fitted_on"])
+    measured = measured_windows(windows, store.statistics.fitted_on)
     check_splits(store, measured, params.evaluation.split)
     check_attention_sessions(store, measured, params.evaluation)
     shard = (
