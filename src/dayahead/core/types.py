@@ -1,6 +1,8 @@
-"""Type aliases that several rooms share."""
+"""Types that several rooms share."""
 
-from typing import Literal
+from typing import Final, Literal
+
+import pyarrow as pa
 
 Device = Literal["cpu", "cuda"]
 FeatureKind = Literal[
@@ -8,3 +10,4 @@ FeatureKind = Literal[
 ]
 IdType = Literal["int", "string"]
 """Of item ids and categorical values."""
+ID_TYPES: Final = {"int": pa.int64(), "string": pa.string()}
