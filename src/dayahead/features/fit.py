@@ -14,7 +14,7 @@ from nvtabular import Workflow
 
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, VALUE
 from dayahead.core.types import Device
-from dayahead.dataset.features import FeatureConfig
+from dayahead.dataset.schema import FeatureConfig
 from dayahead.features.inputs import Types, frame_of, inputs
 from dayahead.features.numbers import VALUE_TYPES, NumberOperators
 from dayahead.features.operators import LookUp

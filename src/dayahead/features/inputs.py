@@ -9,7 +9,7 @@ from merlin.core.compat import cudf
 
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, TIMESTAMP
 from dayahead.core.types import Device
-from dayahead.dataset.features import NUMBER_FEATURES
+from dayahead.dataset.schema import SCALED_FEATURES
 from dayahead.features.numbers import VALUE_TYPES
 from dayahead.features.operators import Frame
 from dayahead.windows.metadata import Statistics
@@ -24,7 +24,7 @@ def input_types(statistics: Statistics) -> dict[str, pa.DataType]:
     for name, entry in statistics.features.items():
         if entry.type is not None:
             types[name] = VALUE_TYPES[entry.type]
-        elif entry.kind in NUMBER_FEATURES and entry.kind != "item_age":
+        elif entry.kind in SCALED_FEATURES and entry.kind != "item_age":
             types[name] = pa.float64()
     return types
 

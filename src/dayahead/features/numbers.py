@@ -22,7 +22,7 @@ class NumberOperators:
 
     Args:
         name: the feature.
-        kind: one of NUMBER_FEATURES.
+        kind: one of SCALED_FEATURES.
         scale: standard, gauss_rank or fixed.
         relative_to: of a relative_number, its category and the category's type.
     """

@@ -19,7 +19,7 @@ from dayahead.config.params import MachineConfig, PreprocessConfig, WindowConfig
 from dayahead.core.columns import SESSION_ID, USER_ID
 from dayahead.core.errors import DataError
 from dayahead.core.types import Device
-from dayahead.dataset.dataset import DatasetConfig
+from dayahead.dataset.schema import DatasetConfig
 from dayahead.preprocess.calendar import calendar_over, microseconds_of
 from dayahead.preprocess.dask_cluster import dask_client, memory_limit
 from dayahead.preprocess.event_log import EventLog, Piece, require_whole

@@ -22,7 +22,7 @@ from dayahead.core.columns import (
 from dayahead.core.errors import DataError
 from dayahead.core.files import read_json
 from dayahead.core.fingerprints import sha256_of
-from dayahead.dataset.dataset import DatasetConfig
+from dayahead.dataset.schema import DatasetConfig
 from dayahead.features.arrays import Ints, ints, put
 
 

@@ -27,7 +27,7 @@ from dayahead.core.columns import (
 )
 from dayahead.core.files import write_parquet
 from dayahead.core.types import Device
-from dayahead.dataset.dataset import DatasetConfig
+from dayahead.dataset.schema import DatasetConfig
 from dayahead.features.arrays import Ints, ints, is_new
 from dayahead.features.vocabulary import occurrences
 from dayahead.features.workflow import encode, encode_sessions, listed

@@ -12,7 +12,7 @@ from merlin.dag import ColumnSelector
 
 from dayahead.core.columns import ITEM_ID
 from dayahead.core.files import write_parquet
-from dayahead.dataset.features import FeatureConfig
+from dayahead.dataset.schema import FeatureConfig
 from dayahead.features import scalers as scales
 from dayahead.features.fit import fitted, looks_ahead
 from dayahead.features.scalers import GaussRank

@@ -115,5 +115,5 @@ class TestRefusals:
 
 @pytest.mark.parametrize("name", ["train", "session_id", "bef_price"])
 def test_a_feature_by_the_name_of_our_own_columns_is_refused(name):
-    with pytest.raises(ConfigError, match=f"features: {name}: names of columns of our own"):
+    with pytest.raises(ConfigError, match=f"features: {name}: reserved column names"):
         dataset_config(features={name: {"kind": "hour"}})
