@@ -32,7 +32,7 @@ from dayahead.features.arrays import Ints, ints, is_new
 from dayahead.features.vocabulary import occurrences
 from dayahead.features.workflow import encode, encode_sessions, listed
 from dayahead.preprocess.calendar import Calendar
-from dayahead.preprocess.event_log import Piece, event_columns, past_columns
+from dayahead.preprocess.event_log import Piece, past_columns
 from dayahead.preprocess.lookups import recall, remember
 from dayahead.preprocess.schema import window_schema
 from dayahead.preprocess.sessions import NEVER, Rules, cut_sessions
@@ -110,7 +110,7 @@ def spread(job: Job, piece: Piece, n_rows: int, path: Path) -> Spread:
 
     def keyed() -> Iterator[tuple[pa.Table, Keys]]:
         nonlocal without_user
-        for events in piece.tables(event_columns(job.dataset), n_rows):
+        for events in piece.tables(job.dataset.event_schema().names, n_rows):
             n_read = len(events)
             if job.dataset.sessions.gap_minutes is not None:
                 events = events.filter(events[USER_ID].is_valid())
