@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from dayahead.core.columns import EVENT_TIME, ROW, TIMESTAMP
 from dayahead.core.files import write_json
 from dayahead.core.fingerprints import sha256_of
-from dayahead.dataset.dataset import DatasetConfig, load_dataset
+from dayahead.dataset.schema import DatasetConfig, load_dataset
 
 DAYS = 31
 SESSIONS_PER_DAY = 297_000

@@ -6,7 +6,7 @@ from pathlib import Path
 from dayahead.config.params import load_params
 from dayahead.core.errors import exit_with_message
 from dayahead.core.locks import one_at_a_time
-from dayahead.dataset.dataset import load_dataset
+from dayahead.dataset.schema import load_dataset
 from dayahead.download.stage import download
 from dayahead.tracking.runs import stage_run
 

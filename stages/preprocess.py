@@ -7,7 +7,7 @@ from dayahead.config.params import load_params
 from dayahead.core.errors import exit_with_message
 from dayahead.core.fingerprints import sha256_of
 from dayahead.core.locks import one_at_a_time
-from dayahead.dataset.dataset import load_dataset
+from dayahead.dataset.schema import load_dataset
 from dayahead.preprocess.stage import preprocess
 from dayahead.tracking.runs import stage_run
 

@@ -22,7 +22,7 @@ from dayahead.core.columns import (
 )
 from dayahead.core.files import write_json, write_parquet
 from dayahead.core.fingerprints import sha256_of
-from dayahead.dataset.dataset import DatasetConfig
+from dayahead.dataset.schema import DatasetConfig
 
 
 def instant(text: str) -> datetime:

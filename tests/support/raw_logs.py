@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from dayahead.core.files import read_json
-from dayahead.dataset.dataset import DatasetConfig
+from dayahead.dataset.schema import DatasetConfig
 from dayahead.download.stage import download
 from support.sources import a_dataset
 

@@ -55,7 +55,8 @@ def write_listing(folder, windows, unit="day"):
     ]
     entries[-1] |= {"state": "open", "why": "the log <ends> before the window does"}
     steps = {"events_read": 100, "dropped_overrun": 10, "events_kept": 90}
-    listing = {"unit": unit, "log_end": "x", "steps": steps, "windows": entries}
+    listing = {"unit": unit, "log_end": "x", "sessions_read": 9, "sessions_kept": 9,
+               "steps": steps, "windows": entries}  # fmt: skip
     folder.mkdir(exist_ok=True)
     (folder / "windows.json").write_text(json.dumps(listing))
     return folder

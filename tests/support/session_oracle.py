@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from dayahead.config.params import WindowConfig
-from dayahead.dataset.dataset import DatasetConfig
+from dayahead.dataset.schema import DatasetConfig
 
 Row = dict[str, Any]
 

@@ -1,6 +1,6 @@
 """A folder of windows written by hand, for tests that need one without preprocessing."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
@@ -10,13 +10,23 @@ import numpy as np
 import pyarrow as pa
 
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, SESSION_ID, SESSION_START, TIMESTAMP, USER_ID
-from dayahead.core.files import write_json, write_parquet
-from dayahead.windows.folder import vocabulary_path, window_path
+from dayahead.core.files import write_parquet
+from dayahead.windows.folder import MANIFEST, STATISTICS, vocabulary_path, window_path
+from dayahead.windows.metadata import (
+    FeatureStatistics,
+    SessionRules,
+    Statistics,
+    WindowEntry,
+    WindowsManifest,
+    write_manifest,
+    write_statistics,
+)
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
+MEAN, STD = 1.0, 0.5
 FEATURES = {
-    "category": {"kind": "categorical", "columns": ["category"], "type": "int"},
-    "price": {"kind": "log_number", "columns": ["price"], "mean": 1.0, "std": 0.5},
+    "category": FeatureStatistics(kind="categorical", columns=["category"], type="int"),
+    "price": FeatureStatistics(kind="log_number", columns=["price"], mean=MEAN, std=STD),
 }
 
 Days = list[list[list[int]]]
@@ -50,23 +60,40 @@ def write_window_folder(
     _write_vocabulary(folder, ITEM_ID, vocabulary.index, vocabulary.first_windows)
     if features:
         _write_vocabulary(folder, "category", range(3), [day(0)] * 3)
-    entries = [_listed(number, sessions) for number, sessions in enumerate(days)]
-    write_json(folder / "windows.json", {"unit": "day", "steps": {}, "windows": entries})
-    statistics = {
-        "unit": "day",
-        "timezone": "UTC",
-        "item_type": "int",
-        "sessions": {
-            "max_length": max_length,
-            "truncate": "first",
-            "repeats": "keep",
-            "past_max_length": 0,
-        },
-        "fitted_on": [day(number) for number in range(fitted_on)],
-        "features": FEATURES if features else {},
-    }
-    write_json(folder / "statistics.json", statistics)
+    entries = [_entry(number, sessions) for number, sessions in enumerate(days)]
+    n_sessions = sum(map(len, days))
+    manifest = WindowsManifest(
+        unit="day",
+        log_end=entries[-1].end if entries else "",
+        sessions_read=n_sessions,
+        sessions_kept=n_sessions,
+        steps={},
+        windows=entries,
+    )
+    write_manifest(folder / MANIFEST, manifest)
+    fitted_windows = [day(number) for number in range(fitted_on)]
+    statistics = tiny_statistics(
+        FEATURES if features else (), max_length=max_length, fitted_on=fitted_windows
+    )
+    write_statistics(folder / STATISTICS, statistics)
     return folder
+
+
+def tiny_statistics(
+    features: Iterable[str] = (), *, max_length: int = 20, fitted_on: Sequence[str] = ()
+) -> Statistics:
+    """Statistics of some of FEATURES."""
+    rules = SessionRules(
+        repeats="keep", min_length=2, max_length=max_length, truncate="first", past_max_length=0
+    )
+    return Statistics(
+        unit="day",
+        timezone="UTC",
+        item_type="int",
+        sessions=rules,
+        fitted_on=list(fitted_on),
+        features={name: FEATURES[name] for name in features},
+    )
 
 
 class Vocabulary:
@@ -134,27 +161,26 @@ def session_table(
         EVENT_TIME: pa.array(times, pa.list_(TIMESTAMP)),
     }
     if features:
-        mean, std = FEATURES["price"]["mean"], FEATURES["price"]["std"]
         categories = [[item % 3 + 2 for item in session] for session in sessions]
-        prices = [(np.log1p(np.array(session) / 10) - mean) / std for session in sessions]
+        prices = [(np.log1p(np.array(session) / 10) - MEAN) / STD for session in sessions]
         columns["category"] = pa.array(categories, pa.list_(pa.int32()))
         columns["price"] = pa.array(prices, pa.list_(pa.float32()))
     return pa.table(columns)
 
 
-def _listed(number: int, sessions: list[list[int]]) -> dict[str, Any]:
+def _entry(number: int, sessions: list[list[int]]) -> WindowEntry:
     n_even = (len(sessions) + 1) // 2
-    return {
-        "window": day(number),
-        "start": (START + timedelta(days=number)).isoformat(),
-        "end": (START + timedelta(days=number + 1)).isoformat(),
-        "sessions": len(sessions),
-        "events": sum(map(len, sessions)),
-        "state": "kept",
-        "why": None,
-        "roles": {"train": len(sessions), "valid": n_even, "test": len(sessions) - n_even},
-        "overrun_events": 0,
-    }
+    return WindowEntry(
+        window=day(number),
+        start=(START + timedelta(days=number)).isoformat(),
+        end=(START + timedelta(days=number + 1)).isoformat(),
+        sessions=len(sessions),
+        events=sum(map(len, sessions)),
+        state="kept",
+        why=None,
+        roles={"train": len(sessions), "valid": n_even, "test": len(sessions) - n_even},
+        overrun_events=0,
+    )
 
 
 def _write_vocabulary(

@@ -5,7 +5,7 @@ import pytest
 from dayahead.config.loading import read_yaml
 from dayahead.config.params import load_params
 from dayahead.core.errors import ConfigError
-from dayahead.dataset.dataset import load_dataset
+from dayahead.dataset.schema import load_dataset
 from dayahead.presets import preset_options
 
 ROOT = Path(__file__).parents[2]

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from dayahead.aggregate.averaging import Average
 from dayahead.aggregate.charts import bars, curves
 from dayahead.metrics.tables import WindowResult
+from dayahead.windows.metadata import WindowEntry, WindowsManifest
 
 Setting = str | int | float | bool | None | Sequence[Any]
 
@@ -20,7 +21,7 @@ _TITLES: Final = {"recall": "Recall", "ndcg": "NDCG", "mrr": "MRR"}
 def render_report(
     rows: Sequence[WindowResult],
     summary: Average,
-    listing: Mapping[str, Any],
+    listing: WindowsManifest,
     settings: Mapping[str, Setting],
     outside: float,
 ) -> str:
@@ -44,7 +45,7 @@ def render_report(
         listing=listing,
         settings=settings,
         charts=[*_metric_charts(rows, summary), *_loss_chart(rows)],
-        data_charts=[_sessions_chart(listing["windows"]), _outside_chart(rows)],
+        data_charts=[_sessions_chart(listing.windows), _outside_chart(rows)],
         outside=outside,
     )
 
@@ -71,10 +72,10 @@ def _loss_chart(rows: Sequence[WindowResult]) -> Iterator[tuple[str, Markup]]:
         yield "Training loss", curves("loss", windows, {"loss": losses})
 
 
-def _sessions_chart(entries: Sequence[Mapping[str, Any]]) -> tuple[str, Markup]:
-    windows = [entry["window"] for entry in entries]
-    sessions = [entry["sessions"] for entry in entries]
-    is_muted = [entry["state"] != "kept" for entry in entries]
+def _sessions_chart(entries: Sequence[WindowEntry]) -> tuple[str, Markup]:
+    windows = [entry.window for entry in entries]
+    sessions = [entry.sessions for entry in entries]
+    is_muted = [entry.state != "kept" for entry in entries]
     return "Sessions per window (pale: not used)", bars("sessions", windows, sessions, is_muted)
 
 

@@ -4,15 +4,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from dayahead.aggregate.averaging import Average, average
 from dayahead.aggregate.report import Setting, render_report
 from dayahead.aggregate.transformers4rec import write_predecessor_files
-from dayahead.core.errors import DataError, WindowError
-from dayahead.core.files import read_json, write_json, write_text
+from dayahead.core.errors import DataError
+from dayahead.core.files import write_json, write_text
 from dayahead.metrics.metrics import mean
 from dayahead.metrics.tables import (
     WindowRanks,
@@ -22,6 +21,7 @@ from dayahead.metrics.tables import (
     read_windows,
     window_result,
 )
+from dayahead.windows.folder import WindowFolder
 
 
 def aggregate(
@@ -47,7 +47,7 @@ def aggregate(
     ]
     _check_agreement(table, rows, results / "windows.csv")
     summary = average(rows, [each.ranks for each in found], cutoffs)
-    listing = _listing(windows / "windows.json")
+    listing = WindowFolder(windows).manifest
     write_json(results / "aod.json", asdict(summary))
     outside = mean(np.concatenate([each.ranks == 0 for each in found]))
     report = render_report(rows, summary, listing, settings, outside)
@@ -83,11 +83,3 @@ def _check_agreement(
 def _figures(result: WindowResult) -> dict[str, float]:
     counts = {"n_sessions": result.n_sessions, "target_outside": result.target_outside}
     return {**counts, **result.metrics}
-
-
-def _listing(path: Path) -> dict[str, Any]:
-    try:
-        listing: dict[str, Any] = read_json(path)
-    except (OSError, ValueError) as error:
-        raise WindowError(f"{path}: not readable ({error}); run `dvc repro preprocess`") from None
-    return listing

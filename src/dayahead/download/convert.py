@@ -16,7 +16,7 @@ from tqdm import tqdm
 from dayahead.core.files import folder_written_whole, read_json, write_json
 from dayahead.core.fingerprints import fingerprint, sha256_of
 from dayahead.core.project import cache_root
-from dayahead.dataset.dataset import DatasetConfig
+from dayahead.dataset.schema import DatasetConfig
 from dayahead.download import archives, events, json_lines, parts, records, rows, synthetic
 from dayahead.download import quality_checks as census
 from dayahead.download.archives import raw_files

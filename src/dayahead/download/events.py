@@ -19,7 +19,7 @@ from dayahead.core.columns import (
     USER_ID,
 )
 from dayahead.core.errors import SourceError
-from dayahead.dataset.dataset import DatasetConfig, TimeConfig
+from dayahead.dataset.schema import DatasetConfig, TimeConfig
 from dayahead.download.rows import EXAMPLES, Records, refused
 
 MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.json as pa_json
 
 from dayahead.core.errors import SourceError
-from dayahead.dataset.dataset import SourceConfig
+from dayahead.dataset.schema import SourceConfig
 from dayahead.download.rows import EXAMPLES, Records, refused, require_columns, without_nulls
 
 BLOCK = 8 << 20

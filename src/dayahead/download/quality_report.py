@@ -6,7 +6,7 @@ from datetime import date
 from itertools import pairwise
 
 from dayahead.core.errors import SourceError
-from dayahead.dataset.dataset import DatasetConfig
+from dayahead.dataset.schema import DatasetConfig
 from dayahead.download.convert import Conversion, Source
 
 _TINY = 0.001

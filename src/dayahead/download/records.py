@@ -14,7 +14,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from dayahead.core.errors import SourceError
-from dayahead.dataset.dataset import SourceConfig
+from dayahead.dataset.schema import SourceConfig
 from dayahead.download.archives import RawFile, damage_told
 from dayahead.download.json_lines import read_json_lines
 from dayahead.download.rows import Records, require_columns, without_nulls

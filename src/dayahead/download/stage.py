@@ -14,7 +14,7 @@ from dayahead.core.fingerprints import fingerprint
 from dayahead.core.project import cache_root
 from dayahead.core.space import require_space
 from dayahead.core.store import linked
-from dayahead.dataset.dataset import DatasetConfig
+from dayahead.dataset.schema import DatasetConfig
 from dayahead.download.convert import Conversion, Source, converted, space_needed
 from dayahead.download.parts import part_name
 from dayahead.download.quality_report import Finding, judged, report, require_quality

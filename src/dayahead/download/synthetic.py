@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dayahead.core.columns import TIMESTAMP
-from dayahead.dataset.dataset import SyntheticConfig
+from dayahead.dataset.schema import SyntheticConfig
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

@@ -1,8 +1,8 @@
 """Statistics of the features: what their operators are fitted to, and on whose events."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import dask.dataframe as dd
 import pandas as pd
@@ -14,10 +14,11 @@ from nvtabular import Workflow
 
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, VALUE
 from dayahead.core.types import Device
-from dayahead.dataset.features import FeatureConfig
+from dayahead.dataset.schema import FeatureConfig
 from dayahead.features.inputs import Types, frame_of, inputs
 from dayahead.features.numbers import VALUE_TYPES, NumberOperators
 from dayahead.features.operators import LookUp
+from dayahead.windows.metadata import FeatureStatistics, NumberStatistics
 
 
 def looks_ahead(features: Mapping[str, FeatureConfig]) -> bool:
@@ -31,7 +32,7 @@ def fitted(
     fit_windows: int,
     vocabularies: Mapping[str, pa.Table],
     device: Device,
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, FeatureStatistics]:
     """Fit the numbers on train events, a Dask partition per file.
 
     Args:
@@ -42,21 +43,30 @@ def fitted(
         device: where to compute.
 
     Returns:
-        What statistics.json holds of every feature that is fitted: see `NumberOperators.entry`;
-        of one fitted on each window, these entries as `windows`. With nothing to fit a mean is 0;
-        what does not vary has std 0 and is only centred.
+        What statistics.json holds of every feature. With nothing to fit a mean is 0; what does
+        not vary has std 0 and is only centred.
     """
 
-    def fit(kind: str, chosen: Sequence[Path]) -> dict[str, dict[str, Any]]:
+    def fit(kind: str, chosen: Sequence[Path]) -> dict[str, NumberStatistics]:
         names = [name for name, each in features.items() if each.is_fitted and each.fit == kind]
         return _fitted(names, features, chosen, vocabularies, device) if names else {}
 
     files = list(paths.values())
-    found = fit("first_windows", files[:fit_windows]) | fit("look_ahead", files)
+    numbers = fit("first_windows", files[:fit_windows]) | fit("look_ahead", files)
+    windows: dict[str, dict[str, NumberStatistics]] = defaultdict(dict)
     for window, path in paths.items():
         for name, entry in fit("look_ahead_window", [path]).items():
-            found.setdefault(name, {"windows": {}})["windows"][window] = entry
-    return found
+            windows[name][window] = entry
+    return {
+        name: FeatureStatistics(
+            kind=feature.kind,
+            columns=feature.columns_of(name),
+            type=feature.type if feature.kind == "categorical" else None,
+            windows=windows.get(name),
+            **vars(numbers.get(name, NumberStatistics())),
+        )
+        for name, feature in features.items()
+    }
 
 
 def _fitted(
@@ -65,7 +75,7 @@ def _fitted(
     paths: Sequence[Path],
     vocabularies: Mapping[str, pa.Table],
     device: Device,
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, NumberStatistics]:
     """Fit some features on the train events of some files."""
     items = [ITEM_ID] >> LookUp(vocabularies[ITEM_ID])
     operators = []
@@ -80,7 +90,7 @@ def _fitted(
     none = frame_of(pa.schema(types.items()).empty_table(), "cpu")
     frames = dd.from_map(_train_events, paths, types=types, meta=none)
     Workflow(sum(nodes[1:], nodes[0])).fit(Dataset(frames, cpu=device == "cpu"))
-    return {each.name: each.entry() for each in operators}
+    return {each.name: each.statistics() for each in operators}
 
 
 def _train_events(path: Path, types: Types) -> pd.DataFrame:

@@ -1,7 +1,6 @@
 """Columns of the event table as frames for a workflow, and frames as tables."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -10,21 +9,22 @@ from merlin.core.compat import cudf
 
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, TIMESTAMP
 from dayahead.core.types import Device
-from dayahead.dataset.features import NUMBER_FEATURES
+from dayahead.dataset.schema import SCALED_FEATURES
 from dayahead.features.numbers import VALUE_TYPES
 from dayahead.features.operators import Frame
+from dayahead.windows.metadata import Statistics
 
 Types = Mapping[str, pa.DataType]
 """Types of a workflow's input columns."""
 
 
-def input_types(statistics: Mapping[str, Any]) -> dict[str, pa.DataType]:
+def input_types(statistics: Statistics) -> dict[str, pa.DataType]:
     """Types of the workflow's input columns."""
-    types = {ITEM_ID: VALUE_TYPES[statistics["item_type"]], EVENT_TIME: pa.int64()}
-    for name, entry in statistics["features"].items():
-        if entry["kind"] == "categorical":
-            types[name] = VALUE_TYPES[entry["type"]]
-        elif entry["kind"] in NUMBER_FEATURES and entry["kind"] != "item_age":
+    types = {ITEM_ID: VALUE_TYPES[statistics.item_type], EVENT_TIME: pa.int64()}
+    for name, entry in statistics.features.items():
+        if entry.type is not None:
+            types[name] = VALUE_TYPES[entry.type]
+        elif entry.kind in SCALED_FEATURES and entry.kind != "item_age":
             types[name] = pa.float64()
     return types
 

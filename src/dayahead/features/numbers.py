@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +12,9 @@ from nvtabular.workflow.node import WorkflowNode
 from dayahead.core.columns import EVENT_TIME
 from dayahead.features.operators import AGE_SCALE, ItemAge
 from dayahead.features.scalers import FixedScale, GaussRank, RelativeTo
+from dayahead.windows.metadata import FeatureStatistics, NumberStatistics
 
 VALUE_TYPES = {"int": pa.int64(), "string": pa.string()}
-Entry = Mapping[str, Any]
-"""A feature's part of statistics.json."""
 
 
 class NumberOperators:
@@ -23,7 +22,7 @@ class NumberOperators:
 
     Args:
         name: the feature.
-        kind: one of NUMBER_FEATURES.
+        kind: one of SCALED_FEATURES.
         scale: standard, gauss_rank or fixed.
         relative_to: of a relative_number, its category and the category's type.
     """
@@ -46,16 +45,16 @@ class NumberOperators:
 
     @classmethod
     def fitted(
-        cls, name: str, entries: Mapping[str, Entry], window: str | None
+        cls, name: str, features: Mapping[str, FeatureStatistics], window: str | None
     ) -> "NumberOperators":
-        """Rebuild them from the features' entries; `window` matters where each has its own."""
-        entry = entries[name]
-        if "windows" in entry:
-            entry = {**entry, **entry["windows"][window or max(entry["windows"])]}
-        scale = "gauss_rank" if "knots" in entry else "standard" if "mean" in entry else "fixed"
-        category = entry.get("relative_to")
-        relative_to = category and (category, entries[category]["type"])
-        operators = cls(name, entry["kind"], scale, relative_to)
+        """Rebuild them from the features' statistics; `window` matters where each has its own."""
+        entry = features[name].fitted_at(window)
+        is_standard = entry.mean is not None
+        scale = "gauss_rank" if entry.knots is not None else "standard" if is_standard else "fixed"
+        relative_to = None
+        if entry.relative_to is not None:
+            relative_to = entry.relative_to, features[entry.relative_to].type or "string"
+        operators = cls(name, features[name].kind, scale, relative_to)
         operators._restore(entry)
         return operators
 
@@ -75,33 +74,36 @@ class NumberOperators:
                 raw = [self.name]
         return raw >> self.scale >> FillMissing(0)
 
-    def entry(self) -> dict[str, Any]:
+    def statistics(self) -> NumberStatistics:
         """What was fitted, for statistics.json."""
-        found: dict[str, Any] = {}
+        found = NumberStatistics()
         if self.relative:
-            found["relative_to"] = self.relative.category
-            found["values"] = self.relative.values.to_pylist()
-            found["means"] = self.relative.means.tolist()
-            found["overall_mean"] = self.relative.overall_mean
+            found = replace(
+                found,
+                relative_to=self.relative.category,
+                values=self.relative.values.to_pylist(),
+                means=self.relative.means.tolist(),
+                overall_mean=self.relative.overall_mean,
+            )
         if isinstance(self.scale, Normalize):
-            found["mean"] = _finite(self.scale.means[self.name])
-            found["std"] = _finite(self.scale.stds[self.name])
+            mean, std = self.scale.means[self.name], self.scale.stds[self.name]
+            found = replace(found, mean=_finite(mean), std=_finite(std))
         if isinstance(self.scale, GaussRank):
-            found["knots"], found["n"] = self.scale.knots.tolist(), self.scale.n
+            found = replace(found, knots=self.scale.knots.tolist(), n=self.scale.n)
         return found
 
-    def _restore(self, entry: Entry) -> None:
+    def _restore(self, entry: NumberStatistics) -> None:
         if self.relative:
-            self.relative.values = pa.array(entry["values"], self.relative.type)
-            self.relative.means = np.array(entry["means"], dtype=np.float64)
-            self.relative.overall_mean = entry["overall_mean"]
+            self.relative.values = pa.array(entry.values, self.relative.type)
+            self.relative.means = np.array(entry.means, dtype=np.float64)
+            self.relative.overall_mean = entry.overall_mean or 0.0
             self.relative.fitted = True
         if isinstance(self.scale, Normalize):
-            self.scale.means = {self.name: entry["mean"]}
-            self.scale.stds = {self.name: entry["std"]}
+            self.scale.means = {self.name: entry.mean}
+            self.scale.stds = {self.name: entry.std}
         if isinstance(self.scale, GaussRank):
-            self.scale.knots = np.array(entry["knots"], dtype=np.float64)
-            self.scale.n = entry["n"]
+            self.scale.knots = np.array(entry.knots, dtype=np.float64)
+            self.scale.n = entry.n or 0
         self.scale.fitted = True
 
 

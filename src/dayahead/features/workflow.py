@@ -20,9 +20,8 @@ from dayahead.features.grouping import GroupSessions, SliceLists
 from dayahead.features.inputs import frame_of, input_types, inputs, table_of
 from dayahead.features.numbers import NumberOperators
 from dayahead.features.operators import DayOfWeek, LookUp, TimeOfDay
+from dayahead.windows.metadata import Statistics
 
-Statistics = Mapping[str, Any]
-"""statistics.json."""
 Vocabularies = Mapping[str, pa.Table]
 """Vocabulary tables by column: item_id and every categorical feature."""
 
@@ -103,19 +102,19 @@ def encode_session(
     events = events.sort_by([(EVENT_TIME, "ascending"), (ROW, "ascending")])
     codes = events[ITEM_ID].combine_chunks().dictionary_encode().indices.to_numpy()
     one = np.zeros(len(events), dtype=np.int64)
-    rules = statistics["sessions"]
-    events = events.filter(pa.array(~repeated(one, codes.astype(np.int64), rules["repeats"])))
+    rules = statistics.sessions
+    events = events.filter(pa.array(~repeated(one, codes.astype(np.int64), rules.repeats)))
     rows = _rows(statistics, vocabularies, None)
-    cut = SliceLists(1 - rules["max_length"])
+    cut = SliceLists(1 - rules.max_length)
     return _listed_by(rows, events, one[: len(events)], statistics, "cpu", cut)
 
 
 def encoded_columns(statistics: Statistics) -> dict[str, pa.DataType]:
     """Type of an event's value in every encoded column, in the order of a window file."""
     types = {ITEM_ID: pa.int32()}
-    for entry in statistics["features"].values():
-        type_ = pa.int32() if entry["kind"] == "categorical" else pa.float32()
-        types |= dict.fromkeys(entry["columns"], type_)
+    for feature in statistics.features.values():
+        type_ = pa.int32() if feature.kind == "categorical" else pa.float32()
+        types |= dict.fromkeys(feature.columns, type_)
     return types
 
 
@@ -132,19 +131,18 @@ def listed(table: pa.Table, first: np.ndarray[Any, Any]) -> pa.Table:
 
 def _rows(statistics: Statistics, vocabularies: Vocabularies, window: str | None) -> WorkflowNode:
     """The graph of what happens to every event."""
-    entries = statistics["features"]
     items = [ITEM_ID] >> LookUp(vocabularies[ITEM_ID], (Tags.ITEM_ID, Tags.ID))
     nodes = [items]
-    for name, entry in entries.items():
-        match entry["kind"]:
+    for name, feature in statistics.features.items():
+        match feature.kind:
             case "categorical":
                 nodes.append([name] >> LookUp(vocabularies[name]))
             case "hour":
-                nodes.append([EVENT_TIME] >> TimeOfDay(name, statistics["timezone"]))
+                nodes.append([EVENT_TIME] >> TimeOfDay(name, statistics.timezone))
             case "weekday":
-                nodes.append([EVENT_TIME] >> DayOfWeek(name, statistics["timezone"]))
+                nodes.append([EVENT_TIME] >> DayOfWeek(name, statistics.timezone))
             case _:
-                number = NumberOperators.fitted(name, entries, window)
+                number = NumberOperators.fitted(name, statistics.features, window)
                 nodes.append(number.node(items, vocabularies[ITEM_ID]))
     return sum(nodes[1:], nodes[0])
 

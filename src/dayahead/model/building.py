@@ -1,7 +1,6 @@
 """The model of the settings, empty of items."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from dayahead.config.params import LossConfig, ModelConfig, TaskConfig
 from dayahead.core.columns import ITEM_ID
@@ -9,13 +8,14 @@ from dayahead.core.errors import ConfigError
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.baselines import CountingModel
 from dayahead.model.next_item import NextItemModel
+from dayahead.windows.metadata import Statistics
 
 
 def build_model(  # noqa: PLR0913, PLR0917
     config: ModelConfig,
     task: TaskConfig,
     loss: LossConfig,
-    statistics: Mapping[str, Any],
+    statistics: Statistics,
     sizes: Mapping[str, int],
     seed: int,
     shard: Shard = WHOLE,
@@ -36,7 +36,7 @@ def build_model(  # noqa: PLR0913, PLR0917
     """
     if config.is_counted:
         return CountingModel(config)
-    kinds = {name: statistics["features"][name]["kind"] for name in config.features}
+    kinds = {name: statistics.features[name].kind for name in config.features}
     _check_inputs(config, has_numbers=any(kind != "categorical" for kind in kinds.values()))
     return NextItemModel(
         config,
@@ -44,28 +44,28 @@ def build_model(  # noqa: PLR0913, PLR0917
         loss,
         categoricals={name: sizes[name] for name, kind in kinds.items() if kind == "categorical"},
         numbers=_number_columns(kinds, statistics),
-        max_length=config.past_length + statistics["sessions"]["max_length"],
+        max_length=config.past_length + statistics.sessions.max_length,
         seed=seed,
         shard=shard,
     )
 
 
-def _number_columns(kinds: Mapping[str, str], statistics: Mapping[str, Any]) -> dict[str, str]:
+def _number_columns(kinds: Mapping[str, str], statistics: Statistics) -> dict[str, str]:
     """Window-file columns of the features that are numbers, and their kinds."""
     return {
         column: kind
         for name, kind in kinds.items()
         if kind != "categorical"
-        for column in statistics["features"][name]["columns"]
+        for column in statistics.features[name].columns
     }
 
 
-def vocabulary_columns(config: ModelConfig, statistics: Mapping[str, Any]) -> tuple[str, ...]:
+def vocabulary_columns(config: ModelConfig, statistics: Statistics) -> tuple[str, ...]:
     """Columns whose vocabularies the model holds rows of, the item id first."""
-    features = statistics["features"]
+    features = statistics.features
     return (
         ITEM_ID,
-        *(name for name in config.features if features[name]["kind"] == "categorical"),
+        *(name for name in config.features if features[name].kind == "categorical"),
     )
 
 

@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +26,7 @@ from dayahead.core.files import read_json, write_json, write_parquet, written_wh
 from dayahead.model.baselines import CountingModel
 from dayahead.model.building import build_model
 from dayahead.model.next_item import NextItemModel
+from dayahead.windows.metadata import Statistics
 
 CANDIDATES = "candidates"
 WEIGHTS = "weights."
@@ -49,7 +49,7 @@ class ModelConfigFile:
     """Values held of each vocabulary."""
     first_sizes: dict[str, int]
     """Those at the first window, which sized the side embeddings."""
-    statistics: dict[str, Any]
+    statistics: Statistics
     """statistics.json of the windows, of the features read."""
 
 
@@ -74,7 +74,8 @@ def save_model(folder: Path, stored: StoredModel, weights: Mapping[str, Tensor])
     tensors |= {WEIGHTS + name: tensor for name, tensor in weights.items()}
     with written_whole(folder / "model.safetensors") as temporary:
         write_tensors(temporary, tensors)
-    write_json(folder / "config.json", asdict(stored.card))
+    statistics = stored.card.statistics.as_json()
+    write_json(folder / "config.json", asdict(stored.card) | {"statistics": statistics})
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:

@@ -18,9 +18,8 @@ import numpy as np
 from dayahead.config.params import MachineConfig, PreprocessConfig, WindowConfig
 from dayahead.core.columns import SESSION_ID, USER_ID
 from dayahead.core.errors import DataError
-from dayahead.core.files import write_json
 from dayahead.core.types import Device
-from dayahead.dataset.dataset import DatasetConfig
+from dayahead.dataset.schema import DatasetConfig
 from dayahead.preprocess.calendar import calendar_over, microseconds_of
 from dayahead.preprocess.dask_cluster import dask_client, memory_limit
 from dayahead.preprocess.event_log import EventLog, Piece, require_whole
@@ -39,6 +38,8 @@ from dayahead.preprocess.tasks import (
 )
 from dayahead.preprocess.window_counts import Listing
 from dayahead.preprocess.writing import write_windows
+from dayahead.windows.folder import MANIFEST
+from dayahead.windows.metadata import write_manifest
 
 EVENTS_AT_ONCE = 1_000_000
 """Events a task holds, if the memory limit allows."""
@@ -92,7 +93,7 @@ class Build:
             listing = self._listing(edges, parts, sessions, earlier)
             paths = [found.path for found in sessions]
             census = write_windows(job, listing, edges, paths, phases, earlier)
-        write_json(output / "windows.json", listing.as_json())
+        write_manifest(output / MANIFEST, listing.manifest())
         return Left(
             begin=edges.begin,
             n_written=edges.n_closed,

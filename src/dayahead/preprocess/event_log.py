@@ -10,19 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dayahead.core.columns import (
-    EVENT_TIME,
-    ITEM_ID,
-    ROW,
-    SESSION_ID,
-    SESSION_START,
-    SETTLED,
-    USER_ID,
-)
+from dayahead.core.columns import EVENT_TIME, ITEM_ID, ROW, SETTLED
 from dayahead.core.errors import DataError
 from dayahead.core.files import read_json
 from dayahead.core.fingerprints import sha256_of
-from dayahead.dataset.dataset import DatasetConfig
+from dayahead.dataset.schema import DatasetConfig
 from dayahead.features.arrays import Ints, ints, put
 
 
@@ -119,22 +111,6 @@ def require_whole(parts: Sequence[Part]) -> None:
         )
 
 
-def event_columns(dataset: DatasetConfig) -> list[str]:
-    """Columns of the event table that `preprocess` reads for this data set."""
-    given = dataset.columns
-    optional = {
-        SESSION_ID: given.session_id,
-        USER_ID: given.user_id,
-        SESSION_START: given.session_start,
-    }
-    features = dataset.features.items()
-    return [
-        *(name for name, source in optional.items() if source is not None),
-        *(ITEM_ID, EVENT_TIME, ROW),
-        *(name for name, feature in features if feature.column is not None),
-    ]
-
-
 def past_columns(dataset: DatasetConfig) -> list[str]:
     """Columns of the event table by which past events are told; none where none is wanted."""
     if dataset.sessions.past_max_length == 0:
@@ -167,7 +143,7 @@ def read_event_log(raw: Path, dataset: DatasetConfig) -> EventLog:
     if not any(part.events for part in parts):
         raise DataError(f"{path}: expected events, found none; run `dvc repro -f download`")
     for part, names in zip(parts, columns, strict=True):
-        missing = sorted(set(event_columns(dataset)) - set(names))
+        missing = sorted(set(dataset.event_schema().names) - set(names))
         if missing:
             raise DataError(
                 f"{part.path}: columns {', '.join(missing)} of the data set's file are missing "

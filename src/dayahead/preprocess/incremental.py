@@ -21,7 +21,7 @@ from dayahead.core.fingerprints import fingerprint, sha256_of
 from dayahead.core.project import cache_root
 from dayahead.core.store import Blobs, DamagedBlobError
 from dayahead.core.types import Device
-from dayahead.dataset.dataset import DatasetConfig
+from dayahead.dataset.schema import DatasetConfig
 from dayahead.features.fit import looks_ahead
 from dayahead.preprocess.event_log import EventLog, Piece
 from dayahead.preprocess.tally import Tally

@@ -18,7 +18,8 @@ from dayahead.core.columns import (
     USER_ID,
 )
 from dayahead.core.files import write_text
-from dayahead.features.workflow import Statistics, Vocabularies, build_workflow, encoded_columns
+from dayahead.features.workflow import Vocabularies, build_workflow, encoded_columns
+from dayahead.windows.metadata import Statistics
 
 
 def window_schema(statistics: Statistics) -> pa.Schema:
@@ -29,7 +30,7 @@ def window_schema(statistics: Statistics) -> pa.Schema:
         pa.field(EVENT_TIME, pa.list_(TIMESTAMP)),
         *(pa.field(name, pa.list_(type_)) for name, type_ in encoded.items()),
     ]
-    has_past = statistics["sessions"]["past_max_length"] > 0
+    has_past = statistics.sessions.past_max_length > 0
     return pa.schema(
         [
             pa.field(SESSION_ID, pa.string(), nullable=False),
@@ -51,12 +52,12 @@ def write_merlin_schema(path: Path, statistics: Statistics, vocabularies: Vocabu
 
 
 def _merlin_schema(statistics: Statistics, vocabularies: Vocabularies) -> Schema:
-    rules = statistics["sessions"]
-    lengths = {"min": rules["min_length"], "max": rules["max_length"]}
+    rules = statistics.sessions
+    lengths = {"min": rules.min_length, "max": rules.max_length}
     time = ColumnSchema(EVENT_TIME, dtype="datetime64[us]", tags=[Tags.TIME])
     columns = [time, *build_workflow(statistics, vocabularies).output_schema]
     lists = [_list_column(column, lengths, vocabularies) for column in columns]
-    past_length = {"min": 0, "max": rules["past_max_length"]}
+    past_length = {"min": 0, "max": rules.past_max_length}
     past = [_list_column(column, past_length, vocabularies) for column in columns]
     return Schema(
         [

@@ -23,7 +23,7 @@ from dayahead.core.columns import (
     USER_ID,
     WINDOW,
 )
-from dayahead.dataset.dataset import SessionsConfig, SplitConfig
+from dayahead.dataset.schema import SessionsConfig, SplitConfig
 from dayahead.features.arrays import Flags, Ints, codes_of, in_order, ints, is_new, put, repeated
 from dayahead.preprocess.calendar import Calendar
 from dayahead.preprocess.tally import Tally

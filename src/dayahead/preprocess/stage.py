@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dayahead.config.params import MachineConfig, PreprocessConfig, WindowConfig
 from dayahead.core.store import DamagedBlobError
-from dayahead.dataset.dataset import DatasetConfig
+from dayahead.dataset.schema import DatasetConfig
 from dayahead.preprocess.build import Build, LateRowsError
 from dayahead.preprocess.dask_cluster import device_of
 from dayahead.preprocess.event_log import read_event_log

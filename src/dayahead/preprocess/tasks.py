@@ -27,12 +27,12 @@ from dayahead.core.columns import (
 )
 from dayahead.core.files import write_parquet
 from dayahead.core.types import Device
-from dayahead.dataset.dataset import DatasetConfig
+from dayahead.dataset.schema import DatasetConfig
 from dayahead.features.arrays import Ints, ints, is_new
 from dayahead.features.vocabulary import occurrences
-from dayahead.features.workflow import Statistics, encode, encode_sessions, listed
+from dayahead.features.workflow import encode, encode_sessions, listed
 from dayahead.preprocess.calendar import Calendar
-from dayahead.preprocess.event_log import Piece, event_columns, past_columns
+from dayahead.preprocess.event_log import Piece, past_columns
 from dayahead.preprocess.lookups import recall, remember
 from dayahead.preprocess.schema import window_schema
 from dayahead.preprocess.sessions import NEVER, Rules, cut_sessions
@@ -40,6 +40,7 @@ from dayahead.preprocess.shuffle import Keys, buckets, gather, hashes_of, scatte
 from dayahead.preprocess.tally import Tally
 from dayahead.preprocess.users import UserRules, by_user
 from dayahead.windows.folder import vocabulary_path, window_path
+from dayahead.windows.metadata import Statistics
 
 _START = "start"
 
@@ -109,7 +110,7 @@ def spread(job: Job, piece: Piece, n_rows: int, path: Path) -> Spread:
 
     def keyed() -> Iterator[tuple[pa.Table, Keys]]:
         nonlocal without_user
-        for events in piece.tables(event_columns(job.dataset), n_rows):
+        for events in piece.tables(job.dataset.event_schema().names, n_rows):
             n_read = len(events)
             if job.dataset.sessions.gap_minutes is not None:
                 events = events.filter(events[USER_ID].is_valid())

@@ -16,7 +16,7 @@ from dayahead.core.columns import (
     SETTLED,
     USER_ID,
 )
-from dayahead.dataset.dataset import SessionsConfig
+from dayahead.dataset.schema import SessionsConfig
 from dayahead.features.arrays import (
     Flags,
     Ints,

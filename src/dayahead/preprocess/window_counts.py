@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from dayahead.core.columns import ROLES
 from dayahead.core.errors import ConfigError, DataError
 from dayahead.preprocess.calendar import Calendar, instant
 from dayahead.preprocess.tally import STEPS, Tally
+from dayahead.windows.metadata import WindowEntry, WindowsManifest, WindowState
 
 
 @dataclass(frozen=True)
@@ -61,30 +61,30 @@ class Listing:
                 f"fitted; widen split.train in the data set's file or raise preprocess.fit_windows"
             )
 
-    def as_json(self) -> dict[str, Any]:
+    def manifest(self) -> WindowsManifest:
         """Content of windows.json; events_read is the sum of the other steps."""
         standing = self.standing
         kept = int(self.tally["events"][standing].sum())
-        return {
-            "unit": self.window.unit,
-            "log_end": _iso(self.log_end),
-            "sessions_read": self.tally.total("started"),
-            "sessions_kept": int(self.tally["sessions"][standing].sum()),
-            "steps": {
+        return WindowsManifest(
+            unit=self.window.unit,
+            log_end=_iso(self.log_end),
+            sessions_read=self.tally.total("started"),
+            sessions_kept=int(self.tally["sessions"][standing].sum()),
+            steps={
                 "events_read": self.tally.total("read") + self.without_user,
                 "dropped_no_user": self.without_user,
                 **{f"dropped_{step}": self.tally.total(step) for step in STEPS},
                 "dropped_windows": self.tally.total("events") - kept,
                 "events_kept": kept,
             },
-            "windows": [self._entry(place) for place in self._listed()],
-        }
+            windows=[self._entry(place) for place in self._listed()],
+        )
 
     def _listed(self) -> Sequence[int]:
         places = np.flatnonzero(self.tally["started"])
         return range(int(places[0]), int(places[-1]) + 1)
 
-    def _state(self, place: int) -> tuple[str, str | None]:
+    def _state(self, place: int) -> tuple[WindowState, str | None]:
         n_sessions = int(self.tally["sessions"][place])
         closes = instant(int(self.calendar.closes[place]))
         if self.log_end < closes:
@@ -93,20 +93,20 @@ class Listing:
             return "dropped", f"{n_sessions} sessions, window.min_sessions asks for {least}"
         return "kept", None
 
-    def _entry(self, place: int) -> dict[str, Any]:
+    def _entry(self, place: int) -> WindowEntry:
         state, why = self._state(place)
         begin, end = (int(edge) for edge in self.calendar.edges[place : place + 2])
-        return {
-            "window": self.calendar.names[place],
-            "start": _iso(instant(begin)),
-            "end": _iso(instant(end)),
-            "sessions": int(self.tally["sessions"][place]),
-            "events": int(self.tally["events"][place]),
-            "state": state,
-            "why": why,
-            "roles": {role: int(self.tally[role][place]) for role in ROLES},
-            "overrun_events": int(self.tally["beyond"][place]),
-        }
+        return WindowEntry(
+            window=self.calendar.names[place],
+            start=_iso(instant(begin)),
+            end=_iso(instant(end)),
+            sessions=int(self.tally["sessions"][place]),
+            events=int(self.tally["events"][place]),
+            state=state,
+            why=why,
+            roles={role: int(self.tally[role][place]) for role in ROLES},
+            overrun_events=int(self.tally["beyond"][place]),
+        )
 
 
 def _iso(moment: datetime) -> str:

@@ -1,22 +1,27 @@
 """Windows collected, their vocabularies grown and statistics fitted, their files written."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
-from dayahead.core.files import read_json, write_json, write_parquet
+from dayahead.core.files import write_parquet
 from dayahead.features.fit import fitted
 from dayahead.features.numbers import VALUE_TYPES
 from dayahead.features.vocabulary import admitted, empty_census, grown, n_held
-from dayahead.features.workflow import Statistics
 from dayahead.preprocess.incremental import Earlier
 from dayahead.preprocess.phases import Phases
 from dayahead.preprocess.schema import write_merlin_schema
 from dayahead.preprocess.tasks import Edges, Job, collect_window, write_window
 from dayahead.preprocess.window_counts import Listing
-from dayahead.windows.folder import vocabulary_path
+from dayahead.windows.folder import STATISTICS, vocabulary_path
+from dayahead.windows.metadata import (
+    SessionRules,
+    Statistics,
+    read_statistics,
+    write_statistics,
+)
 
 
 def write_windows(
@@ -41,7 +46,7 @@ def write_windows(
     for column, table in vocabularies.items():
         write_parquet(vocabulary_path(job.output, column), table)
     statistics = _statistics(job, paths, listing.fit_windows, vocabularies, earlier)
-    write_json(job.output / "statistics.json", statistics)
+    write_statistics(job.output / STATISTICS, statistics)
     write_merlin_schema(job.output / "schema.pbtxt", statistics, vocabularies)
 
     def held(window: str) -> dict[str, int]:
@@ -89,39 +94,34 @@ def _statistics(
     if earlier is not None:
         return _carried_on(job, paths, vocabularies)
     sessions = job.dataset.sessions
-    numbers = fitted(job.dataset.features, paths, fit_windows, vocabularies, job.device)
-    features = {}
-    for name, feature in job.dataset.features.items():
-        entry: dict[str, Any] = {"kind": feature.kind, "columns": feature.columns_of(name)}
-        if feature.kind == "categorical":
-            entry["type"] = feature.type
-        features[name] = entry | dict(numbers.get(name, {}))
-    return {
-        "unit": job.window.unit,
-        "timezone": job.window.timezone,
-        "item_type": job.dataset.columns.item_id.type,
-        "sessions": {
-            "repeats": sessions.repeats.rule,
-            "min_length": sessions.min_length,
-            "max_length": sessions.max_length,
-            "truncate": sessions.truncate,
-            "past_max_length": sessions.past_max_length,
-        },
-        "fitted_on": list(paths)[:fit_windows],
-        "features": features,
-    }
+    return Statistics(
+        unit=job.window.unit,
+        timezone=job.window.timezone,
+        item_type=job.dataset.columns.item_id.type,
+        sessions=SessionRules(
+            repeats=sessions.repeats.rule,
+            min_length=sessions.min_length,
+            max_length=sessions.max_length,
+            truncate=sessions.truncate,
+            past_max_length=sessions.past_max_length,
+        ),
+        fitted_on=list(paths)[:fit_windows],
+        features=fitted(job.dataset.features, paths, fit_windows, vocabularies, job.device),
+    )
 
 
 def _carried_on(
     job: Job, paths: Mapping[str, Path], vocabularies: Mapping[str, pa.Table]
 ) -> Statistics:
     """Take the statistics as they are; only what each window is fitted to by itself is added."""
-    statistics: Statistics = read_json(job.output / "statistics.json")
+    statistics = read_statistics(job.output / STATISTICS)
     by_window = {
         name: feature
         for name, feature in job.dataset.features.items()
         if feature.fit == "look_ahead_window"
     }
-    for name, entry in fitted(by_window, paths, 0, vocabularies, job.device).items():
-        statistics["features"][name]["windows"] |= entry["windows"]
-    return statistics
+    features = dict(statistics.features)
+    for name, found in fitted(by_window, paths, 0, vocabularies, job.device).items():
+        known = features[name]
+        features[name] = replace(known, windows={**(known.windows or {}), **(found.windows or {})})
+    return replace(statistics, features=features)

@@ -141,7 +141,7 @@ class Recommender:
         return input_types(self.stored.card.statistics) | {EVENT_TIME: TIMESTAMP}
 
     def _typed(self, item: int | str) -> int | str:
-        if self.stored.card.statistics["item_type"] == "string":
+        if self.stored.card.statistics.item_type == "string":
             return str(item)
         try:
             return int(pa.scalar(int(item), pa.int64()).as_py())

@@ -102,10 +102,10 @@ class CacheKeys:
             "loss": asdict(params.loss),
             "training": _without(asdict(params.training), "fit_last"),
             "features": {
-                name: [statistics["features"][name][key] for key in ("kind", "columns")]
+                name: [statistics.features[name].kind, statistics.features[name].columns]
                 for name in params.model.features
             },
-            "sessions": statistics["sessions"],
+            "sessions": asdict(statistics.sessions),
             "device": process.device.type,
             "bfloat16": uses_bfloat16(params.training, process),
             "dropout": n_streams,

@@ -22,7 +22,7 @@ def select_windows(folder: WindowFolder, params: Params) -> tuple[list[Window], 
             evaluated, or one that is has no session to evaluate on.
     """
     windows = _between(folder.windows, params.window.first, params.window.last)
-    fitted_on = folder.statistics["fitted_on"]
+    fitted_on = folder.statistics.fitted_on
     evaluated = [window for window in windows[1:] if window.name not in fitted_on]
     if not evaluated:
         raise ConfigError(

@@ -40,7 +40,7 @@ class Loader:
                 "evaluation.split: all is three; set evaluation.split to valid or test, or "
                 "training.loader to memory"
             )
-        known = self.folder.statistics["features"]
+        known = self.folder.statistics.features
         unknown = [name for name in self.params.model.features if name not in known]
         if unknown:
             raise ConfigError(
@@ -51,7 +51,7 @@ class Loader:
             self._check_past()
 
     def _check_past(self) -> None:
-        longest = self.folder.statistics["sessions"]["past_max_length"]
+        longest = self.folder.statistics.sessions.past_max_length
         if self.past_length > longest:
             raise ConfigError(
                 f"params.yaml: model.past_length: {self.past_length}, and the windows hold at most "
@@ -78,10 +78,10 @@ class Loader:
     @cached_property
     def columns(self) -> list[str]:
         """Columns of a window file that the model reads."""
-        features = self.folder.statistics["features"]
+        features = self.folder.statistics.features
         own = [
             ITEM_ID,
-            *(c for name in self.params.model.features for c in features[name]["columns"]),
+            *(c for name in self.params.model.features for c in features[name].columns),
         ]
         return own + [PAST_PREFIX + name for name in own if self.past_length]
 

@@ -233,8 +233,7 @@ class Run:
             save_model(self.study.models, self._stored_model(window), weights)
 
     def _stored_model(self, window: Window) -> StoredModel:
-        params, sizes, statistics = self.params, self.sizes_at(window), self.folder.statistics
-        features = {name: statistics["features"][name] for name in params.model.features}
+        params, sizes = self.params, self.sizes_at(window)
         config = ModelConfigFile(
             dataset=params.dataset,
             window=window.name,
@@ -244,7 +243,7 @@ class Run:
             seed=params.training.seed,
             sizes=sizes,
             first_sizes=self.first_sizes,
-            statistics=statistics | {"features": features},
+            statistics=self.folder.statistics.select(params.model.features),
         )
         vocabularies = {
             column: self.folder.vocabulary(column)

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from dayahead.core.columns import FIRST_WINDOW, ITEM_ID, ROLES, SESSION_ID, SESSION_START
 from dayahead.core.errors import WindowError
-from dayahead.core.files import read_json
+from dayahead.windows.metadata import Statistics, WindowsManifest, read_manifest, read_statistics
 
+MANIFEST = "windows.json"
+STATISTICS = "statistics.json"
 PREFIX = {"day": "session_start_date", "hour": "session_start_hour"}
 Role = Literal["train", "valid", "test", "all"]
 
@@ -61,21 +63,21 @@ class WindowFolder:
     folder: Path
 
     @cached_property
-    def listing(self) -> dict[str, Any]:
+    def manifest(self) -> WindowsManifest:
         """windows.json."""
-        return self._json("windows.json")
+        return read_manifest(self.folder / MANIFEST)
 
     @cached_property
-    def statistics(self) -> dict[str, Any]:
+    def statistics(self) -> Statistics:
         """statistics.json: what the features were fitted to."""
-        return self._json("statistics.json")
+        return read_statistics(self.folder / STATISTICS)
 
     @cached_property
     def windows(self) -> tuple[Window, ...]:
         """The standing windows in order of time."""
-        kept = [entry for entry in self.listing["windows"] if entry["state"] == "kept"]
+        kept = [entry for entry in self.manifest.windows if entry.state == "kept"]
         return tuple(
-            Window(entry["window"], position, entry["start"]) for position, entry in enumerate(kept)
+            Window(entry.window, position, entry.start) for position, entry in enumerate(kept)
         )
 
     @cached_property
@@ -84,7 +86,7 @@ class WindowFolder:
 
     def path(self, window: Window, role: str) -> Path:
         """Path of one window's file for one role (train, valid or test)."""
-        return window_path(self.folder, self.listing["unit"], window.name, role)
+        return window_path(self.folder, self.manifest.unit, window.name, role)
 
     def read(self, window: Window, role: Role, columns: list[str]) -> pa.Table:
         """Read a role's sessions, ordered by (session_start, session_id).
@@ -133,14 +135,6 @@ class WindowFolder:
         first_windows = self.vocabulary(column)[FIRST_WINDOW]
         # Window names sort as text in order of time, and indices follow their first windows.
         return int(pc.sum(pc.less_equal(first_windows, window.name)).as_py() or 0)
-
-    def _json(self, name: str) -> dict[str, Any]:
-        try:
-            return dict(read_json(self.folder / name))
-        except (OSError, ValueError) as error:
-            raise WindowError(
-                f"{self.folder / name}: not readable ({error}); run `dvc repro preprocess`"
-            ) from None
 
     @staticmethod
     def _table(path: Path, columns: list[str] | None) -> pa.Table:

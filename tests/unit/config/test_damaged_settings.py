@@ -8,7 +8,7 @@ import pytest
 from dayahead.config.loading import read_yaml
 from dayahead.config.params import Params, load_params
 from dayahead.core.errors import ConfigError
-from dayahead.dataset.dataset import DatasetConfig, load_dataset
+from dayahead.dataset.schema import DatasetConfig, load_dataset
 
 ROOT = Path(__file__).parents[3]
 DATASETS = sorted((ROOT / "datasets").glob("*.yaml"))

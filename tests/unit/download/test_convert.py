@@ -15,7 +15,7 @@ import pytest
 from dayahead.core.errors import DataError, SourceError
 from dayahead.core.files import read_json
 from dayahead.core.fingerprints import sha256_of
-from dayahead.dataset.dataset import load_dataset
+from dayahead.dataset.schema import load_dataset
 from dayahead.download import convert as room
 from dayahead.download import stage
 from dayahead.download.stage import download

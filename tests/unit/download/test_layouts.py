@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dayahead.core.files import read_json
-from dayahead.dataset.dataset import DatasetConfig, load_dataset
+from dayahead.dataset.schema import DatasetConfig, load_dataset
 from dayahead.download.stage import download
 from dayahead.preprocess.stage import preprocess
 from dayahead.windows.folder import WindowFolder, window_path

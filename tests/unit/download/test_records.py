@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayahead.core.errors import SourceError
-from dayahead.dataset.dataset import SourceConfig
+from dayahead.dataset.schema import SourceConfig
 from dayahead.download import json_lines, records
 from dayahead.download.archives import raw_files
 from dayahead.download.records import read_records

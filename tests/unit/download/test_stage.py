@@ -15,7 +15,7 @@ import pytest
 from dayahead.core.errors import DataError, SourceError
 from dayahead.core.files import read_json
 from dayahead.core.fingerprints import sha256_of
-from dayahead.dataset.dataset import DatasetConfig, load_dataset
+from dayahead.dataset.schema import DatasetConfig, load_dataset
 from dayahead.download import parts
 from dayahead.download.stage import download
 from support.sources import Served, a_dataset, serving

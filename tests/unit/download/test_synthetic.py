@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
-from dayahead.dataset.dataset import load_dataset
+from dayahead.dataset.schema import load_dataset
 from dayahead.download.synthetic import as_utc, generate, log_end
 
 CONFIG = load_dataset("synthetic", Path(__file__).parents[3] / "datasets").source.synthetic

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from merlin.dag import ColumnSelector
 
 from dayahead.core.columns import ITEM_ID
-from dayahead.core.files import read_json, write_parquet
-from dayahead.dataset.features import FeatureConfig
+from dayahead.core.files import write_parquet
+from dayahead.dataset.schema import FeatureConfig
 from dayahead.features import scalers as scales
 from dayahead.features.fit import fitted, looks_ahead
 from dayahead.features.scalers import GaussRank
 from dayahead.features.vocabulary import admitted, empty_census, grown, occurrences
+from dayahead.windows.metadata import FeatureStatistics, NumberStatistics
 from support.builders import dataset_config, events, random_log
 
 PRICES = {
@@ -51,7 +52,8 @@ def fit(tmp_path):
     def fit(fit_windows=1, **features):
         brand = FeatureConfig(kind="categorical", column="brand")
         configs = {name: FeatureConfig(**feature) for name, feature in features.items()}
-        return fitted({"brand": brand, **configs}, paths, fit_windows, vocabularies, "cpu")
+        found = fitted({"brand": brand, **configs}, paths, fit_windows, vocabularies, "cpu")
+        return {name: found[name] for name in configs}
 
     return fit
 
@@ -61,36 +63,38 @@ def number(**settings):
 
 
 def test_means_and_deviations_are_those_of_the_first_train_events(fit):
-    assert fit(price=number()) == {"price": {"mean": 4, "std": pytest.approx(stdev([1, 3, 8]))}}
+    found = fit(price=number())["price"]
+    assert (found.kind, found.columns) == ("number", ["price"])
+    assert (found.mean, found.std) == (4, pytest.approx(stdev([1, 3, 8])))
     two = [1, 3, 8, 2, 2, 5]
-    expected = {"mean": mean(two), "std": pytest.approx(stdev(two))}
-    assert fit(2, price=number()) == {"price": expected}
+    found = fit(2, price=number())["price"]
+    assert (found.mean, found.std) == (mean(two), pytest.approx(stdev(two)))
 
 
 def test_whoever_looks_ahead_sees_every_window(fit):
     ahead = number(fit="look_ahead", scale="gauss_rank")
-    assert fit(price=ahead) == {"price": {"knots": [1, 2, 2, 3, 5, 7, 8], "n": 7}}
-    each = fit(price=number(fit="look_ahead_window"))["price"]["windows"]
+    found = fit(price=ahead)["price"]
+    assert (found.knots, found.n) == ([1, 2, 2, 3, 5, 7, 8], 7)
+    each = fit(price=number(fit="look_ahead_window"))["price"].windows
     assert list(each) == list(PRICES)
-    assert each["2026-01-02"] == {"mean": 3, "std": pytest.approx(stdev([2, 2, 5]))}
-    assert each["2026-01-03"] == {"mean": 7, "std": 0}
+    second = each["2026-01-02"]
+    assert (second.mean, second.std) == (3, pytest.approx(stdev([2, 2, 5])))
+    assert each["2026-01-03"] == NumberStatistics(mean=7, std=0)
     assert looks_ahead({"price": FeatureConfig(**ahead)})
     assert not looks_ahead({"price": FeatureConfig(**number(fit="look_ahead_window"))})
 
 
 def test_categories_have_their_means(fit):
     relative = {"kind": "relative_number", "column": "price", "relative_to": "brand"}
-    expected = {
-        "relative_to": "brand",
-        "values": ["a", "b"],
-        "means": [3, 8],
-        "overall_mean": 4,
-    }
-    assert fit(price=relative) == {"price": expected}
+    found = fit(price=relative)["price"]
+    means = (["a", "b"], [3, 8], 4)
+    assert found.relative_to == "brand"
+    assert (found.values, found.means, found.overall_mean) == means
     # On a scale: 1 to the mean of all, as it has no brand, 3 to that of a, 8 to that of b.
     ratios = [(1 - 4) / 4, 0, 0]
-    expected |= {"mean": mean(ratios), "std": pytest.approx(stdev(ratios))}
-    assert fit(price={**relative, "scale": "standard"}) == {"price": expected}
+    found = fit(price={**relative, "scale": "standard"})["price"]
+    assert (found.values, found.means, found.overall_mean) == means
+    assert (found.mean, found.std) == (mean(ratios), pytest.approx(stdev(ratios)))
 
 
 def test_ages_are_fitted_as_logarithms_of_days(fit):
@@ -98,8 +102,9 @@ def test_ages_are_fitted_as_logarithms_of_days(fit):
     # Items 0 and 1 by turns, an hour between; each day's last event is not for training.
     hours = [0, 0, 2, 2, 4, 24, 24, 26, 48]
     found = fit(age=age)["age"]
-    assert found["knots"] == pytest.approx(np.log1p(np.array(hours) / 24))
-    assert fit(age={"kind": "item_age"}) == {}
+    assert found.knots == pytest.approx(np.log1p(np.array(hours) / 24))
+    fixed = fit(age={"kind": "item_age"})["age"]
+    assert fixed == FeatureStatistics(kind="item_age", columns=["age"])
 
 
 def test_nothing_to_fit_gives_finite_statistics(tmp_path):
@@ -113,20 +118,20 @@ def test_nothing_to_fit_gives_finite_statistics(tmp_path):
         known = {ITEM_ID: admitted(vocabulary)}
         features = {"price": FeatureConfig(**number())}
         found = fitted(features, {"w": tmp_path / "a.parquet"}, 1, known, "cpu")
-        assert found == {"price": {"mean": average, "std": 0}}
+        assert (found["price"].mean, found["price"].std) == (average, 0)
 
 
 def test_windows_are_written_with_statistics_of_their_own(run):
     log = random_log(seed=5, days=3)
     features = {"price": number(scale="gauss_rank", fit="look_ahead_window")}
     store = run(log, dataset_config(features=features))
-    known = read_json(store.folder / "statistics.json")["features"]["price"]["windows"]
+    known = store.statistics.features["price"].windows
     assert list(known) == [window.name for window in store.windows]
     for window in store.windows:
         lists = pq.read_table(store.path(window, "train"), partitioning=None)["price"]
         values = lists.combine_chunks().flatten().to_numpy()
         # The highest price of a window has the highest rank of that window.
-        n = known[window.name]["n"]
+        n = known[window.name].n
         assert values.max() == pytest.approx(NormalDist().inv_cdf(1 - 0.5 / n), abs=1e-5)
         assert values.min() < 0
 

@@ -9,6 +9,12 @@ import pytest
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, ROW, SESSION_ID, TIMESTAMP
 from dayahead.features.vocabulary import admitted, empty_census, grown, occurrences
 from dayahead.features.workflow import encode, encode_session, encode_sessions, listed
+from dayahead.windows.metadata import (
+    FeatureStatistics,
+    NumberStatistics,
+    SessionRules,
+    Statistics,
+)
 from support.builders import events, instant, random_log, session
 
 
@@ -17,24 +23,20 @@ def columns_of(name, kind):
 
 
 def statistics(features, *, timezone="UTC", item_type="int", repeats="keep"):
-    entries = {
-        name: {"columns": columns_of(name, entry["kind"]), **entry}
-        for name, entry in features.items()
-    }
-    return {
-        "unit": "day",
-        "timezone": timezone,
-        "item_type": item_type,
-        "sessions": {
-            "repeats": repeats,
-            "min_length": 2,
-            "max_length": 20,
-            "truncate": "first",
-            "past_max_length": 0,
+    rules = SessionRules(
+        repeats=repeats, min_length=2, max_length=20, truncate="first", past_max_length=0
+    )
+    return Statistics(
+        unit="day",
+        timezone=timezone,
+        item_type=item_type,
+        sessions=rules,
+        fitted_on=["2026-01-01"],
+        features={
+            name: FeatureStatistics(columns=columns_of(name, entry["kind"]), **entry)
+            for name, entry in features.items()
         },
-        "fitted_on": ["2026-01-01"],
-        "features": entries,
-    }
+    )
 
 
 def vocabulary(column, values, type_, start="2026-01-01"):
@@ -265,7 +267,10 @@ def test_a_rank_becomes_its_normal_quantile():
 
 def test_each_window_may_have_statistics_of_its_own_and_live_sessions_the_newest():
     rows = session("a", [50], "2026-01-03", price=4.0)
-    windows = {"2026-01-02": {"mean": 1.0, "std": 1.0}, "2026-01-03": {"mean": 2.0, "std": 2.0}}
+    windows = {
+        "2026-01-02": NumberStatistics(mean=1.0, std=1.0),
+        "2026-01-03": NumberStatistics(mean=2.0, std=2.0),
+    }
     settings = statistics({"price": {"kind": "number", "windows": windows}})
     known = {ITEM_ID: ITEMS}
     assert encode(events(rows), settings, known, window="2026-01-02")["price"].to_pylist() == [3]

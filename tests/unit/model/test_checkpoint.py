@@ -33,7 +33,7 @@ from support.tiny_settings import (
     task_config,
     tiny_model,
 )
-from support.window_folders import FEATURES, START
+from support.window_folders import START, tiny_statistics
 
 SIZES = {"item_id": 30, "category": 3}
 EVERY = [*BODIES, ("popularity", "clm"), ("transitions", "clm")]
@@ -75,11 +75,7 @@ def stored(architecture, task, **changes):
         seed=7,
         sizes=sizes,
         first_sizes=sizes,
-        statistics={
-            "item_type": "int",
-            "sessions": {"max_length": 8},
-            "features": {name: FEATURES[name] for name in features},
-        },
+        statistics=tiny_statistics(features, max_length=8),
     )
     vocabularies = {column: vocabulary(size) for column, size in sizes.items()}
     return StoredModel(card, model, np.arange(4, 20, dtype=np.int32), vocabularies)

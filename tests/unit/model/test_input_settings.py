@@ -15,7 +15,7 @@ from support.tiny_settings import (
     task_config,
     tiny_model,
 )
-from support.window_folders import FEATURES
+from support.window_folders import FEATURES, tiny_statistics
 
 SESSIONS = [[2, 3, 4, 5, 6, 7], [8, 9, 10, 11], [12, 13], [14, 15, 16]]
 PAST = torch.tensor([2, 0, 0, 1])
@@ -127,7 +127,7 @@ def test_frozen_items_do_not_move_and_are_scored_with():
 
 
 def built(features, **changes):
-    statistics = {"features": FEATURES, "sessions": {"max_length": 8}}
+    statistics = tiny_statistics(FEATURES, max_length=8)
     config = model_config(features=features, **changes)
     sizes = {"item_id": 5, "category": 3}
     return build_model(config, task_config(), loss_config(), statistics, sizes, 1)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from dayahead.core.errors import DayaheadError
 from dayahead.core.files import read_json
-from dayahead.dataset.dataset import DatasetConfig
+from dayahead.dataset.schema import DatasetConfig
 from dayahead.download.stage import download
 from support.raw_oracle import NAMES, NULLS, BadError, Expected, expected, text, whole
 from support.raw_tables import COLUMNS, cells, json_lines

@@ -113,7 +113,7 @@ def _read(path):
 
 def _found(store):
     """Raw items by window and session; the account must hold."""
-    steps = dict(store.listing["steps"])
+    steps = dict(store.manifest.steps)
     assert steps.pop("events_read") == sum(steps.values())
     values = dict(zip(*store.vocabulary("item_id").select(["index", "value"]).to_pydict().values(),
                       strict=True))  # fmt: skip

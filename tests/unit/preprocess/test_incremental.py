@@ -214,7 +214,7 @@ class TestLateRows:
         files = [*plain, more, more_too]
         grown = run(files, dataset, store="kept", log_end=midnight(6))
         assert bytes_in(grown.folder) == bytes_in(run(files, dataset, log_end=midnight(6)).folder)
-        assert grown.listing["windows"][0]["overrun_events"] >= 2
+        assert grown.manifest.windows[0].overrun_events >= 2
 
     def test_under_keep_it_is_late(self, run, plain, dataset):
         rules = {"log_end": midnight(5), "overrun": "keep", "store": "kept"}

@@ -35,11 +35,11 @@ def test_rees46_head_adds_up(run, real_data):
     }
     dataset = dataset_config(columns=USER, features=features, max_length=100)
     store = run(table, dataset, log_end="2019-10-02", parts=3)
-    listing = store.listing
-    assert (listing["sessions_read"], listing["sessions_kept"]) == (5066, 2999)
-    assert listing["steps"]["events_read"] == 17_434
-    assert sum(listing["steps"].values()) == 2 * 17_434
-    assert listing["steps"]["events_kept"] == 17_434 - (5066 - 2999)
+    manifest = store.manifest
+    assert (manifest.sessions_read, manifest.sessions_kept) == (5066, 2999)
+    assert manifest.steps["events_read"] == 17_434
+    assert sum(manifest.steps.values()) == 2 * 17_434
+    assert manifest.steps["events_kept"] == 17_434 - (5066 - 2999)
     assert len(pc.unique(table["item_id"])) == 6_493
     items = set(store.vocabulary("item_id")["value"].to_pylist())
     assert items < set(table["item_id"].to_pylist())
@@ -71,11 +71,11 @@ def test_diginetica_sample_adds_up(run, real_data):
         }
     )
     store = run(table, dataset_config(columns=USER), overrun="keep", log_end="2016-07-01")
-    listing = store.listing
-    assert (listing["sessions_read"], listing["sessions_kept"]) == (2986, 2053)
-    assert listing["steps"]["events_read"] == 12_391
-    assert sum(listing["steps"].values()) == 2 * 12_391
-    days = {entry["window"]: entry["sessions"] for entry in listing["windows"]}
+    manifest = store.manifest
+    assert (manifest.sessions_read, manifest.sessions_kept) == (2986, 2053)
+    assert manifest.steps["events_read"] == 12_391
+    assert sum(manifest.steps.values()) == 2 * 12_391
+    days = {entry.window: entry.sessions for entry in manifest.windows}
     assert (days["2016-01-07"], days["2016-01-10"], days["2016-01-11"]) == (0, 8, 3)
-    kept = sum(entry["events"] for entry in listing["windows"] if entry["state"] == "kept")
-    assert kept == listing["steps"]["events_kept"]
+    kept = sum(entry.events for entry in manifest.windows if entry.state == "kept")
+    assert kept == manifest.steps["events_kept"]

@@ -1,4 +1,5 @@
 import itertools
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.csv
@@ -9,6 +10,7 @@ from merlin.schema.io.tensorflow_metadata import TensorflowMetadata
 from dayahead.core.columns import ROLES
 from dayahead.preprocess.schema import window_schema
 from support.builders import TWO_DAYS, TWO_DAYS_FEATURES, dataset_config
+from support.window_folders import tiny_statistics
 
 
 def test_columns_and_types_are_those_of_the_design(run):
@@ -48,12 +50,10 @@ def test_the_merlin_schema_has_tags_and_domains(run):
 
 
 def test_past_events_stand_in_columns_of_their_own():
-    settings = {"unit": "day", "timezone": "UTC", "item_type": "int", "features": {
-        "price": {"kind": "number", "columns": ["price"], "mean": 0.0, "std": 1.0}}}  # fmt: skip
-    rules = {"min_length": 2, "max_length": 20, "past_max_length": 5}
-    own = window_schema({**settings, "sessions": {**rules, "past_max_length": 0}})
+    without = tiny_statistics(["price"])
+    own = window_schema(without)
     assert own.names[3:] == ["item_id", "event_time", "price"]
-    both = window_schema({**settings, "sessions": rules})
+    both = window_schema(replace(without, sessions=replace(without.sessions, past_max_length=5)))
     assert both.names == [*own.names, "bef_item_id", "bef_event_time", "bef_price"]
     for name in own.names[3:]:
         assert both.field(f"bef_{name}").type == both.field(name).type

@@ -54,14 +54,14 @@ def test_a_small_log_by_hand(run):
     assert first["user_id"] == [None, None]
     assert first["item_id"] == [[3, 4, 3], [2, 3]]
     assert first["colour"] == [[1, 1, 1], [2, 2]]
-    price = store.statistics["features"]["price"]
-    assert price["mean"] == pytest.approx((3 * 4 + 2 * 2) / 5)
-    assert store.statistics["fitted_on"] == ["2026-01-01"]
+    price = store.statistics.features["price"]
+    assert price.mean == pytest.approx((3 * 4 + 2 * 2) / 5)
+    assert store.statistics.fitted_on == ["2026-01-01"]
     second = store.read(store.windows[1], "valid", ["item_id", "age"]).to_pydict()
     assert second["item_id"] == [[5, 2]]
     assert second["age"][0][0] == 0
     assert second["age"][0][1] > 0
-    steps = store.listing["steps"]
+    steps = store.manifest.steps
     assert steps["events_read"] == 8
     assert (steps["dropped_short_sessions"], steps["events_kept"]) == (1, 7)
 
@@ -124,7 +124,7 @@ def test_what_is_written_is_what_one_row_after_the_other_gives(run, monkeypatch,
         columns = ["session_id", "user_id", "session_start", "item_id", "event_time"]
         rows = rows_of_file(kept[place.name], role, values)
         assert store.read(place, role, columns).to_pylist() == rows
-    steps = store.listing["steps"]
+    steps = store.manifest.steps
     lost = sum(
         len(s["events"])
         for name, found in expected.items()
@@ -211,9 +211,9 @@ def test_live_encoding_equals_the_window_files(run):
 def test_statistics_are_fitted_on_as_many_windows_as_asked(run):
     table = random_log(seed=6, days=3)
     store = run(table, dataset_config(**MESSY), fit_windows=2)
-    assert store.statistics["fitted_on"] == ["2026-01-01", "2026-01-02"]
-    mean = store.statistics["features"]["price"]["mean"]
-    assert mean != run(table, dataset_config(**MESSY)).statistics["features"]["price"]["mean"]
+    assert store.statistics.fitted_on == ["2026-01-01", "2026-01-02"]
+    mean = store.statistics.features["price"].mean
+    assert mean != run(table, dataset_config(**MESSY)).statistics.features["price"].mean
 
 
 def test_string_items(run):
@@ -251,9 +251,9 @@ class TestPastEvents:
         assert second["d"]["bef_event_time"] == [instant("2026-01-01 10:00"),
                                                  instant("2026-01-01 10:00"),
                                                  instant("2026-01-01 10:01")]  # fmt: skip
-        price = store.statistics["features"]["price"]
+        price = store.statistics.features["price"]
         assert second["d"]["bef_price"] == pytest.approx(
-            [(x - price["mean"]) / price["std"] for x in (2.0, 3.0, 3.0)]
+            [(x - price.mean) / price.std for x in (2.0, 3.0, 3.0)]
         )
         assert second["e"]["bef_item_id"] == []
 

@@ -25,20 +25,20 @@ def test_thin_windows_are_dropped_and_the_last_part_stays_open(run):
         + [row for n in range(3) for row in session(f"d{n}", [9, 1], f"2026-01-05 0{n}:00")]
     )
     store = run(table, dataset_config(), min_sessions=3, log_end="2026-01-05 12:00")
-    entries = store.listing["windows"]
-    assert [(entry["window"], entry["state"], entry["sessions"]) for entry in entries] == [
+    entries = store.manifest.windows
+    assert [(entry.window, entry.state, entry.sessions) for entry in entries] == [
         ("2026-01-01", "kept", 3),
         ("2026-01-02", "dropped", 1),
         ("2026-01-03", "dropped", 0),
         ("2026-01-04", "kept", 3),
         ("2026-01-05", "open", 3),
     ]
-    assert entries[1]["why"] == "1 sessions, window.min_sessions asks for 3"
-    assert "2026-01-05T12:00:00Z" in entries[4]["why"]
+    assert entries[1].why == "1 sessions, window.min_sessions asks for 3"
+    assert "2026-01-05T12:00:00Z" in entries[4].why
     # Nothing of a dropped or open window is known.
     assert store.vocabulary("item_id")["value"].to_pylist() == [1, 2, 3]
     assert store.vocabulary("item_id")["events"].to_pylist() == [6, 3, 3]
-    assert store.listing["steps"]["dropped_windows"] == 8
+    assert store.manifest.steps["dropped_windows"] == 8
     assert {path.name[19:29] for path in store.folder.glob("session_*")} == {
         "2026-01-01",
         "2026-01-04",
@@ -115,5 +115,5 @@ class TestRefusals:
 
 @pytest.mark.parametrize("name", ["train", "session_id", "bef_price"])
 def test_a_feature_by_the_name_of_our_own_columns_is_refused(name):
-    with pytest.raises(ConfigError, match=f"features: {name}: names of columns of our own"):
+    with pytest.raises(ConfigError, match=f"features: {name}: reserved column names"):
         dataset_config(features={name: {"kind": "hour"}})

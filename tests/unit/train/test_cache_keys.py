@@ -178,7 +178,7 @@ def test_what_features_and_sessions_are_is_in_the_keys(windows, own, change):
 
 
 def test_features_that_are_not_read_are_in_no_key(windows, own):
-    edit(own / "statistics.json", lambda known: known["features"]["price"].update(kind="other"))
+    edit(own / "statistics.json", lambda known: known["features"]["price"].update(kind="hour"))
     assert n_shared(keys_of(windows), keys_of(own)) == (5, 4)
 
 

@@ -1,4 +1,4 @@
-"""Data set files: all that ship load, the template knows every key, faults are named."""
+"""datasets/*.yaml: all load, the template explains every key, errors are named."""
 
 import re
 from dataclasses import fields, is_dataclass
@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
 
+import pyarrow as pa
 import pytest
 
 from dayahead.core.errors import ConfigError
-from dayahead.dataset.dataset import DatasetConfig, load_dataset
-from dayahead.dataset.features import FeatureConfig
+from dayahead.dataset.schema import DatasetConfig, FeatureConfig, load_dataset
 
 DATASETS = Path(__file__).parents[3] / "datasets"
 NAMES = sorted(path.stem for path in DATASETS.glob("*.yaml"))
@@ -35,8 +35,44 @@ def feature(text: str, message: str) -> tuple[str, str, str]:
     return "features: {}", f"features: {{x: {{kind: {text}}}}}", message
 
 
-def test_every_configured_data_set_is_there():
+def test_the_data_sets_of_the_paper_ship():
     assert {"synthetic", "g1", "rees46", "yoochoose", "adressa", "diginetica"} <= set(NAMES)
+
+
+def test_the_event_table_has_these_columns(tmp_path):
+    text = VALID.replace("session_id: session, ", "session_id: session, user_id: user, "
+                         "session_start: begin, ")  # fmt: skip
+    features = "{brand: {kind: categorical, column: b, type: int}, hour: {kind: hour}, "
+    features += "colour: {kind: categorical, column: c}, price: {kind: number, column: p}}"
+    dataset = load(tmp_path, text.replace("features: {}", f"features: {features}"))
+    schema = dataset.event_schema()
+    assert dict(zip(schema.names, schema.types, strict=True)) == {
+        "session_id": pa.string(),
+        "user_id": pa.string(),
+        "item_id": pa.string(),
+        "event_time": pa.timestamp("us", "UTC"),
+        "row": pa.int64(),
+        "session_start": pa.timestamp("us", "UTC"),
+        "brand": pa.int64(),
+        "colour": pa.string(),
+        "price": pa.float64(),
+    }
+    assert dataset.event_columns() == {
+        "session_id": "session",
+        "user_id": "user",
+        "item_id": "item",
+        "event_time": "time",
+        "session_start": "begin",
+        "brand": "b",
+        "colour": "c",
+        "price": "p",
+    }
+    assert load(tmp_path, VALID).event_schema().names == [
+        "session_id",
+        "item_id",
+        "event_time",
+        "row",
+    ]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -95,7 +131,7 @@ def test_environment_variables_are_filled_in(tmp_path, monkeypatch):
         ("session_id: session, ", "", "give either columns.session_id or sessions.gap_minutes"),
         ("{repeats:", "{gap_minutes: 30, repeats:", "give either columns.session_id or sessions"),
         ("scope: session", "scope: user", "columns.user_id is needed"),
-        ("time: {column: time}", "time: {column: time, zone: Oslo}", "'Oslo' is no IANA name"),
+        ("time: {column: time}", "time: {column: time, zone: Oslo}", "unknown time zone 'Oslo'"),
         ("features: {}", "features: {price: {kind: number}}", "number needs a column"),
         ("features: {}", "features: {hour: {kind: hour, column: x}}", "hour needs no column"),
         ("features: {}", "features: {Price: {kind: hour}}", "features.Price"),
@@ -129,22 +165,37 @@ def test_environment_variables_are_filled_in(tmp_path, monkeypatch):
         (
             "features: {}",
             "features: {hour: {kind: hour}, hour_sin: {kind: item_age}}",
-            "features: hour_sin: a column that two features give",
+            "features: hour_sin: two features give this column",
+        ),
+        (
+            "features: {}",
+            "features: {bef_x: {kind: hour}, user_id: {kind: hour}}",
+            "features: bef_x, user_id: reserved column names",
+        ),
+        (
+            "licence: none",
+            "licence: none\nquality: {nulls: {price: 0.5}}",
+            "quality.nulls: price: expected some of session_id, item_id, event_time",
+        ),
+        (
+            "licence: none",
+            "licence: none\nquality: {negative: {item_id: 0.5}}",
+            "quality.negative: item_id: expected some of none",
         ),
         ("urls: [a.csv]", "urls: [a.csv], delimiter: ', '", "source.delimiter"),
         ("urls: [a.csv]", "urls: [a.csv], delimiter: ''", "source.delimiter"),
-        ("valid: [0, 0.5]", "valid: [0.5, 0]", "valid: [0.5, 0.0] is no interval"),
+        ("valid: [0, 0.5]", "valid: [0.5, 0]", "valid: [0.5, 0.0]: expected the lower end first"),
         ("train: [0, 1]", "train: [0, 2]", "split.train"),
         ("licence: none\n", "", "licence: Field required"),
     ],
 )
-def test_names_the_fault(tmp_path, old, new, message):
+def test_the_error_is_named(tmp_path, old, new, message):
     assert old in VALID
     with pytest.raises(ConfigError, match=re.escape(message)):
         load(tmp_path, VALID.replace(old, new, 1))
 
 
-def test_refuses_what_is_no_data_set(tmp_path):
+def test_files_that_are_no_data_set_are_rejected(tmp_path):
     load(tmp_path, VALID)
     with pytest.raises(ConfigError, match=r"no such data set; known are mine"):
         load_dataset("other", tmp_path)

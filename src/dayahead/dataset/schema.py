@@ -1,0 +1,391 @@
+"""datasets/<name>.yaml as dataclasses; datasets/template.yaml explains every key."""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Literal
+from zoneinfo import available_timezones
+
+import pyarrow as pa
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from dayahead.config.loading import STRICT, PositiveFloat, PositiveInt, read_yaml, validated
+from dayahead.core.columns import (
+    EVENT_TIME,
+    ITEM_ID,
+    PAST_PREFIX,
+    ROLES,
+    ROW,
+    SESSION_ID,
+    SESSION_START,
+    TIMESTAMP,
+    USER_ID,
+    WINDOW,
+)
+from dayahead.core.errors import ConfigError
+from dayahead.core.types import ID_TYPES, FeatureKind, IdType
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Interval = tuple[Share, Share]
+RESERVED = (SESSION_ID, USER_ID, ITEM_ID, EVENT_TIME, SESSION_START, ROW, WINDOW, *ROLES)
+"""Columns of the event table and of preprocess; no feature may have such a name."""
+TIME_FEATURES = ("hour", "weekday", "item_age")
+"""Kinds computed from the event's time, without a column of the source."""
+SCALED_FEATURES = ("number", "log_number", "relative_number", "item_age")
+"""Kinds that are one number, which `scale` applies to."""
+REQUIRED_NULLS = 0.01
+"""Default limit on the share of rows that lack a required value."""
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class SyntheticConfig:
+    """Sizes of the generated click log."""
+
+    seed: int
+    days: PositiveInt
+    sessions_per_day: PositiveInt
+    n_items: PositiveInt
+    n_topics: PositiveInt
+    start: datetime
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class SourceConfig:
+    """Where the events come from and how their files are written."""
+
+    urls: tuple[str, ...] = ()
+    """Any fsspec URL or local path, globs allowed; ${oc.env:NAME} is filled in."""
+    sha256: dict[str, str] = Field(default_factory=dict)
+    """Expected checksums by file name; those of other files are only recorded."""
+    manual: str | None = None
+    """What the user must do where `urls` finds nothing (a token, a form)."""
+    synthetic: SyntheticConfig | None = None
+    """Generate the log instead of fetching it."""
+    format: Literal["csv", "jsonl", "parquet"] = "csv"
+    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
+    header: tuple[str, ...] | None = None
+    """Column names of files without a header line."""
+    nulls: tuple[str, ...] = ("",)
+    members: tuple[str, ...] = ("*",)
+    """Which files of an archive (zip, 7z, tar.gz) to read, as globs."""
+
+    def __post_init__(self) -> None:
+        """Check that there is exactly one source."""
+        if bool(self.urls) == (self.synthetic is not None):
+            raise ValueError("give either urls or synthetic")
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class ColumnConfig:
+    """A column of the source and the type its values are converted to."""
+
+    column: str
+    type: IdType = "string"
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class ColumnsConfig:
+    """Source columns of ids and of the session's start."""
+
+    item_id: ColumnConfig
+    session_id: str | None = None
+    """Null: each user's events are split into sessions by sessions.gap_minutes."""
+    user_id: str | None = None
+    session_start: str | None = None
+    """Read like the event time; null: a session starts with its first event."""
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class TimeConfig:
+    """How the event time is written: in one column, or as a date and an offset from midnight."""
+
+    column: str
+    unit: Literal["s", "ms", "us", "text"] = "text"
+    """Unix time in this unit, or text in ISO 8601 order (`2019-10-01 00:00:00 UTC` too)."""
+    zone: str = "UTC"
+    """IANA time zone of text without a UTC offset."""
+    offset: str | None = None
+    """A column added to `column` (a date), in `offset_unit`."""
+    offset_unit: Literal["s", "ms", "us"] = "ms"
+    complete_until: datetime | None = None
+    """Watermark: the log is complete up to here; null: up to its last event."""
+
+    def __post_init__(self) -> None:
+        """Check the time zone."""
+        if self.zone not in available_timezones():
+            raise ValueError(
+                f"unknown time zone {self.zone!r}; expected an IANA name such as Europe/Oslo"
+            )
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class RepeatsConfig:
+    """Which repeated items are dropped, and within what they count as repeated."""
+
+    rule: Literal["keep", "drop_consecutive", "drop_all"]
+    scope: Literal["session", "user"]
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class SessionsConfig:
+    """How events become sessions, in the order of the steps."""
+
+    gap_minutes: PositiveFloat | None = None
+    repeats: RepeatsConfig
+    min_length: Annotated[int, Field(ge=2)] = 2
+    max_length: Annotated[int, Field(ge=2)] = 20
+    truncate: Literal["first", "last"] = "first"
+    past_max_length: Annotated[int, Field(ge=0)] = 0
+    """Columns bef_<name> hold at most this many of the user's events before the session; 0: no
+    such columns."""
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class FeatureConfig:
+    """A side feature of every event.
+
+    categorical      int32 index into the feature's own vocabulary
+    log_number       float32, log1p (of 0 where negative), then scaled
+    number           float32, scaled
+    relative_number  float32, (x - m) / m, m the mean of x in the event's category, then scaled
+    hour, weekday    float32 <name>_sin and <name>_cos, in window.timezone
+    item_age         float32, log1p of the days since the item's first event, then scaled
+
+    A null becomes 1 (unknown) or, of a number, 0 (the mean).
+    """
+
+    kind: FeatureKind
+    column: str | None = None
+    type: IdType = "string"
+    """Of a categorical column."""
+    min_count: Annotated[int, Field(ge=1)] = 1
+    """Of a categorical column: a value enters the vocabulary in the window in which its count of
+    events reaches this number; before, it is 1 (unknown)."""
+    relative_to: str | None = None
+    """Of a relative_number: the categorical feature whose means it is compared with."""
+    scale: Literal["standard", "gauss_rank", "fixed"] | None = None
+    """standard: (x - mean) / std. gauss_rank: the normal quantile of its rank. fixed: nothing is
+    fitted; item_age is divided by log1p(30), others stay. Null: fixed for item_age and
+    relative_number, standard for number and log_number."""
+    fit: Literal["first_windows", "look_ahead", "look_ahead_window"] = "first_windows"
+    """Whose train events give statistics and counts: those of the first preprocess.fit_windows
+    windows (of min_count: those so far); of the whole log; of each window itself. The last two are
+    the paper's, and look ahead."""
+
+    def __post_init__(self) -> None:
+        """Check that the kind has the settings it needs and no others."""
+        if (self.kind in TIME_FEATURES) != (self.column is None):
+            raise ValueError(f"{self.kind} needs {'no' if self.column else 'a'} column")
+        if (self.kind == "relative_number") != (self.relative_to is not None):
+            raise ValueError(f"{self.kind} needs {'no' if self.relative_to else 'a'} relative_to")
+        if self.kind != "categorical" and (self.type != "string" or self.min_count > 1):
+            raise ValueError(f"{self.kind} needs no type and no min_count: it is not categorical")
+        if self.kind not in SCALED_FEATURES and self.scale is not None:
+            raise ValueError(f"{self.kind} needs no scale: it is none of {SCALED_FEATURES}")
+        self._check_fit()
+
+    def _check_fit(self) -> None:
+        if self.fit != "first_windows" and not (self.is_fitted or self.min_count > 1):
+            raise ValueError(
+                f"fit: {self.fit}: nothing of this {self.kind} is fitted; leave it out, or give "
+                f"{'min_count' if self.kind == 'categorical' else 'another scale'}"
+            )
+        if self.fit == "look_ahead_window" and self.kind == "categorical":
+            raise ValueError(
+                "fit: look_ahead_window: a vocabulary is the same for all windows; take "
+                "first_windows or look_ahead"
+            )
+
+    @property
+    def scaling(self) -> str:
+        """The scale of a number, null resolved."""
+        default = "standard" if self.kind in ("number", "log_number") else "fixed"
+        return self.scale or default
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether its numbers depend on statistics of the events."""
+        is_scaled = self.kind in SCALED_FEATURES and self.scaling != "fixed"
+        return is_scaled or self.kind == "relative_number"
+
+    def columns_of(self, name: str) -> list[str]:
+        """Columns of a window file that the feature called `name` becomes."""
+        return [f"{name}_sin", f"{name}_cos"] if self.kind in ("hour", "weekday") else [name]
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class SplitConfig:
+    """Roles as intervals of a session's hash in [0, 1)."""
+
+    seed: int
+    train: Interval
+    valid: Interval
+    test: Interval
+
+    def __post_init__(self) -> None:
+        """Check that each interval is given from low to high."""
+        for role, (low, high) in zip(ROLES, (self.train, self.valid, self.test), strict=True):
+            if low > high:
+                raise ValueError(f"{role}: [{low}, {high}]: expected the lower end first")
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class QualityConfig:
+    """Limits on defects of the log, as shares; null: no limit, only reported."""
+
+    nulls: dict[str, Share | None] = Field(default_factory=dict)
+    """Rows without a value, by column of the event table; default: 0.01 of required columns
+    (session or user, item, times), no limit of others."""
+    unreadable: Share = 0.0
+    """Rows with a value that cannot be read. At 0 the first one ends the stage; above, such rows
+    are left out and counted."""
+    duplicates: Share | None = None
+    """Events equal to another of the same part in every column."""
+    backwards: Share | None = None
+    """Events before the one in the row before, in the same file."""
+    negative: dict[str, Share | None] = Field(default_factory=dict)
+    """Events with a number below zero, by feature."""
+    empty_days: Share | None = None
+    """Days (UTC) without an event, between the first and the last."""
+
+    def check_names(self, columns: Sequence[str], numbers: Sequence[str]) -> None:
+        """Check that limits name columns of the event table (`numbers`: the numeric ones)."""
+        for key, limits, known in (
+            ("nulls", self.nulls, columns),
+            ("negative", self.negative, numbers),
+        ):
+            if unknown := [name for name in limits if name not in known]:
+                known_names = ", ".join(known) or "none"
+                raise ValueError(
+                    f"quality.{key}: {', '.join(unknown)}: expected some of {known_names}"
+                )
+
+    def limit(self, check: str, required: Sequence[str]) -> float | None:
+        """Return the limit of a check as a share; None: no limit.
+
+        Args:
+            check: a key of this section: duplicates, nulls.price ...
+            required: columns without a value in which a row is dropped.
+        """
+        kind, _, column = check.partition(".")
+        limits = {
+            "nulls": self.nulls.get(column, REQUIRED_NULLS if column in required else None),
+            "unreadable": self.unreadable,
+            "duplicates": self.duplicates,
+            "backwards": self.backwards,
+            "negative": self.negative.get(column),
+            "empty_days": self.empty_days,
+        }
+        return limits[kind]
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class DatasetConfig:
+    """datasets/<name>.yaml."""
+
+    description: str
+    licence: str
+    source: SourceConfig
+    columns: ColumnsConfig
+    time: TimeConfig
+    sessions: SessionsConfig
+    features: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], FeatureConfig]
+    split: SplitConfig
+    quality: QualityConfig = Field(default_factory=QualityConfig)
+
+    def event_columns(self) -> dict[str, str]:
+        """Source column of each column of the event table except `row`, which has none."""
+        sources = {
+            SESSION_ID: self.columns.session_id,
+            USER_ID: self.columns.user_id,
+            ITEM_ID: self.columns.item_id.column,
+            EVENT_TIME: self.time.column,
+            SESSION_START: self.columns.session_start,
+            **{name: feature.column for name, feature in self.features.items()},
+        }
+        return {name: column for name, column in sources.items() if column is not None}
+
+    def event_schema(self) -> pa.Schema:
+        """Columns of the event table (data/raw/events-*.parquet), in their order."""
+        types = {
+            SESSION_ID: pa.string(),
+            USER_ID: pa.string(),
+            ITEM_ID: ID_TYPES[self.columns.item_id.type],
+            EVENT_TIME: TIMESTAMP,
+            ROW: pa.int64(),
+            SESSION_START: TIMESTAMP,
+        }
+        for name, feature in self.features.items():
+            is_categorical = feature.kind == "categorical"
+            types[name] = ID_TYPES[feature.type] if is_categorical else pa.float64()
+        present = {ROW, *self.event_columns()}
+        return pa.schema([(name, type_) for name, type_ in types.items() if name in present])
+
+    def needed_columns(self) -> list[str]:
+        """Columns of the event table without a value in which a row is dropped."""
+        owner = SESSION_ID if self.columns.session_id is not None else USER_ID
+        start = [SESSION_START] if self.columns.session_start is not None else []
+        return [owner, ITEM_ID, EVENT_TIME, *start]
+
+    def __post_init__(self) -> None:
+        """Check that the sections fit together."""
+        has_gap = self.sessions.gap_minutes is not None
+        if has_gap == (self.columns.session_id is not None):
+            raise ValueError("give either columns.session_id or sessions.gap_minutes")
+        needs_user = has_gap or self.sessions.repeats.scope == "user"
+        if needs_user and self.columns.user_id is None:
+            raise ValueError("columns.user_id is needed for gap_minutes and for scope: user")
+        self._check_features()
+        columns = list(self.event_columns())
+        sourced = [name for name in self.features if name in columns]
+        numbers = [name for name in sourced if self.features[name].kind != "categorical"]
+        self.quality.check_names(columns, numbers)
+
+    def _check_features(self) -> None:
+        reserved = [n for n in self.features if n in RESERVED or n.startswith(PAST_PREFIX)]
+        if reserved:
+            raise ValueError(f"features: {', '.join(reserved)}: reserved column names")
+        for name, feature in self.features.items():
+            other = self.features.get(feature.relative_to or name, feature)
+            if feature.relative_to and other.kind != "categorical":
+                raise ValueError(
+                    f"features.{name}.relative_to: {feature.relative_to} is no categorical "
+                    f"feature of this data set"
+                )
+        columns = Counter(
+            column for name, feature in self.features.items() for column in feature.columns_of(name)
+        )
+        if twice := [column for column, n in columns.items() if n > 1]:
+            raise ValueError(f"features: {', '.join(twice)}: two features give this column")
+
+
+def load_dataset(name: str, folder: Path = Path("datasets")) -> DatasetConfig:
+    """Read and validate datasets/<name>.yaml, environment variables filled in.
+
+    Raises:
+        ConfigError: naming every error, an unknown data set, or an unset variable.
+    """
+    path = folder / f"{name}.yaml"
+    if not path.is_file():
+        known = ", ".join(sorted(p.stem for p in folder.glob("*.yaml")))
+        raise ConfigError(f"{path}: no such data set; known are {known}")
+    return validated(DatasetConfig, _with_environment(read_yaml(path), path), str(path))
+
+
+def _with_environment(raw: object, path: Path) -> object:
+    """Replace ${oc.env:NAME} in source.urls, the only setting that may depend on it."""
+    if not isinstance(raw, dict):
+        raise ConfigError(f"{path}: expected a mapping of settings, found {type(raw).__name__}")
+    source = raw.get("source")
+    if not isinstance(source, dict) or not isinstance(source.get("urls"), list):
+        return raw
+    try:
+        urls = OmegaConf.to_container(OmegaConf.create(source["urls"]), resolve=True)
+    except OmegaConfBaseException as error:
+        advice = source.get("manual") or "set the variable and try again"
+        raise ConfigError(f"{path}: source.urls: {str(error).splitlines()[0]}; {advice}") from None
+    return {**raw, "source": {**source, "urls": urls}}

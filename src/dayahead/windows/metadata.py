@@ -1,0 +1,165 @@
+"""Typed content of windows.json and statistics.json."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic.dataclasses import dataclass
+
+from dayahead.config.loading import STRICT, validated
+from dayahead.core.errors import ConfigError, WindowError
+from dayahead.core.files import read_json, write_json
+from dayahead.core.types import FeatureKind, IdType
+
+T = TypeVar("T")
+WindowState = Literal["kept", "dropped", "open"]
+"""dropped: fewer sessions than window.min_sessions; open: the log ends before the window does."""
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class WindowEntry:
+    """One window of the log in windows.json."""
+
+    window: str
+    """2019-10-01, or 2019-10-01T13 where the unit is the hour."""
+    start: str
+    """ISO 8601, UTC, like `end`."""
+    end: str
+    sessions: int
+    events: int
+    state: WindowState
+    why: str | None
+    """Reason of a state other than kept."""
+    roles: dict[str, int]
+    """Sessions by role."""
+    overrun_events: int
+    """Events at or after the window's end + grace, dropped or not."""
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class WindowsManifest:
+    """windows.json."""
+
+    unit: str
+    log_end: str
+    """ISO 8601, UTC."""
+    sessions_read: int
+    sessions_kept: int
+    steps: dict[str, int]
+    """Events read, dropped by each step, and kept."""
+    windows: list[WindowEntry]
+    """From the first to the last in which a session starts, in order of time."""
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class NumberStatistics:
+    """What a numeric feature was fitted to; null where its operators have no use for it."""
+
+    relative_to: str | None = None
+    """Categorical feature whose averages a relative_number is compared with."""
+    values: list[int | str] | None = None
+    """Categories with an average of their own."""
+    means: list[float] | None = None
+    """Averages of `values`."""
+    overall_mean: float | None = None
+    """Average used for every other category."""
+    mean: float | None = None
+    """Of scale: standard, like `std`."""
+    std: float | None = None
+    knots: list[float] | None = None
+    """Quantiles, ascending, of scale: gauss_rank."""
+    n: int | None = None
+    """Numbers that `knots` stand for."""
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class FeatureStatistics(NumberStatistics):
+    """One feature in statistics.json."""
+
+    kind: FeatureKind
+    columns: list[str]
+    """Columns of a window file that hold the feature."""
+    type: IdType | None = None
+    """Of a categorical feature's raw values."""
+    windows: dict[str, NumberStatistics] | None = None
+    """By window, of a feature fitted on each window by itself (fit: look_ahead_window)."""
+
+    def fitted_at(self, window: str | None) -> NumberStatistics:
+        """Statistics that encode `window`; where each window has its own, null: the newest."""
+        return self.windows[window or max(self.windows)] if self.windows else self
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class SessionRules:
+    """Rules that windows and live sessions follow (section `sessions` of the data set's file)."""
+
+    repeats: str
+    min_length: int
+    max_length: int
+    truncate: str
+    past_max_length: int
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Statistics:
+    """statistics.json: how raw events become model input."""
+
+    unit: str
+    timezone: str
+    item_type: IdType
+    sessions: SessionRules
+    fitted_on: list[str]
+    """Windows whose train sessions the features were fitted on."""
+    features: dict[str, FeatureStatistics]
+
+    def select(self, features: Iterable[str]) -> "Statistics":
+        """Return the statistics of some features only."""
+        return replace(self, features={name: self.features[name] for name in features})
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the content of statistics.json; fields that are null are left out."""
+        return asdict(self, dict_factory=_given)
+
+
+def read_manifest(path: Path) -> WindowsManifest:
+    """Read windows.json.
+
+    Raises:
+        WindowError: the file is missing or damaged.
+    """
+    return _read(WindowsManifest, path)
+
+
+def write_manifest(path: Path, manifest: WindowsManifest) -> None:
+    """Write windows.json."""
+    write_json(path, asdict(manifest))
+
+
+def read_statistics(path: Path) -> Statistics:
+    """Read statistics.json.
+
+    Raises:
+        WindowError: the file is missing or damaged.
+    """
+    return _read(Statistics, path)
+
+
+def write_statistics(path: Path, statistics: Statistics) -> None:
+    """Write statistics.json."""
+    write_json(path, statistics.as_json())
+
+
+def _read(cls: type[T], path: Path) -> T:
+    try:
+        return validated(cls, read_json(path), str(path))
+    except (OSError, ValueError) as error:
+        raise WindowError(f"{path}: not readable ({error}); run `dvc repro preprocess`") from None
+    except ConfigError as error:
+        raise WindowError(f"{error}; run `dvc repro -f preprocess`") from None
+
+
+def _given(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Leave out fields that are null; `kind` and `columns` come before inherited fields."""
+    given = {name: value for name, value in fields if value is not None}
+    return {name: given[name] for name in ("kind", "columns") if name in given} | given

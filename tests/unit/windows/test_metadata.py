@@ -1,0 +1,129 @@
+"""windows.json and statistics.json: what is written is read again; damaged files are named."""
+
+import json
+import math
+from dataclasses import asdict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dayahead.core.errors import WindowError
+from dayahead.windows.folder import MANIFEST, STATISTICS, WindowFolder
+from dayahead.windows.metadata import (
+    FeatureStatistics,
+    NumberStatistics,
+    read_manifest,
+    read_statistics,
+    write_manifest,
+    write_statistics,
+)
+from support.window_folders import tiny_statistics, write_window_folder
+
+STATISTICS_JSON = """\
+{
+  "unit": "day",
+  "timezone": "UTC",
+  "item_type": "int",
+  "sessions": {
+    "repeats": "keep",
+    "min_length": 2,
+    "max_length": 20,
+    "truncate": "first",
+    "past_max_length": 0
+  },
+  "fitted_on": [
+    "2026-01-01"
+  ],
+  "features": {
+    "category": {
+      "kind": "categorical",
+      "columns": [
+        "category"
+      ],
+      "type": "int"
+    },
+    "price": {
+      "kind": "log_number",
+      "columns": [
+        "price"
+      ],
+      "mean": 1.0,
+      "std": 0.5
+    }
+  }
+}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return write_window_folder(tmp_path / "windows", [[[1, 2], [2, 3]], [[3, 1]]], features=True)
+
+
+def test_statistics_json_has_this_layout(folder):
+    assert (folder / STATISTICS).read_text() == STATISTICS_JSON
+
+
+def test_files_read_and_written_again_keep_their_bytes(folder, tmp_path):
+    write_manifest(tmp_path / MANIFEST, read_manifest(folder / MANIFEST))
+    write_statistics(tmp_path / STATISTICS, read_statistics(folder / STATISTICS))
+    for name in (MANIFEST, STATISTICS):
+        assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
+
+
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(
+    st.lists(numbers, max_size=5),
+    st.lists(st.integers(-(2**63), 2**63 - 1) | st.text(), max_size=5),
+    st.none() | numbers,
+)
+def test_every_number_and_value_is_read_back_exactly(tmp_path_factory, knots, values, mean):
+    number = NumberStatistics(knots=knots, n=len(knots), values=values, mean=mean)
+    path = tmp_path_factory.getbasetemp() / "any-statistics.json"
+    feature = FeatureStatistics(kind="number", columns=["x"], windows={"2026-01-01": number})
+    written = tiny_statistics()
+    written.features.update(x=feature)
+    write_statistics(path, written)
+    read = read_statistics(path)
+    assert read == written
+    signs = [math.copysign(1, knot) for knot in read.features["x"].windows["2026-01-01"].knots]
+    assert signs == [math.copysign(1, knot) for knot in knots]
+
+
+def test_a_window_uses_its_own_statistics_where_it_has_some():
+    days = {name: NumberStatistics(mean=mean) for name, mean in [("d1", 1.0), ("d2", 2.0)]}
+    own = FeatureStatistics(kind="number", columns=["x"], windows=days)
+    assert own.fitted_at("d1").mean == 1
+    assert own.fitted_at(None).mean == 2
+    shared = FeatureStatistics(kind="number", columns=["x"], mean=3.0)
+    assert shared.fitted_at("d1").mean == shared.fitted_at(None).mean == 3
+
+
+@pytest.mark.parametrize("name", [MANIFEST, STATISTICS])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda _: None, "not readable"),
+        (lambda text: text[: len(text) // 2], "not readable"),
+        (lambda _: "{}", "unit: Field required"),
+        (lambda text: json.dumps({**json.loads(text), "unit": 3}), r"unit: .*string \(got 3\)"),
+        (lambda text: json.dumps({**json.loads(text), "new": 3}), "new: Unexpected"),
+    ],
+)
+def test_a_damaged_file_is_named(folder, name, change, message):
+    path = folder / name
+    text = change(path.read_text())
+    path.unlink()
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(WindowError, match=f"(?s){name}: {message}.*dvc repro"):
+        _ = (WindowFolder(folder).manifest, WindowFolder(folder).statistics)
+
+
+def test_the_manifest_lists_every_window(folder):
+    manifest = WindowFolder(folder).manifest
+    assert [window.window for window in manifest.windows] == ["2026-01-01", "2026-01-02"]
+    assert asdict(manifest.windows[1])["roles"] == {"train": 1, "valid": 1, "test": 0}
