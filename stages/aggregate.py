@@ -5,14 +5,14 @@ from pathlib import Path
 from dayahead.aggregate.stage import aggregate
 from dayahead.config.params import flat_settings, load_params
 from dayahead.core.errors import exit_with_message
-from dayahead.core.locks import one_at_a_time
+from dayahead.core.locks import stage_lock
 from dayahead.tracking.runs import stage_run
 
 
 def main() -> None:
     params = load_params()
     results = Path("results")
-    with one_at_a_time("aggregate"), stage_run("aggregate", params) as run:
+    with stage_lock("aggregate"), stage_run("aggregate", params) as run:
         average = aggregate(
             results=results,
             windows=Path("data/windows"),

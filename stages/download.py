@@ -5,7 +5,7 @@ from pathlib import Path
 
 from dayahead.config.params import load_params
 from dayahead.core.errors import exit_with_message
-from dayahead.core.locks import one_at_a_time
+from dayahead.core.locks import stage_lock
 from dayahead.dataset.schema import load_dataset
 from dayahead.download.stage import download
 from dayahead.tracking.runs import stage_run
@@ -15,7 +15,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     params = load_params()
     raw = Path("data/raw")
-    with one_at_a_time("download"), stage_run("download", params) as run:
+    with stage_lock("download"), stage_run("download", params) as run:
         download(load_dataset(params.dataset), params.dataset, raw)
         run.log_artifact(raw / "manifest.json", "dataset")
         run.log_artifact(raw / "quality.md", "dataset")

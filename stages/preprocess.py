@@ -6,7 +6,7 @@ from pathlib import Path
 from dayahead.config.params import load_params
 from dayahead.core.errors import exit_with_message
 from dayahead.core.fingerprints import sha256_of
-from dayahead.core.locks import one_at_a_time
+from dayahead.core.locks import stage_lock
 from dayahead.dataset.schema import load_dataset
 from dayahead.preprocess.stage import preprocess
 from dayahead.tracking.runs import stage_run
@@ -16,7 +16,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     params = load_params()
     raw, windows = Path("data/raw"), Path("data/windows")
-    with one_at_a_time("preprocess"), stage_run("preprocess", params) as run:
+    with stage_lock("preprocess"), stage_run("preprocess", params) as run:
         preprocess(
             raw=raw,
             folder=windows,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dayahead.config.params import load_params
 from dayahead.core.errors import exit_with_message
-from dayahead.core.locks import one_at_a_time
+from dayahead.core.locks import stage_lock
 from dayahead.distributed.launchers import exec_launcher, is_secondary_process
 from dayahead.tracking.pipeline_run import EXECUTION, pipeline_run_key
 from dayahead.tracking.runs import stage_run
@@ -26,7 +26,7 @@ def main() -> None:
     if is_secondary_process(os.environ):
         train(study)
         return
-    with one_at_a_time("train"), stage_run("train", params) as run:
+    with stage_lock("train"), stage_run("train", params) as run:
         train(replace(study, on_window=run.log_window))
         run.log_artifacts(study.results / "ranks", "ranks")
         run.log_artifact(study.results / "windows.csv")

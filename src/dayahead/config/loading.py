@@ -1,4 +1,4 @@
-"""YAML text into frozen dataclasses, every fault named at once."""
+"""YAML files into frozen dataclasses; all errors are reported at once."""
 
 from io import StringIO
 from pathlib import Path
@@ -26,7 +26,7 @@ def read_yaml(path: Path) -> Any:  # noqa: ANN401
         return YAML(typ="safe", pure=True).load(StringIO(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file; expected the settings here") from None
-    except (YAMLError, ValueError) as error:  # the latter of letters and hours that are none
+    except (YAMLError, ValueError) as error:  # undecodable bytes and invalid times
         raise ConfigError(f"{path}: not readable as YAML: {error}") from None
 
 
@@ -34,19 +34,19 @@ def validated(cls: type[T], value: object, where: str) -> T:
     """Check `value` against the dataclass `cls`.
 
     Raises:
-        ConfigError: one line per fault, `where: key: rule (got value)`.
+        ConfigError: one line per error, `where: key: rule (got value)`.
     """
     try:
         # Through JSON text: pydantic's strict mode builds nested dataclasses and tuples only there.
         return TypeAdapter(cls).validate_json(to_json(value))
     except ValidationError as error:
-        raise ConfigError("\n".join(_faults(error, where))) from None
+        raise ConfigError("\n".join(_errors(error, where))) from None
 
 
-def _faults(error: ValidationError, where: str) -> list[str]:
+def _errors(error: ValidationError, where: str) -> list[str]:
     lines = []
-    for fault in error.errors(include_url=False):
-        key = ".".join(str(part) for part in fault["loc"]) or "(top level)"
-        found = "" if fault["type"] == "missing" else f" (got {fault['input']!r})"
-        lines.append(f"{where}: {key}: {fault['msg']}{found}")
+    for each in error.errors(include_url=False):
+        key = ".".join(str(part) for part in each["loc"]) or "(top level)"
+        found = "" if each["type"] == "missing" else f" (got {each['input']!r})"
+        lines.append(f"{where}: {key}: {each['msg']}{found}")
     return lines

@@ -1,6 +1,6 @@
 """params.yaml as frozen dataclasses, one per section.
 
-No field has a default: a default in code is a parameter DVC cannot see.
+No field has a default: a default in code would be a parameter that DVC cannot see.
 """
 
 from dataclasses import asdict
@@ -28,23 +28,23 @@ SMOOTHED = ("softmax", "sampled_softmax")
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class WindowConfig:
-    """Which stretch of time a window is, and which windows take part."""
+    """Length and origin of a window, and which windows take part."""
 
     unit: Literal["day", "hour"]
     origin: Literal["calendar", "first_session"]
-    """Where windows begin: at midnight or the full hour, or every unit since the first session."""
+    """Where windows start: at midnight or the full hour, or every unit since the first session."""
     timezone: str
     """IANA name; moves days and time features. Hours are always cut and named in UTC."""
     first: str | None
-    """Name of the first window trained on (2019-10-01 or 2019-10-01T13); null: the first."""
+    """Name of the first window fitted on (2019-10-01 or 2019-10-01T13); null: the first."""
     last: str | None
-    """Name of the last window measured; null: the last."""
+    """Name of the last window evaluated; null: the last."""
     min_sessions: PositiveInt
     """Windows with fewer sessions are dropped and listed."""
     overrun: Literal["cut", "keep"]
     """Events at or after the window's end plus grace: dropped and counted, or kept (the paper)."""
     grace: Annotated[int, Field(ge=0)]
-    """Minutes after a window's end in which its sessions may still go on."""
+    """Allowed lateness: minutes after a window's end in which its sessions may still go on."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -53,9 +53,9 @@ class PreprocessConfig:
 
     device: Literal["auto", "cpu", "cuda"]
     fit_windows: PositiveInt
-    """Windows whose train sessions give means and deviations; they are never measured."""
+    """Windows whose train sessions give means and deviations; they are never evaluated."""
     rebuild: bool
-    """Whether rows that arrive for windows already written rewrite these (else: an error)."""
+    """Whether rows that arrive for windows already written rewrite them; false: an error."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -68,7 +68,7 @@ class ModelConfig:
     config: dict[str, Any]
     """Further fields of the transformers configuration, by their names there."""
     catalogue: Literal["grow", "full"]
-    """Items held at window i: those seen up to it, or every item of the log's standing windows (the
+    """Items known at window i: those seen up to it, or every item of the log's kept windows (the
     paper); then a longer log changes all results."""
     features: tuple[str, ...]
     """Side features fed beside the item id, by their names in the data set's file."""
@@ -91,36 +91,36 @@ class ModelConfig:
     feature_norm: bool
     """Layer norm over each feature's vector (a bare number has none)."""
     activation: Literal["none", "tanh", "relu", "gelu"]
-    """After the projections into and out of the body."""
+    """After the projections into and out of the backbone."""
     dropout: Rank
     input_dropout: Rank
     """Of what is merged, before its projection."""
     swap_noise: Rank
-    """Chance of an input item to be exchanged for one of the batch; targets are left alone."""
+    """Probability that an input item is replaced by one of the batch; targets are left alone."""
     tie_weights: bool
-    """Score with the input item table, or with one of its own."""
+    """Score with the input item embeddings, or with a table of its own."""
     item_init_std: PositiveFloat
-    """Standard deviation of a new row of the item table."""
+    """Standard deviation of a new row of the item embeddings."""
     feature_init_std: PositiveFloat
-    """Of the side features' tables and of the vectors of `soft_one_hot`."""
+    """Of the side features' embeddings and of the vectors of `soft_one_hot`."""
     init_std: PositiveFloat
-    """Of the body's weights and the mask; projections, gru, lstm and rnn begin as torch's do."""
+    """Of the backbone's weights and the mask; projections, gru, lstm and rnn start as in torch."""
     pretrained_items: str | None
     """Parquet file of item vectors (value, vector), instead of random ones where it has one."""
     freeze_items: bool
-    """Leave the rows of the item table as they are at the start."""
+    """Keep the item embeddings as they are at the start."""
     decay: Annotated[float, Field(ge=0, le=1)]
-    """What `transitions` keeps of its counts from fit to fit; a fresh model has none to keep."""
+    """Factor on the counts of `transitions` from fit to fit."""
 
     @property
     def has_dropout(self) -> bool:
-        """Whether anything is dropped at random, before the body or in it."""
+        """Whether there is dropout, before the backbone or in it."""
         given = (value for name, value in self.config.items() if "drop" in name)
         return any([self.dropout, self.input_dropout, *given])
 
     @property
     def is_counted(self) -> bool:
-        """Whether the architecture counts events instead of following gradients."""
+        """Whether the architecture is a counting baseline."""
         return self.architecture in COUNTED
 
     @property
@@ -131,55 +131,55 @@ class ModelConfig:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class TaskConfig:
-    """What the model is asked while it trains."""
+    """The training task."""
 
     name: Literal["clm", "mlm", "plm", "rtd"]
     mlm_probability: Annotated[float, Field(gt=0, lt=1)]
-    """Of an item to be masked (mlm, rtd)."""
+    """Probability of an item to be masked (mlm, rtd)."""
     plm_probability: Annotated[float, Field(gt=0, lt=1)]
     """Share of a session's items that are predicted."""
     plm_max_span: PositiveInt
     """Longest stretch of neighbours predicted together."""
     rtd_tied_generator: bool
-    """Let the body that discriminates generate too, or a smaller one of its own."""
+    """Whether the discriminator's backbone generates too; false: a smaller one of its own."""
     rtd_generator_share: Annotated[float, Field(gt=0, le=1)]
-    """Width of a generator of its own, as a share of the body's."""
+    """Width of a separate generator, as a share of the backbone's."""
     rtd_replacements: Literal["batch", "catalogue"]
-    """What the generator draws from: the items masked in the batch, or all that are held."""
+    """What the generator samples from: the items masked in the batch, or all known items."""
     rtd_generator_weight: PositiveFloat
     rtd_discriminator_weight: PositiveFloat
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class LossConfig:
-    """What the scores of a target are compared with."""
+    """The training loss."""
 
     name: Literal["softmax", "sampled_softmax", "gbce", "bpr", "bpr_max", "top1", "top1_max"]
-    """softmax: over the whole catalogue held; the others: against negatives."""
+    """softmax: over all known items; the others: against negatives."""
     temperature: PositiveFloat
-    """Scores are divided by it, in training and in measuring alike."""
+    """Scores are divided by it, in training and in evaluation alike."""
     label_smoothing: Rank
-    """Not for losses of pairs and of yes or no, which have no distribution to smooth."""
+    """Only for softmax and sampled_softmax: pairwise and binary losses have nothing to smooth."""
     negatives: Annotated[int, Field(ge=0)]
-    """Items drawn for each step, beside those of the batch."""
+    """Items sampled for each step, beside those of the batch."""
     negatives_of_batch: bool
     """Whether other targets of the global batch are negatives too."""
     popularity_exponent: Annotated[float, Field(ge=0, le=1)]
-    """Negatives are drawn by (1 + their events fitted on) to this power: 0 uniformly, 1 by
+    """Negatives are sampled by (1 + their events in fits so far) to this power: 0 uniformly, 1 by
     popularity."""
     gbce_calibration: Annotated[float, Field(ge=0, le=1)]
     """t of gBCE: 0 is plain binary cross entropy, 1 undoes the sampling (Petrov 2023)."""
     bpr_max_regularisation: Annotated[float, Field(ge=0)]
     logits_budget_mib: PositiveInt
-    """Logits are computed in chunks of this size (or of the item table's, where that is larger)
-    and never held whole. 32 stays in a CPU's cache, which makes it faster than one large chunk; on
-    a GPU larger chunks pay."""
+    """Logits are computed in chunks of this size (or of the item table's, where that is larger) and
+    never held whole. 32 fits a CPU's cache, which is faster than one large chunk; on a GPU larger
+    chunks are faster."""
 
     def __post_init__(self) -> None:
-        """Refuse settings that do not fit together."""
+        """Check that the settings go together."""
         if self.is_sampled and not (self.negatives or self.negatives_of_batch):
             raise ValueError(
-                f"{self.name} compares with negatives, and there are none: set negatives above 0 "
+                f"{self.name} needs negatives, and there are none: set negatives above 0 "
                 f"or negatives_of_batch to true, or name to softmax"
             )
         if self.label_smoothing and self.name not in SMOOTHED:
@@ -191,7 +191,7 @@ class LossConfig:
 
     @property
     def is_sampled(self) -> bool:
-        """Whether a target is compared with negatives instead of the whole catalogue."""
+        """Whether a target is compared with negatives instead of all items."""
         return self.name != "softmax"
 
 
@@ -200,83 +200,81 @@ class TrainingConfig:
     """The protocol over windows and the steps within one."""
 
     protocol: Literal["incremental", "sliding", "from_scratch"]
-    """What is fitted at each window: one model that goes on, on that window; on the last `history`
-    windows; or a fresh model on all windows so far. What counts instead of following gradients
-    counts the same windows, once. Whatever is fitted on, the candidates `seen` are the items of
-    all windows so far."""
+    """incremental: one model is carried on and fitted on each window; sliding: it is fitted on the
+    last `history` windows; from_scratch: a fresh model is fitted on all windows so far. Baselines
+    count the same windows once. The candidates `seen` are always the items of all windows so
+    far."""
     history: PositiveInt
-    """Windows that `sliding` fits on, the newest included; fewer at the beginning."""
+    """Windows that `sliding` fits on, the newest included; fewer at the start of a log."""
     carry_model: bool
-    """Whether `sliding` goes on with the model, or begins with a fresh one, always the same."""
+    """Whether `sliding` carries the model on; false: each fit starts from the same fresh model."""
     carry_optimizer: bool
-    """Whether the optimiser's moments go on with the model, or start from zero at each window; a
-    fresh model has none to go on with."""
+    """Whether the optimizer state is carried on too; false: it restarts at each window."""
     epochs: PositiveInt
-    """Passes over the windows fitted on, where `steps_per_window` is null."""
+    """Epochs of each fit, where `steps_per_window` is null."""
     steps_per_window: PositiveInt | None
-    """Steps at each window, whatever its size: they alone decide, passes are repeated as needed
-    and the last one is cut. null: `epochs` decide."""
+    """Steps of each fit, whatever the size of the window: epochs are repeated as needed and the
+    last one is cut. null: `epochs` decides."""
     batch_size: PositiveInt
     """Sessions per step over all processes together."""
     learning_rate: PositiveFloat
     schedule: Literal["linear", "constant", "cosine"]
-    """Course of the learning rate over a window's steps; it restarts with each. As transformers'
+    """Learning rate over a window's steps; it restarts with each window. As transformers'
     get_{linear,constant,cosine}_schedule_with_warmup."""
     cosine_cycles: PositiveFloat
-    """Waves of `cosine` in a window: 0.5 falls to 0 once, 1.5 rises again and falls once more."""
+    """Cycles of `cosine` in a window: 0.5 falls to 0 once, 1.5 rises again and falls once more."""
     warmup_steps: Annotated[int, Field(ge=0)]
-    """Steps of each window in which the rate rises from 0; a window of fewer ends on the rise."""
+    """Steps of each window in which the learning rate rises from 0."""
     weight_decay: Annotated[float, Field(ge=0)]
     max_grad_norm: PositiveFloat
     length_groups: PositiveInt
-    """Parts of like length in which a batch goes through the body, so that little is padding."""
+    """Groups of similar length in which a batch goes through the backbone, to save padding."""
     loader: Literal["memory", "nvtabular"]
     precision: Literal["auto", "float32", "bfloat16"]
-    """Of the fit's matrix products; auto: bfloat16 where the device is good at it. Scores are
-    float32 always."""
+    """Of the matrix products of a fit; auto: bfloat16 where the device has instructions for it.
+    Scores are always float32."""
     fit_last: bool
-    """After the last measurement fit on that window too: what tomorrow starts from."""
+    """Whether the last evaluated window is fitted on too: the model that tomorrow starts from."""
     seed: Annotated[int, Field(ge=0)]
 
     def __post_init__(self) -> None:
-        """Refuse steps of which none reaches the learning rate."""
+        """Check that some step reaches the learning rate."""
         if self.steps_per_window is not None and self.warmup_steps >= self.steps_per_window:
             raise ValueError(
                 f"warmup_steps ({self.warmup_steps}) must be below steps_per_window "
-                f"({self.steps_per_window}), or the rate never gets to learning_rate"
+                f"({self.steps_per_window}), or no step reaches learning_rate"
             )
 
     @property
     def starts_afresh(self) -> bool:
-        """Whether every fit begins with a fresh model."""
+        """Whether every fit starts from a fresh model."""
         is_sliding = self.protocol == "sliding"
         return self.protocol == "from_scratch" or (is_sliding and not self.carry_model)
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class EvaluationConfig:
-    """What is measured, against which candidates."""
+    """What is evaluated, among which candidates."""
 
     split: Literal["valid", "test", "all"]
     candidates: Literal["seen", "all"]
     """Items in train sessions up to the fitted window, or the whole catalogue of the log."""
     positions: Literal["last", "all"]
-    """Targets: a session's last item, or every item after its first. Each is a question of its
-    own, given the items before it alone; metrics are means over targets, however many a session
-    has."""
+    """Targets: a session's last item, or every item after its first. Each target is predicted from
+    the items before it; metrics are means over targets."""
     train_sessions: Annotated[int, Field(ge=0)]
-    """Train sessions of the newest window fitted, drawn by the seed, that are measured too (train
-    metrics, columns train_<metric>); 0: none, all where there are fewer."""
+    """Train sessions of the newest fitted window, sampled by the seed, that are evaluated too
+    (columns train_<metric>); 0: none."""
     predictions: Annotated[int, Field(ge=0)]
-    """Best candidates that are written with their scores for every target
-    (results/predictions/); 0: none. So many numbers for each target are held in memory."""
+    """Highest-scored candidates written with their scores for every target (results/predictions/);
+    0: none. They are held in memory for a whole window."""
     attention_of: tuple[str, ...]
-    """Ids of sessions whose attention weights are written (results/attention/), of the pass that
-    scores their last item; each must measure a window."""
+    """Ids of evaluated sessions whose attention weights are written (results/attention/), of the
+    pass that scores their last item."""
     cutoffs: Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
-    """Lengths of the lists measured."""
+    """Cutoffs k of recall@k, NDCG@k and MRR@k."""
     batch_size: PositiveInt
-    """Sessions scored at once over all processes together; at all positions, targets."""
+    """Sessions scored at once over all processes together; with `positions: all`, targets."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -284,13 +282,13 @@ class ComputeConfig:
     """Processes, threads and devices."""
 
     processes: PositiveInt | Auto
-    """auto: one per GPU, one on the CPU; or as many as a launcher has started."""
+    """auto: one per GPU, one on the CPU, or as many as a launcher started."""
     threads: PositiveInt | Auto
     """Threads per process, never inherited; auto: the cores divided by the processes."""
     device: Literal["auto", "cpu", "cuda"]
     shard_items: bool
-    """Whether the rows of the item table, their bias and their optimiser's moments are shared out
-    over the processes, for catalogues too large for one; what is kept is the same."""
+    """Whether the item embeddings, their bias and their optimizer state are sharded over the
+    processes, for catalogues too large for one; results and checkpoints are the same."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -320,7 +318,7 @@ class MachineConfig:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class TrackingConfig:
-    """What MLflow is told."""
+    """What is sent to MLflow."""
 
     experiment: str
     log_model: bool
@@ -347,23 +345,23 @@ def load_params(path: Path = Path("params.yaml")) -> Params:
     """Read and check params.yaml.
 
     Raises:
-        ConfigError: naming every fault, also of sections that do not fit together.
+        ConfigError: names every invalid setting, also of sections that do not go together.
     """
     params = validated(Params, read_yaml(path), str(path))
-    if faults := _misfits(params):
-        raise ConfigError("\n".join(f"{path}: {fault}" for fault in faults))
+    if errors := _conflicts(params):
+        raise ConfigError("\n".join(f"{path}: {error}" for error in errors))
     return params
 
 
-def _misfits(params: Params) -> list[str]:
-    faults = []
+def _conflicts(params: Params) -> list[str]:
+    errors = []
     if params.evaluation.candidates == "all" and params.model.catalogue == "grow":
-        faults.append(
+        errors.append(
             "evaluation.candidates: all ranks over every item of the log, and model.catalogue: "
-            "grow holds only those seen so far; set model.catalogue to full or "
+            "grow knows only those seen so far; set model.catalogue to full or "
             "evaluation.candidates to seen"
         )
-    return faults
+    return errors
 
 
 def flat_settings(params: Params) -> dict[str, Any]:

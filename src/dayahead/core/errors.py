@@ -1,4 +1,4 @@
-"""The errors Dayahead raises on purpose, as a tree.
+"""The errors Dayahead raises on purpose, and how a process ends with one line.
 
 DayaheadError
     ConfigError         params.yaml or a data set's file is wrong
@@ -6,14 +6,14 @@ DayaheadError
         SourceError     a source cannot be fetched or read
         WindowError     a window file or windows.json is missing or damaged
         ModelFileError  models/ is missing or damaged
-    BusyError           another process is at the same work
-    TrainingError       a fit that cannot go on (a non-finite loss)
-        DeadProcessError    a process ended for no reason of its own
+    BusyError           another process runs the same stage
+    TrainingError       a fit cannot go on (a non-finite loss)
+        DeadProcessError    a process was killed or lost the others
     ScoreError          scores that cannot be ranked
     ComparisonError     two runs that cannot be compared
     TrackingError       a tracking store that cannot be used (never raised into training)
 
-Every message says what, where, expected, found and the cure, in one sentence or two.
+Every message says what, where, expected, found and how to fix it, in one or two sentences.
 """
 
 import errno
@@ -25,22 +25,22 @@ from signal import SIGINT, SIGTERM, Signals
 
 TERMINATED = 128 + SIGTERM
 """Exit status of a stage that SIGTERM stopped, as a shell would have it."""
-_OF_THE_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}
-# The last two: oneDNN's words for it, and the kernel's way of choosing a process to end.
-_OF_MEMORY = re.compile(
+_DISK_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}
+# The last two: oneDNN's message, and a process that the kernel killed.
+_OUT_OF_MEMORY = re.compile(
     r"allocate memory|out of memory|bad_alloc|could not create a primitive|exit code -9"
 )
-_KEPT = "run again: what is finished is kept"
+_RERUN = "run again: finished work is kept"
 _LESS_MEMORY = (
-    f"memory ran out, as it seems: lower training.batch_size, evaluation.batch_size or "
-    f"loss.logits_budget_mib (for preprocess: machine.memory_limit), and {_KEPT}"
+    f"Probably out of memory: reduce training.batch_size, evaluation.batch_size or "
+    f"loss.logits_budget_mib (for preprocess: machine.memory_limit), and {_RERUN}"
 )
 _USER = re.compile(r"(?<=://)[^/\s]*@")
 _QUERY = re.compile(r"((?:://|url: /)[^\s?]*\?)[^\s'\"]+")
 
 
 class DayaheadError(Exception):
-    """Root of all errors a user can cause; stages and commands print it without traceback."""
+    """Root of all errors a user can cause; stages and commands print them without traceback."""
 
 
 class ConfigError(DayaheadError):
@@ -64,7 +64,7 @@ class ModelFileError(DataError):
 
 
 class BusyError(DayaheadError):
-    """Another process is at the same work."""
+    """Another process runs the same stage."""
 
 
 class TrainingError(DayaheadError):
@@ -94,12 +94,12 @@ def redacted(text: str) -> str:
 
 @contextmanager
 def exit_with_message() -> Iterator[None]:
-    """End the process with one line where a user's mistake shows, a limit or a signal to stop."""
+    """End the process with one line for a user's mistake, a limit of the machine or a signal."""
     try:
         yield
     except BaseException as error:
         if (number := _signal_of(error)) is not None:
-            sys.stderr.write(f"error: stopped by {Signals(number).name}; {_KEPT}\n")
+            sys.stderr.write(f"error: stopped by {Signals(number).name}; {_RERUN}\n")
             raise SystemExit(128 + number) from None
         if (message := _message_of(error)) is None:
             raise
@@ -107,7 +107,7 @@ def exit_with_message() -> Iterator[None]:
 
 
 def _signal_of(error: BaseException) -> int | None:
-    """The signal that asked for an end, where one did."""
+    """Return the signal that ended the process, if one did."""
     if isinstance(error, KeyboardInterrupt):
         return SIGINT
     if isinstance(error, SystemExit):
@@ -116,11 +116,11 @@ def _signal_of(error: BaseException) -> int | None:
 
 
 def _message_of(error: BaseException) -> str | None:
-    """What to tell of an error that is no fault of ours; None of others."""
+    """Return the message for an error that is no bug; None for others."""
     if isinstance(error, MemoryError | RuntimeError | OSError | DayaheadError):
         name = "" if isinstance(error, DayaheadError) else f"{type(error).__name__}: "
-        if isinstance(error, MemoryError) or _OF_MEMORY.search(str(error)):
+        if isinstance(error, MemoryError) or _OUT_OF_MEMORY.search(str(error)):
             return f"{name}{error}; {_LESS_MEMORY}"
-    if isinstance(error, OSError) and error.errno in _OF_THE_DISK:
-        return f"{error}; free space, or set rights, and {_KEPT}"
+    if isinstance(error, OSError) and error.errno in _DISK_ERRNOS:
+        return f"{error}; free space or fix permissions, and {_RERUN}"
     return str(error) if isinstance(error, DayaheadError) else None

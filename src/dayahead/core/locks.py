@@ -1,4 +1,4 @@
-"""One process at a time at the same work."""
+"""One process per stage."""
 
 import os
 from collections.abc import Iterator
@@ -12,10 +12,10 @@ from dayahead.core.files import write_text
 
 
 @contextmanager
-def one_at_a_time(stage: str) -> Iterator[None]:
-    """Keep a second run of a stage out of the folder in which a first still writes.
+def stage_lock(stage: str) -> Iterator[None]:
+    """Keep a second process of a stage from writing into the same folder.
 
-    A killed `dvc` leaves its stage running, and starts it again beside itself.
+    A killed `dvc` leaves its stage running, and a rerun starts it a second time.
 
     Raises:
         BusyError: another process runs the stage here.
@@ -31,5 +31,5 @@ def one_at_a_time(stage: str) -> Iterator[None]:
         pid = holder.read_text(encoding="utf-8") if holder.exists() else "?"
         raise BusyError(
             f"{Path.cwd()}: process {pid} still runs the stage {stage} here; wait for it, or end "
-            f"it (`kill {pid}`), and try again"
+            f"it (`kill {pid}`) and run again"
         ) from None

@@ -1,4 +1,4 @@
-"""Where each target stands among the candidates, and which of them stand highest."""
+"""Ranks of targets among the candidates, and the candidates with the highest scores."""
 
 import torch
 from jaxtyping import Float32, Int
@@ -8,12 +8,12 @@ from dayahead.core.errors import ScoreError
 
 
 def target_ranks(scores: Float32[Tensor, "B C"], targets: Int[Tensor, "B"]) -> Int[Tensor, "B"]:
-    """Count for each row the candidates that are not worse than its target.
+    """Return the rank of each row's target: 1 + |{j != target : s_j >= s_target}|.
 
-    rank = 1 + |{j != target : s_j >= s_target}|, so ties count against the model.
+    Ties count against the model.
 
     Args:
-        scores: of the candidates only; the target's score is taken from this same matrix.
+        scores: of the candidates only; the target's score is taken from the same matrix.
         targets: column of each row's target, -1 where the target is no candidate.
 
     Returns:
@@ -23,7 +23,7 @@ def target_ranks(scores: Float32[Tensor, "B C"], targets: Int[Tensor, "B"]) -> I
         ScoreError: a score is NaN or infinite, in whichever row.
     """
     check_finite(scores)
-    found = n_not_worse(scores, scores_at(scores, targets))
+    found = n_at_least(scores, scores_at(scores, targets))
     return torch.where(targets >= 0, found, 0).long()
 
 
@@ -35,14 +35,14 @@ def scores_at(scores: Float32[Tensor, "B C"], columns: Int[Tensor, "B"]) -> Floa
     return found.where(columns >= 0, -torch.inf)
 
 
-def n_not_worse(scores: Float32[Tensor, "B C"], than: Float32[Tensor, "B"]) -> Int[Tensor, "B"]:
-    """Count for each row the candidates that are not worse than a score, int32."""
-    # A target is among those not worse than itself: it is the 1. int32 sums six times as fast.
-    return (scores >= than[:, None]).sum(dim=1, dtype=torch.int32)
+def n_at_least(scores: Float32[Tensor, "B C"], score: Float32[Tensor, "B"]) -> Int[Tensor, "B"]:
+    """Return for each row the number of candidates with at least a score, int32."""
+    # The target itself is one of them. int32 sums six times as fast as int64.
+    return (scores >= score[:, None]).sum(dim=1, dtype=torch.int32)
 
 
 def check_finite(scores: Float32[Tensor, "B C"]) -> None:
-    """Stop where a score cannot be ranked.
+    """Raise ScoreError unless all scores are finite.
 
     Raises:
         ScoreError: a score is NaN or infinite, in whichever row.
@@ -52,35 +52,35 @@ def check_finite(scores: Float32[Tensor, "B C"]) -> None:
     # Two reductions instead of isfinite, which would hold a second matrix: NaN passes through both.
     is_finite = scores.amax(dim=1).isfinite() & scores.amin(dim=1).isfinite()  # [B]
     if not is_finite.all():
-        raise ScoreError(_complaint(scores, is_finite))
+        raise ScoreError(_describe(scores, is_finite))
 
 
-def best_columns(
-    scores: Float32[Tensor, "B C"], n_best: int
+def top_columns(
+    scores: Float32[Tensor, "B C"], k: int
 ) -> tuple[Int[Tensor, "B K"], Float32[Tensor, "B K"]]:
-    """Return the columns of each row's highest scores, best first, and these scores.
+    """Return the columns of each row's k highest scores, best first, and those scores.
 
-    Among equal scores the lower column comes first and is rather taken, which torch.topk leaves
-    open. K is `n_best`, or the number of candidates where there are fewer.
+    Among equal scores the lower column wins, which torch.topk does not promise. K is `k`, or the
+    number of candidates where there are fewer.
     """
-    n_best = min(n_best, scores.shape[1])
-    if n_best == 0:
+    k = min(k, scores.shape[1])
+    if k == 0:
         return scores.new_empty((len(scores), 0), dtype=torch.int64), scores[:, :0]
-    lowest = scores.topk(n_best).values[:, -1:]  # [B, 1]
+    lowest = scores.topk(k).values[:, -1:]  # [B, 1]
     is_above, is_equal = scores > lowest, scores == lowest
-    n_missing = n_best - is_above.sum(1, keepdim=True)
+    n_missing = k - is_above.sum(1, keepdim=True)
     is_best = is_above | (is_equal & (is_equal.cumsum(1, dtype=torch.int32) <= n_missing))
-    columns = is_best.nonzero()[:, 1].view(len(scores), n_best)  # ascending in each row
+    columns = is_best.nonzero()[:, 1].view(len(scores), k)  # ascending in each row
     found, order = scores.gather(1, columns).sort(stable=True, dim=1, descending=True)
     return columns.gather(1, order), found
 
 
-def _complaint(scores: Float32[Tensor, "B C"], is_finite: Tensor) -> str:
+def _describe(scores: Float32[Tensor, "B C"], is_finite: Tensor) -> str:
     rows = (~is_finite).nonzero().flatten()
     row = int(rows[0])
     column = int((~scores[row].isfinite()).nonzero()[0])
     return (
-        f"{len(rows)} of {len(scores)} rows hold scores that are not finite: the first is row "
+        f"{len(rows)} of {len(scores)} rows contain scores that are not finite: the first is row "
         f"{row}, candidate column {column} ({scores[row, column].item()}); expected finite "
-        f"numbers only. Look for a loss that diverged: lower training.learning_rate"
+        f"numbers only. The loss has probably diverged: lower training.learning_rate"
     )

@@ -1,4 +1,4 @@
-"""What a run leaves per window: windows.csv and the ranks it is computed from."""
+"""windows.csv, and results/ranks/, which every metric is computed from."""
 
 import csv
 from collections.abc import Sequence
@@ -32,9 +32,9 @@ class WindowRanks:
     """One window's targets, session after session in the order of the window's file."""
 
     session_ids: pa.ChunkedArray
-    """Of each target's session."""
+    """Id of each target's session."""
     positions: NDArray[np.int32] | None
-    """Place of each target in its session, from 1 to the last; None: each session's last alone."""
+    """Position of each target in its session, from 1 on; None: only each session's last item."""
     targets: NDArray[np.int32]
     """Catalogue indices."""
     ranks: NDArray[np.int32]
@@ -42,7 +42,7 @@ class WindowRanks:
 
     @property
     def n_sessions(self) -> int:
-        """Sessions measured; every one has a target at position 1 where all positions are."""
+        """Number of evaluated sessions; with all positions, each has one target at position 1."""
         if self.positions is None:
             return len(self.ranks)
         return int(np.count_nonzero(self.positions == 1))
@@ -55,54 +55,54 @@ class WindowResult:
     window: str
     n_sessions: int
     target_outside: float
-    """Share of the targets that were no candidates."""
+    """Share of targets that were no candidates."""
     metrics: dict[str, float]
-    """Means over the targets: one per session, or all of its items but the first."""
+    """Means over the targets."""
     train_loss: float | None
-    """None for models that only count."""
+    """None for baselines."""
     train_metrics: dict[str, float]
-    """The same metrics, over sessions that were just fitted; empty where none were measured."""
+    """The same metrics over sessions that were just fitted; empty where none were evaluated."""
 
 
 def window_result(
     window: str,
-    found: WindowRanks,
+    ranks: WindowRanks,
     cutoffs: Sequence[int],
     train_loss: float | None,
     train_metrics: dict[str, float],
 ) -> WindowResult:
-    """Sum up one window's ranks (0 is a miss).
+    """Return a window's row of windows.csv from its ranks (0 is a miss).
 
     Raises:
         DataError: the window has no sessions.
     """
-    n_targets = len(found.ranks)
+    n_targets = len(ranks.ranks)
     if n_targets == 0:
         raise DataError(
-            f"window {window} has no sessions to measure; raise window.min_sessions, or widen the "
-            f"interval of evaluation.split in the data set's file"
+            f"window {window} has no sessions to evaluate on; raise window.min_sessions, or widen "
+            f"the interval of evaluation.split in the data set's file"
         )
     return WindowResult(
         window=window,
-        n_sessions=found.n_sessions,
-        target_outside=int(np.count_nonzero(found.ranks == 0)) / n_targets,
-        metrics=window_metrics(found.ranks, cutoffs),
+        n_sessions=ranks.n_sessions,
+        target_outside=int(np.count_nonzero(ranks.ranks == 0)) / n_targets,
+        metrics=window_metrics(ranks.ranks, cutoffs),
         train_loss=train_loss,
         train_metrics=train_metrics,
     )
 
 
 def write_windows(path: Path, results: Sequence[WindowResult]) -> None:
-    """Write windows.csv whole; floats read back as the very same floats.
+    """Write windows.csv whole; floats read back as the same floats.
 
-    Columns train_<metric> follow the train loss where train sessions were measured; they are empty
-    for a window that had none.
+    Columns train_<metric> follow the train loss where train sessions were evaluated; they are empty
+    for a window without any.
     """
-    measured = list(results[0].metrics) if results else []
-    trained = measured if any(result.train_metrics for result in results) else []
+    metrics = list(results[0].metrics) if results else []
+    trained = metrics if any(result.train_metrics for result in results) else []
     with written_whole(path) as temporary, temporary.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([*_BEFORE_METRICS, *measured, _TRAIN_LOSS, *map(_train_column, trained)])
+        writer.writerow([*_BEFORE_METRICS, *metrics, _TRAIN_LOSS, *map(_train_column, trained)])
         for result in results:
             before = (result.window, result.n_sessions, result.target_outside)
             after = (result.train_metrics.get(name) for name in trained)
@@ -113,7 +113,7 @@ def read_windows(path: Path, cutoffs: Sequence[int]) -> list[WindowResult]:
     """Read windows.csv.
 
     Raises:
-        DataError: the file is missing, lacks a column or holds what is no number.
+        DataError: the file is missing, lacks a column or has a value that is no number.
     """
     try:
         with path.open(newline="") as file:
@@ -144,12 +144,12 @@ def _train_column(metric: str) -> str:
 
 
 def ranks_path(results: Path, window: str) -> Path:
-    """Path of one window's ranks."""
+    """Return the path of one window's ranks."""
     return results / "ranks" / f"{window}.parquet"
 
 
 def ranked_windows(results: Path) -> list[str]:
-    """Windows with ranks in a results folder, in order of time.
+    """Return the windows with ranks in a results folder, in order of time.
 
     Raises:
         DataError: there are none.
@@ -172,8 +172,8 @@ def write_ranks(results: Path, window: str, ranks: WindowRanks) -> None:
         TARGET: ranks.targets,
         RANK: pa.array(ranks.ranks, pa.int32(), mask=ranks.ranks == 0),
     }
-    held = {name: columns[name] for name in schema.names}
-    write_parquet(ranks_path(results, window), pa.table(held, schema=schema))
+    given = {name: columns[name] for name in schema.names}
+    write_parquet(ranks_path(results, window), pa.table(given, schema=schema))
 
 
 def read_ranks(results: Path, window: str) -> WindowRanks:

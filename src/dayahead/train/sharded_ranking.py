@@ -7,11 +7,11 @@ from torch import Tensor
 from dayahead.core.columns import N_RESERVED
 from dayahead.distributed.sharding import Shard
 from dayahead.metrics.ranking import (
-    best_columns,
     check_finite,
-    n_not_worse,
+    n_at_least,
     scores_at,
     target_ranks,
+    top_columns,
 )
 
 Answers = tuple[Int[Tensor, " Q"], Int[Tensor, "Q K"], Float[Tensor, "Q K"]]
@@ -52,7 +52,7 @@ class ShardedRanking:
         """
         columns = _columns_of(targets, self.candidates)
         if self.shard.is_whole:
-            return target_ranks(scores, columns), *best_columns(scores, self.n_best)
+            return target_ranks(scores, columns), *top_columns(scores, self.n_best)
         [every], n_of = self.shard.all_gather(columns)
         n_ahead = self._n_not_worse(scores, self.place_of[every])
         found = self.shard.send_back(n_ahead[:, None], n_of, [1] * self.shard.world_size)
@@ -62,13 +62,13 @@ class ShardedRanking:
     def _n_not_worse(self, scores: Float[Tensor, "E c"], places: Int[Tensor, " E"]) -> Tensor:
         """Count those held here that are not worse than the target, wherever that is held; [E]."""
         check_finite(scores)
-        return n_not_worse(scores, self.shard.stack(scores_at(scores, places)).amax(0))
+        return n_at_least(scores, self.shard.stack(scores_at(scores, places)).amax(0))
 
     def _best(
         self, scores: Float[Tensor, "E c"], n_of: list[int]
     ) -> tuple[Int[Tensor, "Q K"], Float[Tensor, "Q K"]]:
         """Find the best of each process's best."""
-        places, own = best_columns(scores, self.n_best)
+        places, own = top_columns(scores, self.n_best)
         if self.n_best == 0:
             n_asked = n_of[self.shard.rank]
             return places[:n_asked], own[:n_asked]
@@ -77,7 +77,7 @@ class ShardedRanking:
             for each in (self.held[places], own)
         )
         columns, order = columns.sort(1)  # among equal scores the lower is taken
-        best, of_best = best_columns(found.gather(1, order), self.n_best)
+        best, of_best = top_columns(found.gather(1, order), self.n_best)
         return columns.gather(1, best), of_best
 
 

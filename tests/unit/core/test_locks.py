@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from dayahead.core.errors import BusyError
-from dayahead.core.locks import one_at_a_time
+from dayahead.core.locks import stage_lock
 
 HOLDER = """
 from dayahead.core.locks import one_at_a_time
@@ -20,10 +20,10 @@ def test_a_second_process_at_a_stage_is_told_and_a_killed_one_leaves_no_lock(tmp
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout.readline() == b"held\n"
         told = rf"process {holder.pid} still runs the stage train .* \(`kill {holder.pid}`\)"
-        with pytest.raises(BusyError, match=told), one_at_a_time("train"):
+        with pytest.raises(BusyError, match=told), stage_lock("train"):
             pass
-        with one_at_a_time("aggregate"):
+        with stage_lock("aggregate"):
             pass
         holder.kill()
-    with one_at_a_time("train"):
+    with stage_lock("train"):
         pass

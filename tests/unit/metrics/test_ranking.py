@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayahead.core.errors import ScoreError
-from dayahead.metrics.ranking import best_columns, target_ranks
+from dayahead.metrics.ranking import target_ranks, top_columns
 
 # Few distinct values, so that ties are the rule.
 SCORES = st.integers(-3, 3).map(float)
@@ -90,7 +90,7 @@ def test_a_score_that_is_not_finite_is_refused_wherever_it_stands(bad):
 @given(batches(), st.integers(0, 10))
 def test_best_columns_are_the_head_of_a_sorted_list(batch, n_best):
     scores, _ = batch
-    columns, found = best_columns(scores, n_best)
+    columns, found = top_columns(scores, n_best)
     for row, of_row, best in zip(scores.tolist(), found.tolist(), columns.tolist(), strict=True):
         wanted = sorted(range(len(row)), key=lambda j: (-row[j], j))[:n_best]
         assert best == wanted
@@ -98,5 +98,5 @@ def test_best_columns_are_the_head_of_a_sorted_list(batch, n_best):
 
 
 def test_best_columns_of_no_candidates_are_none():
-    columns, found = best_columns(torch.empty(3, 0), 5)
+    columns, found = top_columns(torch.empty(3, 0), 5)
     assert columns.shape == found.shape == (3, 0)
