@@ -138,8 +138,9 @@ def nodes(node: ast.AST) -> Iterator[ast.AST]:
 
 def mutants_of(file: str, text: str) -> list[Mutant]:
     """All mutants of a source file."""
+    content = text.encode()
     starts = [0]
-    for line in text.encode().splitlines(keepends=True):
+    for line in content.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
     found = []
     for node in nodes(ast.parse(text)):
@@ -147,7 +148,7 @@ def mutants_of(file: str, text: str) -> list[Mutant]:
             place = node.test if operator == "condition" else node
             start = starts[place.lineno - 1] + place.col_offset
             end = starts[place.end_lineno - 1] + place.end_col_offset
-            before = text.encode()[start:end].decode()
+            before = content[start:end].decode()
             after = changed if isinstance(changed, str) else f"({ast.unparse(changed)})"
             found.append(Mutant(file, place.lineno, operator, start, end, before, after))
     return found
