@@ -1,11 +1,11 @@
-"""Clocks that are set: nothing but records and clearing away may go by them."""
+"""Clocks that are wrong: only logs and pruning may depend on them."""
 
 import os
 import time
 
 import pytest
 
-from faults.outcomes import ends_equal, killed, under_way
+from faults.harness import wait
 
 pytestmark = pytest.mark.faults
 SET_BACK = """
@@ -17,29 +17,26 @@ time.time, time.time_ns = late, lambda: int(late() * 1e9)
 """
 
 
-def test_what_is_kept_seems_to_come_from_tomorrow(project, undisturbed):
-    project.forget()
-    killed(project)
+def test_cached_work_seems_to_come_from_tomorrow(project, reference):
+    project.kill_training()
     tomorrow = time.time() + 86_400
-    for path in (project.folder / ".dayahead").rglob("*"):
+    for path in project.cache.rglob("*"):
         os.utime(path, (tomorrow, tomorrow))
-    ends_equal(project, undisturbed)
+    project.assert_completes(reference)
 
 
-def test_a_clock_that_is_set_back_on_the_way(project, undisturbed):
-    """By a day, as Python's own code is told it."""
-    project.forget()
+def test_the_clock_is_set_back_by_a_day_during_a_run(project, reference):
+    """As Python sees it: the system's clock is not touched."""
     (project.folder / "sitecustomize.py").write_text(SET_BACK)
-    process = under_way(project, PYTHONPATH="src:.")
+    process = project.start_training(PYTHONPATH="src:.")
     (project.folder / "set-back").touch()
     try:
         assert process.poll() is None
-        said, _ = process.communicate(timeout=600)
-        assert process.returncode == 0, said
-        status, said = project.run("dvc repro --force", PYTHONPATH="src:.")
-        assert status == 0, said
+        status, output = wait(process)
+        assert status == 0, output
+        project.run_successfully("dvc repro --force", PYTHONPATH="src:.")
     finally:
         for name in ("set-back", "sitecustomize.py"):
             (project.folder / name).unlink()
-    assert project.left() == undisturbed.left
-    ends_equal(project, undisturbed)
+    assert project.outputs() == reference.outputs
+    project.assert_completes(reference)

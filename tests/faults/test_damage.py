@@ -1,4 +1,4 @@
-"""Files that are cut off, or hold a flipped bit, a wrong number or half of what they should."""
+"""Files that are cut off, or hold a flipped bit, a NaN or half of what they should."""
 
 import random
 from collections import defaultdict
@@ -8,145 +8,127 @@ import pyarrow.parquet as pq
 import pytest
 
 from dayahead.core.files import write_parquet
-from faults.outcomes import ends_equal, harm, killed, refused
+from faults.harness import assert_error, damage, replace, restored
 from support.window_folders import bytes_in
 
 pytestmark = pytest.mark.faults
 
 
-@pytest.fixture(autouse=True)
-def _fresh(project, undisturbed):
-    project.forget()
-
-
-@pytest.fixture
-def params(project):
-    """params.yaml, mended afterwards."""
-    path = project.folder / "params.yaml"
-    whole = path.read_bytes()
-    yield path
-    path.write_bytes(whole)
-
-
-def test_half_a_params_yaml(project, undisturbed, params):
-    whole = params.read_bytes()
-    params.write_bytes(whole[: len(whole) // 2])
-    refused(project.stage("train"), r"params\.yaml")
-    params.write_bytes(whole)
-    ends_equal(project, undisturbed)
+def test_params_yaml_is_cut_in_half(project, reference):
+    params = project.folder / "params.yaml"
+    with restored(params) as whole:
+        params.write_bytes(whole[: len(whole) // 2])
+        assert_error(project.stage("train"), r"params\.yaml")
+    project.assert_completes(reference)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 4, 5, 7, 8])
-def test_a_flipped_bit_of_params_yaml(project, undisturbed, params, seed):
-    """Refused, or a run with other settings, which meets nothing of ours."""
-    whole = params.read_bytes()
-    harm(params, seed)
-    outcome = project.stage("train")
-    if outcome[0] != 0:
-        refused(outcome, r"params\.yaml")
-    params.write_bytes(whole)
-    ends_equal(project, undisturbed)
+def test_a_bit_of_params_yaml_is_flipped(project, reference, seed):
+    """It is an error, or a run with other settings, which uses nothing cached for these."""
+    params = project.folder / "params.yaml"
+    with restored(params):
+        damage(params, seed)
+        outcome = project.stage("train")
+        if outcome[0] != 0:
+            assert_error(outcome, r"params\.yaml")
+    project.assert_completes(reference)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_event_table_is_damaged(project, undisturbed, seed):
-    """DVC sees it by its hash and brings it back; the stage alone sees it too, and says so."""
+def test_the_event_log_is_damaged(project, reference, seed):
+    """DVC detects it by its hash and restores it; the stage alone detects it too and says so."""
     raw = project.folder / "data" / "raw"
     whole = bytes_in(raw)
-    harm(random.Random(seed).choice(sorted(raw.glob("events-*.parquet"))), seed)
-    store = project.folder / ".dayahead" / "windows"
-    aside = store.rename(store.with_name("windows-aside"))
-    refused(project.stage("preprocess"), r"data/raw/.*dvc repro (-f )?download")
-    aside.rename(store)
-    status, said = project.run("dvc repro preprocess")
-    assert status == 0, said
+    damage(random.Random(seed).choice(sorted(raw.glob("events-*.parquet"))), seed)
+    windows = project.cache / "windows"
+    aside = windows.rename(windows.with_name("windows-aside"))
+    assert_error(project.stage("preprocess"), r"data/raw/.*dvc repro (-f )?download")
+    if windows.exists():
+        project.empty_cache("windows")
+    aside.rename(windows)
+    project.run_successfully("dvc repro preprocess")
     assert bytes_in(raw) == whole
-    ends_equal(project, undisturbed)
+    project.assert_completes(reference)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_window_file_is_damaged(project, undisturbed, seed):
-    """DVC sees it by its hash; the store gives the windows back."""
-    windows = project.folder / "data" / "windows"
-    harm(random.Random(seed).choice(sorted(windows.rglob("*.parquet"))), seed)
-    status, said = project.run("dvc repro preprocess")
-    assert status == 0, said
-    ends_equal(project, undisturbed)
+def test_a_window_file_is_damaged(project, reference, seed):
+    """DVC detects it by its hash; the cache restores the windows."""
+    damage(random.Random(seed).choice(sorted(project.windows.rglob("*.parquet"))), seed)
+    project.run_successfully("dvc repro preprocess")
+    project.assert_completes(reference)
 
 
-def test_a_window_file_that_is_cut_off_is_named(project, undisturbed):
-    windows = project.folder / "data" / "windows"
-    path = windows / "session_start_hour=2017-10-02T05-train.parquet"
-    harm(path, 0)
-    refused(project.stage("train"), f"{path.name}: not readable")
-    assert project.run("dvc repro preprocess")[0] == 0
-    ends_equal(project, undisturbed)
+def test_a_window_file_that_is_cut_off_is_named(project, reference):
+    path = project.windows / "session_start_hour=2017-10-02T05-train.parquet"
+    damage(path, 0)
+    assert_error(project.stage("train"), f"{path.name}: not readable")
+    project.run_successfully("dvc repro preprocess")
+    project.assert_completes(reference)
 
 
-@pytest.mark.parametrize("damage", ["flipped", "cut"])
-def test_states_are_damaged(project, undisturbed, damage):
-    killed(project)
-    entries = (project.folder / ".dayahead" / "fits").glob("[!.]*/state.safetensors")
-    states = list(entries)
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_cached_fits_are_damaged(project, reference, is_cut):
+    project.kill_training()
+    states = [entry.path / "state.safetensors" for entry in project.cached("fits").entries()]
     for path in states:
-        held = bytearray(path.read_bytes())
-        held[len(held) // 2] ^= 1
-        path.write_bytes(held if damage == "flipped" else held[:-100])
-    status, said = project.stage("train")
-    assert status == 0
-    assert said.count(": damaged (") == len(states) > 0
-    ends_equal(project, undisturbed)
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        replace(path, content[:-100] if is_cut else content)
+    output = project.run_successfully("python stages/train.py")
+    assert output.count(": damaged (") == len(states) > 0
+    project.assert_completes(reference)
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_file_of_every_shelf_of_the_store_is_damaged(project, undisturbed, seed):
-    """What was found out again comes to the same, and nothing of it ends in a traceback."""
-    killed(project, n_measured=1)
-    store = project.folder / ".dayahead"
-    shelves = defaultdict(list)
-    for path in sorted(store.rglob("*")):
+def test_a_cached_file_of_every_kind_is_damaged(project, reference, seed):
+    project.kill_training(n_evaluated=1)
+    kinds = defaultdict(list)
+    for path in sorted(project.cache.rglob("*")):
         if path.is_file() and path.stat().st_size and ".damaged" not in str(path):
-            shelves[path.relative_to(store).parts[0]].append(path)
-    dice = random.Random(seed)
-    for files in shelves.values():
-        harm(dice.choice(files), dice.randrange(1000))
-    assert {"parts", "windows", "fits", "measures", "journal"} <= set(shelves)
-    status, said = project.run("dvc repro --force")
-    assert status == 0, said
-    assert "Traceback" not in said
-    assert project.left() == undisturbed.left
-    status, said = project.run("python -m dayahead track --sync")
-    assert "Traceback" not in said, said
+            kinds[path.relative_to(project.cache).parts[0]].append(path)
+    stream = random.Random(seed)
+    for files in kinds.values():
+        damage(stream.choice(files), stream.randrange(1000))
+    assert {"events", "windows", "fits", "evaluations", "outbox"} <= set(kinds)
+    output = project.run_successfully("dvc repro --force")
+    assert "Traceback" not in output
+    assert project.outputs() == reference.outputs
+    _, output = project.run("python -m dayahead track --sync")
+    assert "Traceback" not in output, output
 
 
-def with_number(path, row, number):
-    """Put a number into one of a window's ages."""
+def set_age(path, row, number):
+    """Write a number into the ages of one session of a window file."""
     table = pq.read_table(path, partitioning=None)
-    field = table.schema.field("item_age")
+    index = table.schema.get_field_index("item_age")
+    field = table.schema.field(index)
     ages = table["item_age"].to_pylist()
     ages[row % len(ages)][0] = number
     path.unlink()
-    place = table.schema.get_field_index("item_age")
-    write_parquet(path, table.set_column(place, field, pa.array(ages, field.type)))
+    write_parquet(path, table.set_column(index, field, pa.array(ages, field.type)))
+
+
+def times_of_writing(cache):
+    paths = (entry.path / "contents.json" for entry in cache.entries())
+    return {path: path.stat().st_mtime_ns for path in paths}
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
-def test_a_number_that_is_none_reaches_a_window(project, number):
-    """The window is named, those before it are kept, and after mending all is as it would be."""
-    dice = random.Random(3)
+def test_a_window_file_holds_a_number_that_is_not_finite(project, number):
+    """The window is named; evaluations before it stay cached and are used again."""
+    stream = random.Random(3)
     with project.changed("model", features=["item_age"]):
-        assert project.stage("train")[0] == 0
-        expected = project.left()
-        project.forget()
-        hour = dice.randrange(2, 9)
-        name = f"session_start_hour=2017-10-02T{hour:02d}-train.parquet"
-        path = project.folder / "data" / "windows" / name
-        whole = path.read_bytes()
-        with_number(path, dice.randrange(10**6), number)
-        outcome = project.stage("train")
-        refused(outcome, f"{name}: column item_age holds values that are no numbers")
-        path.write_bytes(whole)
-        status, said = project.stage("train")
-        assert status == 0
-        assert said.count("out of the store") == hour
-        assert project.left() == expected
+        project.run_successfully("python stages/train.py")
+        expected = project.outputs()
+        project.clear()
+        hour = stream.randrange(2, 9)
+        path = project.windows / f"session_start_hour=2017-10-02T{hour:02d}-train.parquet"
+        with restored(path):
+            set_age(path, stream.randrange(10**6), number)
+            assert_error(project.stage("train"), f"{path.name}: .*item_age")
+        finished = times_of_writing(project.cached("evaluations"))
+        assert len(finished) == hour
+        project.run_successfully("python stages/train.py")
+        assert finished.items() <= times_of_writing(project.cached("evaluations")).items()
+        assert project.outputs() == expected

@@ -1,4 +1,4 @@
-"""params.yaml: every fault at once, in words that lead to the cure."""
+"""params.yaml: every error at once, with setting, rule and value."""
 
 import copy
 from pathlib import Path
@@ -6,102 +6,79 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from dayahead.config.loading import read_yaml
+from dayahead.config.loading import read_yaml, validated
 from dayahead.config.params import Params, flat_settings, load_params
 from dayahead.core.errors import ConfigError
 
 OWN = Path(__file__).parents[3] / "params.yaml"
+VALUES = read_yaml(OWN)
 
 
-@pytest.fixture
-def edited(tmp_path):
-    """Write params.yaml with settings changed: edited({"model.d_model": 30})."""
-
-    def write(changes) -> Path:
-        values = copy.deepcopy(read_yaml(OWN))
-        for key, value in changes.items():
-            *sections, last = key.split(".")
-            section = values
-            for name in sections:
-                section = section[name]
-            section[last] = value
-        path = tmp_path / "params.yaml"
-        YAML(typ="safe").dump(values, path)
-        return path
-
-    return write
+def edited(changes):
+    """The project's settings with some changed: edited({"model.d_model": 30})."""
+    values = copy.deepcopy(VALUES)
+    for key, value in changes.items():
+        *sections, last = key.split(".")
+        section = values
+        for name in sections:
+            section = section[name]
+        section[last] = value
+    return values
 
 
-def faults(path: Path) -> list[str]:
-    with pytest.raises(ConfigError) as refusal:
-        load_params(path)
-    return str(refusal.value).splitlines()
+def written(folder, values):
+    path = folder / "params.yaml"
+    YAML(typ="safe").dump(values, path)
+    return path
 
 
-def test_our_own_settings_are_read_as_they_stand():
+def errors_in(values):
+    """Lines of the error that values outside of single ranges cause."""
+    with pytest.raises(ConfigError) as caught:
+        validated(Params, values, "params.yaml")
+    return str(caught.value).splitlines()
+
+
+def test_the_projects_own_settings_are_read():
     params = load_params(OWN)
     assert isinstance(params, Params)
-    assert params.evaluation.cutoffs == tuple(read_yaml(OWN)["evaluation"]["cutoffs"])
+    assert params.evaluation.cutoffs == tuple(VALUES["evaluation"]["cutoffs"])
 
 
-def test_settings_spread_out_as_dvc_names_them(edited):
-    path = edited({"model.features": ["price"]})
-    flat = flat_settings(load_params(path))
+def test_flat_settings_are_named_as_dvc_names_them():
+    flat = flat_settings(validated(Params, edited({"model.features": ["price"]}), "params.yaml"))
     assert flat["dataset"] == "synthetic"
     assert flat["model.features"] == ("price",)
     assert flat["window.first"] is None
-    wanted = {"dataset"} | {
-        f"{section}.{key}"
-        for section, values in read_yaml(path).items()
-        if section not in {"dataset", "machine"}
-        for key in values
+    sections = {name: value for name, value in VALUES.items() if name not in {"dataset", "machine"}}
+    keys = {f"{section}.{key}" for section, values in sections.items() for key in values}
+    assert set(flat) == {"dataset", *keys}
+
+
+def test_every_error_is_listed_at_once():
+    wrong = {
+        "model.d_model": -1,
+        "model.n_heads": 4,
+        "training.learning_rate": "fast",
+        "evaluation.split": "train",
+        "window.unit": None,
     }
-    assert set(flat) == wanted
+    found = errors_in(edited(wrong))
+    assert len(found) == len(wrong)
+    for key, value in wrong.items():
+        [line] = [line for line in found if line.startswith(f"params.yaml: {key}: ")]
+        assert f"(got {value!r})" in line
 
 
-def test_every_fault_is_listed_at_once(edited):
-    found = faults(
-        edited(
-            {
-                "model.d_model": -1,
-                "model.n_heads": 4,
-                "training.learning_rate": "fast",
-                "evaluation.split": "train",
-                "window.unit": None,
-            }
-        )
-    )
-    assert len(found) == 5
-    for key, value in [
-        ("model.d_model", "-1"),
-        ("model.n_heads", "4"),
-        ("training.learning_rate", "'fast'"),
-        ("evaluation.split", "'train'"),
-        ("window.unit", "None"),
-    ]:
-        [line] = [line for line in found if f" {key}:" in line]
-        assert f"(got {value})" in line
-        assert "params.yaml" in line
-
-
-def test_a_missing_setting_is_named(edited):
-    path = edited({})
-    values = read_yaml(path)
+def test_a_missing_setting_is_named():
+    values = edited({})
     del values["loss"]["label_smoothing"]
-    YAML(typ="safe").dump(values, path)
-    [line] = faults(path)
+    [line] = errors_in(values)
     assert "loss.label_smoothing" in line
 
 
-def test_all_candidates_want_the_full_catalogue(edited):
-    [line] = faults(edited({"evaluation.candidates": "all"}))
-    assert "set model.catalogue to full or evaluation.candidates to seen" in line
-    assert load_params(edited({"evaluation.candidates": "all", "model.catalogue": "full"}))
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
+def test_values_out_of_range_are_errors():
+    cases = [
         ("training.epochs", 0),
         ("training.epochs", 1.5),
         ("training.epochs", True),
@@ -117,28 +94,36 @@ def test_all_candidates_want_the_full_catalogue(edited):
         ("compute.processes", "all"),
         ("dataset", "../elsewhere"),
         ("preprocess.fit_windows", 0),
-    ],
-)
-def test_values_out_of_range_are_refused(edited, key, value):
-    assert any(key in line for line in faults(edited({key: value})))
+        ("machine.max_restarts", -1),
+    ]
+    for key, value in cases:
+        assert any(key in line for line in errors_in(edited({key: value}))), (key, value)
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
-    [("", "top level"), ("[1, 2]", "top level"), ("a: [", "not readable as YAML")],
+    ("changes", "complaint"),
+    [
+        ({"loss.name": "bpr", "loss.negatives": 0, "loss.negatives_of_batch": False}, "negatives"),
+        ({"loss.name": "bpr", "loss.label_smoothing": 0.1}, "label_smoothing"),
+        ({"training.steps_per_window": 10, "training.warmup_steps": 10}, "warmup_steps"),
+    ],
 )
-def test_what_is_no_mapping_is_refused(tmp_path, text, complaint):
+def test_settings_of_one_section_that_contradict_each_other_are_errors(changes, complaint):
+    [line] = errors_in(edited(changes))
+    assert complaint in line
+
+
+def test_all_candidates_need_the_full_catalogue(tmp_path):
+    changes = {"evaluation.candidates": "all"}
+    with pytest.raises(ConfigError) as caught:
+        load_params(written(tmp_path, edited(changes)))
+    assert "set model.catalogue to full or evaluation.candidates to seen" in str(caught.value)
+    assert load_params(written(tmp_path, edited({**changes, "model.catalogue": "full"})))
+
+
+@pytest.mark.parametrize("text", ["", "[1, 2]"])
+def test_what_is_no_mapping_is_an_error(tmp_path, text):
     path = tmp_path / "params.yaml"
     path.write_text(text)
-    assert complaint in "\n".join(faults(path))
-
-
-def test_no_file_is_refused(tmp_path):
-    assert "no such file" in faults(tmp_path / "params.yaml")[0]
-
-
-def test_numbers_are_read_as_dvc_reads_them(tmp_path):
-    """PyYAML would read 1e-3 as text."""
-    path = tmp_path / "params.yaml"
-    path.write_text(OWN.read_text().replace("learning_rate: 0.002", "learning_rate: 1e-3"))
-    assert load_params(path).training.learning_rate == 0.001
+    with pytest.raises(ConfigError, match="top level"):
+        load_params(path)

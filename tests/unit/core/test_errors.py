@@ -1,4 +1,4 @@
-"""Errors: what they tell holds no credentials."""
+"""Errors end a stage with one line, which holds no credentials."""
 
 import errno
 import signal
@@ -28,19 +28,19 @@ def test_credentials_are_redacted(text, expected):
     assert redacted(text) == expected
 
 
-def test_a_full_disk_is_told_in_one_line():
-    told = r"No space left.*run again: what is finished is kept"
-    with pytest.raises(SystemExit, match=told), exit_with_message():
+def test_a_full_disk_ends_with_one_line():
+    line = r"No space left.*run again: finished work is kept"
+    with pytest.raises(SystemExit, match=line), exit_with_message():
         raise OSError(errno.ENOSPC, "No space left on device", "results/windows.csv")
 
 
-def test_an_error_of_our_own_making_keeps_its_traceback():
+def test_other_system_errors_keep_their_traceback():
     with pytest.raises(FileNotFoundError), exit_with_message():
         raise FileNotFoundError(errno.ENOENT, "No such file or directory", "x")
 
 
 class SignalError(Exception):
-    """As torch's launcher raises it."""
+    """Raised by torch's launcher."""
 
     sigval = signal.SIGTERM
 
@@ -53,12 +53,12 @@ class SignalError(Exception):
         (SignalError(), "SIGTERM", 143),
     ],
 )
-def test_a_signal_to_stop_is_told_in_one_line(error, name, status, capsys):
+def test_a_signal_to_stop_ends_with_one_line(error, name, status, capsys):
     with pytest.raises(SystemExit) as ended, exit_with_message():
         raise error
     assert ended.value.code == status
     assert capsys.readouterr().err == (
-        f"error: stopped by {name}; run again: what is finished is kept\n"
+        f"error: stopped by {name}; run again: finished work is kept\n"
     )
 
 
@@ -73,14 +73,14 @@ def test_a_signal_to_stop_is_told_in_one_line(error, name, status, capsys):
         DeadProcessError("process 1 of 2 failed and the others were stopped: exit code -9"),
     ],
 )
-def test_where_memory_runs_out_it_is_said_what_to_lower(error):
-    told = r"^error: .*memory ran out.*lower training\.batch_size, .*what is finished is kept$"
-    with pytest.raises(SystemExit, match=told), exit_with_message():
+def test_out_of_memory_ends_with_the_settings_to_lower(error):
+    line = r"^error: .*memory.*training\.batch_size, .*finished work is kept$"
+    with pytest.raises(SystemExit, match=line), exit_with_message():
         raise error
 
 
 @pytest.mark.parametrize("error", [RuntimeError("shapes differ"), SystemExit(3), SystemExit()])
-def test_what_is_nothing_of_that_passes_as_it_is(error):
+def test_other_errors_pass_unchanged(error):
     with pytest.raises(type(error)) as ended, exit_with_message():
         raise error
     assert ended.value is error

@@ -77,14 +77,14 @@ def test_every_room_of_the_package_has_source():
             assert source_fingerprint(room.name) != source_fingerprint()
 
 
-def test_a_mapping_is_named_whatever_the_order_of_its_keys():
+def test_the_order_of_keys_does_not_matter():
     assert fingerprint({"a": 1, "b": [2]}) == fingerprint({"b": [2], "a": 1})
     assert fingerprint({"a": 1, "b": [2]}) != fingerprint({"a": 1, "b": [3]})
     with pytest.raises(ValueError, match="JSON compliant"):
         fingerprint({"a": float("nan")})
 
 
-def test_a_file_is_named_by_its_bytes(tmp_path):
+def test_sha256_of_a_file(tmp_path):
     (tmp_path / "abc").write_bytes(b"abc")
     assert sha256_of(tmp_path / "abc") == (
         "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"

@@ -1,0 +1,33 @@
+"""A copy of the project with other settings, whose stages run as a user's do."""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).parents[2]
+COPIED = ("src", "stages", "datasets", "dvc.yaml", "params.yaml", "requirements.txt", ".gitignore")
+
+
+def copy_project(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Copy source, stages and settings into `folder`, which is a DVC project then."""
+    for name in COPIED:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copyfile
+        copy(ROOT / name, folder / name)
+    (folder / ".dvc").mkdir()
+    shutil.copyfile(ROOT / ".dvc" / "config", folder / ".dvc" / "config")
+    change_params(folder, settings)
+
+
+def change_params(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Change params.yaml: {"dataset": "g1", "model": {"n_layer": 1}}."""
+    yaml = YAML()
+    params = yaml.load(folder / "params.yaml")
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            params[name].update(value)
+        else:
+            params[name] = value
+    yaml.dump(params, folder / "params.yaml")
