@@ -144,7 +144,7 @@ def test_a_number_that_is_none_reaches_a_window(project, number):
         whole = path.read_bytes()
         with_number(path, dice.randrange(10**6), number)
         outcome = project.stage("train")
-        refused(outcome, f"{name}: column item_age holds values that are no numbers")
+        refused(outcome, f"{name}: column item_age contains NaN or infinite values")
         path.write_bytes(whole)
         status, said = project.stage("train")
         assert status == 0

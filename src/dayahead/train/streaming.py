@@ -28,7 +28,7 @@ from torch import Tensor
 from dayahead.core.errors import WindowError
 from dayahead.distributed.process import Rank
 from dayahead.train.batches import Batch, Sessions, measuring_plan, shuffled_plan
-from dayahead.windows.folder import wrap_read_errors
+from dayahead.windows.folder import check_finite, wrap_read_errors
 
 BUFFER = 65_536
 """Sessions that are shuffled together, unless one batch is more."""
@@ -120,7 +120,10 @@ class StreamedBatches:
             with loader:
                 # Merlin's reader can wait for ever when asked for more than there is.
                 for values, _ in islice(loader, -(-self._n_sessions // size)):
-                    yield _finite(_sessions(values, self.columns), ", ".join(self._files))
+                    sessions = _sessions(values, self.columns)
+                    for name, numbers in sessions.columns.items():
+                        check_finite(numbers.numpy(), name, ", ".join(self._files))
+                    yield sessions
 
 
 def _metadata(path: str, columns: tuple[str, ...]) -> pq.FileMetaData:
@@ -146,14 +149,3 @@ def _sessions(values: dict[str, Tensor], columns: tuple[str, ...]) -> Sessions:
         },
         offsets=values[f"{columns[0]}__offsets"],
     )
-
-
-def _finite(sessions: Sessions, where: str) -> Sessions:
-    """The sessions, if their numbers are some."""
-    for name, values in sessions.columns.items():
-        if not torch.isfinite(values).all():
-            raise WindowError(
-                f"{where}: column {name} holds values that are no numbers, and no model could "
-                f"learn from them; run `dvc repro -f preprocess`"
-            )
-    return sessions

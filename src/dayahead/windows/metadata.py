@@ -72,6 +72,13 @@ class NumberStatistics:
     n: int | None = None
     """Numbers that `knots` stand for."""
 
+    @property
+    def scaling(self) -> str:
+        """The scale that was fitted; fixed: none."""
+        if self.knots is not None:
+            return "gauss_rank"
+        return "fixed" if self.mean is None else "standard"
+
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class FeatureStatistics(NumberStatistics):
