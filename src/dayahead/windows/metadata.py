@@ -70,7 +70,7 @@ class NumberStatistics:
     knots: list[float] | None = None
     """Quantiles, ascending, of scale: gauss_rank."""
     n: int | None = None
-    """Numbers that `knots` stand for."""
+    """How many numbers the quantiles are of."""
 
     @property
     def scaling(self) -> str:

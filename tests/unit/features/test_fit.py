@@ -39,16 +39,15 @@ def fit(tmp_path):
     """Fit features to a log of three days: the last event of each is not for training."""
     paths, found = {}, []
     for window, prices in PRICES.items():
-        n = len(prices)
         rows = [
             {
-                "item_id": place % 2,
-                "event_time": f"{window} 0{place}:00",
+                "item_id": n % 2,
+                "event_time": f"{window} 0{n}:00",
                 "price": price,
-                "brand": [None, "a", "b", "a", "b", "a"][place],
-                "train": place < n - 1,
+                "brand": [None, "a", "b", "a", "b", "a"][n],
+                "train": n < len(prices) - 1,
             }
-            for place, price in enumerate(prices)
+            for n, price in enumerate(prices)
         ]
         paths[window] = tmp_path / f"{window}.parquet"
         table = events(rows)
