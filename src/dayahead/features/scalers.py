@@ -1,7 +1,6 @@
 """Numeric features: their NVTabular operators, fitted or rebuilt from statistics.json."""
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import dask.dataframe as dd
@@ -18,7 +17,7 @@ from scipy.special import ndtri
 from dayahead.core.columns import EVENT_TIME
 from dayahead.core.types import ID_TYPES, IdType
 from dayahead.features.operators import Continuous, Frame, ItemAge, Series, to_arrow
-from dayahead.windows.metadata import FeatureStatistics, NumberStatistics
+from dayahead.windows.metadata import NumberStatistics, Statistics
 
 Floats = NDArray[np.float64]
 
@@ -177,14 +176,13 @@ class NumberOperators:
 
     @classmethod
     def from_statistics(
-        cls, name: str, features: Mapping[str, FeatureStatistics], window: str | None
+        cls, name: str, statistics: Statistics, window: str | None
     ) -> "NumberOperators":
         """Rebuild fitted operators; `window` matters where each has its own statistics."""
-        fitted = features[name].fitted_at(window)
-        category = None
-        if fitted.relative_to is not None:
-            category = fitted.relative_to, features[fitted.relative_to].type or "string"
-        operators = cls(name, features[name].kind, fitted.scaling, category)
+        feature = statistics.features[name]
+        fitted = feature.fitted_at(window)
+        category = statistics.category_of(name, window)
+        operators = cls(name, feature.kind, fitted.scaling, category)
         if operators.relative:
             operators.relative.values = pa.array(fitted.values, operators.relative.type)
             operators.relative.means = np.array(fitted.means, dtype=np.float64)

@@ -44,7 +44,7 @@ def build_workflow(
             case "hour" | "weekday":
                 node += [EVENT_TIME] >> CyclicTime(name, feature.kind, statistics.timezone)
             case _:
-                number = NumberOperators.from_statistics(name, statistics.features, window)
+                number = NumberOperators.from_statistics(name, statistics, window)
                 node += number.node(items, vocabularies[ITEM_ID])
     schema = Schema([ColumnSchema(name) for name in input_types(statistics)])
     return Workflow(node).fit_schema(schema)
@@ -142,6 +142,8 @@ def input_types(statistics: Statistics) -> dict[str, pa.DataType]:
             types[name] = ID_TYPES[feature.type]
         elif feature.kind not in TIME_FEATURES:
             types[name] = pa.float64()
+            if (relative := statistics.category_of(name)) is not None:
+                types[relative[0]] = ID_TYPES[relative[1]]
     return types
 
 

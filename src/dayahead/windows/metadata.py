@@ -120,6 +120,19 @@ class Statistics:
     """Windows whose train sessions the features were fitted on."""
     features: dict[str, FeatureStatistics]
 
+    def category_of(self, name: str, window: str | None = None) -> tuple[str, IdType] | None:
+        """Return the categorical feature that a relative_number is compared with, and its type.
+
+        A model may read the number without the category, which is then not among `features`.
+        """
+        fitted = self.features[name].fitted_at(window)
+        if fitted.relative_to is None:
+            return None
+        if fitted.relative_to in self.features:
+            return fitted.relative_to, self.features[fitted.relative_to].type or "string"
+        is_text = all(isinstance(value, str) for value in fitted.values or ())
+        return fitted.relative_to, "string" if is_text else "int"
+
     def select(self, features: Iterable[str]) -> "Statistics":
         """Return the statistics of some features only."""
         return replace(self, features={name: self.features[name] for name in features})

@@ -259,6 +259,11 @@ def test_a_relative_number_is_compared_with_its_categorys_mean():
     }  # fmt: skip
     known = {"brand": vocabulary("brand", ["a"], pa.string())}
     assert encoded(features, rows, known)["price"] == [0.25, 0, 0, -0.25, -0.75]
+    # Also for a model that reads the price without the brand.
+    alone = statistics(features).select(["price"])
+    assert encode(events(rows), alone, {ITEM_ID: ITEMS})["price"].to_pylist() == [
+        0.25, 0, 0, -0.25, -0.75,
+    ]  # fmt: skip
     # On a scale of its own.
     features["price"] |= {"mean": 0.25, "std": 0.5}
     assert encoded(features, rows, known)["price"] == [0, 0, -0.5, -1, -2]
