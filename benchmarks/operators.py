@@ -1,11 +1,11 @@
-"""Grouping by session: NVTabular's own operators, ours, and Polars by hand, to the same tables.
+"""Sessions from a log: NVTabular's own operators, our encoding, and Polars by hand.
 
-A log becomes sessions in parquet: items and categories to numbers, the logarithm of the price
-standardised, events grouped by session in order of time, lists cut to 20. A file of the log holds
-whole sessions, 0.5 M events, and is a Dask partition. Measured from the log's files to files of
-sessions (fit and transform), on a cluster of two workers with a thread each, started beforehand;
-Polars has two threads. The tables are asserted equal: items and categories by what their numbers
-stand for, prices to 1e-5.
+Items and categories become numbers, the logarithm of the price is standardised, events are grouped
+by session in order of time, lists are cut to 20. A file of the log holds whole sessions, 0.5 M
+events, and is a Dask partition. Measured from the log's files to files of sessions (fit and
+transform), on a cluster of two workers with a thread each, started beforehand; Polars has two
+threads. The tables are asserted equal: items and categories by what their numbers stand for, prices
+to 1e-5.
 
 Command: python -W ignore benchmarks/operators.py
 """
@@ -27,16 +27,25 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from dask import compute, delayed
 from distributed import Client, LocalCluster
 from merlin.dag import ColumnSelector
 from merlin.io import Dataset
 from nvtabular import Workflow
-from nvtabular.ops import Categorify, Groupby, ListSlice, LogOp, Normalize, Operator
-from nvtabular.workflow.node import WorkflowNode
+from nvtabular.ops import Categorify, Groupby, ListSlice, LogOp, Normalize
 
-from dayahead.core.columns import N_RESERVED
-from dayahead.features.grouping import GroupSessions, SliceLists
-from dayahead.features.operators import Categorise
+from dayahead.core.columns import EVENT_TIME, N_RESERVED, TIMESTAMP, VALUE
+from dayahead.dataset.schema import FeatureConfig
+from dayahead.features.arrays import ints, is_new, set_column
+from dayahead.features.fit import fit_features
+from dayahead.features.vocabulary import (
+    add_value_counts,
+    count_values,
+    empty_value_counts,
+    vocabulary_of,
+)
+from dayahead.features.workflow import encode_lists
+from dayahead.windows.metadata import SessionRules, Statistics
 from facts import machine_facts
 
 SESSIONS_PER_FILE = 100_000
@@ -49,10 +58,9 @@ START = 1_569_888_000_000_000
 DAY = 86_400_000_000
 """Microseconds."""
 
-GROUPING = {
-    "groupby_cols": ["session_id"],
-    "sort_cols": ["event_time"],
-    "aggs": {name: ["list"] for name in LISTS},
+FEATURES = {
+    "category_id": FeatureConfig(kind="categorical", column="category_id", type="int"),
+    "price": FeatureConfig(kind="log_number", column="price"),
 }
 
 SMALL, LARGE = 2, 8
@@ -91,7 +99,10 @@ def write_log(folder: Path, millions: float) -> list[Path]:
 
 def by_nvtabular(paths: list[Path], folder: Path) -> dict[str, pa.Array]:
     """NVTabular's own operators; 3 is the first value of a file of categories."""
-    sessions = _rows(Categorify(out_path=str(folder))) >> Groupby(**GROUPING)
+    numbers = CATEGORICAL >> Categorify(out_path=str(folder))
+    numbers += ["price"] >> LogOp() >> Normalize()
+    grouped = numbers + ColumnSelector(["session_id", "event_time"])
+    sessions = grouped >> Groupby(["session_id"], ["event_time"], dict.fromkeys(LISTS, "list"))
     lists = sessions[[f"{name}_list" for name in LISTS]] >> ListSlice(LONGEST)
     workflow = Workflow(sessions["session_id"] + lists)
     dataset = Dataset([str(path) for path in paths], engine="parquet")
@@ -102,24 +113,45 @@ def by_nvtabular(paths: list[Path], folder: Path) -> dict[str, pa.Array]:
 
 
 def by_ours(paths: list[Path], folder: Path) -> dict[str, pa.Array]:
-    """Ours in their place, and our way: what is fitted first, then the whole, not fitted again.
+    """Our encoding, as `preprocess` uses it: files sorted and counted, fitted, encoded as lists."""
+    (folder / "sessions").mkdir()
+    ordered = {path.stem: folder / path.name for path in paths}
+    counts = compute(*[delayed(_sort)(path, folder / path.name) for path in paths])
+    vocabularies = {}
+    for name in CATEGORICAL:
+        found = zip(ordered, [each[name] for each in counts], strict=True)
+        total = add_value_counts(empty_value_counts(pa.int64()), list(found))
+        vocabularies[name] = vocabulary_of(total)
+    fitted = fit_features(FEATURES, ordered, len(ordered), vocabularies, "cpu")
+    rules = SessionRules(
+        repeats="keep", min_length=1, max_length=LONGEST, truncate="first", past_max_length=0
+    )
+    statistics = Statistics(unit="day", timezone="UTC", item_type="int", sessions=rules,
+                            fitted_on=list(ordered), features=fitted)  # fmt: skip
+    compute(*[delayed(_encode)(path, statistics, vocabularies) for path in ordered.values()])
+    return {name: _from(N_RESERVED, table[VALUE]) for name, table in vocabularies.items()}
 
-    (NVTabular's fit ends with the whole workflow over the first file, to learn its types.)
-    """
-    categorise = Categorise()
-    rows = _rows(categorise)
-    dataset = Dataset([str(path) for path in paths], engine="parquet")
-    Workflow(rows).fit(dataset)
-    workflow = Workflow(rows >> GroupSessions(**GROUPING) >> SliceLists(LONGEST))
-    workflow.fit_schema(dataset.schema)
-    workflow.transform(dataset).to_parquet(str(folder / "sessions"))
-    return {name: _from(N_RESERVED, values) for name, values in categorise.values.items()}
+
+def _sort(path: Path, target: Path) -> dict[str, pa.Table]:
+    """Write a file's events in order of their lists; count its values."""
+    events = pq.read_table(path).sort_by([("session_id", "ascending"), (EVENT_TIME, "ascending")])
+    events = set_column(events, EVENT_TIME, events[EVENT_TIME].cast(TIMESTAMP))
+    events = events.append_column("train", pa.array(np.ones(len(events), bool)))
+    pq.write_table(events, target)
+    return {name: count_values(events, name) for name in CATEGORICAL}
 
 
-def _rows(categorise: Operator) -> WorkflowNode:
-    """Every event's numbers, and what it is grouped and ordered by."""
-    numbers = (CATEGORICAL >> categorise) + (["price"] >> LogOp() >> Normalize())
-    return numbers + ColumnSelector(["session_id", "event_time"])
+def _encode(path: Path, statistics: Statistics, vocabularies: dict[str, pa.Table]) -> None:
+    """Write the sessions of a file of sorted events."""
+    events = pq.read_table(path)
+    rows, first = np.arange(len(events)), np.flatnonzero(is_new(ints(events["session_id"])))
+    position = rows - np.repeat(first, np.diff(np.append(first, len(events))))
+    events = events.filter(pa.array(position < LONGEST))
+    first = np.flatnonzero(is_new(ints(events["session_id"])))
+    table = encode_lists(events, first, statistics, vocabularies)
+    table = set_column(table, EVENT_TIME, table[EVENT_TIME].cast(pa.list_(pa.int64())))
+    table = table.append_column("session_id", events["session_id"].take(pa.array(first)))
+    pq.write_table(table, path.parent / "sessions" / path.name)
 
 
 def _from(first: int, values: pa.ChunkedArray | pa.Array) -> pa.Array:
@@ -172,7 +204,7 @@ def sessions_of(folder: Path, values: dict[str, pa.Array]) -> dict[str, Any]:
 
 
 def assert_equal(found: dict[str, Any], expected: dict[str, Any]) -> None:
-    """Refuse tables that differ, in anything but the last digits of a price."""
+    """Check that two tables are equal, apart from the last digits of a price."""
     for name, column in expected.items():
         if name == "price":
             assert np.allclose(found[name], column, rtol=1e-5, atol=1e-5), name

@@ -44,17 +44,17 @@ def write_window_folder(
 ) -> Path:
     """Write a folder as `preprocess` leaves it; session i of day d has the id `d-00000i`.
 
-    Every session trains; those at even places are valid, the others test. With `features` an
+    Every session trains; those with even numbers are valid, the others test. With `features` an
     item has a category (its raw id modulo 3) and a price (a tenth of its raw id).
     """
     vocabulary = Vocabulary(days)
     for number, sessions in enumerate(days):
         table = session_table(number, sessions, vocabulary, features=features)
-        places = np.arange(len(sessions))
+        numbers = np.arange(len(sessions))
         for role, rows in (
-            ("train", places),
-            ("valid", places[places % 2 == 0]),
-            ("test", places[places % 2 == 1]),
+            ("train", numbers),
+            ("valid", numbers[numbers % 2 == 0]),
+            ("test", numbers[numbers % 2 == 1]),
         ):
             write_parquet(window_path(folder, "day", day(number), role), table.take(rows))
     _write_vocabulary(folder, ITEM_ID, vocabulary.index, vocabulary.first_windows)
@@ -116,7 +116,7 @@ def day(number: int) -> str:
 
 def raw_events(items: list[int]) -> pa.Table:
     """A live session over such a folder: raw ids, times and both raw features."""
-    times = [START + timedelta(seconds=10 * place) for place in range(len(items))]
+    times = [START + timedelta(seconds=10 * n) for n in range(len(items))]
     return pa.table(
         {
             ITEM_ID: pa.array(items, pa.int64()),

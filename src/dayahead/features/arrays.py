@@ -1,4 +1,4 @@
-"""Rows in order within groups, and what equal neighbours mean. All on whole columns."""
+"""Vectorised helpers on columns of events: sorting, numbering, repeats."""
 
 import numpy as np
 import pyarrow as pa
@@ -10,17 +10,17 @@ Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 
-def in_order(events: pa.Table, key: str) -> tuple[pa.Table, Ints]:
+def sort_events(events: pa.Table, key: str) -> tuple[pa.Table, Ints]:
     """Sort events by (key, time, row) and number the key's values 0, 1, ... along the rows."""
     codes = codes_of(events[key])
     order = np.lexsort((ints(events[ROW]), ints(events[EVENT_TIME]), codes))
     return events.take(order), np.cumsum(is_new(codes[order])) - 1
 
 
-def repeated(groups: Ints, items: Ints, rule: str) -> Flags:
-    """Say which events `rule` drops; groups (sessions or users) are ascending, events in order.
+def find_repeats(groups: Ints, items: Ints, rule: str) -> Flags:
+    """Flag the events that `rule` drops; groups (sessions or users) ascend, events are in order.
 
-    The first of a run (drop_consecutive), or the first of its item in the group (drop_all), stays.
+    The first event of a run (drop_consecutive) or of its item in the group (drop_all) is kept.
     """
     drops = np.zeros(len(groups), dtype=bool)
     if rule == "drop_consecutive":
@@ -44,26 +44,26 @@ def first_of_each(codes: Ints) -> Ints:
 
 
 def ints(column: pa.ChunkedArray) -> Ints:
-    """A column without nulls as int64; a timestamp as microseconds since 1970, UTC."""
+    """Return a column without nulls as int64; a timestamp as microseconds since 1970, UTC."""
     return np.asarray(column.cast(pa.int64()).to_numpy())
 
 
 def codes_of(column: pa.ChunkedArray) -> Ints:
-    """Equal values get equal numbers from 0; null gets -1."""
+    """Number a column's values 0, 1, ... in order of appearance; null is -1."""
     indices = column.combine_chunks().dictionary_encode().indices
     codes: Ints = indices.fill_null(-1).to_numpy().astype(np.int64)
     return codes
 
 
 def is_new(codes: Ints) -> Flags:
-    """Say where a value differs from the one before."""
+    """Flag the rows that differ from the one before."""
     changes = np.ones(len(codes), dtype=bool)
     changes[1:] = codes[1:] != codes[:-1]
     return changes
 
 
-def put(table: pa.Table, name: str, values: pa.Array | pa.ChunkedArray) -> pa.Table:
-    """Set a column, in its place or at the end."""
+def set_column(table: pa.Table, name: str, values: pa.Array | pa.ChunkedArray) -> pa.Table:
+    """Replace a column, or append it."""
     if name not in table.column_names:
         return table.append_column(name, values)
     return table.set_column(table.column_names.index(name), name, values)

@@ -1,4 +1,4 @@
-"""Statistics of the features: what their operators are fitted to, and on whose events."""
+"""Fitting of the features' statistics on train events."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -13,87 +13,90 @@ from merlin.io import Dataset
 from nvtabular import Workflow
 
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, VALUE
-from dayahead.core.types import Device
+from dayahead.core.types import ID_TYPES, Device
 from dayahead.dataset.schema import FeatureConfig
-from dayahead.features.inputs import Types, frame_of, inputs
-from dayahead.features.numbers import VALUE_TYPES, NumberOperators
 from dayahead.features.operators import LookUp
+from dayahead.features.scalers import NumberOperators
+from dayahead.features.workflow import Types, Vocabularies, input_table, to_frame
 from dayahead.windows.metadata import FeatureStatistics, NumberStatistics
 
 
 def looks_ahead(features: Mapping[str, FeatureConfig]) -> bool:
-    """Whether the numbers of a window depend on later ones, so that none can be appended."""
+    """Whether a window's numbers depend on later windows, so that no window can be appended."""
     return any(feature.fit == "look_ahead" for feature in features.values())
 
 
-def fitted(
+def fit_features(
     features: Mapping[str, FeatureConfig],
     paths: Mapping[str, Path],
     fit_windows: int,
-    vocabularies: Mapping[str, pa.Table],
+    vocabularies: Vocabularies,
     device: Device,
 ) -> dict[str, FeatureStatistics]:
-    """Fit the numbers on train events, a Dask partition per file.
+    """Fit the features on train events.
 
     Args:
         features: by name.
-        paths: event tables with the roles' columns, by window that stands, in order of time.
-        fit_windows: how many of them a feature is fitted on that does not look ahead.
-        vocabularies: item_id's tells the items' ages.
+        paths: event tables with a column `train`, by kept window, in order of time.
+        fit_windows: how many of the windows features are fitted on, unless they look ahead.
+        vocabularies: that of item_id gives the items' ages.
         device: where to compute.
 
     Returns:
-        What statistics.json holds of every feature. With nothing to fit a mean is 0; what does
-        not vary has std 0 and is only centred.
+        Statistics by feature; a feature without fitted numbers has only kind and columns. With
+        nothing to fit a mean is 0; numbers that do not vary have std 0 and are only centred.
     """
 
     def fit(kind: str, chosen: Sequence[Path]) -> dict[str, NumberStatistics]:
         names = [name for name, each in features.items() if each.is_fitted and each.fit == kind]
-        return _fitted(names, features, chosen, vocabularies, device) if names else {}
+        return _fit_numbers(names, features, chosen, vocabularies, device) if names else {}
 
     files = list(paths.values())
     numbers = fit("first_windows", files[:fit_windows]) | fit("look_ahead", files)
-    windows: dict[str, dict[str, NumberStatistics]] = defaultdict(dict)
+    by_window: dict[str, dict[str, NumberStatistics]] = defaultdict(dict)
     for window, path in paths.items():
-        for name, entry in fit("look_ahead_window", [path]).items():
-            windows[name][window] = entry
+        for name, fitted in fit("look_ahead_window", [path]).items():
+            by_window[name][window] = fitted
     return {
         name: FeatureStatistics(
             kind=feature.kind,
             columns=feature.columns_of(name),
             type=feature.type if feature.kind == "categorical" else None,
-            windows=windows.get(name),
+            windows=by_window.get(name),
             **vars(numbers.get(name, NumberStatistics())),
         )
         for name, feature in features.items()
     }
 
 
-def _fitted(
+def _fit_numbers(
     names: Sequence[str],
     features: Mapping[str, FeatureConfig],
     paths: Sequence[Path],
-    vocabularies: Mapping[str, pa.Table],
+    vocabularies: Vocabularies,
     device: Device,
 ) -> dict[str, NumberStatistics]:
-    """Fit some features on the train events of some files."""
-    items = [ITEM_ID] >> LookUp(vocabularies[ITEM_ID])
+    """Fit numeric features on some files, a Dask partition per file."""
+    vocabulary = vocabularies[ITEM_ID]
+    items = [ITEM_ID] >> LookUp(vocabulary)
+    types = {ITEM_ID: vocabulary.schema.field(VALUE).type, EVENT_TIME: pa.int64()}
     operators = []
-    types = {ITEM_ID: vocabularies[ITEM_ID].schema.field(VALUE).type, EVENT_TIME: pa.int64()}
     for name in names:
         feature, category = features[name], features[name].relative_to
-        relative_to = (category, features[category].type) if category else None
+        if feature.kind != "item_age":
+            types[name] = pa.float64()
+        if category is not None:
+            types[category] = ID_TYPES[features[category].type]
+        relative_to = (category, features[category].type) if category is not None else None
         operators.append(NumberOperators(name, feature.kind, feature.scaling, relative_to))
-        types |= {name: pa.float64()} if feature.kind != "item_age" else {}
-        types |= {category: VALUE_TYPES[features[category].type]} if category else {}
-    nodes = [each.node(items, vocabularies[ITEM_ID]) for each in operators]
-    none = frame_of(pa.schema(types.items()).empty_table(), "cpu")
-    frames = dd.from_map(_train_events, paths, types=types, meta=none)
+    nodes = [each.node(items, vocabulary) for each in operators]
+    empty = to_frame(pa.schema(types.items()).empty_table(), "cpu")
+    frames = dd.from_map(_train_events, paths, types=types, meta=empty)
     Workflow(sum(nodes[1:], nodes[0])).fit(Dataset(frames, cpu=device == "cpu"))
     return {each.name: each.statistics() for each in operators}
 
 
 def _train_events(path: Path, types: Types) -> pd.DataFrame:
-    """Raw columns of a window's train events."""
+    """Read the input columns of a window's train events."""
     table = pq.read_table(path, columns=list(types), filters=pc.field("train"))
-    return frame_of(inputs(table, types), "cpu")
+    return to_frame(input_table(table, types), "cpu")

@@ -1,17 +1,16 @@
-"""Vocabularies that only grow: raw values in the order in which they became frequent enough.
+"""Append-only vocabularies: raw values in the order in which they reached their minimum count.
 
-An index, once given, stays: values follow (window of admission, event time, row number), so a
-longer log only appends. 0 is padding and 1 unknown; the first value has index 2. A column's census
-counts every value, those that are still too rare among them; its vocabulary is the part admitted.
+An index never changes: values are ordered by (window in which they entered, event time, row
+number), so a longer log only appends. 0 is padding and 1 unknown; the first value has index 2. A
+column's value counts cover every value met so far; its vocabulary is those above `min_count`.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from dayahead.core.columns import (
     EVENT_TIME,
@@ -23,9 +22,7 @@ from dayahead.core.columns import (
     TIMESTAMP,
     VALUE,
 )
-from dayahead.features.arrays import first_of_each
-
-_NEW = "new"
+from dayahead.features.arrays import codes_of, first_of_each
 
 
 def vocabulary_schema(value_type: pa.DataType) -> pa.Schema:
@@ -34,121 +31,85 @@ def vocabulary_schema(value_type: pa.DataType) -> pa.Schema:
         [
             pa.field(INDEX, pa.int32(), nullable=False),
             pa.field(VALUE, value_type, nullable=False),
-            pa.field(FIRST_WINDOW, pa.string(), nullable=False),  # in which it was admitted
-            pa.field(FIRST_TIME, TIMESTAMP, nullable=False),  # of its first event, ever
-            pa.field(EVENTS, pa.int64(), nullable=False),  # over kept events of standing windows
+            pa.field(FIRST_WINDOW, pa.string(), nullable=False),  # in which it got its index
+            pa.field(FIRST_TIME, TIMESTAMP, nullable=False),  # of its first event
+            pa.field(EVENTS, pa.int64(), nullable=False),  # over all kept windows
         ]
     )
 
 
-def empty_census(value_type: pa.DataType) -> pa.Table:
-    """A census that knows nothing: a vocabulary's columns, index and window null if too rare."""
+def empty_value_counts(value_type: pa.DataType) -> pa.Table:
+    """Value counts of no events: a vocabulary's columns, index and window null below min_count."""
     schema = vocabulary_schema(value_type)
     for name in (INDEX, FIRST_WINDOW):
-        place = schema.get_field_index(name)
-        schema = schema.set(place, schema.field(place).with_nullable(True))
+        position = schema.get_field_index(name)
+        schema = schema.set(position, schema.field(position).with_nullable(True))
     return schema.empty_table()
 
 
-def occurrences(events: pa.Table, column: str) -> pa.Table:
+def count_values(events: pa.Table, column: str) -> pa.Table:
     """List a window's values in order of their first event: VALUE, FIRST_TIME, EVENTS; no nulls.
 
     The events are in order of (event time, row number).
     """
-    named = events.filter(events[column].is_valid())
-    codes = named[column].combine_chunks().dictionary_encode().indices.to_numpy()
-    # Codes are given in order of appearance, so code i belongs to the i-th row kept.
-    first = named.take(pa.array(first_of_each(codes)))
+    events = events.filter(events[column].is_valid())
+    codes = codes_of(events[column])
+    first = events.take(pa.array(first_of_each(codes)))
     counts = pa.array(np.bincount(codes, minlength=len(first)).astype(np.int64))
     return pa.table({VALUE: first[column], FIRST_TIME: first[EVENT_TIME], EVENTS: counts})
 
 
-def grown(
-    census: pa.Table,
+def add_value_counts(
+    counts: pa.Table,
     windows: Sequence[tuple[str, pa.Table]],
     min_count: int = 1,
     looks_ahead: bool = False,
 ) -> pa.Table:
-    """Count what later windows bring, and admit what has become frequent enough.
+    """Add the counts of later windows, and give an index to the values that reach `min_count`.
 
     Args:
-        census: what is known; rows and indices keep their places, events grow.
-        windows: name and `occurrences` of each window, in order of time.
-        min_count: a value is admitted in the window in which its events reach this number.
-        looks_ahead: it is admitted in its first window, if its events reach it in any. Indices
-            then change when windows are added.
+        counts: of earlier windows; the order of its rows and its indices stay.
+        windows: name and `count_values` of each window, in order of time.
+        min_count: a value gets its index in the window in which its events reach this number.
+        looks_ahead: it gets its index in its first window, if its events reach the number over
+            all windows. Indices then change when windows are added.
     """
-    rows = [census.append_column(_NEW, pa.array(np.zeros(len(census), bool)))]
+    tables = [counts]
     for name, found in windows:
-        more = {FIRST_WINDOW: pa.array([name] * len(found), pa.string()),
-                _NEW: pa.array(np.ones(len(found), bool))}  # fmt: skip
-        rows.append(pa.table({n: found[n] for n in found.column_names} | more))
-    table = pa.concat_tables(rows, promote_options="permissive")
-    codes = table[VALUE].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
-    so_far, totals = _counts(codes, table[EVENTS].to_numpy())
-    first = first_of_each(codes)  # each value's first row, in order of code
-    enough = (totals[codes] if looks_ahead else so_far) >= min_count
-    known = np.zeros(len(first), dtype=bool)
-    known[codes[: len(census)]] = census[INDEX].is_valid().to_numpy()
-    # Where each value is admitted: the first of its rows, in order of time, with enough events.
-    rows_enough = np.flatnonzero(enough & ~known[codes])
-    admitted_codes, places = np.unique(codes[rows_enough], return_index=True)
-    order = np.argsort(places, kind="stable")
-    found = _census(table, first, totals, admitted_codes[order], rows_enough[places[order]])
-    return found.cast(census.schema).combine_chunks()
-
-
-def _counts(
-    codes: NDArray[np.int64], events: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Events of a row's value up to and with the row; and of every value in all."""
-    order = np.argsort(codes, kind="stable")
-    sums = np.cumsum(events[order])
-    ends = np.cumsum(np.bincount(codes)) - 1 if len(codes) else np.empty(0, np.int64)
-    totals = np.diff(sums[ends], prepend=0)
-    so_far = np.empty_like(sums)
-    so_far[order] = sums - (sums[ends] - totals)[codes[order]]
-    return so_far, totals
-
-
-def _census(
-    table: pa.Table,
-    first: NDArray[np.int64],
-    totals: NDArray[np.int64],
-    admitted_codes: NDArray[np.int64],
-    admitted_rows: NDArray[np.int64],
-) -> pa.Table:
-    kept = table.take(pa.array(first))
-    is_new = kept[_NEW].to_numpy()
-    index = np.where(is_new, 0, kept[INDEX].fill_null(0).to_numpy()).astype(np.int32)
+        names = pa.array([name] * len(found), pa.string())
+        tables.append(found.append_column(FIRST_WINDOW, names))
+    rows = pa.concat_tables(tables, promote_options="permissive")
+    codes = codes_of(rows[VALUE])
+    events = pd.Series(rows[EVENTS].to_numpy()).groupby(codes)
+    so_far, totals = events.cumsum().to_numpy(), events.sum().to_numpy()
+    values = rows.take(pa.array(first_of_each(codes)))
+    index = values[INDEX].fill_null(0).to_numpy().copy()
+    is_frequent = (totals[codes] if looks_ahead else so_far) >= min_count
+    entering = np.flatnonzero(is_frequent & (index[codes] == 0))
+    entering = entering[np.sort(np.unique(codes[entering], return_index=True)[1])]
     begin = N_RESERVED + np.count_nonzero(index)
-    index[admitted_codes] = np.arange(begin, begin + len(admitted_codes))
-    names = kept[FIRST_WINDOW].to_numpy(zero_copy_only=False)
-    names[admitted_codes] = table[FIRST_WINDOW].take(pa.array(admitted_rows)).to_pylist()
-    columns: dict[str, Any] = {
+    index[codes[entering]] = np.arange(begin, begin + len(entering))
+    first_windows = values[FIRST_WINDOW].to_numpy()
+    first_windows[codes[entering]] = rows[FIRST_WINDOW].take(pa.array(entering)).to_numpy()
+    added = {
         INDEX: pa.array(index, mask=index == 0),
-        VALUE: kept[VALUE],
-        FIRST_WINDOW: pa.array(names, pa.string(), mask=index == 0),
-        FIRST_TIME: kept[FIRST_TIME],
+        VALUE: values[VALUE],
+        FIRST_WINDOW: pa.array(first_windows, pa.string(), mask=index == 0),
+        FIRST_TIME: values[FIRST_TIME],
         EVENTS: pa.array(totals),
     }
-    return pa.table(columns)
+    return pa.table(added).cast(counts.schema).combine_chunks()
 
 
-def admitted(census: pa.Table) -> pa.Table:
-    """The vocabulary: values with an index, in its order."""
-    schema = vocabulary_schema(census.schema.field(VALUE).type)
-    known = census.filter(census[INDEX].is_valid()).sort_by(INDEX)
+def vocabulary_of(counts: pa.Table) -> pa.Table:
+    """Return the values that have an index, in its order."""
+    schema = vocabulary_schema(counts.schema.field(VALUE).type)
+    known = counts.filter(counts[INDEX].is_valid()).sort_by(INDEX)
     return known.select(schema.names).cast(schema).combine_chunks()
 
 
-def n_held(vocabulary: pa.Table, window: str) -> int:
-    """How many values were admitted up to and with the window called `window`."""
-    return int(pc.sum(pc.less_equal(vocabulary[FIRST_WINDOW], window)).as_py() or 0)
-
-
-def indices_of(values: pa.Array, vocabulary: pa.Table) -> pa.Array:
-    """Look raw values up: int32, 1 (unknown) for null and for what the vocabulary does not hold."""
+def lookup_indices(values: pa.Array, vocabulary: pa.Table) -> pa.Array:
+    """Look up raw values: int32 indices, 1 (unknown) for null and for values not in it."""
     known = vocabulary[VALUE].combine_chunks()
-    places = pc.index_in(values, value_set=known, skip_nulls=True)
-    return pc.add(places.fill_null(-1), pa.scalar(N_RESERVED, pa.int32()))
+    positions = pc.index_in(values, value_set=known, skip_nulls=True)
+    return pc.add(positions.fill_null(-1), pa.scalar(N_RESERVED, pa.int32()))

@@ -1,40 +1,53 @@
-"""Raw events into model input: the NVTabular workflow, fitted once and rebuilt from plain files.
+"""Raw events to model input: the NVTabular workflow, rebuilt from statistics and vocabularies.
 
-The same workflow, built from statistics.json and the vocabularies, encodes the windows and a live
-session, so the two cannot differ.
+Windows and live sessions are encoded by the same workflow, so that they cannot differ.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
+from merlin.core.compat import cudf
 from merlin.schema import ColumnSchema, Schema, Tags
+from numpy.typing import NDArray
 from nvtabular import Workflow
-from nvtabular.workflow.node import WorkflowNode
 
-from dayahead.core.columns import EVENT_TIME, ITEM_ID, ROW, SESSION_ID, TIMESTAMP
-from dayahead.core.types import Device
-from dayahead.features.arrays import repeated
-from dayahead.features.grouping import GroupSessions, SliceLists
-from dayahead.features.inputs import frame_of, input_types, inputs, table_of
-from dayahead.features.numbers import NumberOperators
-from dayahead.features.operators import DayOfWeek, LookUp, TimeOfDay
+from dayahead.core.columns import EVENT_TIME, ITEM_ID, ROW, TIMESTAMP
+from dayahead.core.types import ID_TYPES, Device
+from dayahead.dataset.schema import TIME_FEATURES
+from dayahead.features.arrays import codes_of, find_repeats
+from dayahead.features.operators import CyclicTime, Frame, LookUp
+from dayahead.features.scalers import NumberOperators
 from dayahead.windows.metadata import Statistics
 
 Vocabularies = Mapping[str, pa.Table]
 """Vocabulary tables by column: item_id and every categorical feature."""
+Types = Mapping[str, pa.DataType]
+"""Types of a workflow's input columns."""
 
 
 def build_workflow(
     statistics: Statistics, vocabularies: Vocabularies, window: str | None = None
 ) -> Workflow:
-    """Rebuild the fitted workflow, row by row: item_id first, then every feature's columns.
+    """Rebuild the fitted workflow, event by event: item_id first, then every feature's columns.
 
-    A feature fitted on each window takes `window`, or the newest.
+    `window` chooses the statistics of features that each window has its own of; null: the newest.
     """
-    node = _rows(statistics, vocabularies, window)
-    return _with_inputs(node, list(input_types(statistics)))
+    items = [ITEM_ID] >> LookUp(vocabularies[ITEM_ID], (Tags.ITEM_ID, Tags.ID))
+    node = items
+    for name, feature in statistics.features.items():
+        match feature.kind:
+            case "categorical":
+                node += [name] >> LookUp(vocabularies[name])
+            case "hour" | "weekday":
+                node += [EVENT_TIME] >> CyclicTime(name, feature.kind, statistics.timezone)
+            case _:
+                number = NumberOperators.from_statistics(name, statistics, window)
+                node += number.node(items, vocabularies[ITEM_ID])
+    schema = Schema([ColumnSchema(name) for name in input_types(statistics)])
+    return Workflow(node).fit_schema(schema)
 
 
 def encode(
@@ -52,61 +65,64 @@ def encode(
     if len(events) == 0:  # Merlin loses the columns of empty frames
         return schema.empty_table()
     workflow = build_workflow(statistics, vocabularies, window)
-    encoded = workflow.transform(frame_of(inputs(events, input_types(statistics)), device))
-    return table_of(encoded).select(schema.names).cast(schema)
+    frame = to_frame(input_table(events, input_types(statistics)), device)
+    return _from_frame(workflow.transform(frame)).select(schema.names).cast(schema)
 
 
-def encode_sessions(
+def encode_lists(
     events: pa.Table,
-    sessions: np.ndarray[Any, Any],
+    first: Sequence[int] | NDArray[np.int64],
     statistics: Statistics,
     vocabularies: Vocabularies,
     device: Device = "cpu",
     window: str | None = None,
 ) -> pa.Table:
-    """Encode raw events, and list them by session.
+    """Encode raw events and split them into lists, one per session.
 
     Args:
         events: as for `encode`, in the order of the lists.
-        sessions: int64, a number per event, ascending.
+        first: the row at which each list begins, ascending from 0; a list may be empty.
         statistics: statistics.json.
-        vocabularies: by column; what they do not hold becomes 1 (unknown).
+        vocabularies: by column; values that they do not hold become 1 (unknown).
         device: where to compute.
-        window: whose statistics to take, where every window has its own; null: the newest's.
+        window: chooses the statistics of features that each window has its own of; null: the
+            newest.
 
     Returns:
-        One row per session: item_id, event_time and the features as lists.
+        A row per list: item_id, event_time and the features' columns.
     """
-    rows = _rows(statistics, vocabularies, window)
-    return _listed_by(rows, events, sessions, statistics, device)
+    table = encode(events, statistics, vocabularies, device, window)
+    table = table.add_column(1, EVENT_TIME, events[EVENT_TIME].cast(TIMESTAMP))
+    offsets = pa.array(np.append(first, len(events)).astype(np.int32))
+    lists = [pa.ListArray.from_arrays(offsets, column.combine_chunks()) for column in table.columns]
+    return pa.table(lists, table.column_names)
 
 
 def encode_session(
     events: pa.Table, statistics: Statistics, vocabularies: Vocabularies
 ) -> pa.Table:
-    """Turn a live session's raw events into one row of a window file's columns.
+    """Encode a live session's raw events as one row of a window file's columns.
 
     Args:
-        events: columns of the event table: item_id, event_time and the features' raw columns (a
-            row number where times may be equal; else the order given decides).
+        events: columns of the event table: item_id, event_time and the features' raw columns. A
+            row number decides where times are equal; without one, the order given.
         statistics: statistics.json.
-        vocabularies: by column; what they do not hold becomes 1 (unknown).
+        vocabularies: by column; values that they do not hold become 1 (unknown).
 
     Returns:
         One row: item_id, event_time and the features as lists, in the order of the events. The
-        data set's rule for repeats is applied; of what is left the last max_length - 1 events are
+        data set's rule for repeats is applied; of the rest the last max_length - 1 events are
         listed, as many as a model reads before a target.
     """
     if ROW not in events.column_names:
         events = events.append_column(ROW, pa.array(np.arange(len(events))))
     events = events.sort_by([(EVENT_TIME, "ascending"), (ROW, "ascending")])
-    codes = events[ITEM_ID].combine_chunks().dictionary_encode().indices.to_numpy()
-    one = np.zeros(len(events), dtype=np.int64)
     rules = statistics.sessions
-    events = events.filter(pa.array(~repeated(one, codes.astype(np.int64), rules.repeats)))
-    rows = _rows(statistics, vocabularies, None)
-    cut = SliceLists(1 - rules.max_length)
-    return _listed_by(rows, events, one[: len(events)], statistics, "cpu", cut)
+    one_session = np.zeros(len(events), dtype=np.int64)
+    repeats = find_repeats(one_session, codes_of(events[ITEM_ID]), rules.repeats)
+    events = events.filter(pa.array(~repeats))
+    events = events.slice(max(len(events) - (rules.max_length - 1), 0))
+    return encode_lists(events, [0], statistics, vocabularies)
 
 
 def encoded_columns(statistics: Statistics) -> dict[str, pa.DataType]:
@@ -118,59 +134,43 @@ def encoded_columns(statistics: Statistics) -> dict[str, pa.DataType]:
     return types
 
 
-def listed(table: pa.Table, first: np.ndarray[Any, Any]) -> pa.Table:
-    """Cut every column into lists that begin at the rows `first` (ascending, from 0)."""
-    offsets = pa.array(np.append(first, len(table)).astype(np.int32))
-    return pa.table(
-        {
-            name: pa.ListArray.from_arrays(offsets, table[name].combine_chunks())
-            for name in table.column_names
-        }
-    )
-
-
-def _rows(statistics: Statistics, vocabularies: Vocabularies, window: str | None) -> WorkflowNode:
-    """The graph of what happens to every event."""
-    items = [ITEM_ID] >> LookUp(vocabularies[ITEM_ID], (Tags.ITEM_ID, Tags.ID))
-    nodes = [items]
+def input_types(statistics: Statistics) -> dict[str, pa.DataType]:
+    """Types of the workflow's input columns."""
+    types = {ITEM_ID: ID_TYPES[statistics.item_type], EVENT_TIME: pa.int64()}
     for name, feature in statistics.features.items():
-        match feature.kind:
-            case "categorical":
-                nodes.append([name] >> LookUp(vocabularies[name]))
-            case "hour":
-                nodes.append([EVENT_TIME] >> TimeOfDay(name, statistics.timezone))
-            case "weekday":
-                nodes.append([EVENT_TIME] >> DayOfWeek(name, statistics.timezone))
-            case _:
-                number = NumberOperators.fitted(name, statistics.features, window)
-                nodes.append(number.node(items, vocabularies[ITEM_ID]))
-    return sum(nodes[1:], nodes[0])
+        if feature.type is not None:
+            types[name] = ID_TYPES[feature.type]
+        elif feature.kind not in TIME_FEATURES:
+            types[name] = pa.float64()
+            if (relative := statistics.category_of(name)) is not None:
+                types[relative[0]] = ID_TYPES[relative[1]]
+    return types
 
 
-def _listed_by(
-    rows: WorkflowNode,
-    events: pa.Table,
-    sessions: np.ndarray[Any, Any],
-    statistics: Statistics,
-    device: Device,
-    cut: SliceLists | None = None,
-) -> pa.Table:
-    """Run the events through the graph and group what comes out; `cut` the lists."""
-    types = encoded_columns(statistics)
-    types = {ITEM_ID: types.pop(ITEM_ID), EVENT_TIME: TIMESTAMP, **types}
-    schema = pa.schema([(name, pa.list_(type_)) for name, type_ in types.items()])
-    if len(events) == 0:
-        return schema.empty_table()
-    group = GroupSessions([SESSION_ID], [ROW], dict.fromkeys(types, "list"))
-    names = [f"{name}_list" for name in types]
-    lists = ((rows + EVENT_TIME + SESSION_ID + ROW) >> group)[names]
-    table = inputs(events, input_types(statistics))
-    table = table.append_column(SESSION_ID, pa.array(sessions))
-    table = table.append_column(ROW, pa.array(np.arange(len(events))))
-    workflow = _with_inputs(lists >> cut if cut else lists, table.column_names)
-    found = table_of(workflow.transform(frame_of(table, device)))
-    return found.select(names).rename_columns(schema.names).cast(schema)
+def input_table(events: pa.Table, types: Types) -> pa.Table:
+    """Convert raw events to the workflow's input columns; NaN and infinity become null."""
+    columns = {}
+    for name, type_ in types.items():
+        if name == EVENT_TIME:
+            columns[name] = events[name].cast(TIMESTAMP).cast(type_)
+        elif name not in events.column_names:
+            columns[name] = pa.nulls(len(events), type_)
+        else:
+            columns[name] = events[name].cast(type_)
+            if type_ == pa.float64():
+                columns[name] = pc.if_else(pc.is_finite(columns[name]), columns[name], None)
+    return pa.table(columns)
 
 
-def _with_inputs(node: WorkflowNode, columns: Sequence[str]) -> Workflow:
-    return Workflow(node).fit_schema(Schema([ColumnSchema(name) for name in columns]))
+def to_frame(table: pa.Table, device: Device) -> Frame:
+    """Convert a table to a data frame on the device."""
+    if device == "cuda":
+        return cudf.DataFrame.from_arrow(table)
+    # Int64 keeps 19-digit ids exact beside nulls, where numpy would turn them into floats.
+    return table.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
+
+
+def _from_frame(frame: Frame) -> pa.Table:
+    if isinstance(frame, pd.DataFrame):
+        return pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
+    return frame.to_arrow(preserve_index=False).replace_schema_metadata()

@@ -15,7 +15,7 @@ from dayahead.core.errors import DataError
 from dayahead.core.files import read_json
 from dayahead.core.fingerprints import sha256_of
 from dayahead.dataset.schema import DatasetConfig
-from dayahead.features.arrays import Ints, ints, put
+from dayahead.features.arrays import Ints, ints, set_column
 
 
 @dataclass(frozen=True)
@@ -79,11 +79,11 @@ class Piece:
         for batch in file.iter_batches(n_rows, self.groups, wanted):
             events = pa.Table.from_batches([batch])
             if is_part:
-                events = put(events, SETTLED, pa.array(np.zeros(len(events), dtype=bool)))
-            yield put(events, ROW, pa.array(self._numbered(ints(events[ROW]))))
+                events = set_column(events, SETTLED, pa.array(np.zeros(len(events), dtype=bool)))
+            yield set_column(events, ROW, pa.array(self._numbered(ints(events[ROW]))))
         if file.metadata.num_rows == 0:
             empty = file.schema_arrow.empty_table()
-            empty = put(empty.select(columns), SETTLED, pa.array([], pa.bool_()))
+            empty = set_column(empty.select(columns), SETTLED, pa.array([], pa.bool_()))
             yield empty
 
     def _numbered(self, rows: Ints) -> Ints:

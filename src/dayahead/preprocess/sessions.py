@@ -24,7 +24,16 @@ from dayahead.core.columns import (
     WINDOW,
 )
 from dayahead.dataset.schema import SessionsConfig, SplitConfig
-from dayahead.features.arrays import Flags, Ints, codes_of, in_order, ints, is_new, put, repeated
+from dayahead.features.arrays import (
+    Flags,
+    Ints,
+    codes_of,
+    find_repeats,
+    ints,
+    is_new,
+    set_column,
+    sort_events,
+)
 from dayahead.preprocess.calendar import Calendar
 from dayahead.preprocess.tally import Tally
 
@@ -127,7 +136,7 @@ def cut_sessions(
 
 
 def _arranged(events: pa.Table, rules: Rules, known: Callable[[pa.Array], Ints]) -> _Arranged:
-    events, session = in_order(events, SESSION_ID)
+    events, session = sort_events(events, SESSION_ID)
     first = np.flatnonzero(is_new(session))
     ids = events[SESSION_ID].take(pa.array(first)).combine_chunks()
     starts = ints(events[SESSION_START if SESSION_START in events.column_names else EVENT_TIME])
@@ -192,7 +201,7 @@ def _by_role(roles: Flags) -> dict[str, Flags]:
 def _repeats(events: pa.Table, session: Ints, config: SessionsConfig) -> Flags:
     if config.repeats.scope == "user":
         return np.asarray(events[REPEATED].to_numpy())
-    return repeated(session, codes_of(events[ITEM_ID]), config.repeats.rule)
+    return find_repeats(session, codes_of(events[ITEM_ID]), config.repeats.rule)
 
 
 def _truncated(alive: Flags, session: Ints, first: Ints, config: SessionsConfig) -> Flags:
@@ -222,14 +231,14 @@ def _kept(events: pa.Table, session: Ints, alive: Flags, columns: dict[str, pa.A
     given = {REPEATED, SETTLED, *columns}
     table = events.select([name for name in events.column_names if name not in given]).take(rows)
     for name, values in columns.items():
-        table = put(table, name, values.take(pa.array(session[rows])))
+        table = set_column(table, name, values.take(pa.array(session[rows])))
     for name in (name for name in table.column_names if name.startswith(PAST_PREFIX)):
         told = np.flatnonzero(events[name].is_valid().to_numpy())
         # The first of several, where a session has several users.
         of_session = np.full(session.max(initial=-1) + 1, -1)
         of_session[session[told][::-1]] = told[::-1]
         source = np.where(begins, of_session[session[rows]], -1)
-        table = put(table, name, events[name].take(pa.array(source, mask=source < 0)))
+        table = set_column(table, name, events[name].take(pa.array(source, mask=source < 0)))
     return table
 
 
@@ -241,4 +250,4 @@ def _carried(events: pa.Table, closed: Flags, rules: Rules) -> pa.Table:
         carried |= ints(events[EVENT_TIME]) >= edge
     names = [name for name in events.column_names if not name.startswith(PAST_PREFIX)]
     rows = np.flatnonzero(carried)
-    return put(events.select(names).take(rows), SETTLED, pa.array(closed[rows]))
+    return set_column(events.select(names).take(rows), SETTLED, pa.array(closed[rows]))

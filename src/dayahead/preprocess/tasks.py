@@ -28,9 +28,9 @@ from dayahead.core.columns import (
 from dayahead.core.files import write_parquet
 from dayahead.core.types import Device
 from dayahead.dataset.schema import DatasetConfig
-from dayahead.features.arrays import Ints, ints, is_new
-from dayahead.features.vocabulary import occurrences
-from dayahead.features.workflow import encode, encode_sessions, listed
+from dayahead.features.arrays import Ints, codes_of, ints, is_new
+from dayahead.features.vocabulary import count_values
+from dayahead.features.workflow import encode_lists
 from dayahead.preprocess.calendar import Calendar
 from dayahead.preprocess.event_log import Piece, past_columns
 from dayahead.preprocess.lookups import recall, remember
@@ -205,7 +205,7 @@ def collect_window(
     pq.write_table(events, path, compression="lz4", use_dictionary=False)
     in_time = pa.array(np.lexsort((ints(events[ROW]), ints(events[EVENT_TIME]))))
     return {
-        column: occurrences(events.select([column, EVENT_TIME]).take(in_time), column)
+        column: count_values(events.select([column, EVENT_TIME]).take(in_time), column)
         for column in job.categorical
     }
 
@@ -219,9 +219,9 @@ def write_window(
         for column, size in held.items()
     }
     events = pq.read_table(path)
-    sessions = _session_numbers(events)
-    table = encode_sessions(events, sessions, statistics, vocabularies, job.device, name)
-    first = events.filter(pa.array(is_new(sessions)))
+    begins = np.flatnonzero(is_new(codes_of(events[SESSION_ID])))
+    table = encode_lists(events, begins, statistics, vocabularies, job.device, name)
+    first = events.take(begins)
     for column in (SESSION_ID, USER_ID, SESSION_START):
         table = table.append_column(column, first[column])
     for column, values in _past(job, name, first, statistics, vocabularies).items():
@@ -251,15 +251,6 @@ def _past(
     lists = {name: first[PAST_PREFIX + name].combine_chunks() for name in names}
     events = pa.table({name: values.flatten() for name, values in lists.items()})
     lengths = pc.list_value_length(lists[ITEM_ID]).fill_null(0).to_numpy()
-    encoded = encode(events, statistics, vocabularies, job.device, window)
-    encoded = encoded.append_column(EVENT_TIME, events[EVENT_TIME])
-    table = listed(encoded, np.cumsum(lengths) - lengths)
+    begins = np.cumsum(lengths) - lengths
+    table = encode_lists(events, begins, statistics, vocabularies, job.device, window)
     return {PAST_PREFIX + name: table[name] for name in table.column_names}
-
-
-def _session_numbers(events: pa.Table) -> Ints:
-    """Equal neighbours are one session's events."""
-    ids = events[SESSION_ID].combine_chunks()
-    changes = pc.not_equal(ids[1:], ids[:-1]).to_numpy(zero_copy_only=False)
-    numbers: Ints = np.cumsum(np.append(False, changes)[: len(ids)])
-    return numbers

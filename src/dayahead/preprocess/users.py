@@ -21,12 +21,12 @@ from dayahead.features.arrays import (
     Flags,
     Ints,
     codes_of,
+    find_repeats,
     first_of_pairs,
-    in_order,
     ints,
     is_new,
-    put,
-    repeated,
+    set_column,
+    sort_events,
 )
 from dayahead.preprocess.calendar import MINUTE
 from dayahead.preprocess.lookups import ranges
@@ -61,18 +61,18 @@ def by_user(events: pa.Table, rules: UserRules) -> tuple[pa.Table, pa.Table]:
         of them under bef_<name>, at the first event of each session (elsewhere null). And those
         of them that a later run must know of these users, from before the edge.
     """
-    events, users = in_order(events, USER_ID)
+    events, users = sort_events(events, USER_ID)
     if rules.sessions.gap_minutes is not None:
         events = _with_gap_sessions(events, users, rules.sessions.gap_minutes)
     drops = _repeats(events, users, rules.sessions)
-    events = put(events, REPEATED, pa.array(drops))
+    events = set_column(events, REPEATED, pa.array(drops))
     known = events[USER_ID].is_valid().to_numpy()
     settled = events[SETTLED].to_numpy()
     times = ints(events[EVENT_TIME])
     before = times < rules.edge
     needed = before & known & _needed(users, drops, before, rules)
     memory = events.filter(pa.array(needed & ~(settled & (times < rules.written))))
-    memory = put(memory, SETTLED, pa.array(np.ones(len(memory), dtype=bool)))
+    memory = set_column(memory, SETTLED, pa.array(np.ones(len(memory), dtype=bool)))
     if rules.past_columns:
         told = known & ~drops
         events = _with_past(events, users, told, told & ~settled, rules)
@@ -91,20 +91,21 @@ def _with_gap_sessions(events: pa.Table, users: Ints, gap_minutes: float) -> pa.
         ids = pc.if_else(first[SETTLED], first[SESSION_ID], ids).combine_chunks()
         starts = pc.if_else(first[SETTLED], first[SESSION_START], starts).combine_chunks()
     session = pa.array(np.cumsum(begins) - 1)
-    return put(put(events, SESSION_ID, ids.take(session)), SESSION_START, starts.take(session))
+    events = set_column(events, SESSION_ID, ids.take(session))
+    return set_column(events, SESSION_START, starts.take(session))
 
 
 def _repeats(events: pa.Table, users: Ints, config: SessionsConfig) -> Flags:
     """Say which events the rule drops; what was found of a settled event stands."""
     items = codes_of(events[ITEM_ID])
     if config.repeats.scope == "user":
-        drops = repeated(users, items, config.repeats.rule)
+        drops = find_repeats(users, items, config.repeats.rule)
         drops &= events[USER_ID].is_valid().to_numpy()
     else:
         sessions = users * len(users) + codes_of(events[SESSION_ID])
         order = np.argsort(sessions, kind="stable")
         drops = np.empty(len(users), dtype=bool)
-        drops[order] = repeated(
+        drops[order] = find_repeats(
             np.cumsum(is_new(sessions[order])) - 1, items[order], config.repeats.rule
         )
     if REPEATED in events.column_names:

@@ -7,15 +7,15 @@ from pathlib import Path
 import pyarrow as pa
 
 from dayahead.core.files import write_parquet
-from dayahead.features.fit import fitted
-from dayahead.features.numbers import VALUE_TYPES
-from dayahead.features.vocabulary import admitted, empty_census, grown, n_held
+from dayahead.core.types import ID_TYPES
+from dayahead.features.fit import fit_features
+from dayahead.features.vocabulary import add_value_counts, empty_value_counts, vocabulary_of
 from dayahead.preprocess.incremental import Earlier
 from dayahead.preprocess.phases import Phases
 from dayahead.preprocess.schema import write_merlin_schema
 from dayahead.preprocess.tasks import Edges, Job, collect_window, write_window
 from dayahead.preprocess.window_counts import Listing
-from dayahead.windows.folder import STATISTICS, vocabulary_path
+from dayahead.windows.folder import STATISTICS, n_known, vocabulary_path
 from dayahead.windows.metadata import (
     SessionRules,
     Statistics,
@@ -42,7 +42,7 @@ def write_windows(
     )
     phases.clear("sessions")
     census = _grown(job, dict(zip(paths, found, strict=True)), earlier)
-    vocabularies = {column: admitted(table) for column, table in census.items()}
+    vocabularies = {column: vocabulary_of(table) for column, table in census.items()}
     for column, table in vocabularies.items():
         write_parquet(vocabulary_path(job.output, column), table)
     statistics = _statistics(job, paths, listing.fit_windows, vocabularies, earlier)
@@ -50,7 +50,7 @@ def write_windows(
     write_merlin_schema(job.output / "schema.pbtxt", statistics, vocabularies)
 
     def held(window: str) -> dict[str, int]:
-        return {column: n_held(table, window) for column, table in vocabularies.items()}
+        return {column: n_known(table, window) for column, table in vocabularies.items()}
 
     phases.run(
         "features",
@@ -74,8 +74,8 @@ def _grown(
     for column in job.categorical:
         feature = job.dataset.features.get(column)
         type_ = job.dataset.columns.item_id.type if feature is None else feature.type
-        census[column] = grown(
-            earlier.census[column] if earlier else empty_census(VALUE_TYPES[type_]),
+        census[column] = add_value_counts(
+            earlier.census[column] if earlier else empty_value_counts(ID_TYPES[type_]),
             [(name, tables[column]) for name, tables in found.items()],
             min_count=feature.min_count if feature else 1,
             looks_ahead=feature is not None and feature.fit == "look_ahead",
@@ -106,7 +106,7 @@ def _statistics(
             past_max_length=sessions.past_max_length,
         ),
         fitted_on=list(paths)[:fit_windows],
-        features=fitted(job.dataset.features, paths, fit_windows, vocabularies, job.device),
+        features=fit_features(job.dataset.features, paths, fit_windows, vocabularies, job.device),
     )
 
 
@@ -121,7 +121,7 @@ def _carried_on(
         if feature.fit == "look_ahead_window"
     }
     features = dict(statistics.features)
-    for name, found in fitted(by_window, paths, 0, vocabularies, job.device).items():
+    for name, found in fit_features(by_window, paths, 0, vocabularies, job.device).items():
         known = features[name]
         features[name] = replace(known, windows={**(known.windows or {}), **(found.windows or {})})
     return replace(statistics, features=features)

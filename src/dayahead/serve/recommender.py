@@ -7,7 +7,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
@@ -15,8 +14,7 @@ import torch
 
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, N_RESERVED, TIMESTAMP, VALUE
 from dayahead.core.errors import ConfigError, DataError
-from dayahead.features.inputs import input_types
-from dayahead.features.workflow import encode_session, encode_sessions
+from dayahead.features.workflow import encode_lists, encode_session, input_types
 from dayahead.model.checkpoint import StoredModel, load_model
 from dayahead.model.scoring import Scorer
 from dayahead.train.batches import Sessions
@@ -123,8 +121,7 @@ class Recommender:
         past = past.filter(is_before).sort_by(EVENT_TIME)
         if len(past) == 0:
             return session
-        one = np.zeros(len(past), np.int64)
-        before = encode_sessions(past, one, statistics, vocabularies)
+        before = encode_lists(past, [0], statistics, vocabularies)
         return session.after(Sessions.from_table(before.drop_columns([EVENT_TIME])), length)
 
     @property

@@ -27,7 +27,7 @@ from torch import Tensor
 from dayahead.core.errors import WindowError
 from dayahead.distributed.process import Rank
 from dayahead.train.batches import Batch, Sessions, shuffled_rows, sorted_rows
-from dayahead.windows.folder import wrap_read_errors
+from dayahead.windows.folder import check_finite, wrap_read_errors
 
 BUFFER = 65_536
 """Sessions that are shuffled together, unless one batch is more."""
@@ -120,7 +120,8 @@ class StreamedBatches:
                 # Merlin's reader can wait forever when asked for more than there is.
                 for values, _ in islice(loader, -(-self._n_sessions // size)):
                     sessions = _sessions(values, self.columns)
-                    _check_finite(sessions, ", ".join(self._files))
+                    for name, numbers in sessions.columns.items():
+                        check_finite(numbers.numpy(), name, ", ".join(self._files))
                     yield sessions
 
 
@@ -147,13 +148,3 @@ def _sessions(values: dict[str, Tensor], columns: tuple[str, ...]) -> Sessions:
         },
         offsets=values[f"{columns[0]}__offsets"],
     )
-
-
-def _check_finite(sessions: Sessions, files: str) -> None:
-    """Raise WindowError if a column contains NaN or infinity."""
-    for name, values in sessions.columns.items():
-        if not torch.isfinite(values).all():
-            raise WindowError(
-                f"{files}: column {name} contains NaN or infinite values; run "
-                f"`dvc repro -f preprocess`"
-            )

@@ -1,11 +1,11 @@
-"""The folder of finished windows: names of its files, and reading them."""
+"""The folder data/windows: paths and reading of its files."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -33,9 +33,18 @@ def vocabulary_path(folder: Path, column: str) -> Path:
     return folder / "vocabulary" / f"{column}.parquet"
 
 
+def n_known(vocabulary: pa.Table, window: str) -> int:
+    """Count the values of a vocabulary whose first window is `window` or an earlier one.
+
+    Window names sort as text in order of time, and indices follow first windows, so these values
+    are the vocabulary's first rows.
+    """
+    return int(pc.sum(pc.less_equal(vocabulary[FIRST_WINDOW], window)).as_py() or 0)
+
+
 @contextmanager
 def wrap_read_errors(where: object) -> Iterator[None]:
-    """Turn what a missing or damaged file makes of its reader into a WindowError that names it."""
+    """Convert errors of a missing or damaged file to WindowError with its name."""
     try:
         yield
     except (OSError, pa.ArrowException) as error:
@@ -44,21 +53,30 @@ def wrap_read_errors(where: object) -> Iterator[None]:
         ) from None
 
 
+def check_finite(values: NDArray[Any], column: str, where: object) -> None:
+    """Raise WindowError if a column of numbers contains NaN or infinity."""
+    if not np.isfinite(values).all():
+        raise WindowError(
+            f"{where}: column {column} contains NaN or infinite values; "
+            f"run `dvc repro -f preprocess`"
+        )
+
+
 @dataclass(frozen=True)
 class Window:
-    """A window that stands (state `kept` in windows.json)."""
+    """A kept window."""
 
     name: str
     """2019-10-01, or 2019-10-01T13 where the unit is the hour."""
     position: int
-    """Place among the standing windows, 0 for the first."""
+    """Index among the kept windows."""
     start: str
     """ISO 8601, UTC."""
 
 
 @dataclass(frozen=True)
 class WindowFolder:
-    """What `preprocess` wrote, for reading."""
+    """The folder that preprocess writes and train reads."""
 
     folder: Path
 
@@ -69,12 +87,12 @@ class WindowFolder:
 
     @cached_property
     def statistics(self) -> Statistics:
-        """statistics.json: what the features were fitted to."""
+        """statistics.json."""
         return read_statistics(self.folder / STATISTICS)
 
     @cached_property
     def windows(self) -> tuple[Window, ...]:
-        """The standing windows in order of time."""
+        """The kept windows in order of time."""
         kept = [entry for entry in self.manifest.windows if entry.state == "kept"]
         return tuple(
             Window(entry.window, position, entry.start) for position, entry in enumerate(kept)
@@ -94,12 +112,12 @@ class WindowFolder:
         `all` is every session of the window once, whatever roles it has.
 
         Raises:
-            WindowError: a file is missing or unreadable.
+            WindowError: a file is missing or unreadable, or contains NaN or infinity.
         """
         if role != "all":
-            return self._table(self.path(window, role), columns)
+            return _read_table(self.path(window, role), columns)
         wanted = list(dict.fromkeys([SESSION_START, SESSION_ID, *columns]))
-        table = pa.concat_tables([self._table(self.path(window, part), wanted) for part in ROLES])
+        table = pa.concat_tables([_read_table(self.path(window, part), wanted) for part in ROLES])
         keys = table.select([SESSION_START, SESSION_ID]).append_column(
             "row", pa.array(range(len(table)), pa.int64())
         )
@@ -108,50 +126,36 @@ class WindowFolder:
         return table.take(first["row_min"]).select(columns).combine_chunks()
 
     def n_sessions(self, window: Window, role: str) -> int:
-        """Sessions of a role in a window."""
-        with wrap_read_errors(self.path(window, role)):
-            return int(pq.read_metadata(self.path(window, role)).num_rows)
+        """Count the sessions of a role in a window."""
+        path = self.path(window, role)
+        with wrap_read_errors(path):
+            return int(pq.read_metadata(path).num_rows)
 
     def items_in(self, window: Window, role: str) -> NDArray[np.int32]:
         """Catalogue indices that occur in a role's sessions, ascending, int32."""
-        with wrap_read_errors(self.path(window, role)):
-            file = pq.ParquetFile(self.path(window, role))
-            found = [
-                np.unique(batch.column(0).flatten().to_numpy())
-                for batch in file.iter_batches(columns=[ITEM_ID])
-            ]
-        empty = np.zeros(0, np.int32)
-        items: NDArray[np.int32] = np.unique(np.concatenate([empty, *found]))
+        path = self.path(window, role)
+        with wrap_read_errors(path):
+            batches = pq.ParquetFile(path).iter_batches(columns=[ITEM_ID])
+            found = [np.unique(batch.column(0).flatten().to_numpy()) for batch in batches]
+        items: NDArray[np.int32] = np.unique(np.concatenate([np.zeros(0, np.int32), *found]))
         return items
 
     def vocabulary(self, column: str) -> pa.Table:
         """Read a column's vocabulary: index, value, first_window, events ..., by index."""
         if column not in self._vocabularies:
-            self._vocabularies[column] = self._table(vocabulary_path(self.folder, column), None)
+            self._vocabularies[column] = _read_table(vocabulary_path(self.folder, column))
         return self._vocabularies[column]
 
     def n_known(self, column: str, window: Window) -> int:
-        """How many values of `column` have a first window up to and including `window`."""
-        first_windows = self.vocabulary(column)[FIRST_WINDOW]
-        # Window names sort as text in order of time, and indices follow their first windows.
-        return int(pc.sum(pc.less_equal(first_windows, window.name)).as_py() or 0)
-
-    @staticmethod
-    def _table(path: Path, columns: list[str] | None) -> pa.Table:
-        with wrap_read_errors(path):
-            table = pq.read_table(path, columns=columns, partitioning=None)
-        for name, column in zip(table.column_names, table.columns, strict=True):
-            if not _is_finite(column):
-                raise WindowError(
-                    f"{path}: column {name} holds values that are no numbers, and no model could "
-                    f"learn from them; run `dvc repro -f preprocess`"
-                )
-        return table
+        """Count the values of a column that are in its vocabulary at `window`."""
+        return n_known(self.vocabulary(column), window.name)
 
 
-def _is_finite(column: pa.ChunkedArray) -> bool:
-    """Whether lists of real numbers hold nothing else; other columns are not looked at."""
-    if not (pa.types.is_list(column.type) and pa.types.is_floating(column.type.value_type)):
-        return True
-    chunks = (pc.is_finite(chunk.flatten()) for chunk in column.chunks)
-    return all(pc.all(each, skip_nulls=False, min_count=0).as_py() for each in chunks)
+def _read_table(path: Path, columns: list[str] | None = None) -> pa.Table:
+    with wrap_read_errors(path):
+        table = pq.read_table(path, columns=columns, partitioning=None)
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if pa.types.is_list(column.type) and pa.types.is_floating(column.type.value_type):
+            for chunk in column.chunks:  # a null among the numbers becomes NaN
+                check_finite(chunk.flatten().to_numpy(zero_copy_only=False), name, path)
+    return table

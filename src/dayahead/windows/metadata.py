@@ -70,7 +70,14 @@ class NumberStatistics:
     knots: list[float] | None = None
     """Quantiles, ascending, of scale: gauss_rank."""
     n: int | None = None
-    """Numbers that `knots` stand for."""
+    """How many numbers the quantiles are of."""
+
+    @property
+    def scaling(self) -> str:
+        """The scale that was fitted; fixed: none."""
+        if self.knots is not None:
+            return "gauss_rank"
+        return "fixed" if self.mean is None else "standard"
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -112,6 +119,19 @@ class Statistics:
     fitted_on: list[str]
     """Windows whose train sessions the features were fitted on."""
     features: dict[str, FeatureStatistics]
+
+    def category_of(self, name: str, window: str | None = None) -> tuple[str, IdType] | None:
+        """Return the categorical feature that a relative_number is compared with, and its type.
+
+        A model may read the number without the category, which is then not among `features`.
+        """
+        fitted = self.features[name].fitted_at(window)
+        if fitted.relative_to is None:
+            return None
+        if fitted.relative_to in self.features:
+            return fitted.relative_to, self.features[fitted.relative_to].type or "string"
+        is_text = all(isinstance(value, str) for value in fitted.values or ())
+        return fitted.relative_to, "string" if is_text else "int"
 
     def select(self, features: Iterable[str]) -> "Statistics":
         """Return the statistics of some features only."""

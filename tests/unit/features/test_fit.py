@@ -1,22 +1,29 @@
-"""Statistics: on whose events they are fitted, and that they are the plain ones."""
+"""Statistics: on whose events they are fit_features, and that they are the plain ones."""
 
 from statistics import NormalDist, mean, stdev
 
+import dask.dataframe as dd
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from merlin.dag import ColumnSelector
+from scipy.special import ndtr
 
 from dayahead.core.columns import ITEM_ID
 from dayahead.core.files import write_parquet
 from dayahead.dataset.schema import FeatureConfig
-from dayahead.features import scalers as scales
-from dayahead.features.fit import fitted, looks_ahead
+from dayahead.features.fit import fit_features, looks_ahead
 from dayahead.features.scalers import GaussRank
-from dayahead.features.vocabulary import admitted, empty_census, grown, occurrences
+from dayahead.features.vocabulary import (
+    add_value_counts,
+    count_values,
+    empty_value_counts,
+    vocabulary_of,
+)
 from dayahead.windows.metadata import FeatureStatistics, NumberStatistics
 from support.builders import dataset_config, events, random_log
 
@@ -32,27 +39,26 @@ def fit(tmp_path):
     """Fit features to a log of three days: the last event of each is not for training."""
     paths, found = {}, []
     for window, prices in PRICES.items():
-        n = len(prices)
         rows = [
             {
-                "item_id": place % 2,
-                "event_time": f"{window} 0{place}:00",
+                "item_id": n % 2,
+                "event_time": f"{window} 0{n}:00",
                 "price": price,
-                "brand": [None, "a", "b", "a", "b", "a"][place],
-                "train": place < n - 1,
+                "brand": [None, "a", "b", "a", "b", "a"][n],
+                "train": n < len(prices) - 1,
             }
-            for place, price in enumerate(prices)
+            for n, price in enumerate(prices)
         ]
         paths[window] = tmp_path / f"{window}.parquet"
         table = events(rows)
         write_parquet(paths[window], table)
-        found.append((window, occurrences(table, ITEM_ID)))
-    vocabularies = {ITEM_ID: admitted(grown(empty_census(pa.int64()), found))}
+        found.append((window, count_values(table, ITEM_ID)))
+    vocabularies = {ITEM_ID: vocabulary_of(add_value_counts(empty_value_counts(pa.int64()), found))}
 
     def fit(fit_windows=1, **features):
         brand = FeatureConfig(kind="categorical", column="brand")
         configs = {name: FeatureConfig(**feature) for name, feature in features.items()}
-        found = fitted({"brand": brand, **configs}, paths, fit_windows, vocabularies, "cpu")
+        found = fit_features({"brand": brand, **configs}, paths, fit_windows, vocabularies, "cpu")
         return {name: found[name] for name in configs}
 
     return fit
@@ -62,7 +68,7 @@ def number(**settings):
     return {"kind": "number", "column": "price", **settings}
 
 
-def test_means_and_deviations_are_those_of_the_first_train_events(fit):
+def test_mean_and_std_are_those_of_the_first_windows_train_events(fit):
     found = fit(price=number())["price"]
     assert (found.kind, found.columns) == ("number", ["price"])
     assert (found.mean, found.std) == (4, pytest.approx(stdev([1, 3, 8])))
@@ -71,7 +77,7 @@ def test_means_and_deviations_are_those_of_the_first_train_events(fit):
     assert (found.mean, found.std) == (mean(two), pytest.approx(stdev(two)))
 
 
-def test_whoever_looks_ahead_sees_every_window(fit):
+def test_looking_ahead_fits_on_every_window(fit):
     ahead = number(fit="look_ahead", scale="gauss_rank")
     found = fit(price=ahead)["price"]
     assert (found.knots, found.n) == ([1, 2, 2, 3, 5, 7, 8], 7)
@@ -84,13 +90,13 @@ def test_whoever_looks_ahead_sees_every_window(fit):
     assert not looks_ahead({"price": FeatureConfig(**number(fit="look_ahead_window"))})
 
 
-def test_categories_have_their_means(fit):
+def test_a_relative_number_has_the_mean_of_each_category(fit):
     relative = {"kind": "relative_number", "column": "price", "relative_to": "brand"}
     found = fit(price=relative)["price"]
     means = (["a", "b"], [3, 8], 4)
     assert found.relative_to == "brand"
     assert (found.values, found.means, found.overall_mean) == means
-    # On a scale: 1 to the mean of all, as it has no brand, 3 to that of a, 8 to that of b.
+    # 1 has no brand and is compared with the overall mean, 3 with that of a, 8 with that of b.
     ratios = [(1 - 4) / 4, 0, 0]
     found = fit(price={**relative, "scale": "standard"})["price"]
     assert (found.values, found.means, found.overall_mean) == means
@@ -107,21 +113,23 @@ def test_ages_are_fitted_as_logarithms_of_days(fit):
     assert fixed == FeatureStatistics(kind="item_age", columns=["age"])
 
 
-def test_nothing_to_fit_gives_finite_statistics(tmp_path):
+def test_statistics_are_finite_where_there_is_little_to_fit(tmp_path):
     for prices, average in [([None, None], 0), ([5.0, 5.0], 5), ([5.0], 5)]:
         rows = [{"item_id": 1, "event_time": "2026-01-01", "price": price} for price in prices]
         table = events(rows)
         table = table.set_column(2, "price", table["price"].cast(pa.float64()))
         table = table.append_column("train", pa.array([True] * len(prices)))
         write_parquet(tmp_path / "a.parquet", table)
-        vocabulary = grown(empty_census(pa.int64()), [("w", occurrences(table, ITEM_ID))])
-        known = {ITEM_ID: admitted(vocabulary)}
+        vocabulary = add_value_counts(
+            empty_value_counts(pa.int64()), [("w", count_values(table, ITEM_ID))]
+        )
+        known = {ITEM_ID: vocabulary_of(vocabulary)}
         features = {"price": FeatureConfig(**number())}
-        found = fitted(features, {"w": tmp_path / "a.parquet"}, 1, known, "cpu")
+        found = fit_features(features, {"w": tmp_path / "a.parquet"}, 1, known, "cpu")
         assert (found["price"].mean, found["price"].std) == (average, 0)
 
 
-def test_windows_are_written_with_statistics_of_their_own(run):
+def test_windows_may_be_written_with_their_own_statistics(run):
     log = random_log(seed=5, days=3)
     features = {"price": number(scale="gauss_rank", fit="look_ahead_window")}
     store = run(log, dataset_config(features=features))
@@ -139,15 +147,23 @@ def test_windows_are_written_with_statistics_of_their_own(run):
 numbers = st.lists(st.integers(-5, 5), min_size=1, max_size=60)
 
 
-@given(st.lists(numbers, min_size=1, max_size=4))
-def test_few_numbers_keep_their_mean_ranks(parts):
+def fit_ranks(partitions):
+    """A GaussRank fitted to partitions of a column x, and its output for each."""
     operator = GaussRank()
-    frames = [pa.table({"x": pa.array(part, pa.float64())}).to_pandas() for part in parts]
-    operator.fit_finalize(scales._quantiles([scales._part_quantiles(f["x"]) for f in frames]))
-    every = np.sort(np.concatenate(parts))
-    for frame in frames:
-        found = operator.transform(ColumnSelector(["x"]), frame)["x"]
-        below, upto = (np.searchsorted(every, frame["x"], side) for side in ("left", "right"))
+    selector = ColumnSelector(["x"])
+    frames = [pd.DataFrame({"x": np.array(partition, float)}) for partition in partitions]
+    statistics = operator.fit(selector, dd.from_map(frames.__getitem__, range(len(frames))))
+    operator.fit_finalize(statistics.compute(scheduler="synchronous"))
+    return operator, [operator.transform(selector, frame)["x"] for frame in frames]
+
+
+@settings(max_examples=40)
+@given(st.lists(numbers, min_size=1, max_size=4))
+def test_few_numbers_keep_their_mean_ranks(partitions):
+    _, outputs = fit_ranks(partitions)
+    every = np.sort(np.concatenate(partitions))
+    for partition, found in zip(partitions, outputs, strict=True):
+        below, upto = (np.searchsorted(every, partition, side) for side in ("left", "right"))
         ranks = (below + upto + 1) / 2
         shares = (ranks - 0.5) / len(every)
         assert found.tolist() == pytest.approx([NormalDist().inv_cdf(s) for s in shares], abs=1e-5)
@@ -155,12 +171,9 @@ def test_few_numbers_keep_their_mean_ranks(parts):
 
 def test_many_numbers_keep_their_ranks_to_a_thousandth():
     rng = np.random.default_rng(1)
-    parts = [rng.normal(size=n) for n in (30_000, 5_000)]
-    operator = GaussRank()
-    frames = [pa.table({"x": part}).to_pandas() for part in parts]
-    operator.fit_finalize(scales._quantiles([scales._part_quantiles(f["x"]) for f in frames]))
+    partitions = [rng.normal(size=n) for n in (30_000, 5_000)]
+    operator, outputs = fit_ranks(partitions)
     assert len(operator.knots) == 1001
-    every = np.sort(np.concatenate(parts))
-    found = operator.transform(ColumnSelector(["x"]), frames[0])["x"].map(NormalDist().cdf)
-    exact = (np.searchsorted(every, parts[0]) + 0.5) / len(every)
-    assert np.abs(found - exact).max() < 1e-3
+    every = np.sort(np.concatenate(partitions))
+    exact = (np.searchsorted(every, partitions[0]) + 0.5) / len(every)
+    assert np.abs(ndtr(outputs[0]) - exact).max() < 1e-3

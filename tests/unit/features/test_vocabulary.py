@@ -1,36 +1,40 @@
+"""Vocabularies: order of the indices, minimum counts, and that they only append."""
+
 from collections import Counter
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dayahead.features.vocabulary import (
-    admitted,
-    empty_census,
-    grown,
-    indices_of,
-    n_held,
-    occurrences,
+    add_value_counts,
+    count_values,
+    empty_value_counts,
+    lookup_indices,
+    vocabulary_of,
 )
+from dayahead.windows.folder import n_known
 from support.builders import events, instant
+
+NO_COUNTS = empty_value_counts(pa.int64())
 
 
 def window(*values, day=1):
-    """A window's events, one value a minute."""
+    """Value counts of a window's events, one a minute."""
     rows = [
         {"item_id": value, "event_time": f"2026-01-{day:02d} 00:{minute:02d}"}
         for minute, value in enumerate(values)
     ]
-    return occurrences(events(rows), "item_id")
+    return count_values(events(rows), "item_id")
 
 
-def test_values_follow_window_then_first_occurrence():
-    table = grown(
-        empty_census(pa.int64()),
+def test_values_are_ordered_by_window_and_first_event():
+    table = add_value_counts(
+        NO_COUNTS,
         [("2026-01-01", window(7, 5, 7)), ("2026-01-02", window(9, 5, 3, day=2))],
     )
-    assert admitted(table).equals(table.cast(admitted(table).schema))
+    assert vocabulary_of(table).equals(table.cast(vocabulary_of(table).schema))
     assert table.to_pydict() == {
         "index": [2, 3, 4, 5],
         "value": [7, 5, 9, 3],
@@ -45,34 +49,35 @@ def test_values_follow_window_then_first_occurrence():
     }
 
 
-def test_nulls_get_no_index():
+def test_nulls_are_not_counted():
     found = window(None, 4, None)
     assert found["value"].to_pylist() == [4]
     assert found["events"].to_pylist() == [1]
 
 
-def test_unheard_of_values_and_nulls_are_unknown():
+def test_unknown_values_and_nulls_have_index_1():
     rows = [{"colour": value, "event_time": "2026-01-01"} for value in ["red", None, "blue"]]
-    table = admitted(grown(empty_census(pa.string()), [("w", occurrences(events(rows), "colour"))]))
-    looked_up = indices_of(pa.array(["blue", "green", None, "red"]), table)
+    found = count_values(events(rows), "colour")
+    table = vocabulary_of(add_value_counts(empty_value_counts(pa.string()), [("w", found)]))
+    looked_up = lookup_indices(pa.array(["blue", "green", None, "red"]), table)
     assert looked_up.type == pa.int32()
     assert looked_up.to_pylist() == [3, 1, 1, 2]
 
 
 @pytest.mark.parametrize("big", [2**53 + 1, 2**62 + 1])
 def test_big_integers_stay_exact(big):
-    table = grown(empty_census(pa.int64()), [("w", window(big - 1, big))])
-    assert indices_of(pa.array([big, None, big + 1]), table).to_pylist() == [3, 1, 1]
+    table = add_value_counts(NO_COUNTS, [("w", window(big - 1, big))])
+    assert lookup_indices(pa.array([big, None, big + 1]), table).to_pylist() == [3, 1, 1]
 
 
-def test_a_rare_value_is_admitted_in_the_window_in_which_it_has_come_often_enough():
+def test_a_value_enters_in_the_window_in_which_it_reaches_min_count():
     windows = [
         ("2026-01-01", window(7, 5, 7)),
         ("2026-01-02", window(9, 8, 5, 8, day=2)),
         ("2026-01-03", window(4, 9, day=3)),
     ]
-    census = grown(empty_census(pa.int64()), windows, min_count=2)
-    assert census.select(["value", "index", "first_window", "events"]).to_pylist() == [
+    counts = add_value_counts(NO_COUNTS, windows, min_count=2)
+    assert counts.select(["value", "index", "first_window", "events"]).to_pylist() == [
         {"value": 7, "index": 2, "first_window": "2026-01-01", "events": 2},
         {"value": 5, "index": 4, "first_window": "2026-01-02", "events": 2},
         {"value": 9, "index": 5, "first_window": "2026-01-03", "events": 2},
@@ -80,48 +85,48 @@ def test_a_rare_value_is_admitted_in_the_window_in_which_it_has_come_often_enoug
         {"value": 8, "index": 3, "first_window": "2026-01-02", "events": 2},
         {"value": 4, "index": None, "first_window": None, "events": 1},
     ]
-    table = admitted(census)
+    table = vocabulary_of(counts)
     assert table["value"].to_pylist() == [7, 8, 5, 9]
     assert table["index"].to_pylist() == [2, 3, 4, 5]
     first = [instant("2026-01-01 00:00"), instant("2026-01-02 00:01"), instant("2026-01-01 00:01")]
-    assert table["first_time"].to_pylist()[:3] == first  # of the first event, not the admission
-    assert [n_held(table, name) for name, _ in windows] == [1, 3, 4]
-    assert n_held(table, "2025-12-31") == 0
+    assert table["first_time"].to_pylist()[:3] == first  # not of the window they entered in
+    assert [n_known(table, name) for name, _ in windows] == [1, 3, 4]
+    assert n_known(table, "2025-12-31") == 0
 
 
-def test_looking_ahead_admits_in_the_first_window_what_is_frequent_in_all():
+def test_looking_ahead_a_value_frequent_in_all_windows_enters_in_its_first():
     windows = [("2026-01-01", window(7, 5)), ("2026-01-02", window(8, 5, 8, day=2))]
-    table = admitted(grown(empty_census(pa.int64()), windows, 2, looks_ahead=True))
+    table = vocabulary_of(add_value_counts(NO_COUNTS, windows, 2, looks_ahead=True))
     assert table["value"].to_pylist() == [5, 8]
     assert table["first_window"].to_pylist() == ["2026-01-01", "2026-01-02"]
 
 
 def by_rows(contents, min_count):
-    """Admission, event by event: (value, window) in the order of the indices."""
-    counts, known = Counter(), []
+    """(value, window it enters in) in the order of the indices, event by event."""
+    seen, known = Counter(), []
     for name, values in contents:
         before = {value for value, _ in known}
-        counts.update(values)
-        enough = dict.fromkeys(value for value in values if counts[value] >= min_count)
+        seen.update(values)
+        enough = dict.fromkeys(value for value in values if seen[value] >= min_count)
         known += [(value, name) for value in enough if value not in before]
     return known
 
 
+@settings(max_examples=40)
 @given(
     st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=12), min_size=2, max_size=5),
     st.integers(1, 4),
     st.integers(1, 4),
 )
-def test_growing_by_parts_appends_and_equals_growing_at_once(contents, cut, min_count):
+def test_adding_windows_in_parts_appends_and_equals_adding_them_at_once(contents, cut, min_count):
     named = [(f"2026-01-{day:02d}", values) for day, values in enumerate(contents, start=1)]
     windows = [(name, window(*values, day=int(name[-2:]))) for name, values in named]
-    empty = empty_census(pa.int64())
-    census = grown(empty, windows, min_count)
-    first = grown(empty, windows[:cut], min_count)
-    assert grown(first, windows[cut:], min_count).equals(census)
-    whole, before = admitted(census), admitted(first)
+    counts = add_value_counts(NO_COUNTS, windows, min_count)
+    first = add_value_counts(NO_COUNTS, windows[:cut], min_count)
+    assert add_value_counts(first, windows[cut:], min_count).equals(counts)
+    whole, before = vocabulary_of(counts), vocabulary_of(first)
     found = zip(whole["value"].to_pylist(), whole["first_window"].to_pylist(), strict=True)
     assert list(found) == by_rows(named, min_count)
     frozen = ["index", "value", "first_window", "first_time"]
     assert whole.select(frozen).slice(0, len(before)).equals(before.select(frozen))
-    assert sum(census["events"].to_pylist()) == sum(len(values) for values in contents)
+    assert sum(counts["events"].to_pylist()) == sum(len(values) for values in contents)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayahead.core.columns import ROLES
-from dayahead.features.arrays import ints, put, repeated
+from dayahead.features.arrays import find_repeats, ints, set_column
 from dayahead.preprocess.calendar import calendar_over
 from dayahead.preprocess.sessions import Rules, cut_sessions, roles_of
 from dayahead.preprocess.tally import STEPS
@@ -25,7 +25,7 @@ def cut(table, dataset, window=None):
     window = window or window_config()
     if dataset.sessions.gap_minutes is not None:
         table = table.filter(table["user_id"].is_valid())
-    table = put(table, "_settled", pa.array([False] * len(table)))
+    table = set_column(table, "_settled", pa.array([False] * len(table)))
     if dataset.sessions.gap_minutes is not None or dataset.sessions.repeats.scope == "user":
         end = int(END.timestamp()) * 1_000_000
         table, _ = by_user(table, UserRules(dataset.sessions, (), written=0, edge=end))
@@ -199,7 +199,7 @@ def test_a_session_without_a_role_is_dropped_and_counted():
 
 def test_drop_all_keeps_the_first_of_each_item_in_each_group():
     groups, things = np.array([0, 0, 0, 1, 1]), np.array([4, 4, 5, 4, 4])
-    drops = repeated(groups, things, "drop_all")
+    drops = find_repeats(groups, things, "drop_all")
     assert drops.tolist() == [False, True, False, False, True]
 
 

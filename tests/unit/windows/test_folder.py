@@ -1,6 +1,4 @@
-"""Windows as they are read: what is missing or damaged in them is named."""
-
-import random
+"""Reading window files: missing, damaged and non-finite ones are named."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,50 +19,54 @@ def store(tmp_path):
     return WindowFolder(write_window_folder(tmp_path / "windows", DAYS, features=True))
 
 
-def with_number(path, number):
-    """Put a number into one of the file's prices."""
+def set_price(path, number):
+    """Replace one of the file's prices."""
     table = pq.read_table(path, partitioning=None)
     prices = table["price"].to_pylist()
     prices[7][0] = number
     column = table.schema.get_field_index("price")
-    given = pa.array(prices, table.schema.field(column).type)
-    write_parquet(path, table.set_column(column, table.schema.field(column), given))
+    changed = pa.array(prices, table.schema.field(column).type)
+    write_parquet(path, table.set_column(column, table.schema.field(column), changed))
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf"), None])
-def test_numbers_that_are_none_are_refused(store, number):
+def test_a_column_with_nan_or_infinity_is_rejected_however_it_is_read(store, number):
     window = store.windows[1]
     path = store.path(window, "train")
     store.read(window, "train", ["item_id", "price"])
-    with_number(path, number)
-    told = f"{path.name}: column price holds values that are no numbers"
-    with pytest.raises(WindowError, match=told):
+    set_price(path, number)
+    message = f"{path.name}: column price contains NaN or infinite values"
+    with pytest.raises(WindowError, match=message):
         store.read(window, "train", ["item_id", "price"])
-    with pytest.raises(WindowError, match=told):
+    with pytest.raises(WindowError, match=message):
         list(StreamedBatches((path,), ("item_id", "price"), 8, Rank(0, 1)))
     assert len(store.read(window, "train", ["item_id"])) == 30
 
 
 @pytest.mark.parametrize(
-    "ask",
+    "read",
     [
         lambda store, window: store.n_sessions(window, "train"),
         lambda store, window: store.items_in(window, "train"),
         lambda store, window: store.read(window, "train", ["item_id"]),
     ],
 )
-@pytest.mark.parametrize("seed", range(4))
-def test_a_file_cut_anywhere_is_named(store, ask, seed):
+@pytest.mark.parametrize("kept", [0.0, 0.01, 0.5, 0.99, None])
+def test_a_truncated_or_missing_file_is_named(store, read, kept):
     window = store.windows[0]
     path = store.path(window, "train")
-    held = path.read_bytes()
-    path.write_bytes(held[: random.Random(seed).randrange(len(held))])
-    with pytest.raises(WindowError, match=f"{path.name}: not readable.*dvc repro -f preprocess"):
-        ask(store, window)
-
-
-def test_a_file_that_is_gone_is_named(store):
-    path = store.path(store.windows[0], "train")
+    content = path.read_bytes()
     path.unlink()
-    with pytest.raises(WindowError, match=f"{path.name}: not readable"):
-        store.n_sessions(store.windows[0], "train")
+    if kept is not None:
+        path.write_bytes(content[: int(len(content) * kept)])
+    with pytest.raises(WindowError, match=f"{path.name}: not readable.*dvc repro -f preprocess"):
+        read(store, window)
+
+
+def test_all_is_every_session_once_in_the_files_order(store):
+    window = store.windows[0]
+    table = store.read(window, "all", ["session_id"])
+    assert table.column_names == ["session_id"]
+    train = store.read(window, "train", ["session_id"])
+    assert table.equals(train.combine_chunks())
+    assert store.n_sessions(window, "train") == 30
