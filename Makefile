@@ -7,12 +7,13 @@ PYTHON ?=
 PORT ?= 5000
 
 READY := .venv/.ready
+DOCS_READY := build/docs-env/.ready
 INSTALL := .venv/bin/python -m pip install --quiet --quiet --no-input --disable-pip-version-check
 # A verb's commands find the environment's programs first, and so do the stages that dvc starts.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help repro test test-slow faults check bench bench-preprocess bench-processes ui states format lock clean
+.PHONY: help repro test test-slow faults check bench bench-preprocess bench-processes ui states docs format lock clean
 
 help:  ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -55,6 +56,10 @@ ui: $(READY)  ## open MLflow on the tracking store at http://127.0.0.1:5000 (POR
 states: $(READY)  ## list what the store of finished work holds (DAYS=30: remove what is unused)
 	python -m dayahead states $(if $(DAYS),--prune $(DAYS))
 
+docs: $(READY) $(DOCS_READY)  ## build the documentation: build/docs/index.html
+	python tools/settings_pages.py
+	build/docs-env/bin/zensical build --clean --strict
+
 format: $(READY)  ## rewrite the source in the house format
 	ruff check --fix --quiet
 	ruff format
@@ -80,3 +85,11 @@ $(READY): requirements.txt pyproject.toml
 	@tools/private-cache
 	@touch $@
 	@echo "The environment stands: source .venv/bin/activate"
+
+# The tools of the documentation have an environment of their own: no stage depends on them.
+$(DOCS_READY): requirements-docs.txt
+	@python=$$(tools/python311 $(PYTHON)) && "$$python" -m venv --clear build/docs-env
+	@echo "Setting up build/docs-env from requirements-docs.txt ..."
+	@build/docs-env/bin/python -m pip install --quiet --quiet --no-input --disable-pip-version-check \
+	    --requirement requirements-docs.txt
+	@touch $@
