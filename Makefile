@@ -59,6 +59,7 @@ states: $(READY)  ## list what the store of finished work holds (DAYS=30: remove
 docs: $(READY) $(DOCS_READY)  ## build the documentation: build/docs/index.html
 	python tools/settings_pages.py
 	build/docs-env/bin/zensical build --clean --strict
+	@echo "Open build/docs/index.html; with search: python -m http.server -d build/docs"
 
 format: $(READY)  ## rewrite the source in the house format
 	ruff check --fix --quiet
