@@ -7,6 +7,7 @@ A command block carries a comment: `run` (here), `run: slow` (in a clean clone w
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -17,7 +18,7 @@ import pytest
 
 from dayahead.__main__ import app
 from dayahead.config.loading import read_yaml
-from dayahead.config.params import Params
+from dayahead.config.params import Params, load_params
 from dayahead.dataset.dataset import DatasetConfig
 
 ROOT = Path(__file__).parents[2]
@@ -25,6 +26,7 @@ DOCS = sorted((ROOT / "docs").glob("*.md"))
 PAGES = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")), *DOCS]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 BLOCK = re.compile(r"(?:^<!-- (?P<mark>[^>]*) -->\n)?^```bash\n(?P<text>.*?)^```$", re.M | re.S)
+SLOW = "run: slow"
 MARK = re.compile(r"run|run: slow|not run: .+")
 CODE = re.compile(r"^```\w+\n.*?^```$|`[^`\n]+`", re.M | re.S)
 TINY = {"days: 15": "days: 4", "_day: 4000": "_day: 300", "items: 4000": "items: 200"}
@@ -144,6 +146,27 @@ def test_the_workflow_calls_verbs_of_make():
     assert [run for run in runs if f"\n{run.removeprefix('make ')}:" not in MAKEFILE] == []
 
 
+STUBS = """
+dvc() { [ "$1 $2" != "exp run" ] || printf '%s ' "${@:3}"; echo; }
+for name in dask git make mlflow python source torchrun; do eval "$name() { :; }"; done
+"""
+"""What stands for the programs, to see their arguments as the shell makes them."""
+
+
+@each_page
+def test_experiments_have_valid_settings(page, tmp_path):
+    """The values too, of commands that are not run; a list for --queue is none."""
+    hydra = pytest.importorskip("dvc.utils.hydra")
+    every = [block for block in BLOCK.finditer(text_of(page)) if block["mark"] not in ("run", SLOW)]
+    texts = [block["text"] for block in every if "dvc exp run" in block["text"]]
+    calls = run_script(STUBS + "".join(texts), tmp_path).splitlines() if texts else []
+    for call in [call for call in calls if "--queue" not in call]:
+        copy = tmp_path / "params.yaml"
+        shutil.copy(ROOT / "params.yaml", copy)
+        hydra.apply_overrides(str(copy), re.findall(r"-S (\S+)", call))
+        load_params(copy)
+
+
 def run_script(script, folder, **environment):
     env = {**os.environ, "PYTHONPATH": str(folder / "src"), **environment}
     command = ["bash", "-e", "-c", script]
@@ -178,12 +201,12 @@ def clone(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if blocks(page, "run: slow")], ids=lambda page: page.name
+    "page", [page for page in PAGES if blocks(page, SLOW)], ids=lambda page: page.name
 )
 def test_slow_commands_run_in_a_clean_clone(page, clone, tmp_path):
     run_script("git reset -q --hard start; git clean -qfd", clone)
     site = {"DVC_SITE_CACHE_DIR": str(tmp_path), "MLFLOW_TRACKING_URI": ""}
-    run_script(blocks(page, "run: slow"), clone, **site)
+    run_script(blocks(page, SLOW), clone, **site)
 
 
 @pytest.mark.slow
