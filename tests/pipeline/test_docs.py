@@ -19,7 +19,7 @@ import pytest
 from dayahead.__main__ import app
 from dayahead.config.loading import read_yaml
 from dayahead.config.params import Params, load_params
-from dayahead.dataset.dataset import DatasetConfig
+from dayahead.dataset.schema import DatasetConfig
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
