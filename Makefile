@@ -13,7 +13,7 @@ INSTALL := .venv/bin/python -m pip install --quiet --quiet --no-input --disable-
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help repro test test-slow faults check bench bench-preprocess bench-processes ui states docs format lock clean
+.PHONY: help repro test test-slow faults check bench bench-preprocess bench-processes ui cache docs format lock clean
 
 help:  ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -53,8 +53,8 @@ bench-processes: $(READY)  ## measure several processes and a longer log, on $$D
 ui: $(READY)  ## open MLflow on the tracking store at http://127.0.0.1:5000 (PORT=...)
 	@tools/ui $(PORT)
 
-states: $(READY)  ## list what the store of finished work holds (DAYS=30: remove what is unused)
-	python -m dayahead states $(if $(DAYS),--prune $(DAYS))
+cache: $(READY)  ## list the cache of finished work (DAYS=30: remove what was not used for so long)
+	python -m dayahead cache $(if $(DAYS),--prune $(DAYS))
 
 docs: $(READY) $(DOCS_READY)  ## build the documentation: build/docs/index.html
 	python tools/settings_pages.py
@@ -85,7 +85,7 @@ $(READY): requirements.txt pyproject.toml
 	@$(INSTALL) --no-deps --no-build-isolation --editable .
 	@tools/private-cache
 	@touch $@
-	@echo "The environment stands: source .venv/bin/activate"
+	@echo "Environment ready. Activate it with: source .venv/bin/activate"
 
 # The tools of the documentation have an environment of their own: no stage depends on them.
 $(DOCS_READY): requirements-docs.txt
