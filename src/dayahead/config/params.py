@@ -20,7 +20,7 @@ from dayahead.config.loading import (
 )
 from dayahead.core.errors import ConfigError
 
-Rank = Annotated[float, Field(ge=0, lt=1)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 COUNTED = ("popularity", "transitions")
 SMOOTHED = ("softmax", "sampled_softmax")
@@ -31,6 +31,7 @@ class WindowConfig:
     """Length and origin of a window, and which windows take part."""
 
     unit: Literal["day", "hour"]
+    """Length of a window."""
     origin: Literal["calendar", "first_session"]
     """Where windows start: at midnight or the full hour, or every unit since the first session."""
     timezone: str
@@ -52,6 +53,7 @@ class PreprocessConfig:
     """How the event log becomes window files."""
 
     device: Literal["auto", "cpu", "cuda"]
+    """cuda needs RAPIDS; auto: cuda where a GPU and cudf are found."""
     fit_windows: PositiveInt
     """Windows whose train sessions give means and deviations; they are never evaluated."""
     rebuild: bool
@@ -75,9 +77,11 @@ class ModelConfig:
     past_length: Annotated[int, Field(ge=0)]
     """The user's events before the session that are read before it (columns bef_...)."""
     d_model: PositiveInt
+    """Width of the backbone."""
     n_layer: PositiveInt
+    """Layers of the backbone."""
     n_head: PositiveInt
-    """Of attention; d_model is a multiple of it."""
+    """Attention heads; d_model is a multiple of it."""
     item_embedding_dim: PositiveInt | None
     """Null: the same as d_model."""
     merge: Literal["concat", "elementwise"]
@@ -92,10 +96,12 @@ class ModelConfig:
     """Layer norm over each feature's vector (a bare number has none)."""
     activation: Literal["none", "tanh", "relu", "gelu"]
     """After the projections into and out of the backbone."""
-    dropout: Rank
-    input_dropout: Rank
+    dropout: Fraction
+    """Dropout in the backbone."""
+    input_dropout: Fraction
+    """Dropout on the merged inputs, before their projection."""
     """Of what is merged, before its projection."""
-    swap_noise: Rank
+    swap_noise: Fraction
     """Probability that an input item is replaced by one of the batch; targets are left alone."""
     tie_weights: bool
     """Score with the input item embeddings, or with a table of its own."""
@@ -134,6 +140,8 @@ class TaskConfig:
     """The training task."""
 
     name: Literal["clm", "mlm", "plm", "rtd"]
+    """clm: the next item, causally; mlm: masked items; plm: items in a random order (XLNet); rtd:
+    which items a generator replaced (ELECTRA)."""
     mlm_probability: Annotated[float, Field(gt=0, lt=1)]
     """Probability of an item to be masked (mlm, rtd)."""
     plm_probability: Annotated[float, Field(gt=0, lt=1)]
@@ -147,7 +155,9 @@ class TaskConfig:
     rtd_replacements: Literal["batch", "catalogue"]
     """What the generator samples from: the items masked in the batch, or all known items."""
     rtd_generator_weight: PositiveFloat
+    """Weight of the generator's loss."""
     rtd_discriminator_weight: PositiveFloat
+    """Weight of the discriminator's loss."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -158,7 +168,7 @@ class LossConfig:
     """softmax: over all known items; the others: against negatives."""
     temperature: PositiveFloat
     """Scores are divided by it, in training and in evaluation alike."""
-    label_smoothing: Rank
+    label_smoothing: Fraction
     """Only for softmax and sampled_softmax: pairwise and binary losses have nothing to smooth."""
     negatives: Annotated[int, Field(ge=0)]
     """Items sampled for each step, beside those of the batch."""
@@ -170,6 +180,7 @@ class LossConfig:
     gbce_calibration: Annotated[float, Field(ge=0, le=1)]
     """t of gBCE: 0 is plain binary cross entropy, 1 undoes the sampling (Petrov 2023)."""
     bpr_max_regularisation: Annotated[float, Field(ge=0)]
+    """Weight of the score regularization of bpr_max (Hidasi and Karatzoglou 2018)."""
     logits_budget_mib: PositiveInt
     """Logits are computed in chunks of this size (or of the item table's, where that is larger) and
     never held whole. 32 fits a CPU's cache, which is faster than one large chunk; on a GPU larger
@@ -218,6 +229,7 @@ class TrainingConfig:
     batch_size: PositiveInt
     """Sessions per step over all processes together."""
     learning_rate: PositiveFloat
+    """Peak learning rate of AdamW."""
     schedule: Literal["linear", "constant", "cosine"]
     """Learning rate over a window's steps; it restarts with each window. As transformers'
     get_{linear,constant,cosine}_schedule_with_warmup."""
@@ -226,16 +238,21 @@ class TrainingConfig:
     warmup_steps: Annotated[int, Field(ge=0)]
     """Steps of each window in which the learning rate rises from 0."""
     weight_decay: Annotated[float, Field(ge=0)]
+    """Of AdamW; biases, norms and the mask are not decayed."""
     max_grad_norm: PositiveFloat
+    """Gradients are clipped to this norm."""
     length_groups: PositiveInt
     """Groups of similar length in which a batch goes through the backbone, to save padding."""
     loader: Literal["memory", "nvtabular"]
+    """memory: a window's sessions in memory; nvtabular: streamed from disk by merlin-dataloader,
+    for windows larger than memory."""
     precision: Literal["auto", "float32", "bfloat16"]
     """Of the matrix products of a fit; auto: bfloat16 where the device has instructions for it.
     Scores are always float32."""
     fit_last: bool
     """Whether the last evaluated window is fitted on too: the model that tomorrow starts from."""
     seed: Annotated[int, Field(ge=0)]
+    """Of initial weights, order, dropout, masks and negatives."""
 
     def __post_init__(self) -> None:
         """Check that some step reaches the learning rate."""
@@ -257,6 +274,7 @@ class EvaluationConfig:
     """What is evaluated, among which candidates."""
 
     split: Literal["valid", "test", "all"]
+    """Sessions evaluated on: tune on valid, report on test; all: the whole window."""
     candidates: Literal["seen", "all"]
     """Items in train sessions up to the fitted window, or the whole catalogue of the log."""
     positions: Literal["last", "all"]
@@ -286,6 +304,7 @@ class ComputeConfig:
     threads: PositiveInt | Auto
     """Threads per process, never inherited; auto: the cores divided by the processes."""
     device: Literal["auto", "cpu", "cuda"]
+    """Of training and evaluation; auto: cuda where there is a GPU."""
     shard_items: bool
     """Whether the item embeddings, their bias and their optimizer state are sharded over the
     processes, for catalogues too large for one; results and checkpoints are the same."""
@@ -321,7 +340,9 @@ class TrackingConfig:
     """What is sent to MLflow."""
 
     experiment: str
+    """Name of the MLflow experiment."""
     log_model: bool
+    """Whether the model is logged, with the code that serves it."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
