@@ -244,8 +244,7 @@ class TrainingConfig:
     length_groups: PositiveInt
     """Groups of similar length in which a batch goes through the backbone, to save padding."""
     loader: Literal["memory", "nvtabular"]
-    """memory: a window's sessions in memory; nvtabular: streamed from disk by merlin-dataloader,
-    for windows larger than memory."""
+    """nvtabular streams windows from disk (merlin-dataloader), if they are larger than memory."""
     precision: Literal["auto", "float32", "bfloat16"]
     """Of the matrix products of a fit; auto: bfloat16 where the device has instructions for it.
     Scores are always float32."""
