@@ -1,4 +1,4 @@
-"""Data set settings and a small web server for tests of the download room."""
+"""Data set settings, and a small web server, for tests of the download room."""
 
 import sys
 import threading
@@ -10,6 +10,10 @@ from typing import Any
 
 from dayahead.config.loading import validated
 from dayahead.dataset.dataset import DatasetConfig
+
+
+_VALIDATED: dict[str, DatasetConfig] = {}
+"""By their text: validation looks through all time zones, and takes longer than most tests."""
 
 
 def a_dataset(**sections: Any) -> DatasetConfig:
@@ -27,17 +31,20 @@ def a_dataset(**sections: Any) -> DatasetConfig:
     }
     for name, value in sections.items():
         raw[name] = {**raw[name], **value} if isinstance(value, dict) else value
-    return validated(DatasetConfig, raw, "test")
+    text = repr(raw)
+    if text not in _VALIDATED:
+        _VALIDATED[text] = validated(DatasetConfig, raw, "test")
+    return _VALIDATED[text]
 
 
 @dataclass
 class Answer:
-    """What the server is about to send; a body shorter than Content-Length breaks off."""
+    """A response to be sent; with a body shorter than Content-Length, the connection is cut."""
 
     command: str
     """HEAD or GET."""
     start: int
-    """Where in the file the body begins."""
+    """Offset of the body in the file."""
     status: int
     headers: dict[str, str | None]
     body: bytes
@@ -45,20 +52,20 @@ class Answer:
 
 @dataclass
 class Served:
-    """What the server has, how it behaves, and what it was asked."""
+    """The server's files, its behaviour, and the requests it got."""
 
     files: dict[str, bytes]
-    knows_ranges: bool = True
-    admits_no_ranges: bool = True
-    """Whether a server without ranges says so in its headers."""
+    has_ranges: bool = True
+    announces_no_ranges: bool = True
+    """Whether a server without range requests says so in its headers."""
     etag: str | None = '"1"'
     drops_after: list[int] = field(default_factory=list)
-    """Bytes of each next answer after which the connection is closed; then no more drops."""
-    asked: list[tuple[str, str | None]] = field(default_factory=list)
+    """Bytes of each next response after which the connection is closed; then no more drops."""
+    requests: list[tuple[str, str | None]] = field(default_factory=list)
     """Path and Range header of each GET."""
     port: int = 0
     twist: Callable[[Answer], None] | None = None
-    """Changes an answer before it is sent; called in the thread of its connection."""
+    """Changes a response before it is sent; called in the thread of its connection."""
 
     def url(self, path: str, user: str = "") -> str:
         return f"http://{user}127.0.0.1:{self.port}/{path}"
@@ -75,7 +82,7 @@ class Handler(BaseHTTPRequestHandler):
         self._answer(with_body=False)
 
     def do_GET(self) -> None:
-        self.server.served.asked.append((self.path, self.headers["Range"]))
+        self.server.served.requests.append((self.path, self.headers["Range"]))
         self._answer(with_body=True)
 
     def log_message(self, *_: Any) -> None:
@@ -88,11 +95,13 @@ class Handler(BaseHTTPRequestHandler):
             self.send_error(404)
             return
         start, end = self._range(len(body))
-        is_whole = not (served.knows_ranges and self.headers["Range"])
+        is_whole = not (served.has_ranges and self.headers["Range"])
         headers = {
             "Content-Length": str(end - start),
             "Content-Range": None if is_whole else f"bytes {start}-{end - 1}/{len(body)}",
-            "Accept-Ranges": None if served.knows_ranges or not served.admits_no_ranges else "none",
+            "Accept-Ranges": None
+            if served.has_ranges or not served.announces_no_ranges
+            else "none",
             "ETag": served.etag,
         }
         answer = Answer(self.command, start, 200 if is_whole else 206, headers, body[start:end])
@@ -102,7 +111,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _range(self, size: int) -> tuple[int, int]:
         asked = self.headers["Range"]
-        if not (self.server.served.knows_ranges and asked):
+        if not (self.server.served.has_ranges and asked):
             return 0, size
         first, last = asked.removeprefix("bytes=").split("-")
         return int(first), min(int(last) + 1, size)
@@ -133,7 +142,7 @@ class Server(ThreadingHTTPServer):
         served.port = self.server_address[1]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Let clients go without a word."""
+        """Do not report clients that disconnect."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 

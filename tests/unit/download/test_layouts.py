@@ -1,4 +1,4 @@
-"""The paper's four data sets, a few rows of each in its original layout, up to the windows."""
+"""The paper's four data sets, a few rows of each in the original layout, to the windows."""
 
 import csv
 import gzip
@@ -26,8 +26,7 @@ DATASETS = Path(__file__).parents[3] / "datasets"
 
 @pytest.fixture
 def windows_of(tmp_path, dask_address, monkeypatch):
-    """Download a data set as it ships from a file made here, and preprocess it."""
-    monkeypatch.setenv("DVC_ROOT", str(tmp_path / "root"))
+    """Download a data set of the project from a file written here, and preprocess it."""
     monkeypatch.setenv("DAYAHEAD_DATA", str(tmp_path))
 
     def windows_of(dataset: DatasetConfig, source: Path, **window: object) -> WindowFolder:
