@@ -1,4 +1,4 @@
-"""DVC stage `download`: the data set's events into data/raw."""
+"""DVC stage `download`: source files or the generator to data/raw."""
 
 import logging
 from pathlib import Path
@@ -7,6 +7,7 @@ from dayahead.config.params import load_params
 from dayahead.core.errors import exit_with_message
 from dayahead.core.locks import one_at_a_time
 from dayahead.dataset.dataset import load_dataset
+from dayahead.dataset.manifest import MANIFEST, QUALITY_REPORT
 from dayahead.download.stage import download
 from dayahead.tracking.runs import stage_run
 
@@ -17,8 +18,8 @@ def main() -> None:
     raw = Path("data/raw")
     with one_at_a_time("download"), stage_run("download", params) as run:
         download(load_dataset(params.dataset), params.dataset, raw)
-        run.log_artifact(raw / "manifest.json", "dataset")
-        run.log_artifact(raw / "quality.md", "dataset")
+        run.log_artifact(raw / MANIFEST, "dataset")
+        run.log_artifact(raw / QUALITY_REPORT, "dataset")
 
 
 if __name__ == "__main__":

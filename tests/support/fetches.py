@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable
 
 from dayahead.download.sources import fetch, list_files
-from support.sources import Answer, Served
+from support.sources import Response, Served
 
 BODY = random.Random(1).randbytes(102_400)
 """Thirteen segments of SEGMENT bytes, the last of half that."""
@@ -16,9 +16,11 @@ SHA256 = hashlib.sha256(BODY).hexdigest()
 
 def fetch_bytes(url: str, sha256: str | None = None) -> bytes:
     (file,) = list_files([url], None)
-    path, found = fetch(file, sha256)
-    assert found == hashlib.sha256(path.read_bytes()).hexdigest()
-    return path.read_bytes()
+    source = fetch(file, sha256)
+    assert source.path is not None
+    content = source.path.read_bytes()
+    assert source.sha256 == hashlib.sha256(content).hexdigest()
+    return content
 
 
 def segment_starts(served: Served) -> list[int]:
@@ -27,29 +29,29 @@ def segment_starts(served: Served) -> list[int]:
     return sorted(int(wanted.split("-")[0]) for wanted in ranges)
 
 
-def on_get(change: Callable[[Answer], None]) -> Callable[[Answer], None]:
-    return lambda answer: change(answer) if answer.command == "GET" else None
+def on_get(change: Callable[[Response], None]) -> Callable[[Response], None]:
+    return lambda response: change(response) if response.command == "GET" else None
 
 
-def cut_at_random(seed: int, share: float) -> Callable[[Answer], None]:
+def cut_at_random(seed: int, share: float) -> Callable[[Response], None]:
     """Cut off that share of the responses anywhere."""
     rng = random.Random(seed)
 
-    def cut(answer: Answer) -> None:
+    def cut(response: Response) -> None:
         if rng.random() < share:
-            answer.body = answer.body[: rng.randrange(len(answer.body))]
+            response.body = response.body[: rng.randrange(len(response.body))]
 
     return on_get(cut)
 
 
-def fail_with(status: int, times: int, **headers: str) -> Callable[[Answer], None]:
-    """Answer the first `times` requests with an error."""
+def fail_with(status: int, times: int, **headers: str) -> Callable[[Response], None]:
+    """Response the first `times` requests with an error."""
     left = [None] * times
 
-    def fail(answer: Answer) -> None:
+    def fail(response: Response) -> None:
         if left:
             left.pop()
-            answer.status, answer.body = status, b"sorry"
-            answer.headers = {"Content-Length": "5", **headers}
+            response.status, response.body = status, b"sorry"
+            response.headers = {"Content-Length": "5", **headers}
 
     return fail

@@ -11,7 +11,6 @@ from typing import Any
 from dayahead.config.loading import validated
 from dayahead.dataset.dataset import DatasetConfig
 
-
 _VALIDATED: dict[str, DatasetConfig] = {}
 """By their text: validation looks through all time zones, and takes longer than most tests."""
 
@@ -38,7 +37,7 @@ def a_dataset(**sections: Any) -> DatasetConfig:
 
 
 @dataclass
-class Answer:
+class Response:
     """A response to be sent; with a body shorter than Content-Length, the connection is cut."""
 
     command: str
@@ -64,7 +63,7 @@ class Served:
     requests: list[tuple[str, str | None]] = field(default_factory=list)
     """Path and Range header of each GET."""
     port: int = 0
-    twist: Callable[[Answer], None] | None = None
+    change: Callable[[Response], None] | None = None
     """Changes a response before it is sent; called in the thread of its connection."""
 
     def url(self, path: str, user: str = "") -> str:
@@ -72,23 +71,23 @@ class Served:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers from the `Served` of its server."""
+    """Responds from the `Served` of its server."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     server: "Server"
 
     def do_HEAD(self) -> None:
-        self._answer(with_body=False)
+        self._respond(with_body=False)
 
     def do_GET(self) -> None:
         self.server.served.requests.append((self.path, self.headers["Range"]))
-        self._answer(with_body=True)
+        self._respond(with_body=True)
 
     def log_message(self, *_: Any) -> None:
         pass
 
-    def _answer(self, *, with_body: bool) -> None:
+    def _respond(self, *, with_body: bool) -> None:
         served = self.server.served
         body = served.files.get(self.path.lstrip("/").partition("?")[0])
         if body is None:
@@ -104,30 +103,30 @@ class Handler(BaseHTTPRequestHandler):
             else "none",
             "ETag": served.etag,
         }
-        answer = Answer(self.command, start, 200 if is_whole else 206, headers, body[start:end])
-        if served.twist is not None:
-            served.twist(answer)
-        self._send(answer, with_body=with_body)
+        response = Response(self.command, start, 200 if is_whole else 206, headers, body[start:end])
+        if served.change is not None:
+            served.change(response)
+        self._send(response, with_body=with_body)
 
     def _range(self, size: int) -> tuple[int, int]:
-        asked = self.headers["Range"]
-        if not (self.server.served.has_ranges and asked):
+        wanted = self.headers["Range"]
+        if not (self.server.served.has_ranges and wanted):
             return 0, size
-        first, last = asked.removeprefix("bytes=").split("-")
+        first, last = wanted.removeprefix("bytes=").split("-")
         return int(first), min(int(last) + 1, size)
 
-    def _send(self, answer: Answer, *, with_body: bool) -> None:
-        self.send_response(answer.status)
-        for name, value in answer.headers.items():
+    def _send(self, response: Response, *, with_body: bool) -> None:
+        self.send_response(response.status)
+        for name, value in response.headers.items():
             if value is not None:
                 self.send_header(name, value)
         self.end_headers()
         if not with_body:
             return
         drops_after = self.server.served.drops_after
-        body = answer.body[: drops_after.pop(0)] if drops_after else answer.body
+        body = response.body[: drops_after.pop(0)] if drops_after else response.body
         self.wfile.write(body)
-        if len(body) < int(answer.headers["Content-Length"] or 0):
+        if len(body) < int(response.headers["Content-Length"] or 0):
             self.wfile.flush()
             self.close_connection = True
             self.connection.close()

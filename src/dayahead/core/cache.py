@@ -157,7 +157,7 @@ class Cache:
         return sum(self._is_removed(path) for path in old)
 
     def remove_superseded(self, prefix: str, key: str | None) -> None:
-        """Remove all that begins with `prefix`, except the entry `key` that takes its place.
+        """Remove all that begins with `prefix`, except the entry `key` that replaces it.
 
         Damaged and unfinished entries go too; one that a process is at work on stays.
         """

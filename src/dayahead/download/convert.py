@@ -4,6 +4,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import cache
 from importlib.metadata import version
 from itertools import chain, count, islice
 from pathlib import Path, PurePosixPath
@@ -38,6 +39,7 @@ _RECORD = "conversion.json"
 _COMPRESSED = {".gz", ".tgz", ".zst", ".zip", ".7z"}
 _GROWTH = 2
 """Upper bound of bytes written per byte of a compressed file: 1.5 for G1, 1.3 for REES46."""
+_version = cache(version)
 _log = logging.getLogger(__name__)
 
 
@@ -96,7 +98,7 @@ def _key(source: Source, dataset: DatasetConfig) -> str:
             "endings": PurePosixPath(source.file.lower()).suffixes[-2:],
             "settings": _settings(dataset),
             "source": source_fingerprint(*ROOMS),
-            "packages": {name: version(name) for name in PACKAGES},
+            "packages": {name: _version(name) for name in PACKAGES},
         }
     )
 

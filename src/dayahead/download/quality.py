@@ -184,7 +184,7 @@ def _total(check: str, files: Files, dataset: DatasetConfig) -> QualityResult:
     found = [
         (source, quality.defects[check]) for source, quality in files if check in quality.defects
     ]
-    examples = [f"{source.url}{place}" for source, defects in found for place in defects.examples]
+    examples = [f"{source.url}{where}" for source, defects in found for where in defects.examples]
     source, worst = max(found, key=lambda each: each[1].rows / max(each[1].of, 1))
     return QualityResult(
         check,

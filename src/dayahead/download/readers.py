@@ -227,7 +227,7 @@ def _read_json_lines(
     while lines := stream.readlines(BLOCK):
         if schema is None:
             schema = _infer_schema(lines, columns, raw.name, is_strict=is_strict)
-        table, invalid, errors = _parse_lines(lines, schema, f"{raw.name}, line ", first)
+        table, invalid, errors = _parse_lines(lines, schema, raw.name, first)
         if is_strict and errors:
             raise SourceError(errors[0])
         table = _set_nulls(table, source.nulls)
@@ -265,7 +265,7 @@ def _json_type(kinds: Counter[type], wanted: pa.DataType) -> pa.DataType:
 
 
 def _parse_lines(
-    lines: list[bytes], schema: pa.Schema, line_of: str, first: int
+    lines: list[bytes], schema: pa.Schema, name: str, first: int
 ) -> tuple[pa.Table, tuple[int, ...], tuple[str, ...]]:
     """Return the table of the valid lines, the rows that are invalid, and messages."""
     options = pa_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
@@ -289,7 +289,7 @@ def _parse_lines(
         bad = list(find_invalid(lines, parse))
     kinds = ", ".join(f"{field.name}: {field.type}" for field in schema)
     errors = (
-        f"{line_of}{first + index:,}: expected a JSON object with {kinds} (as in the lines "
+        f"{name}, line {first + index:,}: expected a JSON object with {kinds} (as in the lines "
         f"before), found {lines[index].decode(errors='replace').strip()[:300]}"
         for index in bad[:EXAMPLES]
     )

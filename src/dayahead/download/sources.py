@@ -106,12 +106,7 @@ def fetch_sources(dataset: DatasetConfig, name: str) -> list[Source]:
             f"finds only {', '.join(file.name for file in files)[:300]}"
         )
     require_space_for(files)
-    sources = []
-    for file in files:
-        path, sha256 = fetch(file, dataset.source.sha256.get(file.name))
-        n_bytes = path.stat().st_size
-        sources.append(Source(file.recorded, file.name, file.shown, n_bytes, sha256, path))
-    return sources
+    return [fetch(file, dataset.source.sha256.get(file.name)) for file in files]
 
 
 def list_files(urls: Sequence[str], manual: str | None) -> tuple[SourceFile, ...]:
@@ -185,28 +180,32 @@ def _key(file: SourceFile) -> str:
     return f"{_address(file)}-{fingerprint({'size': file.size, 'version': file.version})[:16]}"
 
 
-def fetch(file: SourceFile, expected_sha256: str | None) -> tuple[Path, str]:
+def fetch(file: SourceFile, expected_sha256: str | None) -> Source:
     """Bring a file to this machine, unless it is in the cache, and verify it.
 
     An interrupted download is resumed. If the file has changed on the server, or its server tells
     neither size nor version, it is fetched from the beginning.
-
-    Returns:
-        A path to read it from, and the sha256 of its content.
 
     Raises:
         SourceError: the server keeps failing, the size or the checksum is wrong, or the file
             changes during the download.
         DataError: too little disk space.
     """
-    if file.is_local:
-        path = Path(file.path)
-        try:
-            found = sha256_of(path)
-        except OSError as error:
-            raise SourceError(f"{file.shown}: cannot be read: {describe_error(error)}") from None
-        _check_sha256(found, file, expected_sha256)
-        return path, found
+    path, sha256 = (_read if file.is_local else _fetch_once)(file, expected_sha256)
+    return Source(file.recorded, file.name, file.shown, path.stat().st_size, sha256, path)
+
+
+def _read(file: SourceFile, expected_sha256: str | None) -> tuple[Path, str]:
+    path = Path(file.path)
+    try:
+        found = sha256_of(path)
+    except OSError as error:
+        raise SourceError(f"{file.shown}: cannot be read: {describe_error(error)}") from None
+    _check_sha256(found, file, expected_sha256)
+    return path, found
+
+
+def _fetch_once(file: SourceFile, expected_sha256: str | None) -> tuple[Path, str]:
     cache, key, name = _cache(), _key(file), f"{_CONTENT}/{file.name}"
     is_versioned = file.size is not None or file.version
     cache.remove_superseded(_address(file), key if is_versioned else None)

@@ -64,7 +64,7 @@ def describe_error(error: BaseException) -> str:
     """Return the message of the error at the root, without secrets."""
     root = _root(error)
     if isinstance(root, aiohttp.ClientResponseError):
-        return f"the server answers {root.status} {root.message}"
+        return f"the server returned {root.status} {root.message}"
     text = redacted(" ".join(str(root).split()).rstrip("."))
     return "no such file" if isinstance(root, FileNotFoundError) else text or type(root).__name__
 

@@ -11,7 +11,7 @@ from dayahead.download import sources, transfer
 from dayahead.download.sources import SourceFile, fetch, list_files
 from dayahead.download.stage import download
 from support.fetches import BODY, SHA256, fetch_bytes, on_get
-from support.sources import Answer, a_dataset
+from support.sources import Response, a_dataset
 
 LOG = b"session,item,time\ns,1,2024-01-01 10:00:00\ns,2,2024-01-01 10:01:00\n"
 EVIL = "attachment; filename=../../evil.csv"
@@ -55,10 +55,10 @@ def test_a_new_version_replaces_the_old_one(serve, monkeypatch, entries, change,
 
 
 def test_a_file_without_size_and_version_is_fetched_on_each_run(serve, entries):
-    def hide(answer: Answer) -> None:
-        answer.headers |= {"ETag": None, "Content-Length": None, "Connection": "close"}
+    def hide(response: Response) -> None:
+        response.headers |= {"ETag": None, "Content-Length": None, "Connection": "close"}
 
-    served = serve(twist=hide, has_ranges=False)
+    served = serve(change=hide, has_ranges=False)
     for body in (BODY, BODY[::-1]):
         served.files["log.csv.gz"] = body
         assert fetch_bytes(served.url("log.csv.gz")) == body
@@ -69,11 +69,11 @@ def test_a_file_without_size_and_version_is_fetched_on_each_run(serve, entries):
 def test_a_change_during_the_download_is_an_error(serve, sha256):
     served = serve()
 
-    def change(answer: Answer) -> None:
-        if answer.start == 5 * 8192:
+    def change(response: Response) -> None:
+        if response.start == 5 * 8192:
             served.files["log.csv.gz"], served.etag = BODY[::-1], '"2"'
 
-    served.twist = on_get(change)
+    served.change = on_get(change)
     message = "changed on the server during" if sha256 is None else "wrong checksum"
     with pytest.raises(SourceError, match=message):
         fetch_bytes(served.url("log.csv.gz"), sha256)
@@ -151,7 +151,8 @@ def test_local_files_are_verified_and_not_copied(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes(BODY)
     (file,) = list_files([str(path)], None)
-    assert fetch(file, SHA256) == (path, SHA256)
+    source = fetch(file, SHA256)
+    assert (source.path, source.sha256, source.bytes) == (path, SHA256, len(BODY))
     with pytest.raises(SourceError, match="wrong checksum"):
         fetch(file, "0" * 64)
     path.unlink()
@@ -178,7 +179,7 @@ def test_any_file_system_of_fsspec():
     fsspec.filesystem("memory").pipe("/logs/1.csv", b"one")
     fsspec.filesystem("memory").pipe("/logs/2.csv", b"two")
     found = list_files(["memory://logs/*.csv"], None)
-    assert [fetch(file, None)[0].read_bytes() for file in found] == [b"one", b"two"]
+    assert [fetch(file, None).path.read_bytes() for file in found] == [b"one", b"two"]
 
 
 def test_errors_end_with_what_to_do_by_hand(serve, tmp_path):
@@ -243,7 +244,7 @@ def test_no_url_names_a_file_outside_its_cache_entry(path, name):
 
 @pytest.mark.parametrize("path", ["a/..%2F..%2Fetc", ".done-8192", "contents.json", "log.csv.gz"])
 def test_a_fetched_file_is_in_its_cache_entry_whatever_its_name(serve, tmp_path, entries, path):
-    served = serve(twist=lambda answer: answer.headers.update({"Content-Disposition": EVIL}))
+    served = serve(change=lambda response: response.headers.update({"Content-Disposition": EVIL}))
     served.files[path] = BODY
     for _ in range(2):
         assert fetch_bytes(served.url(path)) == BODY

@@ -24,18 +24,18 @@ from support.fetches import (
     on_get,
     segment_starts,
 )
-from support.sources import Answer
+from support.sources import Response
 
 
 def test_segments_are_fetched_once_and_in_parallel(serve):
     held = threading.Barrier(transfer.THREADS, timeout=10)
     n_held = itertools.count()
 
-    def wait_for_the_others(_: Answer) -> None:
+    def wait_for_the_others(_: Response) -> None:
         if next(n_held) < transfer.THREADS:
             held.wait()
 
-    served = serve(twist=on_get(wait_for_the_others))
+    served = serve(change=on_get(wait_for_the_others))
     assert fetch_bytes(served.url("log.csv.gz"), SHA256) == BODY
     assert segment_starts(served) == sorted(STARTS)
     assert not held.broken
@@ -52,7 +52,7 @@ def test_any_size(serve, size):
 @pytest.mark.parametrize("seed", range(2))
 def test_broken_connections_are_retried(serve, monkeypatch, seed):
     monkeypatch.setattr(transfer, "ATTEMPTS", 50)
-    served = serve(twist=cut_at_random(seed, 0.6))
+    served = serve(change=cut_at_random(seed, 0.6))
     assert fetch_bytes(served.url("log.csv.gz"), SHA256) == BODY
     assert set(segment_starts(served)) == STARTS
     assert len(served.requests) > len(STARTS)
@@ -75,7 +75,7 @@ def test_servers_without_range_requests(serve, announces):
     served = serve(has_ranges=False, announces_no_ranges=announces)
     assert fetch_bytes(served.url("log.csv.gz")) == BODY
     served.files["log.csv.gz"] = BODY + b"more"
-    served.twist = cut_at_random(5, 0.5)
+    served.change = cut_at_random(5, 0.5)
     assert fetch_bytes(served.url("log.csv.gz")) == BODY + b"more"
 
 
@@ -85,10 +85,10 @@ def test_a_server_may_stop_supporting_range_requests(serve, monkeypatch):
     with pytest.raises(SourceError):
         fetch_bytes(served.url("log.csv.gz"))
     served.has_ranges, served.drops_after = False, []
-    served.twist = cut_at_random(1, 1.0)
+    served.change = cut_at_random(1, 1.0)
     with pytest.raises(SourceError, match="cannot be fetched"):
         fetch_bytes(served.url("log.csv.gz"))
-    served.has_ranges, served.twist = True, None
+    served.has_ranges, served.change = True, None
     assert fetch_bytes(served.url("log.csv.gz"), SHA256) == BODY
 
 
@@ -97,14 +97,14 @@ def test_wrong_ranges_are_detected(serve, is_in_header):
     """By the server's own header, or by the checksum."""
     served = serve()
 
-    def shift(answer: Answer) -> None:
-        if answer.start:
-            answer.body = BODY[answer.start - 1 :][: len(answer.body)]
+    def shift(response: Response) -> None:
+        if response.start:
+            response.body = BODY[response.start - 1 :][: len(response.body)]
             if is_in_header:
-                end = answer.start + len(answer.body) - 2
-                answer.headers["Content-Range"] = f"bytes {answer.start - 1}-{end}/{len(BODY)}"
+                end = response.start + len(response.body) - 2
+                response.headers["Content-Range"] = f"bytes {response.start - 1}-{end}/{len(BODY)}"
 
-    served.twist = on_get(shift)
+    served.change = on_get(shift)
     if is_in_header:
         assert fetch_bytes(served.url("log.csv.gz")) == BODY
         assert served.requests[-1][1] is None  # read whole
@@ -116,24 +116,24 @@ def test_wrong_ranges_are_detected(serve, is_in_header):
 @pytest.mark.parametrize("has_ranges", [True, False])
 @pytest.mark.parametrize("lie", [-9000, -1, 1, 9000])
 def test_a_file_of_another_size_than_announced_is_an_error(serve, has_ranges, lie):
-    def add(answer: Answer) -> None:
-        if answer.command == "HEAD":
-            answer.headers["Content-Length"] = str(len(BODY) + lie)
+    def add(response: Response) -> None:
+        if response.command == "HEAD":
+            response.headers["Content-Length"] = str(len(BODY) + lie)
 
-    served = serve(twist=add, has_ranges=has_ranges)
+    served = serve(change=add, has_ranges=has_ranges)
     with pytest.raises(SourceError, match=r"cannot be fetched: (got \d+ bytes instead|.* 416)"):
         fetch_bytes(served.url("log.csv.gz"))
-    served.twist = None
+    served.change = None
     assert fetch_bytes(served.url("log.csv.gz")) == BODY
 
 
 @pytest.mark.parametrize("lie", [-1, 1])
 @pytest.mark.parametrize("has_ranges", [True, False])
 def test_a_response_of_another_size_than_announced_is_an_error(serve, has_ranges, lie):
-    def add(answer: Answer) -> None:
-        answer.headers["Content-Length"] = str(len(answer.body) + lie)
+    def add(response: Response) -> None:
+        response.headers["Content-Length"] = str(len(response.body) + lie)
 
-    served = serve(twist=on_get(add), has_ranges=has_ranges)
+    served = serve(change=on_get(add), has_ranges=has_ranges)
     with pytest.raises(SourceError, match="cannot be fetched"):
         fetch_bytes(served.url("log.csv.gz"), SHA256)
 
@@ -149,7 +149,7 @@ sources.fetch(sources.list_files([sys.argv[1]], None)[0], None)
 def test_a_killed_transfer_resumes(serve, tmp_path):
     n_answered = itertools.count(1)
     is_over = threading.Event()
-    served = serve(twist=on_get(lambda _: next(n_answered) > 7 and is_over.wait(60)))
+    served = serve(change=on_get(lambda _: next(n_answered) > 7 and is_over.wait(60)))
     process = subprocess.Popen([sys.executable, "-c", FETCH, served.url("log.csv.gz")])
     deadline = time.monotonic() + 60
     n_done = 0
@@ -170,8 +170,8 @@ def test_a_killed_transfer_resumes(serve, tmp_path):
 @pytest.mark.parametrize("status", [408, 429, 500, 503])
 @pytest.mark.parametrize("when", ["listing", "fetching"])
 def test_temporary_failures_are_retried(serve, status, when):
-    twist = fail_with(status, 4)
-    served = serve(twist=twist if when == "listing" else on_get(twist))
+    change = fail_with(status, 4)
+    served = serve(change=change if when == "listing" else on_get(change))
     assert fetch_bytes(served.url("log.csv.gz"), SHA256) == BODY
 
 
@@ -179,17 +179,17 @@ def test_temporary_failures_are_retried(serve, status, when):
 @pytest.mark.parametrize("when", ["listing", "fetching"])
 def test_permanent_failures_are_not_retried(serve, monkeypatch, status, when):
     monkeypatch.setattr(transfer, "PAUSE", 1e6)
-    twist = fail_with(status, 1000)
-    served = serve(twist=twist if when == "listing" else on_get(twist))
-    with pytest.raises(SourceError, match=f"the server answers {status}|no such file"):
+    change = fail_with(status, 1000)
+    served = serve(change=change if when == "listing" else on_get(change))
+    with pytest.raises(SourceError, match=f"the server returned {status}|no such file"):
         fetch_bytes(served.url("log.csv.gz"))
     assert len(served.requests) == len(set(served.requests))
 
 
 def test_retries_are_limited(serve, monkeypatch):
     monkeypatch.setattr(transfer, "THREADS", 1)
-    served = serve(twist=on_get(fail_with(503, 1000)))
-    with pytest.raises(SourceError, match=r"the server answers 503 "):
+    served = serve(change=on_get(fail_with(503, 1000)))
+    with pytest.raises(SourceError, match=r"the server returned 503 "):
         fetch_bytes(served.url("log.csv.gz"))
     assert segment_starts(served)[:5] == [0] * 5
 
@@ -199,12 +199,12 @@ def test_pauses_double_or_are_as_long_as_the_server_demands(serve, monkeypatch):
     monkeypatch.setattr(transfer, "time", SimpleNamespace(sleep=pauses.append))
     monkeypatch.setattr(transfer, "PAUSE", 1.0)
     monkeypatch.setattr(transfer, "THREADS", 1)
-    served = serve(twist=on_get(fail_with(503, 4)))
+    served = serve(change=on_get(fail_with(503, 4)))
     assert fetch_bytes(served.url("log.csv.gz"), SHA256) == BODY
     assert [0.5 <= pause / 2**n <= 1.5 for n, pause in enumerate(pauses)] == [True] * 4
     pauses.clear()
     served.etag = '"2"'
-    served.twist = on_get(fail_with(429, 1, **{"Retry-After": "17"}))
+    served.change = on_get(fail_with(429, 1, **{"Retry-After": "17"}))
     assert fetch_bytes(served.url("log.csv.gz"), SHA256) == BODY
     assert pauses == [17]
 
@@ -215,25 +215,25 @@ def test_a_stalled_connection_times_out_and_is_retried(serve, monkeypatch):
     awake = threading.Event()
     asleep = [None] * 2
 
-    def stall(answer: Answer) -> None:
+    def stall(response: Response) -> None:
         if asleep:
             asleep.pop()
             awake.wait(10)
-        elif answer.start == 0:
+        elif response.start == 0:
             time.sleep(0.1)  # slow, but within the timeout
 
-    served = serve(twist=on_get(stall))
+    served = serve(change=on_get(stall))
     assert fetch_bytes(served.url("log.csv.gz"), SHA256) == BODY
     awake.set()
 
 
 @pytest.mark.parametrize("target", ["file:///etc/passwd", "ftp://127.0.0.1/x", "//"])
 def test_redirects_lead_only_to_http(serve, target):
-    def redirect(answer: Answer) -> None:
-        answer.status, answer.body = 302, b""
-        answer.headers = {"Location": target, "Content-Length": "0"}
+    def redirect(response: Response) -> None:
+        response.status, response.body = 302, b""
+        response.headers = {"Location": target, "Content-Length": "0"}
 
-    served = serve(twist=redirect)
+    served = serve(change=redirect)
     with pytest.raises(SourceError, match="cannot be read"):
         fetch_bytes(served.url("log.csv.gz"))
 
