@@ -80,11 +80,16 @@ def test_sessions_stay_in_categories_and_price_tiers(log):
 
 def recall_at_20(log) -> tuple[float, float]:
     """Return recall on last items of yesterday's popularity, and of transition counts."""
-    start = log.groupby("session_id").event_time.transform("min").dt.dayofyear
-    days = [
-        [items[:20] for items in day.groupby("session_id").item_id.agg(list) if len(items) > 1]
-        for _, day in log.groupby(start)
-    ]
+    sessions: dict[str, list[int]] = {}
+    by_day: dict[int, list[list[int]]] = {}
+    for session, item, day in zip(
+        log.session_id, log.item_id, log.event_time.dt.dayofyear, strict=True
+    ):
+        if session not in sessions:
+            sessions[session] = []
+            by_day.setdefault(day, []).append(sessions[session])
+        sessions[session].append(item)
+    days = [[items[:20] for items in day if len(items) > 1] for day in by_day.values()]
     after: dict[int, dict[int, int]] = {}
     hits, total = np.zeros(2), 0
     for number, (today, tomorrow) in enumerate(pairwise(days), start=1):
