@@ -19,6 +19,7 @@ from dayahead.download import archives
 from dayahead.download.archives import raw_files, wrap_errors
 from dayahead.download.readers import BLOCK
 
+ROOT = Path(__file__).parents[3]
 TEXT = b"session,item\n" + b"s,1\n" * 50_000
 README = b"not a table"
 
@@ -236,7 +237,7 @@ def write_gzip(path: Path, n_bytes: int) -> None:
 
 def peak_of(body: str, path: Path) -> int:
     environment = os.environ | {
-        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests")]),
         "DVC_ROOT": str(path.parent),
         "OMP_NUM_THREADS": "1",
     }
