@@ -1,4 +1,4 @@
-"""DVC stage `download`: the data set's events into data/raw."""
+"""DVC stage `download`: source files or the generator to data/raw."""
 
 import logging
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 from dayahead.config.params import load_params
 from dayahead.core.errors import exit_with_message
 from dayahead.core.locks import stage_lock
+from dayahead.dataset.manifest import MANIFEST, QUALITY_REPORT
 from dayahead.dataset.schema import load_dataset
 from dayahead.download.stage import download
 from dayahead.tracking.runs import stage_run
@@ -17,8 +18,8 @@ def main() -> None:
     raw = Path("data/raw")
     with stage_lock("download"), stage_run("download", params) as run:
         download(load_dataset(params.dataset), params.dataset, raw)
-        run.log_artifact(raw / "manifest.json", "dataset")
-        run.log_artifact(raw / "quality.md", "dataset")
+        run.log_artifact(raw / MANIFEST, "dataset")
+        run.log_artifact(raw / QUALITY_REPORT, "dataset")
 
 
 if __name__ == "__main__":

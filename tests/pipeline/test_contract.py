@@ -32,8 +32,8 @@ NO_PARAMS = {
 }
 """Sections that a stage reads or passes on, but that shape no result of it."""
 SHAPES_NO_RESULT = {
-    *("aiohttp", "filelock", "fsspec", "huggingface_hub", "jaxtyping", "psutil", "pydantic"),
-    *("pydantic_core", "ruamel", "s3fs", "tqdm", "typer"),
+    *("aiohttp", "filelock", "fsspec", "huggingface_hub", "jaxtyping", "omegaconf"),
+    *("psutil", "pydantic", "pydantic_core", "ruamel", "s3fs", "tqdm", "typer"),
 }
 """Packages of which another version gives the same bytes, or fails."""
 

@@ -1,11 +1,11 @@
-"""What tests of fetching share: a file, its server's misbehaviour, and what was asked of it."""
+"""Helpers of download tests: a file, faulty server behaviour, and the requests made."""
 
 import hashlib
 import random
 from collections.abc import Callable
 
-from dayahead.download.sources import fetched, listed
-from support.sources import Answer, Served
+from dayahead.download.sources import fetch, list_files
+from support.sources import Response, Served
 
 BODY = random.Random(1).randbytes(102_400)
 """Thirteen segments of SEGMENT bytes, the last of half that."""
@@ -14,40 +14,44 @@ STARTS = set(range(0, len(BODY), SEGMENT))
 SHA256 = hashlib.sha256(BODY).hexdigest()
 
 
-def fetch(url: str, sha256: str | None = None) -> bytes:
-    (file,) = listed([url], None)
-    path, found = fetched(file, sha256)
-    assert found == hashlib.sha256(path.read_bytes()).hexdigest()
-    return path.read_bytes()
+def fetch_bytes(url: str, sha256: str | None = None) -> bytes:
+    (file,) = list_files([url], None)
+    source = fetch(file, sha256)
+    assert source.path is not None
+    content = source.path.read_bytes()
+    assert source.sha256 == hashlib.sha256(content).hexdigest()
+    return content
 
 
-def starts_asked(served: Served) -> list[int]:
-    return sorted(int(asked[len("bytes=") :].split("-")[0]) for _, asked in served.asked if asked)
+def segment_starts(served: Served) -> list[int]:
+    """First bytes of all range requests."""
+    ranges = [wanted.removeprefix("bytes=") for _, wanted in served.requests if wanted]
+    return sorted(int(wanted.split("-")[0]) for wanted in ranges)
 
 
-def of_gets(change: Callable[[Answer], None]) -> Callable[[Answer], None]:
-    return lambda answer: change(answer) if answer.command == "GET" else None
+def on_get(change: Callable[[Response], None]) -> Callable[[Response], None]:
+    return lambda response: change(response) if response.command == "GET" else None
 
 
-def cut_at_random(seed: int, share: float) -> Callable[[Answer], None]:
-    """Break off that share of the answers anywhere."""
-    dice = random.Random(seed)
+def cut_at_random(seed: int, share: float) -> Callable[[Response], None]:
+    """Cut off that share of the responses anywhere."""
+    rng = random.Random(seed)
 
-    def cut(answer: Answer) -> None:
-        if dice.random() < share:
-            answer.body = answer.body[: dice.randrange(len(answer.body))]
+    def cut(response: Response) -> None:
+        if rng.random() < share:
+            response.body = response.body[: rng.randrange(len(response.body))]
 
-    return of_gets(cut)
+    return on_get(cut)
 
 
-def answering(status: int, times: float, **headers: str) -> Callable[[Answer], None]:
-    """Answer the first requests with an error."""
-    left = [None] * int(times)
+def fail_with(status: int, times: int, **headers: str) -> Callable[[Response], None]:
+    """Response the first `times` requests with an error."""
+    left = [None] * times
 
-    def fail(answer: Answer) -> None:
+    def fail(response: Response) -> None:
         if left:
             left.pop()
-            answer.status, answer.body = status, b"sorry"
-            answer.headers = {"Content-Length": "5", **headers}
+            response.status, response.body = status, b"sorry"
+            response.headers = {"Content-Length": "5", **headers}
 
     return fail

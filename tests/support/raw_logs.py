@@ -1,4 +1,4 @@
-"""Small logs as csv and JSON lines, and what `download` finds wrong with them."""
+"""Small logs as csv and JSON lines, and their data-quality results."""
 
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,8 @@ def log_of(folder: Path, *files: str, ending: str = "csv", **sections: Any) -> D
     return a_dataset(source=source, **sections)
 
 
-def found_in(folder: Path, *files: str, **sections: Any) -> dict[str, dict]:
-    """What manifest.json says of each check."""
+def quality_of(folder: Path, *files: str, **sections: Any) -> dict[str, dict]:
+    """Download the files; return the quality results of manifest.json by check."""
     download(log_of(folder, *files, **sections), "mine", folder / "data" / "raw")
     found = read_json(folder / "data/raw/manifest.json")["quality"]
     return {finding.pop("check"): finding for finding in found}

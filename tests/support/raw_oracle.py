@@ -1,4 +1,4 @@
-"""What the rows of a raw table stand for, read in the plainest way: an oracle for `download`."""
+"""An oracle for `download`: the events of a raw table, read value by value in plain Python."""
 
 import re
 from collections.abc import Callable
@@ -17,8 +17,7 @@ class BadError(Exception):
     """The oracle cannot read a value."""
 
 
-# The oracle: what one value as it is written stands for. Bytes and text are read, null marks are
-# none, numbers stay.
+# One value each: bytes and text are parsed, null marks are None, numbers stay.
 
 
 def text(value: Any) -> str:
@@ -89,11 +88,11 @@ def instant(value: Any, unit: str) -> datetime:
 
 @dataclass
 class Expected:
-    """What must become of a file's rows."""
+    """What a file's rows must become."""
 
     events: list[dict[str, Any]]
     faulty: list[int]
-    """Rows, from 0, with a value that cannot be read."""
+    """Rows, from 0, with an unreadable value."""
 
 
 def expected(rows: list[dict[str, Any]], unit: str) -> Expected:

@@ -1,4 +1,4 @@
-"""Values, lines and columns of raw tables as they come: mostly right, now and then not."""
+"""Hypothesis strategies for raw tables: values, lines and columns, mostly valid."""
 
 import json
 from collections.abc import Callable
@@ -44,7 +44,7 @@ ODD_TIMES = ["2019-02-30", "2019-13-01", "10000-01-01", "2019-10-01 25:00:00", "
 
 
 def seldom(usual: st.SearchStrategy, odd: st.SearchStrategy) -> st.SearchStrategy:
-    """Mostly the usual: else hardly any table would be free of faults."""
+    """Mostly the usual: otherwise hardly any table would be valid."""
     return st.integers(0, 19).flatmap(lambda n: odd if n == 0 else usual)
 
 
@@ -69,7 +69,7 @@ JSON_ODD = st.one_of(
 
 @st.composite
 def json_lines(draw: st.DrawFn) -> list[bytes]:
-    """Objects with members of one kind, now and then of another, missing, twice or broken."""
+    """Objects with members of one type, sometimes of another, missing, duplicate or broken."""
     session = draw(st.sampled_from([st.sampled_from("ab"), WORDS, NUMBERS]))
     item = draw(st.sampled_from([st.integers(-(2**63), 2**63 - 1), st.integers(0, 9).map(str)]))
     time = draw(st.sampled_from([MILLISECONDS, MILLISECONDS.map(str)]))

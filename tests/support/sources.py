@@ -1,4 +1,4 @@
-"""Data set settings and a small web server for tests of the download room."""
+"""Data set settings, and a small web server, for tests of the download room."""
 
 import sys
 import threading
@@ -10,6 +10,9 @@ from typing import Any
 
 from dayahead.config.loading import validated
 from dayahead.dataset.schema import DatasetConfig
+
+_VALIDATED: dict[str, DatasetConfig] = {}
+"""By their text: validation looks through all time zones, and takes longer than most tests."""
 
 
 def a_dataset(**sections: Any) -> DatasetConfig:
@@ -27,17 +30,20 @@ def a_dataset(**sections: Any) -> DatasetConfig:
     }
     for name, value in sections.items():
         raw[name] = {**raw[name], **value} if isinstance(value, dict) else value
-    return validated(DatasetConfig, raw, "test")
+    text = repr(raw)
+    if text not in _VALIDATED:
+        _VALIDATED[text] = validated(DatasetConfig, raw, "test")
+    return _VALIDATED[text]
 
 
 @dataclass
-class Answer:
-    """What the server is about to send; a body shorter than Content-Length breaks off."""
+class Response:
+    """A response to be sent; with a body shorter than Content-Length, the connection is cut."""
 
     command: str
     """HEAD or GET."""
     start: int
-    """Where in the file the body begins."""
+    """Offset of the body in the file."""
     status: int
     headers: dict[str, str | None]
     body: bytes
@@ -45,80 +51,82 @@ class Answer:
 
 @dataclass
 class Served:
-    """What the server has, how it behaves, and what it was asked."""
+    """The server's files, its behaviour, and the requests it got."""
 
     files: dict[str, bytes]
-    knows_ranges: bool = True
-    admits_no_ranges: bool = True
-    """Whether a server without ranges says so in its headers."""
+    has_ranges: bool = True
+    announces_no_ranges: bool = True
+    """Whether a server without range requests says so in its headers."""
     etag: str | None = '"1"'
     drops_after: list[int] = field(default_factory=list)
-    """Bytes of each next answer after which the connection is closed; then no more drops."""
-    asked: list[tuple[str, str | None]] = field(default_factory=list)
+    """Bytes of each next response after which the connection is closed; then no more drops."""
+    requests: list[tuple[str, str | None]] = field(default_factory=list)
     """Path and Range header of each GET."""
     port: int = 0
-    twist: Callable[[Answer], None] | None = None
-    """Changes an answer before it is sent; called in the thread of its connection."""
+    change: Callable[[Response], None] | None = None
+    """Changes a response before it is sent; called in the thread of its connection."""
 
     def url(self, path: str, user: str = "") -> str:
         return f"http://{user}127.0.0.1:{self.port}/{path}"
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers from the `Served` of its server."""
+    """Responds from the `Served` of its server."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     server: "Server"
 
     def do_HEAD(self) -> None:
-        self._answer(with_body=False)
+        self._respond(with_body=False)
 
     def do_GET(self) -> None:
-        self.server.served.asked.append((self.path, self.headers["Range"]))
-        self._answer(with_body=True)
+        self.server.served.requests.append((self.path, self.headers["Range"]))
+        self._respond(with_body=True)
 
     def log_message(self, *_: Any) -> None:
         pass
 
-    def _answer(self, *, with_body: bool) -> None:
+    def _respond(self, *, with_body: bool) -> None:
         served = self.server.served
         body = served.files.get(self.path.lstrip("/").partition("?")[0])
         if body is None:
             self.send_error(404)
             return
         start, end = self._range(len(body))
-        is_whole = not (served.knows_ranges and self.headers["Range"])
+        is_whole = not (served.has_ranges and self.headers["Range"])
         headers = {
             "Content-Length": str(end - start),
             "Content-Range": None if is_whole else f"bytes {start}-{end - 1}/{len(body)}",
-            "Accept-Ranges": None if served.knows_ranges or not served.admits_no_ranges else "none",
+            "Accept-Ranges": None
+            if served.has_ranges or not served.announces_no_ranges
+            else "none",
             "ETag": served.etag,
         }
-        answer = Answer(self.command, start, 200 if is_whole else 206, headers, body[start:end])
-        if served.twist is not None:
-            served.twist(answer)
-        self._send(answer, with_body=with_body)
+        response = Response(self.command, start, 200 if is_whole else 206, headers, body[start:end])
+        if served.change is not None:
+            served.change(response)
+        self._send(response, with_body=with_body)
 
     def _range(self, size: int) -> tuple[int, int]:
-        asked = self.headers["Range"]
-        if not (self.server.served.knows_ranges and asked):
+        wanted = self.headers["Range"]
+        if not (self.server.served.has_ranges and wanted):
             return 0, size
-        first, last = asked.removeprefix("bytes=").split("-")
+        first, last = wanted.removeprefix("bytes=").split("-")
         return int(first), min(int(last) + 1, size)
 
-    def _send(self, answer: Answer, *, with_body: bool) -> None:
-        self.send_response(answer.status)
-        for name, value in answer.headers.items():
+    def _send(self, response: Response, *, with_body: bool) -> None:
+        self.send_response(response.status)
+        for name, value in response.headers.items():
             if value is not None:
                 self.send_header(name, value)
         self.end_headers()
         if not with_body:
             return
         drops_after = self.server.served.drops_after
-        body = answer.body[: drops_after.pop(0)] if drops_after else answer.body
+        body = response.body[: drops_after.pop(0)] if drops_after else response.body
         self.wfile.write(body)
-        if len(body) < int(answer.headers["Content-Length"] or 0):
+        if len(body) < int(response.headers["Content-Length"] or 0):
             self.wfile.flush()
             self.close_connection = True
             self.connection.close()
@@ -133,7 +141,7 @@ class Server(ThreadingHTTPServer):
         served.port = self.server_address[1]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Let clients go without a word."""
+        """Do not report clients that disconnect."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 

@@ -44,6 +44,15 @@ def link_or_copy(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
+def recorded_hashes(entry: Path) -> dict[str, str]:
+    """Return the sha256 of each file of an entry, by its path in it.
+
+    They were recorded when the entry was built, and verified before a `read` got its folder.
+    """
+    hashes: dict[str, str] = read_json(entry / _CONTENTS)
+    return hashes
+
+
 @dataclass(frozen=True)
 class Entry:
     """One entry of the cache, as `dayahead cache` lists it."""
@@ -66,6 +75,14 @@ class Cache:
     """
 
     folder: Path
+
+    def __contains__(self, key: str) -> bool:
+        """Return whether an entry exists; its files are not verified."""
+        return self._path(key).is_dir()
+
+    def partial(self, key: str) -> Path:
+        """Return the folder in which an entry is built, and an interrupted one is resumed."""
+        return self.folder / f".{key}.partial"
 
     def get(self, key: str, read: Callable[[Path], T]) -> T | None:
         """Return what `read` makes of an entry's folder, or None where there is no whole one."""
@@ -136,14 +153,25 @@ class Cache:
 
         Damaged and unfinished ones go too; an entry that a process is at work on stays.
         """
-        paths = [path for path in self.folder.glob("*") if path.is_dir() and path.name != "locks"]
-        old = [path for path in paths if path.stat().st_mtime < before]
-        return sum(self._is_pruned(path) for path in old)
+        old = [path for path in self._folders() if path.stat().st_mtime < before]
+        return sum(self._is_removed(path) for path in old)
 
-    def _is_pruned(self, path: Path) -> bool:
-        key = path.name.removeprefix(".").removesuffix(".partial").removesuffix(DAMAGED)
+    def remove_superseded(self, prefix: str, key: str | None) -> None:
+        """Remove all that begins with `prefix`, except the entry `key` that replaces it.
+
+        Damaged and unfinished entries go too; one that a process is at work on stays.
+        """
+        for path in self._folders():
+            if (other := _key_of(path)).startswith(prefix) and other != key:
+                self._is_removed(path)
+
+    def _folders(self) -> list[Path]:
+        """Return the folders of all entries, of damaged and unfinished ones too."""
+        return [path for path in self.folder.glob("*") if path.is_dir() and path.name != "locks"]
+
+    def _is_removed(self, path: Path) -> bool:
         try:
-            with self._locked(key, blocking=False):
+            with self._locked(_key_of(path), blocking=False):
                 shutil.rmtree(path, ignore_errors=True)
         except Timeout:
             return False
@@ -168,7 +196,7 @@ class Cache:
 
     def _build(self, key: str, build: Callable[[Path], None], *, is_resumed: bool) -> None:
         entry = self._path(key)
-        partial = entry.with_name(f".{key}.partial")
+        partial = self.partial(key)
         if not is_resumed:
             shutil.rmtree(partial, ignore_errors=True)  # left by a killed process
         try:
@@ -185,7 +213,7 @@ class Cache:
 
     def _delete(self, key: str) -> None:
         """Remove an entry in one step, so that a kill leaves no half of it."""
-        doomed = self.folder / f".{key}.partial"
+        doomed = self.partial(key)
         shutil.rmtree(doomed, ignore_errors=True)
         with suppress(FileNotFoundError):
             self._path(key).replace(doomed)
@@ -197,6 +225,10 @@ class Cache:
         locks.mkdir(parents=True, exist_ok=True)
         with FileLock(locks / f"{key}.lock", blocking=blocking):
             yield
+
+
+def _key_of(path: Path) -> str:
+    return path.name.removeprefix(".").removesuffix(".partial").removesuffix(DAMAGED)
 
 
 def _is_entry(path: Path) -> bool:

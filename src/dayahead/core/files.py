@@ -1,4 +1,4 @@
-"""Files written whole or not at all."""
+"""Files written whole or not at all, and the space they need."""
 
 import json
 import os
@@ -11,6 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from dayahead.core.errors import DataError
 
 ROWS_PER_GROUP = 65_536
 """Rows of a parquet row group: what a reader of a stream must hold in memory at least."""
@@ -70,6 +72,29 @@ def write_parquet(path: Path, table: pa.Table) -> None:
             compression="zstd",
             row_group_size=ROWS_PER_GROUP,
             use_dictionary=_repeating(table.schema),
+        )
+
+
+def require_space(folder: Path, needed: int, what: str) -> None:
+    """Check the free disk space before something large is written.
+
+    Args:
+        folder: where it will be written; it need not exist yet.
+        needed: bytes.
+        what: what needs them, for the message.
+
+    Raises:
+        DataError: the file system of `folder` has less than `needed` bytes free.
+    """
+    existing = folder.absolute()
+    while not existing.exists():
+        existing = existing.parent
+    free = shutil.disk_usage(existing).free
+    if free < needed:
+        raise DataError(
+            f"{folder}: not enough space: {what} needs {needed / 1e6:,.1f} MB, free are "
+            f"{free / 1e6:,.1f} MB. Free that much, or move the folder to a larger disk and leave "
+            f"a link in its place"
         )
 
 

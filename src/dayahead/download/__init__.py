@@ -1,1 +1,1 @@
-"""Source files or the generator into data/raw: fetch, verify, convert."""
+"""Source files or the generator to data/raw: fetch, verify, convert."""

@@ -1,4 +1,4 @@
-"""What lies in a compressed file or an archive, as streams of plain bytes."""
+"""Compressed files and archives as streams of plain bytes."""
 
 import io
 import lzma
@@ -17,11 +17,15 @@ import pyarrow as pa
 from py7zr.exceptions import ArchiveError, PasswordRequired
 
 from dayahead.core.errors import SourceError
-from dayahead.core.space import require_space
+from dayahead.core.files import require_space
 
+FREE_BYTES = 1 << 30
+"""Any file may unpack to this size."""
+MAX_RATIO = 200
+"""Beyond FREE_BYTES: bytes unpacked per packed byte; logs reach 5 or 10, zip bombs 1000."""
 _CODECS = {".gz": "gzip", ".tgz": "gzip", ".zst": "zstd"}
 _TAR = (".tar", ".tar.gz", ".tgz", ".tar.zst")
-_DAMAGE = (
+_DECODING_ERRORS = (
     OSError,
     EOFError,
     RuntimeError,  # zipfile on a member with a password
@@ -34,12 +38,6 @@ _DAMAGE = (
 )
 
 
-FREE_BYTES = 1 << 30
-"""What anything may unpack to."""
-LARGEST_RATIO = 200
-"""Beyond that, bytes unpacked for each that is packed: logs come to 5 or 10, bombs to 1000."""
-
-
 @dataclass(frozen=True)
 class RawFile:
     """A file of rows, unpacked while it is read."""
@@ -47,56 +45,56 @@ class RawFile:
     name: str
     """For messages: the source's address, with ::member inside an archive."""
     stream: Any
-    """Bytes, forward only; a pyarrow.OSFile where the file lies plainly on disk."""
+    """Bytes, forward only; a pyarrow.OSFile if the file is on the disk and not compressed."""
 
 
 @contextmanager
-def damage_told(name: str) -> Iterator[None]:
-    """Turn what a broken file makes of its reader into a SourceError that names it."""
+def wrap_errors(name: str) -> Iterator[None]:
+    """Convert decoding errors to SourceError with the file name."""
     try:
         yield
-    except _DAMAGE as error:
+    except _DECODING_ERRORS as error:
         raise SourceError(
             f"{name}: damaged, or not what its name says: {error}. Fetch or copy it again"
         ) from None
 
 
 def raw_files(path: Path, name: str, members: Sequence[str], scratch: Path) -> Iterator[RawFile]:
-    """Open what is in `path`, one file after the other; read each before asking for the next.
+    """Open the files in `path` one after the other; each must be read before the next.
 
     Args:
-        path: A local file; its ending tells the kind (gz, zst, zip, 7z, tar, tar.gz, tar.zst).
-        name: What messages call it.
-        members: Globs over an archive's members, matched from the right as file names are; a
-            member is read where any of them matches, in the archive's order.
-        scratch: An existing folder for what can only be read unpacked (7z).
+        path: a local file; its ending tells the kind (gz, zst, zip, 7z, tar, tar.gz, tar.zst).
+        name: for messages.
+        members: globs, matched from the right as file names are; an archive's member is read if
+            any of them matches, in the archive's order.
+        scratch: an existing folder, used for what can only be read unpacked (7z).
 
     Raises:
-        SourceError: damaged, protected, a member that would leave the folder, or no match.
+        SourceError: damaged, protected, a member outside the archive's folder, or no match.
         DataError: too little space in `scratch`.
     """
     lower = path.name.lower()
-    with damage_told(name):
+    with wrap_errors(name):
         if lower.endswith(".zip"):
-            found = _in_zip(path, name, members)
+            found = _zip_members(path, name, members)
         elif lower.endswith(".7z"):
-            found = _in_seven_zip(path, name, members, scratch)
+            found = _seven_zip_members(path, name, members, scratch)
         elif lower.endswith(_TAR):
-            found = _in_tar(path, name, members)
+            found = _tar_members(path, name, members)
         else:
-            found = _alone(path, name)
-        n_left = max(FREE_BYTES, LARGEST_RATIO * path.stat().st_size)
+            found = _single_file(path, name)
+        n_left = max(FREE_BYTES, MAX_RATIO * path.stat().st_size)
         for raw in found:
             if isinstance(raw.stream, pa.OSFile):
                 yield raw
                 continue
-            bounded = _Bounded(raw.stream, raw.name, n_left)
+            bounded = _BoundedStream(raw.stream, raw.name, n_left)
             yield RawFile(raw.name, bounded)
             n_left = bounded.n_left
 
 
-class _Bounded(io.RawIOBase):
-    """A stream that may not unpack to more than is sensible."""
+class _BoundedStream(io.RawIOBase):
+    """A stream that fails after `n_left` bytes, to stop zip bombs."""
 
     def __init__(self, stream: IO[bytes], name: str, n_left: int) -> None:
         self._stream = stream
@@ -104,47 +102,45 @@ class _Bounded(io.RawIOBase):
         self.n_left = n_left
 
     def readable(self) -> bool:
-        """Yes."""
         return True
 
     def readinto(self, buffer: Any) -> int:  # noqa: ANN401
-        """Read some bytes."""
         data = self._stream.read(len(buffer))
         self.n_left -= len(data)
         if self.n_left < 0:
             raise SourceError(
-                f"{self._name}: unpacks to more than {LARGEST_RATIO} times its size, as no log "
-                f"does; where it is one, unpack it by hand and name the file itself"
+                f"{self._name}: unpacks to more than {MAX_RATIO} times its size, as no log does; "
+                f"if it is one, unpack it by hand and name the file itself"
             )
         buffer[: len(data)] = data
         return len(data)
 
 
-def _alone(path: Path, name: str) -> Iterator[RawFile]:
+def _single_file(path: Path, name: str) -> Iterator[RawFile]:
     with pa.OSFile(str(path)) as file:
-        yield RawFile(name, _plain(file, path.name))
+        yield RawFile(name, _decompressed(file, path.name))
 
 
-def _plain(stream: IO[bytes], name: str) -> IO[bytes]:
+def _decompressed(stream: IO[bytes], name: str) -> IO[bytes]:
     codec = _CODECS.get(PurePosixPath(name.lower()).suffix)
     return pa.CompressedInputStream(stream, codec) if codec else stream
 
 
-def _chosen(found: Iterable[str], members: Sequence[str], name: str) -> list[str]:
-    """Return the members wanted, in the archive's order."""
+def _select(found: Iterable[str], members: Sequence[str], name: str) -> list[str]:
+    """Return the members that match, in the archive's order."""
     found = list(found)
-    chosen = [member for member in found if _matches(member, members)]
-    if not chosen:
+    selected = [member for member in found if _is_match(member, members)]
+    if not selected:
         raise SourceError(
             f"{name}: no file in it matches source.members {', '.join(members)}; it holds "
             f"{', '.join(found[:10]) or 'nothing'}"
         )
-    for member in chosen:
+    for member in selected:
         _check_inside(member, name)
-    return chosen
+    return selected
 
 
-def _matches(member: str, globs: Sequence[str]) -> bool:
+def _is_match(member: str, globs: Sequence[str]) -> bool:
     return any(PurePosixPath(member).match(glob) for glob in globs)
 
 
@@ -154,15 +150,15 @@ def _check_inside(member: str, name: str) -> None:
         raise SourceError(f"{name}: its member {member!r} would be written outside its folder")
 
 
-def _in_zip(path: Path, name: str, members: Sequence[str]) -> Iterator[RawFile]:
+def _zip_members(path: Path, name: str, members: Sequence[str]) -> Iterator[RawFile]:
     with zipfile.ZipFile(path) as archive:
         files = (info.filename for info in archive.infolist() if not info.is_dir())
-        for member in _chosen(files, members, name):
+        for member in _select(files, members, name):
             with archive.open(member) as stream:
-                yield RawFile(f"{name}::{member}", _plain(stream, member))
+                yield RawFile(f"{name}::{member}", _decompressed(stream, member))
 
 
-def _in_seven_zip(
+def _seven_zip_members(
     path: Path, name: str, members: Sequence[str], scratch: Path
 ) -> Iterator[RawFile]:
     with (
@@ -170,27 +166,27 @@ def _in_seven_zip(
         py7zr.SevenZipFile(path) as archive,
     ):
         sizes = {info.filename: info.uncompressed for info in archive.list() if info.is_file}
-        chosen = _chosen(sizes, members, name)
-        require_space(scratch, sum(sizes[member] for member in chosen), f"unpacking {name}")
-        archive.extract(unpacked, targets=chosen)
-        for member in chosen:
+        selected = _select(sizes, members, name)
+        require_space(scratch, sum(sizes[member] for member in selected), f"unpacking {name}")
+        archive.extract(unpacked, targets=selected)
+        for member in selected:
             with pa.OSFile(str(Path(unpacked) / member)) as stream:
-                yield RawFile(f"{name}::{member}", _plain(stream, member))
+                yield RawFile(f"{name}::{member}", _decompressed(stream, member))
 
 
-def _in_tar(path: Path, name: str, members: Sequence[str]) -> Iterator[RawFile]:
-    """Read a tar front to back; nothing is extracted, so nothing can land in the wrong place."""
+def _tar_members(path: Path, name: str, members: Sequence[str]) -> Iterator[RawFile]:
+    """Read a tar from front to back; nothing is extracted to the disk."""
     found = []
     with (
         pa.OSFile(str(path)) as file,
-        tarfile.open(fileobj=_plain(file, path.name), mode="r|") as archive,
+        tarfile.open(fileobj=_decompressed(file, path.name), mode="r|") as archive,
     ):
         for info in archive:
             if not info.isreg():
                 continue
             found.append(info.name)
-            if _matches(info.name, members):
+            if _is_match(info.name, members):
                 _check_inside(tarfile.data_filter(info, str(path.parent)).name, name)
                 stream = cast("IO[bytes]", archive.extractfile(info))  # None only for other kinds
-                yield RawFile(f"{name}::{info.name}", _plain(stream, info.name))
-    _chosen(found, members, name)
+                yield RawFile(f"{name}::{info.name}", _decompressed(stream, info.name))
+    _select(found, members, name)

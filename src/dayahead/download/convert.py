@@ -1,117 +1,110 @@
-"""A source file's events as parts in the store, where they outlive data/raw: converted once."""
+"""One source file to events files (parquet), converted once and cached."""
 
 import logging
-import os
-import shutil
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.metadata import version
+from itertools import chain, count, islice
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import pyarrow as pa
-from filelock import FileLock
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from dayahead.core.files import folder_written_whole, read_json, write_json
-from dayahead.core.fingerprints import fingerprint, sha256_of
+from dayahead.core.cache import Cache
+from dayahead.core.columns import EVENT_TIME
+from dayahead.core.files import read_json, write_json
+from dayahead.core.fingerprints import fingerprint, sha256_of, source_fingerprint
 from dayahead.core.project import cache_root
+from dayahead.dataset.manifest import EventsFile, events_file_name
 from dayahead.dataset.schema import DatasetConfig
-from dayahead.download import archives, events, json_lines, parts, records, rows, synthetic
-from dayahead.download import quality_checks as census
 from dayahead.download.archives import raw_files
-from dayahead.download.events import event_schema, source_columns, to_events
-from dayahead.download.parts import Part, write_parts
-from dayahead.download.quality_checks import Census, Count
-from dayahead.download.records import read_records
-from dayahead.download.rows import Records
+from dayahead.download.events import source_columns, to_events
+from dayahead.download.quality import Defects, FileQuality, QualityCounters
+from dayahead.download.readers import RawBatch, read_batches
+from dayahead.download.sources import Source
 from dayahead.download.synthetic import generate
 
-_PACKED = {".gz", ".tgz", ".zst", ".zip", ".7z"}
-_CHECK = "fingerprint"
-"""In an entry's note: of all else in it."""
+ROOMS = ("config", "core", "dataset", "download")
+"""Rooms whose source converts."""
+PACKAGES = ("numpy", "pandas", "py7zr", "pyarrow")
+"""Packages that shape the events files and counts."""
+ROW_GROUP = 1 << 17
+MAX_EVENTS = 32 * ROW_GROUP
+"""Events per parquet file at most."""
+_RECORD = "conversion.json"
+_COMPRESSED = {".gz", ".tgz", ".zst", ".zip", ".7z"}
 _GROWTH = 2
-"""Bytes of parts for a byte of a packed file, generously: 1.5 of G1, 1.3 of REES46's layout."""
+"""Upper bound of bytes written per byte of a compressed file: 1.5 for G1, 1.3 for REES46."""
+_version = cache(version)
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Source:
-    """What is converted: a file on this machine, or (`path` is None) the synthetic log."""
-
-    url: str
-    """For manifest.json: without secrets."""
-    file: str
-    """Its own name, whose endings say how it is packed."""
-    shown: str
-    """For messages."""
-    bytes: int
-    sha256: str
-    """Of its content; of the generator's settings."""
-    path: Path | None
-
-
-@dataclass(frozen=True)
 class Conversion:
-    """A source's events and what was met on the way."""
+    """The events of one source file."""
 
     folder: Path
-    """Holds the parts."""
+    """Holds the events files."""
     rows: int
-    events: int
     dropped: dict[str, int]
-    parts: list[Part]
-    counts: dict[str, Count]
-    """Rows at fault, by check."""
-    days: list[str]
-    """Days (UTC) with an event."""
+    """Rows that are no events, by reason."""
+    parts: list[EventsFile]
+    quality: FileQuality
+
+    @property
+    def events(self) -> int:
+        """Events in all parts."""
+        return sum(part.events for part in self.parts)
 
 
 def space_needed(source: Source, dataset: DatasetConfig) -> int:
-    """Bytes that a source's parts will need at the most; 0 if the store has them."""
-    if _slot(source, dataset).is_dir():
+    """Return an upper bound of the bytes that converting needs; 0 if it is cached."""
+    if _key(source, dataset) in _cache():
         return 0
-    is_packed = PurePosixPath(source.file.lower()).suffix in _PACKED
-    return source.bytes * (_GROWTH if is_packed else 1)
+    is_compressed = PurePosixPath(source.file.lower()).suffix in _COMPRESSED
+    return source.bytes * (_GROWTH if is_compressed else 1)
 
 
-def converted(source: Source, dataset: DatasetConfig) -> Conversion:
-    """Give a source's parts from the store, or convert it.
+def convert(source: Source, dataset: DatasetConfig) -> Conversion:
+    """Return a source's events files from the cache, where they are converted if missing.
 
     Raises:
         SourceError: the source is damaged or not as the data set's file says.
-        OSError: the store cannot be written.
+        OSError: the cache cannot be written.
     """
-    slot = _slot(source, dataset)
-    slot.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{slot}.lock"):  # experiments of a queue share the store
-        if (stored := _stored(slot, source)) is not None:
-            _log.info("%s: %s events, converted before", source.file, f"{stored.events:,}")
-            return stored
-        with folder_written_whole(slot) as aside:
-            conversion = _convert(source, dataset, aside)
-            write_json(aside / "entry.json", _entry(conversion))
-    n_rows, n_events = f"{conversion.rows:,}", f"{conversion.events:,}"
-    _log.info("%s: %s rows, %s events", source.file, n_rows, n_events)
-    return replace(conversion, folder=slot)
+    key = _key(source, dataset)
+    is_cached = key in _cache()
+    conversion = _cache().get_or_build(
+        key, lambda folder: _convert(source, dataset, folder), _read_conversion
+    )
+    counts = f"{conversion.rows:,} rows, {conversion.events:,} events"
+    _log.info("%s: %s%s", source.file, counts, " (cached)" if is_cached else "")
+    return conversion
 
 
-def _slot(source: Source, dataset: DatasetConfig) -> Path:
-    """Folder of the store named after everything that the parts depend on."""
-    modules = [archives, census, events, json_lines, parts, records, rows]
-    modules += [synthetic] if source.path is None else []
-    key = {
-        "sha256": source.sha256,
-        "endings": PurePosixPath(source.file.lower()).suffixes[-2:],
-        "settings": _settings(dataset),
-        "code": [sha256_of(Path(str(module.__file__))) for module in modules],
-        "pyarrow": pa.__version__,
-    }
-    return cache_root() / "parts" / fingerprint(key)[:32]
+def _cache() -> Cache:
+    return Cache(cache_root() / "events")
+
+
+def _key(source: Source, dataset: DatasetConfig) -> str:
+    """Name everything that the result depends on."""
+    return fingerprint(
+        {
+            "sha256": source.sha256,
+            "endings": PurePosixPath(source.file.lower()).suffixes[-2:],
+            "settings": _settings(dataset),
+            "source": source_fingerprint(*ROOMS),
+            "packages": {name: _version(name) for name in PACKAGES},
+        }
+    )
 
 
 def _settings(dataset: DatasetConfig) -> str:
-    """What the conversion reads of the data set's file."""
+    """Return what the conversion reads of the data set's file."""
     source, time = dataset.source, dataset.time
     features = [
         (name, feature.kind == "categorical", feature.column, feature.type)
@@ -129,70 +122,94 @@ def _settings(dataset: DatasetConfig) -> str:
     )
 
 
-def _stored(slot: Path, source: Source) -> Conversion | None:
-    """Read an entry of the store; set it aside if its files are not what it says."""
-    if not slot.is_dir():
-        return None
-    try:
-        entry = read_json(slot / "entry.json")
-        is_whole = entry.pop(_CHECK) == fingerprint(entry)
-        entry["parts"] = [Part(**part) for part in entry["parts"]]
-        entry["counts"] = {check: Count(**count) for check, count in entry["counts"].items()}
-        conversion = Conversion(slot, **entry)
-        bad = [part.file for part in conversion.parts if sha256_of(slot / part.file) != part.sha256]
-        bad += [] if is_whole else ["entry.json"]
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        bad = [f"{type(error).__name__}: {error}"]
-    if not bad:
-        os.utime(slot)  # what was of use lately is kept
-        return conversion
-    aside = slot.with_name(f"{slot.name}.damaged")
-    shutil.rmtree(aside, ignore_errors=True)
-    slot.replace(aside)
-    _log.warning(
-        "%s: damaged (%s), set aside as %s; %s is converted anew",
-        slot,
-        ", ".join(bad),
-        aside.name,
-        source.file,
+def _read_conversion(folder: Path) -> Conversion:
+    record = read_json(folder / _RECORD)
+    defects = {check: Defects(**counts) for check, counts in record["quality"]["defects"].items()}
+    return Conversion(
+        folder,
+        record["rows"],
+        record["dropped"],
+        [EventsFile(**part) for part in record["parts"]],
+        FileQuality(defects, record["quality"]["days"]),
     )
-    return None
 
 
-def _entry(conversion: Conversion) -> dict[str, Any]:
-    entry = {key: value for key, value in asdict(conversion).items() if key != "folder"}
-    return entry | {_CHECK: fingerprint(entry)}
-
-
-def _convert(source: Source, dataset: DatasetConfig, folder: Path) -> Conversion:
-    seen = Census(source.shown)
+def _convert(source: Source, dataset: DatasetConfig, folder: Path) -> None:
+    counters = QualityCounters(source.shown)
     dropped: Counter[str] = Counter()
     n_rows = 0
 
     def tables() -> Iterator[pa.Table]:
         nonlocal n_rows
         with tqdm(unit="rows", unit_scale=True, desc=source.file, disable=None) as bar:
-            for batch_of in _records(source, dataset, folder):
-                batch = to_events(batch_of, dataset, n_rows)
-                seen.observe(batch_of, batch, n_rows)
-                n_rows += batch.n_rows
+            for raw in _raw_batches(source, dataset, folder):
+                batch = to_events(raw, dataset, n_rows)
+                counters.count_batch(raw, batch, n_rows)
+                n_rows += raw.n_rows
                 dropped.update(batch.dropped)
-                bar.update(batch.n_rows)
+                bar.update(raw.n_rows)
                 yield batch.table
 
-    written = write_parts(folder, event_schema(dataset), tables())
-    for part in written:
-        seen.observe_part(folder / part.file)
-    n_events = sum(part.events for part in written)
-    return Conversion(folder, n_rows, n_events, dict(dropped), written, seen.counts, seen.days())
+    parts = _write_parts(folder, dataset.event_schema(), tables())
+    for part in parts:
+        counters.count_duplicates(folder / part.file)
+    record = {
+        "rows": n_rows,
+        "dropped": dropped,
+        "parts": [asdict(part) for part in parts],
+        "quality": asdict(counters.result()),
+    }
+    write_json(folder / _RECORD, record)
 
 
-def _records(source: Source, dataset: DatasetConfig, scratch: Path) -> Iterator[Records]:
+def _raw_batches(source: Source, dataset: DatasetConfig, scratch: Path) -> Iterator[RawBatch]:
     if source.path is None:
         assert dataset.source.synthetic is not None
-        yield Records(generate(dataset.source.synthetic), source.file, "row", 1)
+        yield RawBatch(generate(dataset.source.synthetic), source.file, "row", 1)
         return
     columns = source_columns(dataset)
     is_strict = dataset.quality.unreadable == 0
     for raw in raw_files(source.path, source.shown, dataset.source.members, scratch):
-        yield from read_records(raw, dataset.source, columns, strict=is_strict)
+        yield from read_batches(raw, dataset.source, columns, is_strict=is_strict)
+
+
+def _write_parts(folder: Path, schema: pa.Schema, tables: Iterator[pa.Table]) -> list[EventsFile]:
+    """Write tables of any length; the same rows always give the same bytes."""
+    groups = _row_groups(tables)
+    numbers = count()
+    return [
+        _write_part(
+            folder / events_file_name(next(numbers)),
+            schema,
+            chain([first], islice(groups, MAX_EVENTS // ROW_GROUP - 1)),
+        )
+        for first in groups
+    ]
+
+
+def _write_part(path: Path, schema: pa.Schema, groups: Iterator[pa.Table]) -> EventsFile:
+    n_events = 0
+    times = []
+    with pq.ParquetWriter(path, schema, compression="zstd") as out:
+        for group in groups:
+            out.write_table(group, row_group_size=ROW_GROUP)
+            n_events += group.num_rows
+            times += pc.min_max(group[EVENT_TIME]).as_py().values()
+    first, last = min(times).isoformat(), max(times).isoformat()
+    return EventsFile(path.name, n_events, sha256_of(path), first, last)
+
+
+def _row_groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Cut tables of any length into tables of ROW_GROUP rows, the last one shorter."""
+    held: list[pa.Table] = []
+    n_held = 0
+    for table in tables:
+        held.append(table)
+        n_held += table.num_rows
+        if n_held >= ROW_GROUP:
+            whole = pa.concat_tables(held).combine_chunks()
+            end = n_held - n_held % ROW_GROUP
+            yield from (whole.slice(start, ROW_GROUP) for start in range(0, end, ROW_GROUP))
+            held, n_held = [whole.slice(end)], n_held - end
+    if n_held:
+        yield pa.concat_tables(held).combine_chunks()

@@ -1,4 +1,4 @@
-"""A source's files, wherever fsspec finds them: listed, fetched, continued, verified."""
+"""The files of a data set's source: listed, fetched into the cache once, and verified."""
 
 import hashlib
 import logging
@@ -11,21 +11,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from filelock import FileLock
 from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
+from fsspec.implementations.local import LocalFileSystem
 from tqdm import tqdm
 
+from dayahead.core.cache import Cache, recorded_hashes
 from dayahead.core.errors import SourceError, redacted
-from dayahead.core.files import read_json, write_json, write_text
-from dayahead.core.fingerprints import sha256_of
+from dayahead.core.files import require_space
+from dayahead.core.fingerprints import fingerprint, sha256_of
 from dayahead.core.project import cache_root
-from dayahead.core.space import require_space
-from dayahead.download.servers import HTTP, retried, told
-from dayahead.download.transfer import Transfer
+from dayahead.dataset.schema import DatasetConfig
+from dayahead.download.transfer import HTTP, Transfer, describe_error, retry
 
+MAX_NAME_LENGTH = 200
 _VERSION_KEYS = ("ETag", "Last-Modified", "LastModified", "etag", "mtime", "updated", "created")
-LONGEST_NAME = 200
+_CONTENT = "content"
+"""Folder of the file in its cache entry, where no name can clash with those of the cache."""
 _log = logging.getLogger(__name__)
 
 
@@ -34,29 +36,28 @@ class SourceFile:
     """One file of a source, as its server or folder lists it."""
 
     url: str
-    """May hold credentials: for messages and records take `shown`."""
+    """May hold credentials: use `shown` in messages and `recorded` in files."""
     fs: AbstractFileSystem
-    """The fsspec file system that has it."""
     path: str
-    """Its name in that file system."""
+    """Its name in `fs`."""
     size: int | None
-    """Bytes; None where the server does not say."""
+    """Bytes; None: the server does not say."""
     version: str
-    """What the server changes with the content (ETag, time); empty where it says nothing."""
+    """What the server changes with the content (ETag, time); empty: the server does not say."""
 
     @property
     def is_local(self) -> bool:
-        """Whether the file lies on this machine and is read where it is."""
-        return _is_local(self.fs)
+        """Whether it is on this machine, where it is read without a copy."""
+        return isinstance(self.fs, LocalFileSystem)
 
     @property
     def name(self) -> str:
         """The file's own name, without folders and query."""
         if self.is_local:
             return posixpath.basename(self.path)
-        # Not hidden: names with a dot before them are the store's, and .. is the folder above.
+        # No leading dots: they would hide the file, or name the parent folder.
         name = posixpath.basename(urlsplit(self.path).path.rstrip("/"))
-        return name.lstrip(".")[-LONGEST_NAME:] or "download"
+        return name.lstrip(".")[-MAX_NAME_LENGTH:] or "download"
 
     @property
     def shown(self) -> str:
@@ -65,18 +66,54 @@ class SourceFile:
 
     @property
     def recorded(self) -> str:
-        """The address for manifest.json: without secrets and without this machine's folders."""
+        """The address for manifest.json: without secrets and without folders of this machine."""
         if not self.is_local:
             return redacted(self.url)
         path, here = Path(os.path.normpath(self.path)), Path.cwd()
         return path.relative_to(here).as_posix() if path.is_relative_to(here) else self.name
 
 
-def listed(urls: Sequence[str], manual: str | None) -> tuple[SourceFile, ...]:
-    """Find every file the URLs name, in their order, the matches of a glob sorted by name.
+@dataclass(frozen=True)
+class Source:
+    """What is converted: a verified file on this machine or (`path` is None) the generated log."""
+
+    url: str
+    """For manifest.json."""
+    file: str
+    """Its own name, whose endings say how it is compressed."""
+    shown: str
+    """For messages."""
+    bytes: int
+    sha256: str
+    """Of its content, or of the generator's settings."""
+    path: Path | None
+
+
+def fetch_sources(dataset: DatasetConfig, name: str) -> list[Source]:
+    """List and fetch all files of a data set, before any is converted, so that errors come early.
 
     Raises:
-        SourceError: an address that cannot be reached or finds nothing; ends with `manual`.
+        SourceError: a file is missing, damaged, or not the one that `source.sha256` names.
+        DataError: too little disk space.
+    """
+    if dataset.source.synthetic is not None:
+        settings = fingerprint({"config": repr(dataset.source.synthetic)})
+        return [Source("synthetic", "synthetic", "synthetic", 0, settings, None)]
+    files = list_files(dataset.source.urls, dataset.source.manual)
+    if unknown := sorted(set(dataset.source.sha256) - {file.name for file in files}):
+        raise SourceError(
+            f"datasets/{name}.yaml: source.sha256 names {', '.join(unknown)}, but source.urls "
+            f"finds only {', '.join(file.name for file in files)[:300]}"
+        )
+    require_space_for(files)
+    return [fetch(file, dataset.source.sha256.get(file.name)) for file in files]
+
+
+def list_files(urls: Sequence[str], manual: str | None) -> tuple[SourceFile, ...]:
+    """Find every file that the URLs name, in their order, the matches of a glob sorted by name.
+
+    Raises:
+        SourceError: a URL cannot be reached or matches no file; ends with `manual`.
     """
     advice = manual or "Check the address in source.urls of the data set's file"
     found = {file.url: file for url in urls for file in _matches(url, advice)}
@@ -86,11 +123,10 @@ def listed(urls: Sequence[str], manual: str | None) -> tuple[SourceFile, ...]:
 def _matches(url: str, advice: str) -> list[SourceFile]:
     try:
         fs, path = url_to_fs(url, **(HTTP if re.match(r"https?://", url) else {}))
-        files = retried(
-            lambda: [_described(fs, url, match) for match in _paths(fs, path)], redacted(url)
-        )
-    except Exception as error:  # noqa: BLE001 - every file system has its own kinds
-        raise SourceError(f"{redacted(url)}: cannot be read: {told(error)}. {advice}") from None
+        files = retry(lambda: [_stat(fs, url, match) for match in _paths(fs, path)], redacted(url))
+    except Exception as error:  # noqa: BLE001 - every file system raises its own kinds
+        reason = describe_error(error)
+        raise SourceError(f"{redacted(url)}: cannot be read: {reason}. {advice}") from None
     if not files:
         raise SourceError(f"{redacted(url)}: no file matches. {advice}")
     return files
@@ -98,149 +134,123 @@ def _matches(url: str, advice: str) -> list[SourceFile]:
 
 def _paths(fs: AbstractFileSystem, path: str) -> list[str]:
     magic = r"[*\[]" if path.startswith("http") else r"[*?\[]"
-    if re.search(magic, path) is None or (_is_local(fs) and fs.exists(path)):
+    is_named = isinstance(fs, LocalFileSystem) and fs.exists(path)
+    if is_named or re.search(magic, path) is None:
         return [path]
     return sorted(match for match in fs.glob(path) if fs.isfile(match))
 
 
-def _described(fs: AbstractFileSystem, url: str, path: str) -> SourceFile:
+def _stat(fs: AbstractFileSystem, url: str, path: str) -> SourceFile:
     info = fs.info(path)
     if info["type"] == "directory":
         raise IsADirectoryError("it is a folder; name the files in it, for example with *.csv.gz")
     version = next((str(info[key]) for key in _VERSION_KEYS if info.get(key)), "")
-    is_named = _is_local(fs) or fs._strip_protocol(url) != path
+    is_named = isinstance(fs, LocalFileSystem) or fs._strip_protocol(url) != path
     own_url = fs.unstrip_protocol(path) if is_named else url
     return SourceFile(own_url, fs, path, info.get("size"), version)
 
 
-def _is_local(fs: AbstractFileSystem) -> bool:
-    return "file" in ((fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol)
-
-
-def require_room(files: Sequence[SourceFile]) -> None:
-    """Check, before the first byte, that the store has room for all that is still to be fetched.
-
-    Files whose server does not tell a size are not counted.
+def require_space_for(files: Sequence[SourceFile]) -> None:
+    """Check that the disk has space for all that is missing; unknown sizes are not counted.
 
     Raises:
-        DataError: the disk has less free.
+        DataError: it has not.
     """
     missing = [_missing_bytes(file) for file in files if not file.is_local]
-    require_space(_store(), sum(missing), f"fetching {sum(n > 0 for n in missing)} files")
+    require_space(_cache().folder, sum(missing), f"fetching {sum(n > 0 for n in missing)} files")
 
 
 def _missing_bytes(file: SourceFile) -> int:
-    slot = _slot(file)
-    if not _is_current(file, slot):
-        return file.size or 0
-    if (slot / file.name).exists():
+    if _key(file) in _cache():
         return 0
-    part = slot / f"{file.name}.part"
-    held = part.stat().st_blocks * 512 if part.exists() else 0  # it has holes
-    return max(0, (file.size or 0) - held)
+    partial = _cache().partial(_key(file)) / _CONTENT / file.name
+    present = partial.stat().st_blocks * 512 if partial.exists() else 0  # it has holes
+    return max(0, (file.size or 0) - present)
 
 
-def _store() -> Path:
-    return cache_root() / "downloads"
+def _cache() -> Cache:
+    return Cache(cache_root() / "downloads")
 
 
-def _slot(file: SourceFile) -> Path:
-    return _store() / hashlib.sha256(file.url.encode()).hexdigest()[:16]
+def _address(file: SourceFile) -> str:
+    return hashlib.sha256(file.url.encode()).hexdigest()[:16]
 
 
-def fetched(file: SourceFile, expected_sha256: str | None) -> tuple[Path, str]:
-    """Bring a file to this machine, unless it is here, and verify it.
+def _key(file: SourceFile) -> str:
+    return f"{_address(file)}-{fingerprint({'size': file.size, 'version': file.version})[:16]}"
 
-    A fetch that was cut off goes on with what is missing; one whose file has changed on the
-    server begins anew.
 
-    Returns:
-        A path to read it from, and the sha256 of its content.
+def fetch(file: SourceFile, expected_sha256: str | None) -> Source:
+    """Bring a file to this machine, unless it is in the cache, and verify it.
+
+    An interrupted download is resumed. If the file has changed on the server, or its server tells
+    neither size nor version, it is fetched from the beginning.
 
     Raises:
-        SourceError: the server fails again and again, the file is shorter or longer than the
-            server says, it changes while it is fetched, or the checksum is wrong.
-        DataError: too little space.
+        SourceError: the server keeps failing, the size or the checksum is wrong, or the file
+            changes during the download.
+        DataError: too little disk space.
     """
-    if file.is_local:
-        path = Path(file.path)
-        try:
-            found = sha256_of(path)
-        except OSError as error:
-            raise SourceError(f"{file.shown}: cannot be read: {told(error)}") from None
-        _check(found, file, expected_sha256)
-        return path, found
-    slot = _slot(file)
-    slot.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{slot}.lock"):  # experiments of a queue share the store
-        return slot / file.name, _kept(file, slot, expected_sha256)
+    path, sha256 = (_read if file.is_local else _fetch_once)(file, expected_sha256)
+    return Source(file.recorded, file.name, file.shown, path.stat().st_size, sha256, path)
 
 
-def _kept(file: SourceFile, slot: Path, expected: str | None) -> str:
-    """Have the file in its slot, fetched if need be, and return its sha256."""
-    path, note = slot / file.name, slot / ".sha256"
-    if not (_is_current(file, slot) and path.is_file()):
-        _fetch(file, slot, is_verified=expected is not None)
-    os.utime(slot)  # what was of use lately is kept
-    found = sha256_of(path)
-    if note.exists() and note.read_text(encoding="utf-8") != found:
-        _log.warning("%s: its copy in the store is damaged, and fetched anew", file.shown)
-        shutil.rmtree(slot)
-        return _kept(file, slot, expected)
+def _read(file: SourceFile, expected_sha256: str | None) -> tuple[Path, str]:
+    path = Path(file.path)
     try:
-        _check(found, file, expected)
+        found = sha256_of(path)
+    except OSError as error:
+        raise SourceError(f"{file.shown}: cannot be read: {describe_error(error)}") from None
+    _check_sha256(found, file, expected_sha256)
+    return path, found
+
+
+def _fetch_once(file: SourceFile, expected_sha256: str | None) -> tuple[Path, str]:
+    cache, key, name = _cache(), _key(file), f"{_CONTENT}/{file.name}"
+    is_versioned = file.size is not None or file.version
+    cache.remove_superseded(_address(file), key if is_versioned else None)
+    path, found = cache.get_or_build(
+        key,
+        lambda folder: _fetch(file, folder / name, is_verified=expected_sha256 is not None),
+        lambda folder: (folder / name, recorded_hashes(folder)[name]),
+        is_resumed=True,
+    )
+    try:
+        _check_sha256(found, file, expected_sha256)
     except SourceError:
-        shutil.rmtree(slot)
+        cache.remove([key])
         raise
-    write_text(note, found)
-    return found
+    return path, found
 
 
-def _state(file: SourceFile) -> dict[str, object]:
-    return {"url": file.shown, "size": file.size, "version": file.version}
-
-
-def _is_current(file: SourceFile, slot: Path) -> bool:
-    """Tell whether what the slot holds is of the file as the server has it now."""
-    tells_changes = file.size is not None or file.version
-    try:
-        return bool(tells_changes) and read_json(slot / ".state.json") == _state(file)
-    except (OSError, ValueError):  # not there, or damaged
-        return False
-
-
-def _check(found: str, file: SourceFile, expected: str | None) -> None:
+def _check_sha256(found: str, file: SourceFile, expected: str | None) -> None:
     if expected is not None and found != expected.lower():
         raise SourceError(
             f"{file.shown}: wrong checksum: expected sha256 {expected}, found {found}. Run again "
-            f"to fetch it anew; if it stays, the publisher has changed the file: look at it, then "
-            f"correct source.sha256"
+            f"to fetch it again; if the error persists, the publisher has changed the file: check "
+            f"it, then correct source.sha256"
         )
 
 
-def _fetch(file: SourceFile, slot: Path, *, is_verified: bool) -> None:
-    if not _is_current(file, slot):
-        shutil.rmtree(slot, ignore_errors=True)
-        write_json(slot / ".state.json", _state(file))
-    require_room([file])
-    part = slot / f"{file.name}.part"
+def _fetch(file: SourceFile, target: Path, *, is_verified: bool) -> None:
+    require_space_for([file])
+    target.parent.mkdir(exist_ok=True)
     _log.info("fetching %s", file.shown)
     with tqdm(total=file.size, unit="B", unit_scale=True, desc=file.name, disable=None) as bar:
         try:
-            Transfer(file.fs, file.path, file.size, part, bar).run()
-            if not is_verified:  # a checksum tells more than a version
-                _check_unchanged(file, slot)
-        except Exception as error:  # noqa: BLE001 - every file system has its own kinds
+            Transfer(file.fs, file.path, file.size, target, bar).run()
+            if not is_verified:  # a checksum says more than a version
+                _check_unchanged(file, target.parent)
+        except Exception as error:  # noqa: BLE001 - every file system raises its own kinds
             raise SourceError(
-                f"{file.shown}: cannot be fetched: {told(error)}. Run again to "
-                f"fetch what is missing"
+                f"{file.shown}: cannot be fetched: {describe_error(error)}. Run again to fetch "
+                f"what is missing"
             ) from None
-    part.replace(slot / file.name)
 
 
-def _check_unchanged(file: SourceFile, slot: Path) -> None:
+def _check_unchanged(file: SourceFile, folder: Path) -> None:
     file.fs.invalidate_cache()
-    now = retried(lambda: _described(file.fs, file.url, file.path), file.shown)
-    if _state(now) != _state(file):
-        shutil.rmtree(slot)  # parts of two versions
-        raise ValueError("the file changed on the server meanwhile")
+    now = retry(lambda: _stat(file.fs, file.url, file.path), file.shown)
+    if (now.size, now.version) != (file.size, file.version):
+        shutil.rmtree(folder)  # segments of two versions
+        raise ValueError("the file changed on the server during the download")

@@ -1,9 +1,9 @@
-"""A click log drawn from a seed, with the structure that makes real ones hard and learnable.
+"""Synthetic click log, generated from a seed, with the structure of real ones.
 
-Items are born, rise by Zipf's law and fade; they belong to topics, and each has a few preferred
-successors in its topic. A session stays in a topic, has a taste (a price tier) that shows only
-over several of its items, and follows successors that suit the taste: counts of transitions see
-the first, a model that reads the whole session both.
+Items are released, have Zipf-distributed popularity and fade; they belong to topics, and each has
+a few preferred successors in its topic. A session stays in a topic, has a taste (a price tier) that
+only several of its items reveal, and follows successors that suit the taste: transition counts can
+learn the successors, only a model of the whole session can learn the taste as well.
 """
 
 from dataclasses import dataclass
@@ -20,20 +20,20 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 SLOTS_PER_DAY = 8
-"""How often popularity is reckoned anew."""
+"""How often popularity is updated."""
 MAX_LENGTH = 60
 N_TIERS = 3
 _SUCCESSOR_SHARES = 1.0 / np.arange(1, 13)
 _NEIGHBOURHOOD = 12
-"""Successors are born within so many births of their predecessor's topic."""
+"""Successors are at most this many positions away in the topic's order of birth."""
 _FOLLOWS, _SWITCHES = 0.5, 0.2
-"""Share of clicks on a successor, and on anything; the rest goes to the topic's favourites."""
+"""Shares of clicks on a successor, and on any item; the rest are on popular items of the topic."""
 _FORGOTTEN = 1e-6
-"""Successors whose interest has faded below this are followed no more."""
+"""Successors with less interest than this are not followed."""
 _TASTE = 16.0
-"""How much likelier a successor of the session's tier is."""
+"""Factor on the weight of successors in the session's tier."""
 _AT_HOME, _HABITUAL, _KNOWN = 0.6, 0.7, 0.85
-"""Share of sessions begun in a favourite topic, in the user's usual tier, and logged in."""
+"""Shares of sessions that start in a favourite topic, are in the user's usual tier, logged in."""
 _WEEKDAYS = np.array([1.05, 1.08, 1.06, 1.04, 1.0, 0.86, 0.91])
 _DAY_US = 86_400_000_000
 
@@ -44,13 +44,13 @@ class _Items:
 
     ids: Ints
     birth: Floats
-    """Days since the log's start; negative: older than the log."""
+    """Days since the log's start; negative: before it."""
     fade: Floats
-    """Days in which the interest falls to 1/e."""
+    """Days after which the interest has fallen to 1/e."""
     strength: Floats
     tier: Ints
     first: Ints
-    """Of each topic, the position of its first item; one more entry closes the last."""
+    """[n_topics + 1] position of each topic's first item, and the number of items."""
     topic: Ints
     successors: Ints
     """[n_items, n_successors] positions."""
@@ -58,17 +58,17 @@ class _Items:
 
 
 def as_utc(time: datetime) -> datetime:
-    """Take a time without a zone as UTC."""
+    """Return the time in UTC; one without a zone is taken as UTC."""
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 
 
 def log_end(config: SyntheticConfig) -> datetime:
-    """The midnight after the last day, up to which the log is whole."""
+    """Return the midnight after the last day, up to which the log is complete."""
     return as_utc(config.start) + timedelta(days=config.days)
 
 
 def generate(config: SyntheticConfig) -> pa.Table:
-    """Draw the log, in order of time; the same settings always give the same rows.
+    """Generate the log, in order of time; the same settings always give the same rows.
 
     Returns:
         session_id string, user_id string (null: not logged in), item_id int64, event_time
@@ -93,7 +93,7 @@ def _draw_items(rng: np.random.Generator, config: SyntheticConfig) -> _Items:
     shares = _zipf(n_topics, 0.6)
     topic = np.concatenate([np.arange(n_topics), rng.choice(n_topics, n - n_topics, p=shares)])
     birth = rng.uniform(-config.days, config.days, n)
-    birth[:n_topics] = -config.days  # a topic is never without an item
+    birth[:n_topics] = -config.days  # every topic has an item from the start
     order = np.lexsort((birth, topic))
     topic, birth = topic[order], birth[order]
     first = np.searchsorted(topic, np.arange(n_topics + 1))
@@ -121,7 +121,7 @@ def _zipf(n: int, exponent: float) -> Floats:
 
 
 def _session_starts(rng: np.random.Generator, config: SyntheticConfig) -> Ints:
-    """Microseconds since the log's start, ascending; evenings and workdays are busier."""
+    """Return microseconds since the log's start, ascending; evenings and workdays are busier."""
     weekdays = (as_utc(config.start).weekday() + np.arange(config.days)) % 7
     counts = rng.poisson(config.sessions_per_day * _WEEKDAYS[weekdays])
     hours = np.arange(24)
@@ -136,7 +136,7 @@ def _session_starts(rng: np.random.Generator, config: SyntheticConfig) -> Ints:
 def _visitors(
     rng: np.random.Generator, config: SyntheticConfig, items: _Items, n: int
 ) -> tuple[Ints, Ints, Ints]:
-    """User (-1: none), home topic (-1: none) and taste of each session."""
+    """Return the user (-1: none), home topic (-1: none) and taste of each session."""
     n_users = max(n // 4, 1)
     user = rng.choice(n_users, n, p=_zipf(n_users, 0.5))
     sizes = np.diff(items.first)
@@ -156,20 +156,20 @@ def _click_times(rng: np.random.Generator, starts: Ints, session: Ints, step: In
 
 
 class _Popularity:
-    """Draws items from a range of positions, by their weight in a slot of time."""
+    """Samples items from a range of positions, by their weight in a time slot."""
 
     def __init__(self, items: _Items, config: SyntheticConfig) -> None:
         now = np.arange(config.days * SLOTS_PER_DAY)[:, None] / SLOTS_PER_DAY
         interest = np.maximum(np.exp(-(now - items.birth) / items.fade), 1e-4)
         weights = np.where(items.birth <= now, items.strength * interest, 0.0)
         self._n_items = len(items.birth)
-        self._upto = np.concatenate([[0.0], np.cumsum(weights)])
+        self._cumulative = np.concatenate([[0.0], np.cumsum(weights)])
 
-    def draw(self, rng: np.random.Generator, slot: Ints, low: Ints, high: Ints) -> Ints:
+    def sample(self, rng: np.random.Generator, slot: Ints, low: Ints, high: Ints) -> Ints:
         base = slot * self._n_items
-        below, above = self._upto[base + low], self._upto[base + high]
+        below, above = self._cumulative[base + low], self._cumulative[base + high]
         point = below + rng.random(len(slot)) * (above - below)
-        found = np.searchsorted(self._upto, point, side="right") - 1 - base
+        found = np.searchsorted(self._cumulative, point, side="right") - 1 - base
         return np.asarray(np.clip(found, low, high - 1))
 
 
@@ -178,11 +178,14 @@ def _walk(
     items: _Items,
     config: SyntheticConfig,
     times: Ints,
-    place: tuple[Ints, Ints],
-    character: tuple[Ints, Ints],
+    click: tuple[Ints, Ints],
+    visitor: tuple[Ints, Ints],
 ) -> Ints:
-    """Choose the item of every click, all sessions together, one step at a time."""
-    (session, step), (home, taste) = place, character
+    """Choose the item of every click, all sessions together, one step at a time.
+
+    `click` is the session and step of each click, `visitor` home topic and taste of each session.
+    """
+    (session, step), (home, taste) = click, visitor
     popularity = _Popularity(items, config)
     slots = np.minimum(times * SLOTS_PER_DAY // _DAY_US, config.days * SLOTS_PER_DAY - 1)
     chosen = np.zeros(len(times), np.int64)
@@ -193,7 +196,7 @@ def _walk(
         roams = (topic < 0) | ((rng.random(len(clicks)) < _SWITCHES) & (k > 0))
         low = np.where(roams, 0, items.first[topic])
         high = np.where(roams, anywhere, items.first[topic + 1])
-        chosen[clicks] = popularity.draw(rng, slots[clicks], low, high)
+        chosen[clicks] = popularity.sample(rng, slots[clicks], low, high)
         if k > 0:
             follows = clicks[~roams & (rng.random(len(clicks)) < _FOLLOWS / (1 - _SWITCHES))]
             day = times[follows] / _DAY_US
@@ -205,15 +208,15 @@ def _walk(
 def _successor(
     rng: np.random.Generator, items: _Items, current: Ints, taste: Ints, day: Floats
 ) -> Ints:
-    """One of the current item's successors that are born by now and suit the taste; -1: none."""
+    """Return one of the current item's released successors, by taste; -1: none is left."""
     options = items.successors[current]
     age = day[:, None] - items.birth[options]
     weights = _SUCCESSOR_SHARES * np.where(age >= 0, np.exp(-age / items.fade[options]), 0.0)
     weights *= np.where(items.tier[options] == taste[:, None], _TASTE, 1.0)
-    upto = np.cumsum(weights, axis=1)
-    point = rng.random(len(current))[:, None] * upto[:, -1:]
-    place = np.minimum((upto <= point).sum(axis=1), options.shape[1] - 1)
-    return np.where(upto[:, -1] > _FORGOTTEN, options[np.arange(len(current)), place], -1)
+    cumulative = np.cumsum(weights, axis=1)
+    point = rng.random(len(current))[:, None] * cumulative[:, -1:]
+    index = np.minimum((cumulative <= point).sum(axis=1), options.shape[1] - 1)
+    return np.where(cumulative[:, -1] > _FORGOTTEN, options[np.arange(len(current)), index], -1)
 
 
 def _table(
@@ -221,7 +224,7 @@ def _table(
 ) -> pa.Table:
     start = int(as_utc(config.start).timestamp() * 1_000_000)
     names = np.array([f"category-{topic % 20:02d}" for topic in range(config.n_topics)])
-    unnamed = items.ids % 50 == 0  # some items of every catalogue have no category
+    unnamed = items.ids % 50 == 0  # as in real catalogues, some items have no category
     return pa.table(
         {
             "session_id": pa.array(1_000_000 + session).cast(pa.string()),

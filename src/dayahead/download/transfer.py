@@ -1,111 +1,194 @@
-"""One file from a server to the disk: in segments, several at once, each fetched only once."""
+"""Download one file over HTTP or any fsspec file system: retries, parallel resumable segments."""
 
 import logging
 import os
+import random
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, TypeVar
 
+import aiohttp
 from fsspec import AbstractFileSystem
 from tqdm import tqdm
 
-from dayahead.download.servers import NoRangesError, retried
+from dayahead.core.errors import redacted
 
+ATTEMPTS = 5
+PAUSE = 1.0
+"""Seconds before the second attempt, plus or minus half; doubled after each failure."""
+MAX_RETRY_AFTER = 60
+"""Upper limit in seconds of the pause that a server demands (Retry-After)."""
 SEGMENT = 16 << 20
-"""Bytes asked for at once; what is killed loses at most THREADS of these."""
+"""Bytes per range request; a killed transfer loses at most THREADS segments."""
 THREADS = 4
 CHUNK = 8 << 20
-"""Bytes read at once from a server that knows no ranges."""
+"""Bytes per read from a server without range requests."""
+_RETRIED_STATUS = (408, 429)
+"""4xx responses that may succeed later."""
+_PERMANENT = (FileNotFoundError, PermissionError, IsADirectoryError, ValueError, ImportError)
+_T = TypeVar("_T")
 _log = logging.getLogger(__name__)
+
+
+class NoRangesError(ValueError):
+    """The server does not support range requests."""
+
+
+async def _check_response(response: aiohttp.ClientResponse) -> None:
+    """Reject responses that fsspec would accept: an unencrypted redirect, or the wrong range."""
+    schemes = [each.url.scheme for each in (*response.history, response)]
+    if "https" in schemes and "http" in schemes[schemes.index("https") :]:
+        raise ValueError("the server redirects from https to http, which anybody could answer")
+    wanted = response.request_info.headers.get("Range", "").removeprefix("bytes=")
+    sent = response.headers.get("Content-Range", "").removeprefix("bytes ")
+    is_wanted = response.status == 206 and sent.split("-")[0] == wanted.split("-")[0]  # noqa: PLR2004
+    if wanted and response.ok and not is_wanted:
+        raise NoRangesError(f"requested bytes {wanted}, the server sends {sent or 'all'}")
+
+
+HTTP: dict[str, Any] = {
+    "client_kwargs": {
+        "trust_env": True,  # proxies and .netrc
+        "timeout": aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=60),
+        "raise_for_status": _check_response,
+    },
+    "headers": {"Accept-Encoding": "identity"},  # a .gz must arrive as the file it is
+}
+"""Settings of fsspec's HTTP file system."""
+
+
+def describe_error(error: BaseException) -> str:
+    """Return the message of the error at the root, without secrets."""
+    root = _root(error)
+    if isinstance(root, aiohttp.ClientResponseError):
+        return f"the server returned {root.status} {root.message}"
+    text = redacted(" ".join(str(root).split()).rstrip("."))
+    return "no such file" if isinstance(root, FileNotFoundError) else text or type(root).__name__
+
+
+def retry(call: Callable[[], _T], name: str) -> _T:
+    """Call until it succeeds, at most ATTEMPTS times, with growing random pauses.
+
+    Raises:
+        Exception: the last failure, or the first one that another attempt cannot cure.
+    """
+    for failures in range(1, ATTEMPTS):
+        try:
+            return call()
+        except Exception as error:
+            if _is_permanent(error):
+                raise
+            pause = _pause(error, failures)
+            _log.warning("%s: %s; retrying in %.1f s", name, describe_error(error), pause)
+        time.sleep(pause)
+    return call()
+
+
+def _root(error: BaseException) -> BaseException:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def _is_permanent(error: Exception) -> bool:
+    root = _root(error)
+    if isinstance(root, aiohttp.ClientResponseError):
+        return 400 <= root.status < 500 and root.status not in _RETRIED_STATUS  # noqa: PLR2004
+    # fsspec raises FileNotFoundError for an unreachable server, too.
+    return isinstance(error, _PERMANENT) and not isinstance(root, aiohttp.ClientConnectionError)
+
+
+def _pause(error: Exception, failures: int) -> float:
+    root = _root(error)
+    headers = root.headers if isinstance(root, aiohttp.ClientResponseError) else None
+    demanded: str = headers.get("Retry-After", "") if headers else ""
+    own = PAUSE * 2.0 ** (failures - 1) * random.uniform(0.5, 1.5)  # noqa: S311
+    return max(own, min(int(demanded), MAX_RETRY_AFTER)) if demanded.isdigit() else own
 
 
 @dataclass(frozen=True)
 class Transfer:
-    """A file on its way. Whoever starts the same transfer again goes on with what is missing."""
+    """Download of one file; running it again after an interruption fetches only what is missing."""
 
     fs: AbstractFileSystem
     path: str
     """Its name in `fs`."""
     size: int | None
-    """Bytes it must have; None where the server does not say."""
-    part: Path
-    """Where it is written; marks of what is done lie beside it."""
+    """Bytes it must have; None: unknown."""
+    target: Path
+    """The local file; beside it lies the bitmap of finished segments."""
     bar: tqdm
 
     def run(self) -> None:
         """Fetch what is missing.
 
         Raises:
-            Exception: what the file system raises, after the last attempt; EOFError where more or
-                fewer bytes come than asked for.
+            Exception: of the file system, after the last attempt.
+            EOFError: the file is shorter or longer than `size`.
         """
         if self.size:
             try:
                 self._fetch_segments(self.size)
             except NoRangesError as error:
-                _log.info("%s: %s; it is read in one piece", self.part.stem, error)
+                _log.info("%s: %s; reading it in one piece", self.target.name, error)
             else:
                 return
-        self._marks.unlink(missing_ok=True)
-        retried(self._stream, self.part.stem)
+        self._bitmap.unlink(missing_ok=True)
+        retry(self._stream, self.target.name)
 
     @property
-    def _marks(self) -> Path:
-        """A byte per segment, 1 when it is on the disk."""
-        return self.part.with_name(f".done-{SEGMENT}")
+    def _bitmap(self) -> Path:
+        """One byte per segment: 1 when it is on the disk."""
+        return self.target.with_name(f".done-{SEGMENT}")
 
     def _fetch_segments(self, size: int) -> None:
-        if not self.part.exists():
-            self._marks.unlink(missing_ok=True)
-        self.part.touch()
-        self._marks.touch()
-        done = self._marks.read_bytes()
+        if not self.target.exists():
+            self._bitmap.unlink(missing_ok=True)
+        self.target.touch()
+        self._bitmap.touch()
+        done = self._bitmap.read_bytes()
         starts = [n * SEGMENT for n in range(-(-size // SEGMENT)) if done[n : n + 1] != b"\1"]
         lengths = [min(SEGMENT, size - start) for start in starts]
         self.bar.n = size - sum(lengths)
-        # File systems that are not asynchronous inside may hold a single connection (FTP).
+        # File systems that are not asynchronous may hold a single connection (FTP).
         with ThreadPoolExecutor(THREADS if self.fs.async_impl else 1) as pool:
             for length in pool.map(self._fetch_segment, starts, lengths):
                 self.bar.update(length)
 
     def _fetch_segment(self, start: int, length: int) -> int:
-        # One byte more than there should be at the end: a longer file must not pass for whole.
+        # One byte more at the end detects a file that is longer than its server says.
         end = start + length + (start + length == self.size)
 
         def content() -> bytes:
             data: bytes = self.fs.cat_file(self.path, start=start, end=end)
             if len(data) != length:
-                raise EOFError(f"{len(data)} bytes came instead of {length} from byte {start} on")
+                raise EOFError(f"got {len(data)} bytes instead of {length} from byte {start}")
             return data
 
-        _write_at(self.part, start, retried(content, self.part.stem))
-        _write_at(self._marks, start // SEGMENT, b"\1")
+        _write_at(self.target, start, retry(content, self.target.name))
+        _write_at(self._bitmap, start // SEGMENT, b"\1")
         return length
 
     def _stream(self) -> None:
-        """Read front to back, each time from the beginning: there is no other way."""
+        """Read from front to back; without range requests every attempt starts at byte 0."""
         self.bar.n = 0
         with (
-            self.part.open("wb") as out,
+            self.target.open("wb") as out,
             self.fs.open(self.path, "rb", block_size=0, cache_type="none") as stream,
         ):
             while chunk := stream.read(CHUNK):
                 out.write(chunk)
                 self.bar.update(len(chunk))
-            _flush(out)
             if self.size not in (None, out.tell()):
-                raise EOFError(f"{out.tell()} bytes came instead of {self.size}")
+                raise EOFError(f"got {out.tell()} bytes instead of {self.size}")
 
 
 def _write_at(path: Path, start: int, data: bytes) -> None:
     with path.open("r+b") as file:
         file.seek(start)
         file.write(data)
-        _flush(file)
-
-
-def _flush(file: BinaryIO) -> None:
-    """Onto the disk, for good: a mark must not outlive what it marks."""
-    file.flush()
-    os.fsync(file.fileno())
+        file.flush()
+        os.fsync(file.fileno())  # no bit of the bitmap may outlive its segment

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dayahead.core.cache import Cache, link_or_copy
+from dayahead.core.cache import Cache, link_or_copy, recorded_hashes
+from dayahead.core.fingerprints import sha256_of
 
 DAY = 86_400
 
@@ -36,6 +37,27 @@ def test_what_is_missing_is_built_once(cache):
     assert cache.get_or_build("a", refuse, text_of) == "first"
     cache.put("a", refuse)
     assert cache.get("a", text_of) == "first"
+
+
+def test_an_entry_exists_once_it_is_whole(cache):
+    def build(folder):
+        assert folder == cache.partial("a")
+        assert "a" not in cache
+        (folder / "text").write_text("x")
+
+    cache.put("a", build)
+    assert "a" in cache
+    assert "b" not in cache
+
+
+def test_the_hashes_of_an_entry_are_recorded(cache):
+    def build(folder):
+        (folder / "inner").mkdir()
+        (folder / "inner" / "text").write_text("x")
+
+    cache.put("a", build)
+    hashes = cache.get("a", recorded_hashes)
+    assert hashes == {"inner/text": sha256_of(cache.folder / "a" / "inner" / "text")}
 
 
 def test_a_failed_build_leaves_nothing(cache):
@@ -144,6 +166,21 @@ def test_pruning_removes_what_was_not_used_lately(cache):
     assert sorted(path.name for path in cache.folder.iterdir()) == ["locks", "new", "used"]
 
 
+def test_superseded_entries_are_removed(cache):
+    for key in ("a-1", "a-2", "b-1"):
+        cache.put(key, writing(key))
+    for name in (".a-2.partial", ".a-3.partial", "a-3.damaged", ".b-2.partial"):
+        (cache.folder / name).mkdir()
+
+    def present():
+        return sorted(path.name for path in cache.folder.iterdir() if path.name != "locks")
+
+    cache.remove_superseded("a-", "a-2")
+    assert present() == [".a-2.partial", ".b-2.partial", "a-2", "b-1"]
+    cache.remove_superseded("a-", None)
+    assert present() == [".b-2.partial", "b-1"]
+
+
 def test_pruning_an_empty_cache_creates_nothing(cache):
     assert cache.prune(time.time()) == 0
     assert not cache.folder.exists()
@@ -165,6 +202,7 @@ def test_nobody_removes_what_another_reads(cache):
     assert started.wait(10)
     os.utime(cache.folder / "a", (0, 0))
     assert cache.prune(time.time()) == 0
+    cache.remove_superseded("a", None)
     # Another entry is not waited for.
     assert cache.get_or_build("b", writing("b"), text_of) == "b"
     done.set()

@@ -1,9 +1,8 @@
-"""Conversion: each source file once, its parts kept in the store and verified when used."""
+"""Conversion: each source file once, its events files cached and verified when used."""
 
 import gzip
 import logging
 import os
-import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -16,31 +15,32 @@ from dayahead.core.errors import DataError, SourceError
 from dayahead.core.files import read_json
 from dayahead.core.fingerprints import sha256_of
 from dayahead.dataset.schema import load_dataset
-from dayahead.download import convert as room
-from dayahead.download import stage
+from dayahead.download import convert, stage
 from dayahead.download.stage import download
 from support.sources import Served, a_dataset, serving
 
 HEADER = "session,item,time\n"
 
 
-@pytest.fixture(autouse=True)
-def _own_store(tmp_path, monkeypatch):
-    monkeypatch.setenv("DVC_ROOT", str(tmp_path / "root"))
+@pytest.fixture
+def converted_files(monkeypatch):
+    """Names of the files that are converted, in order."""
+    names = []
+    original = convert._convert
+
+    def recorded(source, *rest):
+        names.append(source.file)
+        return original(source, *rest)
+
+    monkeypatch.setattr(convert, "_convert", recorded)
+    return names
 
 
 @pytest.fixture
-def converted_files(monkeypatch):
-    """Names of the files that are converted, one after the other."""
-    names = []
-    convert = room._convert
-
-    def noted(source, *rest):
-        names.append(source.file)
-        return convert(source, *rest)
-
-    monkeypatch.setattr(room, "_convert", noted)
-    return names
+def entries(tmp_path):
+    """Folders in the cache of converted files, unfinished and damaged ones included."""
+    folder = tmp_path / "root/.dayahead/events"
+    return lambda: sorted(path for path in folder.iterdir() if path.name != "locks")
 
 
 def put(folder: Path, name: str, session: str = "s") -> Path:
@@ -59,10 +59,6 @@ def raw_after(tmp_path: Path, *paths: Path, name: str = "mine", **sections: Any)
     return {path.name: sha256_of(path) for path in sorted(folder.iterdir())}
 
 
-def slots(tmp_path: Path) -> list[Path]:
-    return sorted(path for path in (tmp_path / "root/.dayahead/parts").iterdir() if path.is_dir())
-
-
 def test_a_file_is_converted_once(tmp_path, converted_files):
     first, second = put(tmp_path, "a.csv"), put(tmp_path, "b.csv", "other")
     alone = raw_after(tmp_path, first)
@@ -74,7 +70,7 @@ def test_a_file_is_converted_once(tmp_path, converted_files):
     assert converted_files == ["a.csv", "b.csv"]
 
 
-def test_the_store_says_what_the_conversion_said(tmp_path):
+def test_a_cached_conversion_gives_the_same_files(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text(HEADER + "s,1,2019-10-02\n" * 4 + ",1,2019-10-01\n")
     limits = {"nulls": {"session_id": 1}}
@@ -83,15 +79,19 @@ def test_the_store_says_what_the_conversion_said(tmp_path):
     assert set(first) == {"events-00000.parquet", "manifest.json", "quality.md"}
 
 
-def test_parts_are_links_where_that_can_be(tmp_path):
-    raw_after(tmp_path, put(tmp_path, "a.csv"))
+def test_events_files_are_hard_links_to_the_cache(tmp_path, entries, converted_files):
+    path = put(tmp_path, "a.csv")
+    whole = raw_after(tmp_path, path)
     part = tmp_path / "data/raw/events-00000.parquet"
     assert part.stat().st_nlink == 2
-    assert part.samefile(slots(tmp_path)[0] / "events-00000.parquet")
+    assert part.samefile(entries()[0] / "events-00000.parquet")
+    part.chmod(0o444)  # as DVC may do
+    assert raw_after(tmp_path, path) == whole
+    assert len(converted_files) == 1
 
 
 @pytest.mark.parametrize(
-    ("sections", "is_known"),
+    ("sections", "is_cached"),
     [
         ({"description": "other words"}, True),
         ({"time": {"complete_until": "2030-01-01T00:00:00Z"}}, True),
@@ -107,106 +107,95 @@ def test_parts_are_links_where_that_can_be(tmp_path):
         ({"source": {"nulls": ["", "none"]}}, False),
     ],
 )
-def test_is_converted_anew_when_what_is_read_changes(tmp_path, converted_files, sections, is_known):
+def test_a_changed_setting_converts_again_if_it_is_read(
+    tmp_path, converted_files, sections, is_cached
+):
     path = put(tmp_path, "a.csv")
     raw_after(tmp_path, path)
     raw_after(tmp_path, path, **sections)
-    assert len(converted_files) == (1 if is_known else 2)
+    assert len(converted_files) == (1 if is_cached else 2)
 
 
-def test_is_converted_anew_when_the_content_or_the_packing_changes(tmp_path, converted_files):
+def test_changed_content_or_compression_converts_again(tmp_path, converted_files):
     path = put(tmp_path, "a.csv")
     raw_after(tmp_path, path)
     path.write_text(path.read_text() + "t,9,2019-10-01\n")
     raw_after(tmp_path, path)
     assert pq.read_table(tmp_path / "data/raw/events-00000.parquet").num_rows == 4
-    packed = tmp_path / "a.csv.gz"
-    packed.write_bytes(gzip.compress(path.read_bytes()))
-    raw_after(tmp_path, packed)
+    compressed = tmp_path / "a.csv.gz"
+    compressed.write_bytes(gzip.compress(path.read_bytes()))
+    raw_after(tmp_path, compressed)
     assert converted_files == ["a.csv", "a.csv", "a.csv.gz"]
 
 
-def test_is_converted_anew_by_other_code(tmp_path, converted_files, monkeypatch):
+@pytest.mark.parametrize("what", ["source_fingerprint", "_version"])
+def test_other_source_code_or_packages_convert_again(tmp_path, converted_files, monkeypatch, what):
     path = put(tmp_path, "a.csv")
     raw_after(tmp_path, path)
-    changed = tmp_path / "events.py"
-    changed.write_text("# other code")
-    monkeypatch.setattr(room.events, "__file__", str(changed))
+    monkeypatch.setattr(convert, what, lambda *_: "other")
     raw_after(tmp_path, path)
     assert len(converted_files) == 2
 
 
-def garbled(slot):
-    (slot / "events-00000.parquet").write_bytes(b"garbage")
+def garble(entry):
+    (entry / "events-00000.parquet").write_bytes(b"garbage")
 
 
-def lost(slot):
-    (slot / "events-00000.parquet").unlink()
+def lose(entry):
+    (entry / "events-00000.parquet").unlink()
 
 
-def of_another_make(slot):
-    (slot / "entry.json").write_text('{"parts": []}')
+def change_a_number(entry):
+    record = entry / "conversion.json"
+    record.write_text(record.read_text().replace('"events": ', '"events": 1', 1))
 
 
-def with_another_number(slot):
-    note = slot / "entry.json"
-    note.write_text(re.sub(r'("events": )(\d+)', r"\g<1>1\2", note.read_text(), count=1))
-
-
-@pytest.mark.parametrize("harm", [garbled, lost, of_another_make, with_another_number])
-def test_a_damaged_entry_is_set_aside_and_made_anew(tmp_path, converted_files, caplog, harm):
+@pytest.mark.parametrize("damage", [garble, lose, change_a_number])
+def test_a_damaged_entry_is_set_aside_and_converted_again(
+    tmp_path, converted_files, entries, caplog, damage
+):
     path = put(tmp_path, "a.csv")
     whole = raw_after(tmp_path, path)
-    slot = slots(tmp_path)[0]
-    for _ in range(2):
-        harm(slot)
-        with caplog.at_level(logging.WARNING):
-            assert raw_after(tmp_path, path) == whole
-        assert f"{slot}: damaged" in caplog.text
-        assert "a.csv is converted anew" in caplog.text
-    assert converted_files == ["a.csv"] * 3
-    assert [found.name for found in slots(tmp_path)] == [slot.name, f"{slot.name}.damaged"]
+    (entry,) = entries()
+    damage(entry)
+    with caplog.at_level(logging.WARNING):
+        assert raw_after(tmp_path, path) == whole
+    assert f"{entry}: damaged" in caplog.text
+    assert converted_files == ["a.csv"] * 2
+    assert [found.name for found in entries()] == [entry.name, f"{entry.name}.damaged"]
 
 
-def test_a_read_only_store_of_files_is_no_hindrance(tmp_path, converted_files):
-    path = put(tmp_path, "a.csv")
-    whole = raw_after(tmp_path, path)
-    (tmp_path / "data/raw/events-00000.parquet").chmod(0o444)  # as DVC may set it
-    assert raw_after(tmp_path, path) == whole
-    assert len(converted_files) == 1
-
-
-def test_nothing_of_a_failed_or_killed_conversion_stays(tmp_path, converted_files):
+def test_a_failed_or_killed_conversion_leaves_nothing(tmp_path, converted_files, entries):
     path = put(tmp_path, "a.csv")
     path.write_text(path.read_text() + "t,9,yesterday\n")
     with pytest.raises(SourceError, match="line 5: column time"):
         raw_after(tmp_path, path)
-    assert slots(tmp_path) == []
+    assert entries() == []
     put(tmp_path, "a.csv")
     whole = raw_after(tmp_path, path)
-    slot = slots(tmp_path)[0]
-    slot.rename(slot.with_name(f".{slot.name}.partial"))
-    (slot.with_name(f".{slot.name}.partial") / "half").write_text("")
+    (entry,) = entries()
+    killed = entry.rename(entry.with_name(f".{entry.name}.partial"))
+    (killed / "half").write_text("")
     assert raw_after(tmp_path, path) == whole
-    assert slots(tmp_path) == [slot]
-    assert not (slot / "half").exists()
+    assert entries() == [entry]
+    assert not (entry / "half").exists()
     assert len(converted_files) == 3
 
 
-def test_asks_for_space_for_what_is_not_converted_yet(tmp_path, monkeypatch):
-    asked = []
-    monkeypatch.setattr(stage, "require_space", lambda *about: asked.append(about))
-    plain, packed = put(tmp_path, "a.csv"), tmp_path / "b.csv.gz"
-    packed.write_bytes(gzip.compress((HEADER + "t,1,2019-10-01\n").encode()))
+def test_space_is_required_for_what_is_not_cached(tmp_path, monkeypatch):
+    required = []
+    monkeypatch.setattr(stage, "require_space", lambda *about: required.append(about))
+    plain, compressed = put(tmp_path, "a.csv"), tmp_path / "b.csv.gz"
+    compressed.write_bytes(gzip.compress((HEADER + "t,1,2019-10-01\n").encode()))
     raw_after(tmp_path, plain)
-    raw_after(tmp_path, plain, packed)
-    raw_after(tmp_path, plain, packed)
-    store = tmp_path / "root" / ".dayahead"
-    needed = [plain.stat().st_size, 2 * packed.stat().st_size, 0]
-    assert asked == [(store, n, "the event table of mine") for n in needed]
+    raw_after(tmp_path, plain, compressed)
+    raw_after(tmp_path, plain, compressed)
+    needed = [plain.stat().st_size, 2 * compressed.stat().st_size, 0]
+    cache = tmp_path / "root" / ".dayahead"
+    assert required == [(cache, n, "the event table of mine") for n in needed]
 
 
-def test_a_full_disk_is_told_before_the_first_row(tmp_path, monkeypatch, converted_files):
+def test_a_full_disk_is_an_error_before_the_first_row(tmp_path, monkeypatch, converted_files):
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=3))
     with pytest.raises(DataError, match="not enough space: the event table of mine"):
@@ -214,7 +203,17 @@ def test_a_full_disk_is_told_before_the_first_row(tmp_path, monkeypatch, convert
     assert converted_files == []
 
 
-def test_the_synthetic_log_is_drawn_once(tmp_path, converted_files):
+def test_the_space_of_all_files_is_required_before_the_first_is_fetched(tmp_path, monkeypatch):
+    full = shutil.disk_usage("/")._replace(free=99)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: full)
+    with serving(Served({"a.csv": b"x" * 60, "b.csv": b"x" * 40})) as served:
+        urls = [served.url("a.csv"), served.url("b.csv")]
+        with pytest.raises(DataError, match="not enough space: fetching 2 files"):
+            download(a_dataset(source={"urls": urls}), "mine", tmp_path / "raw")
+        assert served.requests == []
+
+
+def test_the_synthetic_log_is_generated_once(tmp_path, converted_files):
     sizes = {"seed": 1, "days": 2, "sessions_per_day": 20, "n_items": 50, "n_topics": 2}
     source = {"urls": [], "synthetic": {**sizes, "start": "2026-01-01T00:00:00Z"}}
     sections = {
@@ -232,23 +231,13 @@ def test_the_synthetic_log_is_drawn_once(tmp_path, converted_files):
 @pytest.mark.skipif(
     "DAYAHEAD_DATA" not in os.environ, reason="DAYAHEAD_DATA names no folder with the real logs"
 )
-def test_a_new_day_of_g1_costs_its_own_conversion(tmp_path, converted_files):
+def test_a_new_day_of_g1_converts_only_that_day(tmp_path, converted_files):
     folder = Path(os.environ["DAYAHEAD_DATA"]) / "g1-news"
     dataset = load_dataset("g1", Path(__file__).parents[3] / "datasets")
-    days = [str(folder / f"clicks-2017-10-{day}.csv.gz") for day in ("01", "16", "17")]
-    for n in (2, 3):
+    days = [str(folder / f"clicks-2017-10-{day}.csv.gz") for day in ("01", "17")]
+    for n in (1, 2):
         now = replace(dataset, source=replace(dataset.source, urls=tuple(days[:n])))
         download(now, "g1", tmp_path / "data" / "raw")
     assert [Path(day).name for day in days] == converted_files
     parts = read_json(tmp_path / "data/raw/manifest.json")["parts"]
-    assert [part["first_row"] for part in parts] == [0, 96_640, 96_640 + 190_891]
-
-
-def test_asks_for_the_space_of_all_files_before_the_first_is_fetched(tmp_path, monkeypatch):
-    full = shutil.disk_usage("/")._replace(free=99)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: full)
-    with serving(Served({"a.csv": b"x" * 60, "b.csv": b"x" * 40})) as served:
-        urls = [served.url("a.csv"), served.url("b.csv")]
-        with pytest.raises(DataError, match="not enough space: fetching 2 files"):
-            download(a_dataset(source={"urls": urls}), "mine", tmp_path / "raw")
-        assert served.asked == []
+    assert [part["first_row"] for part in parts] == [0, 96_640]

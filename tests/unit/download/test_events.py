@@ -1,4 +1,4 @@
-"""Events: exact types, every way to write a time, and the line of what cannot be read."""
+"""Events: exact types, all time formats, and the line of unreadable values."""
 
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from dayahead.core.columns import TIMESTAMP
 from dayahead.core.errors import SourceError
-from dayahead.download.events import event_schema, source_columns, to_events
-from dayahead.download.rows import Records
+from dayahead.download.events import source_columns, to_events
+from dayahead.download.readers import RawBatch
 from support.sources import a_dataset
 
 NOON = datetime(2019, 10, 1, 12, tzinfo=UTC)
@@ -25,7 +25,7 @@ def events(rows, first_row=0, **sections):
     if not isinstance(rows, dict):
         session, item, time = map(list, zip(*rows, strict=True))
         rows = {"session": session, "item": item, "time": time}
-    return to_events(Records(pa.table(rows), "log.csv", "line", 2), dataset, first_row)
+    return to_events(RawBatch(pa.table(rows), "log.csv", "line", 2), dataset, first_row)
 
 
 def times(values, kind=None, **time):
@@ -37,9 +37,9 @@ def times(values, kind=None, **time):
     return events(rows, time=time).table["event_time"].to_pylist()
 
 
-def test_the_table_has_the_columns_configured():
+def test_the_event_table_has_the_configured_columns():
     dataset = a_dataset(
-        columns={"user_id": "user", "session_start": "begun"},
+        columns={"user_id": "user", "session_start": "started"},
         features={
             "kind": {"kind": "categorical", "column": "category"},
             "code": {"kind": "categorical", "column": "category", "type": "int"},
@@ -47,7 +47,7 @@ def test_the_table_has_the_columns_configured():
             "hour": {"kind": "hour"},
         },
     )
-    assert event_schema(dataset) == pa.schema(
+    assert dataset.event_schema() == pa.schema(
         [
             ("session_id", pa.string()),
             ("user_id", pa.string()),
@@ -61,7 +61,7 @@ def test_the_table_has_the_columns_configured():
         ]
     )
     assert list(source_columns(dataset)) == [
-        "session", "user", "item", "time", "begun", "category", "cost",
+        "session", "user", "item", "time", "started", "category", "cost",
     ]  # fmt: skip
 
 
@@ -70,16 +70,16 @@ def test_a_log_without_sessions_has_no_session_column():
         columns={"session_id": None, "user_id": "user"},
         sessions={"gap_minutes": 30.0, "repeats": {"rule": "keep", "scope": "user"}},
     )
-    assert event_schema(dataset).names == ["user_id", "item_id", "event_time", "row"]
+    assert dataset.event_schema().names == ["user_id", "item_id", "event_time", "row"]
 
 
-def test_converts_and_numbers_rows():
+def test_rows_are_converted_and_numbered():
     batch = events([(b"a", b"3", b"2019-10-01 12:00:00"), (b"b", b"-4", b"2019-10-01")], 100)
     assert batch.table.to_pylist() == [
         {"session_id": "a", "item_id": 3, "event_time": NOON, "row": 100},
         {"session_id": "b", "item_id": -4, "event_time": NOON - timedelta(hours=12), "row": 101},
     ]
-    assert (batch.n_rows, batch.dropped) == (2, {})
+    assert batch.dropped == {}
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1))
@@ -90,7 +90,7 @@ def test_whole_numbers_are_exact(numbers):
         assert batch.table["item_id"].to_pylist() == numbers
 
 
-def test_floats_stand_for_whole_numbers_only_where_they_are_exact():
+def test_floats_become_whole_numbers_only_if_exact():
     batch = events([(549.0, 2.0**53, "2019-10-01")])
     assert batch.table.to_pydict()["session_id"] == ["549"]
     assert batch.table.to_pydict()["item_id"] == [2**53]
@@ -99,7 +99,7 @@ def test_floats_stand_for_whole_numbers_only_where_they_are_exact():
             events([("s", number, "2019-10-01")])
 
 
-def test_numbers_that_are_not_finite_are_null():
+def test_infinite_numbers_become_null():
     features = {"price": {"kind": "number", "column": "cost"}}
     rows = {
         "session": ["s"] * 5, "item": [1] * 5, "time": ["2019-10-01"] * 5,
@@ -113,15 +113,14 @@ def test_rows_without_session_item_or_time_are_dropped_and_counted():
     day = "2019-10-01"
     rows = [("a", 1, day), (None, None, day), ("a", None, None), ("a", 2, None), ("b", 3, day)]
     batch = events(rows)
-    assert batch.n_rows == 5
     assert batch.dropped == {"no session_id": 1, "no item_id": 1, "no event_time": 1}
     assert batch.table["row"].to_pylist() == [0, 4]
 
 
-def test_the_session_start_is_read_like_the_time():
+def test_the_session_start_is_parsed_like_the_time():
     rows = {"session": ["a", "b"], "item": [1, 1], "time": [1569931200000] * 2}
-    rows["begun"] = pa.array([1569931200000 - 5, None])
-    batch = events(rows, columns={"session_start": "begun"}, time={"unit": "ms"})
+    rows["started"] = pa.array([1569931200000 - 5, None])
+    batch = events(rows, columns={"session_start": "started"}, time={"unit": "ms"})
     assert batch.table["session_start"].to_pylist() == [NOON - timedelta(milliseconds=5)]
     assert batch.dropped == {"no session_start": 1}
 
@@ -135,19 +134,19 @@ def test_the_session_start_is_read_like_the_time():
         "2019-10-01T13:00:00+01", "2019-10-01 12:00:00 GMT", "2019-10-01 12:00:00UTC",
     ],
 )  # fmt: skip
-def test_reads_text_of_every_kind(text):
+def test_all_text_formats_of_a_time(text):
     assert times([text]) == [NOON]
     assert times([text, "2019-10-01T12:00:00+00:00", None, "2019-10-01 12:00:00"]) == [NOON] * 3
     assert times([text.encode()]) == [NOON]
 
 
-def test_text_without_an_offset_is_on_the_clock_of_the_zone():
+def test_text_without_an_offset_is_in_the_configured_zone():
     summer, winter = datetime(2019, 7, 1, 10, tzinfo=UTC), datetime(2019, 1, 1, 11, tzinfo=UTC)
     written = ["2019-07-01 12:00:00", "2019-01-01 12:00:00", "2019-07-01T10:00:00Z"]
     assert times(written, zone="Europe/Oslo") == [summer, winter, summer]
     assert times(written[:2], zone="Europe/Oslo") == [summer, winter]
     assert times(["2019-07-01 10:00:00 UTC"], zone="Europe/Oslo") == [summer]
-    # An hour that came twice, and one that never was.
+    # An hour that occurs twice, and one that does not exist.
     assert times(["2019-10-27 02:30:00"], zone="Europe/Oslo") == [
         datetime(2019, 10, 27, 0, 30, tzinfo=UTC)
     ]
@@ -156,7 +155,7 @@ def test_text_without_an_offset_is_on_the_clock_of_the_zone():
 
 @given(st.lists(INSTANTS, min_size=1), st.sampled_from([-7, 0, 2]))
 @settings(max_examples=25, deadline=None)
-def test_text_comes_back(instants, hours):
+def test_text_round_trip(instants, hours):
     zone = timezone(timedelta(hours=hours))
     assert times([instant.astimezone(zone).isoformat() for instant in instants]) == instants
     assert times([instant.replace(tzinfo=None).isoformat(" ") for instant in instants]) == instants
@@ -164,7 +163,7 @@ def test_text_comes_back(instants, hours):
 
 @given(st.lists(INSTANTS, min_size=1))
 @settings(max_examples=25, deadline=None)
-def test_unix_time_comes_back(instants):
+def test_unix_time_round_trip(instants):
     start, ms = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
     whole = [(instant - start) // ms for instant in instants]
     milliseconds = [start + n * ms for n in whole]
@@ -175,7 +174,7 @@ def test_unix_time_comes_back(instants):
     assert times([n / 1000 for n in whole], pa.float64(), unit="s") == milliseconds
 
 
-def test_reads_types_of_time():
+def test_arrow_time_types():
     naive = NOON.replace(tzinfo=None)
     assert times([naive], pa.timestamp("ns")) == [NOON]
     assert times([naive], pa.timestamp("ms"), zone="Europe/Oslo") == [NOON - timedelta(hours=2)]
@@ -183,7 +182,7 @@ def test_reads_types_of_time():
     assert times([NOON.date()], pa.date32()) == [NOON - timedelta(hours=12)]
 
 
-def test_adds_an_offset_to_a_date():
+def test_an_offset_is_added_to_a_date():
     rows = {
         "session": ["a"] * 3, "item": [1] * 3,
         "time": ["2016-05-09", "2016-05-09", None], "ms": [b"526309", None, b"1"],
@@ -215,27 +214,27 @@ DAY, DAY_MS = "2019-10-01", "1569931200000"
         ("time", DAY_MS, "0x10", "ms", "found '0x10'"),
     ],
 )
-def test_names_the_line_of_what_cannot_be_read(column, fine, bad, unit, message):
+def test_errors_name_the_line(column, fine, bad, unit, message):
     rows = {"session": ["a"] * 1002, "item": [1] * 1002, "time": [DAY] * 1002}
     rows[column] = [fine] * 1000 + [bad, fine]
     with pytest.raises(SourceError, match=rf"log\.csv, line 1,002: column {column}: .*{message}"):
         events(rows, time={"unit": unit})
 
 
-def test_names_the_line_of_an_offset_that_cannot_be_read():
+def test_errors_name_the_line_of_an_offset():
     rows = {"session": ["a"], "item": [1], "time": ["2016-05-09"], "ms": [b"soon"]}
     with pytest.raises(SourceError, match=r"line 2: column ms: expected a whole number of ms"):
         events(rows, time={"offset": "ms"})
 
 
-def test_times_too_far_away_are_refused_and_not_wrapped_round():
+def test_times_out_of_range_do_not_overflow():
     for unit in ("s", "ms"):  # 2**62 ms in microseconds is 0 modulo 2**64
         far = pa.array([2**62]).cast(pa.timestamp(unit))
         with pytest.raises(SourceError, match=rf"found a timestamp\[{unit}\] out of range"):
             times(far, pa.timestamp(unit))
 
 
-def test_a_column_of_a_type_that_is_no_time_is_all_unreadable():
+def test_a_column_without_a_time_type_is_all_unreadable():
     rows = {"session": ["a"] * 3, "item": [1] * 3}
     rows["time"] = pa.array([None, timedelta(1), timedelta(2)])
     with pytest.raises(
@@ -244,4 +243,4 @@ def test_a_column_of_a_type_that_is_no_time_is_all_unreadable():
         events(rows)
     batch = events(rows, quality={"unreadable": 1})
     assert (batch.table.num_rows, batch.dropped) == (0, {"unreadable": 2, "no event_time": 1})
-    assert len(batch.faults) == 2
+    assert len(batch.errors) == 2

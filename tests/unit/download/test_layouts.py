@@ -1,4 +1,4 @@
-"""The paper's four data sets, a few rows of each in its original layout, up to the windows."""
+"""The paper's four data sets, a few rows of each in the original layout, to the windows."""
 
 import csv
 import gzip
@@ -26,8 +26,7 @@ DATASETS = Path(__file__).parents[3] / "datasets"
 
 @pytest.fixture
 def windows_of(tmp_path, dask_address, monkeypatch):
-    """Download a data set as it ships from a file made here, and preprocess it."""
-    monkeypatch.setenv("DVC_ROOT", str(tmp_path / "root"))
+    """Download a data set of the project from a file written here, and preprocess it."""
     monkeypatch.setenv("DAYAHEAD_DATA", str(tmp_path))
 
     def windows_of(dataset: DatasetConfig, source: Path, **window: object) -> WindowFolder:
@@ -42,9 +41,9 @@ def windows_of(tmp_path, dask_address, monkeypatch):
     return windows_of
 
 
-def rows_of(store: WindowFolder, window: str) -> list[dict]:
+def rows_of(folder: WindowFolder, window: str) -> list[dict]:
     """Train sessions of a window."""
-    path = window_path(store.folder, "day", window, "train")
+    path = window_path(folder.folder, "day", window, "train")
     return pq.read_table(path, partitioning=None).to_pylist()
 
 
@@ -54,8 +53,8 @@ def written(header: list[str], rows: list[list]) -> bytes:
     return text.getvalue().encode()
 
 
-def vocabulary(store: WindowFolder, column: str) -> list:
-    return pq.read_table(store.folder / f"vocabulary/{column}.parquet")["value"].to_pylist()
+def vocabulary(folder: WindowFolder, column: str) -> list:
+    return pq.read_table(folder.folder / f"vocabulary/{column}.parquet")["value"].to_pylist()
 
 
 def load(name: str, **changes: object) -> DatasetConfig:
@@ -85,14 +84,14 @@ def test_rees46(tmp_path, monkeypatch, windows_of):
     path.write_bytes(gzip.compress(written(header, rows)))
     time = load("rees46").time
     until = datetime.fromisoformat("2019-10-02T00:00:00+00:00")
-    store = windows_of(load("rees46", time=replace(time, complete_until=until)), path)
-    first, second = rows_of(store, "2019-10-01")
+    folder = windows_of(load("rees46", time=replace(time, complete_until=until)), path)
+    first, second = rows_of(folder, "2019-10-01")
     assert (first["item_id"], second["item_id"]) == ([2, 3], [2, 4])
-    assert vocabulary(store, "item_id") == [1, 2, 3]
+    assert vocabulary(folder, "item_id") == [1, 2, 3]
     # The mean of category 10 is (30 + 10 + 30) / 3; that of category 20 is 0.
     assert first["relative_price"] == pytest.approx([30 / (70 / 3) - 1, 10 / (70 / 3) - 1])
     assert second["relative_price"] == pytest.approx([30 / (70 / 3) - 1, 0])
-    assert vocabulary(store, "event_type") == ["view", "purchase"]
+    assert vocabulary(folder, "event_type") == ["view", "purchase"]
 
 
 def test_yoochoose_in_blocks_from_the_first_session(tmp_path, windows_of):
@@ -109,13 +108,13 @@ def test_yoochoose_in_blocks_from_the_first_session(tmp_path, windows_of):
     with py7zr.SevenZipFile(path, "w") as archive:
         archive.writestr(b"not clicks", "yoochoose-buys.dat")
         archive.writestr(written([], rows), "yoochoose-clicks.dat")
-    store = windows_of(load("yoochoose"), path, origin="first_session")
+    folder = windows_of(load("yoochoose"), path, origin="first_session")
     blocks = [
-        [row["session_id"] for row in rows_of(store, window.name)] for window in store.windows
+        [row["session_id"] for row in rows_of(folder, window.name)] for window in folder.windows
     ]
     assert blocks == [["1", "2"], ["3"]]
-    assert rows_of(store, store.windows[0].name)[0]["item_id"] == [2, 3]
-    assert vocabulary(store, "category") == ["0", "S", "7"]
+    assert rows_of(folder, folder.windows[0].name)[0]["item_id"] == [2, 3]
+    assert vocabulary(folder, "category") == ["0", "S", "7"]
 
 
 def test_g1(tmp_path, windows_of):
@@ -131,10 +130,10 @@ def test_g1(tmp_path, windows_of):
     (tmp_path / "g1-news").mkdir()
     path = tmp_path / "g1-news" / "clicks-2017-10-01.csv.gz"
     path.write_bytes(gzip.compress(written(header, rows)))
-    store = windows_of(load("g1"), path, timezone="America/Sao_Paulo")
-    (session,) = rows_of(store, "2017-10-01")
+    folder = windows_of(load("g1"), path, timezone="America/Sao_Paulo")
+    (session,) = rows_of(folder, "2017-10-01")
     assert session["item_id"] == [2, 3, 4]  # article 0 is an article
-    assert vocabulary(store, "item_id") == [0, 99, 98]
+    assert vocabulary(folder, "item_id") == [0, 99, 98]
     assert session["hour_cos"][0] == 1  # midnight
     assert (session["device"], session["region"]) == ([2] * 3, [2] * 3)
     assert session["item_age"] == [0, 0, 0]
@@ -184,17 +183,17 @@ def test_adressa(tmp_path, windows_of):
         name: replace(feature, min_count=4) if feature.min_count > 1 else feature
         for name, feature in dataset.features.items()
     }
-    store = windows_of(replace(dataset, features=rarer), path, timezone="Europe/Oslo")
+    folder = windows_of(replace(dataset, features=rarer), path, timezone="Europe/Oslo")
     manifest = read_json(tmp_path / "raw" / "manifest.json")
     assert (manifest["rows"], manifest["events"]) == (10, 9)  # of the first sixteen days
-    sessions = rows_of(store, "2017-01-01")
+    sessions = rows_of(folder, "2017-01-01")
     assert [row["item_id"] for row in sessions] == [[2, 3], [4, 2], [2, 4]]
     assert {row["user_id"] for row in sessions} == {"u", "v"}
-    assert vocabulary(store, "item_id") == ["a", "b", "c", "d"]
+    assert vocabulary(folder, "item_id") == ["a", "b", "c", "d"]
     assert [row["city"] for row in sessions] == [[2, 2], [2, 2], [1, 1]]  # oslo is too rare
-    assert [row["category"] for row in rows_of(store, "2017-01-16")] == [[2, 2]]
+    assert [row["category"] for row in rows_of(folder, "2017-01-16")] == [[2, 2]]
     # Ranks of six ages: three are 0, of new articles; the oldest is that of "a" at minute 60.
-    age = read_json(store.folder / "statistics.json")["features"]["item_age"]
+    age = read_json(folder.folder / "statistics.json")["features"]["item_age"]
     assert (age["n"], len(set(age["knots"]))) == (6, 4)
     ages = pa.array(row["item_age"] for row in sessions).flatten().to_pylist()
     assert ages[0] == ages[1] < 0 < ages[4] == max(ages)

@@ -1,4 +1,4 @@
-"""Download: configured data sets in their original layout, the manifest, nothing half-written."""
+"""The stage: configured data sets in their original layout, the manifest, nothing half-written."""
 
 import gzip
 import hashlib
@@ -16,7 +16,7 @@ from dayahead.core.errors import DataError, SourceError
 from dayahead.core.files import read_json
 from dayahead.core.fingerprints import sha256_of
 from dayahead.dataset.schema import DatasetConfig, load_dataset
-from dayahead.download import parts
+from dayahead.download import convert
 from dayahead.download.stage import download
 from support.sources import Served, a_dataset, serving
 
@@ -30,14 +30,12 @@ event_time,event_type,product_id,category_id,category_code,brand,price,user_id,u
 
 
 @pytest.fixture(autouse=True)
-def _own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DVC_ROOT", str(tmp_path / "root"))
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+def _data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DAYAHEAD_DATA", str(tmp_path))
 
 
 def configured(name: str, *urls: Path | str) -> DatasetConfig:
-    """The data set as the project ships it, from other addresses if given."""
+    """Return a data set of the project, with other URLs if given."""
     dataset = load_dataset(name, DATASETS)
     if not urls:
         return dataset
@@ -45,7 +43,7 @@ def configured(name: str, *urls: Path | str) -> DatasetConfig:
 
 
 def with_nulls(dataset: DatasetConfig) -> DatasetConfig:
-    """A data set whose rows may well lack a session."""
+    """Allow half of the rows to lack a session."""
     return replace(dataset, quality=replace(dataset.quality, nulls={"session_id": 0.5}))
 
 
@@ -146,8 +144,8 @@ def test_g1(tmp_path):
 
 
 @pytest.mark.parametrize("until", ["2026-01-01T12:00:00Z", "2026-01-05T00:00:00Z"])
-def test_the_log_is_whole_up_to_where_its_file_says(tmp_path, until):
-    """Also where events lie beyond: the rest of their day is still to come."""
+def test_the_log_is_complete_up_to_the_configured_time(tmp_path, until):
+    """Even if there are events after it: the rest of their day is still to come."""
     path = tmp_path / "log.csv"
     path.write_text("session,item,time\na,1,2026-01-01 09:00:00\na,2,2026-01-02 09:00:00\n")
     dataset = a_dataset(source={"urls": [str(path)]}, time={"complete_until": until})
@@ -155,7 +153,7 @@ def test_the_log_is_whole_up_to_where_its_file_says(tmp_path, until):
     assert manifest["log_end"] == until.replace("Z", "+00:00")
 
 
-def test_synthetic_is_complete_and_the_same_every_time(tmp_path):
+def test_the_synthetic_log_is_complete_and_reproducible(tmp_path):
     dataset = configured("synthetic")
     small = replace(dataset.source.synthetic, days=2, sessions_per_day=50)
     dataset = replace(dataset, source=replace(dataset.source, synthetic=small))
@@ -166,9 +164,9 @@ def test_synthetic_is_complete_and_the_same_every_time(tmp_path):
     assert {p.name: sha256_of(p) for p in (tmp_path / "data/raw").iterdir()} == first
 
 
-def test_a_manifest_tells_files_parts_and_losses(tmp_path, monkeypatch):
-    monkeypatch.setattr(parts, "ROW_GROUP", 2)
-    monkeypatch.setattr(parts, "PART", 4)
+def test_the_manifest_lists_files_parts_and_dropped_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr(convert, "ROW_GROUP", 2)
+    monkeypatch.setattr(convert, "MAX_EVENTS", 4)
     rows = [f"s,{i},2019-10-01 00:00:{59 - i:02}\n" for i in range(5)]
     first = "session,item,time\n" + "".join(rows) + ",1,2019-10-01\ns,,2019-10-01\n"
     second = "session,item,time\n" + rows[0]
@@ -209,14 +207,14 @@ def test_a_manifest_tells_files_parts_and_losses(tmp_path, monkeypatch):
 
 
 def test_a_part_is_written_in_row_groups(tmp_path, monkeypatch):
-    monkeypatch.setattr(parts, "ROW_GROUP", 2)
+    monkeypatch.setattr(convert, "ROW_GROUP", 2)
     (tmp_path / "a.csv").write_text("session,item,time\n" + "s,1,2019-10-01\n" * 5)
     fetch(a_dataset(source={"urls": [str(tmp_path / "a.csv")]}), tmp_path)
     groups = pq.ParquetFile(tmp_path / "data/raw/events-00000.parquet").metadata
     assert [groups.row_group(i).num_rows for i in range(groups.num_row_groups)] == [2, 2, 1]
 
 
-def test_a_part_is_the_same_whatever_other_files_there_are(tmp_path):
+def test_a_part_does_not_depend_on_other_files(tmp_path):
     for name in ("a.csv", "b.csv"):
         rows = [f"{name},{i},2019-10-01\n" for i in range(3)]
         (tmp_path / name).write_text("session,item,time\n" + "".join(rows))
@@ -229,15 +227,15 @@ def test_a_part_is_the_same_whatever_other_files_there_are(tmp_path):
     assert of_both["sha256"] == alone["sha256"]
 
 
-def test_a_file_fetched_once_outlives_data_raw(tmp_path):
+def test_a_fetched_file_stays_in_the_cache(tmp_path):
     body = b"session,item,time\ns,1,2019-10-01\n"
     with serving(Served({"log.csv": body})) as served:
         url = served.url("log.csv?key=SECRET", user="me:SECRET@")
         dataset = a_dataset(source={"urls": [url]})
         _, manifest = fetch(dataset, tmp_path)
-        n_asked = len(served.asked)
+        n_requests = len(served.requests)
         fetch(dataset, tmp_path)
-        assert len(served.asked) == n_asked
+        assert len(served.requests) == n_requests
     assert "SECRET" not in json.dumps(manifest)
     assert manifest["files"][0]["url"].startswith("http://***@127.0.0.1")
 
@@ -252,7 +250,7 @@ def test_a_file_fetched_once_outlives_data_raw(tmp_path):
         (b"session,item,time\n", {"sha256": {"lag.csv": "0" * 64}}, "sha256 names lag.csv"),
     ],
 )
-def test_a_failure_leaves_what_was_there(tmp_path, content, source, message):
+def test_a_failure_leaves_data_raw_unchanged(tmp_path, content, source, message):
     folder = tmp_path / "data" / "raw"
     folder.mkdir(parents=True)
     (folder / "old").write_text("old")
@@ -264,7 +262,7 @@ def test_a_failure_leaves_what_was_there(tmp_path, content, source, message):
     assert (folder / "old").read_text() == "old"
 
 
-def test_clears_away_what_a_killed_run_left(tmp_path):
+def test_the_files_of_a_killed_run_are_removed(tmp_path):
     left = tmp_path / "data" / ".raw.partial"
     left.mkdir(parents=True)
     (left / "events-00099.parquet").write_text("half")
@@ -273,7 +271,7 @@ def test_clears_away_what_a_killed_run_left(tmp_path):
     assert not (tmp_path / "data/raw/events-00099.parquet").exists()
 
 
-def test_says_where_it_cannot_write(tmp_path):
+def test_an_unwritable_folder_is_an_error(tmp_path):
     (tmp_path / "data").write_text("a file where a folder must be")
     with pytest.raises(DataError, match="raw: cannot be written"):
         download(configured("synthetic"), "synthetic", tmp_path / "data" / "raw")

@@ -1,4 +1,4 @@
-"""The generated log has the structure it promises."""
+"""The synthetic log has the documented structure."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -27,17 +27,17 @@ def test_the_same_seed_gives_the_same_log():
     assert not generate(small).equals(generate(replace(small, seed=2)))
 
 
-def test_the_log_is_in_order_and_ends_with_its_last_day(log):
+def test_the_log_is_ordered_and_ends_with_its_last_day(log):
     assert log.event_time.is_monotonic_increasing
     assert log.event_time.min() >= as_utc(CONFIG.start)
     assert log.event_time.max() < log_end(CONFIG) == datetime(2026, 1, 16, tzinfo=UTC)
 
 
-def test_a_time_without_zone_is_utc():
+def test_a_time_without_a_zone_is_utc():
     assert as_utc(datetime.fromisoformat("2026-01-01")) == datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def test_sessions_are_of_all_lengths(log):
+def test_session_lengths(log):
     lengths = log.groupby("session_id").size()
     assert 4 < lengths.mean() < 6
     assert lengths.max() > 20
@@ -45,7 +45,7 @@ def test_sessions_are_of_all_lengths(log):
     assert CONFIG.days * CONFIG.sessions_per_day * 0.95 < len(lengths)
 
 
-def test_some_values_are_missing_and_users_come_back(log):
+def test_some_values_are_missing_and_users_return(log):
     assert 0.1 < log.user_id.isna().mean() < 0.2
     assert 0 < log.category.isna().mean() < 0.1
     sessions = log.dropna(subset=["user_id"]).groupby("user_id").session_id.nunique()
@@ -59,12 +59,12 @@ def test_popularity_is_skewed_and_rhythm_is_daily(log):
     assert hours.loc[19] > 3 * hours.loc[4]
 
 
-def test_items_are_born_and_fade(log):
+def test_items_are_released_and_fade(log):
     day = log.event_time.dt.dayofyear
     first, last = (set(log.item_id[day == d].value_counts().index[:100]) for d in (1, 15))
     assert len(first & last) < 30
-    born_later = log.groupby("item_id").event_time.min().dt.dayofyear > FIRST_TEST_DAY
-    assert born_later.mean() > 0.2
+    released_later = log.groupby("item_id").event_time.min().dt.dayofyear > FIRST_TEST_DAY
+    assert released_later.mean() > 0.2
 
 
 def test_sessions_stay_in_categories_and_price_tiers(log):
@@ -79,12 +79,17 @@ def test_sessions_stay_in_categories_and_price_tiers(log):
 
 
 def recall_at_20(log) -> tuple[float, float]:
-    """Yesterday's popularity, and transition counts filled up with it, on last items."""
-    start = log.groupby("session_id").event_time.transform("min").dt.dayofyear
-    days = [
-        [items[:20] for items in day.groupby("session_id").item_id.agg(list) if len(items) > 1]
-        for _, day in log.groupby(start)
-    ]
+    """Return recall on last items of yesterday's popularity, and of transition counts."""
+    sessions: dict[str, list[int]] = {}
+    by_day: dict[int, list[list[int]]] = {}
+    for session, item, day in zip(
+        log.session_id, log.item_id, log.event_time.dt.dayofyear, strict=True
+    ):
+        if session not in sessions:
+            sessions[session] = []
+            by_day.setdefault(day, []).append(sessions[session])
+        sessions[session].append(item)
+    days = [[items[:20] for items in day if len(items) > 1] for day in by_day.values()]
     after: dict[int, dict[int, int]] = {}
     hits, total = np.zeros(2), 0
     for number, (today, tomorrow) in enumerate(pairwise(days), start=1):
@@ -102,13 +107,13 @@ def recall_at_20(log) -> tuple[float, float]:
     return tuple(hits / total)
 
 
-def test_popularity_does_not_suffice_and_transitions_tell_more(log):
+def test_transitions_predict_better_than_popularity(log):
     popularity, transitions = recall_at_20(log)
     assert 0.08 < popularity < 0.2
     assert 0.38 < transitions < 0.55
 
 
-def test_tables_have_the_types_promised():
+def test_the_table_has_the_documented_types():
     table = generate(replace(CONFIG, days=1, sessions_per_day=20))
     assert {field.name: str(field.type) for field in table.schema} == {
         "session_id": "string", "user_id": "string", "item_id": "int64",

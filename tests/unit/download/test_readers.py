@@ -1,4 +1,4 @@
-"""Records: rows as they are written, whatever the file's format and the size of a batch."""
+"""Readers: the same rows from every format and batch size, and the line of errors."""
 
 import gzip
 import json
@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from dayahead.core.errors import SourceError
 from dayahead.dataset.schema import SourceConfig
-from dayahead.download import json_lines, records
+from dayahead.download import readers
 from dayahead.download.archives import raw_files
-from dayahead.download.records import read_records
-from dayahead.download.rows import refused
+from dayahead.download.readers import find_invalid, read_batches
 
 COLUMNS = {"session": pa.string(), "item": pa.int64(), "price": pa.float64()}
 
@@ -26,7 +25,7 @@ def read(path: Path, content: bytes, **source: Any) -> list[dict[str, Any]]:
     config = SourceConfig(urls=("unused",), **source)
     rows = []
     for raw in raw_files(path, path.name, "*", path.parent):
-        for batch in read_records(raw, config, COLUMNS):
+        for batch in read_batches(raw, config, COLUMNS):
             assert set(batch.table.schema.names) == set(COLUMNS)
             rows += batch.table.to_pylist()
     return rows
@@ -36,14 +35,14 @@ def csv(*rows: tuple[bytes | None, ...]) -> list[dict[str, bytes | None]]:
     return [dict(zip(COLUMNS, row, strict=True)) for row in rows]
 
 
-def test_reads_csv_as_bytes(tmp_path):
+def test_csv_is_read_as_bytes(tmp_path):
     content = b'session,junk,item,price\r\na,x,1,\r\n"b,\n""c""",x,2,3.5\r\n,x,NULL,4\r\n'
     assert read(tmp_path / "a.csv", content, nulls=("", "NULL")) == csv(
         (b"a", b"1", None), (b'b,\n"c"', b"2", b"3.5"), (None, None, b"4")
     )
 
 
-def test_reads_tsv_without_header_and_with_byte_order_mark(tmp_path):
+def test_tsv_without_header_and_csv_with_byte_order_mark(tmp_path):
     header = ("session", "item", "price")
     rows = csv((b"a", b"1", b"2"))
     assert read(tmp_path / "a.tsv", b"a\t1\t2\n", delimiter="\t", header=header) == rows
@@ -51,18 +50,18 @@ def test_reads_tsv_without_header_and_with_byte_order_mark(tmp_path):
 
 
 @pytest.mark.parametrize("block", [1 << 10, 1 << 20])
-def test_batches_add_up(tmp_path, monkeypatch, block):
-    monkeypatch.setattr(records, "BLOCK", block)
+def test_rows_do_not_depend_on_the_batch_size(tmp_path, monkeypatch, block):
+    monkeypatch.setattr(readers, "BLOCK", block)
     rows = [(str(i).encode(), str(i * 7).encode(), b"1.5") for i in range(2000)]
     text = b"session,item,price\n" + b"".join(b",".join(row) + b"\n" for row in rows)
     assert read(tmp_path / "a.csv.gz", gzip.compress(text)) == csv(*rows)
 
 
-def test_a_header_alone_has_no_rows(tmp_path):
+def test_a_header_without_rows(tmp_path):
     assert read(tmp_path / "a.csv", b"session,item,price\n") == []
 
 
-def test_reads_json_lines_without_guessing(tmp_path):
+def test_json_types_are_not_guessed(tmp_path):
     lines = [
         {"session": "2019-10-01", "item": 2**62 + 1, "price": 1, "junk": {"deep": [1]}},
         {"item": 3, "session": "NULL", "price": 2.5},
@@ -77,7 +76,7 @@ def test_reads_json_lines_without_guessing(tmp_path):
 
 
 @pytest.mark.parametrize("wrapped", ["a.parquet", "a.parquet.gz"])
-def test_reads_parquet(tmp_path, wrapped):
+def test_parquet(tmp_path, wrapped):
     rows = [{"session": "a", "item": 1, "price": 1.5}, {"session": None, "item": 2, "price": None}]
     pq.write_table(pa.Table.from_pylist([{**row, "junk": 0} for row in rows]), tmp_path / "t")
     content = (tmp_path / "t").read_bytes()
@@ -99,19 +98,20 @@ def test_reads_parquet(tmp_path, wrapped):
         (b'{"session": "a"\n', {"format": "jsonl"}, r"a\.txt, line 1: not a JSON object"),
         (b'\n{"session"\n', {"format": "jsonl"}, r"a\.txt, line 2: not a JSON object"),
         (b"[1]\n", {"format": "jsonl"}, r"line 1: expected a JSON object on each line"),
+        (b'"text"\n', {"format": "jsonl"}, r"line 1: expected a JSON object on each line"),
         (b'{"session": "a"}\n', {"format": "jsonl"}, "no column item, price; it has session"),
         (b"session,item,price\n", {"format": "parquet"}, "not readable as parquet"),
         (b"session,item,price,item\n", {}, "more than one column item; it has session"),
         (b"null\n", {"format": "jsonl"}, "line 1: expected a JSON object on each line"),
     ],
 )
-def test_says_what_is_wrong_and_where(tmp_path, content, options, message):
+def test_errors_name_problem_and_line(tmp_path, content, options, message):
     with pytest.raises(SourceError, match=message):
         read(tmp_path / "a.txt", content, **options)
 
 
-def test_names_the_broken_line_of_json(tmp_path, monkeypatch):
-    monkeypatch.setattr(json_lines, "BLOCK", 5000)
+def test_errors_name_the_invalid_line_of_json(tmp_path, monkeypatch):
+    monkeypatch.setattr(readers, "BLOCK", 5000)
     good = b'{"session": "a", "item": 1, "price": 2}\n'
     for bad in (
         b'{"session": "a", "item"\n', b'{"session": 7, "item": 1}\n', b"\xff\n", b"null\n",
@@ -123,18 +123,18 @@ def test_names_the_broken_line_of_json(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("block", [20, 1 << 20])
-def test_skips_blank_lines_of_json_and_still_counts_them(tmp_path, monkeypatch, block):
+def test_blank_lines_of_json_are_skipped_but_counted(tmp_path, monkeypatch, block):
     good = b'{"session": "a", "item": 1, "price": 2}\n'
     content = good + b"\n" * 40 + b" \r\n" + good
     rows = [{"session": "a", "item": 1, "price": 2.0}] * 2
-    monkeypatch.setattr(json_lines, "BLOCK", block)
+    monkeypatch.setattr(readers, "BLOCK", block)
     assert read(tmp_path / "a.jsonl", content, format="jsonl") == rows
     assert read(tmp_path / "b.jsonl", b"\n" + content, format="jsonl") == rows
     with pytest.raises(SourceError, match=r"a\.jsonl, line 44: "):
         read(tmp_path / "a.jsonl", content + b"{\n" + good, format="jsonl")
 
 
-def test_names_a_truncated_gzip(tmp_path):
+def test_a_truncated_gzip_is_an_error(tmp_path):
     text = b"session,item,price\n" + b"".join(b"%d,%d,1\n" % (i, i * i) for i in range(20_000))
     with pytest.raises(SourceError, match=r"a\.csv\.gz: damaged.*Truncated"):
         read(tmp_path / "a.csv.gz", gzip.compress(text)[:-1000])
@@ -143,18 +143,18 @@ def test_names_a_truncated_gzip(tmp_path):
 
 
 @given(st.lists(st.sampled_from("123x")))
-def test_finds_the_values_refused(values):
-    found = refused(pa.array(values, pa.string()), lambda some: some.cast(pa.int64()))
+def test_find_invalid(values):
+    found = find_invalid(pa.array(values, pa.string()), lambda some: some.cast(pa.int64()))
     assert list(found) == [index for index, value in enumerate(values) if value == "x"]
 
 
-def test_reads_json_lines_with_a_byte_order_mark(tmp_path):
+def test_json_with_a_byte_order_mark(tmp_path):
     content = b'\xef\xbb\xbf{"session": "a", "item": 1, "price": 2}\n'
     rows = [{"session": "a", "item": 1, "price": 2.0}]
     assert read(tmp_path / "a.jsonl", content, format="jsonl") == rows
 
 
-def test_parquet_of_other_types_of_text_is_read_alike(tmp_path):
+def test_all_parquet_text_types_are_read_the_same(tmp_path):
     texts = ["a", "NULL", "7"]
     for kind in (pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())):
         table = pa.table({"session": pa.array(texts, kind), "item": [1] * 3, "price": [0.5] * 3})
