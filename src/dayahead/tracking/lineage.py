@@ -43,9 +43,9 @@ def lineage_of(stage: str, folder: Path) -> Lineage:
         ConfigError: no such stage, or a file is missing or not YAML.
     """
     pipeline = _Pipeline(folder)
-    own = pipeline.fingerprint_of(stage)
-    upstream = {name: print_ for name, print_ in pipeline.fingerprints.items() if name != stage}
-    return Lineage(own, upstream, tuple(pipeline.params_of(stage)))
+    pipeline.fingerprint_of(stage)
+    upstream = dict(pipeline.fingerprints)
+    return Lineage(upstream.pop(stage), upstream, tuple(pipeline.params_of(stage)))
 
 
 class _Pipeline:
@@ -98,9 +98,8 @@ class _Pipeline:
         """The stage that writes a dependency, a folder around it, or a file in it."""
         around = [dep, *map(str, Path(dep).parents)]
         inside = [out for out in self._producers if out.startswith(f"{dep}/")]
-        return next(
-            (self._producers[out] for out in around + inside if out in self._producers), None
-        )
+        found = [self._producers[out] for out in around + inside if out in self._producers]
+        return found[0] if found else None
 
     def _value(self, param: str) -> object:
         value: Any = self._params

@@ -146,7 +146,7 @@ def outbox_for(stage: str, fingerprint: str | None) -> Outbox:
         folder, n = following, n + 1
     outbox = Outbox(folder / f"{stage}.jsonl")
     start = outbox.start()
-    is_same = start is None or start["fingerprint"] == fingerprint
+    is_same = start is None or start.get("fingerprint") == fingerprint
     return outbox if is_same else Outbox(following / f"{stage}.jsonl")
 
 
