@@ -28,7 +28,7 @@ def main() -> None:
         run.log_input(params.dataset, raw, sha256_of(raw / "manifest.json"))
         for name in ("windows.json", "statistics.json", "schema.pbtxt"):
             run.log_artifact(windows / name, "dataset")
-        run.log_artifacts(windows / "vocabulary", "dataset/vocabulary")
+        run.log_artifact(windows / "vocabulary", "dataset")
 
 
 if __name__ == "__main__":

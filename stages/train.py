@@ -1,4 +1,4 @@
-"""DVC stage `train`: fit on each window in turn and measure on the next."""
+"""DVC stage `train`: fit on each window in turn, evaluate on the next."""
 
 import os
 from dataclasses import replace
@@ -8,7 +8,7 @@ from dayahead.config.params import load_params
 from dayahead.core.errors import exit_with_message
 from dayahead.core.locks import stage_lock
 from dayahead.distributed.launchers import exec_launcher, is_secondary_process
-from dayahead.tracking.pipeline_run import EXECUTION, pipeline_run_key
+from dayahead.tracking.outbox import PIPELINE_RUN, pipeline_run_key
 from dayahead.tracking.runs import stage_run
 from dayahead.train.run import Study
 from dayahead.train.stage import train
@@ -16,7 +16,7 @@ from dayahead.train.stage import train
 
 def main() -> None:
     params = load_params()
-    exec_launcher(os.environ | {EXECUTION: pipeline_run_key()})
+    exec_launcher(os.environ | {PIPELINE_RUN: pipeline_run_key()})
     study = Study(
         params=params,
         windows=Path("data/windows"),
@@ -28,10 +28,10 @@ def main() -> None:
         return
     with stage_lock("train"), stage_run("train", params) as run:
         train(replace(study, on_window=run.log_window))
-        run.log_artifacts(study.results / "ranks", "ranks")
+        run.log_artifact(study.results / "ranks")
         run.log_artifact(study.results / "windows.csv")
         if params.tracking.log_model and not params.model.features:  # served by ids alone
-            run.log_model(study.models, Path("stages/served_model.py"), "1,2")
+            run.log_model(study.models, Path("src/dayahead/serve/pyfunc.py"))
 
 
 if __name__ == "__main__":

@@ -1,23 +1,24 @@
-"""What users ask beside the pipeline: recommend, compare, preset, states, track."""
+"""The command line: recommend, compare, preset, cache, track."""
 
 import tempfile
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from tabulate import tabulate  # type: ignore[import-untyped]
 
 from dayahead.compare.paired_tests import compare as compare_results
-from dayahead.compare.summary import render
+from dayahead.compare.summary import summarize
 from dayahead.config.params import load_params
+from dayahead.core.cache import KINDS, Cache
 from dayahead.core.errors import ConfigError, TrackingError, exit_with_message
 from dayahead.core.project import cache_root
-from dayahead.core.shelves import clear, shelves
-from dayahead.preprocess.incremental import States
 from dayahead.presets import preset_options
 from dayahead.serve.recommender import Recommender
-from dayahead.tracking.background import sync_all
 from dayahead.tracking.run_lookup import results_of
+from dayahead.tracking.uploader import sync_all
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -25,7 +26,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 @app.command()
 def recommend(
     session: Annotated[
-        str | None, typer.Option(help="Raw item ids, oldest first, separated by commas.")
+        str | None, typer.Option(help="Item ids, oldest first, separated by commas.")
     ] = None,
     events: Annotated[
         Path | None,
@@ -37,79 +38,91 @@ def recommend(
     past: Annotated[
         Path | None,
         typer.Option(
-            help="CSV of the user's earlier events, with the columns of --events, for models that "
-            "read them."
+            help="CSV of the user's earlier events, with the columns of --events, for models "
+            "that read them."
         ),
     ] = None,
-    top_k: Annotated[int, typer.Option(min=1, help="How many items.")] = 10,
+    top_k: Annotated[int, typer.Option(min=1, help="Number of items.")] = 10,
     models: Annotated[Path, typer.Option(help="Folder of the saved model.")] = Path("models"),
 ) -> None:
-    """Print the best next items of a live session and their scores, best first."""
+    """Print the most likely next items of a session with their scores, best first."""
     if (session is None) == (events is None):
         raise ConfigError("recommend: give either --session ID,ID,... or --events FILE")
     if past is not None and events is None:
-        raise ConfigError("recommend: --past goes with --events FILE, whose times say what is past")
+        raise ConfigError("recommend: --past requires --events FILE, whose times define the past")
     recommender = Recommender.load(models)
     if events is not None:
         before = None if past is None else recommender.read_events(past)
-        best = recommender.recommend_after(recommender.read_events(events), top_k, before)
+        top = recommender.recommend_after(recommender.read_events(events), top_k, before)
     else:
         ids = [item.strip() for item in (session or "").split(",") if item.strip()]
-        best = recommender.recommend(ids, top_k)
-    for item, score in best:
+        top = recommender.recommend(ids, top_k)
+    for item, score in top:
         print(f"{item}\t{score:.6f}")
 
 
 @app.command()
 def compare(
-    run_a: Annotated[str, typer.Argument(help="DVC experiment, Git revision, MLflow run, folder.")],
-    run_b: Annotated[str, typer.Argument(help="The same, of the run to hold against it.")],
+    run_a: Annotated[
+        str, typer.Argument(help="DVC experiment, Git revision, MLflow run id or results folder.")
+    ],
+    run_b: Annotated[str, typer.Argument(help="The run to compare it with, given likewise.")],
 ) -> None:
     """Test which of two runs is better, per session and per window, over the same targets."""
     cutoffs = load_params().evaluation.cutoffs
     with tempfile.TemporaryDirectory() as scratch:
         a = results_of(run_a, Path(scratch) / "a")
         b = results_of(run_b, Path(scratch) / "b")
-        print(render(compare_results(a, b, cutoffs), run_a, run_b))
+        print(summarize(compare_results(a, b, cutoffs), run_a, run_b))
 
 
 @app.command()
 def preset(
-    name: Annotated[str, typer.Argument(help="Data set and row, as in g1/xlnet-mlm.")],
+    name: Annotated[str, typer.Argument(help="Data set and row, for example g1/xlnet-mlm.")],
 ) -> None:
-    """Print the options that give `dvc exp run` a published row's settings."""
+    """Print the options of `dvc exp run` that reproduce a published result."""
     print(" ".join(preset_options(name)))
 
 
 @app.command()
-def states(
+def cache(
     prune: Annotated[
         float | None,
-        typer.Option(min=0, help="Remove what no run has used for so many days.", metavar="DAYS"),
+        typer.Option(min=0, metavar="DAYS", help="Remove entries not used for so many days."),
     ] = None,
 ) -> None:
-    """List what the store of finished work holds, and how much room it takes."""
+    """List the cached results of finished work, their size and last use."""
     if prune is not None:
-        n_cleared = clear(cache_root(), time.time() - prune * 86_400)
-        States("").clear_unused()  # of every setting
-        print(f"{n_cleared:,} entries removed that no run has used for {prune:g} days")
-    held = shelves(cache_root())
-    for shelf in held:
-        print(shelf.told)
-    print(f"{sum(shelf.n_bytes for shelf in held) / 2**20:.1f} MiB in {cache_root()}")
+        before = time.time() - prune * 86_400
+        n_removed = sum(Cache(cache_root() / kind).prune(before) for kind in KINDS)
+        print(f"{n_removed:,} entries removed that were not used for {prune:g} days")
+    rows = []
+    for kind, content in KINDS.items():
+        entries = Cache(cache_root() / kind).entries()  # the one used last first
+        days = [f"{datetime.fromtimestamp(entry.last_used, UTC):%Y-%m-%d}" for entry in entries]
+        last_used = f"{days[-1]} to {days[0]}" if days else "-"
+        size = sum(entry.n_bytes for entry in entries) / 2**20
+        rows.append((kind, len(entries), size, last_used, content))
+    head = ("kind", "entries", "MiB", "last used", "content")
+    print(tabulate(rows, head, tablefmt="plain", intfmt=",", floatfmt=",.1f"))
+    print(f"{sum(size for _, _, size, *_ in rows):,.1f} MiB in {cache_root()}")
 
 
 @app.command()
 def track(
-    sync: Annotated[bool, typer.Option("--sync", help="Send what the server missed.")] = False,
+    sync: Annotated[
+        bool, typer.Option("--sync", help="Upload the records that the server has missed.")
+    ] = False,
 ) -> None:
-    """Send to the tracking server what it missed while it could not be reached."""
+    """Upload to the tracking server what it missed while it could not be reached."""
     if not sync:
-        raise ConfigError("track: the one thing to do is --sync")
+        raise ConfigError("track: expected the option --sync")
     report = sync_all()
-    print(f"{report.n_entries} records of {len(report.runs)} stages sent to {report.store}")
-    if report.left:
-        raise TrackingError("not yet sent:\n  " + "\n  ".join(report.left))
+    n_records = sum(report.uploaded.values())
+    print(f"{n_records} records of {len(report.uploaded)} stages sent to {report.store}")
+    if report.failures:
+        lines = [f"{stage}: {reason}" for stage, reason in report.failures.items()]
+        raise TrackingError("not yet sent:\n  " + "\n  ".join(lines))
 
 
 if __name__ == "__main__":

@@ -189,7 +189,7 @@ def test_paths_in_a_script_are_deps_or_outs():
     def unnamed(stage):
         named = deps_of(stage) | outs_of(stage)
         around = {str(folder) for path in named for folder in Path(path).parents}
-        paths = {path for path in paths_in(stage) if path.split("/")[0] != "stages"}
+        paths = {path for path in paths_in(stage) if path.split("/")[0] != "src"}
         return {path for path in paths if not within(path, named) and path not in around}
 
     assert each_stage(unnamed) == each_stage(lambda _: set())

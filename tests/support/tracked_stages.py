@@ -1,4 +1,4 @@
-"""A toy pipeline whose stages run in processes of their own, and what its store holds."""
+"""A toy pipeline whose stages run in processes of their own, and the runs in its store."""
 
 import multiprocessing
 import os
@@ -34,59 +34,59 @@ stages:
     - results/aod.json
 """
 
-# Processes that start with MLflow imported, but share no connection with the tests. What they are
-# forked from does not know the folder of this module, and says nothing of what it cannot import.
+# Processes that start with MLflow imported, but share no connection with the tests. The fork server
+# does not know the folder of this module, and ignores what it cannot import.
 CLEAN = multiprocessing.get_context("forkserver")
 CLEAN.set_forkserver_preload(["dayahead.tracking.runs", "mlflow.store.tracking.sqlalchemy_store"])
 
 
 def window(step: int) -> dict:
-    """The record of one measured window."""
+    """The record of one evaluated window."""
     return {"step": step, "timestamp_ms": 10**12 + step, "metrics": {"ndcg_at_20": step / 8}}
 
 
 CURVE = [(0, 0), (1, 0.125), (2, 0.25), (3, 0.375)]
 
 
-def start_stage(stage: str, deed: str = "end", **environment: str):
-    """Run a stage in a process of its own, as DVC does from the present folder."""
+def start_stage(stage: str, fate: str = "end", **environment: str):
+    """Start a stage in a process of its own and the current folder, as DVC does."""
     process = CLEAN.Process(
-        target=_stage, args=(stage, deed, {**os.environ, **environment}, Path.cwd())
+        target=_stage, args=(stage, fate, {**os.environ, **environment}, Path.cwd())
     )
     process.start()
     return process
 
 
-def run_stage(stage: str, deed: str = "end", **environment: str) -> tuple[int, str]:
-    """Run a stage to its end; its exit status and what it said."""
-    process = start_stage(stage, deed, **environment)
+def run_stage(stage: str, fate: str = "end", **environment: str) -> tuple[int, str]:
+    """Run a stage to its end; return its exit status and output."""
+    process = start_stage(stage, fate, **environment)
     process.join(60)
-    return process.exitcode, _said(Path.cwd(), process.pid).read_text()
+    return process.exitcode, _output(Path.cwd(), process.pid).read_text()
 
 
-def _said(folder: Path, pid: int) -> Path:
-    return folder / f"said-{pid}.txt"
+def _output(folder: Path, pid: int) -> Path:
+    return folder / f"output-{pid}.txt"
 
 
-def _stage(stage: str, deed: str, environment: dict[str, str], folder: Path) -> None:
+def _stage(stage: str, fate: str, environment: dict[str, str], folder: Path) -> None:
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
-    sys.stderr = _said(folder, os.getpid()).open("w", buffering=1)
+    sys.stderr = _output(folder, os.getpid()).open("w", buffering=1)
     with stage_run(stage, load_params()) as run:
         for step in range(3):
             run.log_window(window(step))
-        _do(deed)
+        _meet(fate)
         run.log_window(window(3))
         run.log_metrics({"aod": 0.25})
 
 
-def _do(deed: str) -> None:
-    if deed == "raise":
+def _meet(fate: str) -> None:
+    if fate == "raise":
         raise ValueError("on purpose")
-    if deed == "kill":
+    if fate == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
-    if deed == "terminate":
+    if fate == "terminate":
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(10)
 

@@ -55,17 +55,19 @@ def test_the_papers_figures_are_copied_exactly():
 def test_a_preset_becomes_options_and_leaves_params_yaml_alone(tmp_path):
     (tmp_path / "mine").mkdir()
     text = "model:\n  n_layer: 3\n  features: [hour]\n  item_embedding_dim: null\n"
+    text += "  config: {activation: relu}\n"
     (tmp_path / "mine" / "row.yaml").write_text(text)
     found = preset_options("mine/row", tmp_path, ROOT / "params.yaml")
     assert found == ["-Smodel.n_layer=3", "-Smodel.features=[hour]",
-                     "-Smodel.item_embedding_dim=null"]  # fmt: skip
+                     "-Smodel.item_embedding_dim=null",
+                     "-Smodel.config={activation:relu}"]  # fmt: skip
     assert load_params(ROOT / "params.yaml").model.n_layer != 3
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("model:\n  layers: 3\n", "params.yaml has no setting model.layers"),
+        ("model:\n  layers: 3\n", "model.layers: Unexpected"),
         ("model:\n  n_layer: -3\n", "n_layer"),
     ],
 )
@@ -77,5 +79,5 @@ def test_a_preset_that_does_not_fit_is_an_error(tmp_path, text, message):
 
 
 def test_the_error_for_an_unknown_preset_names_the_known():
-    with pytest.raises(ConfigError, match=r"no such preset; known are .*g1/gpt2-clm"):
+    with pytest.raises(ConfigError, match=r"no such preset; expected one of .*g1/gpt2-clm"):
         options_of("g1/gpt3")

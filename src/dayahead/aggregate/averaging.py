@@ -1,4 +1,4 @@
-"""The average over days (AOD), the session-weighted mean beside it, and how sure one may be."""
+"""The average over days (AOD) with its confidence interval, and the session-weighted mean."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ import numpy as np
 from dayahead.metrics.metrics import Ranks, mean, metric_names, target_metric
 from dayahead.metrics.tables import WindowResult
 
-N_DRAWS: Final = 10_000
+N_SAMPLES: Final = 10_000
 SEED: Final = 20_190_901
 MIN_WINDOWS: Final = 5
-"""Below, a percentile interval over windows would say more about the draw than about the run."""
+"""With fewer windows, a percentile interval says more about the sampling than about the run."""
 
 Interval = tuple[float, float]
 
@@ -22,11 +22,11 @@ class Average:
     """The content of aod.json."""
 
     aod: dict[str, float]
-    """Unweighted mean over windows: each counts once, however many sessions it has."""
+    """Unweighted mean over windows."""
     ci95: dict[str, Interval | None]
-    """Percentile bootstrap over windows; None under 5 of them."""
+    """Percentile bootstrap over windows; None for fewer than 5."""
     session_mean: dict[str, float]
-    """Mean over all sessions' targets: busy windows count for more."""
+    """Mean over the targets of all sessions, so that busy windows have more weight."""
     n_windows: int
     n_sessions: int
 
@@ -39,7 +39,7 @@ def average(
     Args:
         results: one row per window.
         ranks: of the same windows, in the same order; 0 is a miss.
-        cutoffs: lengths of the lists measured.
+        cutoffs: lengths of the lists, as in evaluation.cutoffs.
     """
     names = metric_names(cutoffs)
     by_window = {name: [result.metrics[name] for result in results] for name in names}
@@ -54,13 +54,13 @@ def average(
 
 
 def bootstrap_interval(values: Sequence[float]) -> Interval | None:
-    """95 % percentile interval of the mean: 10,000 draws of windows, the same ones every time.
+    """Return the 95 % percentile interval of the mean, or None for fewer than 5 values.
 
-    Windows are drawn as if they were independent, which neighbours are not: the interval is
-    rather too narrow. None under 5 values.
+    It comes from 10,000 bootstrap samples with a fixed seed (Efron 1979). Windows are sampled as
+    if they were independent, which neighbours are not: the true interval is wider.
     """
     if len(values) < MIN_WINDOWS:
         return None
-    draws = np.random.default_rng(SEED).integers(len(values), size=(N_DRAWS, len(values)))
-    low, high = np.quantile(np.asarray(values)[draws].mean(axis=1), [0.025, 0.975])
+    samples = np.random.default_rng(SEED).integers(len(values), size=(N_SAMPLES, len(values)))
+    low, high = np.quantile(np.asarray(values)[samples].mean(axis=1), [0.025, 0.975])
     return float(low), float(high)

@@ -1,21 +1,63 @@
-"""results/report.html: one page that explains a run, without anything from elsewhere."""
+"""results/report.html: one self-contained page that summarizes a run."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
 from importlib.resources import files
+from io import StringIO
 from itertools import groupby
 from typing import Any, Final
 
+import matplotlib as mpl
+import numpy as np
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.dates import date2num
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from dayahead.aggregate.averaging import Average
-from dayahead.aggregate.charts import bars, curves
+from dayahead.aggregate.averaging import Average, Interval
 from dayahead.metrics.tables import WindowResult
 from dayahead.windows.metadata import WindowEntry, WindowsManifest
 
 Setting = str | int | float | bool | None | Sequence[Any]
 
 _TITLES: Final = {"recall": "Recall", "ndcg": "NDCG", "mrr": "MRR"}
+# matplotlib knows no CSS variables: charts are drawn in placeholder colours, replaced afterwards.
+_INK, _MUTED, _RULE, _ACCENT, _SECOND = ("#0a0b0c", "#0a0b0d", "#0a0b0e", "#0a0b0f", "#0a0b10")
+_VARIABLES: Final = {
+    _INK: "ink",
+    _MUTED: "muted",
+    _RULE: "rule",
+    _ACCENT: "accent",
+    _SECOND: "second",
+}
+_STYLE: Final = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "dayahead",  # else ids are random, and so are the bytes of the report
+    "font.size": 11,
+    "text.color": _INK,
+    "axes.edgecolor": _RULE,
+    "axes.labelcolor": _MUTED,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "axes.spines.left": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "grid.color": _RULE,
+    "grid.linewidth": 0.6,
+    "xtick.color": _RULE,
+    "xtick.labelcolor": _MUTED,
+    "ytick.color": _RULE,
+    "ytick.labelcolor": _MUTED,
+    "ytick.major.size": 0,
+}
+_METADATA: Final = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+_MAX_TICKS: Final = 6
+_MAX_MARKERS: Final = 40
+"""With more windows, a line without markers is easier to read."""
 
 
 def render_report(
@@ -28,11 +70,11 @@ def render_report(
     """Render the report; the same input always gives the same text.
 
     Args:
-        rows: the measured windows.
+        rows: the evaluated windows.
         summary: their averages.
         listing: the content of windows.json.
-        settings: params.yaml flat, keys such as model.n_layer.
-        outside: share of all targets that were no candidates.
+        settings: params.yaml, flat: {"model.n_layer": 2, ...}.
+        outside: share of all targets that were not among the candidates.
     """
     page = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -59,8 +101,8 @@ def _metric_charts(rows: Sequence[WindowResult], summary: Average) -> Iterator[t
     windows = [row.window for row in rows]
     for kind, names in groupby(summary.aod, key=lambda name: name.split("_at_")[0]):
         series = {name: [row.metrics[name] for row in rows] for name in names}
-        *_, foremost = series
-        centre = (summary.aod[foremost], summary.ci95[foremost])
+        longest = list(series)[-1]
+        centre = (summary.aod[longest], summary.ci95[longest])
         labelled = {_title(name): values for name, values in series.items()}
         yield _TITLES[kind], curves(kind, windows, labelled, centre)
 
@@ -84,3 +126,97 @@ def _outside_chart(rows: Sequence[WindowResult]) -> tuple[str, Markup]:
     percentages = [100 * row.target_outside for row in rows]
     title = "Targets outside the candidates, %"
     return title, curves("outside", windows, {"outside": percentages})
+
+
+def curves(
+    key: str,
+    windows: Sequence[str],
+    series: Mapping[str, Sequence[float | None]],
+    centre: tuple[float, Interval | None] | None = None,
+) -> Markup:
+    """Draw one line per series over the windows, the last one in front; return an <svg> element.
+
+    Args:
+        key: prefix of the element's ids, unique on the page.
+        windows: names such as 2019-10-01 or 2019-10-01T13.
+        series: values by label; None leaves a gap.
+        centre: a mean, drawn as a dashed line, and its interval, drawn as a band.
+    """
+    with _drawing(windows) as (axes, svg):
+        days = _days(windows)
+        if centre:
+            mean, interval = centre
+            axes.axhline(mean, color=_ACCENT, lw=0.8, ls=(0, (4, 3)))
+            if interval:
+                axes.axhspan(*interval, color=_ACCENT, alpha=0.12, lw=0)
+        colours = [_SECOND] * (len(series) - 1) + [_ACCENT]
+        marker = "o" if len(windows) <= _MAX_MARKERS else None
+        for (label, values), colour in zip(series.items(), colours, strict=True):
+            heights = [float("nan") if value is None else value for value in values]
+            axes.plot(days, heights, color=colour, lw=1.4, marker=marker, ms=3, label=label)
+        if len(series) > 1:
+            axes.legend(
+                loc="lower right", bbox_to_anchor=(1, 1), ncols=len(series), frameon=False,
+                borderaxespad=0, handlelength=1.2, reverse=True,
+            )  # fmt: skip
+    return _themed(svg.getvalue(), key)
+
+
+def bars(
+    key: str, windows: Sequence[str], heights: Sequence[int], is_muted: Sequence[bool]
+) -> Markup:
+    """Draw one bar per window, pale where `is_muted`; return an <svg> element."""
+    with _drawing(windows) as (axes, svg):
+        days = _days(windows)
+        width = 0.8 * min(np.diff(days), default=1.0)
+        colours = [_SECOND if muted else _ACCENT for muted in is_muted]
+        # Thin edges close the seams between hundreds of bars.
+        axes.bar(days, heights, width, color=colours, edgecolor=colours, linewidth=0.3)
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    return _themed(svg.getvalue(), key)
+
+
+@contextmanager
+def _drawing(windows: Sequence[str]) -> Iterator[tuple[Axes, StringIO]]:
+    """Yield the axes of a small figure, and the buffer that gets its SVG after the block."""
+    svg = StringIO()
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(5.2, 2.4), layout="constrained")
+        axes = figure.add_subplot()
+        yield axes, svg
+        ticks = _ticks(windows)
+        axes.set_xticks(_days(list(ticks)), list(ticks.values()))
+        axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10], min_n_ticks=3))
+        figure.savefig(svg, format="svg", transparent=True, metadata=_METADATA)
+
+
+def _days(windows: Sequence[str]) -> list[float]:
+    return [float(date2num(datetime.fromisoformat(window))) for window in windows]
+
+
+def _ticks(windows: Sequence[str]) -> dict[str, str]:
+    """Choose at most 6 windows to label on the axis: midnights if there are several."""
+    midnights = [window for window in windows if datetime.fromisoformat(window).hour == 0]
+    labelled = midnights if len(midnights) > 1 else windows
+    step = -(-len(labelled) // _MAX_TICKS)
+    return {window: _label(datetime.fromisoformat(window)) for window in labelled[::step]}
+
+
+def _label(time: datetime) -> str:
+    date = f"{time.day} {time:%b}"
+    return f"{time:%H}h\n{date}" if time.hour else date
+
+
+def _themed(svg: str, key: str) -> Markup:
+    element = svg[svg.index("<svg") :]
+    for placeholder, variable in _VARIABLES.items():
+        element = element.replace(placeholder, f"var(--{variable})")
+    # Ids are unique within a chart only; HTML needs no namespaces.
+    for reference in ('id="', '"#', "url(#"):
+        element = element.replace(reference, f"{reference}{key}-")
+    for namespace in (
+        ' xmlns:xlink="http://www.w3.org/1999/xlink"',
+        ' xmlns="http://www.w3.org/2000/svg"',
+    ):
+        element = element.replace(namespace, "")
+    return Markup(element)  # noqa: S704 - matplotlib escapes its texts

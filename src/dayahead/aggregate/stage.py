@@ -1,5 +1,6 @@
-"""From a run's windows to its averages, its report and the predecessor's files."""
+"""The stage `aggregate`: averages over the windows, the report, the Transformers4Rec export."""
 
+import csv
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -9,9 +10,8 @@ import numpy as np
 
 from dayahead.aggregate.averaging import Average, average
 from dayahead.aggregate.report import Setting, render_report
-from dayahead.aggregate.transformers4rec import write_predecessor_files
 from dayahead.core.errors import DataError
-from dayahead.core.files import write_json, write_text
+from dayahead.core.files import write_json, write_text, written_whole
 from dayahead.metrics.metrics import mean
 from dayahead.metrics.tables import (
     WindowRanks,
@@ -27,42 +27,42 @@ from dayahead.windows.folder import WindowFolder
 def aggregate(
     results: Path, windows: Path, cutoffs: Sequence[int], settings: Mapping[str, Setting]
 ) -> Average:
-    """Write aod.json, report.html and the predecessor's two files into `results`.
+    """Write aod.json, report.html and the Transformers4Rec export into `results`.
 
     Args:
         results: folder with windows.csv and ranks/.
         windows: folder with windows.json.
-        cutoffs: lengths of the lists measured.
-        settings: params.yaml flat (model.n_layer: 2), for the report.
+        cutoffs: lengths of the lists, as in evaluation.cutoffs.
+        settings: params.yaml, flat: {"model.n_layer": 2, ...}; for the report.
 
     Raises:
-        DataError: windows.csv and the ranks contradict each other, or a file is damaged.
+        DataError: windows.csv and the ranks disagree, or a file is damaged.
         WindowError: windows.json cannot be read.
     """
     table = read_windows(results / "windows.csv", cutoffs)
-    found = _ranks_of(table, results)
+    evaluated = _ranks_of(table, results)
     rows = [
         window_result(row.window, ranks, cutoffs, row.train_loss, row.train_metrics)
-        for row, ranks in zip(table, found, strict=True)
+        for row, ranks in zip(table, evaluated, strict=True)
     ]
     _check_agreement(table, rows, results / "windows.csv")
-    summary = average(rows, [each.ranks for each in found], cutoffs)
-    listing = WindowFolder(windows).manifest
+    summary = average(rows, [found.ranks for found in evaluated], cutoffs)
+    manifest = WindowFolder(windows).manifest
     write_json(results / "aod.json", asdict(summary))
-    outside = mean(np.concatenate([each.ranks == 0 for each in found]))
-    report = render_report(rows, summary, listing, settings, outside)
+    outside = mean(np.concatenate([found.ranks == 0 for found in evaluated]))
+    report = render_report(rows, summary, manifest, settings, outside)
     write_text(results / "report.html", report)
-    write_predecessor_files(results, rows, summary)
+    _export_transformers4rec(results, rows, summary)
     return summary
 
 
 def _ranks_of(table: Sequence[WindowResult], results: Path) -> list[WindowRanks]:
     windows = [row.window for row in table]
-    one_sided = sorted(set(windows) ^ set(ranked_windows(results)))
-    if one_sided:
+    unpaired = sorted(set(windows) ^ set(ranked_windows(results)))
+    if unpaired:
         raise DataError(
-            f"{results}: expected the same windows in windows.csv and ranks/, found in one of "
-            f"them only: {', '.join(one_sided[:5])}; run `dvc repro -f train`"
+            f"{results}: expected the same windows in windows.csv and ranks/, found in only one "
+            f"of them: {', '.join(unpaired[:5])}; run `dvc repro -f train`"
         )
     return [read_ranks(results, window) for window in windows]
 
@@ -70,16 +70,31 @@ def _ranks_of(table: Sequence[WindowResult], results: Path) -> list[WindowRanks]
 def _check_agreement(
     table: Sequence[WindowResult], rows: Sequence[WindowResult], path: Path
 ) -> None:
-    for listed, counted in zip(table, rows, strict=True):
-        figures = _figures(counted)
-        for name, value in _figures(listed).items():
-            if not math.isclose(value, figures[name], rel_tol=1e-9):
+    for listed, computed in zip(table, rows, strict=True):
+        expected = _numbers(computed)
+        for name, value in _numbers(listed).items():
+            if not math.isclose(value, expected[name], rel_tol=1e-9):
                 raise DataError(
                     f"{path}: window {listed.window}: {name} is {value}, but the window's ranks "
-                    f"give {figures[name]}; one of the two was changed: run `dvc repro -f train`"
+                    f"give {expected[name]}; one of the files was changed: run "
+                    f"`dvc repro -f train`"
                 )
 
 
-def _figures(result: WindowResult) -> dict[str, float]:
-    counts = {"n_sessions": result.n_sessions, "target_outside": result.target_outside}
-    return {**counts, **result.metrics}
+def _numbers(row: WindowResult) -> dict[str, float]:
+    return {"n_sessions": row.n_sessions, "target_outside": row.target_outside, **row.metrics}
+
+
+def _export_transformers4rec(results: Path, rows: Sequence[WindowResult], summary: Average) -> None:
+    """Write the two result files of Transformers4Rec under the names that its users know."""
+    lines = [f"{name}_AOD = {value:.6f}\n" for name, value in summary.aod.items()]
+    write_text(results / "eval_results_avg_over_days.txt", "".join(lines))
+    trained = list(summary.aod) if any(row.train_metrics for row in rows) else []
+    head = [f"eval_{name}" for name in summary.aod] + [f"train_{name}" for name in trained]
+    path = results / "eval_train_results_dates.csv"
+    with written_whole(path) as temporary, temporary.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["date", *head, "train_loss"])
+        for row in rows:
+            train = (row.train_metrics.get(name) for name in trained)
+            writer.writerow([row.window, *row.metrics.values(), *train, row.train_loss])

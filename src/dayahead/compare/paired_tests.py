@@ -1,4 +1,4 @@
-"""Which of two runs is better, and how sure one may be: paired tests over the same targets."""
+"""Paired tests of two runs over the same targets."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from dayahead.metrics.tables import WindowRanks, ranked_windows, read_ranks
 
 @dataclass(frozen=True)
 class PairedTest:
-    """B against A on the same units, windows or targets."""
+    """Test of B against A on the same units: windows or targets."""
 
     a: float
     """Mean of A over the units."""
@@ -54,10 +54,10 @@ class Comparison:
     n_targets: int
     metrics: tuple[MetricComparison, ...]
     outside_a: int
-    """Targets that were no candidates."""
+    """Targets that were not among the candidates."""
     outside_b: int
     has_equal_ranks: bool
-    """Whether the two runs rank every target alike."""
+    """Whether every target has the same rank in both."""
 
 
 def compare(a: Path, b: Path, cutoffs: Sequence[int]) -> Comparison:
@@ -66,7 +66,7 @@ def compare(a: Path, b: Path, cutoffs: Sequence[int]) -> Comparison:
     Args:
         a: folder holding ranks/<window>.parquet.
         b: the same of the other run.
-        cutoffs: lengths of the lists measured.
+        cutoffs: lengths of the lists, as in evaluation.cutoffs.
 
     Raises:
         ComparisonError: the runs differ in windows, sessions, positions or targets.
@@ -113,7 +113,7 @@ def paired_test(a: Values, b: Values) -> PairedTest:
 
 
 def _p_of_t_test(a: Values, b: Values) -> float:
-    if np.ptp(b - a) == 0:  # without spread t is 0 / 0 or infinite
+    if np.ptp(b - a) == 0:  # without variance t is 0 / 0 or infinite
         return float(np.array_equal(a, b))
     return float(ttest_rel(b, a).pvalue)
 
@@ -138,7 +138,7 @@ def _common_windows(a: list[str], b: list[str]) -> list[str]:
         return a
     only_a, only_b = sorted(set(a) - set(b)), sorted(set(b) - set(a))
     raise ComparisonError(
-        f"the runs were measured on different windows: {len(a)} in A and {len(b)} in B; "
+        f"the runs were evaluated on different windows: {len(a)} in A and {len(b)} in B; "
         f"only in A: {_listed(only_a)}; only in B: {_listed(only_b)}. Run one of them again with "
         f"the other's dataset, window.first and window.last"
     )
@@ -150,16 +150,16 @@ def _check_same(
     what: str,
     differing: Callable[[WindowRanks, WindowRanks], str],
 ) -> None:
-    faults = [
-        f"{window} ({fault})"
+    differences = [
+        f"{window} ({difference})"
         for window, (of_a, of_b) in zip(windows, pairs, strict=True)
-        if (fault := differing(of_a, of_b))
+        if (difference := differing(of_a, of_b))
     ]
-    if faults:
+    if differences:
         raise ComparisonError(
-            f"the runs were measured on different {what} in {len(faults)} of {len(windows)} "
-            f"windows: {_listed(faults)}. Run one of them again with the other's dataset, window "
-            f"section, evaluation.split and evaluation.positions, over the same data/windows"
+            f"the runs were evaluated on different {what} in {len(differences)} of {len(windows)} "
+            f"windows: {_listed(differences)}. Run one of them again with the other's dataset, "
+            f"window section, evaluation.split and evaluation.positions, over the same data/windows"
         )
 
 

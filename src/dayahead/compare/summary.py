@@ -1,66 +1,67 @@
-"""A comparison in words and figures, for the terminal."""
+"""A comparison of two runs in words and tables, for the terminal."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from textwrap import fill
 from typing import Final
+
+from tabulate import tabulate  # type: ignore[import-untyped]
 
 from dayahead.aggregate.averaging import MIN_WINDOWS, Interval
 from dayahead.compare.paired_tests import Comparison, MetricComparison, PairedTest
 
-_SURE: Final = 0.01
+_SIGNIFICANT: Final = 0.01
 _LIKELY: Final = 0.05
 _SMALLEST: Final = 0.0001
 _WIDTH: Final = 100
-_MEANS: Final = ("A", "B", "B - A")
-_TESTS: Final = ("B better", "worse", "equal", "p (t)", "p (sign)")
 
 
-def render(comparison: Comparison, a: str = "A", b: str = "B") -> str:
-    """Tell in one sentence which run is better and how sure one may be, then in two tables.
+def summarize(comparison: Comparison, a: str = "A", b: str = "B") -> str:
+    """Say in one sentence which run is better and how significant that is, then in two tables.
 
     Args:
         comparison: of two runs.
-        a: what the user calls the first.
-        b: what the user calls the second.
+        a: the user's name for the first.
+        b: the user's name for the second.
     """
-    n_windows, n_sessions, n_targets = (
-        f"{comparison.n_windows:,} windows",
-        f"{comparison.n_sessions:,} sessions",
-        f"{comparison.n_targets:,} {_unit(comparison)}",
-    )
-    head = f"A = {a}\nB = {b}\n{n_windows}, {n_sessions}, the same targets in both"
+    windows, targets = f"{comparison.n_windows:,} windows", f"{comparison.n_targets:,}"
+    head = f"A = {a}\nB = {b}\n{windows}, {comparison.n_sessions:,} sessions, the same targets"
     if comparison.has_equal_ranks:
         return f"{head}\n\nThe two runs are equal: every target has the same rank in both.\n"
+    caveats = (
+        fill(caveat, _WIDTH, initial_indent="- ", subsequent_indent="  ")
+        for caveat in _caveats(comparison)
+    )
     parts = [
         head,
-        fill(_verdict(comparison), _WIDTH),
-        f"Over {n_windows}, each counting once\n{_windows_table(comparison.metrics)}",
-        f"Over {n_targets}, each counting once\n{_targets_table(comparison.metrics)}",
-        "\n".join(
-            fill(caution, _WIDTH, initial_indent="- ", subsequent_indent="  ")
-            for caution in _cautions(comparison)
-        ),
+        fill(_conclusion(comparison), _WIDTH),
+        f"Over {windows}, equally weighted\n"
+        f"{_table(comparison.metrics, lambda metric: metric.windows, has_interval=True)}",
+        f"Over {targets} {_unit(comparison)}, equally weighted\n"
+        f"{_table(comparison.metrics, lambda metric: metric.targets)}",
+        "\n".join(caveats),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _verdict(comparison: Comparison) -> str:
-    chosen = _foremost(comparison.metrics)
-    by_windows = comparison.n_windows >= MIN_WINDOWS
-    unit, test = ("windows", chosen.windows) if by_windows else (_unit(comparison), chosen.targets)
+def _conclusion(comparison: Comparison) -> str:
+    metric = [metric for metric in comparison.metrics if metric.name.startswith("ndcg")][-1]
+    unit, test = "windows", metric.windows
+    if comparison.n_windows < MIN_WINDOWS:
+        unit, test = _unit(comparison), metric.targets
     p = 1.0 if test.p_t is None else test.p_t
+    probability = f"p = {p:.4f}" if p >= _SMALLEST else f"p < {_SMALLEST}"
     better = "B" if test.difference > 0 else "A"
-    if p < _SURE:
-        finding = f"{better} is better, and chance hardly explains it"
+    if p < _SIGNIFICANT:
+        finding = f"{better} is better"
     elif p < _LIKELY:
-        finding = f"{better} is probably better, but chance is not ruled out"
+        finding = f"{better} is probably better"
     else:
-        finding = "No difference can be told from chance"
+        finding = "No significant difference"
     return (
-        f"{finding}: {chosen.name} is {test.a:.4f} for A and {test.b:.4f} for B, and B is ahead "
-        f"in {test.better:,} and behind in {test.worse:,} of the {unit}. Were the runs equally "
-        f"good, so wide a gap would come about with a probability {_told(p)} (paired t-test over "
-        f"{unit})."
+        f"{finding}: {metric.name} is {test.a:.4f} for A and {test.b:.4f} for B; B is better in "
+        f"{test.better:,} and worse in {test.worse:,} of the {unit}. If the runs were equally "
+        f"good, a difference this large would occur with probability {probability} (paired "
+        f"t-test over {unit})."
     )
 
 
@@ -69,77 +70,51 @@ def _unit(comparison: Comparison) -> str:
     return "sessions" if comparison.n_targets == comparison.n_sessions else "targets"
 
 
-def _foremost(metrics: Sequence[MetricComparison]) -> MetricComparison:
-    """NDCG at the longest cutoff, which regards the whole list and the place in it."""
-    return [metric for metric in metrics if metric.name.startswith("ndcg")][-1]
-
-
-def _windows_table(metrics: Sequence[MetricComparison]) -> str:
-    head = ("metric", *_MEANS, "95 % interval", *_TESTS)
-    rows = (
-        (metric.name, *_means(metric.windows), _interval(metric.ci95), *_tests(metric.windows))
-        for metric in metrics
-    )
-    return _table(head, rows)
-
-
-def _targets_table(metrics: Sequence[MetricComparison]) -> str:
-    head = ("metric", *_MEANS, *_TESTS)
-    rows = ((metric.name, *_means(metric.targets), *_tests(metric.targets)) for metric in metrics)
-    return _table(head, rows)
-
-
-def _means(test: PairedTest) -> tuple[str, str, str]:
-    return f"{test.a:.4f}", f"{test.b:.4f}", f"{test.difference:+.4f}"
+def _table(
+    metrics: Sequence[MetricComparison],
+    test_of: Callable[[MetricComparison], PairedTest],
+    *,
+    has_interval: bool = False,
+) -> str:
+    head = ["metric", "A", "B", "B - A", "B better", "worse", "equal", "p (t)", "p (sign)"]
+    rows = []
+    for metric in metrics:
+        test = test_of(metric)
+        counts = (f"{count:,}" for count in (test.better, test.worse, test.equal))
+        p_t = "-" if test.p_t is None else _p(test.p_t)
+        means = f"{test.a:.4f}", f"{test.b:.4f}", f"{test.difference:+.4f}"
+        rows.append([metric.name, *means, *counts, p_t, _p(test.p_sign)])
+    if has_interval:
+        head.insert(4, "95 % interval")
+        for row, metric in zip(rows, metrics, strict=True):
+            row.insert(4, _interval(metric.ci95))
+    alignment = ["left"] + ["right"] * (len(head) - 1)
+    return str(tabulate(rows, head, tablefmt="plain", disable_numparse=True, colalign=alignment))
 
 
 def _interval(interval: Interval | None) -> str:
     return f"{interval[0]:+.4f} to {interval[1]:+.4f}" if interval else "-"
 
 
-def _tests(test: PairedTest) -> tuple[str, str, str, str, str]:
-    counts = f"{test.better:,}", f"{test.worse:,}", f"{test.equal:,}"
-    return *counts, "-" if test.p_t is None else _p(test.p_t), _p(test.p_sign)
-
-
-def _told(p: float) -> str:
-    return f"of {p:.4f}" if p >= _SMALLEST else f"below {_SMALLEST}"
-
-
 def _p(p: float) -> str:
     return f"{p:.4f}" if p >= _SMALLEST else f"<{_SMALLEST}"
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, *rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if column else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        )
-        for line in lines
-    )
-
-
-def _cautions(comparison: Comparison) -> Iterator[str]:
+def _caveats(comparison: Comparison) -> Iterator[str]:
+    unit = _unit(comparison)
     if comparison.outside_a != comparison.outside_b:
         yield (
-            f"The candidates differ: {comparison.outside_a:,} targets are outside A's and "
-            f"{comparison.outside_b:,} outside B's. Look at evaluation.candidates of both."
+            f"The candidates differ: {comparison.outside_a:,} targets are not among A's and "
+            f"{comparison.outside_b:,} not among B's. Compare evaluation.candidates of both runs."
         )
     if comparison.n_windows < MIN_WINDOWS:
-        yield (
-            f"Fewer than {MIN_WINDOWS} windows: the sentence above rests on "
-            f"{_unit(comparison)} alone."
-        )
+        yield f"Fewer than {MIN_WINDOWS} windows: the conclusion is based on {unit} alone."
     yield (
-        f"The tests take windows and {_unit(comparison)} for independent. They are not: "
-        f"neighbouring windows share a model and many of their items, so the true p-values are "
-        f"larger."
+        f"The tests assume independent windows and {unit}. They are not: neighbouring windows "
+        f"share a model and many of their items, so the true p-values are larger."
     )
     yield (
-        f"{len(comparison.metrics)} metrics are tested here: decide on one beforehand. Where you "
-        f"compare many runs, divide the p you accept by their number."
+        f"{len(comparison.metrics)} metrics are tested here: choose one in advance. To compare "
+        f"many runs, divide the significance level by their number."
     )
-    yield "One run per side says nothing about seeds: repeat both with other training.seed values."
+    yield "One run each says nothing about seeds: repeat both with other training.seed values."

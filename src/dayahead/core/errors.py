@@ -92,6 +92,11 @@ def redacted(text: str) -> str:
     return _QUERY.sub(r"\1***", _USER.sub("***@", text))
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, redacted, or its type where it has none."""
+    return redacted(str(error).strip().partition("\n")[0]) or type(error).__name__
+
+
 @contextmanager
 def exit_with_message() -> Iterator[None]:
     """End the process with one line for a user's mistake, a limit of the machine or a signal."""

@@ -1,4 +1,4 @@
-"""The next items of a live session, from a model in a folder."""
+"""Recommendations for a live session, from a saved model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,13 +25,13 @@ Recommendation = tuple[int | str, float]
 
 @dataclass(frozen=True)
 class Recommender:
-    """A saved model, ready to be asked."""
+    """A saved model that recommends the next items of a session."""
 
     stored: StoredModel
 
     @classmethod
     def load(cls, folder: Path) -> "Recommender":
-        """Load what `dvc repro` leaves in models/.
+        """Load the folder that `dvc repro` writes, models/.
 
         Raises:
             ModelFileError: a part of the folder is missing or damaged.
@@ -39,17 +39,18 @@ class Recommender:
         return cls(load_model(folder))
 
     def recommend(self, items: Sequence[int | str], top_k: int) -> list[Recommendation]:
-        """Return the `top_k` best next items for raw ids, oldest first.
+        """Return the `top_k` most likely next items after raw item ids, oldest first.
 
-        An id the model does not know is read as unknown; of a long session the last ones are read.
+        Ids that the model does not know count as unknown; only the last ids of a long session
+        are used.
 
         Raises:
-            ConfigError: the model reads side features, which ids alone do not give.
+            ConfigError: the model needs side features.
             DataError: there are no ids, or one is not of the data set's type.
         """
         if self.features:
             raise ConfigError(
-                f"this model reads {', '.join(self.features)} beside the item id; give the "
+                f"this model reads {', '.join(self.features)} beside the item id; pass the "
                 f"session's events as a file with --events"
             )
         raw = [self._typed(item) for item in items]
@@ -63,32 +64,32 @@ class Recommender:
     def recommend_after(
         self, events: pa.Table, top_k: int, past: pa.Table | None = None
     ) -> list[Recommendation]:
-        """Return the `top_k` best next items after a session's raw events (`read_events`).
+        """Return the `top_k` most likely next items after a session's raw events.
 
         Args:
-            events: of the session.
-            top_k: how many items.
-            past: the user's events, without what the data set's rule for repeats drops; those
-                strictly before the session are read. None: the user is not known.
+            events: of the session, as `read_events` returns them.
+            top_k: number of items.
+            past: the user's events, after the data set's rule for repeats; only those before the
+                session are used. None for an unknown user.
 
         Raises:
             DataError: there are no events.
-            ConfigError: there is a past, and the model reads none.
+            ConfigError: `past` is given, but the model reads no past events.
         """
         if len(events) == 0:
-            raise DataError("the session is empty; give one event at least")
+            raise DataError("the session is empty; expected at least one event")
         sessions = self._encoded(events, past)
         n_known = len(sessions.columns[ITEM_ID])
         columns = {
-            # One column more, for a task that asks where the next event will stand.
+            # One more column: some tasks predict at the position of the next event.
             name: torch.nn.functional.pad(values, (0, 1))[None]
             for name, values in sessions.columns.items()
         }
         scores = self._scorer(columns, torch.tensor([n_known]))[0]
-        best = scores.topk(min(top_k, len(scores)))
-        places = self.stored.candidates[best.indices.numpy()] - N_RESERVED
-        raw = self.stored.vocabularies[ITEM_ID][VALUE].take(pa.array(places)).to_pylist()
-        return list(zip(raw, best.values.tolist(), strict=True))
+        top = scores.topk(min(top_k, len(scores)))
+        rows = self.stored.candidates[top.indices.numpy()] - N_RESERVED
+        items = self.stored.vocabularies[ITEM_ID][VALUE].take(pa.array(rows)).to_pylist()
+        return list(zip(items, top.values.tolist(), strict=True))
 
     def read_events(self, path: Path) -> pa.Table:
         """Read a session's events from a CSV: item_id, event_time and the model's raw features.
@@ -106,7 +107,7 @@ class Recommender:
             ) from None
 
     def _encoded(self, events: pa.Table, past: pa.Table | None) -> Sessions:
-        """The one session, after its user's past."""
+        """Encode the session, preceded by the user's past events."""
         statistics, vocabularies = self.stored.card.statistics, self.stored.vocabularies
         length = self.stored.card.model.past_length
         row = encode_session(events, statistics, vocabularies)
@@ -114,9 +115,7 @@ class Recommender:
         if past is None:
             return session
         if length == 0:
-            raise ConfigError(
-                "this model reads no past events (model.past_length: 0); leave --past out"
-            )
+            raise ConfigError("this model reads no past events (model.past_length: 0); omit --past")
         is_before = pc.less(past[EVENT_TIME], pc.min(events[EVENT_TIME]))
         past = past.filter(is_before).sort_by(EVENT_TIME)
         if len(past) == 0:
@@ -126,7 +125,7 @@ class Recommender:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Side features the model reads."""
+        """Side features that the model reads."""
         return self.stored.card.model.features
 
     @cached_property
@@ -144,6 +143,6 @@ class Recommender:
             return int(pa.scalar(int(item), pa.int64()).as_py())
         except (ValueError, OverflowError):
             raise DataError(
-                f"item id {item!r}: the data set's ids are integers of 64 bits; give them as "
-                f"--session ID,ID,..."
+                f"item id {item!r}: expected a 64-bit integer, as in the data set; for example "
+                f"--session 12,7"
             ) from None

@@ -1,20 +1,20 @@
-"""What a pipeline did, told to MLflow: into a local journal first, to the server when it answers.
+"""Tracking with MLflow: a stage writes its records to an outbox, which is uploaded meanwhile.
 
-Nothing in here raises into the stage it records, and none waits for a server.
+Nothing in here raises into the stage that it records, and no stage waits for a server.
 """
 
 import os
 
-# Before MLflow is first imported: it reads some of these once.
-_MANNERS = {
+# Set before MLflow is first imported: it reads some of these only once.
+_DEFAULTS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
     "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-    # The journal is the retry: MLflow's own 7 retries block a call for minutes.
+    # The outbox is the retry: MLflow's own 7 retries block a call for minutes.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
     "GIT_PYTHON_REFRESH": "quiet",
 }
-for _name, _value in _MANNERS.items():
+for _name, _value in _DEFAULTS.items():
     os.environ.setdefault(_name, _value)

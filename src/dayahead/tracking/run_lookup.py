@@ -1,7 +1,6 @@
 """The results of a run, wherever they are: a folder, MLflow, a DVC experiment, a Git revision."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 from dvc.api import DVCFileSystem
@@ -10,7 +9,7 @@ from dvc.scm import SCMError
 from mlflow import MlflowException
 from mlflow.artifacts import download_artifacts
 
-from dayahead.core.errors import ComparisonError
+from dayahead.core.errors import ComparisonError, first_line
 from dayahead.core.project import project_root
 from dayahead.tracking.store import open_store
 from dayahead.tracking.uploader import LINEAGE_TAG
@@ -18,7 +17,6 @@ from dayahead.tracking.uploader import LINEAGE_TAG
 RANKS = "ranks"
 WINDOWS = "windows.csv"
 RESULTS = "results"
-_RUN_ID = re.compile(r"^[0-9a-f]{32}$")
 
 
 def results_of(run: str, into: Path) -> Path:
@@ -26,34 +24,27 @@ def results_of(run: str, into: Path) -> Path:
 
     Args:
         run: A results folder, MLflow run id, DVC experiment or Git revision.
-        into: Where to put what has to be fetched.
+        into: Folder for what has to be fetched.
 
     Raises:
         ComparisonError: none of these has such results; says what was tried.
     """
-    ways: list[Callable[[str, Path], Path]] = [_from_folder, _from_dvc]
-    if _RUN_ID.match(run):
-        ways.insert(1, _from_mlflow)
+    lookups = {"folder": _from_folder, "mlflow": _from_mlflow, "dvc": _from_dvc}
+    if not re.fullmatch("[0-9a-f]{32}", run):
+        del lookups["mlflow"]
     tried = []
-    for way in ways:
+    for name, lookup in lookups.items():
         try:
-            return _checked(way(run, into))
+            folder = lookup(run, into)
+            if (folder / WINDOWS).is_file() and any((folder / RANKS).glob("*.parquet")):
+                return folder
+            tried.append(f"{name}: {folder} has no {RANKS}/*.parquet and {WINDOWS}")
         except (DvcException, SCMError, MlflowException, OSError) as error:
-            tried.append(f"{way.__name__.removeprefix('_from_')}: {_first_line(error)}")
+            tried.append(f"{name}: {first_line(error)}")
     raise ComparisonError(
         f"{run}: no results found; expected a results folder, an MLflow run id, a DVC experiment "
         f"or a Git revision (tried {'; '.join(tried)})"
     )
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__
-
-
-def _checked(folder: Path) -> Path:
-    if not (folder / WINDOWS).is_file() or not any((folder / RANKS).glob("*.parquet")):
-        raise FileNotFoundError(f"{folder} holds no {RANKS}/*.parquet beside {WINDOWS}")
-    return folder
 
 
 def _from_folder(run: str, _into: Path) -> Path:
@@ -64,20 +55,19 @@ def _from_folder(run: str, _into: Path) -> Path:
 
 
 def _from_mlflow(run: str, into: Path) -> Path:
-    """The artifacts of the run itself or of the train run that its tags lead to."""
+    """Download artifacts of the run itself or of the train run that its tags link to."""
     store = open_store()
-    tags = store.client.get_run(run).data.tags
-    source = tags.get(f"{LINEAGE_TAG}train", run)
+    source = store.client.get_run(run).data.tags.get(f"{LINEAGE_TAG}train", run)
     into.mkdir(parents=True, exist_ok=True)
-    for artifact in (RANKS, WINDOWS):
+    for name in (RANKS, WINDOWS):
         download_artifacts(
-            run_id=source, artifact_path=artifact, dst_path=str(into), tracking_uri=store.uri
+            run_id=source, artifact_path=name, dst_path=str(into), tracking_uri=store.uri
         )
     return into
 
 
 def _from_dvc(run: str, into: Path) -> Path:
-    """Files of a revision: out of Git where it has them, else out of DVC's cache or remote."""
+    """Read files of a revision: from Git where it has them, else from DVC's cache or remote."""
     files = DVCFileSystem(str(project_root()), rev=run)
     into.mkdir(parents=True, exist_ok=True)
     files.get(f"{RESULTS}/{RANKS}", str(into / RANKS), recursive=True)

@@ -3,182 +3,157 @@
 import json
 import os
 import signal
-import socket
 import threading
 import time
 import uuid
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import dataclass
+from importlib.metadata import requires
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-import psutil
+import mlflow.pyfunc
+import pandas as pd
+from mlflow import types
+from mlflow.models import ModelSignature
+from mlflow.types.schema import AnyType, Array, Object, Property
 
-from dayahead.config.params import Params
+import dayahead
+from dayahead.config.params import Params, flat_settings
 from dayahead.core.errors import TERMINATED, redacted
-from dayahead.core.project import project_root
-from dayahead.tracking.background import Shipper
-from dayahead.tracking.journal import Journal, WindowLog, harmless, now_ms, numbers, warn_once
-from dayahead.tracking.lineage import Pipeline
-from dayahead.tracking.packaging import pack_model
-from dayahead.tracking.pipeline_run import (
-    born_after_boot,
-    identity_of,
-    journal_for,
-    origin_tags,
+from dayahead.tracking.lineage import Lineage, lineage_of, origin_tags
+from dayahead.tracking.outbox import Outbox, never_raising, outbox_for, outboxes
+from dayahead.tracking.uploader import background_sync
+
+TOP_K = types.ParamSpec("top_k", types.DataType.long, 10)
+_RECOMMENDATION = Object([Property("item", AnyType()), Property("score", types.DataType.double)])
+SIGNATURE = ModelSignature(
+    inputs=types.Schema([types.ColSpec(types.DataType.string, "session")]),
+    outputs=types.Schema([types.ColSpec(Array(_RECOMMENDATION))]),
+    params=types.ParamSchema([TOP_K]),
 )
-from dayahead.tracking.uploader import FINGERPRINT_TAG
-
-_NOWHERE = Path(os.devnull) / "journal.jsonl"
+"""Input: raw item ids, oldest first, separated by commas. Output: the top items of each row."""
 
 
+@dataclass(frozen=True)
 class StageRun:
-    """Takes records of one stage. Every method notes and returns at once; none raises."""
+    """Records of one stage; can be pickled. Every method appends to the outbox; none raises."""
 
-    def __init__(self, journal: Journal) -> None:
-        self.journal = journal
-        self.log_window = WindowLog(journal)
+    outbox: Outbox
 
-    @harmless
-    def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:
-        """Note figures, for the stage and for the pipeline."""
-        self.journal.append(
-            "metrics", step=step, timestamp=now_ms(), metrics=numbers(metrics), window=False
-        )
+    @never_raising("the record is skipped")
+    def log_window(self, record: Mapping[str, Any]) -> None:
+        """Record `{"step": position, "timestamp_ms": start, "metrics": {name: value or None}}`."""
+        # A resumed stage reports all windows; MLflow would append what it already has.
+        known = {entry.get("step") for entry in self.outbox.entries("window")}
+        if (step := int(record["step"])) not in known:
+            timestamp, metrics = int(record["timestamp_ms"]), _floats(record["metrics"])
+            self.outbox.append("window", step=step, timestamp=timestamp, metrics=metrics)
 
-    @harmless
-    def log_params(self, params: Mapping[str, Any]) -> None:
-        """Note settings of the stage beyond params.yaml."""
-        self.journal.append("params", params=_texts(params))
+    @never_raising("the record is skipped")
+    def log_metrics(self, metrics: Mapping[str, float]) -> None:
+        """Record metrics, for the stage and for the pipeline run."""
+        self.outbox.append("metrics", step=0, metrics=_floats(metrics))
 
-    @harmless
-    def log_artifact(self, path: Path, folder: str | None = None) -> None:
-        """Keep a file and send it into `folder` of the run's artifacts."""
-        self.journal.append("artifact", kept=self.journal.keep(path), folder=folder)
+    @never_raising("the record is skipped")
+    def log_artifact(self, path: Path, into: str | None = None) -> None:
+        """Record a file or folder, for the folder `into` of the run's artifacts."""
+        self.outbox.append("artifact", file=self.outbox.add_file(path), into=into)
 
-    @harmless
-    def log_artifacts(self, path: Path, folder: str | None = None) -> None:
-        """Keep the content of a folder and send it into `folder` of the run's artifacts."""
-        self.journal.append("artifacts", kept=self.journal.keep(path), folder=folder)
+    @never_raising("the record is skipped")
+    def log_model(self, folder: Path, code: Path) -> None:
+        """Record a saved model with the code that serves it."""
+        package = package_model(self.outbox.new_folder() / "model", folder, code)
+        self.outbox.append("model", file=str(package.relative_to(self.outbox.path.parent)))
 
-    @harmless
-    def log_model(self, folder: Path, code: Path, example: str) -> None:
-        """Keep a saved model with the code that serves it; `example` is a session."""
-        packed = pack_model(self.journal.new_folder() / "model", folder, code, example)
-        self.journal.append("model", kept=str(packed.relative_to(self.journal.path.parent)))
-
-    @harmless
+    @never_raising("the record is skipped")
     def log_input(self, name: str, source: str | Path, digest: str) -> None:
-        """Note what the stage read; `digest` is a hash of its content."""
-        self.journal.append("input", name=name, source=redacted(str(source)), digest=digest)
+        """Record what the stage read; `digest` is a hash of its content."""
+        self.outbox.append("input", name=name, source=redacted(str(source)), digest=digest)
+
+
+def _floats(metrics: Mapping[str, Any]) -> dict[str, float]:
+    return {name: float(value) for name, value in metrics.items() if value is not None}
+
+
+def package_model(target: Path, folder: Path, code: Path) -> Path:
+    """Write a models-from-code pyfunc of `folder`, served by `code`, into `target`: no pickle.
+
+    Raises:
+        MlflowException: `code` sets no model.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the signature is SIGNATURE, not type hints
+        mlflow.pyfunc.save_model(
+            target,
+            python_model=str(code),
+            artifacts={"model": str(folder)},
+            signature=SIGNATURE,
+            input_example=(pd.DataFrame({"session": ["1,2"]}), {TOP_K.name: TOP_K.default}),
+            code_paths=[str(Path(dayahead.__file__).parent)],
+            pip_requirements=[
+                line for line in requires("dayahead") or [] if "extra ==" not in line
+            ],
+        )
+    return target
 
 
 @contextmanager
 def stage_run(stage: str, params: Params) -> Iterator[StageRun]:
-    """Record a stage while the block runs; how it ends is noted too."""
-    root = project_root()
-    run = _opened(root, stage, params)
-    shipper = Shipper(root, run.journal.path.parent)
-    shipper.start()
-    try:
-        with _terminable():
-            yield run
-    except BaseException as error:
-        _note_end(run.journal, _status(error))
-        raise
-    else:
-        _note_end(run.journal, "FINISHED")
-    finally:
-        shipper.close()
+    """Record a stage while the block runs, and how it ends."""
+    lineage, outbox = Lineage(), Outbox(Path(os.devnull) / "outbox.jsonl")
+    with never_raising("the run gets no lineage"):
+        lineage = lineage_of(stage, Path.cwd())
+    with never_raising("there is no outbox"):
+        outbox = outbox_for(stage, lineage.fingerprint)
+    with background_sync(outbox):
+        status = "FINISHED"
+        with never_raising("the stage is not recorded"):
+            outbox.append("start", **_start_entry(outbox, stage, params, lineage))
+        try:
+            with _terminable():
+                yield StageRun(outbox)
+        except BaseException as error:
+            status = _status(error)
+            raise
+        finally:
+            with never_raising("the end of the stage is not recorded"):
+                outbox.append("end", status=status)
 
 
-def _opened(root: Path, stage: str, params: Params) -> StageRun:
-    try:
-        pipeline = _pipeline_of(stage)
-        fingerprint = pipeline.fingerprint_of(stage) if pipeline else None
-        run = StageRun(journal_for(root, stage, fingerprint))
-        run.journal.append("start", **_facts(run.journal, stage, params, pipeline))
-    except Exception as error:  # noqa: BLE001
-        told = f"tracking: no journal in {root}, this stage goes unrecorded: {error!r}"
-        warn_once(redacted(told))
-        return StageRun(Journal(_NOWHERE))
-    return run
-
-
-def _pipeline_of(stage: str) -> Pipeline | None:
-    try:
-        pipeline = Pipeline(Path.cwd())
-        pipeline.fingerprint_of(stage)
-    except Exception as error:  # noqa: BLE001
-        warn_once(redacted(f"tracking: the run gets no lineage: {error!r}"))
-        return None
-    return pipeline
-
-
-def _facts(
-    journal: Journal, stage: str, params: Params, pipeline: Pipeline | None
-) -> dict[str, Any]:
-    begun = journal.start()
-    process = psutil.Process()
+def _start_entry(outbox: Outbox, stage: str, params: Params, lineage: Lineage) -> dict[str, Any]:
+    siblings = [each.start() for each in outboxes() if each.path.parent == outbox.path.parent]
+    pipeline_run = next((start["pipeline_run"] for start in siblings if start), uuid.uuid4().hex)
     tags = origin_tags(stage)
-    settings = _texts(asdict(params))
-    facts = {
-        "id": begun["id"] if begun else uuid.uuid4().hex,
-        "execution": identity_of(journal.path.parent),
+    texts = {name: _text(value) for name, value in flat_settings(params).items()}
+    listed = tuple(texts) if lineage.params is None else lineage.params
+    return {
+        "pipeline_run": pipeline_run,
+        "id": f"{pipeline_run}-{stage}",
         "experiment": params.tracking.experiment,
         "stage": stage,
         "name": tags.get("dvc.exp_name") or time.strftime("repro %Y-%m-%d %H:%M", time.gmtime()),
         "tags": tags,
-        "params": settings,
-        "stage_params": settings,
-        "fingerprint": None,
-        "upstream": {},
-        "host": socket.gethostname(),
-        "pid": process.pid,
-        "born": born_after_boot(process),
-    }
-    if pipeline:
-        fingerprint = pipeline.fingerprint_of(stage)
-        facts |= {
-            "fingerprint": fingerprint,
-            "tags": tags | {FINGERPRINT_TAG: fingerprint},
-            "upstream": {
-                name: pipeline.fingerprint_of(name) for name in pipeline.upstream_of(stage)
-            },
-            "stage_params": _listed(settings, pipeline.params_of(stage)),
-        }
-    return facts
-
-
-def _listed(settings: dict[str, str], listed: list[str]) -> dict[str, str]:
-    return {
-        key: value
-        for key, value in settings.items()
-        if any(key == name or key.startswith(f"{name}.") for name in listed)
+        "params": texts,
+        "stage_params": {
+            key: text
+            for key, text in texts.items()
+            if any(key == name or key.startswith(f"{name}.") for name in listed)
+        },
+        "fingerprint": lineage.fingerprint,
+        "upstream": lineage.upstream,
     }
 
 
-def _texts(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Nested settings as `section.key: text`, without credentials."""
-    texts: dict[str, str] = {}
-    for key, value in settings.items():
-        if isinstance(value, Mapping):
-            texts |= _texts(value, f"{prefix}{key}.")
-        else:
-            text = value if isinstance(value, str) else json.dumps(value, default=str)
-            texts[f"{prefix}{key}"] = redacted(text)
-    return texts
-
-
-@harmless
-def _note_end(journal: Journal, status: str) -> None:
-    journal.append("end", status=status)
+def _text(value: object) -> str:
+    return redacted(value if isinstance(value, str) else json.dumps(value, default=str))
 
 
 def _status(error: BaseException) -> str:
-    """MLflow's word for how a stage ended that did not reach its end."""
+    """MLflow's status of a stage that an exception ended."""
     if isinstance(error, SystemExit) and not error.code:
         return "FINISHED"
     by_exit = isinstance(error, SystemExit) and error.code == TERMINATED
@@ -189,7 +164,7 @@ def _status(error: BaseException) -> str:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Let SIGTERM unwind the stack, so that the end is noted."""
+    """Let SIGTERM unwind the stack, so that the end is recorded."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -3,7 +3,7 @@
 import logging
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -12,21 +12,18 @@ from mlflow import MlflowClient
 
 from dayahead.core.project import project_root
 
-# Creating the database tells of every migration, and a server that is down is told of once by us.
+# Creating the database logs every migration, and a server that is down is reported once by us.
 for _noisy, _level in (("alembic", "WARNING"), ("mlflow", "WARNING"), ("urllib3", "ERROR")):
     logging.getLogger(_noisy).setLevel(_level)
 
-DATABASE = "mlflow.db"
 ARTIFACTS = "mlartifacts"
 LOCK_SECONDS = 120
 _RELATIVE_SQLITE = re.compile(r"^(sqlite(?:\+\w+)?:///)(?![/:])(.+)$")
 
 
 def tracking_uri(root: Path) -> str:
-    """`$MLFLOW_TRACKING_URI`, made absolute against `root`, else the SQLite file in `root`."""
-    uri = os.environ.get("MLFLOW_TRACKING_URI", "")
-    if not uri:
-        return f"sqlite:///{root / DATABASE}"
+    """Return `$MLFLOW_TRACKING_URI`, made absolute against `root`, else a SQLite file in `root`."""
+    uri = os.environ.get("MLFLOW_TRACKING_URI") or "sqlite:///mlflow.db"
     if found := _RELATIVE_SQLITE.match(uri):
         return f"{found[1]}{root / found[2]}"
     if "://" in uri or uri.startswith("databricks"):
@@ -35,26 +32,21 @@ def tracking_uri(root: Path) -> str:
 
 
 def artifact_location(uri: str, root: Path) -> str | None:
-    """Absolute folder for artifacts of a local database; None where the store decides.
+    """Return an absolute folder for the artifacts of a database; None where the server decides.
 
     MLflow's default is relative to the working folder, and DVC deletes that of --temp runs.
     """
     if uri.startswith("sqlite"):
         return str(Path(uri.partition(":///")[2]).parent / ARTIFACTS)
-    is_database = re.match(r"^(postgresql|mysql|mssql)", uri)
-    return str(root / ARTIFACTS) if is_database else None
+    return str(root / ARTIFACTS) if re.match(r"^(postgresql|mysql|mssql)", uri) else None
 
 
 @dataclass(frozen=True)
 class Store:
-    """An MLflow tracking store, opened at first use.
-
-    Whatever a method of `client` raises passes through.
-    """
+    """An MLflow tracking store, opened at first use; methods pass MLflow's exceptions on."""
 
     uri: str
     root: Path
-    _experiments: dict[str, str] = field(default_factory=dict)
 
     @cached_property
     def client(self) -> MlflowClient:
@@ -63,28 +55,22 @@ class Store:
             return MlflowClient(self.uri, registry_uri=self.uri)
 
     def lock(self) -> FileLock:
-        """Held while something is created that must be there once. Reentrant within a process."""
+        """Lock for creating what must exist once; reentrant within a process."""
         is_file = self.uri.startswith("sqlite")
         base = self.uri.partition(":///")[2] if is_file else str(self.root / ".dayahead/mlflow")
         Path(base).parent.mkdir(parents=True, exist_ok=True)
         return FileLock(f"{base}.lock", timeout=LOCK_SECONDS, is_singleton=True)
 
     def experiment_id(self, name: str) -> str:
-        """Id of the experiment, created with an absolute artifact location where missing."""
-        if name not in self._experiments:
-            with self.lock():
-                found = self.client.get_experiment_by_name(name)
-                self._experiments[name] = (
-                    found.experiment_id
-                    if found
-                    else self.client.create_experiment(
-                        name, artifact_location=artifact_location(self.uri, self.root)
-                    )
-                )
-        return self._experiments[name]
+        """Return an experiment's id; create it with an absolute artifact location if missing."""
+        with self.lock():
+            if found := self.client.get_experiment_by_name(name):
+                return str(found.experiment_id)
+            location = artifact_location(self.uri, self.root)
+            return str(self.client.create_experiment(name, artifact_location=location))
 
 
 def open_store(root: Path | None = None) -> Store:
-    """The store in use; nothing is read or created yet."""
+    """Return the store in use; nothing is read or created yet."""
     root = root or project_root()
     return Store(tracking_uri(root), root)

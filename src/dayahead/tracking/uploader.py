@@ -1,234 +1,307 @@
-"""Sends journals to MLflow: live and replayed entries take this one way.
+"""Upload of outboxes to MLflow: in the background of a stage, and by `dayahead track --sync`.
 
-To send an entry twice is to send it once: runs are looked up by an id drawn beforehand, a metric
-carries its own time stamp, and an artifact replaces itself. So a sender may die anywhere.
+Uploading is idempotent, so an interrupted upload is simply repeated: runs are found by an id of
+our own, a metric carries its own time stamp, and an artifact replaces itself.
 """
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
 
-from filelock import FileLock
-from mlflow import MlflowException
-from mlflow.entities import (
-    Dataset,
-    DatasetInput,
-    InputTag,
-    LoggedModelOutput,
-    Metric,
-    Param,
-    Run,
-    RunTag,
-)
+from filelock import FileLock, Timeout
+from mlflow import MlflowException, entities
 
-from dayahead.core.errors import redacted
+from dayahead.core.errors import BusyError, TrackingError, first_line, redacted
 from dayahead.core.files import read_json, write_json
-from dayahead.tracking.journal import Entry, Journal, warn_once
-from dayahead.tracking.store import Store
+from dayahead.tracking.outbox import Entry, Outbox, outboxes, warn_once
+from dayahead.tracking.store import Store, open_store
 
 ID_TAG: Final = "dayahead.id"
 STAGE_TAG: Final = "dvc.stage"
 FINGERPRINT_TAG: Final = "dayahead.fingerprint"
 LINEAGE_TAG: Final = "lineage."
 PARENT_TAG: Final = "mlflow.parentRunId"
-AS_PARENT: Final = {STAGE_TAG: "pipeline", "mlflow.source.name": "dvc.yaml"}
-MODEL_NAME: Final = "model"
-BATCH: Final = 500
-DIGEST_LENGTH: Final = 36
-_REFUSALS: Final = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST", "RESOURCE_ALREADY_EXISTS")
+NAME_TAG: Final = "mlflow.runName"
+PER_CALL: Final = 100
+"""Most params and tags that MLflow accepts at once."""
+_REJECTED: Final = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST", "RESOURCE_ALREADY_EXISTS")
+
+PAUSE_SECONDS = 1.0
+LONGEST_PAUSE_SECONDS = 60.0
+CLOSE_SECONDS = 60.0
+"""How long a finished stage waits for its last records to arrive."""
 
 
-@dataclass(frozen=True)
-class Progress:
-    """How much of a journal a store has, kept beside the journal."""
+class Progress(NamedTuple):
+    """How much of an outbox is uploaded, and to which runs; in a file beside the outbox."""
 
     store: str = ""
-    experiment: str = ""
     run: str = ""
     parent: str = ""
     offset: int = 0
 
     @staticmethod
-    def path(journal: Journal) -> Path:
-        """The file beside the journal."""
-        return journal.path.with_suffix(".sent.json")
+    def path(outbox: Outbox) -> Path:
+        """Return the file beside the outbox."""
+        return outbox.path.with_suffix(".uploaded.json")
 
     @classmethod
-    def of(cls, journal: Journal) -> "Progress":
-        """Read what is known; of a damaged note nothing is, and all is sent again."""
+    def of(cls, outbox: Outbox) -> "Progress":
+        """Read the file; where it is missing or damaged, all is uploaded again."""
         try:
-            return cls(**read_json(cls.path(journal)))
+            return cls(**read_json(cls.path(outbox)))
         except (OSError, ValueError, TypeError):
             return cls()
 
 
-@contextmanager
-def _refusals_told(what: str) -> Iterator[None]:
-    """Go on over what the store will never take: it must not hold up what comes behind it."""
-    try:
-        yield
-    except (MlflowException, FileNotFoundError, KeyError, TypeError) as error:
-        if isinstance(error, MlflowException) and error.error_code not in _REFUSALS:
-            raise
-        warn_once(f"tracking: {what} refused and left out: {redacted(str(error))}")
-
-
-class Sender:
-    """Brings journals into one store."""
+class Uploader:
+    """Uploads outboxes to one store."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self.name = redacted(store.uri)
-        self._senders = {
-            "params": self._params,
-            "metrics": self._metrics,
-            "artifact": self._artifact,
-            "artifacts": self._artifacts,
-            "model": self._model,
-            "input": self._input,
-            "end": self._end,
-        }
 
-    def send(self, journal: Journal) -> int:
-        """Send what the store lacks and return the number of entries.
+    def upload(self, outbox: Outbox) -> int:
+        """Upload the entries that the store lacks and return their number; `outbox` is locked.
 
         Raises:
-            MlflowException: the store fails; what was sent is remembered.
-            filelock.Timeout: another process is sending this journal.
+            MlflowException: the store fails; it has what came before.
+            TrackingError: another store has the first entries, and should get the others.
         """
-        n_sent = 0
-        with FileLock(journal.path.with_suffix(".sending"), timeout=0):
-            progress = Progress.of(journal)
+        n_uploaded = 0
+        progress = Progress.of(outbox)
+        for offset, entry in outbox.read(progress.offset):
             if progress.offset and progress.store != self.name:
-                return 0  # begun in another store, where it belongs whole
-            for offset, entry in journal.read(progress.offset):
-                progress = replace(self._applied(entry, progress, journal), offset=offset)
-                write_json(Progress.path(journal), asdict(progress))
-                if kept := entry.get("kept"):
-                    shutil.rmtree((journal.path.parent / kept).parent, ignore_errors=True)
-                n_sent += 1
-        return n_sent
+                raise TrackingError(
+                    f"its first records are in {progress.store}; set MLFLOW_TRACKING_URI to it"
+                )
+            if entry["kind"] == "start":
+                progress = self._upload_start(entry)
+            else:
+                with _skip_rejected(f"{outbox.path}: {entry['kind']}"):
+                    self._upload_entry(entry, progress, outbox.path.parent)
+            progress = progress._replace(offset=offset)
+            write_json(Progress.path(outbox), progress._asdict())
+            if file := entry.get("file"):
+                shutil.rmtree((outbox.path.parent / file).parent, ignore_errors=True)
+            n_uploaded += 1
+        return n_uploaded
 
-    def _applied(self, entry: Entry, progress: Progress, journal: Journal) -> Progress:
-        if entry["kind"] == "start":
-            return self._start(entry)
-        with _refusals_told(f"{journal.path}: {entry['kind']}"):
-            self._senders[entry["kind"]](entry, progress, journal.path.parent)
-        return progress
+    def upload_ended(self, outbox: Outbox) -> int:
+        """Upload the outbox of a stage that is over; of a killed one, record the end first.
 
-    def _start(self, entry: Entry) -> Progress:
+        Raises:
+            BusyError: the stage is running, or another process uploads its outbox.
+        """
+        lock = outbox.lock()
+        try:
+            lock.acquire()
+        except Timeout:
+            raise BusyError("being uploaded by another process") from None
+        try:
+            if outbox.is_open():
+                *_, (_, last) = outbox.read()
+                outbox.append("end", status="KILLED", at=last["at"])
+            return self.upload(outbox)
+        finally:
+            lock.release()
+
+    def _upload_start(self, entry: Entry) -> Progress:
+        """Find or create the run of the pipeline and, nested in it, that of the stage."""
+        stage, at = entry["stage"], entry["at"]
         experiment = self.store.experiment_id(entry["experiment"])
-        stage = entry["stage"]
+        of_parent = {STAGE_TAG: "pipeline", "mlflow.source.name": "dvc.yaml"}
+        of_parent |= {ID_TAG: entry["pipeline_run"], NAME_TAG: entry["name"]}
+        of_run = {STAGE_TAG: stage, ID_TAG: entry["id"], NAME_TAG: stage}
+        if entry["fingerprint"]:
+            of_run[FINGERPRINT_TAG] = entry["fingerprint"]
         with self.store.lock():
-            parent = self._run(entry["execution"], entry["name"], entry, AS_PARENT)
-            run = self._run(entry["id"], stage, entry, {STAGE_TAG: stage, PARENT_TAG: parent})
-        progress = Progress(self.name, experiment, run, parent)
+            parent = self._run(experiment, at, entry["tags"] | of_parent)
+            run = self._run(experiment, at, entry["tags"] | of_run | {PARENT_TAG: parent})
         for target, params in ((parent, entry["params"]), (run, entry["stage_params"])):
             self._set_tags(target, {f"{LINEAGE_TAG}{stage}": run})
-            with _refusals_told(f"{stage}: params"):
-                self._log_params(target, params)
+            with _skip_rejected(f"{stage}: params"):
+                self._log(target, "params", [entities.Param(*item) for item in params.items()])
             self.store.client.update_run(target, status="RUNNING")
-        self._link(entry["upstream"], progress)
-        return progress
+        for name, fingerprint in entry["upstream"].items():
+            self._link_upstream(experiment, (parent, run), name, fingerprint)
+        return Progress(self.name, run, parent)
 
-    def _run(self, own_id: str, name: str, entry: Entry, tags: Mapping[str, str]) -> str:
-        """Find the run with our id or create it; entry's tags, then `tags`, are set either way."""
-        experiment = self.store.experiment_id(entry["experiment"])
-        tags = {**entry["tags"], **tags}
-        if found := self._search(experiment, f"tags.`{ID_TAG}` = '{own_id}'"):
+    def _run(self, experiment: str, at: int, tags: dict[str, str]) -> str:
+        """Find the run with our id or create it; set its tags in either case."""
+        found = self._search(experiment, f"tags.`{ID_TAG}` = '{tags[ID_TAG]}'")
+        if found is None:
+            found = self.store.client.create_run(experiment, start_time=at, tags=tags)
+        else:
             self._set_tags(found.info.run_id, tags)
-            return str(found.info.run_id)
-        created = self.store.client.create_run(
-            experiment, start_time=entry["at"], run_name=name, tags={ID_TAG: own_id, **tags}
-        )
-        return str(created.info.run_id)
+        return str(found.info.run_id)
 
-    def _search(self, experiment: str, condition: str) -> Run | None:
+    def _link_upstream(
+        self, experiment: str, targets: tuple[str, str], stage: str, fingerprint: str
+    ) -> None:
+        """Tag pipeline and stage with the newest finished run of a stage before it."""
+        parent, _ = targets
+        condition = (
+            f"tags.`{STAGE_TAG}` = '{stage}' AND tags.`{FINGERPRINT_TAG}` = '{fingerprint}' "
+            f"AND attributes.status = 'FINISHED'"
+        )
+        in_pipeline = f"{condition} AND tags.`{PARENT_TAG}` = '{parent}'"
+        found = self._search(experiment, in_pipeline) or self._search(experiment, condition)
+        if found is None:
+            return
+        if found.data.tags.get(PARENT_TAG) != parent:
+            # DVC skipped the stage; its metrics let charts compare the pipeline run with others.
+            points = [
+                entities.Metric(point.key, point.value, point.timestamp, point.step)
+                for name in found.data.metrics
+                for point in self.store.client.get_metric_history(found.info.run_id, name)
+            ]
+            self._log(parent, "metrics", points)
+        for target in targets:
+            self._set_tags(target, {f"{LINEAGE_TAG}{stage}": found.info.run_id})
+
+    def _search(self, experiment: str, condition: str) -> entities.Run | None:
         order = ["attributes.start_time DESC"]
         runs = self.store.client.search_runs([experiment], condition, max_results=1, order_by=order)
         return runs[0] if runs else None
 
-    def _link(self, upstream: Mapping[str, str], progress: Progress) -> None:
-        """Tag both runs with the newest finished run of each stage before this one."""
-        for stage, fingerprint in upstream.items():
-            condition = (
-                f"tags.`{STAGE_TAG}` = '{stage}' AND tags.`{FINGERPRINT_TAG}` = '{fingerprint}' "
-                f"AND attributes.status = 'FINISHED'"
-            )
-            here = f"{condition} AND tags.`{PARENT_TAG}` = '{progress.parent}'"
-            found = self._search(progress.experiment, here)
-            if found is None and (found := self._search(progress.experiment, condition)):
-                self._copy_metrics(found, progress.parent)
-            if found:
-                for target in (progress.run, progress.parent):
-                    self._set_tags(target, {f"{LINEAGE_TAG}{stage}": found.info.run_id})
-
-    def _copy_metrics(self, source: Run, target: str) -> None:
-        """Give a parent the curves of a stage that DVC skipped, so that parents overlay."""
-        client = self.store.client
-        history = [
-            Metric(point.key, point.value, point.timestamp, point.step)
-            for name in source.data.metrics
-            for point in client.get_metric_history(source.info.run_id, name)
-        ]
-        for first in range(0, len(history), BATCH):
-            client.log_batch(target, metrics=history[first : first + BATCH])
-
     def _set_tags(self, run: str, tags: Mapping[str, str]) -> None:
-        self.store.client.log_batch(run, tags=[RunTag(key, value) for key, value in tags.items()])
+        self._log(run, "tags", [entities.RunTag(*item) for item in tags.items()])
 
-    def _log_params(self, run: str, params: Mapping[str, str]) -> None:
-        pairs = [Param(key, value) for key, value in params.items()]
-        for first in range(0, len(pairs), 100):
-            self.store.client.log_batch(run, params=pairs[first : first + 100])
+    def _log(self, run: str, kind: str, values: Sequence[Any]) -> None:
+        for first in range(0, len(values), PER_CALL):
+            self.store.client.log_batch(run, **{kind: values[first : first + PER_CALL]})
 
-    def _params(self, entry: Entry, progress: Progress, _folder: Path) -> None:
-        self._log_params(progress.run, entry["params"])
+    def _upload_entry(self, entry: Entry, progress: Progress, folder: Path) -> None:
+        client, run = self.store.client, progress.run
+        match entry["kind"]:
+            case "metrics" | "window":
+                time, step = entry.get("timestamp", entry["at"]), entry["step"]
+                metrics = entry["metrics"].items()
+                points = [entities.Metric(name, value, time, step) for name, value in metrics]
+                for target in (run, progress.parent):
+                    self._log(target, "metrics", points)
+            case "artifact":
+                client.log_artifact(run, str(folder / entry["file"]), entry["into"])
+            case "model":
+                self._upload_model(run, str(folder / entry["file"]))
+            case "input":
+                client.log_inputs(run, [_dataset(entry)])
+            case "end":
+                for target in (run, progress.parent):
+                    client.set_terminated(target, entry["status"], entry["at"])
 
-    def _metrics(self, entry: Entry, progress: Progress, _folder: Path) -> None:
-        points = [
-            Metric(name, value, entry["timestamp"], entry["step"])
-            for name, value in entry["metrics"].items()
-        ]
-        for target in (progress.run, progress.parent):
-            self.store.client.log_batch(target, metrics=points)
-
-    def _artifact(self, entry: Entry, progress: Progress, folder: Path) -> None:
-        self.store.client.log_artifact(progress.run, str(folder / entry["kept"]), entry["folder"])
-
-    def _artifacts(self, entry: Entry, progress: Progress, folder: Path) -> None:
-        self.store.client.log_artifacts(progress.run, str(folder / entry["kept"]), entry["folder"])
-
-    def _model(self, entry: Entry, progress: Progress, folder: Path) -> None:
+    def _upload_model(self, run: str, folder: str) -> None:
         client = self.store.client
-        of_this_run = f"source_run_id = '{progress.run}' AND name = '{MODEL_NAME}'"
-        found = client.search_logged_models([progress.experiment], of_this_run, max_results=1)
-        model = (
-            found[0]
-            if found
-            else client.create_logged_model(
-                progress.experiment, name=MODEL_NAME, source_run_id=progress.run
-            )
-        )
-        client.log_model_artifacts(model.model_id, str(folder / entry["kept"]))
+        experiment = client.get_run(run).info.experiment_id
+        of_run = f"source_run_id = '{run}' AND name = 'model'"
+        if found := client.search_logged_models([experiment], of_run, max_results=1):
+            model = found[0]
+        else:
+            model = client.create_logged_model(experiment, name="model", source_run_id=run)
+        client.log_model_artifacts(model.model_id, folder)
         client.finalize_logged_model(model.model_id, "READY")
-        client.log_outputs(progress.run, [LoggedModelOutput(model.model_id, step=0)])
+        client.log_outputs(run, [entities.LoggedModelOutput(model.model_id, step=0)])
 
-    def _input(self, entry: Entry, progress: Progress, _folder: Path) -> None:
-        dataset = Dataset(
-            name=entry["name"],
-            digest=entry["digest"][:DIGEST_LENGTH],
-            source_type="local",
-            source=json.dumps({"uri": entry["source"]}),
-        )
-        self.store.client.log_inputs(
-            progress.run, [DatasetInput(dataset, [InputTag("mlflow.data.context", "input")])]
-        )
 
-    def _end(self, entry: Entry, progress: Progress, _folder: Path) -> None:
-        for target in (progress.run, progress.parent):
-            self.store.client.set_terminated(target, entry["status"], entry["at"])
+def _dataset(entry: Entry) -> entities.DatasetInput:
+    source = json.dumps({"uri": entry["source"]})
+    digest = entry["digest"][:36]  # MLflow takes no more
+    dataset = entities.Dataset(entry["name"], digest, source_type="local", source=source)
+    return entities.DatasetInput(dataset, [entities.InputTag("mlflow.data.context", "input")])
+
+
+@contextmanager
+def _skip_rejected(what: str) -> Iterator[None]:
+    """Skip what the store will never accept, or what is damaged: it must not hold up the rest."""
+    try:
+        yield
+    except (MlflowException, FileNotFoundError, KeyError, TypeError) as error:
+        if isinstance(error, MlflowException) and error.error_code not in _REJECTED:
+            raise
+        warn_once(f"{what} rejected and skipped: {error}")
+
+
+@contextmanager
+def background_sync(outbox: Outbox) -> Iterator[None]:
+    """Upload a stage's outbox while the block runs, and for at most a minute afterwards.
+
+    The outbox is locked from before its start on: one that is open, but not locked, is that of a
+    killed stage.
+    """
+    lock, closing = outbox.lock(), threading.Event()
+    thread = threading.Thread(target=_sync, args=(outbox, lock, closing), daemon=True)
+    with suppress(OSError):  # busy, or not writable
+        lock.acquire()
+    thread.start()
+    try:
+        yield
+    finally:
+        closing.set()
+        thread.join(CLOSE_SECONDS)
+
+
+def _sync(outbox: Outbox, lock: FileLock, closing: threading.Event) -> None:
+    """Upload until closed, and once more then; try a store that fails less and less often."""
+    uploader = Uploader(open_store())
+    others, pause, is_last = None, PAUSE_SECONDS, False
+    while not is_last:
+        is_last = closing.is_set()
+        try:
+            others = _others(outbox) if others is None else others
+            for other in others:
+                with suppress(BusyError, TrackingError):
+                    uploader.upload_ended(other)
+            others = []
+            with suppress(OSError):
+                if not lock.is_locked:
+                    lock.acquire()
+            if lock.is_locked:
+                uploader.upload(outbox)
+            pause = PAUSE_SECONDS
+        except Exception as error:  # noqa: BLE001
+            is_last = closing.is_set()  # a finished stage does not wait for a second failure
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            warn_once(
+                f"{uploader.name} does not answer ({type(error).__name__}: "
+                f"{first_line(error)}); the stage continues, its records stay in "
+                f"{outbox.path.parent} and are uploaded by `python -m dayahead track --sync`"
+            )
+        closing.wait(0 if is_last else pause)
+    lock.release()
+
+
+def _others(outbox: Outbox) -> list[Outbox]:
+    """Outboxes of earlier stages of the pipeline run, and of stages that were killed."""
+    others = [other for other in outboxes() if other != outbox]
+    return [each for each in others if each.path.parent == outbox.path.parent or each.is_open()]
+
+
+@dataclass
+class SyncReport:
+    """Result of `sync_all`, by stage."""
+
+    store: str
+    uploaded: dict[str, int] = field(default_factory=dict)
+    """Number of records, of stages that had some left."""
+    failures: dict[str, str] = field(default_factory=dict)
+    """Why the store does not have all records."""
+
+
+def sync_all() -> SyncReport:
+    """Upload what the store missed, of all pipeline runs; runs get their true times."""
+    uploader = Uploader(open_store())
+    report = SyncReport(uploader.name)
+    for outbox in outboxes():
+        stage = f"{outbox.path.parent.name}/{outbox.path.stem}"
+        try:
+            if n_entries := uploader.upload_ended(outbox):
+                report.uploaded[stage] = n_entries
+        except Exception as error:  # noqa: BLE001
+            report.failures[stage] = first_line(error)
+    return report

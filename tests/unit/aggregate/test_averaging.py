@@ -1,4 +1,4 @@
-"""The average over days on a table made by hand, and its interval."""
+"""The average over days, computed by hand, and its interval."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def averaged(*ranks, cutoffs=(1,)):
     return average(rows, arrays, cutoffs)
 
 
-def test_each_window_counts_once_in_the_average_over_days():
+def test_the_average_over_days_weights_windows_equally():
     # Windows of 1, 2 and 5 sessions with recall 1, 1/2 and 0.
     summary = averaged([1], [1, 9], [9, 9, 9, 9, 0])
     assert summary.aod["recall_at_1"] == 0.5
@@ -22,12 +22,12 @@ def test_each_window_counts_once_in_the_average_over_days():
     assert (summary.n_windows, summary.n_sessions) == (3, 8)
 
 
-def test_no_interval_under_five_windows():
+def test_no_interval_for_fewer_than_five_windows():
     assert averaged([1], [1], [9], [9]).ci95["recall_at_1"] is None
     assert averaged([1], [1], [9], [9], [9]).ci95["recall_at_1"] is not None
 
 
-def test_interval_is_the_same_every_time_and_holds_the_mean():
+def test_interval_is_reproducible_and_contains_the_mean():
     values = [0.31, 0.35, 0.28, 0.40, 0.33, 0.30]
     low, high = bootstrap_interval(values)
     assert bootstrap_interval(values) == (low, high)
@@ -38,7 +38,7 @@ def test_interval_of_equal_windows_is_a_point():
     assert bootstrap_interval([0.5] * 6) == (0.5, 0.5)
 
 
-def test_interval_comes_near_the_normal_one_for_many_windows():
+def test_interval_of_many_windows_is_close_to_the_normal_one():
     values = np.random.default_rng(3).normal(0.3, 0.05, 400)
     half = 1.96 * values.std() / np.sqrt(400)
     assert bootstrap_interval(values) == pytest.approx(

@@ -1,4 +1,4 @@
-"""The files of `aggregate`: their content, their bytes, and what is refused."""
+"""The files that `aggregate` writes, and its errors."""
 
 import json
 import re
@@ -32,7 +32,7 @@ def run(folders):
     return aggregate(*folders, CUTOFFS, SETTINGS)
 
 
-def test_aod_json_is_the_contracts(folders):
+def test_aod_json_has_the_documented_content(folders):
     run(folders)
     content = json.loads((folders[0] / "aod.json").read_text())
     assert list(content) == ["aod", "ci95", "session_mean", "n_windows", "n_sessions"]
@@ -43,7 +43,7 @@ def test_aod_json_is_the_contracts(folders):
     assert low < content["aod"]["recall_at_10"] < high
 
 
-def test_the_predecessors_files(folders):
+def test_the_transformers4rec_export(folders):
     run(folders)
     lines = (folders[0] / "eval_results_avg_over_days.txt").read_text().splitlines()
     assert lines[0] == "recall_at_10_AOD = 0.666667"
@@ -54,7 +54,7 @@ def test_the_predecessors_files(folders):
     assert first.endswith(",5.5")
 
 
-def test_the_predecessors_train_metrics(tmp_path, folders):
+def test_train_metrics_are_exported(tmp_path, folders):
     train = {f"{kind}_at_{k}": 0.5 for kind in ("recall", "ndcg", "mrr") for k in CUTOFFS}
     results = write_results(tmp_path / "r", DAYS, train_loss=5.5, train_metrics=train)
     aggregate(results, folders[1], CUTOFFS, SETTINGS)
@@ -65,7 +65,7 @@ def test_the_predecessors_train_metrics(tmp_path, folders):
     assert len(head.split(",")) == len(first.split(",")) == 14
 
 
-def test_all_positions_count_targets_in_means_and_sessions_as_sessions(tmp_path, folders):
+def test_with_all_positions_means_are_over_targets(tmp_path, folders):
     results = write_results(tmp_path / "r", DAYS)
     found = window_ranks([1, 1, 0], session_ids=["a", "a", "b"], positions=[1, 2, 1])
     for window in DAYS:
@@ -78,7 +78,7 @@ def test_all_positions_count_targets_in_means_and_sessions_as_sessions(tmp_path,
     assert "33.33 % of all targets" in (results / "report.html").read_text()
 
 
-def test_same_input_same_bytes(folders):
+def test_the_same_input_gives_the_same_bytes(folders):
     run(folders)
     first = {path.name: path.read_bytes() for path in folders[0].iterdir() if path.is_file()}
     run(folders)
@@ -88,7 +88,7 @@ def test_same_input_same_bytes(folders):
 
 
 class Page(HTMLParser):
-    """Collects ids, and checks that every tag is closed."""
+    """Collects ids and text, and checks that every tag is closed."""
 
     VOID = frozenset({"meta", "path", "use", "rect", "br"})
 
@@ -118,22 +118,22 @@ def page(folders):
     return page
 
 
-def test_report_loads_nothing_from_elsewhere(page):
+def test_the_report_is_self_contained(page):
     assert not re.search(r"https?:|//[a-z]|<script|<link|<img|@import", page.source)
     assert all(url.startswith("#") for url in re.findall(r"url\(([^)]*)\)", page.source))
 
 
-def test_report_is_well_formed_and_its_ids_are_its_own(page):
+def test_the_report_is_well_formed_and_its_ids_are_unique(page):
     assert page.open == []
     assert len(page.ids) == len(set(page.ids))
 
 
-def test_report_draws_in_the_pages_colours_only(page):
+def test_charts_use_the_colours_of_the_page(page):
     drawings = page.source[page.source.index("<svg") :]
     assert not re.search(r"(stroke|fill): #", drawings)
 
 
-def test_report_says_what_it_must(page):
+def test_the_report_contains_the_results(page):
     text = re.sub(r"\s+", " ", " ".join(page.text))
     for expected in (
         "g1<b>, gpt2", "24 sessions in 6 windows", "Recall@10", "0.6667", "neighbouring windows",
@@ -143,7 +143,7 @@ def test_report_says_what_it_must(page):
         assert expected in text
 
 
-def test_report_of_few_hours_by_a_counting_model(tmp_path):
+def test_the_report_of_a_few_hours_without_training_loss(tmp_path):
     hours = {"2019-10-01T13": [1, 2], "2019-10-01T14": [0, 2]}
     results = write_results(tmp_path / "results", hours)
     windows = write_listing(tmp_path / "windows", ["2019-10-01T12", *hours], unit="hour")
@@ -155,26 +155,26 @@ def test_report_of_few_hours_by_a_counting_model(tmp_path):
     assert "<h3>Training loss" not in report
 
 
-def test_a_changed_figure_is_refused_by_name(folders):
+def test_a_changed_metric_is_rejected(folders):
     path = folders[0] / "windows.csv"
     path.write_text(path.read_text().replace("2019-10-04,4,0.25,0.75", "2019-10-04,4,0.25,0.5"))
     with pytest.raises(DataError, match=r"window 2019-10-04: recall_at_10 is 0\.5, .* 0\.75"):
         run(folders)
 
 
-def test_changed_ranks_are_refused(folders):
+def test_changed_ranks_are_rejected(folders):
     write_ranks(folders[0], "2019-10-05", window_ranks([1, 1, 1]))
     with pytest.raises(DataError, match=r"window 2019-10-05: n_sessions is 4, .* give 3"):
         run(folders)
 
 
-def test_a_window_without_ranks_is_refused(folders):
+def test_a_window_without_ranks_is_rejected(folders):
     (folders[0] / "ranks" / "2019-10-05.parquet").unlink()
-    with pytest.raises(DataError, match="one of them only: 2019-10-05"):
+    with pytest.raises(DataError, match="only one of them: 2019-10-05"):
         run(folders)
 
 
-def test_a_missing_windows_json_is_refused(folders):
+def test_a_missing_windows_json_is_rejected(folders):
     (folders[1] / "windows.json").unlink()
     with pytest.raises(WindowError, match=r"windows\.json"):
         run(folders)

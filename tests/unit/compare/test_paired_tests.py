@@ -1,4 +1,4 @@
-"""Paired tests against examples worked out by hand, and every refusal."""
+"""Paired tests against hand-computed examples, and every validation error."""
 
 import numpy as np
 import pytest
@@ -35,13 +35,13 @@ def test_sign_test_by_hand():
     assert (test.better, test.worse, test.equal) == (7, 1, 2)
 
 
-def test_differences_without_spread():
+def test_equal_differences():
     assert paired_test(np.ones(4), np.ones(4)).p_t == 1
     assert paired_test(np.zeros(4), np.ones(4)).p_t == 0
     assert paired_test(np.zeros(1), np.ones(1)).p_t is None
 
 
-def test_swapping_the_runs_turns_the_sign_only(runs):
+def test_swapping_the_runs_only_changes_the_sign(runs):
     forth, back = compare(*runs, CUTOFFS), compare(*reversed(runs), CUTOFFS)
     for one, other in zip(forth.metrics, back.metrics, strict=True):
         assert one.windows.difference == -other.windows.difference
@@ -49,7 +49,7 @@ def test_swapping_the_runs_turns_the_sign_only(runs):
         assert one.targets.better == other.targets.worse
 
 
-def test_means_are_those_of_the_windows(runs):
+def test_means_are_over_windows(runs):
     comparison = compare(*runs, CUTOFFS)
     first = comparison.metrics[0]
     assert first.name == "recall_at_10"
@@ -67,7 +67,7 @@ def test_a_run_equals_itself(runs):
         assert metric.targets.equal == 24
 
 
-def test_no_interval_under_five_windows(tmp_path):
+def test_no_interval_for_fewer_than_five_windows(tmp_path):
     a = write_results(tmp_path / "a", {"2019-10-02": [1, 2]})
     b = write_results(tmp_path / "b", {"2019-10-02": [2, 2]})
     metric = compare(a, b, CUTOFFS).metrics[0]
@@ -75,7 +75,7 @@ def test_no_interval_under_five_windows(tmp_path):
     assert metric.windows.p_t is None
 
 
-def test_different_windows_are_refused(runs):
+def test_different_windows_are_rejected(runs):
     (runs[1] / "ranks" / "2019-10-04.parquet").unlink()
     with pytest.raises(
         ComparisonError, match=r"6 in A and 5 in B; only in A: 2019-10-04; only in B: none"
@@ -83,9 +83,9 @@ def test_different_windows_are_refused(runs):
         compare(*runs, CUTOFFS)
 
 
-def test_different_sessions_are_refused(runs):
-    strangers = window_ranks([1, 2], session_ids=["s0", "other"])
-    write_ranks(runs[1], "2019-10-04", strangers)
+def test_different_sessions_are_rejected(runs):
+    other_sessions = window_ranks([1, 2], session_ids=["s0", "other"])
+    write_ranks(runs[1], "2019-10-04", other_sessions)
     with pytest.raises(
         ComparisonError,
         match=r"sessions in 1 of 6 windows: 2019-10-04 \(4 sessions against 2, 3 only in A, 1 only",
@@ -93,7 +93,7 @@ def test_different_sessions_are_refused(runs):
         compare(*runs, CUTOFFS)
 
 
-def test_different_targets_are_refused(runs):
+def test_different_targets_are_rejected(runs):
     for day in DAYS:
         write_ranks(runs[1], day, window_ranks([1, 2, 3, 4], targets=[2, 3, 9, 9]))
     with pytest.raises(
@@ -102,13 +102,13 @@ def test_different_targets_are_refused(runs):
         compare(*runs, CUTOFFS)
 
 
-def test_a_folder_without_ranks_is_refused(runs, tmp_path):
+def test_a_folder_without_ranks_is_rejected(runs, tmp_path):
     with pytest.raises(DataError, match="found none"):
         compare(runs[0], tmp_path, CUTOFFS)
 
 
 def with_positions(folder, ranks):
-    """Two windows of the sessions a (3 items) and b (2 items), measured at all positions."""
+    """Two windows of the sessions a (3 items) and b (2 items), evaluated at all positions."""
     for window in ("2019-10-02", "2019-10-03"):
         found = window_ranks(ranks, session_ids=["a", "a", "b"], positions=[1, 2, 1])
         write_ranks(folder, window, found)
@@ -125,7 +125,7 @@ def test_all_positions_are_paired_by_session_and_position(tmp_path):
     assert recall.windows.a == recall.windows.b == pytest.approx(1 / 3)
 
 
-def test_the_last_position_against_all_is_refused(tmp_path, runs):
+def test_the_last_position_against_all_is_rejected(tmp_path, runs):
     b = write_results(tmp_path / "c", {day: [1, 2, 3] for day in DAYS})
     for window in DAYS:
         write_ranks(b, window, window_ranks([1], session_ids=["s0"], positions=[1]))

@@ -1,4 +1,4 @@
-"""The sentence a newcomer reads first."""
+"""The summary of a comparison: conclusion, tables and caveats."""
 
 import re
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dayahead.compare.paired_tests import compare
-from dayahead.compare.summary import render
+from dayahead.compare.summary import summarize
 from support.results_folders import CUTOFFS, write_results
 
 
@@ -21,51 +21,53 @@ def runs(tmp_path, n_windows, gain, noise, seed=0):
     return write_results(tmp_path / "a", a), write_results(tmp_path / "b", b)
 
 
-def told(a, b):
-    return re.sub(r"\s+", " ", render(compare(a, b, CUTOFFS), "main", "exp-1"))
+def text_of(a, b):
+    return re.sub(r"\s+", " ", summarize(compare(a, b, CUTOFFS), "main", "exp-1"))
 
 
 def test_a_clear_gain(tmp_path):
     a, b = runs(tmp_path, 8, gain=0.4, noise=0.05)
-    text = told(a, b)
-    assert text.startswith("A = main B = exp-1 8 windows, 480 sessions, the same targets in both")
-    assert "B is better, and chance hardly explains it: ndcg_at_20 is" in text
-    assert "B is ahead in 8 and behind in 0 of the windows" in text
-    assert "A is better" in told(b, a)
+    text = text_of(a, b)
+    assert text.startswith("A = main B = exp-1 8 windows, 480 sessions, the same targets")
+    assert "B is better: ndcg_at_20 is" in text
+    assert "B is better in 8 and worse in 0 of the windows. If the runs were equally good" in text
+    assert "A is better" in text_of(b, a)
 
 
 def test_noise_alone(tmp_path):
-    text = told(*runs(tmp_path, 8, gain=0.0, noise=0.02, seed=1))
-    assert "No difference can be told from chance" in text
+    text = text_of(*runs(tmp_path, 8, gain=0.0, noise=0.02, seed=1))
+    assert "No significant difference" in text
 
 
-def test_few_windows_rest_on_sessions(tmp_path):
-    text = told(*runs(tmp_path, 2, gain=0.4, noise=0.05))
+def test_with_few_windows_sessions_are_tested(tmp_path):
+    text = text_of(*runs(tmp_path, 2, gain=0.4, noise=0.05))
     assert "(paired t-test over sessions)" in text
-    assert "Fewer than 5 windows: the sentence above rests on sessions alone" in text
+    assert "Fewer than 5 windows: the conclusion is based on sessions alone" in text
 
 
 def test_a_run_with_itself(tmp_path):
     a, _ = runs(tmp_path, 6, gain=0.4, noise=0.05)
-    assert told(a, a).endswith("The two runs are equal: every target has the same rank in both. ")
+    assert text_of(a, a).endswith(
+        "The two runs are equal: every target has the same rank in both. "
+    )
 
 
-def test_cautions(tmp_path):
-    text = told(*runs(tmp_path, 6, gain=0.4, noise=0.05))
+def test_caveats(tmp_path):
+    text = text_of(*runs(tmp_path, 6, gain=0.4, noise=0.05))
     assert "neighbouring windows share a model" in text
-    assert "divide the p you accept by their number" in text
+    assert "divide the significance level by their number" in text
     assert "candidates differ" not in text
 
 
-def test_different_candidates_are_pointed_out(tmp_path):
+def test_different_candidates_are_mentioned(tmp_path):
     a = write_results(tmp_path / "a", {"2019-10-02": [1, 0, 3]})
     b = write_results(tmp_path / "b", {"2019-10-02": [1, 9, 3]})
-    assert "1 targets are outside A's and 0 outside B's" in told(a, b)
+    assert "1 targets are not among A's and 0 not among B's" in text_of(a, b)
 
 
 @pytest.mark.parametrize("n_windows", [2, 6])
-def test_columns_stand_below_each_other(tmp_path, n_windows):
-    text = render(compare(*runs(tmp_path, n_windows, gain=0.4, noise=0.05), CUTOFFS))
+def test_columns_are_aligned(tmp_path, n_windows):
+    text = summarize(compare(*runs(tmp_path, n_windows, gain=0.4, noise=0.05), CUTOFFS))
     for table in re.findall(r"(?:^(?:metric|\w+_at_\d+) .*\n?)+", text, re.M):
         assert len({len(line) for line in table.splitlines()}) == 1
     assert max(map(len, text.splitlines())) <= 110

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from dayahead.core.errors import DeadProcessError, exit_with_message, redacted
+from dayahead.core.errors import DeadProcessError, exit_with_message, first_line, redacted
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,14 @@ from dayahead.core.errors import DeadProcessError, exit_with_message, redacted
 )
 def test_credentials_are_redacted(text, expected):
     assert redacted(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [("\nhttps://me:secret@host is gone\nmore", "https://***@host is gone"), ("", "OSError")],
+)
+def test_first_line_of_an_error(message, expected):
+    assert first_line(OSError(message)) == expected
 
 
 def test_a_full_disk_ends_with_one_line():

@@ -1,4 +1,4 @@
-"""What is measured is what is recommended: the same scores by two ways to the same model."""
+"""`recommend` returns the scores that evaluation computes, and rejects invalid sessions."""
 
 import numpy as np
 import pyarrow.csv
@@ -17,16 +17,16 @@ MAX_LENGTH = 6
 DAYS = markov_days(n_days=2, sessions_per_day=20, n_items=15)
 """Sessions of up to nine events; windows hold the first six of each."""
 NEW = 99
-MEASURED = [*DAYS[1][:8], [3, NEW, 4, 5], [NEW, 7], [1, 2, NEW], [4] * 6]
-WINDOWS = [[session[:MAX_LENGTH] for session in sessions] for sessions in (DAYS[0], MEASURED)]
-EVERY = [*BODIES, ("popularity", "clm"), ("transitions", "clm")]
-ALONE_AT_ONCE = [("gpt2", "clm"), ("xlnet", "plm"), ("transitions", "clm")]
-"""Tested without features among the fast tests, with them every one is."""
+EVALUATED = [*DAYS[1][:8], [3, NEW, 4, 5], [NEW, 7], [1, 2, NEW], [4] * 6]
+WINDOWS = [[session[:MAX_LENGTH] for session in sessions] for sessions in (DAYS[0], EVALUATED)]
+EVERY_MODEL = [*BODIES, ("popularity", "clm"), ("transitions", "clm")]
+FAST_WITHOUT_FEATURES = [("gpt2", "clm"), ("xlnet", "plm"), ("transitions", "clm")]
+"""Tested without features among the fast tests; with features all are."""
 FEATURES = ("category", "price")
 
 
 def fitted(tmp_path, architecture, task, features):
-    """Fit day 0, measure day 1, save: the very model that measured."""
+    """Fit day 0, evaluate day 1; load the model that was evaluated."""
     folder = write_window_folder(
         tmp_path / "windows", WINDOWS, max_length=MAX_LENGTH, features=bool(features)
     )
@@ -53,12 +53,12 @@ def evaluated_scores(recommender, folder, features):
 @pytest.mark.parametrize(
     ("architecture", "task", "features"),
     [
-        *((*body, FEATURES) for body in EVERY),
-        *((*body, ()) for body in EVERY if body in ALONE_AT_ONCE),
+        *((*body, FEATURES) for body in EVERY_MODEL),
+        *((*body, ()) for body in EVERY_MODEL if body in FAST_WITHOUT_FEATURES),
         *(
             pytest.param(*body, (), marks=pytest.mark.slow)
-            for body in EVERY
-            if body not in ALONE_AT_ONCE
+            for body in EVERY_MODEL
+            if body not in FAST_WITHOUT_FEATURES
         ),
     ],
 )
@@ -70,19 +70,19 @@ def test_evaluate_and_recommend_agree_in_every_score_and_rank(
     candidates = recommender.stored.vocabularies["item_id"]["value"].to_pylist()
     candidates = [candidates[index - 2] for index in recommender.stored.candidates]
     ranks = ranks_of(tmp_path, day(1))
-    for place, session in enumerate(WINDOWS[1]):
+    for row, session in enumerate(WINDOWS[1]):
         events = raw_events(session[:-1])
         found = dict(recommender.recommend_after(events, top_k=1000))
         live = np.array([found[item] for item in candidates])
-        wanted = scores[place].numpy()
+        wanted = scores[row].numpy()
         np.testing.assert_allclose(live, wanted, rtol=1e-5, atol=1e-5 * np.abs(wanted).max())
         target = session[-1]
         rank = (live >= found[target]).sum() if target in found else 0
-        assert rank == ranks[place]
+        assert rank == ranks[row]
 
 
 @pytest.mark.parametrize(("architecture", "task"), BODIES)
-def test_of_a_long_session_the_last_events_are_read(tmp_path, architecture, task):
+def test_only_the_last_events_of_a_long_session_are_used(tmp_path, architecture, task):
     recommender = fitted(tmp_path, architecture, task, ())
     session = DAYS[0][0] + DAYS[0][1] + DAYS[0][2]
     assert len(session) >= MAX_LENGTH
@@ -91,7 +91,7 @@ def test_of_a_long_session_the_last_events_are_read(tmp_path, architecture, task
 
 
 @pytest.mark.parametrize(("architecture", "task"), [("gpt2", "clm"), ("bert", "mlm")])
-def test_events_are_taken_in_order_of_time(tmp_path, architecture, task):
+def test_events_are_sorted_by_time(tmp_path, architecture, task):
     recommender = fitted(tmp_path, architecture, task, FEATURES)
     events = raw_events([1, 2, 3, 4])
     shuffled = events.take([2, 0, 3, 1])
@@ -108,7 +108,7 @@ def rich(tmp_path_factory):
     return fitted(tmp_path_factory.mktemp("rich"), "gpt2", "clm", FEATURES)
 
 
-def test_the_best_come_first_and_no_more_than_asked(plain):
+def test_the_top_items_come_first(plain):
     whole = plain.recommend([1, 2], top_k=1000)
     scores = [score for _, score in whole]
     assert scores == sorted(scores, reverse=True)
@@ -122,23 +122,23 @@ def test_only_items_of_train_sessions_are_recommended(plain):
     assert {item for item, _ in plain.recommend([1], top_k=1000)} == seen
 
 
-def test_an_id_nobody_knows_is_read_as_unknown(plain):
+def test_an_unknown_id_counts_as_unknown(plain):
     assert plain.recommend([12345], 3) == plain.recommend([67890], 3)
 
 
-def test_ids_may_come_as_text(plain):
+def test_ids_may_be_text(plain):
     assert plain.recommend(["1", "2"], 3) == plain.recommend([1, 2], 3)
 
 
 @pytest.mark.parametrize(
-    ("items", "complaint"), [(["shoe"], "item id 'shoe'"), ([], "one event at least")]
+    ("items", "complaint"), [(["shoe"], "item id 'shoe'"), ([], "at least one event")]
 )
-def test_sessions_that_cannot_be_read_are_refused(plain, items, complaint):
+def test_invalid_sessions_are_rejected(plain, items, complaint):
     with pytest.raises(DataError, match=complaint):
         plain.recommend(items, 3)
 
 
-def test_ids_alone_do_not_do_for_a_model_with_features(rich):
+def test_a_model_with_features_rejects_ids_alone(rich):
     with pytest.raises(ConfigError, match=r"reads category, price beside the item id;.*--events"):
         rich.recommend([1, 2], 3)
 
@@ -155,13 +155,13 @@ def test_events_are_read_from_a_csv(rich, tmp_path):
 
 
 @pytest.mark.parametrize("column", ["item_id", "event_time", "category", "price"])
-def test_a_csv_without_a_column_is_refused(rich, tmp_path, column):
+def test_a_csv_without_a_column_is_rejected(rich, tmp_path, column):
     path = write_csv(tmp_path / "events.csv", raw_events([1, 2, 3]).drop_columns([column]))
     with pytest.raises(DataError, match=f"columns .*{column}"):
         rich.read_events(path)
 
 
-def test_a_csv_with_another_type_or_none_at_all_is_refused(rich, tmp_path):
+def test_a_csv_of_another_type_or_a_missing_one_is_rejected(rich, tmp_path):
     path = tmp_path / "events.csv"
     path.write_text("item_id,event_time,category,price\nshoe,2026-01-01,1,2\n")
     with pytest.raises(DataError, match=r"events\.csv: expected a CSV"):
@@ -170,6 +170,6 @@ def test_a_csv_with_another_type_or_none_at_all_is_refused(rich, tmp_path):
         rich.read_events(tmp_path / "nothing.csv")
 
 
-def test_a_folder_without_a_model_is_refused(tmp_path):
+def test_a_folder_without_a_model_is_rejected(tmp_path):
     with pytest.raises(ModelFileError):
         Recommender.load(tmp_path)

@@ -1,14 +1,16 @@
+import os
+import subprocess
+
 import pytest
 
 from dayahead.core.errors import ConfigError
-from dayahead.tracking.lineage import Pipeline
+from dayahead.tracking.lineage import lineage_of, origin_tags
 
 STAGES = ("download", "train", "aggregate")
 
 
 def prints(project):
-    pipeline = Pipeline(project)
-    return {stage: pipeline.fingerprint_of(stage) for stage in STAGES}
+    return {stage: lineage_of(stage, project).fingerprint for stage in STAGES}
 
 
 def edit(path, old, new):
@@ -27,14 +29,14 @@ def edit(path, old, new):
         ("dvc.yaml", "stage.py aggregate", "stage.py aggregate -v", STAGES[2:]),
     ],
 )
-def test_a_change_reaches_its_stage_and_those_after(cold_project, file, old, new, changed):
+def test_a_change_reaches_its_stage_and_all_later_ones(cold_project, file, old, new, changed):
     before = prints(cold_project)
     edit(cold_project / file, old, new)
     after = prints(cold_project)
     assert tuple(stage for stage in STAGES if before[stage] != after[stage]) == changed
 
 
-def test_outputs_do_not_count_but_by_their_stage(cold_project):
+def test_outputs_count_only_by_their_stage(cold_project):
     before = prints(cold_project)
     (cold_project / "data/raw").mkdir(parents=True)
     (cold_project / "data/raw/x.parquet").write_text("never read")
@@ -42,7 +44,7 @@ def test_outputs_do_not_count_but_by_their_stage(cold_project):
     assert prints(cold_project) == before
 
 
-def test_new_content_of_a_source_counts_by_the_manifest(cold_project):
+def test_a_changed_source_counts_by_the_manifest(cold_project):
     manifest = cold_project / "data/raw/manifest.json"
     manifest.parent.mkdir(parents=True)
     manifest.write_text('{"rows": 1}')
@@ -52,7 +54,7 @@ def test_new_content_of_a_source_counts_by_the_manifest(cold_project):
     assert [stage for stage in STAGES if before[stage] != after[stage]] == ["train", "aggregate"]
 
 
-def test_an_unquoted_date_is_a_value_like_any(cold_project):
+def test_an_unquoted_date_equals_its_text(cold_project):
     before = prints(cold_project)
     edit(cold_project / "params.yaml", "n_layer: 2", "n_layer: 2026-01-05")
     quoted = prints(cold_project)
@@ -68,12 +70,39 @@ def test_templates_are_filled_in(cold_project):
     assert prints(cold_project)["download"] != before["download"]
 
 
-def test_upstream_is_told_earliest_first(cold_project):
-    pipeline = Pipeline(cold_project)
-    assert pipeline.upstream_of("download") == []
-    assert pipeline.upstream_of("aggregate") == ["download", "train"]
+def test_upstream_stages_come_earliest_first(cold_project):
+    expected = prints(cold_project)
+    assert lineage_of("download", cold_project).upstream == {}
+    found = lineage_of("aggregate", cold_project)
+    assert list(found.upstream.items()) == [(name, expected[name]) for name in STAGES[:2]]
+    assert lineage_of("train", cold_project).params == ("model", "training")
 
 
-def test_an_unknown_stage_is_refused(cold_project):
+def test_an_unknown_stage_is_rejected(cold_project):
     with pytest.raises(ConfigError, match="no stage 'fly'"):
-        Pipeline(cold_project).fingerprint_of("fly")
+        lineage_of("fly", cold_project)
+
+
+def _commit():
+    git = ["git", "-c", "user.name=x", "-c", "user.email=x@y"]
+    for words in (["init", "-q"], ["add", "params.yaml"], ["commit", "-qm", "first"]):
+        subprocess.run([*git, *words], check=True)
+
+
+def test_tags_link_to_commit_and_experiment(cold_project, monkeypatch):
+    monkeypatch.delenv("DVC_EXP_NAME")
+    assert "git.commit" not in origin_tags("train")
+    _commit()
+    tags = origin_tags("train")
+    assert tags["git.dirty"] == "false"
+    assert f"git checkout {tags['git.commit']}" in tags["mlflow.note.content"]
+    (cold_project / "params.yaml").write_text("changed")
+    assert origin_tags("train")["git.dirty"] == "true"
+    assert "uncommitted" in origin_tags("train")["mlflow.note.content"]
+    monkeypatch.setenv("DVC_EXP_NAME", "lofty-sail")
+    assert "dvc exp apply lofty-sail" in origin_tags("train")["mlflow.note.content"]
+
+
+def test_tags_need_no_git(cold_project, monkeypatch):
+    monkeypatch.setenv("PATH", os.devnull)
+    assert "git.commit" not in origin_tags("train")

@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from dayahead.core.errors import ComparisonError
-from dayahead.tracking import run_lookup as lookup
+from dayahead.tracking import run_lookup
 from dayahead.tracking.run_lookup import results_of
 from dayahead.tracking.runs import stage_run
 from support.tracked_stages import run_stage, runs_of
@@ -26,14 +26,14 @@ def names(folder):
 EXPECTED = ["ranks/2019-10-01.parquet", "windows.csv"]
 
 
-def test_a_folder_is_taken_as_it_is(results, tmp_path):
+def test_a_folder_is_used_as_it_is(results, tmp_path):
     assert results_of(str(results), tmp_path / "into") == results
     assert results_of(str(results.parent), tmp_path / "into") == results
 
 
 def test_an_mlflow_run_leads_to_its_train_stage(store, results, params, tmp_path):
     with stage_run("train", params) as run:
-        run.log_artifacts(results / "ranks", "ranks")
+        run.log_artifact(results / "ranks")
         run.log_artifact(results / "windows.csv")
     run_stage("aggregate")
     for stage, (found,) in runs_of(store).items():
@@ -61,17 +61,17 @@ def test_a_git_revision_leads_into_the_cache(cold_project, results, tmp_path, mo
     assert names(into) == EXPECTED
 
 
-def test_what_was_tried_is_told(store, tmp_path):
+def test_the_error_says_what_was_tried(store, tmp_path):
     with pytest.raises(ComparisonError, match=r"nothing: no results found.*folder: .*dvc: "):
         results_of("nothing", tmp_path / "into")
     with pytest.raises(ComparisonError, match="mlflow: "):
         results_of("0" * 32, tmp_path / "into")
 
 
-def test_an_error_without_a_message_is_told_by_its_kind(monkeypatch, tmp_path):
-    def refuses(*_, **__):
+def test_an_error_without_a_message_is_named_by_its_type(monkeypatch, tmp_path):
+    def timing_out(*_, **__):
         raise TimeoutError
 
-    monkeypatch.setattr(lookup, "DVCFileSystem", refuses)
+    monkeypatch.setattr(run_lookup, "DVCFileSystem", timing_out)
     with pytest.raises(ComparisonError, match="dvc: TimeoutError"):
         results_of("nothing", tmp_path / "into")

@@ -1,15 +1,20 @@
 import pickle
 import signal
+from dataclasses import replace
 from pathlib import Path
 
+import mlflow.pyfunc
+import numpy as np
+import pandas as pd
 import pytest
+from mlflow import MlflowException
 
-from dayahead.tracking.journal import Journal, warn_once
-from dayahead.tracking.runs import stage_run
+from dayahead.tracking.outbox import outboxes, warn_once
+from dayahead.tracking.runs import package_model, stage_run
 from support.tracked_stages import points_of, run_stage, runs_of, window
 
 
-def test_the_stages_of_an_execution_share_a_parent(store):
+def test_the_stages_of_a_pipeline_run_share_a_parent(store):
     for stage in ("download", "train", "aggregate"):
         assert run_stage(stage) == (0, "")
     runs = runs_of(store)
@@ -30,18 +35,18 @@ def test_the_stages_of_an_execution_share_a_parent(store):
 
 
 @pytest.mark.parametrize(
-    ("deed", "code", "status"), [("raise", 1, "FAILED"), ("terminate", 143, "KILLED")]
+    ("fate", "code", "status"), [("raise", 1, "FAILED"), ("terminate", 143, "KILLED")]
 )
-def test_a_stage_that_does_not_end_says_how(store, deed, code, status):
-    assert run_stage("train", deed)[0] == code
+def test_a_failed_stage_gets_its_status(store, fate, code, status):
+    assert run_stage("train", fate)[0] == code
     runs = runs_of(store)
     assert runs["train"][0].info.status == runs["pipeline"][0].info.status == status
     assert len(points_of(store, runs["train"][0])) == 3
 
 
-@pytest.mark.parametrize("deed", ["raise", "kill"])
-def test_a_stage_started_again_logs_what_is_missing(store, deed):
-    run_stage("train", deed)
+@pytest.mark.parametrize("fate", ["raise", "kill"])
+def test_a_restarted_stage_logs_what_is_missing(store, fate):
+    run_stage("train", fate)
     assert run_stage("train")[0] == 0
     runs = runs_of(store)
     (train,), (parent,) = runs["train"], runs["pipeline"]
@@ -50,45 +55,45 @@ def test_a_stage_started_again_logs_what_is_missing(store, deed):
     assert train.info.status == parent.info.status == "FINISHED"
 
 
-def test_the_block_may_raise_and_exit_as_it_likes(project, params):
+def test_the_block_may_raise_and_exit(project, params):
     with pytest.raises(ValueError, match="mine"), stage_run("train", params):
         raise ValueError("mine")
     with pytest.raises(SystemExit), stage_run("train", params):
         raise SystemExit
-    (journal,) = (project / ".dayahead/journal/lofty-sail").glob("*.jsonl")
-    assert [e["status"] for e in Journal(journal).entries("end")] == ["FAILED", "FINISHED"]
+    (outbox,) = outboxes()
+    assert [entry["status"] for entry in outbox.entries("end")] == ["FAILED", "FINISHED"]
 
 
-def test_sigterm_keeps_its_former_meaning_afterwards(project, params):
+def test_the_sigterm_handler_is_restored(project, params):
     before = signal.getsignal(signal.SIGTERM)
     with stage_run("train", params):
         assert signal.getsignal(signal.SIGTERM) != before
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-def test_every_method_survives_whatever_it_is_given(project, params, caplog):
+def test_no_method_raises(project, params, caplog):
+    warn_once.cache_clear()
     with stage_run("train", params) as run:
         run.log_metrics({"a": "no number"})
         run.log_artifact(Path("missing"))
-        run.log_artifacts(Path("missing"), "x")
-        run.log_model(Path("missing"), Path("missing.py"), "1,2")
+        run.log_model(Path("missing"), Path("missing.py"))
+        run.log_input(None, "x", lambda: None)
         run.log_window(None)
-    assert len([m for m in caplog.messages if "left out" in m]) == 5
+        run.log_window({"nonsense": 1})
+    assert len([line for line in caplog.messages if "the record is skipped" in line]) == 6
 
 
-def test_a_project_that_cannot_be_written_is_no_obstacle(project, params, caplog):
+def test_a_project_that_cannot_be_written_stops_no_stage(project, params, caplog):
     warn_once.cache_clear()
     (project / ".dayahead").write_text("in the way")
     with stage_run("train", params) as run:
         run.log_window(window(0))
         run.log_metrics({"aod": 1.0})
-    assert "goes unrecorded" in caplog.text
+    assert "the stage is not recorded" in caplog.text
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text("stages: 1")])
-def test_a_run_whose_dvc_yaml_is_no_use_lacks_only_its_lineage(
-    store, project, params, caplog, damage
-):
+def test_an_invalid_dvc_yaml_costs_only_the_lineage(store, project, params, caplog, damage):
     warn_once.cache_clear()
     damage(project / "dvc.yaml")
     with stage_run("train", params) as run:
@@ -99,24 +104,31 @@ def test_a_run_whose_dvc_yaml_is_no_use_lacks_only_its_lineage(
     assert "no lineage" in caplog.text
 
 
-def test_credentials_reach_no_journal(project, params, monkeypatch):
+def test_credentials_reach_no_outbox(project, params, monkeypatch):
+    config = {"url": "https://me:secret@host/x?secret"}
+    params = replace(params, model=replace(params.model, config=config))
+    monkeypatch.setenv("DVC_EXP_NAME", "tcp://me:secret@host")
     with stage_run("train", params) as run:
-        run.log_params({"scheduler": "tcp://me:secret@host:1", "n": [1]})
         run.log_input("raw", "s3://me:secret@bucket/x?secret", "0" * 64)
-    assert "secret" not in run.journal.path.read_text()
-    assert run.journal.entries("params")[0]["params"] == {
-        "scheduler": "tcp://***@host:1",
-        "n": "[1]",
-    }
+    assert "secret" not in run.outbox.path.read_text()
+    assert run.outbox.start()["params"]["model.config"] == '{"url": "https://***@host/x?***"}'
 
 
-def test_log_window_can_be_pickled(project, params):
+def test_log_window_can_be_pickled_and_skips_known_windows(project, params):
+    """A stage's processes are restarted, and report every window from the first on."""
     with stage_run("train", params) as run:
-        pickle.loads(pickle.dumps(run.log_window))(window(5))
-    assert [entry["step"] for entry in run.journal.entries("metrics")] == [5]
+        pickled = pickle.dumps(run.log_window)
+        for steps in ((0,), (0, np.int64(1))):
+            log_window = pickle.loads(pickled)
+            for step in steps:
+                metrics = {"loss": np.float32(0.5), "none": None}
+                log_window({"step": step, "timestamp_ms": 10**12, "metrics": metrics})
+    first, second = run.outbox.entries("window")
+    assert (first["step"], second["step"], second["timestamp"]) == (0, 1, 10**12)
+    assert second["metrics"] == {"loss": 0.5}
 
 
-def test_a_copy_of_the_project_reports_to_the_main_one(store, project, monkeypatch):
+def test_a_stage_in_a_copy_of_the_project_is_recorded_in_the_main_one(store, project, monkeypatch):
     copy = project / ".dvc/tmp/exps/standalone/tmp1"
     copy.mkdir(parents=True)
     for name in ("dvc.yaml", "params.yaml"):
@@ -125,3 +137,61 @@ def test_a_copy_of_the_project_reports_to_the_main_one(store, project, monkeypat
     assert run_stage("aggregate", DVC_ROOT=str(project))[0] == 0
     assert runs_of(store)["aggregate"][0].info.status == "FINISHED"
     assert not [*copy.glob("mlflow*"), *copy.glob(".dayahead")]
+
+
+CODE = """
+from pathlib import Path
+from mlflow.models import set_model
+from mlflow.pyfunc import PythonModel
+
+class Echo(PythonModel):
+    def load_context(self, context):
+        self.word = (Path(context.artifacts["model"]) / "word.txt").read_text()
+
+    def predict(self, context, model_input, params=None):
+        return [
+            [{"item": self.word + item, "score": 1.0} for item in session.split(",")]
+            [: params["top_k"]]
+            for session in model_input["session"]
+        ]
+
+set_model(Echo())
+"""
+
+
+@pytest.fixture
+def model(cold_project):
+    (cold_project / "models").mkdir()
+    (cold_project / "models/word.txt").write_text("item ")
+    (cold_project / "echo.py").write_text(CODE)
+    return cold_project / "models", cold_project / "echo.py"
+
+
+def test_a_packaged_model_is_loaded_without_a_pickle(model, tmp_path):
+    package = package_model(tmp_path / "package", *model)
+    assert not [*package.rglob("*.pkl")]
+    loaded = mlflow.pyfunc.load_model(str(package))
+    sessions = pd.DataFrame({"session": ["1,2,3"]})
+    assert loaded.predict(sessions, params={"top_k": 2}) == [
+        [{"item": "item 1", "score": 1.0}, {"item": "item 2", "score": 1.0}]
+    ]
+    assert len(loaded.predict(sessions)[0]) == 3
+
+
+def test_a_packaged_model_rejects_other_columns(model, tmp_path):
+    loaded = mlflow.pyfunc.load_model(str(package_model(tmp_path / "package", *model)))
+    with pytest.raises(MlflowException, match="session"):
+        loaded.predict(pd.DataFrame({"items": ["1"]}))
+
+
+def test_the_model_is_found_from_its_run(store, params, model):
+    with stage_run("train", params) as run:
+        run.log_model(*model)
+    (train,) = runs_of(store)["train"]
+    mlflow.set_tracking_uri(store.uri)
+    try:
+        loaded = mlflow.pyfunc.load_model(f"runs:/{train.info.run_id}/model")
+    finally:
+        mlflow.set_tracking_uri(None)
+    assert loaded.predict(pd.DataFrame({"session": ["7"]}))[0][0]["item"] == "item 7"
+    assert loaded.metadata.signature.params.to_dict()[0]["default"] == 10

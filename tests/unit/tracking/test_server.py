@@ -5,9 +5,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from dayahead.tracking.background import sync_all
 from dayahead.tracking.runs import stage_run
 from dayahead.tracking.store import open_store
+from dayahead.tracking.uploader import sync_all
 from support.mlflow_servers import free_address, server
 from support.tracked_stages import CURVE, points_of, runs_of, window
 
@@ -41,27 +41,27 @@ def _has_files(store, train):
 
 
 @pytest.mark.parametrize("comes_back", [True, False])
-def test_a_server_that_dies_in_the_middle(project, params, address, comes_back):
+def test_a_server_that_dies_halfway(project, params, address, comes_back):
     (project / "ranks.txt").write_text("ranks")
     with ExitStack() as stage:
         with server(address, project):
             run = stage.enter_context(stage_run("train", params))
             run.log_window(window(0))
             _await_train(project, _has_points)
-        begun = time.time()
+        start = time.time()
         for step in (1, 2, 3):
             run.log_window(window(step))
         run.log_artifact(project / "ranks.txt")
-        assert time.time() - begun < 1
+        assert time.time() - start < 1
         (project / "ranks.txt").unlink()
         if comes_back:
             with server(address, project):
                 _await_train(project, _has_files)
     with server(address, project):
-        report = sync_all(project)
-        # What came back in time got all but the end, which was noted after it had gone again.
-        assert report.left == []
-        assert (report.n_entries == 1) == comes_back
+        report = sync_all()
+        # A server that came back has all but the end, which was recorded after its second stop.
+        assert report.failures == {}
+        assert (report.uploaded["lofty-sail/train"] == 1) == comes_back
         store = open_store(project)
         (train,) = runs_of(store)["train"]
         (parent,) = runs_of(store)["pipeline"]

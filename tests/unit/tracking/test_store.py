@@ -3,7 +3,6 @@ from pathlib import Path
 
 import pytest
 
-from dayahead.core.project import project_root
 from dayahead.tracking.store import artifact_location, open_store, tracking_uri
 from support.tracked_stages import runs_of, start_stage
 
@@ -35,18 +34,8 @@ def test_relative_stores_are_made_absolute(monkeypatch, given, expected):
         ("http://host:5000", None),
     ],
 )
-def test_databases_get_an_absolute_place_for_artifacts(uri, expected):
+def test_databases_get_an_absolute_artifact_folder(uri, expected):
     assert artifact_location(uri, Path("/root")) == expected
-
-
-def test_root_is_the_main_project_in_a_copy(tmp_path, monkeypatch):
-    monkeypatch.setenv("DVC_ROOT", str(tmp_path))
-    assert project_root() == tmp_path
-
-
-def test_root_is_found_upwards(cold_project, monkeypatch):
-    monkeypatch.chdir(cold_project / "code")
-    assert project_root() == cold_project
 
 
 def test_an_experiment_is_created_once(store, project):
@@ -61,7 +50,7 @@ def test_six_processes_at_once_create_one_store(cold_project):
     for process in processes:
         process.join(90)
     assert [process.exitcode for process in processes] == [0] * 6
-    assert "".join(said.read_text() for said in cold_project.glob("said-*")) == ""
+    assert "".join(output.read_text() for output in cold_project.glob("output-*")) == ""
     runs = runs_of(open_store(cold_project))
     assert {run.data.tags["dvc.exp_name"] for run in runs["pipeline"]} == {
         f"exp-{n}" for n in range(6)

@@ -1,54 +1,64 @@
+"""Uploads: idempotent, resumed after any interruption, in the background and by `sync_all`."""
+
+import socket
+import threading
+import time
 from pathlib import Path
 
 import pytest
 from mlflow import MlflowException
 
-from dayahead.tracking.journal import Journal
+from dayahead.tracking import uploader as uploading
+from dayahead.tracking.outbox import Outbox, outboxes
+from dayahead.tracking.runs import stage_run
 from dayahead.tracking.store import Store, open_store
-from dayahead.tracking.uploader import Progress, Sender
-from support.tracked_stages import points_of, runs_of
+from dayahead.tracking.uploader import Progress, Uploader, sync_all
+from support.tracked_stages import CURVE, points_of, run_stage, runs_of, window
+
+NOWHERE = "http://127.0.0.1:9"
 
 
-def journal_in(folder: Path, name: str, stage: str = "train", **start) -> Journal:
-    """A journal that knows every kind of entry."""
-    journal = Journal(folder / name / f"{stage}.jsonl")
-    facts = {
+def outbox_in(folder: Path, name: str, stage: str = "train", **start) -> Outbox:
+    """An outbox with every kind of entry."""
+    outbox = Outbox(folder / name / f"{stage}.jsonl")
+    entry = {
         "at": 1000,
         "id": f"{name}-{stage}",
-        "execution": name,
+        "pipeline_run": name,
         "experiment": "dayahead",
         "stage": stage,
         "name": name,
-        "tags": {"dayahead.fingerprint": f"print-{stage}"},
+        "tags": {"git.commit": "abc"},
+        "fingerprint": f"print-{stage}",
         "params": {f"section.key{n}": str(n) for n in range(150)},
         "stage_params": {"section.key0": "0"},
         "upstream": {},
     }
-    journal.append("start", **facts | start)
+    outbox.append("start", **entry | start)
     for step in range(3):
-        journal.append("metrics", step=step, timestamp=step, metrics={"ndcg_at_20": step / 8})
-    journal.append("params", params={"extra": "1"})
+        outbox.append("window", step=step, timestamp=step, metrics={"ndcg_at_20": step / 8})
     (folder / "ranks").mkdir(exist_ok=True)
     (folder / "ranks/a.parquet").write_text("ranks")
-    journal.append("artifacts", kept=journal.keep(folder / "ranks"), folder="ranks")
-    journal.append("artifact", kept=journal.keep(folder / "ranks/a.parquet"), folder=None)
-    journal.append("model", kept=journal.keep(folder / "ranks"))
-    journal.append("input", name="raw", source="data/raw", digest="d" * 64)
-    journal.append("end", status="FINISHED", at=2000)
-    return journal
+    outbox.append("artifact", file=outbox.add_file(folder / "ranks"), into=None)
+    outbox.append("artifact", file=outbox.add_file(folder / "ranks/a.parquet"), into="x")
+    outbox.append("model", file=outbox.add_file(folder / "ranks"))
+    outbox.append("input", name="raw", source="data/raw", digest="d" * 64)
+    outbox.append("metrics", step=0, metrics={"aod": 1.0}, at=1500)
+    outbox.append("end", status="FINISHED", at=2000)
+    return outbox
 
 
-def seen(store, journal):
-    """All that a store holds of a journal's two runs, but for random ids."""
-    progress = Progress.of(journal)
-    told = []
+def content_of(store, outbox):
+    """All that a store has of an outbox's two runs, except random ids."""
+    progress = Progress.of(outbox)
+    found = []
     for run in map(store.client.get_run, (progress.run, progress.parent)):
         files = store.client.list_artifacts(run.info.run_id)
-        told.append(
+        found.append(
             (
                 run.info.status,
                 (run.info.start_time, run.info.end_time),
-                points_of(store, run),
+                points_of(store, run) + points_of(store, run, "aod"),
                 run.data.params,
                 sorted(set(run.data.tags)),
                 sorted(file.path for file in files),
@@ -56,132 +66,276 @@ def seen(store, journal):
                 len(run.outputs.model_outputs if run.outputs else []),
             )
         )
-    return told
+    return found
 
 
-def test_a_journal_becomes_a_parent_and_a_nested_run(store, tmp_path):
-    journal = journal_in(tmp_path, "one")
-    assert Sender(store).send(journal) == 10
-    nested, parent = seen(store, journal)
+def test_an_outbox_becomes_a_parent_and_a_nested_run(store, tmp_path):
+    outbox = outbox_in(tmp_path, "one")
+    assert Uploader(store).upload(outbox) == 10
+    nested, parent = content_of(store, outbox)
     assert nested[0] == parent[0] == "FINISHED"
     assert nested[1] == parent[1] == (1000, 2000)
-    assert nested[2] == parent[2] == [(0, 0), (1, 0.125), (2, 0.25)]
+    assert nested[2] == parent[2] == [(0, 0), (1, 0.125), (2, 0.25), (0, 1)]
     assert len(parent[3]) == 150
-    assert nested[3] == {"section.key0": "0", "extra": "1"}
-    assert nested[5] == ["a.parquet", "ranks"]
+    assert nested[3] == {"section.key0": "0"}
+    assert nested[5] == ["ranks", "x"]
     assert nested[6:] == (["raw"], 1)
 
 
-def test_what_was_sent_is_not_sent_again_and_its_copies_go(store, tmp_path):
-    journal = journal_in(tmp_path, "one")
-    Sender(store).send(journal)
-    before = seen(store, journal)
-    assert Sender(store).send(journal) == 0
-    assert seen(store, journal) == before
-    assert not any(journal.path.with_suffix(".files").iterdir())
+def test_nothing_is_uploaded_twice_and_copied_files_are_removed(store, tmp_path):
+    outbox = outbox_in(tmp_path, "one")
+    Uploader(store).upload(outbox)
+    before = content_of(store, outbox)
+    assert Uploader(store).upload(outbox) == 0
+    assert content_of(store, outbox) == before
+    assert not any(outbox.path.with_suffix(".files").iterdir())
     assert (tmp_path / "ranks/a.parquet").exists()
 
 
 class Deadly:
-    """An MLflow client whose sender dies right after the n-th call has reached the store."""
+    """An MLflow client whose uploader dies right after the n-th call has reached the store."""
 
     def __init__(self, client, n_calls):
         self._client, self._left = client, n_calls
 
     def __getattr__(self, name):
         def call(*args, **kwargs):
-            answer = getattr(self._client, name)(*args, **kwargs)
+            result = getattr(self._client, name)(*args, **kwargs)
             self._left -= 1
             if self._left == 0:
                 raise KeyboardInterrupt
-            return answer
+            return result
 
         return call
 
 
 def deaths(store, folder, calls):
-    """Let a sender die after each of `calls`; yield what the store holds when another went on."""
+    """Let an uploader die after each of `calls`; yield what the store has after a second one."""
     for n_calls in calls:
-        journal = journal_in(folder, f"died-{n_calls}")
+        outbox = outbox_in(folder, f"died-{n_calls}")
         deadly = Store(store.uri, store.root)
         deadly.__dict__["client"] = Deadly(store.client, n_calls)
         with pytest.raises(KeyboardInterrupt):
-            Sender(deadly).send(journal)
-        Sender(store).send(journal)
-        yield seen(store, journal)
+            Uploader(deadly).upload(outbox)
+        Uploader(store).upload(outbox)
+        yield content_of(store, outbox)
 
 
 @pytest.mark.parametrize(
-    "calls", [(2, 4, 9, 14, 19), pytest.param(range(1, 24), marks=pytest.mark.slow)]
+    "calls", [(2, 4, 9, 14, 19), pytest.param(range(1, 27), marks=pytest.mark.slow)]
 )
-def test_a_sender_may_die_after_any_call(store, tmp_path, calls):
-    whole = journal_in(tmp_path, "whole")
-    Sender(store).send(whole)
-    expected = seen(store, whole)
+def test_an_uploader_may_die_after_any_call(store, tmp_path, calls):
+    undisturbed = outbox_in(tmp_path, "undisturbed")
+    Uploader(store).upload(undisturbed)
+    expected = content_of(store, undisturbed)
     assert all(found == expected for found in deaths(store, tmp_path, calls))
     assert len(runs_of(store)["train"]) == len(runs_of(store)["pipeline"]) == 1 + len(calls)
 
 
-def test_what_the_store_refuses_holds_up_nothing(store, tmp_path, caplog):
-    journal = journal_in(tmp_path, "one")
-    journal.append("metrics", step=0, timestamp=0, metrics={"recall@20": 1.0})
-    journal.append("artifact", kept="lost/file", folder=None)
-    journal.append("params", params={"last": "1"})
-    Sender(store).send(journal)
-    assert store.client.get_run(Progress.of(journal).run).data.params["last"] == "1"
-    assert "recall@20" in caplog.text
-    assert "lost/file" in caplog.text
-
-
-def test_a_changed_setting_holds_up_nothing(store, tmp_path, caplog):
-    Sender(store).send(journal_in(tmp_path, "one", "download"))
-    later = journal_in(tmp_path, "one", params={"section.key0": "changed"})
-    Sender(store).send(later)
-    assert store.client.get_run(Progress.of(later).run).info.status == "FINISHED"
-    assert "section.key0" in caplog.text
+def test_rejected_entries_hold_up_nothing(store, tmp_path, caplog):
+    Uploader(store).upload(outbox_in(tmp_path, "one", "download"))
+    outbox = outbox_in(tmp_path, "one", params={"section.key0": "changed"})
+    outbox.append("metrics", step=0, metrics={"recall@20": 1.0})
+    outbox.append("artifact", file="lost/file", into=None)
+    outbox.append("metrics", step=0, metrics={"last": 1.0})
+    Uploader(store).upload(outbox)
+    assert store.client.get_run(Progress.of(outbox).run).data.metrics["last"] == 1.0
+    for rejected in ("section.key0", "recall@20", "lost/file"):
+        assert rejected in caplog.text
 
 
 def test_a_skipped_stage_is_found_by_its_fingerprint(store, tmp_path):
-    sender = Sender(store)
-    sender.send(journal_in(tmp_path, "older"))
+    uploader = Uploader(store)
+    uploader.upload(outbox_in(tmp_path, "older"))
     older = runs_of(store)["train"][0].info.run_id
-    later = journal_in(
-        tmp_path, "later", "aggregate", at=3000, upstream={"train": "print-train", "x": "unknown"}
-    )
-    sender.send(later)
+    later = Outbox(tmp_path / "later/aggregate.jsonl")
+    start = outbox_in(tmp_path, "unsent").start()
+    ids = {"id": "y", "pipeline_run": "z", "stage": "aggregate"}
+    later.append(**start | ids | {"upstream": {"train": "print-train", "x": "unknown"}})
+    uploader.upload(later)
     progress = Progress.of(later)
     parent, nested = map(store.client.get_run, (progress.parent, progress.run))
     assert parent.data.tags["lineage.train"] == nested.data.tags["lineage.train"] == older
     assert parent.data.tags["lineage.aggregate"] == progress.run
     assert "lineage.x" not in parent.data.tags
-
-
-def test_parents_get_the_curves_of_a_skipped_stage(store, tmp_path):
-    sender = Sender(store)
-    sender.send(journal_in(tmp_path, "older"))
-    later = Journal(tmp_path / "later/aggregate.jsonl")
-    start = journal_in(tmp_path, "unsent").start()
-    changes = {"id": "z", "execution": "z", "upstream": {"train": "print-train"}}
-    later.append(**start | changes | {"stage": "aggregate"})
-    sender.send(later)
-    parent = store.client.get_run(Progress.of(later).parent)
     assert points_of(store, parent) == [(0, 0), (1, 0.125), (2, 0.25)]
+    assert points_of(store, nested) == []
 
 
-def test_a_stage_that_ran_here_is_preferred_to_an_older_one(store, tmp_path):
-    sender = Sender(store)
-    here = journal_in(tmp_path, "here", at=500)
-    sender.send(here)
-    sender.send(journal_in(tmp_path, "newer", at=900))
-    last = journal_in(tmp_path, "here", "aggregate", upstream={"train": "print-train"})
-    sender.send(last)
+def test_a_stage_of_the_same_pipeline_run_is_preferred(store, tmp_path):
+    uploader = Uploader(store)
+    same = outbox_in(tmp_path, "same", at=500)
+    uploader.upload(same)
+    uploader.upload(outbox_in(tmp_path, "newer", at=900))
+    last = outbox_in(tmp_path, "same", "aggregate", upstream={"train": "print-train"})
+    uploader.upload(last)
     parent = store.client.get_run(Progress.of(last).parent)
-    assert parent.data.tags["lineage.train"] == Progress.of(here).run
+    assert parent.data.tags["lineage.train"] == Progress.of(same).run
     assert len(runs_of(store)["pipeline"]) == 2
 
 
-def test_a_failing_store_is_told(project, tmp_path, monkeypatch):
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
-    from_nowhere = Sender(open_store(project))
+def test_a_failing_store_raises(project, tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", NOWHERE)
     with pytest.raises(MlflowException):
-        from_nowhere.send(journal_in(tmp_path, "one"))
+        Uploader(open_store(project)).upload(outbox_in(tmp_path, "one"))
+
+
+def wait_until(condition):
+    deadline = time.time() + 20
+    while not condition():
+        assert time.time() < deadline
+        time.sleep(0.05)
+
+
+def has_points(store):
+    return any(points_of(store, train) for train in runs_of(store).get("train", []))
+
+
+def test_records_of_an_unreachable_server_are_uploaded_later(project):
+    start = time.time()
+    for stage in ("download", "train"):
+        status, output = run_stage(stage, MLFLOW_TRACKING_URI=NOWHERE)
+        assert status == 0
+        (line,) = output.splitlines()
+        assert "does not answer" in line
+        assert "track --sync" in line
+    assert time.time() - start < 30
+    report = sync_all()
+    assert report.uploaded == {"lofty-sail/download": 7, "lofty-sail/train": 7}
+    assert report.failures == {}
+    store = open_store(project)
+    runs = runs_of(store)
+    (parent,), (train,) = runs["pipeline"], runs["train"]
+    assert points_of(store, train) == points_of(store, parent) == CURVE
+    assert parent.info.status == train.info.status == "FINISHED"
+    assert start * 1000 - 1 < parent.info.start_time < train.info.start_time < train.info.end_time
+    assert train.data.tags["lineage.download"] == runs["download"][0].info.run_id
+    assert sync_all().uploaded == {}
+    assert points_of(store, train) == CURVE
+
+
+def test_records_arrive_while_the_stage_runs(store, project, params):
+    with stage_run("train", params) as run:
+        run.log_window(window(0))
+        wait_until(lambda: has_points(store))
+        runs = runs_of(store)
+        assert runs["train"][0].info.status == "RUNNING"
+        assert runs["pipeline"][0].info.status == "RUNNING"
+        # Nobody else takes a running stage for a killed one, or uploads its outbox.
+        assert sync_all().failures == {"lofty-sail/train": "being uploaded by another process"}
+    assert runs_of(store)["train"][0].info.status == "FINISHED"
+
+
+def test_a_store_that_fails_for_a_while_is_tried_again(store, project, params, monkeypatch, caplog):
+    monkeypatch.setattr(uploading, "PAUSE_SECONDS", 0.05)
+    is_down = threading.Event()
+
+    def failing(upload):
+        def guarded(self, outbox):
+            if is_down.is_set():
+                raise ConnectionError("https://me:secret@host is gone")
+            return upload(self, outbox)
+
+        return guarded
+
+    monkeypatch.setattr(Uploader, "upload", failing(Uploader.upload))
+    with stage_run("train", params) as run:
+        run.log_window(window(0))
+        wait_until(lambda: has_points(store))
+        is_down.set()
+        run.log_window(window(1))
+        wait_until(lambda: "does not answer" in caplog.text)
+        is_down.clear()
+        run.log_window(window(2))
+    (train,) = runs_of(store)["train"]
+    assert points_of(store, train) == CURVE[:3]
+    assert caplog.text.count("does not answer") == 1
+    assert "secret" not in caplog.text
+
+
+def test_a_finished_stage_waits_once_for_a_server_that_hangs(project):
+    """It accepts connections and never answers; each request costs MLflow's timeout."""
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        uri = f"http://127.0.0.1:{deaf.getsockname()[1]}"
+        start = time.time()
+        status, output = run_stage(
+            "train", MLFLOW_TRACKING_URI=uri, MLFLOW_HTTP_REQUEST_TIMEOUT="3"
+        )
+        assert status == 0
+        assert "does not answer" in output
+        assert time.time() - start < 6
+    assert sync_all().failures == {}
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["http://me:SECRET@127.0.0.1:9/x?token=SECRET", "postgresql://me:SECRET@127.0.0.1:9/db"],
+)
+def test_credentials_of_the_store_reach_no_file_and_no_message(project, monkeypatch, uri):
+    status, output = run_stage("train", MLFLOW_TRACKING_URI=uri)
+    assert status == 0
+    assert "SECRET" not in output
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    report = sync_all()
+    assert [*report.failures] == ["lofty-sail/train"]
+    assert "SECRET" not in f"{report}"
+    files = [path for path in project.rglob("*") if path.is_file()]
+    assert [path for path in files if b"SECRET" in path.read_bytes()] == []
+
+
+def test_a_killed_stage_is_marked_by_the_next_one(store, project):
+    assert run_stage("train", "kill")[0] == -9
+    assert run_stage("download", DVC_EXP_NAME="other")[0] == 0
+    runs = runs_of(store)
+    assert runs["train"][0].info.status == "KILLED"
+    assert {run.info.status for run in runs["pipeline"]} == {"KILLED", "FINISHED"}
+    assert points_of(store, runs["train"][0]) == CURVE[:3]
+
+
+def damage_progress(outbox):
+    Progress.path(outbox).write_text('{"store": "sql')
+
+
+def damage_start(outbox):
+    _, *rest = outbox.path.read_bytes().splitlines(keepends=True)
+    outbox.path.write_bytes(b'{"kind": "sta\n' + b"".join(rest[1:]))
+
+
+def damage_line(outbox):
+    outbox.path.write_bytes(outbox.path.read_bytes().replace(b'"step": 1', b'"stfp": 1'))
+
+
+@pytest.mark.parametrize("damage", [damage_start, damage_line])
+def test_a_damaged_outbox_holds_up_no_other(store, project, damage):
+    run_stage("train", MLFLOW_TRACKING_URI=NOWHERE)
+    (outbox,) = outboxes()
+    damage(outbox)
+    run_stage("download", DVC_EXP_NAME="other", MLFLOW_TRACKING_URI=NOWHERE)
+    assert sync_all().failures == {}
+    runs = runs_of(store)
+    assert runs["download"][0].info.status == "FINISHED"
+    if damage == damage_line:
+        assert points_of(store, runs["train"][0]) == [p for p in CURVE if p[0] != 1]
+
+
+def test_lost_progress_loses_and_doubles_no_record(store, project):
+    assert run_stage("train")[0] == 0
+    (outbox,) = outboxes()
+    damage_progress(outbox)
+    assert sync_all().failures == {}
+    (train,) = runs_of(store)["train"]
+    assert points_of(store, train) == CURVE
+
+
+def test_records_stay_together_in_one_store(project, monkeypatch):
+    run_stage("train", MLFLOW_TRACKING_URI="sqlite:///other.db")
+    (outbox,) = outboxes()
+    outbox.append("metrics", step=0, metrics={"late": 1.0})
+    report = sync_all()
+    assert report.uploaded == {}
+    assert report.failures == {
+        "lofty-sail/train": f"its first records are in sqlite:///{project}/other.db; "
+        f"set MLFLOW_TRACKING_URI to it"
+    }
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///other.db")
+    assert sync_all().uploaded == {"lofty-sail/train": 1}

@@ -1,4 +1,4 @@
-"""What MLflow serves: recommendations for raw item ids. Logged as code, never pickled."""
+"""The model that MLflow serves, loaded from this file without a pickle."""
 
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,10 @@ from dayahead.serve.recommender import Recommender
 
 
 class ServedModel(PythonModel):  # type: ignore[misc]
-    """The saved model behind MLflow's interface."""
+    """Recommendations for raw item ids."""
 
     def load_context(self, context: PythonModelContext) -> None:
-        """Load the folder that was logged with the run."""
+        """Load the saved model that was logged with this file."""
         self._recommender = Recommender.load(Path(context.artifacts["model"]))
 
     def predict(
@@ -23,14 +23,14 @@ class ServedModel(PythonModel):  # type: ignore[misc]
         model_input: pd.DataFrame,
         params: dict[str, Any] | None = None,
     ) -> list[list[dict[str, Any]]]:
-        """Per row of `session` (ids separated by commas, oldest first) the best items."""
+        """Return the top items of each row of `session`: ids, oldest first, comma-separated."""
         top_k = int((params or {}).get("top_k", 10))
-        return [self._recommended(session, top_k) for session in model_input["session"]]
+        return [self._recommend(session, top_k) for session in model_input["session"]]
 
-    def _recommended(self, session: str, top_k: int) -> list[dict[str, Any]]:
-        items: list[int | str] = [item.strip() for item in session.split(",")]
-        best = self._recommender.recommend(items, top_k)
-        return [{"item": item, "score": score} for item, score in best]
+    def _recommend(self, session: str, top_k: int) -> list[dict[str, Any]]:
+        items = [item.strip() for item in session.split(",")]
+        top = self._recommender.recommend(items, top_k)
+        return [{"item": item, "score": score} for item, score in top]
 
 
 set_model(ServedModel())

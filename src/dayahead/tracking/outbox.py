@@ -1,0 +1,176 @@
+"""The outbox of a stage: its records, on disk before any server gets them."""
+
+import fcntl
+import json
+import logging
+import os
+import re
+import shutil
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import psutil
+from filelock import FileLock
+
+from dayahead.core.cache import link_or_copy
+from dayahead.core.errors import redacted
+from dayahead.core.project import cache_root
+
+Entry = dict[str, Any]
+PIPELINE_RUN = "DAYAHEAD_PIPELINE_RUN"
+"""Environment variable with the pipeline run's key, for stages that `dvc` starts by a launcher."""
+
+
+@cache
+def warn_once(message: str) -> None:
+    """Log a warning without credentials, once per process."""
+    logging.getLogger(__name__).warning("tracking: %s", redacted(message))
+
+
+@contextmanager
+def never_raising(consequence: str) -> Iterator[None]:
+    """Log exceptions as a warning: tracking must never stop a stage."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001
+        warn_once(f"{consequence}: {error!r}")
+
+
+@dataclass(frozen=True)
+class Outbox:
+    """An append-only file of JSON lines and, beside it, the files that its entries name."""
+
+    path: Path
+    """.dayahead/outbox/<pipeline run>/<stage>.jsonl"""
+
+    def append(self, kind: str, **fields: object) -> None:
+        """Append an entry and flush it to disk; several processes may append at once.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        entry = {"kind": kind, "at": time.time_ns() // 1_000_000, **fields}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            # A newline before it, too: a killed writer may have left half a line.
+            file.write(f"\n{json.dumps(entry)}\n".encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+    def read(self, offset: int = 0) -> Iterator[tuple[int, Entry]]:
+        """Yield (byte offset behind it, entry) from an offset on; damaged lines are skipped."""
+        if not self.path.exists():
+            return
+        with self.path.open("rb") as file:
+            file.seek(offset)
+            for line in file:
+                offset += len(line)
+                if (entry := _parsed(line)) is not None:
+                    yield offset, entry
+
+    def entries(self, *kinds: str) -> list[Entry]:
+        """Return every entry of these kinds."""
+        return [entry for _, entry in self.read() if entry["kind"] in kinds]
+
+    def start(self) -> Entry | None:
+        """Return the entry that names the run, or None."""
+        return next((entry for _, entry in self.read() if entry["kind"] == "start"), None)
+
+    def is_open(self) -> bool:
+        """Whether the last start has no end: the stage is running, or it was killed."""
+        return bool(self.entries("start", "end")[-1]["kind"] == "start")
+
+    def lock(self) -> FileLock:
+        """Return the lock of the process that uploads the outbox: its stage, while that runs.
+
+        Acquiring it raises filelock.Timeout at once where another process holds it.
+        """
+        return FileLock(self.path.with_suffix(".lock"), timeout=0, thread_local=False)
+
+    def add_file(self, source: Path) -> str:
+        """Link or copy a file or folder, for DVC deletes the workspaces of --temp runs.
+
+        Returns:
+            Its path relative to the outbox's folder.
+        """
+        target = self.new_folder() / source.name
+        if source.is_dir():
+            shutil.copytree(source, target, copy_function=_link)
+        else:
+            _link(str(source), str(target))
+        return str(target.relative_to(self.path.parent))
+
+    def new_folder(self) -> Path:
+        """Create a folder for a file that an entry will name."""
+        folder = self.path.with_suffix(".files") / uuid.uuid4().hex[:12]
+        folder.mkdir(parents=True)
+        return folder
+
+
+def _parsed(line: bytes) -> Entry | None:
+    try:
+        entry = json.loads(line) if line.endswith(b"\n") else None
+    except ValueError:
+        return None
+    return entry if isinstance(entry, dict) and "kind" in entry else None
+
+
+def _link(source: str, target: str) -> None:
+    # Outputs are replaced whole, never rewritten in place, so a hard link keeps the content.
+    link_or_copy(Path(source).resolve(), Path(target))
+
+
+def outboxes() -> list[Outbox]:
+    """Return the outboxes of all pipeline runs in the order in which the stages started."""
+    found = map(Outbox, (cache_root() / "outbox").glob("*/*.jsonl"))
+    started = [(start["at"], outbox.path) for outbox in found if (start := outbox.start())]
+    return [Outbox(path) for _, path in sorted(started)]
+
+
+def outbox_for(stage: str, fingerprint: str | None) -> Outbox:
+    """Return the outbox to continue, or a new one.
+
+    A stage that is started again with the same inputs continues its outbox. With other inputs (an
+    experiment's name used a second time) it starts a new pipeline run, in a folder of its own.
+    """
+    first = folder = cache_root() / "outbox" / pipeline_run_key()
+    n = 2
+    while (following := first.with_name(f"{first.name}-{n}")).exists():
+        folder, n = following, n + 1
+    outbox = Outbox(folder / f"{stage}.jsonl")
+    start = outbox.start()
+    is_same = start is None or start.get("fingerprint") == fingerprint
+    return outbox if is_same else Outbox(following / f"{stage}.jsonl")
+
+
+def pipeline_run_key(pid: int | None = None) -> str:
+    """Return a name shared by the stages of one pipeline run, and by no other.
+
+    Args:
+        pid: The stage's process; None: this one.
+    """
+    if key := os.environ.get(PIPELINE_RUN):
+        return key
+    if name := os.environ.get("DVC_EXP_NAME"):
+        baseline = os.environ.get("DVC_EXP_BASELINE_REV", "")
+        return re.sub(r"[^\w.-]", "_", f"{name}-{baseline[:7]}".rstrip("-"))
+    process = psutil.Process(pid)
+    dvc = next((parent for parent in process.parents() if _is_dvc(parent)), None)
+    kind, process = ("dvc", dvc) if dvc else ("alone", process)
+    # Seconds from boot to the process's start: setting the clock does not change them.
+    return f"{kind}-{process.pid}-{process.create_time() - psutil.boot_time():.2f}"
+
+
+def _is_dvc(process: psutil.Process) -> bool:
+    try:
+        words = process.cmdline()[:3]  # dvc repro; python /bin/dvc repro; python -m dvc repro
+    except psutil.Error:
+        return False
+    return any(Path(word).name == "dvc" for word in words)

@@ -1,0 +1,66 @@
+"""The model as MLflow serves it."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+
+from dayahead.serve import pyfunc
+from dayahead.serve.pyfunc import ServedModel
+from dayahead.serve.recommender import Recommender
+from dayahead.tracking.runs import package_model
+from support.tiny_settings import trained
+from support.window_folders import markov_days, write_window_folder
+
+
+class Echo:
+    """Recommends what it was given, newest first."""
+
+    def recommend(self, items, top_k):
+        return [(item, 1.0 / rank) for rank, item in enumerate(reversed(items), 1)][:top_k]
+
+
+def test_rows_are_sessions_of_raw_ids(monkeypatch):
+    monkeypatch.setattr(Recommender, "load", classmethod(lambda _cls, folder: Echo()))
+    model = ServedModel()
+    model.load_context(SimpleNamespace(artifacts={"model": "models"}))
+    sessions = pd.DataFrame({"session": ["1, 2", "c"]})
+    assert model.predict(None, sessions, {"top_k": 1}) == [
+        [{"item": "2", "score": 1.0}],
+        [{"item": "c", "score": 1.0}],
+    ]
+    assert len(model.predict(None, sessions)[0]) == 2
+
+
+LOAD = """
+import json, sys
+import mlflow.pyfunc, pandas
+model = mlflow.pyfunc.load_model(sys.argv[1])
+import dayahead
+found = model.predict(pandas.DataFrame({"session": ["1,2"]}), params={"top_k": 3})
+print(json.dumps([dayahead.__file__, found]))
+"""
+
+
+@pytest.mark.slow
+def test_the_packaged_model_needs_nothing_but_its_folder(tmp_path):
+    days = markov_days(n_days=2, sessions_per_day=20, n_items=15)
+    folder = write_window_folder(tmp_path / "windows", days)
+    trained(folder, tmp_path, {"training": {"fit_last": False}})
+    package = package_model(tmp_path / "package", tmp_path / "models", Path(pyfunc.__file__))
+    assert not [*package.rglob("*.pkl")]
+    expected = Recommender.load(tmp_path / "models").recommend([1, 2], 3)
+    shutil.rmtree(tmp_path / "models")
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", LOAD, str(package)],
+        capture_output=True, text=True, check=True, cwd=tmp_path,
+    )  # fmt: skip
+    source, [found] = json.loads(done.stdout.splitlines()[-1])
+    assert source.startswith(str(package))
+    assert [each["item"] for each in found] == [item for item, _ in expected]
+    assert [each["score"] for each in found] == pytest.approx([score for _, score in expected])

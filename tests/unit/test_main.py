@@ -1,0 +1,61 @@
+"""The command `cache`: what is listed, and what pruning removes."""
+
+import os
+import time
+
+import pytest
+from typer.testing import CliRunner
+
+from dayahead.__main__ import app
+from dayahead.core.cache import KINDS, Cache
+
+DAY = 86_400
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    monkeypatch.setenv("DVC_ROOT", str(tmp_path))
+    return tmp_path / ".dayahead"
+
+
+def output_of(*options):
+    result = CliRunner().invoke(app, ["cache", *options])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def put(root, key, days_ago, kind="fits"):
+    cache = Cache(root / kind)
+    cache.put(key, lambda folder: (folder / "state.safetensors").write_bytes(b"x" * 2**20))
+    then = time.time() - days_ago * DAY
+    os.utime(cache.folder / key, (then, then))
+    return cache
+
+
+def test_an_empty_cache_is_listed_and_not_created(root):
+    lines = output_of().splitlines()
+    assert [line.split()[0] for line in lines[1:-1]] == [*KINDS]
+    assert lines[-1] == f"0.0 MiB in {root}"
+    assert not root.exists()
+
+
+def test_entries_are_listed_with_size_and_last_use(root):
+    put(root, "a", 1)
+    put(root, "b", 2)
+    [line] = [line for line in output_of().splitlines() if line.startswith("fits")]
+    day, before = (time.strftime("%Y-%m-%d", time.gmtime(time.time() - n * DAY)) for n in (1, 2))
+    assert line.split() == [
+        *("fits", "2", "2.0", before, "to", day),
+        *("models", "after", "a", "window"),
+    ]
+
+
+def test_pruning_removes_unused_entries_of_every_kind(root):
+    fits = put(root, "old", 40)
+    put(root, "new", 20)
+    put(root, "used", 40)
+    downloads = put(root, "old", 40, kind="downloads")
+    assert fits.get("used", lambda folder: folder.name) == "used"
+    assert "2 entries removed" in output_of("--prune", "30")
+    assert sorted(fits.keys()) == ["new", "used"]
+    assert downloads.keys() == []
