@@ -34,7 +34,7 @@ def check_has_attention(model: NextItemModel | CountingModel) -> None:
             "params.yaml: evaluation.attention_of: an architecture that counts attends to nothing; "
             "empty the list, or set model.architecture to gpt2, xlnet or bert"
         )
-    if model.task.needs == "permutation":
+    if model.task.attention == "permutation":
         raise ConfigError(
             "params.yaml: evaluation.attention_of: task.name: plm answers by XLNet's stream of "
             "queries, whose weights are not told; empty the list, or set task.name to mlm or clm"

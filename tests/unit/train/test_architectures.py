@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dayahead.core.errors import ConfigError
-from support.bodies import the_rest_slow
+from support.backbones import mark_slow
 from support.tiny_settings import measured_in, ranks_of, trained
 from support.window_folders import markov_days, write_window_folder
 
@@ -18,7 +18,7 @@ def windows(tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("architecture", "task"),
-    the_rest_slow(
+    mark_slow(
         [
             *((n, "clm") for n in ("albert", "electra", "gru", "lstm", "rnn", "avg", "qwen3")),
             *((n, "mlm") for n in ("albert", "electra", "longformer", "reformer", "modernbert")),

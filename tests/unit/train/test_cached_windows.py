@@ -12,7 +12,7 @@ from dayahead.train.stage import train
 from dayahead.windows.folder import window_path
 from support.tiny_settings import (
     compute_config,
-    every_body,
+    every_backbone,
     measured_in,
     ranks_of,
     tiny_study,
@@ -99,7 +99,7 @@ def test_killed_and_run_again_is_never_killed(windows, tmp_path, monkeypatch, se
     assert run(windows, tmp_path / "b" / "out", sections) == whole
 
 
-@every_body
+@every_backbone
 def test_every_body_goes_on_from_a_state(windows, tmp_path, architecture, task):
     sections = {"model": {"architecture": architecture, "dropout": 0.1}, "task": {"name": task}}
     whole = run(windows, tmp_path / "a" / "out", sections)
