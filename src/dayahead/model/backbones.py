@@ -19,6 +19,7 @@ from dayahead.model.huggingface import (
     Weights,
     huggingface_backbones,
 )
+from dayahead.model.tasks import Attention
 
 NAMED_TRANSFORMERS = ("gpt2", "xlnet", "bert", "albert", "electra", "longformer", "reformer")
 """Transformers types named by the paper or its code; any other type may be named too."""
@@ -38,34 +39,30 @@ TOLERANCE = 2e-6
 class Backbone(nn.Module):
     """Encodes [B, L, D] as [B, L, D]; padding is never attended to.
 
-    A causal backbone lets no position see a later one; otherwise every position sees both sides.
+    With causal attention no position sees a later one; otherwise every position sees both sides.
+    With permutation attention `query_stream` is called instead of `forward`.
+
+    Args:
+        config: architecture and sizes; the width is `d_model`.
+        attention: what the task needs.
+        max_length: most positions read at once.
+
+    Raises:
+        ConfigError: the architecture is unknown, does not accept the settings, or sees more or less
+            than the task needs.
     """
 
-    def __init__(
-        self, config: ModelConfig, *, causal: bool, max_length: int, two_stream: bool = False
-    ) -> None:
-        """Build the network and check its receptive field.
-
-        Args:
-            config: architecture and sizes; the width is `d_model`.
-            causal: whether the task needs causal attention.
-            max_length: most positions read at once.
-            two_stream: whether `query_stream` will be called instead of `forward`.
-
-        Raises:
-            ConfigError: the architecture is unknown, does not accept the settings, or sees more or
-                less than the task needs.
-        """
+    def __init__(self, config: ModelConfig, attention: Attention, max_length: int) -> None:
         super().__init__()
         self.architecture = config.architecture
         max_length = max(2, max_length)
-        self.network = _checked_network(config, causal, max_length)
-        if two_stream and config.architecture != "xlnet":
+        self.network = _checked_network(config, attention == "causal", max_length)
+        if attention == "permutation" and config.architecture != "xlnet":
             raise ConfigError(
                 f"model.architecture: {config.architecture} has no query stream, which task.name: "
                 f"plm needs; set model.architecture to xlnet or task.name to mlm"
             )
-        self._freeze_unused(config.d_model, max_length, two_stream=two_stream)
+        self._freeze_unused(config.d_model, max_length, attention)
 
     def forward(self, inputs: Vectors, lengths: Int[Tensor, " B"]) -> Vectors:
         """Encode; float32 under autocast too, where types differ in what they return."""
@@ -105,13 +102,13 @@ class Backbone(nn.Module):
         return weights
 
     @torch.enable_grad()
-    def _freeze_unused(self, d_model: int, max_length: int, *, two_stream: bool) -> None:
+    def _freeze_unused(self, d_model: int, max_length: int, attention: Attention) -> None:
         """Freeze parameters the output does not depend on (word tables, XLNet's mask, segments).
 
         DDP waits for the gradient of every parameter that requires one.
         """
         inputs, lengths = torch.ones(1, max_length, d_model), torch.tensor([max_length])
-        if two_stream:
+        if attention == "permutation":
             is_hidden = torch.eye(max_length).bool()[None]
             output = self.query_stream(inputs, lengths, is_hidden, torch.tensor([[0]]))
         else:

@@ -1,5 +1,7 @@
 """Non-neural baselines: item popularity and first-order transitions."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import torch
 from jaxtyping import Float, Int
@@ -11,6 +13,9 @@ from dayahead.config.params import ModelConfig
 from dayahead.core.columns import ITEM_ID, N_RESERVED
 from dayahead.distributed.sharding import WHOLE
 from dayahead.model.output_layer import Columns, Scorer
+
+STATE = ("popularity", "before", "after", "counts")
+"""Names of tensors in model.safetensors."""
 
 
 class CountingModel:
@@ -65,6 +70,18 @@ class CountingModel:
             ones = np.ones(len(before))
             self.transitions += csr_array((ones, (before, after)), shape=self.transitions.shape)
             self._pairs.clear()
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Popularity [n_items], and the transitions `before`, `after` with their `counts`."""
+        cells = self.transitions.tocoo()
+        arrays = (self.popularity, *(index.astype(np.int64) for index in cells.coords), cells.data)
+        return dict(zip(STATE, map(torch.from_numpy, arrays), strict=True))
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Replace the catalogue and all counts."""
+        self.popularity, before, after, counts = (state[name].numpy() for name in STATE)
+        shape = (self.n_items, self.n_items)
+        self.transitions = csr_array((counts, (before, after)), shape=shape)
 
     def scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
         """Return a function that scores the candidates (vocabulary indices).

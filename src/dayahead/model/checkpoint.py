@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass as checked_dataclass
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from scipy.sparse import csr_array
 from torch import Tensor
 
 from dayahead.config.loading import STRICT, validated
@@ -215,28 +214,14 @@ def _check_consistency(stored: StoredModel) -> None:
 
 def weights_of(model: NextItemModel | CountingModel) -> dict[str, Tensor]:
     """All that a model has learned or counted, by tensor name, on the CPU."""
-    if isinstance(model, NextItemModel):
-        return {name: tensor.cpu().contiguous() for name, tensor in model.state_dict().items()}
-    pairs = model.transitions.tocoo()
-    return {
-        "popularity": torch.from_numpy(model.popularity),
-        "before": torch.from_numpy(pairs.coords[0].astype(np.int64)),
-        "after": torch.from_numpy(pairs.coords[1].astype(np.int64)),
-        "counts": torch.from_numpy(pairs.data),
-    }
+    return {name: tensor.cpu().contiguous() for name, tensor in model.state_dict().items()}
 
 
 def restore_weights(
     model: NextItemModel | CountingModel, sizes: Mapping[str, int], weights: Mapping[str, Tensor]
 ) -> None:
-    """Grow a new model to these vocabulary sizes and load what `weights_of` returned."""
+    """Give a new model these vocabulary sizes and what `weights_of` returned."""
     if isinstance(model, NextItemModel):
         model.grow(dict(sizes))
-        model.load_state_dict(weights)
         model.eval()
-        return
-    popularity, before, after, counts = (
-        weights[name].numpy() for name in ("popularity", "before", "after", "counts")
-    )
-    model.popularity = popularity
-    model.transitions = csr_array((counts, (before, after)), shape=(len(popularity),) * 2)
+    model.load_state_dict(weights)

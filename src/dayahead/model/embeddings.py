@@ -121,7 +121,7 @@ def read_item_vectors(path: Path, vocabulary: pa.Table, dim: int) -> PretrainedR
         raise _invalid(path, "one vector for each item", "an item's value twice")
     sizes = pc.unique(pc.list_value_length(lists)).to_pylist()
     if sizes != [dim]:
-        expected = f"{dim} numbers per vector (model.item_embedding_dim, or else model.d_model)"
+        expected = f"{dim} numbers in each vector (model.item_embedding_dim, or else model.d_model)"
         found = f"vectors of {', '.join(map(str, sizes)) or 'no'} numbers"
         raise _invalid(path, expected, found)
     vectors = lists.flatten().to_numpy(zero_copy_only=False).reshape(-1, dim)

@@ -22,8 +22,8 @@ EventMask = Bool[Tensor, "B L"]
 Weights = list[Float[Tensor, "B H L L"]]
 """Attention weights of each layer: [b, h, i, j] is event i's attention to event j."""
 MaskStyle = Literal["padding", "none", "permutation", "square"]
-"""How a model is told what to attend to: all but padding; nothing, because it is causal itself and
-padding comes last; XLNet's permutation mask; a causal mask [B, 1, L, L]."""
+"""How attention is masked: all but padding; not at all, because the model is causal itself and
+padding comes last; by XLNet's permutation mask; by a causal mask [B, 1, L, L]."""
 
 FURTHER_NAMES = {
     "hidden_size": "embedding_size input_embedding_size",

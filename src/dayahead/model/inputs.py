@@ -88,8 +88,8 @@ class EventInputs(nn.Module):
             items: `self.items` of the item column. Each lookup in a table allocates a gradient as
                 large as the table, so the parts of a batch share one.
         """
-        others = {name: table for name, table in self.tables.items() if name != ITEM_ID}
-        vectors = {ITEM_ID: items} | {name: table(columns[name]) for name, table in others.items()}
+        others = list(self.tables.items())[1:]
+        vectors = {ITEM_ID: items} | {name: table(columns[name]) for name, table in others}
         # An unknown item's age counts as unknown too, though a window file may contain it.
         is_held = self.items.holds(columns[ITEM_ID])
         for name, kind in self.kinds.items():

@@ -101,7 +101,9 @@ def catalogue_loss(
         # without logits: the mean log-probability is the mean score - logsumexp, and the
         # logsumexp is the loss + the target's score.
         rows, biases = layer.rows(targets)
-        mean_row, mean_bias = layer.mean_row()
+        mean_row, mean_bias = (
+            layer.shard.mean(own, layer.n_items) for own in (layer.table, layer.bias)
+        )
         target_scores = (hidden * rows).sum(1).float() + biases
         margins = target_scores - (hidden @ mean_row + mean_bias)
         loss = loss + config.label_smoothing * margins.float().sum()

@@ -79,14 +79,10 @@ class NextItemModel(nn.Module):
         return self.inputs.items.n_rows
 
     @property
-    def scoring_rows(self) -> Float[Tensor, "n d"]:
-        """This process's rows of the output table: the input's, or another if untied."""
-        return self.inputs.items.weight if self.config.tie_weights else self.output_items.weight
-
-    @property
     def output_layer(self) -> OutputLayer:
-        """Scores of the catalogue's items."""
-        return OutputLayer(self.scoring_rows, self.bias, self.n_items, self.shard)
+        """Scores the catalogue's items by the input's table or, if untied, by another."""
+        items = self.inputs.items if self.config.tie_weights else self.output_items
+        return OutputLayer(items.weight, self.bias, self.n_items, self.shard)
 
     @property
     def sharded(self) -> frozenset[str]:
@@ -105,7 +101,7 @@ class NextItemModel(nn.Module):
         n_items = sizes[ITEM_ID]
         if n_items < self.shard.world:
             raise ConfigError(
-                f"params.yaml: compute.shard_items: {n_items} items cannot be sharded over "
+                f"params.yaml: compute.shard_items: {n_items} items cannot be distributed to "
                 f"{self.shard.world} processes; set it to false"
             )
         self.inputs.grow(sizes)
@@ -214,15 +210,14 @@ class NextItemModel(nn.Module):
         config = self.loss_config
         states = states / config.temperature
         layer = self.output_layer.at_temperature(config.temperature)
-        if self.task_config.rtd_replacements == "catalogue":
-            samples = generator_samples(states, layer, offsets, rng, config.logits_budget_mib)
-            return samples + N_RESERVED
-        items = torch.unique(labels)
-        layer = layer.subset(items - N_RESERVED)
-        return items[generator_samples(states, layer, offsets, rng, config.logits_budget_mib)]
+        items = None
+        if self.task_config.rtd_replacements == "batch":
+            items = torch.unique(labels)
+            layer = OutputLayer.whole(*layer.rows(items - N_RESERVED))
+        samples: Tensor = generator_samples(states, layer, offsets, rng, config.logits_budget_mib)
+        return samples + N_RESERVED if items is None else items[samples]
 
     def _global_labels(self, rng: StepRandom) -> Labels:
-        """Labels of the whole global batch."""
         lengths = (rng.global_items != PADDING).sum(1)
         whole = rng.for_global_batch()
         return self.task.training_positions(rng.global_items, lengths, whole)[1]

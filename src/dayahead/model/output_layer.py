@@ -51,10 +51,6 @@ class OutputLayer:
         """Rows and biases of some items, fetched from the processes that hold them."""
         return self.shard.rows(self.table, items), self.shard.numbers(self.bias, items)
 
-    def subset(self, items: Int[Tensor, " k"]) -> "OutputLayer":
-        """Some items in their order, all on this process."""
-        return OutputLayer.whole(*self.rows(items))
-
     def own_subset(self, items: Int[Tensor, " k"]) -> "OutputLayer":
         """Those of some items whose rows are on this process, in their order."""
         _, own = self.shard.places_of(items)
@@ -63,10 +59,6 @@ class OutputLayer:
     def own_scores(self, states: States) -> Float[Tensor, "T m"]:
         """Scores of the items whose rows are on this process."""
         return torch.addmm(self.bias, states, self.table.T)
-
-    def mean_row(self) -> tuple[Float[Tensor, " d"], Float[Tensor, ""]]:
-        """Mean row and mean bias of all items."""
-        return self.shard.mean(self.table, self.n_items), self.shard.mean(self.bias, self.n_items)
 
 
 def rows_per_chunk(n_scores: int, logits_budget_mib: int, minimum: int = 1) -> int:

@@ -50,14 +50,14 @@ class Generator(nn.Module):
         ConfigError: the architecture cannot be that narrow.
     """
 
-    def __init__(self, config: ModelConfig, task: TaskConfig, *, max_length: int) -> None:
+    def __init__(self, config: ModelConfig, task: TaskConfig, max_length: int) -> None:
         super().__init__()
         unit = math.lcm(config.n_head, 2)
         width = max(1, round(task.rtd_generator_share * config.d_model / unit)) * unit
         narrow = replace(config, d_model=width)
         self.project_in = nn.Linear(config.d_model, width)
         try:
-            self.body = Backbone(narrow, causal=False, max_length=max_length)
+            self.body = Backbone(narrow, "bidirectional", max_length)
         except ConfigError as error:
             raise ConfigError(
                 f"task.rtd_generator_share ({task.rtd_generator_share}) makes a generator "
@@ -79,17 +79,12 @@ def build_backbones(
     config: ModelConfig, task: TaskConfig, attention: Attention, max_length: int
 ) -> tuple[Backbone | Generator, Discriminator | None]:
     """The backbone that predicts items and, for `rtd`, the discriminator."""
-    backbone = Backbone(
-        config,
-        causal=attention == "causal",
-        max_length=max_length,
-        two_stream=attention == "permutation",
-    )
+    backbone = Backbone(config, attention, max_length)
     if task.name != "rtd":
         return backbone, None
     if task.rtd_tied_generator:
         return backbone, Discriminator(config.d_model, backbone=None)
-    generator = Generator(config, task, max_length=max_length)
+    generator = Generator(config, task, max_length)
     return generator, Discriminator(config.d_model, backbone)
 
 
@@ -118,7 +113,7 @@ def generator_samples(
     n_rows = rows_per_chunk(len(layer.table), logits_budget_mib)
     best = [
         (layer.own_scores(chunk).float() + windows.index_select(0, begin)).max(1)
-        for chunk, begin in zip(states.split(n_rows), begins.split(n_rows), strict=True)
+        for chunk, begin in zip(*(torch.split(t, n_rows) for t in (states, begins)), strict=True)
     ]
     found = torch.cat([torch.stack([each.values.double(), each.indices], 1) for each in best])
     scores, own = torch.stack(shard.handed_back(found, n_of, [2] * shard.world)).unbind(2)  # [w, T]

@@ -26,7 +26,7 @@ SHIFTS_ALL_SCORES = re.compile(r"\bk(ey|_proj|_lin)\.bias")
 def built(architecture, task, **changes):
     torch.manual_seed(0)
     config = model_config(architecture=architecture, **changes)
-    return Backbone(config, causal=task == "clm", max_length=6).eval()
+    return Backbone(config, "causal" if task == "clm" else "bidirectional", 6).eval()
 
 
 backbone_of = lru_cache(built)
@@ -192,13 +192,13 @@ def test_attention_weights_are_rejected_where_there_are_none(architecture):
 def test_only_xlnet_has_a_query_stream(architecture):
     config = model_config(architecture=architecture)
     with pytest.raises(ConfigError, match=r"quer.*set model\.architecture to xlnet|past only"):
-        Backbone(config, causal=False, max_length=6, two_stream=True)
+        Backbone(config, "permutation", 6)
 
 
 @torch.no_grad()
 def test_a_query_sees_its_position_and_what_is_not_hidden_from_it():
     config, lengths = model_config(architecture="xlnet"), torch.tensor([6])
-    backbone = Backbone(config, causal=False, max_length=6, two_stream=True).eval()
+    backbone = Backbone(config, "permutation", 6).eval()
     is_hidden = torch.zeros(1, 6, 6).bool()
     is_hidden[:, :, [2, 4]] = True  # the two queries' own events are hidden from all
 
@@ -218,7 +218,7 @@ def test_a_query_sees_its_position_and_what_is_not_hidden_from_it():
 @torch.no_grad()
 def test_a_query_knows_on_which_side_of_a_single_event_it_is(n_layer):
     config, lengths = model_config(architecture="xlnet", n_layer=n_layer), torch.tensor([2])
-    backbone = Backbone(config, causal=False, max_length=6, two_stream=True).eval()
+    backbone = Backbone(config, "permutation", 6).eval()
     event = inputs_of(1)[:, :1].expand(-1, 2, -1)
 
     def state(position):

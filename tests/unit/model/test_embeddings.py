@@ -145,7 +145,11 @@ def test_ids_are_cast_to_the_vocabularys_type(tmp_path):
 @pytest.mark.parametrize(
     ("vectors", "more", "message"),
     [
-        ({50: [1.0, 2.0]}, {}, r"3 numbers per vector \(model\.item_embedding_dim.*vectors of 2"),
+        (
+            {50: [1.0, 2.0]},
+            {},
+            r"3 numbers in each vector \(model\.item_embedding_dim.*vectors of 2",
+        ),
         ({50: [1.0, 2.0, 3.0], 30: [1.0]}, {}, "vectors of 3, 1 numbers"),
         ({50: None, 30: [1.0, 2.0, 3.0]}, {}, "vectors of None, 3 numbers"),
         ({}, {"values": pa.array([], pa.int64())}, "vectors of no numbers"),

@@ -16,7 +16,8 @@ WITHOUT_DROPOUT = ("mamba",)
 def backbone_of(architecture, *, causal=None, **changes):
     torch.manual_seed(0)
     causal = architecture != "longformer" if causal is None else causal
-    return Backbone(model_config(architecture=architecture, **changes), causal=causal, max_length=6)
+    config = model_config(architecture=architecture, **changes)
+    return Backbone(config, "causal" if causal else "bidirectional", max_length=6)
 
 
 def error_of(architecture, **changes):

@@ -102,14 +102,16 @@ class TestSampler:
         self, exponent, of_batch
     ):
         """Many negatives, among which popular items of high score are far too frequent."""
-        draw = torch.Generator().manual_seed(0)
+        generator = torch.Generator().manual_seed(0)
         counts = torch.arange(40) ** 2
         settings = {"popularity_exponent": exponent, "negatives": 40_000}
         sampler = sampler_of(counts.tolist(), **settings)
         n_of_batch = 40_000 if of_batch else 0
-        batch = torch.multinomial(1.0 + counts, n_of_batch or 1, replacement=True, generator=draw)
+        batch = torch.multinomial(
+            1.0 + counts, n_of_batch or 1, replacement=True, generator=generator
+        )
         negatives = sampler(batch[:n_of_batch], some_rng())
-        hidden, table = (torch.randn(n, 6, generator=draw) for n in (20, 40))
+        hidden, table = (torch.randn(n, 6, generator=generator) for n in (20, 40))
         bias, targets = torch.linspace(-2, 2, 40), torch.arange(20)
         args = (hidden, table, bias, targets)
         found = loss_of(loss_config(name="sampled_softmax"), *args, negatives)

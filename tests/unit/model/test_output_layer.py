@@ -15,10 +15,10 @@ from support.tiny_settings import loss_config, loss_of
 
 def problem(n_targets, n_items, dim=8, seed=0, scale=1.0):
     """States, table, bias (all requiring gradients) and targets."""
-    draw = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
     shapes = (n_targets, dim), (n_items, dim), (n_items,)
-    parts = [(scale * torch.randn(shape, generator=draw)).requires_grad_() for shape in shapes]
-    return *parts, torch.randint(0, n_items, (n_targets,), generator=draw)
+    parts = [(scale * torch.randn(shape, generator=generator)).requires_grad_() for shape in shapes]
+    return *parts, torch.randint(0, n_items, (n_targets,), generator=generator)
 
 
 def with_gradients(loss, *parts):
@@ -107,7 +107,7 @@ def test_bfloat16_is_within_its_rounding(smoothing):
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_no_tensor_is_larger_than_the_budget(smoothing):
-    n_targets, n_items, budget = 600, 20_000, 4  # dense logits: 46 MiB
+    n_targets, n_items, budget = 300, 10_000, 2  # dense logits: 11 MiB
     *parts, targets = problem(n_targets, n_items)
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
         loss = chunked(*parts, targets, smoothing, budget)

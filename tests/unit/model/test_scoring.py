@@ -31,8 +31,8 @@ every_scorer = pytest.mark.parametrize("name", SCORERS)
 def scorer_of(name: str) -> Scorer:
     if "/" in name:
         return tiny_model(*name.split("/"), n_items=N_ITEMS).scorer(CANDIDATES)
-    draw = torch.Generator().manual_seed(5)
-    sessions = torch.randint(2, 2 + N_ITEMS, (50, 6), generator=draw).tolist()
+    generator = torch.Generator().manual_seed(5)
+    sessions = torch.randint(2, 2 + N_ITEMS, (50, 6), generator=generator).tolist()
     return counted(name, sessions, N_ITEMS).scorer(CANDIDATES)
 
 
@@ -45,12 +45,12 @@ def batches(draw, min_sessions=1):
 
 def noise_columns(n_sessions: int, seed: int) -> dict[str, torch.Tensor]:
     """Items (some of them unknown) and side features, each at random."""
-    draw = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
     shape = (n_sessions, LONGEST)
     return {
-        "item_id": torch.randint(1, 5 + N_ITEMS, shape, generator=draw),
-        "category": torch.randint(0, 6, shape, generator=draw),
-        "price": torch.randn(shape, generator=draw),
+        "item_id": torch.randint(1, 5 + N_ITEMS, shape, generator=generator),
+        "category": torch.randint(0, 6, shape, generator=generator),
+        "price": torch.randn(shape, generator=generator),
     }
 
 
@@ -137,8 +137,8 @@ def model_with_past(architecture, task):
 
 def columns_with_past(n_rows, n_past, seed):
     """Columns of random events, of which the first `n_past` of each row are the past."""
-    draw = torch.Generator().manual_seed(seed)
-    items = torch.randint(2, 32, (n_rows, LONGEST), generator=draw)
+    generator = torch.Generator().manual_seed(seed)
+    items = torch.randint(2, 32, (n_rows, LONGEST), generator=generator)
     is_past = torch.arange(LONGEST) < torch.as_tensor(n_past)[:, None]
     return columns_of(items) | {"_is_past": is_past.long()}
 
