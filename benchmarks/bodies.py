@@ -20,7 +20,7 @@ from dayahead.core.columns import ITEM_ID, N_RESERVED
 from dayahead.core.errors import ConfigError
 from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Process, Rank
-from dayahead.model.backbones import ATTENTIVE, WITHOUT_ATTENTION
+from dayahead.model.backbones import NAMED_TRANSFORMERS, WITHOUT_ATTENTION
 from dayahead.model.next_item import NextItemModel
 from dayahead.train.batches import Batches, MemoryBatches, Sessions, shuffled_rows
 from dayahead.train.trainers import GradientTrainer
@@ -30,7 +30,7 @@ BATCH = 128
 LENGTH = 20
 ROUNDS = 15
 ALONE = Rank(index=0, world_size=1)
-NAMES = (*ATTENTIVE, *WITHOUT_ATTENTION, "llama", "qwen3", "modernbert", "mamba")
+NAMES = (*NAMED_TRANSFORMERS, *WITHOUT_ATTENTION, "llama", "qwen3", "modernbert", "mamba")
 
 
 def one_batch() -> Batches:

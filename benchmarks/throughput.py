@@ -91,7 +91,9 @@ class PlainLoop:
             targets = items.roll(-1, 1)
             targets[:, -1] = 0
             is_target = targets > 0
-            logits = self.hidden(items)[is_target] @ self.model.scoring_rows.T + self.model.bias
+            logits = (
+                self.hidden(items)[is_target] @ self.model.output_layer.table.T + self.model.bias
+            )
             loss = cross_entropy(logits, targets[is_target] - N_RESERVED)
             self.optimizer.zero_grad()
             loss.backward()
@@ -105,7 +107,7 @@ class PlainLoop:
         for rows in torch.arange(N_SESSIONS).split(512):
             items, lengths = self.padded(rows)
             hidden = self.hidden(items)[torch.arange(len(rows)), lengths - 2]
-            best = (hidden @ self.model.scoring_rows.T + self.model.bias).topk(20).indices
+            best = (hidden @ self.model.output_layer.table.T + self.model.bias).topk(20).indices
             (best == (items[torch.arange(len(rows)), lengths - 1] - N_RESERVED)[:, None]).any(1)
 
 

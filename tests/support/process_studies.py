@@ -6,7 +6,7 @@ import pytest
 
 from dayahead.distributed.launch import run_processes
 from dayahead.train.run import Study
-from support.tiny_settings import BODIES, compute_config, tiny_study
+from support.tiny_settings import BACKBONES, compute_config, tiny_study
 from support.window_folders import markov_days, write_window_folder
 from support.worker_studies import run_and_record
 
@@ -19,7 +19,7 @@ CHOSEN = ["1-000002", "2-000004"]
 VARIANTS = {
     **{
         f"{architecture}-{task}": ({"architecture": architecture}, task, {})
-        for architecture, task in BODIES
+        for architecture, task in BACKBONES
     },
     "untied": ({"tie_weights": False, "item_embedding_dim": 8}, "clm", {}),
     "features": ({"features": ["category", "price"]}, "clm", {}),

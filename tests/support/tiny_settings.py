@@ -21,10 +21,9 @@ from dayahead.config.params import (
 )
 from dayahead.metrics.tables import read_ranks
 from dayahead.model.baselines import CountingModel
-from dayahead.model.losses import catalogue_loss
-from dayahead.model.negatives import Negatives
+from dayahead.model.losses import Negatives, catalogue_loss
 from dayahead.model.next_item import NextItemModel
-from dayahead.model.output import OutputLayer
+from dayahead.model.output_layer import OutputLayer
 from dayahead.model.rng import StepRandom
 from dayahead.train.run import Study
 from dayahead.train.stage import train
@@ -145,7 +144,7 @@ SECTIONS = {
     "tracking": {"experiment": "tiny", "log_model": False},
 }
 
-BODIES = [
+BACKBONES = [
     ("gpt2", "clm"),
     ("bert", "clm"),
     ("xlnet", "clm"),
@@ -155,7 +154,7 @@ BODIES = [
     ("xlnet", "rtd"),
     ("electra", "rtd"),
 ]
-every_body = pytest.mark.parametrize(("architecture", "task"), BODIES)
+every_backbone = pytest.mark.parametrize(("architecture", "task"), BACKBONES)
 
 
 def model_config(**changes: Any) -> ModelConfig:
@@ -190,7 +189,7 @@ def loss_of(
     targets: torch.Tensor,
     negatives: Negatives | None = None,
 ) -> torch.Tensor:
-    """The loss over a catalogue of these rows and biases."""
+    """The loss over a catalogue with these rows and biases."""
     return catalogue_loss(config, hidden, OutputLayer.whole(table, bias), targets, negatives)
 
 
@@ -200,14 +199,15 @@ def tiny_model(
     *,
     n_items: int = 30,
     seed: int = 1,
-    smoothing: float = 0.0,
+    task_settings: Mapping[str, Any] | None = None,
+    loss: Mapping[str, Any] | None = None,
     **changes: Any,
 ) -> NextItemModel:
     """A model of `n_items` items that reads `category` (3 values) and `price` too."""
     model = NextItemModel(
         model_config(architecture=architecture, **changes),
-        task_config(name=task),
-        loss_config(label_smoothing=smoothing),
+        task_config(name=task, **(task_settings or {})),
+        loss_config(**(loss or {})),
         categoricals={"category": 3},
         numbers={"price": "log_number"},
         max_length=8,
@@ -218,7 +218,7 @@ def tiny_model(
 
 
 def counted(architecture: str, sessions: list[list[int]], n_items: int = 30) -> CountingModel:
-    """A counted model after one window of sessions (catalogue indices)."""
+    """A baseline fitted on one window of sessions (vocabulary indices)."""
     model = CountingModel(model_config(architecture=architecture))
     model.grow(n_items)
     count_window(model, sessions)
@@ -243,25 +243,31 @@ def columns_of(items: torch.Tensor) -> dict[str, torch.Tensor]:
     return {"item_id": items, "category": items % 3 + 2, "price": items.float() / 10}
 
 
-def draws_for(items: torch.Tensor, seed: int = 0, past: torch.Tensor | None = None) -> StepRandom:
-    """Random numbers for a batch that is the whole global one."""
+def step_random(
+    items: torch.Tensor,
+    seed: int = 0,
+    past: torch.Tensor | None = None,
+    rows: torch.Tensor | None = None,
+) -> StepRandom:
+    """Random numbers of some rows of a global batch, of all by default."""
     past = items.new_zeros(len(items)) if past is None else past
-    return StepRandom(seed, items, past, torch.arange(len(items)), items.shape[1])
+    rows = torch.arange(len(items)) if rows is None else rows
+    return StepRandom(seed, items, past, rows, items.shape[1])
 
 
 @dataclass(frozen=True)
-class GivenDraws(StepRandom):
-    """Draws whose every number is given."""
+class FixedRandom(StepRandom):
+    """A StepRandom whose uniform numbers are given."""
 
     numbers: torch.Tensor | None = None
 
     @classmethod
-    def of(cls, numbers: torch.Tensor) -> "GivenDraws":
-        """Whatever the purpose, these [B, L]."""
-        return cls(**vars(draws_for(numbers)), numbers=numbers)
+    def of(cls, numbers: torch.Tensor) -> "FixedRandom":
+        """These numbers [B, L] for every purpose."""
+        return cls(**vars(step_random(numbers)), numbers=numbers)
 
     def uniform(self, purpose: str) -> torch.Tensor:
-        """Cut what was given to the rows and positions at hand."""
+        """The given numbers of these rows and positions."""
         assert self.numbers is not None
         return self.numbers[self.rows, : self.width]
 

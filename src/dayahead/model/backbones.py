@@ -1,4 +1,4 @@
-"""The body of a next-item model: named by the settings, built, and proven to see what it may."""
+"""Backbones: sequence encoders by name, built and checked to see only what the task allows."""
 
 import difflib
 from collections.abc import Iterator
@@ -11,141 +11,142 @@ from transformers import CONFIG_MAPPING
 
 from dayahead.config.params import COUNTED, ModelConfig
 from dayahead.core.errors import ConfigError
-from dayahead.model.causality import Probe
-from dayahead.model.huggingface import MISBUILT, ZooBody, zoo_bodies
-from dayahead.model.recurrent import CELLS, Average, Recurrent
+from dayahead.model.huggingface import (
+    BUILD_ERRORS,
+    EventMask,
+    HuggingFaceBackbone,
+    Vectors,
+    Weights,
+    huggingface_backbones,
+)
+from dayahead.model.tasks import Attention
 
-ATTENTIVE = ("gpt2", "xlnet", "bert", "albert", "electra", "longformer", "reformer")
-"""Those of the zoo that the paper or its code names; every other one may be named too."""
+NAMED_TRANSFORMERS = ("gpt2", "xlnet", "bert", "albert", "electra", "longformer", "reformer")
+"""Transformers types named by the paper or its code; any other type may be named too."""
+CELLS: dict[str, type[nn.GRU | nn.LSTM | nn.RNN]] = {"gru": nn.GRU, "lstm": nn.LSTM, "rnn": nn.RNN}
 WITHOUT_ATTENTION = (*CELLS, "avg")
 RETIRED = ("transfo-xl", "transfoxl", "transformer-xl")
 CURES = {
     True: "set task.name to mlm, or model.architecture to gpt2, xlnet, bert or gru",
     False: "set task.name to clm or model.architecture to bert or xlnet",
 }
+N_SPLITS = 16
+"""Positions at which the causality check splits a session; all of them in a short one."""
+TOLERANCE = 2e-6
+"""Relative to the largest output: differences from another order of summation."""
 
 
-class Body(nn.Module):
-    """Reads [B, L, D] and writes [B, L, D]; padding is never attended to.
+class Backbone(nn.Module):
+    """Encodes [B, L, D] as [B, L, D]; padding is never attended to.
 
-    With `causal` no position sees a later one; without, every one sees both sides.
+    With causal attention no position sees a later one; otherwise every position sees both sides.
+    With permutation attention `query_stream` is called instead of `forward`.
+
+    Args:
+        config: architecture and sizes; the width is `d_model`.
+        attention: what the task needs.
+        max_length: most positions read at once.
+
+    Raises:
+        ConfigError: the architecture is unknown, does not accept the settings, or sees more or less
+            than the task needs.
     """
 
-    def __init__(
-        self, config: ModelConfig, *, causal: bool, max_length: int, has_queries: bool = False
-    ) -> None:
-        """Build the body and prove what it sees.
-
-        Args:
-            config: architecture and sizes; the width is `d_model`.
-            causal: what the task wants.
-            max_length: most positions read at once.
-            has_queries: whether `queried` will be asked instead of `forward`.
-
-        Raises:
-            ConfigError: the architecture is unknown, does not take the settings, or does not see
-                what it must and no more.
-        """
+    def __init__(self, config: ModelConfig, attention: Attention, max_length: int) -> None:
         super().__init__()
         self.architecture = config.architecture
         max_length = max(2, max_length)
-        self.network = _proven_network(config, causal, max_length)
-        if has_queries and config.architecture != "xlnet":
+        self.network = _checked_network(config, attention == "causal", max_length)
+        if attention == "permutation" and config.architecture != "xlnet":
             raise ConfigError(
-                f"model.architecture: {config.architecture} has no stream of queries, which "
-                f"task.name: plm asks; set model.architecture to xlnet or task.name to mlm"
+                f"model.architecture: {config.architecture} has no query stream, which task.name: "
+                f"plm needs; set model.architecture to xlnet or task.name to mlm"
             )
-        self._freeze_unreached(config.d_model, max_length, has_queries=has_queries)
+        self._freeze_unused(config.d_model, max_length, attention)
 
-    def forward(
-        self, inputs: Float[Tensor, "B L D"], lengths: Int[Tensor, " B"]
-    ) -> Float[Tensor, "B L D"]:
-        """Run the body; float32 under autocast too, for some types write what autocast left."""
+    def forward(self, inputs: Vectors, lengths: Int[Tensor, " B"]) -> Vectors:
+        """Encode; float32 under autocast too, where types differ in what they return."""
         hidden: Tensor = self.network(inputs, _is_event(inputs, lengths))
         return hidden.float()
 
-    def queried(
+    def query_stream(
         self,
-        inputs: Float[Tensor, "B L D"],
+        inputs: Vectors,
         lengths: Int[Tensor, " B"],
         is_hidden: Bool[Tensor, "B L L"],
-        places: Int[Tensor, "B T"],
+        positions: Int[Tensor, "B T"],
     ) -> Float[Tensor, "B T D"]:
-        """Ask at places whose own events are not read: XLNet's two streams (Yang et al. 2019).
+        """States of positions whose own events are hidden: XLNet's two streams (Yang et al. 2019).
 
-        Args:
-            inputs: the events.
-            lengths: events of each session.
-            is_hidden: [b, i, j] whether i must not see j; where [b, i, i] is set, the query at i
-                does not see the event there (the stream of events always does).
-            places: positions asked.
+        `is_hidden` [b, i, j] is set where i must not see j. Where [b, i, i] is set, the query at i
+        does not see the event there; the content stream always does.
         """
-        stream = cast("ZooBody", self.network)
-        return stream.queried(inputs, _is_event(inputs, lengths), is_hidden, places).float()
+        network, is_event = cast("HuggingFaceBackbone", self.network), _is_event(inputs, lengths)
+        return network.query_stream(inputs, is_event, is_hidden, positions).float()
 
-    def attention_weights(
-        self, inputs: Float[Tensor, "B L D"], lengths: Int[Tensor, " B"]
-    ) -> list[Float[Tensor, "B H L L"]]:
-        """Each layer's weights; [b, h, i, j] is what event i takes from event j, rows sum to 1.
+    def attention_weights(self, inputs: Vectors, lengths: Int[Tensor, " B"]) -> Weights:
+        """Each layer's weights between events; rows sum to 1.
 
         Raises:
-            ConfigError: the body has none, or none of this shape (Longformer's are of windows).
+            ConfigError: there are none, or not of this shape (Longformer's are per window).
         """
         weights: list[Tensor] = []
-        if isinstance(self.network, ZooBody):
+        if isinstance(self.network, HuggingFaceBackbone):
             weights = self.network.attention_weights(inputs, _is_event(inputs, lengths))
         square = (len(inputs), inputs.shape[1], inputs.shape[1])
         if not weights or any((len(w), *w.shape[2:]) != square for w in weights):
             raise ConfigError(
-                f"evaluation.attention_of: {self.architecture} has no attention weights of events "
-                f"to events; empty the list, or set model.architecture to gpt2, xlnet or bert"
+                f"evaluation.attention_of: {self.architecture} has no attention weights between "
+                f"events; empty the list, or set model.architecture to gpt2, xlnet or bert"
             )
         return weights
 
     @torch.enable_grad()
-    def _freeze_unreached(self, d_model: int, max_length: int, *, has_queries: bool) -> None:
-        """Freeze what vectors never reach (word tables, XLNet's mask and segments).
+    def _freeze_unused(self, d_model: int, max_length: int, attention: Attention) -> None:
+        """Freeze parameters the output does not depend on (word tables, XLNet's mask, segments).
 
-        DDP waits for the gradient of every parameter that wants one.
+        DDP waits for the gradient of every parameter that requires one.
         """
         inputs, lengths = torch.ones(1, max_length, d_model), torch.tensor([max_length])
-        if has_queries:
+        if attention == "permutation":
             is_hidden = torch.eye(max_length).bool()[None]
-            output = self.queried(inputs, lengths, is_hidden, torch.tensor([[0]]))
+            output = self.query_stream(inputs, lengths, is_hidden, torch.tensor([[0]]))
         else:
             output = self(inputs, lengths)
-        if output.requires_grad:  # `avg` has nothing to learn
+        if output.requires_grad:  # `avg` has no parameters
             torch.autograd.backward(output.sum())
         for parameter in self.parameters():
             parameter.requires_grad_(parameter.grad is not None)  # never true of a word table
             parameter.grad = None
 
 
-def _is_event(inputs: Float[Tensor, "B L D"], lengths: Int[Tensor, " B"]) -> Bool[Tensor, "B L"]:
-    """An empty row attends to its first position: a softmax over nothing is not a number."""
+def _is_event(inputs: Vectors, lengths: Int[Tensor, " B"]) -> EventMask:
+    """Attention mask; an empty row keeps its first position, because a softmax over none is NaN."""
     steps = torch.arange(inputs.shape[1], device=inputs.device)
     return steps < lengths.clamp(min=1)[:, None]
 
 
-def _proven_network(config: ModelConfig, causal: bool, max_length: int) -> nn.Module:
-    name, fault = config.architecture, ""
+def _checked_network(config: ModelConfig, causal: bool, max_length: int) -> nn.Module:
+    """The first of the architecture's variants that passes the causality check."""
+    name = config.architecture
+    error: str | None = None
     try:
         for network in _networks(config, causal, max_length):
-            found = list(Probe(network, config.d_model, max_length).faults(causal=causal))
-            if not found:
+            found = receptive_field_error(network, config.d_model, max_length, causal=causal)
+            if found is None:
                 return network
-            fault = fault or found[0]
-    except MISBUILT as error:
-        if not fault:
+            error = error or found
+    except BUILD_ERRORS as build_error:
+        if error is None:
             raise ConfigError(
                 f"model.architecture: {name} cannot be built with d_model {config.d_model}, "
                 f"n_layer {config.n_layer}, n_head {config.n_head} and model.config "
-                f"{config.config}: {error}"
+                f"{config.config}: {build_error}"
             ) from None
-    wanted = "past only" if causal else "past and what follows"
+    needed = "past only" if causal else "past and what follows"
     raise ConfigError(
-        f"model.architecture: {name} does not fit the task, which wants a body that sees the "
-        f"{wanted}: {fault}; {CURES[causal]}"
+        f"model.architecture: {name} does not fit the task, which needs a backbone that sees the "
+        f"{needed}: {error}; {CURES[causal]}"
     )
 
 
@@ -155,25 +156,103 @@ def _networks(config: ModelConfig, causal: bool, max_length: int) -> Iterator[nn
         if config.config:
             raise ConfigError(f"model.config: {name} has no further fields; leave it empty")
         if name == "avg" and config.dropout:
-            raise ConfigError("model.dropout: avg has nothing to drop; set it to 0")
+            raise ConfigError("model.dropout: avg has no dropout; set it to 0")
         yield Average() if name == "avg" else Recurrent(config)
     elif name in CONFIG_MAPPING:
-        yield from zoo_bodies(config, causal=causal, max_length=max_length)
+        yield from huggingface_backbones(config, causal=causal, max_length=max_length)
     else:
-        raise ConfigError(f"model.architecture: {_unknown(name)}")
+        raise ConfigError(f"model.architecture: {_unknown_architecture(name)}")
 
 
-def _unknown(name: str) -> str:
+def _unknown_architecture(name: str) -> str:
     plain = name.lower().replace("_", "-")
     if plain in RETIRED:
         return (
-            f"{name} left transformers in version 5; its heir, which took over its relative "
-            f"positions, is xlnet with task.name: clm"
+            f"{name} left transformers in version 5; use xlnet with task.name: clm, which has the "
+            f"same relative positions"
         )
-    own = (*ATTENTIVE, *WITHOUT_ATTENTION, *COUNTED)
+    own = (*NAMED_TRANSFORMERS, *WITHOUT_ATTENTION, *COUNTED)
     close = " or ".join(difflib.get_close_matches(plain, {*own, *CONFIG_MAPPING}, n=3))
     return (
         f"{name} is unknown{f' (did you mean {close}?)' if close else ''}; expected "
-        f"{', '.join(own)}, or any model type of transformers that reads vectors (llama, qwen3, "
-        f"modernbert, mamba ...)"
+        f"{', '.join(own)}, or any model type of transformers that reads inputs_embeds (llama, "
+        f"qwen3, modernbert, mamba ...)"
     )
+
+
+class Recurrent(nn.Module):
+    """gru (Hidasi et al. 2015), lstm or rnn (tanh) over a session's events in order.
+
+    Padding comes after the events, so no event's state depends on it. Weights keep torch's
+    initialisation: a recurrence that starts near zero forgets at once.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.cell = CELLS[config.architecture](
+            config.d_model,
+            config.d_model,
+            config.n_layer,
+            batch_first=True,  # else the recurrence runs over the sessions of a batch
+            dropout=config.dropout if config.n_layer > 1 else 0.0,  # after each layer but the last
+        )
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, inputs: Vectors, is_event: EventMask) -> Vectors:
+        """State after each event."""
+        hidden: Tensor = self.dropout(self.cell(inputs)[0])
+        return hidden
+
+
+class Average(nn.Module):
+    """`avg`: the mean of the events up to each one; no parameters."""
+
+    def forward(self, inputs: Vectors, is_event: EventMask) -> Vectors:
+        """Mean of each event and those before it."""
+        counts = is_event.new_ones(inputs.shape[1]).cumsum(0)  # [L]
+        return inputs.cumsum(1) / counts[:, None]
+
+
+@torch.no_grad()
+def receptive_field_error(
+    network: nn.Module, d_model: int, max_length: int, *, causal: bool
+) -> str | None:
+    """Check by perturbation what each position sees; the first violation, or None.
+
+    Only the outputs of an arbitrary transformers type show whether an event sees a later one,
+    padding or other sessions. The batch: one session; the session with every event changed from a
+    split on, for each split; its first half; that half with padding that is not zero.
+    """
+    noise = torch.Generator().manual_seed(0)
+    session, other = torch.randn(2, max_length, d_model, generator=noise)
+    splits = sorted({round(s) for s in torch.linspace(1, max_length - 1, N_SPLITS).tolist()})
+    half = max(1, max_length // 2)
+    changed = [torch.cat([session[:split], 10 * other[split:]]) for split in splits]
+    halved = torch.cat([session[:half], torch.zeros_like(session[half:])])
+    padded = torch.cat([session[:half], 10 * other[half:]])
+    inputs = torch.stack([session, *changed, halved, padded])  # [R, L, D]
+    lengths = torch.tensor([max_length] * (1 + len(splits)) + [half] * 2)
+    was_training = network.training
+    network.eval()
+    # Cloned, because some types (ctrl) scale their input in place.
+    outputs = network(inputs.clone(), _is_event(inputs, lengths))
+    if outputs.shape != inputs.shape or not outputs.isfinite().all():
+        expected, found = list(inputs.shape), list(outputs.shape)
+        return f"it returns {found}, or NaN or infinity, where finite {expected} is expected"
+    alone = network(inputs[-2:-1, :half].clone(), _is_event(inputs[:1, :half], lengths[-1:]))
+    network.train(was_training)
+    whole, changed, (halved, padded) = outputs[0], outputs[1:-2], outputs[-2:, :half]
+    tolerance = TOLERANCE * whole.abs().max()
+    sees_later = [
+        bool((version - whole)[:split].abs().max() > tolerance)
+        for version, split in zip(changed, splits, strict=True)
+    ]
+    if causal and any(sees_later):
+        return "it lets an event see a later one"
+    if (halved - padded).abs().max() > tolerance:
+        return "it attends to padding"
+    if (halved - alone[0]).abs().max() > 10 * tolerance:
+        return "its output for a session depends on other sessions in the batch or their length"
+    if not causal and not all(sees_later):
+        return "it sees the past only"
+    return None

@@ -1,4 +1,4 @@
-"""A model in a folder of its own: config.json, model.safetensors, vocabulary/."""
+"""Models from settings or from a folder: config.json, model.safetensors, vocabulary/."""
 
 import os
 import re
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass as checked_dataclass
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from scipy.sparse import csr_array
 from torch import Tensor
 
 from dayahead.config.loading import STRICT, validated
@@ -23,20 +22,20 @@ from dayahead.config.params import LossConfig, ModelConfig, TaskConfig
 from dayahead.core.columns import FIRST_TIME, INDEX, ITEM_ID, N_RESERVED, VALUE
 from dayahead.core.errors import ConfigError, ModelFileError
 from dayahead.core.files import read_json, write_json, write_parquet, written_whole
+from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.baselines import CountingModel
-from dayahead.model.building import build_model
 from dayahead.model.next_item import NextItemModel
 from dayahead.windows.metadata import Statistics
 
 CANDIDATES = "candidates"
 WEIGHTS = "weights."
-MISFITS = (ValueError, KeyError, TypeError, RuntimeError, SafetensorError, ConfigError)
-"""What reading raises where a part has another content than its neighbours expect."""
+READ_ERRORS = (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError, ConfigError)
+"""What reading raises where a file is missing or damaged, or does not fit the others."""
 
 
 @checked_dataclass(frozen=True, kw_only=True, config=STRICT)
 class ModelConfigFile:
-    """config.json: what it takes to build the model again and to feed it."""
+    """config.json: all that is needed to build the model again and to encode its input."""
 
     dataset: str
     window: str
@@ -46,27 +45,100 @@ class ModelConfigFile:
     loss: LossConfig
     seed: int
     sizes: dict[str, int]
-    """Values held of each vocabulary."""
+    """Size of each vocabulary."""
     first_sizes: dict[str, int]
-    """Those at the first window, which sized the side embeddings."""
+    """Sizes at the first window, which determine those of the side features' embeddings."""
     statistics: Statistics
-    """statistics.json of the windows, of the features read."""
+    """statistics.json of the windows, for the model's features."""
 
 
 @dataclass(frozen=True)
 class StoredModel:
-    """A model and what goes with it."""
+    """The content of a model folder."""
 
-    card: ModelConfigFile
+    config: ModelConfigFile
     model: NextItemModel | CountingModel
     candidates: NDArray[np.int32]
-    """Catalogue indices it may recommend, ascending."""
+    """Vocabulary indices that may be recommended, ascending."""
     vocabularies: Mapping[str, pa.Table]
-    """index, value and first_time of each vocabulary, the values held only."""
+    """index, value and first_time of each vocabulary, up to its size."""
+
+
+def build_model(  # noqa: PLR0913, PLR0917
+    config: ModelConfig,
+    task: TaskConfig,
+    loss: LossConfig,
+    statistics: Statistics,
+    sizes: Mapping[str, int],
+    seed: int,
+    shard: Shard = WHOLE,
+) -> NextItemModel | CountingModel:
+    """Build the configured architecture; `grow` adds its items.
+
+    `statistics` are statistics.json of the windows, which lists the features; `sizes` are those of
+    the vocabularies at the first window, which determine the side embeddings'. The others are
+    NextItemModel's arguments; baselines use `config` alone.
+
+    Raises:
+        ConfigError: settings of the inputs contradict each other, or would have no effect.
+    """
+    if config.is_counted:
+        return CountingModel(config)
+    features = {name: statistics.features[name] for name in config.features}
+    categoricals = vocabulary_columns(config, statistics)[1:]
+    numbers = {
+        column: feature.kind
+        for name, feature in features.items()
+        if name not in categoricals
+        for column in feature.columns
+    }
+    _check_inputs(config, has_numbers=len(categoricals) < len(features))
+    return NextItemModel(
+        config,
+        task,
+        loss,
+        categoricals={name: sizes[name] for name in categoricals},
+        numbers=numbers,
+        max_length=config.past_length + statistics.sessions.max_length,
+        seed=seed,
+        shard=shard,
+    )
+
+
+def vocabulary_columns(config: ModelConfig, statistics: Statistics) -> tuple[str, ...]:
+    """Columns for whose vocabularies the model has embeddings, the item id first."""
+    kinds = {name: statistics.features[name].kind for name in config.features}
+    return (ITEM_ID, *(name for name, kind in kinds.items() if kind == "categorical"))
+
+
+def _check_inputs(config: ModelConfig, *, has_numbers: bool) -> None:
+    """Reject settings that contradict each other or would have no effect."""
+    is_elementwise = config.merge == "elementwise"
+    if is_elementwise and not config.features:
+        raise ConfigError(
+            "params.yaml: model.merge: elementwise merges side features, and model.features names "
+            "none; name some, or set model.merge to concat"
+        )
+    if (config.number_dim or config.soft_one_hot) and not has_numbers:
+        raise ConfigError(
+            f"params.yaml: model.number_dim ({config.number_dim}) and model.soft_one_hot "
+            f"({config.soft_one_hot}) encode numeric features, and model.features names none; name "
+            f"one, or set both to 0"
+        )
+    if is_elementwise and config.number_dim not in (0, config.item_dim):
+        raise ConfigError(
+            f"params.yaml: model.number_dim: {config.number_dim}, but with merge: elementwise each "
+            f"vector has the item's size, {config.item_dim}; set model.number_dim to 0"
+        )
+    if config.soft_one_hot and not is_elementwise and config.number_dim == 0:
+        raise ConfigError(
+            f"params.yaml: model.soft_one_hot: {config.soft_one_hot} vectors of size "
+            f"model.number_dim: 0; set model.number_dim above 0, or model.soft_one_hot to 0"
+        )
 
 
 def save_model(folder: Path, stored: StoredModel, weights: Mapping[str, Tensor]) -> None:
-    """Write the folder anew, with the model's whole weights; config.json comes last."""
+    """Replace the folder, with the unsharded `weights_of` the model; config.json comes last."""
     shutil.rmtree(folder, ignore_errors=True)
     for column, table in stored.vocabularies.items():
         write_parquet(folder / "vocabulary" / f"{column}.parquet", table)
@@ -74,19 +146,19 @@ def save_model(folder: Path, stored: StoredModel, weights: Mapping[str, Tensor])
     tensors |= {WEIGHTS + name: tensor for name, tensor in weights.items()}
     with written_whole(folder / "model.safetensors") as temporary:
         write_tensors(temporary, tensors)
-    statistics = stored.card.statistics.as_json()
-    write_json(folder / "config.json", asdict(stored.card) | {"statistics": statistics})
+    statistics = stored.config.statistics.as_json()
+    write_json(folder / "config.json", asdict(stored.config) | {"statistics": statistics})
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write safetensors without a copy in memory.
 
     Raises:
-        OSError: as of any file; safetensors itself tells of a full disk by an error of its own.
+        OSError: of the file system, which safetensors hides in an error of its own.
     """
     try:
         save_file(dict(tensors), path)
-        path.chmod(0o644)  # it puts a file of mode 0600 in the place of the one named
+        path.chmod(0o644)  # safetensors replaces the file by one of mode 0600
     except SafetensorError as error:
         number = re.search(r"os error (\d+)", str(error))
         if number is None:
@@ -95,15 +167,14 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def load_model(folder: Path) -> StoredModel:
-    """Read a folder that `save_model` wrote.
+    """Read a folder written by `save_model`.
 
     Raises:
-        ModelFileError: a part is missing or damaged, or the parts do not belong together.
+        ModelFileError: a file is missing or damaged, or the files do not belong together.
     """
     try:
-        card = validated(
-            ModelConfigFile, read_json(folder / "config.json"), str(folder / "config.json")
-        )
+        path = folder / "config.json"
+        config = validated(ModelConfigFile, read_json(path), str(path))
         tensors = load_file(folder / "model.safetensors")
         vocabularies = {
             column: pq.read_table(
@@ -111,64 +182,47 @@ def load_model(folder: Path) -> StoredModel:
                 columns=[INDEX, VALUE, FIRST_TIME],
                 partitioning=None,
             )
-            for column in card.sizes
+            for column in config.sizes
         }
         model = build_model(
-            card.model, card.task, card.loss, card.statistics, card.first_sizes, card.seed
+            *(config.model, config.task, config.loss),
+            *(config.statistics, config.first_sizes, config.seed),
         )
-        weights = {
-            name.removeprefix(WEIGHTS): tensor
-            for name, tensor in tensors.items()
-            if name.startswith(WEIGHTS)
-        }
-        restore_weights(model, card.sizes, weights)
-        stored = StoredModel(card, model, tensors[CANDIDATES].numpy(), vocabularies)
-        _check_parts(stored)
-    except (OSError, *MISFITS) as error:
+        weights = {n.removeprefix(WEIGHTS): t for n, t in tensors.items() if n.startswith(WEIGHTS)}
+        restore_weights(model, config.sizes, weights)
+        stored = StoredModel(config, model, tensors[CANDIDATES].numpy(), vocabularies)
+        _check_consistency(stored)
+    except READ_ERRORS as error:
         raise ModelFileError(
-            f"{folder}: no whole model ({error}); expected config.json, model.safetensors and "
-            f"vocabulary/ as `dvc repro` leaves them in models/"
+            f"{folder}: not a complete model ({error}); expected config.json, model.safetensors "
+            f"and vocabulary/ as `dvc repro` writes them to models/"
         ) from None
     return stored
 
 
-def _check_parts(stored: StoredModel) -> None:
-    values = {column: len(table) for column, table in stored.vocabularies.items()}
+def _check_consistency(stored: StoredModel) -> None:
+    sizes = {column: len(table) for column, table in stored.vocabularies.items()}
     n_items = stored.model.n_items
-    if values != stored.card.sizes or values[ITEM_ID] != n_items:
+    if sizes != stored.config.sizes or sizes[ITEM_ID] != n_items:
         raise ValueError(
-            f"the card holds {stored.card.sizes} values, vocabulary/ {values}, the model "
+            f"config.json lists {stored.config.sizes} values, vocabulary/ has {sizes}, the model "
             f"{n_items} items"
         )
     rows = stored.candidates - N_RESERVED
     if ((rows < 0) | (rows >= n_items)).any():
-        raise ValueError(f"candidates beyond the {n_items} items held")
+        raise ValueError(f"candidates beyond the model's {n_items} items")
 
 
 def weights_of(model: NextItemModel | CountingModel) -> dict[str, Tensor]:
-    """All that a model has learned or counted, by name, on the CPU."""
-    if isinstance(model, NextItemModel):
-        return {name: tensor.cpu().contiguous() for name, tensor in model.state_dict().items()}
-    pairs = model.following.tocoo()
-    return {
-        "popularity": torch.from_numpy(model.popularity),
-        "before": torch.from_numpy(pairs.coords[0].astype(np.int64)),
-        "after": torch.from_numpy(pairs.coords[1].astype(np.int64)),
-        "counts": torch.from_numpy(pairs.data),
-    }
+    """All that a model has learned or counted, by tensor name, on the CPU."""
+    return {name: tensor.cpu().contiguous() for name, tensor in model.state_dict().items()}
 
 
 def restore_weights(
-    model: NextItemModel | CountingModel, sizes: Mapping[str, int], tensors: Mapping[str, Tensor]
+    model: NextItemModel | CountingModel, sizes: Mapping[str, int], weights: Mapping[str, Tensor]
 ) -> None:
-    """Give a fresh model what `weights_of` took of one that held these sizes."""
+    """Give a new model these vocabulary sizes and what `weights_of` returned."""
     if isinstance(model, NextItemModel):
         model.grow(dict(sizes))
-        model.load_state_dict(tensors)
         model.eval()
-        return
-    popularity, before, after, counts = (
-        tensors[name].numpy() for name in ("popularity", "before", "after", "counts")
-    )
-    model.popularity = popularity
-    model.following = csr_array((counts, (before, after)), shape=(len(popularity),) * 2)
+    model.load_state_dict(weights)

@@ -1,65 +1,61 @@
-"""Embedding tables that grow by rows as the vocabulary does."""
+"""Embedding tables that grow with the vocabulary, from random or pretrained rows."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from dayahead.core.columns import N_RESERVED, UNKNOWN
+from dayahead.core.columns import INDEX, N_RESERVED, UNKNOWN, VALUE
+from dayahead.core.errors import ConfigError
 from dayahead.core.seeds import derived_seed
 from dayahead.distributed.sharding import WHOLE, Shard
 
-DRAWN_AT_ONCE = 2**16
-"""Rows; a table may be larger than the memory of one process."""
+CHUNK_ROWS = 2**16
+"""Rows initialised at once; a sharded table may be larger than the memory of one process."""
+VECTOR = "vector"
 
 
 @dataclass(frozen=True)
 class PretrainedRows:
-    """Initial values that some rows of a table have instead of random ones."""
+    """Initial values of some rows of a table, instead of random ones."""
 
     rows: Int[Tensor, " k"]
-    """Counted from 0, the reserved indices left out; also such as a table does not hold yet."""
+    """Counted from 0, without the reserved indices; may lie beyond the table's current size."""
     vectors: Float[Tensor, "k d"]
 
 
 class GrowingEmbedding(nn.Module):
     """Rows of a vocabulary by index, without the reserved ones.
 
-    Padding and unknown values are looked up as zeros, unknown plus one learned vector. A row's
-    initial value is given, or depends on (seed, name, row) alone, whenever the table grows to hold
-    it.
+    Padding is looked up as zeros, an out-of-vocabulary value as the learned vector `unknown`. A
+    row's initial value is pretrained, or depends on (seed, row) alone, whenever the table grows to
+    hold it.
 
-    Args:
-        dim: size of a row.
-        std: of the normal distribution that rows are drawn from.
-        seed: of the draw.
-        is_frozen: rows keep their initial values; the vector of what is unknown learns.
-        shard: which of the rows this process holds.
+    Frozen rows keep their initial values; `unknown` learns. The shard says which rows this
+    process holds.
     """
 
     def __init__(
-        self,
-        dim: int,
-        std: float,
-        seed: int,
-        *,
-        is_frozen: bool = False,
-        shard: Shard = WHOLE,
+        self, dim: int, std: float, seed: int, *, is_frozen: bool = False, shard: Shard = WHOLE
     ) -> None:
         super().__init__()
         self.std = std
         self.seed = seed
         self.shard = shard
         self.n_rows = 0
-        """Values held by all processes, the reserved ones not counted."""
-        self.given: PretrainedRows | None = None
+        """Over all processes, without the reserved indices."""
+        self.pretrained: PretrainedRows | None = None
         self.weight = nn.Parameter(torch.empty(0, dim), requires_grad=not is_frozen)
         self.unknown = nn.Parameter(torch.zeros(dim))
 
     def grow(self, n_rows: int) -> None:
-        """Append the rows up to `n_rows`; a new Parameter takes the place of the old one."""
+        """Append rows up to `n_rows` in a new Parameter; a table never shrinks."""
         old = self.weight
         if n_rows > self.n_rows:
             new_rows = self._initial_rows(self.n_rows, n_rows)
@@ -68,38 +64,83 @@ class GrowingEmbedding(nn.Module):
             self.n_rows = n_rows
 
     def holds(self, indices: Int[Tensor, "B L"]) -> Bool[Tensor, "B L"]:
-        """Which vocabulary indices have a row here."""
+        """Which vocabulary indices have a row."""
         return (indices >= N_RESERVED) & (indices < N_RESERVED + self.n_rows)
 
     def forward(self, indices: Int[Tensor, "B L"]) -> Float[Tensor, "B L d"]:
         """Look up vocabulary indices; one beyond the table counts as unknown."""
         is_held = self.holds(indices)
         rows = (indices - N_RESERVED).where(is_held, 0)
-        found = self.shard.lookup(self.weight, rows)  # [B, L, d]
+        vectors = self.shard.lookup(self.weight, rows)  # [B, L, d]
         is_unknown = (indices >= UNKNOWN) & ~is_held
-        return found * is_held[..., None] + self.unknown * is_unknown[..., None]
+        return vectors * is_held[..., None] + self.unknown * is_unknown[..., None]
 
     def _initial_rows(self, begin: int, end: int) -> Float[Tensor, "n d"]:
         """Those from `begin` to `end` that this process holds."""
         initial = initial_rows(begin, end, self.weight.shape[1], self.std, self.seed, self.shard)
-        if self.given:
-            rows, first = self.given.rows, self.shard.n_local(begin)
+        if self.pretrained:
+            rows, first = self.pretrained.rows, self.shard.n_local(begin)
             is_here = (
                 (rows >= begin) & (rows < end) & (rows % self.shard.world_size == self.shard.rank)
             )
-            initial[rows[is_here] // self.shard.world_size - first] = self.given.vectors[is_here]
+            own = rows[is_here] // self.shard.world_size - first
+            initial[own] = self.pretrained.vectors[is_here]
         return initial
 
 
 def initial_rows(
     begin: int, end: int, dim: int, std: float, seed: int, shard: Shard
 ) -> Float[Tensor, "n d"]:
-    """Draw a shard's normal rows; a longer draw begins with the shorter one (numpy's ziggurat)."""
-    draw = np.random.Generator(np.random.PCG64(derived_seed(seed, "rows")))
-    pieces = [torch.empty(0, dim)]
-    for first in range(0, end, DRAWN_AT_ONCE):
-        last = min(first + DRAWN_AT_ONCE, end)
-        rows = torch.from_numpy(draw.standard_normal((last - first, dim), dtype=np.float32))
+    """Normal rows of a shard; a longer stream begins with the shorter one (numpy's ziggurat)."""
+    generator = np.random.Generator(np.random.PCG64(derived_seed(seed, "rows")))
+    chunks = [torch.empty(0, dim)]
+    for first in range(0, end, CHUNK_ROWS):
+        last = min(first + CHUNK_ROWS, end)
+        rows = torch.from_numpy(generator.standard_normal((last - first, dim), dtype=np.float32))
         own = shard.local_slice(max(begin - first, 0) + first, last)
-        pieces.append(rows[own.start - first :: shard.world_size] * std)
-    return torch.cat(pieces)
+        chunks.append(rows[own.start - first :: shard.world_size] * std)
+    return torch.cat(chunks)
+
+
+def read_item_vectors(path: Path, vocabulary: pa.Table, dim: int) -> PretrainedRows:
+    """Read a parquet file of `value` (raw item id) and `vector` (list of `dim` numbers).
+
+    Items that are not in the vocabulary, which maps raw values to rows, are ignored.
+
+    Raises:
+        ConfigError: the file cannot be read, has other columns or ids of another type, lists an
+            item twice or none of the vocabulary, or a vector is of another size or not finite.
+    """
+    value_type, vector_type = vocabulary[VALUE].type, pa.list_(pa.float32())
+    try:
+        table = pq.read_table(path, columns=[VALUE, VECTOR], partitioning=None)
+        values = table[VALUE].cast(value_type)
+        lists = table[VECTOR].cast(vector_type).combine_chunks()
+    except (OSError, pa.ArrowException) as error:
+        expected = f"a parquet file with the columns value ({value_type}), vector ({vector_type})"
+        raise _invalid(path, expected, str(error)) from None
+    if pc.count_distinct(values).as_py() < len(values):
+        raise _invalid(path, "one vector for each item", "an item's value twice")
+    sizes = pc.unique(pc.list_value_length(lists)).to_pylist()
+    if sizes != [dim]:
+        expected = f"{dim} numbers in each vector (model.item_embedding_dim, or else model.d_model)"
+        found = f"vectors of {', '.join(map(str, sizes)) or 'no'} numbers"
+        raise _invalid(path, expected, found)
+    vectors = lists.flatten().to_numpy(zero_copy_only=False).reshape(-1, dim)
+    if not np.isfinite(vectors).all():
+        raise _invalid(path, "finite numbers", "a vector with a null, NaN or infinity")
+    positions = pc.index_in(values, value_set=vocabulary[VALUE].combine_chunks()).combine_chunks()
+    is_known = positions.is_valid().to_numpy(zero_copy_only=False)
+    if not is_known.any():
+        raise _invalid(path, "raw item ids in the column value", "no item of the data set")
+    indices = vocabulary[INDEX].take(positions.drop_null()).to_numpy().astype(np.int64)
+    return PretrainedRows(
+        rows=torch.from_numpy(indices - N_RESERVED), vectors=torch.from_numpy(vectors[is_known])
+    )
+
+
+def _invalid(path: Path, expected: str, found: str) -> ConfigError:
+    return ConfigError(
+        f"params.yaml: model.pretrained_items: {path}: expected {expected}, found {found}; correct "
+        f"the file, or set model.pretrained_items to null"
+    )

@@ -1,4 +1,4 @@
-"""What the body reads of an event: the item's vector, and with it the side features'."""
+"""Backbone inputs: the item's vector merged with those of its side features."""
 
 import math
 from collections.abc import Mapping
@@ -9,26 +9,21 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from dayahead.config.params import ModelConfig
-from dayahead.core.columns import IS_PAST, ITEM_ID
+from dayahead.core.columns import IS_PAST, ITEM_ID, PADDING
 from dayahead.core.seeds import derived_seed
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.embeddings import GrowingEmbedding
-from dayahead.model.numbers import number_vector
-from dayahead.model.projection import projection
+from dayahead.model.rng import StepRandom
 
 FEATURE = "feature_"
-"""Before a feature's name: no module may be called `type` or `items`, a feature may."""
+"""Prefix of a feature's module: `type` and `items` are feature names but no module names."""
+ACTIVATIONS = {"none": nn.Identity, "tanh": nn.Tanh, "relu": nn.ReLU, "gelu": nn.GELU}
 
 
 class EventInputs(nn.Module):
-    """Columns of a window file [B, L] into vectors [B, L, D] (Moreira et al. 2021, section 3.3).
+    """Window-file columns [B, L] to vectors [B, L, D] (Moreira et al. 2021, section 3.3).
 
-    Args:
-        config: sizes, initial values, and how vectors are merged.
-        categoricals: side feature to the number of values its embedding's size is made for.
-        numbers: window-file columns that hold numbers, and the kinds of their features.
-        seed: root of every initial value of the tables.
-        shard: which rows of the item table this process holds.
+    Arguments are NextItemModel's.
     """
 
     def __init__(
@@ -43,16 +38,24 @@ class EventInputs(nn.Module):
         self.kinds = numbers
         self.is_elementwise = config.merge == "elementwise"
         dims = vector_dims(config, categoricals, numbers)
-        self.items = self._table(config, ITEM_ID, dims[ITEM_ID], seed, shard)
-        self.categoricals = nn.ModuleDict(
-            {FEATURE + name: self._table(config, name, dims[name], seed) for name in categoricals}
+        self.items = GrowingEmbedding(
+            dims[ITEM_ID],
+            config.item_init_std,
+            derived_seed(seed, "table", ITEM_ID),
+            is_frozen=config.freeze_items,
+            shard=shard,
         )
+        self.categoricals = nn.ModuleDict()
+        for name in categoricals:
+            own_seed = derived_seed(seed, "table", name)
+            table = GrowingEmbedding(dims[name], config.feature_init_std, own_seed)
+            self.categoricals[FEATURE + name] = table
         self.numbers = nn.ModuleDict(
-            {FEATURE + name: number_vector(config, dims[name]) for name in numbers}
+            {FEATURE + name: number_encoder(config, dims[name]) for name in numbers}
         )
         self.norms = nn.ModuleDict()
         if config.feature_norm:
-            # The norm of a single number is a constant: it would erase what it is told.
+            # The layer norm of a single number is constant and would erase it.
             normed = {FEATURE + name: nn.LayerNorm(dim) for name, dim in dims.items() if dim > 1}
             self.norms.update(normed)
         width = dims[ITEM_ID] if self.is_elementwise else sum(dims.values())
@@ -63,31 +66,31 @@ class EventInputs(nn.Module):
 
     @property
     def tables(self) -> dict[str, GrowingEmbedding]:
-        """Tables by column of the window files, the item's first."""
+        """Embedding tables by window-file column, the item's first."""
         tables = cast("dict[str, GrowingEmbedding]", dict(self.categoricals))
         return {ITEM_ID: self.items} | {k.removeprefix(FEATURE): t for k, t in tables.items()}
 
     def grow(self, sizes: Mapping[str, int]) -> None:
-        """Hold the first `sizes[column]` values of each vocabulary."""
+        """Grow each table to the first `sizes[column]` values of its vocabulary."""
         for name, table in self.tables.items():
             table.grow(sizes[name])
 
     def forward(
         self, columns: Mapping[str, Int[Tensor, "B L"]], items: Float[Tensor, "B L d"]
     ) -> Float[Tensor, "B L D"]:
-        """Embed every event; an index that is not held is read as unknown.
+        """Encode every event.
 
-        Events of the user's past (where IS_PAST is there and 1) have one learned vector added, by
-        which the body tells them from the session.
+        Events of the user's past (where the column IS_PAST is 1) have one learned vector added,
+        which distinguishes them from the session's own.
 
         Args:
             columns: of the window file.
-            items: what `self.items` has for them. Each look-up in a table takes a gradient as large
-                as the table, so that of the items is shared between the parts of a batch.
+            items: `self.items` of the item column. Each lookup in a table allocates a gradient as
+                large as the table, so the parts of a batch share one.
         """
-        others = {name: each for name, each in self.tables.items() if name != ITEM_ID}
-        vectors = {ITEM_ID: items} | {name: each(columns[name]) for name, each in others.items()}
-        # The age of an item not held is not known either, though a window file may tell it.
+        others = list(self.tables.items())[1:]
+        vectors = {ITEM_ID: items} | {name: table(columns[name]) for name, table in others}
+        # An unknown item's age counts as unknown too, though a window file may contain it.
         is_held = self.items.holds(columns[ITEM_ID])
         for name, kind in self.kinds.items():
             values = columns[name] * is_held if kind == "item_age" else columns[name]
@@ -98,7 +101,7 @@ class EventInputs(nn.Module):
         return merged
 
     def _merged(self, vectors: dict[str, Tensor]) -> Float[Tensor, "B L W"]:
-        """Side by side, or item * (1 + the sum of the others)."""
+        """Concatenated, or item * (1 + the sum of the others)."""
         for name, vector in vectors.items():
             if FEATURE + name in self.norms:
                 vectors[name] = self.norms[FEATURE + name](vector)
@@ -108,33 +111,84 @@ class EventInputs(nn.Module):
             return merged
         return torch.cat([item, *others], dim=-1)
 
-    @staticmethod
-    def _table(
-        config: ModelConfig, name: str, dim: int, seed: int, shard: Shard = WHOLE
-    ) -> GrowingEmbedding:
-        is_item = name == ITEM_ID
-        std = config.item_init_std if is_item else config.feature_init_std
-        is_frozen = is_item and config.freeze_items
-        own_seed = derived_seed(seed, "table", name)
-        return GrowingEmbedding(dim, std, own_seed, is_frozen=is_frozen, shard=shard)
-
 
 def vector_dims(
     config: ModelConfig, categoricals: Mapping[str, int], numbers: Mapping[str, str]
 ) -> dict[str, int]:
     """Size of each column's vector, the item's first; 1 is a bare number.
 
-    Element by element every one has the item's size, a number's too, so that none is left out.
+    A categorical's is the fourth root of its number of values times the multiplier. Elementwise
+    merging gives every column, numeric ones too, the item's size.
     """
     if config.merge == "elementwise":
         return dict.fromkeys([ITEM_ID, *categoricals, *numbers], config.item_dim)
     by_size = {
-        name: embedding_dim(size, config.embedding_multiplier)
-        for name, size in categoricals.items()
+        name: math.ceil(config.embedding_multiplier * math.sqrt(math.sqrt(max(1, n_values))))
+        for name, n_values in categoricals.items()
     }
     return {ITEM_ID: config.item_dim} | by_size | dict.fromkeys(numbers, max(config.number_dim, 1))
 
 
-def embedding_dim(n_values: int, multiplier: float) -> int:
-    """Size of a side feature's embedding: the fourth root of its values times the multiplier."""
-    return math.ceil(multiplier * math.sqrt(math.sqrt(max(1, n_values))))
+def number_encoder(config: ModelConfig, dim: int) -> nn.Module:
+    """Encode numbers [B, L, 1] as vectors [B, L, dim]: bare, by a linear map or soft one-hot.
+
+    Linear maps keep torch's initialisation, so that a number is not lost beside other features.
+    """
+    if config.soft_one_hot:
+        return SoftOneHot(config.soft_one_hot, dim, config.feature_init_std)
+    is_bare = config.merge == "concat" and config.number_dim == 0
+    return nn.Identity() if is_bare else nn.Linear(1, dim)
+
+
+class SoftOneHot(nn.Module):
+    """Weights softmax(w x + b) over n learned vectors (Moreira et al. 2021, section 3.3).
+
+    The weights are continuous in the number, so near numbers have near vectors.
+    """
+
+    def __init__(self, n_vectors: int, dim: int, std: float) -> None:
+        super().__init__()
+        self.choose = nn.Linear(1, n_vectors)
+        self.vectors = nn.Parameter(torch.randn(n_vectors, dim) * std)
+
+    def forward(self, values: Float[Tensor, "B L 1"]) -> Float[Tensor, "B L d"]:
+        """Weighted sum of the vectors."""
+        weights = self.choose(values).softmax(-1)  # [B, L, n]
+        vectors: Tensor = weights @ self.vectors
+        return vectors
+
+
+class Projection(nn.Linear):
+    """[..., n_in] to [..., n_out]: a linear map and an activation."""
+
+    def __init__(self, n_in: int, n_out: int, activation: str) -> None:
+        super().__init__(n_in, n_out)
+        self.activation = ACTIVATIONS[activation]()
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Map, then activate."""
+        activated: Tensor = self.activation(super().forward(input))
+        return activated
+
+
+def projection(n_in: int, n_out: int, activation: str) -> nn.Module:
+    """A projection, or the identity where sizes are equal and there is no activation."""
+    if n_in == n_out and activation == "none":
+        return nn.Identity()
+    return Projection(n_in, n_out, activation)
+
+
+def swap_noise(
+    items: Int[Tensor, "B W"], rng: StepRandom, probability: float
+) -> Int[Tensor, "B W"]:
+    """Replace input items at random by items sampled from the global batch, by frequency.
+
+    Stochastic shared embeddings (SSE, Wu et al. 2019), as in Transformers4Rec, whose version
+    changed targets too. Only the item id is replaced, not the side features of its event. Padding
+    is neither replaced nor sampled.
+    """
+    pool = rng.global_items[rng.global_items != PADDING]  # [N]
+    # In float64 no number below 1 times N rounds up to N.
+    sampled = (rng.uniform("swapped_for").double() * len(pool)).long()
+    is_swapped = (rng.uniform("is_swapped") < probability) & (items != PADDING)
+    return torch.where(is_swapped, pool[sampled], items)

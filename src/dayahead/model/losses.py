@@ -1,114 +1,244 @@
-"""The loss of the settings, and the full softmax without ever holding all of its logits."""
+"""Training losses: the full softmax, or a target compared with sampled negatives.
+
+A sampled loss is a function of the scores of t targets and K negatives; a negative equal to the
+target does not count. Under autocast the products are bfloat16, everything after them float32.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor
-from torch.nn import LinearCrossEntropyOptions
-from torch.nn.functional import linear_cross_entropy
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import log_softmax, logsigmoid, softplus
+from torch.utils.checkpoint import checkpoint
 
 from dayahead.config.params import LossConfig
-from dayahead.model.negatives import Negatives
-from dayahead.model.output import OutputLayer
-from dayahead.model.sampled_losses import sampled_loss
-from dayahead.model.sharded_softmax import shared_softmax_loss
+from dayahead.core.columns import N_RESERVED
+from dayahead.model.output_layer import OutputLayer, States, Targets, rows_per_chunk, softmax_loss
+from dayahead.model.rng import StepRandom
 
-BYTES_PER_LOGIT = 4
+WEIGHT_UNIT = 2**16
+"""Sampling weights are integers: their sums are exact, so all processes sample the same items."""
+NEVER = -1e30
+"""Score of what does not count; -inf would give NaN for a target without any negative."""
+
+
+@dataclass(frozen=True)
+class Negatives:
+    """Items all targets of a step are compared with; an item may occur several times."""
+
+    items: Int[Tensor, " K"]
+    """Rows of the item table."""
+    log_expected: Float[Tensor, " K"]
+    """Log of the item's expected number of occurrences among the K."""
+
+
+class NegativeSampler(nn.Module):
+    """Samples negatives by popularity, counted over the batches fitted so far.
+
+    An item's weight is (1 + its events so far) to the power of `popularity_exponent`, so that
+    unseen items can be sampled too (word2vec's unigram distribution, Mikolov et al. 2013,
+    smoothed), with replacement. In-batch negatives are the global batch's targets (Hidasi et al.
+    2016), which count as sampled by popularity itself.
+    """
+
+    counts: Tensor
+
+    def __init__(self, config: LossConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.register_buffer("counts", torch.zeros(0, dtype=torch.int64))
+
+    def grow(self, n_items: int) -> None:
+        """Extend the counts to the first `n_items` of the catalogue."""
+        self.counts = nn.functional.pad(self.counts, (0, max(0, n_items - len(self.counts))))
+
+    def count(self, rng: StepRandom) -> None:
+        """Count the events of the global batch's sessions, without the users' past."""
+        items = rng.global_items
+        steps = torch.arange(items.shape[1], device=items.device)
+        rows = items[(items >= N_RESERVED) & (steps >= rng.global_n_past[:, None])] - N_RESERVED
+        self.counts.scatter_add_(0, rows, torch.ones_like(rows))
+
+    def forward(self, batch_targets: Int[Tensor, " M"], rng: StepRandom) -> Negatives:
+        """Sample for one step, the same on all processes; in-batch negatives may be empty."""
+        exact = (1 + self.counts).double() ** self.config.popularity_exponent
+        weights = (exact * WEIGHT_UNIT).long()  # [n]
+        ends = weights.cumsum(0)
+        total = int(ends[-1])
+        generator = rng.generator("negatives")
+        points = torch.randint(total, (self.config.negatives,), generator=generator)
+        sampled = torch.searchsorted(ends, points.to(ends.device), right=True)
+        items = torch.cat([sampled, batch_targets])
+        n_others = max(len(batch_targets) - 1, 0)  # a target is no negative of itself
+        popularity = (1 + self.counts[items]) / (len(self.counts) + self.counts.sum())
+        expected = self.config.negatives * weights[items] / total + n_others * popularity
+        return Negatives(items, expected.log().float())
 
 
 def catalogue_loss(
     config: LossConfig,
-    hidden: Float[Tensor, "T d"],
-    catalogue: OutputLayer,
-    targets: Int[Tensor, " T"],
+    hidden: States,
+    layer: OutputLayer,
+    targets: Targets,
     negatives: Negatives | None,
 ) -> Float[Tensor, ""]:
-    """Sum of the loss over targets, float32; 0 without targets, but it reaches every input.
+    """Sum of the configured loss over targets, float32; without targets 0, with zero gradients.
 
     Scores are divided by the temperature. `negatives` are None for the full softmax.
     """
     hidden = hidden / config.temperature
-    catalogue = catalogue.at_temperature(config.temperature)
-    if len(targets) == 0 and catalogue.shard.is_whole:
-        return (hidden.sum() + catalogue.table.sum() + catalogue.bias.sum()).float() * 0.0
+    layer = layer.at_temperature(config.temperature)
+    if len(targets) == 0 and layer.shard.is_whole:
+        return (hidden.sum() + layer.table.sum() + layer.bias.sum()).float() * 0.0
     if negatives is not None:
-        loss = sampled_loss(config, hidden, catalogue, targets, negatives)
-    elif catalogue.shard.is_whole:
-        loss = _softmax_loss(hidden, catalogue, targets, config.logits_budget_mib)
+        loss = _sampled_loss(config, hidden, layer, targets, negatives)
     else:
-        loss = _shared_loss(hidden, catalogue, targets, config.logits_budget_mib)
+        loss = softmax_loss(hidden, layer, targets, config.logits_budget_mib)
     if config.label_smoothing:
-        loss = loss + config.label_smoothing * _lead(hidden, catalogue, targets)
+        # Mixes the target with the uniform distribution over the items (Szegedy et al. 2016)
+        # without logits: the mean log-probability is the mean score - logsumexp, and the
+        # logsumexp is the loss + the target's score.
+        rows, biases = layer.rows(targets)
+        mean_row, mean_bias = (
+            layer.shard.mean(own, layer.n_items) for own in (layer.table, layer.bias)
+        )
+        target_scores = (hidden * rows).sum(1).float() + biases
+        margins = target_scores - (hidden @ mean_row + mean_bias)
+        loss = loss + config.label_smoothing * margins.float().sum()
     return loss
 
 
-def _softmax_loss(
-    hidden: Float[Tensor, "T d"],
-    catalogue: OutputLayer,
-    targets: Int[Tensor, " T"],
-    logits_budget_mib: int,
+def _sampled_loss(
+    config: LossConfig, hidden: States, layer: OutputLayer, targets: Targets, negatives: Negatives
 ) -> Float[Tensor, ""]:
-    """Sum over targets of the cross entropy with a softmax over the items.
+    """Sum of a sampled loss over targets, in chunks whose scores fit the budget.
 
-    States are taken in chunks whose logits fit the budget, or are no more than the table has
-    values.
+    The backward pass computes a chunk's scores again, so that only one chunk's are in memory.
     """
-    states, table, bias = _as_multiplied(hidden, catalogue.table, catalogue.bias)
-    loss = linear_cross_entropy(
-        states,
-        table,
-        targets,
-        linear_bias=bias,
-        # A sum kept in bfloat16 is off by up to .4 %; in float32 it is a third faster.
-        reduction="sum" if states.dtype == torch.float32 else "none",
-        options=LinearCrossEntropyOptions(
-            batch_chunk_size=_rows_per_chunk(len(table), table.shape[1], logits_budget_mib),
-            chunking_method=None,
-            acc_policy="compact",
-        ),
-    )
-    return loss.float().sum()
+    rows, biases = layer.rows(torch.cat([targets, negatives.items]))  # [T + K, d], [T + K]
+    target_rows, negative_rows = rows.tensor_split([len(targets)])
+    target_biases, negative_biases = biases.tensor_split([len(targets)])
+
+    def loss_of(
+        hidden: Tensor, targets: Tensor, target_rows: Tensor, target_biases: Tensor
+    ) -> Tensor:
+        scores = Scores(
+            (hidden * target_rows).sum(1) + target_biases,
+            hidden @ negative_rows.T + negative_biases,
+            targets[:, None] != negatives.items,
+            negatives.log_expected,
+            layer.n_items,
+        )
+        return SAMPLED_LOSSES[config.name](scores, config).sum()
+
+    n_rows = rows_per_chunk(len(negatives.items), config.logits_budget_mib)
+    inputs = (hidden, targets, target_rows, target_biases)
+    losses = [
+        checkpoint(loss_of, *chunk, use_reentrant=False, preserve_rng_state=False)
+        for chunk in zip(*(torch.split(each, n_rows) for each in inputs), strict=True)
+    ]
+    return torch.stack(losses).sum()
 
 
-def _shared_loss(
-    hidden: Float[Tensor, "T d"],
-    catalogue: OutputLayer,
-    targets: Int[Tensor, " T"],
-    logits_budget_mib: int,
-) -> Float[Tensor, ""]:
-    """The same where rows are shared out: its part that is this process's."""
-    shard = catalogue.shard
-    (states, every), _ = shard.all_gather(hidden, targets)
-    states, table, bias = _as_multiplied(states, catalogue.table, catalogue.bias)
-    n_own = catalogue.n_items // shard.world_size  # or one more, but all must take as many chunks
-    rows_per_chunk = _rows_per_chunk(n_own, states.shape[1], logits_budget_mib)
-    return shared_softmax_loss(states, table, bias, every, shard, rows_per_chunk)
+@dataclass(frozen=True)
+class Scores:
+    """The input of a sampled loss."""
+
+    targets: Float[Tensor, " t"]
+    negatives: Float[Tensor, "t K"]
+    is_other: Bool[Tensor, "t K"]
+    """Where the negative is another item than the target."""
+    log_expected: Float[Tensor, " K"]
+    """Log of a negative's expected number of occurrences among the K."""
+    n_items: int
+    """Of the whole catalogue."""
+
+    @property
+    def n_others(self) -> Float[Tensor, " t"]:
+        """Negatives of each target."""
+        return self.is_other.sum(1, dtype=torch.float32)  # int64 would take twice the budget
+
+    @property
+    def margin(self) -> Float[Tensor, "t K"]:
+        """The target's score minus each negative's."""
+        return self.targets[:, None] - self.negatives
+
+    @property
+    def log_weights(self) -> Float[Tensor, "t K"]:
+        """Log-softmax over a target's negatives, which favours the hardest ones."""
+        return log_softmax(self.negatives.masked_fill(~self.is_other, NEVER), dim=1)
+
+    def mean(self, values: Float[Tensor, "t K"]) -> Float[Tensor, " t"]:
+        """Mean over a target's negatives; 0 where it has none."""
+        return (values * self.is_other).sum(1) / self.n_others.clamp(min=1)
+
+    def weighted(self, values: Float[Tensor, "t K"]) -> Float[Tensor, " t"]:
+        """Mean weighted by the softmax; 0 where there is no negative."""
+        return (values * self.log_weights.exp() * self.is_other).sum(1)
 
 
-def _as_multiplied(*parts: Tensor) -> list[Tensor]:
-    """What autocast would multiply, which passes fused losses by."""
-    device = parts[0].device.type
-    if not torch.is_autocast_enabled(device):
-        return list(parts)
-    return [part.to(torch.get_autocast_dtype(device)) for part in parts]
+def sampled_softmax(scores: Scores, config: LossConfig) -> Float[Tensor, " t"]:
+    """Cross entropy with the softmax's sum over the catalogue estimated from the negatives.
 
-
-def _rows_per_chunk(n_items: int, dim: int, logits_budget_mib: int) -> int:
-    """Rows of hidden states whose logits are computed at once.
-
-    With fewer than `dim`, the passes over the table and its gradient take longer than the products:
-    at a million items four to eight times as long as the budget of a cache would have it.
+    Bengio and Senecal 2003: exp(score) of a negative over its expected number of occurrences
+    estimates the sum over all items but the target without bias; the target's own term is exact.
     """
-    return max(dim, logits_budget_mib * 2**20 // (BYTES_PER_LOGIT * n_items))
+    corrected = (scores.negatives - scores.log_expected).masked_fill(~scores.is_other, NEVER)
+    return softplus(corrected.logsumexp(1) - scores.targets)
 
 
-def _lead(
-    hidden: Float[Tensor, "T d"], catalogue: OutputLayer, targets: Int[Tensor, " T"]
-) -> Float[Tensor, ""]:
-    """Sum over targets of the target's score above the mean score.
+def gbce(scores: Scores, config: LossConfig) -> Float[Tensor, " t"]:
+    """Binary cross entropy with the target's probability to the power of beta.
 
-    A share of it, added to a cross entropy, mixes the target with the uniform distribution over
-    the items (label smoothing, Szegedy et al. 2016) and needs no logits: the mean log-probability
-    is (mean score - logsumexp), and logsumexp = loss + target's score.
+    Petrov and Macdonald 2023 (gSASRec): with sampling rate a = negatives / (items - 1) and
+    calibration t, beta = a (t (1 - 1/a) + 1/a) = 1 - t (1 - a); a is above 1 where negatives
+    repeat. The mean over the target and its negatives, as there.
     """
-    above = catalogue.scores_of(targets, hidden) - catalogue.mean_scores(hidden)
-    return above.float().sum()
+    rate = scores.n_others / max(scores.n_items - 1, 1)
+    beta = 1 - config.gbce_calibration * (1 - rate)
+    negative_terms = (softplus(scores.negatives) * scores.is_other).sum(1)
+    return (negative_terms - beta * logsigmoid(scores.targets)) / (scores.n_others + 1)
+
+
+def bpr(scores: Scores, config: LossConfig) -> Float[Tensor, " t"]:
+    """Rendle et al. 2009: -log sigmoid of the margin, averaged over the negatives."""
+    return scores.mean(softplus(-scores.margin))
+
+
+def bpr_max(scores: Scores, config: LossConfig) -> Float[Tensor, " t"]:
+    """Hidasi and Karatzoglou 2018: -log of the sigmoids' mean, weighted by the softmax.
+
+    The regularisation adds the negatives' squared scores, weighted likewise.
+    """
+    # logsigmoid(margin) is negligible where the weight is exp(NEVER).
+    likelihood = (scores.log_weights + logsigmoid(scores.margin)).logsumexp(1)
+    loss = torch.where(scores.n_others > 0, -likelihood, 0.0)
+    if config.bpr_max_regularisation:
+        loss = loss + config.bpr_max_regularisation * scores.weighted(scores.negatives**2)
+    return loss
+
+
+def top1(scores: Scores, config: LossConfig) -> Float[Tensor, " t"]:
+    """Hidasi et al. 2016: the relative rank of the target, and negative scores pulled to 0."""
+    return scores.mean(_top1_terms(scores))
+
+
+def top1_max(scores: Scores, config: LossConfig) -> Float[Tensor, " t"]:
+    """Hidasi and Karatzoglou 2018: the same, weighted by the softmax."""
+    return scores.weighted(_top1_terms(scores))
+
+
+def _top1_terms(scores: Scores) -> Float[Tensor, "t K"]:
+    return torch.sigmoid(-scores.margin) + torch.sigmoid(scores.negatives**2)
+
+
+SAMPLED_LOSSES: dict[str, Callable[[Scores, LossConfig], Float[Tensor, " t"]]] = {
+    "sampled_softmax": sampled_softmax,
+    "gbce": gbce,
+    "bpr": bpr,
+    "bpr_max": bpr_max,
+    "top1": top1,
+    "top1_max": top1_max,
+}

@@ -1,6 +1,7 @@
-"""The next-item model: embeddings, a body from the zoo, scores over the catalogue held."""
+"""The next-item model: event inputs, a backbone, and scores over the catalogue."""
 
 from collections.abc import Mapping
+from typing import cast
 
 import torch
 from jaxtyping import Float, Int
@@ -11,36 +12,31 @@ from dayahead.core.columns import ITEM_ID, N_RESERVED, PADDING
 from dayahead.core.errors import ConfigError
 from dayahead.core.seeds import derived_seed
 from dayahead.distributed.sharding import WHOLE, Shard
-from dayahead.model.backbones import Body
+from dayahead.model.backbones import Backbone
 from dayahead.model.embeddings import GrowingEmbedding
-from dayahead.model.inputs import EventInputs
-from dayahead.model.losses import catalogue_loss
-from dayahead.model.negatives import Negatives, NegativeSampler
-from dayahead.model.noise import swapped
-from dayahead.model.output import OutputLayer
-from dayahead.model.plm import asked_states
-from dayahead.model.prediction_positions import Question, everywhere
-from dayahead.model.projection import projection
+from dayahead.model.inputs import EventInputs, projection, swap_noise
+from dayahead.model.losses import Negatives, NegativeSampler, catalogue_loss
+from dayahead.model.output_layer import Columns, OutputLayer, Scorer, States
 from dayahead.model.rng import StepRandom
-from dayahead.model.rtd import bodies, guesses
-from dayahead.model.scoring import Scorer
-from dayahead.model.tasks import build_task
+from dayahead.model.rtd import build_backbones, generator_samples
+from dayahead.model.tasks import Labels, PredictionPositions, all_positions, build_task, is_before
 
 
 class NextItemModel(nn.Module):
-    """Scores every item held as the next of a session.
+    """Scores every item of the catalogue as the next of a session.
 
-    Built empty of items: `grow` gives it its catalogue.
+    Built without items: `grow` adds them. Attribute names are those of the tensors in
+    model.safetensors, hence `body` for the backbone.
 
     Args:
         config: architecture and sizes.
-        task: decides what the body may see.
-        loss: what the scores of a target are compared with.
-        categoricals: side feature to the number of values its embedding's size is made for.
-        numbers: window-file columns that hold numbers, and the kinds of their features.
+        task: decides what the backbone may attend to.
+        loss: training loss over the items' scores.
+        categoricals: side feature to the number of values that determines its embedding's size.
+        numbers: numeric window-file column to the kind of its feature.
         max_length: longest session, target included.
-        seed: root of every initial value.
-        shard: which rows of the tables of items, and of their bias, this process holds.
+        seed: root seed of all initial values.
+        shard: which rows of the item tables and their bias this process holds.
     """
 
     def __init__(  # noqa: PLR0913
@@ -61,51 +57,51 @@ class NextItemModel(nn.Module):
         self.loss_config = loss
         self.shard = shard
         self.task = build_task(task)
+        attention, item_dim = self.task.attention, config.item_dim
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derived_seed(seed, "weights"))
             self.inputs = EventInputs(config, categoricals, numbers, seed, shard)
             self.mask = nn.Parameter(torch.randn(config.d_model) * config.init_std)
-            self.mask.requires_grad_(self.task.needs == "bidirectional")
-            self.body, self.detector = bodies(config, task, self.task.needs, max_length)
-            self.project_out = projection(config.d_model, config.item_dim, config.activation)
+            self.mask.requires_grad_(attention == "bidirectional")
+            self.body, self.detector = build_backbones(config, task, attention, max_length)
+            self.project_out = projection(config.d_model, item_dim, config.activation)
         if not config.tie_weights:
-            self.output_items = _output_table(config.item_dim, config.item_init_std, seed, shard)
+            own_seed = derived_seed(seed, "table", "output_items")
+            std = config.item_init_std
+            self.output_items = GrowingEmbedding(item_dim, std, own_seed, shard=shard)
+            self.output_items.unknown.requires_grad_(False)  # these rows are never looked up
         self.sampler = NegativeSampler(loss) if loss.is_sampled else None
         self.bias = nn.Parameter(torch.empty(0))
 
     @property
     def n_items(self) -> int:
-        """Items held."""
+        """Items in the catalogue."""
         return self.inputs.items.n_rows
 
     @property
-    def scoring_rows(self) -> Float[Tensor, "n d"]:
-        """Own rows of what scores are products with: the input's table, or another if untied."""
-        return self.inputs.items.weight if self.config.tie_weights else self.output_items.weight
-
-    @property
-    def catalogue(self) -> OutputLayer:
-        """What the items held are scored with."""
-        return OutputLayer(self.scoring_rows, self.bias, self.n_items, self.shard)
+    def output_layer(self) -> OutputLayer:
+        """Scores the catalogue's items by the input's table or, if untied, by another."""
+        items = self.inputs.items if self.config.tie_weights else self.output_items
+        return OutputLayer(items.weight, self.bias, self.n_items, self.shard)
 
     @property
     def sharded(self) -> frozenset[str]:
-        """Names of the parameters whose rows are shared out over the processes."""
+        """Names of the parameters whose rows are sharded over the processes."""
         if self.shard.is_whole:
             return frozenset()
         tables = {"inputs.items.weight", "output_items.weight", "bias"}
         return frozenset(tables.intersection(name for name, _ in self.named_parameters()))
 
     def grow(self, sizes: dict[str, int]) -> None:
-        """Hold the first `sizes[column]` values of each vocabulary; old rows stay as they are.
+        """Add the first `sizes[column]` values of each vocabulary; old rows do not change.
 
         Raises:
-            ConfigError: there are fewer items than processes to share them out to.
+            ConfigError: there are fewer items than processes to shard them over.
         """
         n_items = sizes[ITEM_ID]
         if n_items < self.shard.world_size:
             raise ConfigError(
-                f"params.yaml: compute.shard_items: {n_items} items cannot be shared out to "
+                f"params.yaml: compute.shard_items: {n_items} items cannot be distributed to "
                 f"{self.shard.world_size} processes; set it to false"
             )
         self.inputs.grow(sizes)
@@ -118,169 +114,159 @@ class NextItemModel(nn.Module):
             self.bias = nn.Parameter(nn.functional.pad(self.bias.detach(), (0, n_new)))
 
     def forward(
-        self,
-        columns: Mapping[str, Tensor],
-        lengths: Int[Tensor, " B"],
-        draws: StepRandom,
-        length_groups: int = 1,
+        self, columns: Columns, lengths: Int[Tensor, " B"], rng: StepRandom, length_groups: int = 1
     ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
-        """Sum of the loss over this batch's targets, and how many there are.
+        """Sum of the loss over this batch's targets, and the number of targets.
 
-        The batch goes through the body in `length_groups` parts, each cut to its own longest
-        session; where the shorter come first, little padding is left.
+        The batch goes through the backbone in `length_groups` parts, each cut to its longest
+        session; with rows sorted by length, little padding is left.
         """
-        question, answers = self.task.training_question(columns[ITEM_ID], lengths, draws)
+        positions, labels = self.task.training_positions(columns[ITEM_ID], lengths, rng)
         read = columns
-        if self.training and self.config.swap_noise:  # after the answers are known
-            noisy = swapped(columns[ITEM_ID], draws, self.config.swap_noise)
+        if self.training and self.config.swap_noise:  # after the labels are taken
+            noisy = swap_noise(columns[ITEM_ID], rng, self.config.swap_noise)
             read = {**columns, ITEM_ID: noisy}
-        hidden = self._answers(read, question, length_groups)
-        loss = catalogue_loss(
-            self.loss_config,
-            hidden,
-            self.catalogue,
-            answers - N_RESERVED,
-            self._negatives(draws),
-        )
+        states = self._output_states(read, positions, length_groups)
+        targets, negatives = labels - N_RESERVED, self._negatives(rng)
+        loss = catalogue_loss(self.loss_config, states, self.output_layer, targets, negatives)
         if self.detector is not None:
-            detection = self._detection_loss(columns, question, hidden, draws, length_groups)
+            detection = self._detection_loss(columns, positions, states, rng, length_groups)
             loss = self.task_config.rtd_generator_weight * loss + detection
-        return loss, torch.tensor(len(answers), device=loss.device)
+        return loss, torch.tensor(len(labels), device=loss.device)
 
+    @torch.no_grad()
     def scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
-        """Return what scores the candidates (catalogue indices), in float32, dropout off.
+        """Return a function that scores the candidates (vocabulary indices), without dropout.
 
-        Where rows are shared out, it scores those held here, for the sessions of all processes.
+        With sharded rows, it scores those on this process, for the sessions of all processes.
         """
         self.eval()
         rows = candidates.to(self.bias.device) - N_RESERVED
-        own = self.catalogue.detached().own_part(rows)
+        own = self.output_layer.own_subset(rows)
 
         @torch.no_grad()
-        def scores(
-            columns: Mapping[str, Tensor], n_known: Int[Tensor, " B"]
-        ) -> Float[Tensor, "E c"]:
-            question = self.task.next_question(columns[ITEM_ID], n_known)
-            [every], _ = self.shard.all_gather(self._answers(columns, question))
-            return own.own_scores(every) / self.loss_config.temperature
+        def scores(columns: Columns, n_known: Int[Tensor, " B"]) -> Float[Tensor, "E c"]:
+            positions = self.task.next_item_positions(columns[ITEM_ID], n_known)
+            [states], _ = self.shard.all_gather(self._output_states(columns, positions))
+            return own.own_scores(states) / self.loss_config.temperature
 
         return scores
 
     @torch.no_grad()
     def attention(
-        self, columns: Mapping[str, Tensor], n_known: Int[Tensor, " B"]
+        self, columns: Columns, n_known: Int[Tensor, " B"]
     ) -> tuple[list[Float[Tensor, "B H W W"]], Int[Tensor, " B"]]:
-        """Each layer's attention weights where the next item is scored, and the positions read.
+        """Each layer's attention weights when the next item is predicted, and the positions read.
 
         Raises:
-            ConfigError: the body has none.
+            ConfigError: the backbone has none.
         """
         self.eval()
-        question = self.task.next_question(columns[ITEM_ID], n_known)
-        inputs = self._read(columns, self.inputs.items(columns[ITEM_ID]), question, slice(None))
-        return self.body.attention_weights(inputs, question.lengths), question.lengths
+        positions = self.task.next_item_positions(columns[ITEM_ID], n_known)
+        inputs = self._masked_inputs(columns, self.inputs.items(columns[ITEM_ID]), positions)
+        return self.body.attention_weights(inputs, positions.lengths), positions.lengths
 
-    def _negatives(self, draws: StepRandom) -> Negatives | None:
-        """What every target of the global batch is compared with; None: the whole catalogue."""
+    def _negatives(self, rng: StepRandom) -> Negatives | None:
+        """Negatives for every target of the global batch; None for the full softmax."""
         if not self.sampler:
             return None
         if self.training:
-            self.sampler.count(draws)
-        targets = draws.items.new_empty(0)
+            self.sampler.count(rng)
+        targets = rng.global_items.new_empty(0)
         if self.loss_config.negatives_of_batch:
-            targets = self._global_answers(draws) - N_RESERVED
-        negatives: Negatives = self.sampler(targets, draws)
+            targets = self._global_labels(rng) - N_RESERVED
+        negatives: Negatives = self.sampler(targets, rng)
         return negatives
-
-    def _answers(
-        self, columns: Mapping[str, Tensor], question: Question, length_groups: int = 1
-    ) -> Float[Tensor, "T d"]:
-        """What is scored with the item table, at each asked position."""
-        answers: Tensor = self.project_out(self._hidden(columns, question, length_groups))
-        return answers
 
     def _detection_loss(
         self,
-        columns: Mapping[str, Tensor],
-        question: Question,
-        hidden: Float[Tensor, "T d"],
-        draws: StepRandom,
+        columns: Columns,
+        positions: PredictionPositions,
+        states: States,
+        rng: StepRandom,
         length_groups: int,
     ) -> Float[Tensor, ""]:
-        """Sum over events of finding the generator's guesses out.
+        """Sum over events of the discriminator's loss on the generator's samples.
 
-        Weighed by the global batch's targets per event: the mean over events that the sum over
-        targets becomes when it is divided by their number (Clark et al. 2020, equation 3).
+        Weighted by the global batch's targets per event, so that dividing by the number of targets
+        gives the mean over events (Clark et al. 2020, equation 3).
         """
         assert self.detector is not None
-        items = columns[ITEM_ID]
-        answers = self._global_answers(draws)
-        guessed = self._guesses(hidden, draws.uniform("guess")[question.is_masked], answers, draws)
-        changed = items.masked_scatter(question.is_masked, guessed)
-        every = everywhere(items, question.lengths, draws)
-        read = {**columns, ITEM_ID: changed}
-        states = self._hidden(read, every, length_groups, self.detector.body)
-        loss: Tensor = self.detector(states, (changed != items)[every.is_asked])
-        n_events = ((draws.items != PADDING).sum() - draws.past.sum()).clamp(min=1)
-        return self.task_config.rtd_discriminator_weight * loss * len(answers) / n_events
+        items, labels = columns[ITEM_ID], self._global_labels(rng)
+        samples = self._samples(states, rng.uniform("guess")[positions.is_masked], labels, rng)
+        replaced = items.masked_scatter(positions.is_masked, samples)
+        every = all_positions(items, positions.lengths, rng)
+        read = {**columns, ITEM_ID: replaced}
+        states = self._states(read, every, length_groups, self.detector.body)
+        loss: Tensor = self.detector(states, (replaced != items)[every.is_predicted])
+        n_events = ((rng.global_items != PADDING).sum() - rng.global_n_past.sum()).clamp(min=1)
+        return self.task_config.rtd_discriminator_weight * loss * len(labels) / n_events
 
-    def _guesses(
-        self,
-        hidden: Float[Tensor, "T d"],
-        places: Float[Tensor, " T"],
-        answers: Int[Tensor, " A"],
-        draws: StepRandom,
+    @torch.no_grad()
+    def _samples(
+        self, states: States, offsets: Float[Tensor, " T"], labels: Labels, rng: StepRandom
     ) -> Int[Tensor, " T"]:
-        """Items drawn by their scores, from the catalogue or the global batch's answers alone."""
-        items, config = None, self.loss_config
-        catalogue = self.catalogue.detached().at_temperature(config.temperature)
+        """The generator's samples, from the catalogue or the global batch's labels alone."""
+        config = self.loss_config
+        states = states / config.temperature
+        layer = self.output_layer.at_temperature(config.temperature)
+        items = None
         if self.task_config.rtd_replacements == "batch":
-            items = torch.unique(answers) - N_RESERVED
-            catalogue = catalogue.part(items)
-        states, budget = hidden / config.temperature, config.logits_budget_mib
-        found = guesses(states, catalogue, places, draws, logits_budget_mib=budget)
-        return (found if items is None else items[found]) + N_RESERVED
+            items = torch.unique(labels)
+            layer = OutputLayer.whole(*layer.rows(items - N_RESERVED))
+        samples: Tensor = generator_samples(states, layer, offsets, rng, config.logits_budget_mib)
+        return samples + N_RESERVED if items is None else items[samples]
 
-    def _global_answers(self, draws: StepRandom) -> Int[Tensor, " A"]:
-        """What the task asks for in the whole global batch, catalogue indices."""
-        lengths = (draws.items != PADDING).sum(1)
-        return self.task.training_question(draws.items, lengths, draws.whole())[1]
+    def _global_labels(self, rng: StepRandom) -> Labels:
+        lengths = (rng.global_items != PADDING).sum(1)
+        whole = rng.for_global_batch()
+        return self.task.training_positions(rng.global_items, lengths, whole)[1]
 
-    def _hidden(
+    def _output_states(
+        self, columns: Columns, positions: PredictionPositions, length_groups: int = 1
+    ) -> States:
+        """Input of the output layer at each predicted position."""
+        states: Tensor = self.project_out(self._states(columns, positions, length_groups))
+        return states
+
+    def _states(
         self,
-        columns: Mapping[str, Tensor],
-        question: Question,
+        columns: Columns,
+        positions: PredictionPositions,
         length_groups: int,
-        body: Body | None = None,
+        backbone: Backbone | None = None,
     ) -> Float[Tensor, "T D"]:
-        """What the body writes at each asked position, row by row."""
-        hidden = []
-        every = torch.arange(len(question.lengths), device=question.lengths.device)
+        """Hidden states at the predicted positions, in row-major order."""
+        states = []
+        rows = torch.arange(len(positions.lengths), device=positions.lengths.device)
         items = self.inputs.items(columns[ITEM_ID]).chunk(length_groups)
-        for rows, of_rows in zip(every.chunk(length_groups), items, strict=True):
-            part = question.part(rows)
-            inputs = self._read(columns, of_rows, part, rows)
-            hidden.append(asked_states(body or self.body, inputs, part))
-        return torch.cat(hidden)
+        for part_rows, part_items in zip(rows.chunk(length_groups), items, strict=True):
+            part = positions.part(part_rows)
+            part_columns = {name: values[part_rows] for name, values in columns.items()}
+            inputs = self._masked_inputs(part_columns, part_items, part)
+            states.append(_predicted_states(backbone or self.body, inputs, part))
+        return torch.cat(states)
 
-    def _read(
-        self,
-        columns: Mapping[str, Tensor],
-        items: Float[Tensor, "b L d"],
-        question: Question,
-        rows: Tensor | slice,
-    ) -> Float[Tensor, "b W D"]:
-        """What the body is given of some rows, for their items and their part of a question."""
-        width = question.is_asked.shape[1]
-        cut = {name: values[rows, :width] for name, values in columns.items()}
+    def _masked_inputs(
+        self, columns: Columns, items: Float[Tensor, "B L d"], positions: PredictionPositions
+    ) -> Float[Tensor, "B W D"]:
+        """Backbone inputs, cut to the width of the positions, with the mask vector in place."""
+        width = positions.is_predicted.shape[1]
+        cut = {name: values[:, :width] for name, values in columns.items()}
         inputs = self.inputs(cut, items[:, :width])
-        return torch.where(question.is_masked[..., None], self.mask, inputs)
+        return torch.where(positions.is_masked[..., None], self.mask, inputs)
 
 
-def _output_table(item_dim: int, std: float, seed: int, shard: Shard) -> GrowingEmbedding:
-    """Rows that score and are never looked up, so that none of them is unknown."""
-    table = GrowingEmbedding(
-        item_dim, std, derived_seed(seed, "table", "output_items"), shard=shard
-    )
-    table.unknown.requires_grad_(False)
-    return table
+def _predicted_states(
+    backbone: nn.Module, inputs: Float[Tensor, "B W D"], positions: PredictionPositions
+) -> Float[Tensor, "T D"]:
+    """Hidden states at the predicted positions; where events are hidden, of the query stream."""
+    if positions.is_hidden is None:
+        states: Tensor = backbone(inputs, positions.lengths)[positions.is_predicted]
+        return states
+    n_predicted = positions.is_predicted.sum(1)
+    first = positions.is_predicted.int().argsort(stable=True, dim=1, descending=True)
+    queries = first[:, : max(1, int(n_predicted.max()))]  # [B, M], the predicted positions first
+    stream = cast("Backbone", backbone).query_stream
+    states = stream(inputs, positions.lengths, positions.is_hidden, queries)
+    return states[is_before(n_predicted, queries)]

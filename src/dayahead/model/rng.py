@@ -1,4 +1,4 @@
-"""Random numbers of one training step, the same however many processes share it."""
+"""Random numbers of one training step, the same whatever the number of processes."""
 
 from dataclasses import dataclass, replace
 
@@ -11,42 +11,33 @@ from dayahead.core.seeds import derived_seed
 
 @dataclass(frozen=True)
 class StepRandom:
-    """Drawn for the whole global batch from (seed, purpose), then cut to rows of it."""
+    """Random numbers drawn for the whole global batch from (seed, purpose), then sliced to rows."""
 
     seed: int
-    items: Int[Tensor, "G L"]
-    """Catalogue indices of the whole global batch, zeros behind each session; on every process."""
-    past: Int[Tensor, " G"]
-    """How many of a row's events are its user's past, before the session; these are only read."""
+    global_items: Int[Tensor, "G L"]
+    """Vocabulary indices of the whole global batch, zero-padded; the same on every process."""
+    global_n_past: Int[Tensor, " G"]
+    """Events at the start of each row that are the user's past: input only, never predicted."""
     rows: Int[Tensor, " B"]
-    """Rows of the global batch at hand, on the CPU."""
+    """Rows of the global batch on this process; a CPU tensor."""
     width: int
-    """Positions at hand, from the first on."""
-
-    @property
-    def device(self) -> torch.device:
-        """Where the numbers are wanted."""
-        return self.items.device
+    """Positions on this process, counted from the first."""
 
     @property
     def n_past(self) -> Int[Tensor, " B"]:
-        """Past events of the rows at hand."""
-        return self.past[self.rows.to(self.device)]
+        """Past events of this process's rows."""
+        return self.global_n_past[self.rows.to(self.global_n_past.device)]
 
     def uniform(self, purpose: str) -> Float[Tensor, "B W"]:
-        """A number in [0, 1) for every position at hand."""
-        drawn = torch.rand(self.items.shape, generator=self.generator(purpose))
-        return drawn[self.rows, : self.width].to(self.device)
+        """A number in [0, 1) for every position on this process."""
+        numbers = torch.rand(self.global_items.shape, generator=self.generator(purpose))
+        return numbers[self.rows, : self.width].to(self.global_items.device)
 
     def generator(self, purpose: str) -> torch.Generator:
-        """A stream that all processes share, for what belongs to the batch and not to a row."""
+        """A CPU generator with the same state on every process, for what the batch shares."""
         return torch.Generator().manual_seed(derived_seed(self.seed, purpose))
 
-    def part(self, rows: Int[Tensor, " b"], width: int) -> "StepRandom":
-        """Those of some of these rows."""
-        return replace(self, rows=self.rows[rows.cpu()], width=width)
-
-    def whole(self) -> "StepRandom":
-        """Those of the whole global batch, whatever is at hand."""
-        n_rows, width = self.items.shape
+    def for_global_batch(self) -> "StepRandom":
+        """The same random numbers, not sliced."""
+        n_rows, width = self.global_items.shape
         return replace(self, rows=torch.arange(n_rows), width=width)

@@ -1,96 +1,195 @@
-"""What a model is asked in training, and where the answer to a session stands.
+"""Training tasks: which positions are masked and predicted, and what each may attend to.
 
-A task decides causality: `clm` sees the past, `mlm` both sides of a masked item, `plm` what comes
-before an item in an order drawn by chance. `rtd` asks as `mlm` does; `replaced` has its other half.
+The task decides the attention: `clm` sees the past, `mlm` both sides of a masked item, `plm` what
+precedes an item in a random order. `rtd` masks as `mlm` does; its discriminator is in rtd.py.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import ClassVar, Literal
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from dayahead.config.params import TaskConfig
-from dayahead.model.plm import PermutedTask
-from dayahead.model.prediction_positions import (
-    Asked,
-    Need,
-    Question,
-    at,
-    session_events,
-    some_not_all,
-)
 from dayahead.model.rng import StepRandom
 
+Attention = Literal["causal", "bidirectional", "permutation"]
+"""Attention a task needs: to the past, to both sides, or along an order given with the batch."""
+Items = Int[Tensor, "B L"]
+Counts = Int[Tensor, " B"]
+"""Events of each row."""
+Labels = Int[Tensor, " T"]
+"""Vocabulary index of each predicted position's item, in row-major order."""
+Mask = Bool[Tensor, "B L"]
+Noise = Float[Tensor, "B L"]
+"""Uniform in [0, 1)."""
 
-@runtime_checkable
-class Task(Protocol):
-    """Training questions from whole sessions, and the question of the next item."""
 
-    needs: ClassVar[Need]
+@dataclass(frozen=True)
+class PredictionPositions:
+    """What one forward pass over the first W positions masks, and where it predicts an item."""
 
-    def training_question(
-        self, items: Int[Tensor, "B L"], lengths: Int[Tensor, " B"], draws: StepRandom
-    ) -> Asked:
-        """Ask about sessions whose every item is known."""
-        ...
+    lengths: Int[Tensor, " B"]
+    """Positions that can be attended to."""
+    is_masked: Bool[Tensor, "B W"]
+    """Positions whose event, with all its features, is replaced by the mask vector."""
+    is_predicted: Bool[Tensor, "B W"]
+    """Positions whose hidden state predicts an item."""
+    is_hidden: Bool[Tensor, "B W W"] | None = None
+    """[b, i, j]: the prediction at i must not see the event at j. None: the backbone's own
+    attention decides."""
 
-    def next_question(self, items: Int[Tensor, "B L"], n_known: Int[Tensor, " B"]) -> Question:
-        """Ask for the item after the first `n_known` ones; later columns are never read."""
-        ...
+    def part(self, rows: Int[Tensor, " b"]) -> "PredictionPositions":
+        """Some rows, cut to the longest of them."""
+        width = max(1, int(self.lengths[rows].max()))
+        return PredictionPositions(
+            self.lengths[rows],
+            self.is_masked[rows, :width],
+            self.is_predicted[rows, :width],
+            None if self.is_hidden is None else self.is_hidden[rows, :width, :width],
+        )
 
 
 @dataclass(frozen=True)
 class CausalTask:
-    """`clm`: at every position, the item that follows (Radford et al. 2018)."""
+    """`clm`: predict the following item at every position (Radford et al. 2018)."""
 
-    needs: ClassVar[Need] = "causal"
+    attention: ClassVar[Attention] = "causal"
 
-    def training_question(
-        self, items: Int[Tensor, "B L"], lengths: Int[Tensor, " B"], draws: StepRandom
-    ) -> Asked:
-        """Ask at every event of the session but the last, which need not be read."""
+    def training_positions(
+        self, items: Items, lengths: Counts, rng: StepRandom
+    ) -> tuple[PredictionPositions, Labels]:
+        """Every event of the session but the last, which need not be read."""
         n_read = (lengths - 1).clamp(min=0)
-        is_asked = session_events(items[:, 1:], n_read, draws)
-        question = Question(n_read, torch.zeros_like(is_asked), is_asked)
-        return question, items[:, 1:][is_asked]
+        is_predicted = session_events(items[:, 1:], n_read, rng)
+        positions = PredictionPositions(n_read, torch.zeros_like(is_predicted), is_predicted)
+        return positions, items[:, 1:][is_predicted]
 
-    def next_question(self, items: Int[Tensor, "B L"], n_known: Int[Tensor, " B"]) -> Question:
-        """Ask at the last known event."""
-        is_asked = at(n_known - 1, items[:, : int(n_known.max())])
-        return Question(n_known, torch.zeros_like(is_asked), is_asked)
+    def next_item_positions(self, items: Items, n_known: Counts) -> PredictionPositions:
+        """The last known event."""
+        is_predicted = _is_at(n_known - 1, items[:, : int(n_known.max())])
+        return PredictionPositions(n_known, torch.zeros_like(is_predicted), is_predicted)
 
 
 @dataclass(frozen=True)
 class MaskedTask:
-    """`mlm`: items hidden at random, at least one and never all of a session.
+    """`mlm`: predict randomly masked items, at least one and never all of a session.
 
     Devlin et al. 2018 without their random and kept replacements, as in Transformers4Rec.
     """
 
     probability: float
-    needs: ClassVar[Need] = "bidirectional"
+    attention: ClassVar[Attention] = "bidirectional"
 
-    def training_question(
-        self, items: Int[Tensor, "B L"], lengths: Int[Tensor, " B"], draws: StepRandom
-    ) -> Asked:
-        """Mask where a uniform draw falls below the probability."""
-        noise = draws.uniform("mask")
-        is_event = session_events(items, lengths, draws)
-        is_masked = some_not_all((noise < self.probability) & is_event, is_event, noise)
-        return Question(lengths, is_masked, is_masked), items[is_masked]
+    def training_positions(
+        self, items: Items, lengths: Counts, rng: StepRandom
+    ) -> tuple[PredictionPositions, Labels]:
+        """Events whose uniform random number is below the probability."""
+        noise = rng.uniform("mask")
+        is_event = session_events(items, lengths, rng)
+        is_masked = _some_not_all((noise < self.probability) & is_event, is_event, noise)
+        return PredictionPositions(lengths, is_masked, is_masked), items[is_masked]
 
-    def next_question(self, items: Int[Tensor, "B L"], n_known: Int[Tensor, " B"]) -> Question:
-        """Put the mask where the next item will stand and ask there."""
-        is_masked = at(n_known, items[:, : int(n_known.max()) + 1])
-        return Question(n_known + 1, is_masked, is_masked)
+    def next_item_positions(self, items: Items, n_known: Counts) -> PredictionPositions:
+        """A mask behind the known events."""
+        is_masked = _is_at(n_known, items[:, : int(n_known.max()) + 1])
+        return PredictionPositions(n_known + 1, is_masked, is_masked)
+
+
+@dataclass(frozen=True)
+class PermutationTask:
+    """`plm`: permutation language modelling (Yang et al. 2019), spans as in Transformers4Rec.
+
+    A session is cut into stretches; in each, a span of up to `max_span` neighbours is predicted
+    and the rest is context, so that a share `probability` is predicted: at least one item, never
+    all. The predicted items have a random order; each sees the context and the predicted items
+    before it in that order.
+    """
+
+    probability: float
+    max_span: int
+    attention: ClassVar[Attention] = "permutation"
+
+    def training_positions(
+        self, items: Items, lengths: Counts, rng: StepRandom
+    ) -> tuple[PredictionPositions, Labels]:
+        """The positions in spans; the context comes first in the order."""
+        is_event = session_events(items, lengths, rng)
+        noise = rng.uniform("order")
+        is_in_span = spans(
+            rng.uniform("span_length"), rng.uniform("span_start"), self.probability, self.max_span
+        )
+        is_predicted = _some_not_all(is_in_span & is_event, is_event, noise)
+        order = noise.where(is_predicted, -1.0)
+        is_hidden = (order[:, :, None] <= order[:, None, :]) & is_predicted[:, None, :]
+        positions = PredictionPositions(
+            lengths, torch.zeros_like(is_predicted), is_predicted, is_hidden
+        )
+        return positions, items[is_predicted]
+
+    def next_item_positions(self, items: Items, n_known: Counts) -> PredictionPositions:
+        """The position behind the known events, which are all context."""
+        is_predicted = _is_at(n_known, items[:, : int(n_known.max()) + 1])
+        is_hidden = is_predicted[:, None, :].expand(-1, is_predicted.shape[1], -1)
+        return PredictionPositions(n_known + 1, is_predicted, is_predicted, is_hidden)
+
+
+Task = CausalTask | MaskedTask | PermutationTask
+"""`training_positions` of sessions whose every item is known, with their labels;
+`next_item_positions` after the first `n_known` items, where later columns are never read."""
 
 
 def build_task(config: TaskConfig) -> Task:
-    """Make the task of the settings."""
+    """Build the configured task; `rtd` masks as `mlm` does."""
     if config.name == "clm":
         return CausalTask()
     if config.name == "plm":
-        return PermutedTask(config.plm_probability, config.plm_max_span)
+        return PermutationTask(config.plm_probability, config.plm_max_span)
     return MaskedTask(config.mlm_probability)
+
+
+def all_positions(items: Items, lengths: Counts, rng: StepRandom) -> PredictionPositions:
+    """Every event of the session, nothing masked."""
+    is_event = session_events(items, lengths, rng)
+    return PredictionPositions(lengths, torch.zeros_like(is_event), is_event)
+
+
+def session_events(items: Items, lengths: Counts, rng: StepRandom) -> Mask:
+    """Events that can be masked and predicted: the session's own, not the user's past."""
+    return is_before(lengths, items) & ~is_before(rng.n_past, items)
+
+
+def spans(length_noise: Noise, start_noise: Noise, probability: float, max_span: int) -> Mask:
+    """Which positions lie in a span, from two uniform random numbers for each stretch of a row.
+
+    A span of s items (uniform in 1 to max_span) lies anywhere in a stretch of floor(s /
+    probability) items. Stretches follow each other, so a row of L positions has at most L.
+    """
+    span = (length_noise * max_span).long() + 1  # [B, S], a number for each stretch
+    stretch = (span.double() / probability).long().clamp(min=span)
+    ends = stretch.cumsum(1)
+    starts = ends - stretch + (start_noise * (stretch - span + 1)).long()
+    steps = torch.arange(span.shape[1], device=span.device).expand(len(span), -1).contiguous()
+    of = torch.searchsorted(ends, steps, right=True)  # [B, L], the stretch of each position
+    start = starts.gather(1, of)
+    return (start <= steps) & (steps < start + span.gather(1, of))
+
+
+def is_before(ends: Counts, items: Items) -> Mask:
+    """Positions before each row's end."""
+    return torch.arange(items.shape[1], device=items.device) < ends[:, None]
+
+
+def _is_at(index: Counts, items: Items) -> Mask:
+    """One position of each row."""
+    return torch.arange(items.shape[1], device=items.device) == index[:, None]
+
+
+def _some_not_all(is_chosen: Mask, is_event: Mask, noise: Noise) -> Mask:
+    """Add the event of lowest noise where none is chosen, drop that of highest where all are."""
+    lowest = _is_at(noise.where(is_event, torch.inf).argmin(1), noise) & is_event
+    highest = _is_at(noise.where(is_event, -torch.inf).argmax(1), noise)
+    is_none = ~is_chosen.any(1, keepdim=True)
+    is_all = (is_chosen == is_event).all(1, keepdim=True)
+    return (is_chosen | (lowest & is_none)) & ~(highest & is_all)

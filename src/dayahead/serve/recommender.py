@@ -16,7 +16,7 @@ from dayahead.core.columns import EVENT_TIME, ITEM_ID, N_RESERVED, TIMESTAMP, VA
 from dayahead.core.errors import ConfigError, DataError
 from dayahead.features.workflow import encode_lists, encode_session, input_types
 from dayahead.model.checkpoint import StoredModel, load_model
-from dayahead.model.scoring import Scorer
+from dayahead.model.output_layer import Scorer
 from dayahead.train.batches import Sessions
 
 Recommendation = tuple[int | str, float]
@@ -108,8 +108,8 @@ class Recommender:
 
     def _encoded(self, events: pa.Table, past: pa.Table | None) -> Sessions:
         """Encode the session, preceded by the user's past events."""
-        statistics, vocabularies = self.stored.card.statistics, self.stored.vocabularies
-        length = self.stored.card.model.past_length
+        statistics, vocabularies = self.stored.config.statistics, self.stored.vocabularies
+        length = self.stored.config.model.past_length
         row = encode_session(events, statistics, vocabularies)
         session = Sessions.from_table(row.drop_columns([EVENT_TIME]))
         if past is None:
@@ -126,7 +126,7 @@ class Recommender:
     @property
     def features(self) -> tuple[str, ...]:
         """Side features that the model reads."""
-        return self.stored.card.model.features
+        return self.stored.config.model.features
 
     @cached_property
     def _scorer(self) -> Scorer:
@@ -134,10 +134,10 @@ class Recommender:
 
     @cached_property
     def _column_types(self) -> dict[str, Any]:
-        return input_types(self.stored.card.statistics) | {EVENT_TIME: TIMESTAMP}
+        return input_types(self.stored.config.statistics) | {EVENT_TIME: TIMESTAMP}
 
     def _typed(self, item: int | str) -> int | str:
-        if self.stored.card.statistics.item_type == "string":
+        if self.stored.config.statistics.item_type == "string":
             return str(item)
         try:
             return int(pa.scalar(int(item), pa.int64()).as_py())

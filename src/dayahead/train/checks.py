@@ -95,7 +95,7 @@ def check_attention(model: NextItemModel | CountingModel) -> None:
             "params.yaml: evaluation.attention_of: a counting baseline has no attention; empty "
             "the list, or set model.architecture to gpt2, xlnet or bert"
         )
-    if model.task.needs == "permutation":
+    if model.task.attention == "permutation":
         raise ConfigError(
             "params.yaml: evaluation.attention_of: with task.name: plm predictions come from "
             "XLNet's query stream, whose weights are not returned; empty the list, or set "

@@ -20,11 +20,16 @@ from dayahead.core.project import cache_root
 from dayahead.distributed.process import Process
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.baselines import CountingModel
-from dayahead.model.building import build_model, vocabulary_columns
-from dayahead.model.checkpoint import ModelConfigFile, StoredModel, save_model, weights_of
-from dayahead.model.embeddings import PretrainedRows
+from dayahead.model.checkpoint import (
+    ModelConfigFile,
+    StoredModel,
+    build_model,
+    save_model,
+    vocabulary_columns,
+    weights_of,
+)
+from dayahead.model.embeddings import PretrainedRows, read_item_vectors
 from dayahead.model.next_item import NextItemModel
-from dayahead.model.pretrained import read_item_vectors
 from dayahead.train.batches import Batches
 from dayahead.train.checks import check_attention
 from dayahead.train.data_loading import Loader
@@ -108,7 +113,7 @@ class Run:
         if isinstance(model, CountingModel):
             return model, CountTrainer(model)
         if self.item_vectors:
-            model.inputs.items.given = self.item_vectors
+            model.inputs.items.pretrained = self.item_vectors
         return model, GradientTrainer(model, params.training, self.process)
 
     @cached_property

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dayahead.core.errors import ConfigError
 from dayahead.distributed.sharding import WHOLE, Shard
-from dayahead.model.embeddings import DRAWN_AT_ONCE, GrowingEmbedding, PretrainedRows
+from dayahead.model.embeddings import CHUNK_ROWS, GrowingEmbedding, PretrainedRows
 from support.tiny_settings import tiny_model
 
 worlds = st.integers(1, 5)
@@ -21,7 +21,7 @@ def tables(world, steps, given=None):
     found = []
     for rank in range(world):
         table = GrowingEmbedding(3, std=0.5, seed=1, shard=Shard(rank, world))
-        table.given = given
+        table.pretrained = given
         for size in steps:
             table.grow(size)
         found.append(table)
@@ -56,9 +56,9 @@ def test_given_vectors_find_their_rows_in_every_part(world, steps):
 
 
 def test_rows_are_drawn_in_pieces_as_in_one():
-    n_rows = DRAWN_AT_ONCE + 10
+    n_rows = CHUNK_ROWS + 10
     [whole] = tables(1, [n_rows])
-    second = tables(2, [DRAWN_AT_ONCE - 3, n_rows])[1]
+    second = tables(2, [CHUNK_ROWS - 3, n_rows])[1]
     assert torch.equal(second.weight, whole.weight[1::2])
 
 

@@ -1,4 +1,4 @@
-"""Counts by hand: transitions, their decay, popularity and the order of what never followed."""
+"""Baselines by hand: transitions and their decay, popularity, the order of other items."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def best_first(model, items):
     return [set(CANDIDATES[scores == level].tolist()) for level in levels]
 
 
-def test_popularity_is_the_counts_of_all_events_of_the_window_fitted_last():
+def test_popularity_counts_all_events_of_the_last_window():
     model = counted("popularity", FIRST, n_items=5)
     assert scores_after(model, [C]).tolist() == [4, 3, 1, 1, 0]
     count_window(model, [[E, E, D]])
@@ -43,15 +43,15 @@ def test_popularity_counts_no_padding():
     assert model.popularity.tolist() == [2, 2, 1, 1, 1]
 
 
-def test_transitions_count_who_follows_whom():
+def test_transitions_count_consecutive_items():
     model = counted("transitions", FIRST, n_items=5)
     wanted = np.zeros((5, 5))
     wanted[A - 2, B - 2], wanted[A - 2, C - 2] = 3, 1
     wanted[B - 2, A - 2] = wanted[D - 2, A - 2] = 1
-    assert np.array_equal(model.following.toarray(), wanted)
+    assert np.array_equal(model.transitions.toarray(), wanted)
 
 
-def test_transitions_rank_followers_by_count_then_the_others_by_popularity():
+def test_transitions_rank_by_count_and_other_items_by_popularity():
     model = transitions()
     count_window(model, [[A, C, C, C], [A, D], [A, D], [B, B, B, E, B]])
     # After A: D twice, C once; of the others B has 4 events, A 3, E 1.
@@ -70,12 +70,12 @@ def test_equal_counts_are_ordered_by_the_popularity_of_the_last_window():
     assert best_first(model, [A]) == [{C}, {B}, {D}, {E}, {A}]
 
 
-def test_transitions_fade_and_popularity_does_not_last():
+def test_transitions_decay_and_popularity_is_reset():
     model = transitions(decay=0.5)
     count_window(model, [[A, B], [A, B], [A, B]])
     count_window(model, [[A, C], [A, C]])
-    assert model.following[A - 2, B - 2] == 1.5
-    assert model.following[A - 2, C - 2] == 2
+    assert model.transitions[A - 2, B - 2] == 1.5
+    assert model.transitions[A - 2, C - 2] == 2
     assert model.popularity.tolist() == [2, 0, 2, 0, 0]
 
 
@@ -83,18 +83,18 @@ def test_a_decay_of_0_forgets():
     model = transitions(decay=0.0)
     count_window(model, [[A, B]])
     count_window(model, [[C, D]])
-    assert model.following.nnz == 1
+    assert model.transitions.nnz == 1
 
 
-def test_popularity_never_overturns_faded_counts():
-    """0.9 of a count stands below a whole one, however popular its item is today."""
+def test_popularity_never_overrides_decayed_counts():
+    """0.9 of a count ranks below a whole one, however popular its item."""
     model = transitions(decay=0.9)
     count_window(model, [[A, B]])
     count_window(model, [[A, C], [B, D], [B, D], [B, D], [B, E]])
     assert best_first(model, [A])[:2] == [{C}, {B}]
 
 
-def test_scores_stay_finite_and_in_order_however_long_ago_something_followed():
+def test_scores_stay_finite_and_in_order_after_many_windows():
     model = transitions(decay=0.1)
     count_window(model, [[A, B]])
     for _ in range(60):
@@ -106,7 +106,7 @@ def test_scores_stay_finite_and_in_order_however_long_ago_something_followed():
 
 
 @pytest.mark.parametrize("item", [0, 1, 7, 1000])
-def test_after_an_item_not_held_only_popularity_counts(item):
+def test_after_an_unknown_item_only_popularity_counts(item):
     model = counted("transitions", FIRST, n_items=5)
     scores = scores_after(model, [item])
     assert scores.argsort(descending=True).tolist()[:2] == [A - 2, B - 2]
@@ -118,23 +118,23 @@ def test_growing_keeps_the_counts():
     model.grow(8)
     count_window(model, [[A, 9]])
     assert model.n_items == 8
-    assert model.following[A - 2, B - 2] == 3
-    assert model.following[A - 2, 9 - 2] == 1
+    assert model.transitions[A - 2, B - 2] == 3
+    assert model.transitions[A - 2, 9 - 2] == 1
 
 
 def test_batches_count_as_one():
-    whole, in_parts = transitions(), transitions()
-    count_window(whole, FIRST)
+    at_once, in_parts = transitions(), transitions()
+    count_window(at_once, FIRST)
     in_parts.start_window()
     for session in FIRST:
         in_parts.count(*padded([session]))
     in_parts.finish_window()
-    assert np.array_equal(whole.following.toarray(), in_parts.following.toarray())
-    assert np.array_equal(whole.popularity, in_parts.popularity)
+    assert np.array_equal(at_once.transitions.toarray(), in_parts.transitions.toarray())
+    assert np.array_equal(at_once.popularity, in_parts.popularity)
 
 
 @pytest.mark.parametrize("architecture", ["popularity", "transitions"])
-def test_only_candidates_are_scored_in_their_order(architecture):
+def test_candidates_are_scored_in_their_order(architecture):
     model = counted(architecture, FIRST, n_items=5)
     some = torch.tensor([C, A])
     assert scores_after(model, [A], some).argsort().tolist() == (
@@ -155,4 +155,4 @@ def test_a_million_events_are_counted_exactly():
     model.count(torch.tensor([[A, B]]), torch.tensor([2]))
     model.finish_window()
     assert model.popularity[0] == 1_000_001
-    assert model.following[0, 0] == 999_000
+    assert model.transitions[0, 0] == 999_000

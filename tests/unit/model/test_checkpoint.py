@@ -1,10 +1,9 @@
-"""A model in a folder: read back bit for bit, written twice alike, refused when not whole."""
+"""Models built from settings, and in a folder: equal after reading, rejected when incomplete."""
 
 import errno
 import json
 import resource
 import shutil
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,17 +13,19 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from dayahead.core.columns import TIMESTAMP
-from dayahead.core.errors import ModelFileError
+from dayahead.core.errors import ConfigError, ModelFileError
 from dayahead.model.checkpoint import (
     ModelConfigFile,
     StoredModel,
+    build_model,
     load_model,
     save_model,
     weights_of,
     write_tensors,
 )
+from dayahead.model.next_item import NextItemModel
 from support.tiny_settings import (
-    BODIES,
+    BACKBONES,
     columns_of,
     count_window,
     counted,
@@ -33,10 +34,10 @@ from support.tiny_settings import (
     task_config,
     tiny_model,
 )
-from support.window_folders import START, tiny_statistics
+from support.window_folders import FEATURES, START, tiny_statistics
 
 SIZES = {"item_id": 30, "category": 3}
-EVERY = [*BODIES, ("popularity", "clm"), ("transitions", "clm")]
+EVERY = [*BACKBONES, ("popularity", "clm"), ("transitions", "clm")]
 every_architecture = pytest.mark.parametrize(("architecture", "task"), EVERY)
 
 
@@ -55,7 +56,7 @@ def save(folder, written):
 
 
 def stored(architecture, task, **changes):
-    """A model of 30 items that has moved away from its initial values."""
+    """A model of 30 items that differs from its initial values."""
     if architecture in ("popularity", "transitions"):
         model, sizes = counted(architecture, [[2, 3, 4], [2, 3]]), {"item_id": 30}
         features = ()
@@ -66,7 +67,7 @@ def stored(architecture, task, **changes):
             for parameter in model.parameters():
                 parameter += 0.01
         features = ("category", "price")
-    card = ModelConfigFile(
+    config = ModelConfigFile(
         dataset="tiny",
         window="2026-01-03",
         model=model_config(architecture=architecture, features=features, **changes),
@@ -78,7 +79,7 @@ def stored(architecture, task, **changes):
         statistics=tiny_statistics(features, max_length=8),
     )
     vocabularies = {column: vocabulary(size) for column, size in sizes.items()}
-    return StoredModel(card, model, np.arange(4, 20, dtype=np.int32), vocabularies)
+    return StoredModel(config, model, np.arange(4, 20, dtype=np.int32), vocabularies)
 
 
 def scores_of(model, candidates):
@@ -87,11 +88,11 @@ def scores_of(model, candidates):
 
 
 @every_architecture
-def test_what_is_read_scores_bit_for_bit_as_what_was_written(tmp_path, architecture, task):
+def test_a_model_read_again_gives_identical_scores(tmp_path, architecture, task):
     written = stored(architecture, task)
     save(tmp_path, written)
     read = load_model(tmp_path)
-    assert read.card == written.card
+    assert read.config == written.config
     assert np.array_equal(read.candidates, written.candidates)
     assert read.vocabularies == written.vocabularies
     assert torch.equal(
@@ -99,9 +100,9 @@ def test_what_is_read_scores_bit_for_bit_as_what_was_written(tmp_path, architect
     )
 
 
-@pytest.mark.parametrize(("architecture", "task"), BODIES)
+@pytest.mark.parametrize(("architecture", "task"), BACKBONES)
 @pytest.mark.parametrize("changes", [{}, {"tie_weights": False}, {"item_embedding_dim": 8}])
-def test_every_tensor_is_read_back_bit_for_bit(tmp_path, architecture, task, changes):
+def test_every_tensor_read_again_is_identical(tmp_path, architecture, task, changes):
     written = stored(architecture, task, **changes)
     save(tmp_path, written)
     tensors = load_model(tmp_path).model.state_dict()
@@ -110,14 +111,14 @@ def test_every_tensor_is_read_back_bit_for_bit(tmp_path, architecture, task, cha
     assert all(torch.equal(tensors[name], tensor) for name, tensor in wanted.items())
 
 
-def test_a_counted_model_counts_on_after_reading(tmp_path):
+def test_a_baseline_counts_on_after_reading(tmp_path):
     written = stored("transitions", "clm")
     save(tmp_path, written)
     read = load_model(tmp_path).model
     for model in (written.model, read):
         model.grow(40)
         count_window(model, [[2, 41]])
-    assert np.array_equal(read.following.toarray(), written.model.following.toarray())
+    assert np.array_equal(read.transitions.toarray(), written.model.transitions.toarray())
     assert np.array_equal(read.popularity, written.model.popularity)
 
 
@@ -134,63 +135,63 @@ def test_the_same_model_gives_the_same_bytes(tmp_path, architecture, task):
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes(), file
 
 
-def test_a_folder_is_written_anew(tmp_path):
+def test_a_folder_is_replaced(tmp_path):
     save(tmp_path, stored("gpt2", "clm"))
     save(tmp_path, stored("popularity", "clm"))
     assert [path.name for path in (tmp_path / "vocabulary").iterdir()] == ["item_id.parquet"]
 
 
-PARTS = ["config.json", "model.safetensors", "vocabulary/item_id.parquet"]
+FILES = ["config.json", "model.safetensors", "vocabulary/item_id.parquet"]
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("damage", ["missing", "empty", "cut", "noise"])
-def test_a_missing_or_damaged_part_is_refused_by_name(tmp_path, part, damage):
+def test_a_missing_or_damaged_file_is_rejected(tmp_path, file, damage):
     save(tmp_path, stored("gpt2", "clm"))
-    path = tmp_path / part
+    path = tmp_path / file
     whole = path.read_bytes()
     path.unlink()
     if damage != "missing":
         path.write_bytes({"empty": b"", "cut": whole[:-20], "noise": b"\xff" * 64}[damage])
-    with pytest.raises(ModelFileError, match="no whole model") as refusal:
+    with pytest.raises(ModelFileError, match="not a complete model") as error:
         load_model(tmp_path)
-    assert str(tmp_path) in str(refusal.value)
+    assert str(tmp_path) in str(error.value)
 
 
-def test_no_folder_is_refused(tmp_path):
+def test_a_missing_folder_is_rejected(tmp_path):
     with pytest.raises(ModelFileError):
         load_model(tmp_path / "nowhere")
 
 
 def edited(folder, change):
     path = folder / "config.json"
-    card = json.loads(path.read_text())
-    change(card)
-    path.write_text(json.dumps(card))
+    config = json.loads(path.read_text())
+    change(config)
+    path.write_text(json.dumps(config))
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda card: card.pop("seed"),
-        lambda card: card.update(unknown=1),
-        lambda card: card["model"].update(architecture="lstm"),
-        lambda card: card["model"].update(d_model=32),
-        lambda card: card["task"].update(name="mlm"),
-        lambda card: card["sizes"].update(item_id=29),
-        lambda card: card["statistics"].pop("features"),
-        lambda card: card["statistics"].update(features=[]),
-        lambda card: card["statistics"]["features"].pop("price"),
+        lambda config: config.pop("seed"),
+        lambda config: config.update(unknown=1),
+        lambda config: config["model"].update(architecture="lstm"),
+        lambda config: config["model"].update(d_model=32),
+        lambda config: config["task"].update(name="mlm"),
+        lambda config: config["sizes"].update(item_id=29),
+        lambda config: config["statistics"].pop("features"),
+        lambda config: config["statistics"].update(features=[]),
+        lambda config: config["statistics"]["features"].pop("price"),
     ],
 )
-def test_a_card_that_does_not_fit_is_refused(tmp_path, change):
+def test_a_config_file_that_does_not_fit_is_rejected(tmp_path, change):
     save(tmp_path, stored("gpt2", "clm"))
     edited(tmp_path, change)
     with pytest.raises(ModelFileError):
         load_model(tmp_path)
 
 
-def test_the_weights_of_another_model_are_refused(tmp_path):
+def test_the_weights_of_another_model_are_rejected(tmp_path):
     save(tmp_path / "other", stored("bert", "clm"))
     save(tmp_path / "own", stored("gpt2", "clm"))
     shutil.copy(tmp_path / "other" / "model.safetensors", tmp_path / "own")
@@ -199,23 +200,23 @@ def test_the_weights_of_another_model_are_refused(tmp_path):
 
 
 @every_architecture
-def test_the_vocabulary_of_another_model_is_refused(tmp_path, architecture, task):
+def test_the_vocabulary_of_another_model_is_rejected(tmp_path, architecture, task):
     save(tmp_path, stored(architecture, task))
     pq.write_table(vocabulary(29), tmp_path / "vocabulary" / "item_id.parquet")
     with pytest.raises(ModelFileError, match="'item_id': 29"):
         load_model(tmp_path)
 
 
-def test_a_counted_model_of_another_size_is_refused(tmp_path):
+def test_a_baseline_of_another_size_is_rejected(tmp_path):
     save(tmp_path, stored("transitions", "clm"))
-    edited(tmp_path, lambda card: card["sizes"].update(item_id=29))
+    edited(tmp_path, lambda config: config["sizes"].update(item_id=29))
     pq.write_table(vocabulary(29), tmp_path / "vocabulary" / "item_id.parquet")
     with pytest.raises(ModelFileError):
         load_model(tmp_path)
 
 
 @pytest.mark.parametrize("candidates", [[1, 2], [2, 32]])
-def test_candidates_that_are_not_held_are_refused(tmp_path, candidates):
+def test_candidates_outside_the_catalogue_are_rejected(tmp_path, candidates):
     save(tmp_path, stored("gpt2", "clm"))
     tensors = load_file(tmp_path / "model.safetensors")
     tensors["candidates"] = torch.tensor(candidates, dtype=torch.int32)
@@ -224,12 +225,7 @@ def test_candidates_that_are_not_held_are_refused(tmp_path, candidates):
         load_model(tmp_path)
 
 
-def test_the_card_of_another_seed_is_another_card():
-    card = stored("gpt2", "clm").card
-    assert replace(card, seed=8) != card
-
-
-def test_what_the_disk_refuses_is_an_error_of_the_disk(tmp_path):
+def test_an_error_of_the_file_system_is_an_oserror(tmp_path):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
     try:
@@ -241,8 +237,70 @@ def test_what_the_disk_refuses_is_an_error_of_the_disk(tmp_path):
     assert found.value.filename == str(tmp_path / "state.safetensors")
 
 
-def test_tensors_are_readable_to_all_like_any_file(tmp_path):
+def test_tensor_files_are_readable_by_all(tmp_path):
     path = tmp_path / "state.safetensors"
     write_tensors(path, {"weights": torch.ones(2)})
     assert path.stat().st_mode & 0o777 == 0o644
     assert load_file(path)["weights"].tolist() == [1, 1]
+
+
+def built(features, **changes):
+    statistics = tiny_statistics(FEATURES, max_length=8)
+    config = model_config(features=features, **changes)
+    sizes = {"item_id": 5, "category": 3}
+    return build_model(config, task_config(), loss_config(), statistics, sizes, 1)
+
+
+@pytest.mark.parametrize(
+    ("features", "changes", "message"),
+    [
+        (
+            [],
+            {"merge": "elementwise"},
+            r"merge: elementwise merges side features.*set model\.merge",
+        ),
+        (
+            ["category"],
+            {"number_dim": 4},
+            r"encode numeric features, and model\.features names none",
+        ),
+        (["category"], {"merge": "elementwise", "soft_one_hot": 4}, r"set both to 0"),
+        (["price"], {"soft_one_hot": 4}, r"soft_one_hot: 4.*set model\.number_dim above 0"),
+        (
+            ["price"],
+            {"merge": "elementwise", "number_dim": 4},
+            r"item's size, 16; set model\.number",
+        ),
+    ],
+)
+def test_settings_that_contradict_each_other_or_have_no_effect_are_rejected(
+    features, changes, message
+):
+    with pytest.raises(ConfigError, match=message):
+        built(features, **changes)
+
+
+@pytest.mark.parametrize(
+    ("features", "changes"),
+    [
+        (["category"], {"merge": "elementwise"}),
+        (["price"], {"merge": "elementwise", "number_dim": 16, "soft_one_hot": 3}),
+        (["price"], {"number_dim": 4, "soft_one_hot": 3}),
+        (["category", "price"], {"number_dim": 4, "feature_norm": True}),
+    ],
+)
+def test_valid_settings_are_built(features, changes):
+    assert isinstance(built(features, **changes), NextItemModel)
+
+
+def test_the_backbone_has_positions_for_the_past():
+    items = torch.arange(13)[None] % 5 + 2
+    for past_length, fits in ((5, True), (0, False)):
+        model = built([], past_length=past_length)
+        model.grow({"item_id": 5})
+        score = model.scorer(torch.arange(2, 7))
+        if fits:
+            assert torch.isfinite(score({"item_id": items}, torch.tensor([12]))).all()
+        else:
+            with pytest.raises(IndexError):
+                score({"item_id": items}, torch.tensor([12]))

@@ -1,11 +1,14 @@
-"""Tables that grow: a row's first value never depends on when it came."""
+"""Growing tables: initial rows do not depend on when they are added; pretrained item vectors."""
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dayahead.model.embeddings import GrowingEmbedding
+from dayahead.core.errors import ConfigError
+from dayahead.model.embeddings import GrowingEmbedding, read_item_vectors
 from support.tiny_settings import tiny_model
 
 
@@ -17,13 +20,15 @@ def grown(*sizes, seed=1, dim=5):
 
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=5))
-def test_the_way_to_a_size_does_not_matter(sizes):
-    by_steps, at_once = grown(*sizes), grown(max(sizes))
-    assert torch.equal(by_steps.weight, at_once.weight)
+def test_initial_rows_do_not_depend_on_the_steps_of_growth(sizes):
+    assert torch.equal(grown(*sizes).weight, grown(max(sizes)).weight)
 
 
-def test_rows_depend_on_the_seed_and_spread_as_wished():
+def test_initial_rows_depend_on_the_seed_and_have_the_configured_std():
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
     first, other = grown(5000, seed=1).weight, grown(5000, seed=2).weight
+    assert torch.equal(before, torch.get_rng_state())
     assert not torch.equal(first, other)
     assert first.std().item() == pytest.approx(0.5, rel=0.02)
     assert first.mean().item() == pytest.approx(0, abs=0.02)
@@ -35,7 +40,7 @@ def test_tables_of_one_model_start_from_different_rows():
     assert not torch.equal(model.inputs.items.weight, model.output_items.weight)
 
 
-def test_old_rows_stay_as_they_were_learned():
+def test_growing_does_not_change_learned_rows():
     table = grown(3)
     with torch.no_grad():
         table.weight += 1
@@ -50,13 +55,6 @@ def test_a_table_never_shrinks():
     before = table.weight
     table.grow(4)
     assert table.weight is before
-
-
-def test_the_global_random_state_is_left_alone():
-    torch.manual_seed(0)
-    before = torch.get_rng_state()
-    grown(10)
-    assert torch.equal(before, torch.get_rng_state())
 
 
 def test_lookups_of_padding_unknown_held_and_not_yet_held():
@@ -76,3 +74,104 @@ def test_only_rows_looked_up_learn():
     table(torch.tensor([[0, 1, 3, 9]])).sum().backward()
     assert table.weight.grad.sum(1).tolist() == [0, 5, 0]
     assert table.unknown.grad.tolist() == [2] * 5
+
+
+VOCABULARY = pa.table(
+    {"index": pa.array([2, 3, 4, 5], pa.int32()), "value": pa.array([70, 30, 90, 50], pa.int64())}
+)
+VECTORS = {50: [1.0, 2.0, 3.0], 11: [9.0, 9.0, 9.0], 30: [4.0, 5.0, 6.0]}
+"""Of two items of the vocabulary and one outside, in another order."""
+
+
+def write(path, vectors=VECTORS, type_=None, values=None):
+    values = pa.array(values if values is not None else list(vectors))
+    lists = pa.array(list(vectors.values()), type_ or pa.list_(pa.float32()))
+    pq.write_table(pa.table({"value": values, "vector": lists}), path)
+    return path
+
+
+def pretrained_table(path, *sizes, is_frozen=False):
+    table = GrowingEmbedding(3, std=0.5, seed=1, is_frozen=is_frozen)
+    table.pretrained = read_item_vectors(path, VOCABULARY, 3)
+    for size in sizes:
+        table.grow(size)
+    return table
+
+
+@pytest.mark.parametrize("sizes", [(4,), (1, 2, 4), (2, 3, 4)])
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_pretrained_rows_are_those_of_their_items_and_others_random(tmp_path, sizes, is_frozen):
+    table = pretrained_table(write(tmp_path / "v.parquet"), *sizes, is_frozen=is_frozen)
+    assert table.weight[1].tolist() == VECTORS[30]
+    assert table.weight[3].tolist() == VECTORS[50]
+    assert torch.equal(table.weight[[0, 2]], grown(4, dim=3).weight[[0, 2]])
+    assert table.weight.requires_grad != is_frozen
+
+
+def test_a_restored_table_grows_by_pretrained_rows(tmp_path):
+    table = pretrained_table(write(tmp_path / "v.parquet"), 2)
+    with torch.no_grad():
+        table.weight += 1
+    restored = pretrained_table(tmp_path / "v.parquet", 2)
+    restored.load_state_dict(table.state_dict())
+    restored.grow(4)
+    assert restored.weight[1].tolist() == [5, 6, 7]
+    assert restored.weight[3].tolist() == VECTORS[50]
+
+
+def test_pretrained_vectors_are_not_in_the_state():
+    model = tiny_model()
+    names = set(model.state_dict())
+    model.inputs.items.pretrained = object()
+    assert set(model.state_dict()) == names
+
+
+@pytest.mark.parametrize(
+    "type_", [pa.list_(pa.float64()), pa.large_list(pa.float32()), pa.list_(pa.float32(), 3)]
+)
+def test_lists_of_any_type_are_read(tmp_path, type_):
+    found = read_item_vectors(write(tmp_path / "v.parquet", type_=type_), VOCABULARY, 3)
+    by_row = dict(zip(found.rows.tolist(), found.vectors.tolist(), strict=True))
+    assert by_row == {3: VECTORS[50], 1: VECTORS[30]}
+    assert found.vectors.dtype == torch.float32
+
+
+def test_ids_are_cast_to_the_vocabularys_type(tmp_path):
+    strings = VOCABULARY.set_column(1, "value", VOCABULARY["value"].cast(pa.string()))
+    found = read_item_vectors(write(tmp_path / "v.parquet"), strings, 3)
+    assert found.rows.tolist() == [3, 1]
+
+
+@pytest.mark.parametrize(
+    ("vectors", "more", "message"),
+    [
+        (
+            {50: [1.0, 2.0]},
+            {},
+            r"3 numbers in each vector \(model\.item_embedding_dim.*vectors of 2",
+        ),
+        ({50: [1.0, 2.0, 3.0], 30: [1.0]}, {}, "vectors of 3, 1 numbers"),
+        ({50: None, 30: [1.0, 2.0, 3.0]}, {}, "vectors of None, 3 numbers"),
+        ({}, {"values": pa.array([], pa.int64())}, "vectors of no numbers"),
+        ({50: [1.0, None, 3.0]}, {}, "finite numbers, found"),
+        ({50: [1.0, float("nan"), 3.0]}, {}, "finite numbers, found"),
+        ({11: [9.0, 9.0, 9.0]}, {}, "found no item of the data set"),
+        (VECTORS, {"values": [50, 30, 50]}, "found an item's value twice"),
+        (VECTORS, {"values": ["shoe", "hat", "bag"]}, r"value \(int64\)"),
+        ({50: ["x"]}, {"type_": pa.list_(pa.string())}, r"vector \(list<item: float>\)"),
+        ({50: 1.0}, {"type_": pa.float32()}, r"vector \(list<item: float>\)"),
+    ],
+)
+def test_invalid_files_of_vectors_are_rejected(tmp_path, vectors, more, message):
+    path = write(tmp_path / "v.parquet", vectors, **more)
+    with pytest.raises(ConfigError, match=message) as error:
+        read_item_vectors(path, VOCABULARY, 3)
+    assert f"model.pretrained_items: {path}" in str(error.value)
+
+
+def test_unreadable_files_of_vectors_are_rejected(tmp_path):
+    (tmp_path / "noise.parquet").write_bytes(b"noise")
+    pq.write_table(VOCABULARY, tmp_path / "others.parquet")
+    for name in ("nowhere", "noise", "others"):
+        with pytest.raises(ConfigError, match=r"the columns value \(int64\), vector \("):
+            read_item_vectors(tmp_path / f"{name}.parquet", VOCABULARY, 3)

@@ -1,12 +1,23 @@
-"""Vectors of events: by hand, against an oracle, and that no feature is lost on the way."""
+"""Event inputs by hand and against an oracle, no feature lost; swap noise."""
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from dayahead.model.inputs import EventInputs, embedding_dim, vector_dims
-from dayahead.model.projection import projection
-from support.tiny_settings import columns_of, model_config, tiny_model
+from dayahead.model.inputs import EventInputs, projection, swap_noise, vector_dims
+from dayahead.model.next_item import NextItemModel
+from dayahead.model.rng import StepRandom
+from support.tiny_settings import (
+    columns_of,
+    loss_config,
+    model_config,
+    padded,
+    step_random,
+    task_config,
+    tiny_model,
+)
 
 COLUMNS = {
     "item_id": torch.tensor([[2, 3, 1, 0]]),
@@ -16,7 +27,7 @@ COLUMNS = {
 
 
 def inputs_of(categoricals=("category",), numbers=("price",), n_items=5, **changes):
-    """Inputs that read a category of 3 values and a price."""
+    """Inputs of a category of 3 values and a price."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         inputs = EventInputs(
@@ -29,43 +40,43 @@ def inputs_of(categoricals=("category",), numbers=("price",), n_items=5, **chang
     return inputs
 
 
-def written(inputs, columns=COLUMNS):
+def encoded(inputs, columns=COLUMNS):
     return inputs.eval()(columns, inputs.items(columns["item_id"])).detach()
 
 
-def rows(table, *places):
+def rows(table, *indices):
     """Rows of a table; None is padding's zeros."""
     return torch.stack(
         [
-            torch.zeros(table.weight.shape[1]) if place is None else table.weight[place].detach()
-            for place in places
+            torch.zeros(table.weight.shape[1]) if index is None else table.weight[index].detach()
+            for index in indices
         ]
     )
 
 
-def test_vectors_side_by_side_by_hand():
+def test_concatenation_by_hand():
     inputs = inputs_of(embedding_multiplier=1.0)
     item = rows(inputs.items, 0, 1, None, None)
     category = rows(inputs.tables["category"], 0, 1, None, None)
     wanted = torch.cat([item, category, COLUMNS["price"][0][:, None]], dim=1)
     assert wanted.shape == (4, 16 + 2 + 1)
     weight, bias = inputs.project.weight.detach(), inputs.project.bias.detach()
-    torch.testing.assert_close(written(inputs)[0], wanted @ weight.T + bias)
+    torch.testing.assert_close(encoded(inputs)[0], wanted @ weight.T + bias)
 
 
-def test_vectors_merged_element_by_element_by_hand():
+def test_elementwise_merging_by_hand():
     inputs = inputs_of(merge="elementwise")
     item = rows(inputs.items, 0, 1, None, None)
     category = rows(inputs.tables["category"], 0, 1, None, None)
     number = inputs.numbers["feature_price"]
     price = COLUMNS["price"][0][:, None] @ number.weight.detach().T + number.bias.detach()
-    torch.testing.assert_close(written(inputs)[0], item * (1 + category + price))
+    torch.testing.assert_close(encoded(inputs)[0], item * (1 + category + price))
     assert isinstance(inputs.project, torch.nn.Identity)
 
 
-def test_element_by_element_without_others_is_the_item():
+def test_elementwise_merging_without_features_is_the_item():
     inputs = inputs_of(categoricals=(), numbers=(), merge="elementwise")
-    assert torch.equal(written(inputs)[0], rows(inputs.items, 0, 1, None, None))
+    assert torch.equal(encoded(inputs)[0], rows(inputs.items, 0, 1, None, None))
 
 
 @pytest.mark.parametrize(
@@ -91,11 +102,14 @@ def test_sizes_of_vectors(changes, dims):
     ("n_values", "multiplier", "dim"),
     [(0, 2, 2), (1, 2, 2), (16, 2, 4), (17, 2, 5), (10_000, 2, 20), (16, 0.5, 1), (81, 7, 21)],
 )
-def test_an_embedding_has_so_many_times_the_fourth_root_of_its_values(n_values, multiplier, dim):
-    assert embedding_dim(n_values, multiplier) == dim
+def test_a_categorical_has_the_fourth_root_of_its_values_times_the_multiplier(
+    n_values, multiplier, dim
+):
+    config = model_config(embedding_multiplier=multiplier)
+    assert vector_dims(config, {"category": n_values}, {})["category"] == dim
 
 
-def test_a_soft_choice_against_numpy():
+def test_soft_one_hot_against_numpy():
     inputs = inputs_of(soft_one_hot=4, number_dim=5)
     number = inputs.numbers["feature_price"]
     given = np.linspace(-3, 3, 7)
@@ -106,7 +120,7 @@ def test_a_soft_choice_against_numpy():
     np.testing.assert_allclose(found.detach().numpy(), wanted, rtol=1e-5, atol=1e-6)
 
 
-def test_a_norm_for_each_vector_and_none_for_a_bare_number():
+def test_each_vector_has_a_layer_norm_and_a_bare_number_none():
     inputs = inputs_of(feature_norm=True)
     assert set(inputs.norms) == {"feature_item_id", "feature_category"}
     vectors = {
@@ -116,8 +130,8 @@ def test_a_norm_for_each_vector_and_none_for_a_bare_number():
     }
     merged = inputs._merged(dict(vectors))[0, 0].tolist()
     assert merged[:16] == pytest.approx([-1, 1] * 8, abs=1e-4)
-    spread = (14 / 3) ** 0.5  # of 0, 1, 5 around 2
-    assert merged[16:19] == pytest.approx([-2 / spread, -1 / spread, 3 / spread], abs=1e-4)
+    std = (14 / 3) ** 0.5  # of 0, 1, 5 around 2
+    assert merged[16:19] == pytest.approx([-2 / std, -1 / std, 3 / std], abs=1e-4)
     assert merged[19] == 7
     assert set(inputs_of(feature_norm=True, number_dim=2).norms) > {"feature_price"}
     assert "feature_price" not in inputs_of(feature_norm=True, number_dim=1).norms
@@ -136,7 +150,7 @@ NUMBERS = [
 @pytest.mark.parametrize("number", NUMBERS, ids=str)
 @pytest.mark.parametrize("norm", [False, True])
 def test_a_number_changes_the_scores_with_and_without_norms(number, norm):
-    """The predecessor's norm made a constant of every scalar."""
+    """The layer norm of Transformers4Rec made a constant of every scalar."""
     model = tiny_model(feature_norm=norm, **number)
     score = model.scorer(torch.arange(2, 32))
     columns = columns_of(torch.tensor([[3, 4, 5, 0]]))
@@ -162,8 +176,8 @@ def test_an_activation_follows_the_projection(activation):
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu", "gelu"])
-def test_an_activation_brings_its_projection_where_sizes_are_equal(activation):
-    """As in the predecessor; the tied output is activated too."""
+def test_an_activation_needs_a_projection_where_sizes_are_equal(activation):
+    """As in Transformers4Rec; the tied output is activated too."""
     inputs = inputs_of(categoricals=(), numbers=(), activation=activation)
     assert inputs.project.weight.shape == (16, 16)
     model = tiny_model(activation=activation)
@@ -175,30 +189,30 @@ def test_an_activation_brings_its_projection_where_sizes_are_equal(activation):
     torch.testing.assert_close(model.project_out(hidden), wanted)
 
 
-def test_without_need_there_is_no_projection():
+def test_equal_sizes_without_activation_need_no_projection():
     assert isinstance(projection(4, 4, "none"), torch.nn.Identity)
 
 
-def test_tables_have_spreads_of_their_own():
+def test_tables_have_their_own_std():
     inputs = inputs_of(n_items=3000, item_init_std=0.1, feature_init_std=0.7)
     inputs.grow({"item_id": 3000, "category": 3000})
     assert inputs.items.weight.std().item() == pytest.approx(0.1, rel=0.05)
     assert inputs.tables["category"].weight.std().item() == pytest.approx(0.7, rel=0.05)
 
 
-def test_input_dropout_takes_from_what_is_merged_in_training_only():
+def test_input_dropout_of_merged_vectors_in_training_only():
     inputs = inputs_of(merge="elementwise", input_dropout=0.5)
     columns = {name: values.repeat(50, 10) for name, values in COLUMNS.items()}
-    whole = written(inputs, columns)
+    exact = encoded(inputs, columns)
     torch.manual_seed(0)
     dropped = inputs.train()(columns, inputs.items(columns["item_id"])).detach()
-    is_zero = (dropped == 0) & (whole != 0)
-    assert is_zero[whole != 0].float().mean().item() == pytest.approx(0.5, abs=0.05)
+    is_zero = (dropped == 0) & (exact != 0)
+    assert is_zero[exact != 0].float().mean().item() == pytest.approx(0.5, abs=0.05)
     kept = (dropped != 0).nonzero(as_tuple=True)
-    torch.testing.assert_close(dropped[kept], 2 * whole[kept])
+    torch.testing.assert_close(dropped[kept], 2 * exact[kept])
 
 
-def test_a_frozen_table_stays_and_the_vector_of_the_unknown_learns():
+def test_a_frozen_table_does_not_learn_but_its_unknown_vector_does():
     inputs = inputs_of(freeze_items=True)
     inputs.grow({"item_id": 9, "category": 3})
     assert not inputs.items.weight.requires_grad
@@ -206,15 +220,114 @@ def test_a_frozen_table_stays_and_the_vector_of_the_unknown_learns():
     assert inputs.tables["category"].weight.requires_grad
 
 
-def test_events_of_the_past_have_a_vector_added():
+def test_past_events_have_a_vector_added():
     inputs = inputs_of(past_length=3)
     with torch.no_grad():
         inputs.past.copy_(torch.arange(16.0))
     is_past = torch.tensor([[1, 1, 0, 0]])
-    without, with_past = written(inputs), written(inputs, COLUMNS | {"_is_past": is_past})
+    without, with_past = encoded(inputs), encoded(inputs, COLUMNS | {"_is_past": is_past})
     torch.testing.assert_close(with_past - without, torch.arange(16.0) * is_past[..., None])
 
 
 @pytest.mark.parametrize(("past_length", "learns"), [(0, False), (2, True)])
-def test_that_vector_learns_only_where_a_past_is_read(past_length, learns):
+def test_that_vector_learns_only_with_past_events(past_length, learns):
     assert inputs_of(past_length=past_length).past.requires_grad == learns
+
+
+def test_the_age_of_an_unknown_item_counts_as_unknown():
+    """A window file has the age of an item that the model, like `recommend`, does not know."""
+    model = NextItemModel(
+        model_config(),
+        task_config(),
+        loss_config(),
+        categoricals={"type": 3},  # a name that no module may have
+        numbers={"age": "item_age"},
+        max_length=8,
+        seed=1,
+    )
+    model.grow({"item_id": 5, "type": 3})
+    score = model.scorer(torch.arange(2, 7))
+    items, types = torch.tensor([[3, 30, 0]]), torch.tensor([[2, 3, 0]])
+
+    def scored(known: float, unknown: float) -> torch.Tensor:
+        ages = torch.tensor([[known, unknown, 0.0]])
+        return score({"item_id": items, "type": types, "age": ages}, torch.tensor([2]))
+
+    assert torch.equal(scored(0.1, 0.0), scored(0.1, 0.7))
+    assert not torch.equal(scored(0.1, 0.0), scored(0.4, 0.0))
+
+
+SESSIONS = [[2, 3, 4, 5, 6, 7], [8, 9, 10, 11], [12, 13], []]
+
+
+class TestSwapNoise:
+    def test_by_hand(self):
+        """Items with a number below p become the item of the batch that another number picks."""
+        items, _ = padded([[11, 12, 13], [21, 22]])
+
+        class Given(StepRandom):
+            def uniform(self, purpose):
+                numbers = {
+                    "is_swapped": [[0.1, 0.5, 0.29], [0.3, 0.0, 0.0]],
+                    "swapped_for": [[0.99, 0.0, 0.2], [0.0, 0.59, 0.9]],
+                }
+                return torch.tensor(numbers[purpose])
+
+        rng = Given(**vars(step_random(items)))
+        # The batch is 11 12 13 21 22: .99 * 5 is its last, .2 * 5 its second, .59 * 5 its third.
+        assert swap_noise(items, rng, 0.3).tolist() == [[22, 12, 12], [21, 13, 0]]
+
+    def test_replaces_at_the_probability_by_items_as_frequent_as_in_the_batch(self):
+        items = torch.tensor([[2] * 30 + [3] * 10] * 500)
+        found = swap_noise(items, step_random(items), 0.4)
+        changed = (found != items).float()
+        # A replacement by the same item does not show.
+        assert changed[:, :30].mean().item() == pytest.approx(0.4 * 0.25, abs=0.01)
+        assert changed[:, 30:].mean().item() == pytest.approx(0.4 * 0.75, abs=0.02)
+
+    @given(
+        st.lists(st.lists(st.integers(1, 50), max_size=6), min_size=1, max_size=8).filter(any),
+        st.floats(0, 0.99),
+        st.integers(0, 99),
+    )
+    def test_padding_is_neither_replaced_nor_sampled(self, sessions, probability, seed):
+        items, lengths = padded(sessions)
+        found = swap_noise(items, step_random(items, seed), probability)
+        is_event = torch.arange(items.shape[1]) < lengths[:, None]
+        assert torch.equal(found > 0, is_event)
+        assert set(found[is_event].tolist()) <= set(items[is_event].tolist())
+
+    @given(st.integers(1, 4), st.integers(0, 99))
+    def test_several_processes_replace_what_one_would(self, world, seed):
+        items, _ = padded(SESSIONS)
+        wanted = swap_noise(items, step_random(items, seed), 0.5)
+        for rank in range(world):
+            rows = torch.arange(len(items))[rank::world]
+            found = swap_noise(items[rows], step_random(items, seed, rows=rows), 0.5)
+            assert torch.equal(found, wanted[rows])
+
+    @pytest.mark.parametrize(("architecture", "task"), [("gpt2", "clm"), ("bert", "mlm")])
+    def test_labels_are_not_replaced(self, architecture, task):
+        items, lengths = padded(SESSIONS)
+        model = tiny_model(architecture, task, swap_noise=0.99)
+        seen, found = [], []
+        model.inputs.register_forward_pre_hook(lambda _, given: seen.append(given[0]["item_id"]))
+        training_positions = model.task.training_positions
+
+        def spied(*given):
+            positions, labels = training_positions(*given)
+            found.append(labels)
+            return positions, labels
+
+        object.__setattr__(model.task, "training_positions", spied)
+        model.train()(columns_of(items), lengths, step_random(items))
+        assert not torch.equal(seen[0], items[:, : seen[0].shape[1]])
+        assert torch.equal(found[0], training_positions(items, lengths, step_random(items))[1])
+        assert torch.equal(items, padded(SESSIONS)[0])
+
+    def test_in_training_only(self):
+        items, lengths = padded(SESSIONS)
+        given = columns_of(items), lengths, step_random(items)
+        noisy, clean = tiny_model(swap_noise=0.9), tiny_model()
+        assert noisy.train()(*given)[0] != clean.train()(*given)[0]
+        assert noisy.eval()(*given)[0] == clean.eval()(*given)[0]

@@ -1,130 +1,275 @@
-"""The chunked softmax against torch's dense one: value, gradients, memory."""
+"""Sampled losses by hand, against loops over pairs, and what must not change them."""
+
+import math
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from torch.profiler import ProfilerActivity, profile
 
 from dayahead.model import losses
+from dayahead.model.losses import SAMPLED_LOSSES, Negatives, Scores
 from support.tiny_settings import loss_config, loss_of
 
+every_loss = pytest.mark.parametrize("name", SAMPLED_LOSSES)
 
-def problem(n_targets, n_items, dim=8, seed=0):
-    """Hidden states, table, bias (all wanting gradients) and targets."""
-    draw = torch.Generator().manual_seed(seed)
+
+def sigmoid(x):
+    return 1 / (1 + math.exp(-x))
+
+
+def problem(n_targets=7, n_items=20, n_negatives=9, dim=4, seed=0, dtype=torch.float32):
+    """Hidden states, table, bias (all requiring gradients), targets and negatives."""
+    generator = torch.Generator().manual_seed(seed)
     parts = [
-        torch.randn(shape, generator=draw).requires_grad_()
+        torch.randn(shape, generator=generator).to(dtype).requires_grad_()
         for shape in ((n_targets, dim), (n_items, dim), (n_items,))
     ]
-    return *parts, torch.randint(0, n_items, (n_targets,), generator=draw)
+    targets = torch.randint(0, n_items, (n_targets,), generator=generator)
+    items = torch.randint(0, n_items, (n_negatives,), generator=generator)
+    return *parts, targets, Negatives(items, torch.randn(n_negatives, generator=generator))
 
 
-def with_gradients(loss, hidden, table, bias):
-    return [loss.detach(), *torch.autograd.grad(loss, (hidden, table, bias))]
+def with_gradients(loss, *parts):
+    return [loss.detach(), *torch.autograd.grad(loss, parts)]
 
 
-def dense(hidden, table, bias, targets, smoothing):
-    logits = hidden @ table.T + bias
-    return cross_entropy(logits, targets, label_smoothing=smoothing, reduction="sum")
+def assert_all_close(found, wanted, **tolerances):
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other, **tolerances)
 
 
-def full(hidden, table, bias, targets, smoothing, budget=1):
-    config = loss_config(label_smoothing=smoothing, logits_budget_mib=budget)
-    return loss_of(config, hidden, table, bias, targets, None)
+def pairwise(config, hidden, table, bias, targets, negatives):
+    """The definitions, target by target and negative by negative."""
+    scores = (hidden @ table.T + bias) / config.temperature
+    total = 0.0 * scores.sum()
+    for row, target in zip(scores, targets.tolist(), strict=True):
+        others = [i for i, item in enumerate(negatives.items.tolist()) if item != target]
+        s = [row[negatives.items[i]] for i in others]
+        odds = [negatives.log_expected[i] for i in others]
+        total = total + ORACLES[config.name](row[target], s, odds, len(table), config)
+    return total
 
 
-@pytest.fixture
-def rows_per_chunk(monkeypatch):
-    """Set how many rows of logits are computed at once."""
-
-    def set_rows(n_rows):
-        monkeypatch.setattr(losses, "_rows_per_chunk", lambda n_items, dim, budget: n_rows)
-
-    return set_rows
+def oracle_sampled_softmax(target, scores, log_expected, n_items, config):
+    terms = [torch.exp(s) / torch.exp(e) for s, e in zip(scores, log_expected, strict=True)]
+    return -torch.log(torch.exp(target) / (torch.exp(target) + sum(terms)))
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.6])
-@pytest.mark.parametrize("n_rows", [1, 2, 7, 23, 24, 1000])
-def test_any_chunk_equals_the_dense_loss(rows_per_chunk, n_rows, smoothing):
-    rows_per_chunk(n_rows)
-    *parts, targets = problem(n_targets=23, n_items=50)
-    loss = full(*parts, targets, smoothing)
-    wanted = with_gradients(dense(*parts, targets, smoothing), *parts)
-    for found, value in zip(with_gradients(loss, *parts), wanted, strict=True):
-        torch.testing.assert_close(found, value, rtol=1e-6, atol=2e-6)
+def oracle_gbce(target, scores, log_expected, n_items, config):
+    rate = len(scores) / (n_items - 1)
+    if not rate:
+        return -(1 - config.gbce_calibration) * torch.log(torch.sigmoid(target))
+    t = config.gbce_calibration
+    beta = rate * (t * (1 - 1 / rate) + 1 / rate)
+    terms = [torch.log(1 - torch.sigmoid(s)) for s in scores]
+    return -(torch.log(torch.sigmoid(target) ** beta) + sum(terms)) / (len(scores) + 1)
 
 
-@settings(max_examples=20)
-@given(st.integers(1, 40), st.integers(1, 60), st.sampled_from([0.0, 0.3]), st.integers(0, 99))
-def test_any_shape_equals_the_dense_loss(n_targets, n_items, smoothing, seed):
-    *parts, targets = problem(n_targets, n_items, seed=seed)
-    loss = full(*parts, targets, smoothing)
-    torch.testing.assert_close(loss, dense(*parts, targets, smoothing), rtol=1e-5, atol=1e-5)
+def oracle_bpr(target, scores, log_expected, n_items, config):
+    return sum(-torch.log(torch.sigmoid(target - s)) for s in scores) / max(len(scores), 1)
 
 
-@pytest.mark.parametrize(
-    ("n_items", "dim", "wanted"),
-    [(1000, 8, 3 * 2**20 // 4000), (10**6, 8, 8), (10**6, 128, 128)],
-)
-def test_the_budget_counts_mebibytes_of_logits_and_never_less_than_the_table(n_items, dim, wanted):
-    assert losses._rows_per_chunk(n_items, dim, logits_budget_mib=3) == wanted
+def softmax_weights(scores):
+    return torch.softmax(torch.stack(scores), 0)
 
 
-def test_the_chunks_are_those_of_the_budget(monkeypatch):
-    asked = []
-
-    def watched(*args, options, **kwargs):
-        asked.append(options.batch_chunk_size)
-        return torch.nn.functional.linear_cross_entropy(*args, options=options, **kwargs)
-
-    monkeypatch.setattr(losses, "linear_cross_entropy", watched)
-    *parts, targets = problem(n_targets=5, n_items=1000)
-    full(*parts, targets, 0.0, budget=3)
-    assert asked == [3 * 2**20 // 4000]
+def oracle_bpr_max(target, scores, log_expected, n_items, config):
+    if not scores:
+        return 0.0
+    pairs = list(zip(softmax_weights(scores), scores, strict=True))
+    likelihood = sum(w * torch.sigmoid(target - s) for w, s in pairs)
+    penalty = config.bpr_max_regularisation * sum(w * s * s for w, s in pairs)
+    return -torch.log(likelihood) + penalty
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_nothing_asked_costs_nothing_but_reaches_everything(smoothing):
-    *parts, targets = problem(n_targets=0, n_items=50)
-    loss = full(*parts, targets, smoothing)
+def oracle_top1(target, scores, log_expected, n_items, config):
+    terms = [torch.sigmoid(s - target) + torch.sigmoid(s * s) for s in scores]
+    return sum(terms) / max(len(scores), 1)
+
+
+def oracle_top1_max(target, scores, log_expected, n_items, config):
+    if not scores:
+        return 0.0
+    terms = [torch.sigmoid(s - target) + torch.sigmoid(s * s) for s in scores]
+    return sum(w * term for w, term in zip(softmax_weights(scores), terms, strict=True))
+
+
+ORACLES = {name: globals()[f"oracle_{name}"] for name in SAMPLED_LOSSES}
+
+WEIGHTS = (1 / (1 + math.e**2), math.e**2 / (1 + math.e**2))
+BY_HAND = {
+    "sampled_softmax": math.log(math.e + 1 / 0.5 + math.e**2 / 2) - 1,
+    # Two others of four: the rate is 1/2, so beta is 1 - .75 / 2.
+    "gbce": -(0.625 * math.log(sigmoid(1)) + math.log(1 - sigmoid(0)) + math.log(1 - sigmoid(2)))
+    / 3,
+    "bpr": -(math.log(sigmoid(1)) + math.log(sigmoid(-1))) / 2,
+    "bpr_max": -math.log(WEIGHTS[0] * sigmoid(1) + WEIGHTS[1] * sigmoid(-1)) + 0.5 * WEIGHTS[1] * 4,
+    "top1": (sigmoid(-1) + sigmoid(0) + sigmoid(1) + sigmoid(4)) / 2,
+    "top1_max": WEIGHTS[0] * (sigmoid(-1) + sigmoid(0)) + WEIGHTS[1] * (sigmoid(1) + sigmoid(4)),
+}
+
+
+@every_loss
+def test_one_target_by_hand(name):
+    """A target of score 1, negatives of 0 (expected 1/2 times) and 2 (2 times), and itself."""
+    scores = Scores(
+        targets=torch.tensor([1.0]),
+        negatives=torch.tensor([[0.0, 1.0, 2.0]]),
+        is_other=torch.tensor([[True, False, True]]),
+        log_expected=torch.tensor([0.5, 9.0, 2.0]).log(),
+        n_items=5,
+    )
+    config = loss_config(name=name, gbce_calibration=0.75, bpr_max_regularisation=0.5)
+    assert SAMPLED_LOSSES[name](scores, config).tolist() == pytest.approx([BY_HAND[name]], rel=1e-6)
+
+
+@every_loss
+@settings(max_examples=15)
+@given(st.integers(1, 6), st.integers(2, 9), st.integers(1, 12), st.integers(0, 99), st.booleans())
+def test_any_shape_equals_the_loops(name, n_targets, n_items, n_negatives, seed, is_warm):
+    *parts, targets, negatives = problem(
+        n_targets, n_items, n_negatives, seed=seed, dtype=torch.float64
+    )
+    config = loss_config(name=name, temperature=2.0 if is_warm else 1.0, bpr_max_regularisation=0.3)
+    found = with_gradients(loss_of(config, *parts, targets, negatives), *parts)
+    wanted = with_gradients(pairwise(config, *parts, targets, negatives), *parts)
+    assert_all_close(found, wanted, rtol=1e-6, atol=1e-6)
+
+
+@every_loss
+def test_gradients_are_those_of_finite_differences(name):
+    *parts, targets, negatives = problem(n_targets=3, n_items=6, dtype=torch.float64)
+    config = loss_config(name=name, bpr_max_regularisation=0.3)
+    assert torch.autograd.gradcheck(
+        lambda *inputs: loss_of(config, *inputs, targets, negatives), parts
+    )
+
+
+@every_loss
+@pytest.mark.parametrize("n_rows", [1, 2, 3, 6, 100])
+def test_any_chunk_gives_the_same(monkeypatch, name, n_rows):
+    *parts, targets, negatives = problem()
+    config = loss_config(name=name, logits_budget_mib=1)
+    wanted = with_gradients(loss_of(config, *parts, targets, negatives), *parts)
+    monkeypatch.setattr(losses, "rows_per_chunk", lambda *_: n_rows)
+    found = with_gradients(loss_of(config, *parts, targets, negatives), *parts)
+    assert_all_close(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+@every_loss
+def test_the_order_of_negatives_and_targets_does_not_matter(name):
+    hidden, table, bias, targets, negatives = problem()
+    config = loss_config(name=name, bpr_max_regularisation=0.3)
+    loss = loss_of(config, hidden, table, bias, targets, negatives)
+    by_item, by_target = torch.randperm(len(negatives.items)), torch.randperm(len(targets))
+    other = Negatives(negatives.items[by_item], negatives.log_expected[by_item])
+    again = loss_of(config, hidden[by_target], table, bias, targets[by_target], other)
+    torch.testing.assert_close(loss, again)
+
+
+@every_loss
+def test_a_target_among_its_own_negatives_does_not_count(name):
+    hidden, table, bias, _, negatives = problem(n_targets=5)
+    targets = torch.full((5,), 3)
+    config = loss_config(name=name, bpr_max_regularisation=0.3)
+    is_other = negatives.items != 3
+    without = Negatives(negatives.items[is_other], negatives.log_expected[is_other])
+    hit = torch.full((4,), 3)
+    beside = Negatives(
+        torch.cat([without.items, hit]), torch.cat([without.log_expected, torch.zeros(4)])
+    )
+    parts = (hidden, table, bias)
+    found, wanted = (
+        with_gradients(loss_of(config, *parts, targets, those), *parts)
+        for those in (beside, without)
+    )
+    assert_all_close(found, wanted)
+
+
+@every_loss
+def test_a_target_with_itself_as_only_negative_has_zero_gradient(name):
+    *parts, _, _ = problem(n_targets=2)
+    targets, negatives = torch.tensor([3, 3]), Negatives(torch.tensor([3, 3]), torch.zeros(2))
+    config = loss_config(name=name, bpr_max_regularisation=0.3, gbce_calibration=1.0)
+    for found in with_gradients(loss_of(config, *parts, targets, negatives), *parts):
+        assert not found.any()  # finite too: NaN counts as true
+
+
+@every_loss
+def test_scores_far_apart_stay_finite(name):
+    *parts, targets, negatives = problem()
+    config = loss_config(name=name, temperature=1e-3, bpr_max_regularisation=0.3)
+    for found in with_gradients(loss_of(config, *parts, targets, negatives), *parts):
+        assert torch.isfinite(found).all()
+
+
+@every_loss
+def test_without_targets_the_loss_and_all_gradients_are_zero(name):
+    *parts, targets, negatives = problem(n_targets=0)
+    loss = loss_of(loss_config(name=name), *parts, targets, negatives)
     for found in with_gradients(loss, *parts):
         assert not found.any()
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_bfloat16_comes_within_its_rounding(smoothing):
-    *parts, targets = problem(n_targets=200, n_items=50)
-    wanted = with_gradients(dense(*parts, targets, smoothing), *parts)
+@every_loss
+def test_bfloat16_is_within_its_rounding(name):
+    *parts, targets, negatives = problem(n_targets=200, n_items=50, n_negatives=30)
+    config = loss_config(name=name)
+    wanted = with_gradients(loss_of(config, *parts, targets, negatives), *parts)
     with torch.autocast("cpu", torch.bfloat16):
-        loss = full(*parts, targets, smoothing)
-    assert loss.dtype == torch.float32
+        loss = loss_of(config, *parts, targets, negatives)
     for found, value in zip(with_gradients(loss, *parts), wanted, strict=True):
         assert found.dtype == torch.float32
         assert (found - value).norm() <= 0.02 * value.norm()
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_no_tensor_is_larger_than_the_budget(smoothing):
-    n_targets, n_items, budget = 600, 20_000, 4  # dense logits: 46 MiB
-    *parts, targets = problem(n_targets, n_items)
+@every_loss
+def test_no_tensor_is_larger_than_the_budget(name):
+    """Dense scores would take 6 MiB."""
+    *parts, targets, negatives = problem(n_targets=1_000, n_items=2_000, n_negatives=1_500)
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
-        loss = full(*parts, targets, smoothing, budget)
-        loss.backward()
-    largest = max(event.self_cpu_memory_usage for event in record.events())
-    assert 0 < largest <= budget * 2**20
+        config = loss_config(name=name, logits_budget_mib=1)
+        loss_of(config, *parts, targets, negatives).backward()
+    assert 0 < max(event.self_cpu_memory_usage for event in record.events()) <= 2**20
 
 
-@pytest.mark.parametrize("temperature", [0.25, 1.0, 3.0])
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_temperature_divides_the_scores(smoothing, temperature):
-    hidden, table, bias, targets = problem(n_targets=7, n_items=50)
-    config = loss_config(temperature=temperature, label_smoothing=smoothing)
-    loss = loss_of(config, hidden, table, bias, targets, None)
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_sampled_softmax_with_every_item_once_is_the_softmax(smoothing, temperature):
+    hidden, table, bias, targets, _ = problem()
+    every = Negatives(torch.arange(len(table)), torch.zeros(len(table)))
+    config = loss_config(name="sampled_softmax", label_smoothing=smoothing, temperature=temperature)
     logits = (hidden @ table.T + bias) / temperature
-    wanted = cross_entropy(logits, targets, label_smoothing=smoothing, reduction="sum")
+    dense = cross_entropy(logits, targets, label_smoothing=smoothing, reduction="sum")
     parts = (hidden, table, bias)
-    pairs = zip(with_gradients(loss, *parts), with_gradients(wanted, *parts), strict=True)
-    for found, value in pairs:
-        torch.testing.assert_close(found, value, rtol=1e-5, atol=1e-5)
+    found = with_gradients(loss_of(config, *parts, targets, every), *parts)
+    assert_all_close(found, with_gradients(dense, *parts), rtol=1e-5, atol=1e-6)
+
+
+class TestGbce:
+    def test_without_calibration_is_the_mean_binary_cross_entropy(self):
+        hidden, table, bias, _, negatives = problem(n_targets=1)
+        target = next(i for i in range(len(table)) if i not in negatives.items)
+        config = loss_config(name="gbce", gbce_calibration=0.0)
+        scores = (hidden @ table.T + bias)[0]
+        logits = torch.cat([scores[[target]], scores[negatives.items]])
+        labels = torch.tensor([1.0] + [0.0] * len(negatives.items))
+        found = loss_of(config, hidden, table, bias, torch.tensor([target]), negatives)
+        torch.testing.assert_close(found, binary_cross_entropy_with_logits(logits, labels))
+
+    @pytest.mark.parametrize("t", [0.0, 0.4, 0.75, 1.0])
+    def test_is_a_binary_cross_entropy_of_the_papers_transformed_score(self, t):
+        """Section 5.3: s+ becomes log(1 / (sigmoid(s+)^-beta - 1)), beta from t and the rate."""
+        target, negatives = torch.tensor([0.7], dtype=torch.float64), torch.tensor([[-0.2, 0.4]])
+        rate = 2 / 99
+        beta = rate * ((1 - 1 / rate) * t + 1 / rate)
+        shifted = torch.log(1 / (torch.sigmoid(target) ** -beta - 1))
+        logits = torch.cat([shifted, negatives[0].double()])
+        labels = torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)
+        scores = Scores(target, negatives, torch.ones(1, 2, dtype=torch.bool), torch.zeros(2), 100)
+        found = SAMPLED_LOSSES["gbce"](scores, loss_config(name="gbce", gbce_calibration=t))
+        wanted = binary_cross_entropy_with_logits(logits, labels)
+        assert found.item() == pytest.approx(wanted.item(), rel=1e-6)

@@ -1,4 +1,4 @@
-"""Which items are drawn, how often, and that all processes have the same."""
+"""Negative sampling: how often items are sampled, and that all processes sample the same."""
 
 import pytest
 import torch
@@ -7,23 +7,21 @@ from dayahead.config.loading import validated
 from dayahead.config.params import LossConfig
 from dayahead.core.errors import ConfigError
 from dayahead.distributed.process import Rank
-from dayahead.model.negatives import Negatives, NegativeSampler
-from dayahead.model.next_item import NextItemModel
+from dayahead.model.losses import SAMPLED_LOSSES, Negatives, NegativeSampler
 from dayahead.model.rng import StepRandom
-from dayahead.model.sampled_losses import LOSSES
 from dayahead.train.batches import Sessions
 from support.tiny_settings import (
     LOSS,
     columns_of,
-    draws_for,
     loss_config,
     loss_of,
-    model_config,
-    task_config,
+    step_random,
+    tiny_model,
 )
 
 SESSIONS = [[2, 3, 4], [5, 6, 7, 8, 9], [9, 3], [11, 12, 13, 2], [2, 2, 5]]
 N_ITEMS = 30
+EVENTS = torch.tensor([item for session in SESSIONS for item in session])
 
 
 def sampler_of(counts, **changes):
@@ -34,73 +32,62 @@ def sampler_of(counts, **changes):
 
 
 def model_of(name="sampled_softmax", task="clm", architecture="gpt2", **changes):
-    model = NextItemModel(
-        model_config(architecture=architecture),
-        task_config(name=task),
-        loss_config(name=name, **changes),
-        categoricals={"category": 3},
-        numbers={"price": "log_number"},
-        max_length=8,
-        seed=1,
-    )
-    model.grow({"item_id": N_ITEMS, "category": 3})
-    return model
+    return tiny_model(architecture, task, n_items=N_ITEMS, loss={"name": name, **changes})
 
 
-def batch_of(share):
-    """A process's share of SESSIONS: columns, lengths and the draws."""
-    flat = torch.tensor([item for session in SESSIONS for item in session])
+def batch_of(rank):
+    """A process's rows of SESSIONS: columns, lengths and random numbers."""
     lengths = torch.tensor([0, *map(len, SESSIONS)])
-    batch = Sessions({"item_id": flat}, lengths.cumsum(0)).gather(torch.arange(5), rank)
+    batch = Sessions({"item_id": EVENTS}, lengths.cumsum(0)).gather(torch.arange(5), rank)
     rows = torch.arange(batch.n_global)[rank.index :: rank.world_size]
     items = batch.global_items
-    draws = StepRandom(3, items, batch.global_past, rows, items.shape[1])
-    return columns_of(batch.columns["item_id"]), batch.lengths, draws
+    rng = StepRandom(3, items, batch.global_past, rows, items.shape[1])
+    return columns_of(batch.columns["item_id"]), batch.lengths, rng
 
 
-def some_draws(seed=0):
-    return draws_for(torch.zeros(1, 1, dtype=torch.int64), seed)
+def some_rng(seed=0):
+    return step_random(torch.zeros(1, 1, dtype=torch.int64), seed)
 
 
 class TestSampler:
     @pytest.mark.parametrize(
         ("exponent", "weights"), [(0.0, [1, 1, 1, 1]), (0.5, [1, 2, 3, 4]), (1.0, [1, 4, 9, 16])]
     )
-    def test_draws_by_one_more_than_the_count_to_the_power(self, exponent, weights):
+    def test_samples_by_one_more_than_the_count_to_the_power(self, exponent, weights):
         n = 40_000
         sampler = sampler_of([0, 3, 8, 15], popularity_exponent=exponent, negatives=n)
-        negatives = sampler(torch.empty(0, dtype=torch.int64), some_draws())
+        negatives = sampler(torch.empty(0, dtype=torch.int64), some_rng())
         expected = n * torch.tensor(weights) / sum(weights)
-        drawn = torch.bincount(negatives.items, minlength=4)
-        assert ((drawn - expected).abs() < 4 * expected.sqrt()).all()
+        sampled = torch.bincount(negatives.items, minlength=4)
+        assert ((sampled - expected).abs() < 4 * expected.sqrt()).all()
         torch.testing.assert_close(
             negatives.log_expected, expected.log()[negatives.items], rtol=1e-4, atol=1e-4
         )
 
-    def test_takes_the_batch_as_drawn_by_popularity(self):
+    def test_in_batch_negatives_count_as_sampled_by_popularity(self):
         """Three others among the four targets: 3 (1 + count) / (items + counts) each."""
         sampler = sampler_of([0, 3, 8, 15], popularity_exponent=0.0, negatives=2)
         targets = torch.tensor([3, 3, 1, 0])
-        negatives = sampler(targets, some_draws())
+        negatives = sampler(targets, some_rng())
         assert negatives.items[2:].tolist() == targets.tolist()
         wanted = [2 / 4 + 3 * count / 30 for count in (16, 16, 4, 1)]
         assert negatives.log_expected[2:].exp().tolist() == pytest.approx(wanted)
 
-    def test_depends_on_the_draws_alone(self):
+    def test_depends_on_the_seed_alone(self):
         sampler, none = sampler_of([1] * 100, negatives=50), torch.empty(0, dtype=torch.int64)
-        first, again, other = (sampler(none, some_draws(seed)).items for seed in (1, 1, 2))
+        first, again, other = (sampler(none, some_rng(seed)).items for seed in (1, 1, 2))
         assert torch.equal(first, again)
         assert not torch.equal(first, other)
 
-    def test_none_drawn_leaves_those_of_the_batch(self):
+    def test_without_samples_there_are_those_of_the_batch(self):
         sampler = sampler_of([1, 2], negatives=0)
-        assert sampler(torch.tensor([1]), some_draws()).items.tolist() == [1]
-        assert torch.isfinite(sampler(torch.tensor([1, 0]), some_draws()).log_expected).all()
+        assert sampler(torch.tensor([1]), some_rng()).items.tolist() == [1]
+        assert torch.isfinite(sampler(torch.tensor([1, 0]), some_rng()).log_expected).all()
 
     def test_counts_sessions_but_neither_padding_nor_the_past(self):
         sampler = sampler_of([5, 0, 0, 0])
         items = torch.tensor([[2, 3, 3, 0], [5, 4, 2, 4]])
-        sampler.count(draws_for(items, past=torch.tensor([0, 2])))
+        sampler.count(step_random(items, past=torch.tensor([0, 2])))
         assert sampler.counts.tolist() == [7, 2, 1, 0]
 
     def test_growing_keeps_the_counts(self):
@@ -114,15 +101,17 @@ class TestSampler:
     def test_the_correction_makes_the_sampled_softmax_estimate_the_full_one(
         self, exponent, of_batch
     ):
-        """Many negatives, and popular ones, of high score, far too often among them."""
-        draw = torch.Generator().manual_seed(0)
+        """Many negatives, among which popular items of high score are far too frequent."""
+        generator = torch.Generator().manual_seed(0)
         counts = torch.arange(40) ** 2
         settings = {"popularity_exponent": exponent, "negatives": 40_000}
         sampler = sampler_of(counts.tolist(), **settings)
         n_of_batch = 40_000 if of_batch else 0
-        batch = torch.multinomial(1.0 + counts, n_of_batch or 1, replacement=True, generator=draw)
-        negatives = sampler(batch[:n_of_batch], some_draws())
-        hidden, table = (torch.randn(n, 6, generator=draw) for n in (20, 40))
+        batch = torch.multinomial(
+            1.0 + counts, n_of_batch or 1, replacement=True, generator=generator
+        )
+        negatives = sampler(batch[:n_of_batch], some_rng())
+        hidden, table = (torch.randn(n, 6, generator=generator) for n in (20, 40))
         bias, targets = torch.linspace(-2, 2, 40), torch.arange(20)
         args = (hidden, table, bias, targets)
         found = loss_of(loss_config(name="sampled_softmax"), *args, negatives)
@@ -137,41 +126,39 @@ class TestModel:
     def test_softmax_needs_no_counts(self):
         assert model_of("softmax").sampler is None
 
-    def test_counts_what_it_is_fitted_on_once_a_step_and_nothing_else(self):
+    def test_counts_the_events_of_each_training_step_only(self):
         model = model_of()
         batch = batch_of(Rank(0, 1))
         model.train()(*batch, 3)
-        flat = torch.tensor([item for session in SESSIONS for item in session])
-        assert torch.equal(model.sampler.counts, torch.bincount(flat - 2, minlength=N_ITEMS))
+        assert torch.equal(model.sampler.counts, torch.bincount(EVENTS - 2, minlength=N_ITEMS))
         before = model.sampler.counts.clone()
         model.eval()(*batch, 3)
         assert torch.equal(model.sampler.counts, before)
 
-    def test_the_counts_are_part_of_its_state(self):
+    def test_the_counts_are_in_the_state(self):
         model, other = model_of(), model_of()
         model.train()(*batch_of(Rank(0, 1)), 1)
         other.load_state_dict(model.state_dict())
         assert other.sampler.counts.sum() == sum(map(len, SESSIONS))
 
     @pytest.mark.parametrize("task", ["clm", "mlm"])
-    def test_the_batchs_negatives_are_all_its_targets(self, task):
-        """Those of the other processes, too."""
+    def test_in_batch_negatives_are_the_targets_of_all_processes(self, task):
         whole = model_of(task=task, architecture="bert", negatives=0)
-        columns, lengths, draws = batch_of(Rank(0, 1))
-        _, answers = whole.task.training_question(columns["item_id"], lengths, draws)
-        for share in (Rank(0, 1), Rank(0, 2), Rank(1, 2)):
-            _, _, draws = batch_of(share)
-            assert whole._negatives(draws).items.tolist() == (answers - 2).tolist()
+        columns, lengths, rng = batch_of(Rank(0, 1))
+        _, labels = whole.task.training_positions(columns["item_id"], lengths, rng)
+        for rank in (Rank(0, 1), Rank(0, 2), Rank(1, 2)):
+            _, _, rng = batch_of(rank)
+            assert whole._negatives(rng).items.tolist() == (labels - 2).tolist()
 
-    @pytest.mark.parametrize("name", ["softmax", *LOSSES])
+    @pytest.mark.parametrize("name", ["softmax", *SAMPLED_LOSSES])
     @pytest.mark.parametrize("task", ["clm", "mlm"])
     def test_two_processes_sum_to_one(self, name, task):
-        """Five sessions on two processes, one of which fills up with an empty row."""
+        """Five sessions on two processes, one of which has an empty row."""
         shares = {1: [Rank(0, 1)], 2: [Rank(0, 2), Rank(1, 2)]}
         found = {}
-        for world, each in shares.items():
-            models = [model_of(name, task, architecture="bert").train() for _ in each]
-            losses = [model(*batch_of(share), 2) for model, share in zip(models, each, strict=True)]
+        for world, ranks in shares.items():
+            models = [model_of(name, task, architecture="bert").train() for _ in ranks]
+            losses = [model(*batch_of(rank), 2) for model, rank in zip(models, ranks, strict=True)]
             for loss, _ in losses:
                 loss.backward()
             named = [dict(model.named_parameters()) for model in models]
@@ -189,7 +176,7 @@ class TestModel:
         torch.testing.assert_close(found[1], found[2], rtol=1e-5, atol=1e-5)
 
     @pytest.mark.parametrize("name", ["softmax", "sampled_softmax"])
-    def test_the_temperature_divides_the_scores_and_leaves_the_ranks(self, name):
+    def test_the_temperature_divides_the_scores_and_keeps_the_ranks(self, name):
         warm, cold = model_of(name, temperature=4.0), model_of(name)
         columns, n_known = columns_of(torch.tensor([[3, 4, 5, 0]])), torch.tensor([3])
         every = torch.arange(2, 2 + N_ITEMS)
@@ -199,11 +186,11 @@ class TestModel:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         (
             {"name": "bpr", "negatives": 0, "negatives_of_batch": False},
-            r"bpr compares with negatives, and there are none: set negatives above 0 or "
+            r"bpr needs negatives, and there are none: set negatives above 0 or "
             r"negatives_of_batch to true, or name to softmax",
         ),
         (
@@ -213,11 +200,11 @@ class TestModel:
         ),
     ],
 )
-def test_refuses_what_does_not_fit_together(changes, told):
-    with pytest.raises(ConfigError, match=told):
+def test_settings_that_contradict_each_other_are_rejected(changes, message):
+    with pytest.raises(ConfigError, match=message):
         validated(LossConfig, LOSS | changes, "loss")
 
 
 @pytest.mark.parametrize("name", ["softmax", "sampled_softmax"])
-def test_smoothing_goes_with_a_distribution_over_the_catalogue(name):
+def test_smoothing_is_allowed_with_a_softmax(name):
     assert loss_config(name=name, label_smoothing=0.1).label_smoothing == 0.1

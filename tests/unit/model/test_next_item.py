@@ -1,4 +1,4 @@
-"""The next-item model: what learns, what grows, and that the loss is what it says."""
+"""The next-item model: gradients, growth, equal parts of a batch, and the loss as defined."""
 
 import pytest
 import torch
@@ -7,106 +7,168 @@ from torch.nn.functional import cross_entropy
 from dayahead.model.next_item import NextItemModel
 from support.tiny_settings import (
     columns_of,
-    draws_for,
-    every_body,
+    every_backbone,
     loss_config,
     model_config,
     padded,
+    step_random,
     task_config,
     tiny_model,
 )
 
 SESSIONS = [[2, 3, 4, 5, 6, 7], [8, 9, 10, 11], [12, 13]]
+PAST_SESSIONS = [*SESSIONS, [14, 15, 16]]
+PAST = torch.tensor([2, 0, 0, 1])
+SETTINGS = [
+    {"merge": "elementwise"},
+    {"merge": "elementwise", "item_embedding_dim": 8, "soft_one_hot": 3, "feature_norm": True},
+    {"number_dim": 4},
+    {"number_dim": 4, "soft_one_hot": 3, "feature_norm": True},
+    {"feature_norm": True, "embedding_multiplier": 5.0},
+    {"activation": "tanh", "item_embedding_dim": 8},
+    {"activation": "relu", "tie_weights": False},
+    {"freeze_items": True, "item_embedding_dim": 8},
+    {"swap_noise": 0.4},
+    {"past_length": 3},
+    {"past_length": 3, "merge": "elementwise", "activation": "gelu", "swap_noise": 0.4},
+]
+every_setting = pytest.mark.parametrize("changes", SETTINGS, ids=str)
+every_task = pytest.mark.parametrize(("architecture", "task"), [("gpt2", "clm"), ("bert", "mlm")])
 
 
 def batch(sessions=SESSIONS, seed=0):
     items, lengths = padded(sessions)
-    return columns_of(items), lengths, draws_for(items, seed)
+    return columns_of(items), lengths, step_random(items, seed)
+
+
+def batch_with_past(rows=slice(None)):
+    """Rows of a batch of which two have events of the user's past."""
+    items, lengths = padded(PAST_SESSIONS)
+    is_past = (torch.arange(items.shape[1]) < PAST[:, None]).long()
+    columns = columns_of(items) | {"_is_past": is_past}
+    rng = step_random(items, past=PAST, rows=torch.arange(len(items))[rows])
+    return {name: values[rows] for name, values in columns.items()}, lengths[rows], rng
 
 
 def gradients(model):
     return {name: p.grad for name, p in model.named_parameters() if p.requires_grad}
 
 
-@every_body
-@pytest.mark.parametrize(
-    "changes", [{}, {"tie_weights": False}, {"item_embedding_dim": 8}], ids=str
-)
-def test_the_gradient_reaches_everything_that_wants_one(architecture, task, changes):
-    model = tiny_model(architecture, task, **changes)
-    loss, _ = model(*batch(), 1)
+def assert_reaches_everything(model, loss):
+    """Zero only where nothing was looked up; a key's bias shifts a softmax's scores all alike."""
     loss.backward()
-    missed = [name for name, grad in gradients(model).items() if grad is None]
-    assert missed == []
-    # Zero only where nothing was looked up; a key's bias shifts a softmax's scores all alike.
-    zero = {name for name, grad in gradients(model).items() if not grad.any()}
+    found = gradients(model)
+    assert all(grad is not None and grad.isfinite().all() for grad in found.values())
+    zero = {name for name, grad in found.items() if not grad.any()}
     assert {name for name in zero if "key.bias" not in name and "unknown" not in name} == set()
 
 
-@every_body
+@every_backbone
+@pytest.mark.parametrize(
+    "changes", [{}, {"tie_weights": False}, {"item_embedding_dim": 8}], ids=str
+)
+def test_the_gradient_reaches_all_that_is_not_frozen(architecture, task, changes):
+    model = tiny_model(architecture, task, **changes)
+    assert_reaches_everything(model, model(*batch(), 1)[0])
+
+
+@every_setting
+@every_task
+def test_the_gradient_reaches_all_that_is_not_frozen_with_every_setting(
+    architecture, task, changes
+):
+    model = tiny_model(architecture, task, **changes).train()
+    assert_reaches_everything(model, model(*batch_with_past())[0])
+
+
+@every_backbone
 def test_the_mask_learns_only_where_something_is_masked(architecture, task):
     model = tiny_model(architecture, task)
     assert model.mask.requires_grad == (task in {"mlm", "rtd"})
 
 
-@every_body
-def test_empty_rows_only_reach_everything_with_zeros(architecture, task):
-    """A process whose share of a batch is empty still owes DDP every gradient."""
-    model = tiny_model(architecture, task)
-    columns, _, draws = batch([[0, 0, 0], [0, 0, 0]])
-    loss, n_targets = model(columns, torch.tensor([0, 0]), draws, 1)
+def assert_zero_gradients(model, columns, rng):
+    """A process with empty rows alone still owes DDP every gradient."""
+    nothing = {name: torch.zeros_like(values) for name, values in columns.items()}
+    loss, n_targets = model(nothing, torch.zeros(len(columns["item_id"]), dtype=int), rng)
     loss.backward()
     assert (loss.item(), n_targets.item()) == (0, 0)
     assert all(grad is not None and not grad.any() for grad in gradients(model).values())
 
 
-@every_body
+@every_backbone
+def test_empty_rows_alone_give_zero_gradients(architecture, task):
+    columns, _, rng = batch([[0, 0, 0], [0, 0, 0]])
+    assert_zero_gradients(tiny_model(architecture, task), columns, rng)
+
+
+@every_setting
+@every_task
+def test_empty_rows_alone_give_zero_gradients_with_every_setting(architecture, task, changes):
+    columns, _, rng = batch_with_past(slice(0, 2))
+    assert_zero_gradients(tiny_model(architecture, task, **changes).train(), columns, rng)
+
+
+@every_backbone
 def test_an_empty_row_beside_others_adds_nothing(architecture, task):
     model = tiny_model(architecture, task)
-    columns, lengths, draws = batch()
-    alone = model(columns, lengths, draws, 1)
-    columns, _, more_draws = batch([*SESSIONS, []])
-    beside = model(columns, torch.tensor([*lengths, 0]), more_draws, 1)
+    columns, lengths, rng = batch()
+    alone = model(columns, lengths, rng, 1)
+    columns, _, more_rng = batch([*SESSIONS, []])
+    beside = model(columns, torch.tensor([*lengths, 0]), more_rng, 1)
     torch.testing.assert_close(alone, beside)
 
 
-@every_body
-@pytest.mark.parametrize("length_groups", [2, 3, 4, 9])
-def test_parts_of_like_length_give_the_loss_and_gradients_of_the_whole(
-    architecture, task, length_groups
-):
-    """Whatever the order of lengths, and with a part of empty rows only."""
+@every_backbone
+@pytest.mark.parametrize("length_groups", [2, 3, 9])
+def test_length_groups_give_the_loss_and_gradients_of_the_whole(architecture, task, length_groups):
+    """Whatever the order of lengths, and with a group of empty rows only."""
     sessions = [[12, 13], [20, 21, 22], [8, 9, 10, 11], [2, 3, 4, 5, 6, 7], [], []]
     model = tiny_model(architecture, task)
     found = []
-    for n_parts in (1, length_groups):
-        loss, n_targets = model(*batch(sessions), n_parts)
+    for n_groups in (1, length_groups):
+        loss, n_targets = model(*batch(sessions), n_groups)
         model.zero_grad()
         loss.backward()
         found.append((n_targets, loss.detach(), gradients(model)))
     torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-5)
 
 
-@every_body
+@every_setting
+@every_task
+def test_two_processes_make_the_step_of_one(architecture, task, changes):
+    model = tiny_model(architecture, task, **changes).train()
+    found = []
+    for shares in ([slice(None)], [slice(0, None, 2), slice(1, None, 2)]):
+        model.zero_grad()
+        sums = [model(*batch_with_past(rows)) for rows in shares]
+        for loss, _ in sums:
+            loss.backward()
+        total = torch.stack([loss.detach() for loss, _ in sums]).sum()
+        found.append((total, sum(n for _, n in sums), gradients(model)))
+    torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-5)
+
+
+@every_backbone
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
 def test_the_loss_is_the_cross_entropy_of_the_targets_scores(architecture, task, smoothing):
     """Score each target with the dense softmax from the outside, as `scorer` does."""
-    model = tiny_model(architecture, task, smoothing=smoothing).eval()
-    model.detector = None  # what rtd adds is measured beside its own definition
-    columns, lengths, draws = batch()
-    question, answers = model.task.training_question(columns["item_id"], lengths, draws)
-    loss, n_targets = model(columns, lengths, draws, 1)
-    scores = model._answers(columns, question) @ model.scoring_rows.T + model.bias
-    wanted = cross_entropy(scores, answers - 2, label_smoothing=smoothing, reduction="sum")
-    assert n_targets.item() == len(answers)
+    model = tiny_model(architecture, task, loss={"label_smoothing": smoothing}).eval()
+    model.detector = None  # test_rtd.py tests what rtd adds
+    columns, lengths, rng = batch()
+    positions, labels = model.task.training_positions(columns["item_id"], lengths, rng)
+    loss, n_targets = model(columns, lengths, rng, 1)
+    scores = model._output_states(columns, positions) @ model.output_layer.table.T + model.bias
+    wanted = cross_entropy(scores, labels - 2, label_smoothing=smoothing, reduction="sum")
+    assert n_targets.item() == len(labels)
     torch.testing.assert_close(loss, wanted)
 
 
 @pytest.mark.parametrize("architecture", ["gpt2", "bert", "xlnet"])
-def test_a_causal_loss_is_made_of_the_scores_that_measuring_sees(architecture):
+def test_a_causal_loss_is_made_of_the_scores_of_evaluation(architecture):
     """Position t in training scores as the session cut after t does in evaluation."""
     model = tiny_model(architecture, "clm").eval()
-    columns, lengths, draws = batch()
+    columns, lengths, rng = batch()
     scores = model.scorer(torch.arange(2, 32))
     total = 0.0
     for row, session in enumerate(SESSIONS):
@@ -114,13 +176,13 @@ def test_a_causal_loss_is_made_of_the_scores_that_measuring_sees(architecture):
             one = {name: values[row : row + 1] for name, values in columns.items()}
             target = torch.tensor([session[n] - 2])
             total += cross_entropy(scores(one, torch.tensor([n])), target).item()
-    loss, n_targets = model(columns, lengths, draws, 1)
+    loss, n_targets = model(columns, lengths, rng, 1)
     assert n_targets.item() == sum(map(len, SESSIONS)) - len(SESSIONS)
     assert loss.item() == pytest.approx(total, rel=1e-5)
 
 
-@every_body
-def test_growing_leaves_the_scores_of_old_items_alone(architecture, task):
+@every_backbone
+def test_growing_does_not_change_the_scores_of_old_items(architecture, task):
     model = tiny_model(architecture, task, n_items=20)
     columns, n_known = columns_of(torch.tensor([[3, 4, 5, 0]])), torch.tensor([3])
     before = model.scorer(torch.arange(2, 22))(columns, n_known)
@@ -130,7 +192,7 @@ def test_growing_leaves_the_scores_of_old_items_alone(architecture, task):
     torch.testing.assert_close(before, after)
 
 
-@every_body
+@every_backbone
 @pytest.mark.parametrize("tie_weights", [True, False])
 def test_a_model_grown_by_steps_is_the_one_grown_at_once(architecture, task, tie_weights):
     model = tiny_model(architecture, task, n_items=10, tie_weights=tie_weights)
@@ -141,9 +203,11 @@ def test_a_model_grown_by_steps_is_the_one_grown_at_once(architecture, task, tie
     assert all(torch.equal(found[name], tensor) for name, tensor in wanted.items())
 
 
-def test_weights_depend_on_the_seed_alone():
+def test_weights_depend_on_the_seed_alone_and_leave_the_global_random_state():
     torch.manual_seed(0)
+    before = torch.get_rng_state()
     first = tiny_model(seed=1).state_dict()
+    assert torch.equal(before, torch.get_rng_state())
     torch.manual_seed(99)
     again, other = tiny_model(seed=1).state_dict(), tiny_model(seed=2).state_dict()
     assert all(torch.equal(first[name], again[name]) for name in first)
@@ -151,38 +215,84 @@ def test_weights_depend_on_the_seed_alone():
     assert not torch.equal(first["inputs.project.weight"], other["inputs.project.weight"])
 
 
-def test_building_leaves_the_global_random_state_alone():
-    torch.manual_seed(0)
-    before = torch.get_rng_state()
-    tiny_model()
-    assert torch.equal(before, torch.get_rng_state())
-
-
 def test_tied_weights_are_one_tensor_and_untied_are_two():
     tied, untied = tiny_model(tie_weights=True), tiny_model(tie_weights=False)
-    assert tied.scoring_rows is tied.inputs.items.weight
-    assert untied.scoring_rows is untied.output_items.weight
+    assert tied.output_layer.table is tied.inputs.items.weight
+    assert untied.output_layer.table is untied.output_items.weight
     assert "output_items.weight" not in tied.state_dict()
 
 
-def test_the_age_of_an_item_not_held_counts_as_unknown():
-    """A window file knows when an item was born that the model, like `recommend`, does not."""
+@every_setting
+def test_the_state_holds_every_tensor(changes):
+    first, second = (tiny_model(seed=seed, **changes) for seed in (1, 2))
+    second.load_state_dict(first.state_dict())
+    columns, lengths, _ = batch_with_past()
+    scores = [model.scorer(torch.arange(2, 32))(columns, lengths - 1) for model in (first, second)]
+    assert torch.equal(*scores)
+
+
+@every_setting
+def test_bfloat16_is_near_float32(changes):
+    model = tiny_model(**changes).train()
+    exact, _ = model(*batch_with_past())
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded, _ = model(*batch_with_past())
+    rounded.backward()
+    assert rounded.item() == pytest.approx(exact.item(), rel=0.05)
+    assert all(grad is not None and grad.isfinite().all() for grad in gradients(model).values())
+
+
+def test_frozen_items_do_not_change():
+    model = tiny_model(freeze_items=True).train()
+    before = model.inputs.items.weight.detach().clone()
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=0.1)
+    for _ in range(3):
+        model(*batch_with_past())[0].backward()
+        optimizer.step()
+    assert torch.equal(model.inputs.items.weight, before)
+    assert model.output_layer.table is model.inputs.items.weight
+    assert model.bias.any()
+
+
+N_SESSIONS, LENGTH, N_STEPS = 20, 5, 300
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("architecture", "task", "changes"),
+    [
+        ("gpt2", "clm", {}),
+        ("bert", "mlm", {}),
+        ("xlnet", "plm", {}),
+        ("xlnet", "rtd", {}),
+        ("electra", "rtd", {"rtd_replacements": "catalogue"}),
+        ("bert", "rtd", {"rtd_tied_generator": False}),
+    ],
+)
+def test_every_task_overfits_twenty_sessions(architecture, task, changes):
+    """The first item identifies the session; the last is a target and nowhere an input."""
     model = NextItemModel(
-        model_config(),
-        task_config(),
+        model_config(architecture=architecture, d_model=32, n_layer=1, init_std=0.05),
+        task_config(name=task, **changes),
         loss_config(),
-        categoricals={"type": 3},  # a name that no module may have
-        numbers={"age": "item_age"},
-        max_length=8,
+        categoricals={},
+        numbers={},
+        max_length=LENGTH,
         seed=1,
     )
-    model.grow({"item_id": 5, "type": 3})
-    score = model.scorer(torch.arange(2, 7))
-    items, types = torch.tensor([[3, 30, 0]]), torch.tensor([[2, 3, 0]])
-
-    def scored(held: float, new: float) -> torch.Tensor:
-        ages = torch.tensor([[held, new, 0.0]])
-        return score({"item_id": items, "type": types, "age": ages}, torch.tensor([2]))
-
-    assert torch.equal(scored(0.1, 0.0), scored(0.1, 0.7))
-    assert not torch.equal(scored(0.1, 0.0), scored(0.4, 0.0))
+    noise = torch.Generator().manual_seed(0)
+    n_items = 40
+    model.grow({"item_id": n_items})
+    items = torch.randint(22, 42, (N_SESSIONS, LENGTH), generator=noise)
+    items[:, 0] = torch.arange(2, 22)
+    lengths = torch.full((N_SESSIONS,), LENGTH)
+    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=0.01)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.01, N_STEPS)
+    for step in range(N_STEPS):
+        loss, n_targets = model({"item_id": items}, lengths, step_random(items, step))
+        optimizer.zero_grad()
+        (loss / n_targets).backward()
+        optimizer.step()
+        schedule.step()
+    scores = model.scorer(torch.arange(2, 2 + n_items))({"item_id": items}, lengths - 1)
+    assert (scores.argmax(1) + 2 == items[:, -1]).all()

@@ -10,7 +10,7 @@ from dayahead.distributed.process import Rank
 from dayahead.serve.recommender import Recommender
 from dayahead.train.batches import Sessions
 from dayahead.windows.folder import WindowFolder
-from support.tiny_settings import BODIES, ranks_of, trained
+from support.tiny_settings import BACKBONES, ranks_of, trained
 from support.window_folders import day, markov_days, raw_events, write_window_folder
 
 MAX_LENGTH = 6
@@ -19,7 +19,7 @@ DAYS = markov_days(n_days=2, sessions_per_day=20, n_items=15)
 NEW = 99
 EVALUATED = [*DAYS[1][:8], [3, NEW, 4, 5], [NEW, 7], [1, 2, NEW], [4] * 6]
 WINDOWS = [[session[:MAX_LENGTH] for session in sessions] for sessions in (DAYS[0], EVALUATED)]
-EVERY_MODEL = [*BODIES, ("popularity", "clm"), ("transitions", "clm")]
+EVERY_MODEL = [*BACKBONES, ("popularity", "clm"), ("transitions", "clm")]
 FAST_WITHOUT_FEATURES = [("gpt2", "clm"), ("xlnet", "plm"), ("transitions", "clm")]
 """Tested without features among the fast tests; with features all are."""
 FEATURES = ("category", "price")
@@ -81,7 +81,7 @@ def test_evaluate_and_recommend_agree_in_every_score_and_rank(
         assert rank == ranks[row]
 
 
-@pytest.mark.parametrize(("architecture", "task"), BODIES)
+@pytest.mark.parametrize(("architecture", "task"), BACKBONES)
 def test_only_the_last_events_of_a_long_session_are_used(tmp_path, architecture, task):
     recommender = fitted(tmp_path, architecture, task, ())
     session = DAYS[0][0] + DAYS[0][1] + DAYS[0][2]

@@ -13,7 +13,7 @@ from dayahead.windows.folder import window_path
 from support.tiny_settings import (
     compute_config,
     evaluated_in,
-    every_body,
+    every_backbone,
     ranks_of,
     tiny_study,
     with_sections,
@@ -99,7 +99,7 @@ def test_killed_and_run_again_is_never_killed(windows, tmp_path, monkeypatch, se
     assert run(windows, tmp_path / "b" / "out", sections) == whole
 
 
-@every_body
+@every_backbone
 def test_every_body_goes_on_from_a_state(windows, tmp_path, architecture, task):
     sections = {"model": {"architecture": architecture, "dropout": 0.1}, "task": {"name": task}}
     whole = run(windows, tmp_path / "a" / "out", sections)

@@ -9,7 +9,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from dayahead.metrics.tables import read_windows
-from support.bodies import TRAINED
+from support.backbones import TRAINED
 from support.tiny_settings import trained
 from support.window_folders import markov_days, write_window_folder
 

@@ -5,7 +5,7 @@ import torch
 
 from dayahead.metrics.tables import read_windows
 from dayahead.model.checkpoint import load_model
-from dayahead.model.sampled_losses import LOSSES
+from dayahead.model.losses import SAMPLED_LOSSES
 from dayahead.windows.folder import WindowFolder
 from support.tiny_settings import trained
 from support.window_folders import markov_days, write_window_folder
@@ -37,7 +37,10 @@ def recall(windows, out, name, **loss):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "negatives"),
-    [*((name, 20) for name in LOSSES), *((name, 0) for name in LOSSES if name != "gbce")],
+    [
+        *((name, 20) for name in SAMPLED_LOSSES),
+        *((name, 0) for name in SAMPLED_LOSSES if name != "gbce"),
+    ],
 )
 def test_every_loss_does_with_negatives_of_one_kind(windows, tmp_path, name, negatives):
     """Drawn ones, or the batch's targets."""

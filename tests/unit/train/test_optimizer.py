@@ -18,14 +18,14 @@ from dayahead.train.optimizer import (
     replace_grown,
     set_learning_rate,
 )
-from support.tiny_settings import columns_of, draws_for, padded, tiny_model, training_config
+from support.tiny_settings import columns_of, padded, step_random, tiny_model, training_config
 
 SESSIONS = [[2, 3, 4, 5, 6], [7, 8, 9]]
 
 
 def step(model, optimizer, seed=0):
     items, lengths = padded(SESSIONS)
-    loss, _ = model(columns_of(items), lengths, draws_for(items, seed), 2)
+    loss, _ = model(columns_of(items), lengths, step_random(items, seed), 2)
     loss.backward()
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)

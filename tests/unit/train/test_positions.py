@@ -12,7 +12,7 @@ from dayahead.metrics.tables import read_ranks, read_windows
 from dayahead.model.checkpoint import load_model
 from dayahead.windows.folder import window_path
 from support.process_studies import CHOSEN, every_protocol
-from support.tiny_settings import evaluated_in, every_body, ranks_of, trained
+from support.tiny_settings import evaluated_in, every_backbone, ranks_of, trained
 from support.window_folders import day, markov_days, write_window_folder
 
 DAYS = markov_days(n_days=4, sessions_per_day=30, n_items=25)
@@ -93,7 +93,7 @@ def test_a_window_without_train_sessions_has_no_train_metrics(by_hand, tmp_path)
     assert second.train_metrics == {}
 
 
-@every_body
+@every_backbone
 def test_all_positions_rank_every_prefix_as_if_it_were_the_session(
     windows, tmp_path, architecture, task
 ):

@@ -12,7 +12,7 @@ from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Process, Rank
 from dayahead.metrics.tables import read_windows
 from support.process_studies import DAYS, N_SESSIONS, every_variant
-from support.tiny_settings import BODIES, compute_config, evaluated_in, ranks_of, tiny_study
+from support.tiny_settings import BACKBONES, compute_config, evaluated_in, ranks_of, tiny_study
 from support.window_folders import markov_days, write_window_folder
 from support.worker_studies import die, die_once, refuse, run_and_record, say_who
 
@@ -51,7 +51,7 @@ def test_ranks_and_metrics_are_the_same(runs, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("architecture", "task"), BODIES)
+@pytest.mark.parametrize(("architecture", "task"), BACKBONES)
 def test_two_processes_stay_together_for_300_steps(tmp_path, architecture, task):
     days = markov_days(n_days=4, sessions_per_day=1201, n_items=300)
     windows = write_window_folder(tmp_path / "windows", days)

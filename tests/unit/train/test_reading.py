@@ -149,7 +149,7 @@ def test_transitions_start_from_nothing_with_a_fresh_model(tmp_path, settings, a
     sections = {"model": {"architecture": "transitions"}}
     sections["training"] = settings | {"fit_last": False, "steps_per_window": 1, "batch_size": 1}
     out = trained(folder, tmp_path / "out", sections)
-    assert load_model(out / "models").model.following[0, 1] == after_one
+    assert load_model(out / "models").model.transitions[0, 1] == after_one
 
 
 def test_candidates_are_those_of_all_windows_whatever_is_fitted(tmp_path):

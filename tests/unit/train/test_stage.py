@@ -13,7 +13,7 @@ from dayahead.core.files import write_parquet
 from dayahead.metrics.tables import read_ranks, read_windows
 from dayahead.model.checkpoint import load_model
 from dayahead.windows.folder import window_path
-from support.tiny_settings import evaluated_in, every_body, ranks_of, trained
+from support.tiny_settings import evaluated_in, every_backbone, ranks_of, trained
 from support.window_folders import day, markov_days, write_window_folder
 
 POPULARITY = {"model": {"architecture": "popularity"}}
@@ -101,7 +101,7 @@ def test_a_split_measures_its_sessions_and_all_every_one_once(by_hand, tmp_path,
 def test_models_holds_what_was_fitted_last(by_hand, tmp_path, fit_last, window):
     trained(by_hand, tmp_path, POPULARITY | {"training": {"fit_last": fit_last}})
     stored = load_model(tmp_path / "models")
-    assert stored.card.window == day(window)
+    assert stored.config.window == day(window)
     items = [item for session in BY_HAND[window] for item in session]
     catalogue = stored.vocabularies["item_id"]["value"].to_pylist()
     assert stored.model.popularity.tolist() == [items.count(item) for item in catalogue]
@@ -152,7 +152,7 @@ def test_a_run_again_leaves_nothing_of_the_run_before(windows, tmp_path):
     assert evaluated_in(tmp_path) == [day(1), day(2)]
 
 
-@every_body
+@every_backbone
 def test_a_longer_run_begins_with_the_shorter_one(windows, tmp_path, architecture, task):
     sections = {"model": DROPOUT["model"] | {"architecture": architecture}, "task": {"name": task}}
     short = trained(windows, tmp_path / "a", sections, last=day(2))

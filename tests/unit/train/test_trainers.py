@@ -13,10 +13,10 @@ from dayahead.train import trainers as learners
 from dayahead.train.batches import MemoryBatches, Sessions, shuffled_rows
 from dayahead.train.trainers import CountTrainer, GradientTrainer, uses_bfloat16
 from support.tiny_settings import (
-    draws_for,
-    every_body,
+    every_backbone,
     loss_config,
     model_config,
+    step_random,
     task_config,
     training_config,
 )
@@ -66,7 +66,7 @@ def ignore(n_sessions):
     pass
 
 
-@every_body
+@every_backbone
 def test_the_same_seed_gives_the_same_weights_whatever_was_drawn_before(architecture, task):
     found = []
     for noise in (0, 7):
@@ -88,7 +88,7 @@ def test_another_seed_or_window_drops_out_other_things():
     assert not same(runs[0], runs[2])
 
 
-@every_body
+@every_backbone
 def test_the_loss_falls_from_that_of_a_guess(architecture, task):
     learner = learner_of(architecture, task, learning_rate=0.02)
     losses = [learner.fit("w", epochs_of(), ignore) for _ in range(12)]
@@ -103,7 +103,7 @@ def test_the_loss_told_is_the_mean_per_target_over_all_epochs():
     with torch.no_grad():
         for batch in epochs[0]:
             loss, n = learner.model(
-                batch.columns, batch.lengths, draws_for(batch.columns["item_id"]), 1
+                batch.columns, batch.lengths, step_random(batch.columns["item_id"]), 1
             )
             total, n_targets = total + loss.item(), n_targets + int(n)
     assert n_targets == int(epochs[0].sessions.lengths.sum()) - 21

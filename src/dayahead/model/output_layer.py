@@ -1,0 +1,171 @@
+"""The output layer: item scores, and the full softmax loss without holding all its logits."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.autograd.function import Function, FunctionCtx, once_differentiable
+from torch.nn import LinearCrossEntropyOptions
+from torch.nn.functional import linear_cross_entropy
+
+from dayahead.distributed.sharding import WHOLE, Shard
+
+Columns = Mapping[str, Tensor]
+"""Window-file columns [B, L] by name."""
+Scorer = Callable[[Columns, Int[Tensor, " B"]], Float[Tensor, "B C"]]
+"""From columns and the number of known events per session (at least 1) to float32 scores of
+the candidates, higher is better. Events after the known ones are never read."""
+States = Float[Tensor, "T d"]
+Targets = Int[Tensor, " T"]
+"""Items, numbered from 0."""
+
+BYTES_PER_SCORE = 4
+
+
+@dataclass(frozen=True)
+class OutputLayer:
+    """One weight row and one bias per item; a score is hidden state times row, plus bias.
+
+    Items are numbered from 0. With a sharded table this process has the rows of its shard, and
+    all processes must call the methods together.
+    """
+
+    table: Float[Tensor, "m d"]
+    bias: Float[Tensor, " m"]
+    n_items: int
+    """Over all processes."""
+    shard: Shard = WHOLE
+
+    @classmethod
+    def whole(cls, table: Float[Tensor, "n d"], bias: Float[Tensor, " n"]) -> "OutputLayer":
+        """A layer whose rows are all on this process."""
+        return cls(table, bias, len(table))
+
+    def at_temperature(self, temperature: float) -> "OutputLayer":
+        """The layer for hidden states already divided by the temperature."""
+        return replace(self, bias=self.bias / temperature)
+
+    def rows(self, items: Int[Tensor, " k"]) -> tuple[Float[Tensor, "k d"], Float[Tensor, " k"]]:
+        """Rows and biases of some items, fetched from the processes that hold them."""
+        return self.shard.lookup(self.table, items), self.shard.lookup_scalars(self.bias, items)
+
+    def own_subset(self, items: Int[Tensor, " k"]) -> "OutputLayer":
+        """Those of some items whose rows are on this process, in their order."""
+        _, own = self.shard.local_indices(items)
+        return replace(self, table=self.table[own], bias=self.bias[own], n_items=len(items))
+
+    def own_scores(self, states: States) -> Float[Tensor, "T m"]:
+        """Scores of the items whose rows are on this process."""
+        return torch.addmm(self.bias, states, self.table.T)
+
+
+def rows_per_chunk(n_scores: int, logits_budget_mib: int, minimum: int = 1) -> int:
+    """Hidden states whose float32 scores, `n_scores` each, fit the budget."""
+    return max(minimum, logits_budget_mib * 2**20 // (BYTES_PER_SCORE * max(1, n_scores)))
+
+
+def softmax_loss(
+    states: States, layer: OutputLayer, targets: Targets, logits_budget_mib: int
+) -> Float[Tensor, ""]:
+    """Sum over targets of the cross entropy with a softmax over all items, float32.
+
+    A chunk has at least as many states as they have dimensions: with fewer, the passes over the
+    table and its gradient take longer than the products (four to eight times at a million items).
+    """
+    if not layer.shard.is_whole:
+        return sharded_softmax_loss(states, layer, targets, logits_budget_mib)
+    states, table, bias = _autocast(states, layer.table, layer.bias)
+    loss = linear_cross_entropy(
+        states,
+        table,
+        targets,
+        linear_bias=bias,
+        # A bfloat16 sum is off by up to .4 %; in float32 reducing here is a third faster.
+        reduction="sum" if states.dtype == torch.float32 else "none",
+        options=LinearCrossEntropyOptions(
+            batch_chunk_size=rows_per_chunk(len(table), logits_budget_mib, table.shape[1]),
+            chunking_method=None,
+            acc_policy="compact",
+        ),
+    )
+    return loss.float().sum()
+
+
+def sharded_softmax_loss(
+    states: States, layer: OutputLayer, targets: Targets, logits_budget_mib: int
+) -> Float[Tensor, ""]:
+    """This process's part of the softmax loss over sharded rows (Shoeybi et al. 2019), float32.
+
+    It belongs to the targets, of all processes, whose rows are here. The sum over processes is the
+    loss of all targets; all must scale it by the same factor before `backward`.
+    """
+    shard = layer.shard
+    (states, targets), _ = shard.all_gather(states, targets)
+    states, table, bias = _autocast(states, layer.table, layer.bias)
+    n_own = layer.n_items // shard.world_size  # or one more, but all processes need equal chunks
+    n_rows = rows_per_chunk(n_own, logits_budget_mib, states.shape[1])
+    loss: Tensor = _ShardedSoftmax.apply(states, table, bias, targets, shard, n_rows)  # type: ignore[no-untyped-call]
+    return loss
+
+
+def _autocast(*tensors: Tensor) -> list[Tensor]:
+    """Cast to the autocast dtype, because fused losses bypass autocast."""
+    device = tensors[0].device.type
+    if not torch.is_autocast_enabled(device):
+        return list(tensors)
+    return [tensor.to(torch.get_autocast_dtype(device)) for tensor in tensors]
+
+
+class _ShardedSoftmax(Function):
+    """Computes each chunk's gradients along with its loss, so logits are computed once."""
+
+    @staticmethod
+    def forward(  # noqa: PLR0913, PLR0917
+        ctx: FunctionCtx,
+        states: Tensor,
+        table: Tensor,
+        bias: Tensor,
+        targets: Tensor,
+        shard: Shard,
+        n_rows: int,
+    ) -> Tensor:
+        states_grad = torch.empty_like(states)
+        table_grad, bias_grad = (torch.zeros_like(t, dtype=torch.float32) for t in (table, bias))
+        losses = []
+        inputs = (torch.split(tensor, n_rows) for tensor in (states, targets, states_grad))
+        for chunk, chunk_targets, chunk_grad in zip(*inputs, strict=True):
+            logits = torch.addmm(bias, chunk, table.T).float()
+            own = shard.local_indices(chunk_targets)
+            scores = logits[own]
+            log_sums = _softmax_in_place(logits, shard)
+            losses.append(log_sums[own[0]] - scores)
+            logits[own] -= 1
+            logits_grad = logits.to(table.dtype)
+            torch.mm(logits_grad, table, out=chunk_grad)
+            if not ctx.needs_input_grad[1]:  # type: ignore[attr-defined]
+                pass
+            elif chunk.dtype == torch.float32:
+                table_grad.addmm_(logits_grad.T, chunk)
+            else:
+                table_grad += logits_grad.T @ chunk
+            bias_grad += logits.sum(0)
+        ctx.gradients = states_grad, table_grad, bias_grad  # type: ignore[attr-defined]
+        return torch.cat(losses).sum()
+
+    @staticmethod
+    @once_differentiable  # type: ignore[misc]
+    def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        gradients = ctx.gradients  # type: ignore[attr-defined]
+        del ctx.gradients  # type: ignore[attr-defined]
+        return *(each.mul_(gradient) for each in gradients), None, None, None
+
+
+def _softmax_in_place(logits: Float[Tensor, "t m"], shard: Shard) -> Float[Tensor, " t"]:
+    """Replace own logits by probabilities over all items; return the log of the softmax's sum."""
+    highest = logits.amax(1)
+    sums = logits.sub_(highest[:, None]).exp_().sum(1)
+    log_sums = shard.stack(highest + sums.log()).logsumexp(0)
+    logits *= (highest - log_sums).exp()[:, None]
+    return log_sums

@@ -1,0 +1,182 @@
+"""The full softmax, in chunks and over sharded rows, against torch's dense one."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn.functional import cross_entropy
+from torch.profiler import ProfilerActivity, profile
+
+from dayahead.distributed.sharding import Shard
+from dayahead.model import output_layer
+from dayahead.model.output_layer import OutputLayer, rows_per_chunk, sharded_softmax_loss
+from support.tiny_settings import loss_config, loss_of
+
+
+def problem(n_targets, n_items, dim=8, seed=0, scale=1.0):
+    """States, table, bias (all requiring gradients) and targets."""
+    generator = torch.Generator().manual_seed(seed)
+    shapes = (n_targets, dim), (n_items, dim), (n_items,)
+    parts = [(scale * torch.randn(shape, generator=generator)).requires_grad_() for shape in shapes]
+    return *parts, torch.randint(0, n_items, (n_targets,), generator=generator)
+
+
+def with_gradients(loss, *parts):
+    return [loss.detach(), *torch.autograd.grad(3 * loss, parts)]
+
+
+def dense(states, table, bias, targets, smoothing=0.0):
+    logits = states @ table.T + bias
+    return cross_entropy(logits, targets, label_smoothing=smoothing, reduction="sum")
+
+
+def chunked(states, table, bias, targets, smoothing=0.0, budget=1, *, temperature=1.0):
+    config = loss_config(
+        label_smoothing=smoothing, logits_budget_mib=budget, temperature=temperature
+    )
+    return loss_of(config, states, table, bias, targets)
+
+
+@pytest.fixture
+def chunk_rows(monkeypatch):
+    """Set the number of states per chunk."""
+    return lambda n_rows: monkeypatch.setattr(output_layer, "rows_per_chunk", lambda *_: n_rows)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.6])
+@pytest.mark.parametrize("n_rows", [1, 2, 7, 23, 24, 1000])
+def test_any_chunk_gives_the_dense_loss(chunk_rows, n_rows, smoothing):
+    chunk_rows(n_rows)
+    *parts, targets = problem(n_targets=23, n_items=50)
+    loss = chunked(*parts, targets, smoothing)
+    wanted = with_gradients(dense(*parts, targets, smoothing), *parts)
+    for found, value in zip(with_gradients(loss, *parts), wanted, strict=True):
+        torch.testing.assert_close(found, value, rtol=1e-6, atol=6e-6)
+
+
+@settings(max_examples=20)
+@given(st.integers(1, 40), st.integers(1, 60), st.sampled_from([0.0, 0.3]), st.integers(0, 99))
+def test_any_shape_gives_the_dense_loss(n_targets, n_items, smoothing, seed):
+    *parts, targets = problem(n_targets, n_items, seed=seed)
+    loss = chunked(*parts, targets, smoothing)
+    torch.testing.assert_close(loss, dense(*parts, targets, smoothing), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("n_items", "minimum", "wanted"),
+    [(1000, 8, 3 * 2**20 // 4000), (10**6, 1, 1), (10**6, 128, 128), (0, 1, 3 * 2**18)],
+)
+def test_the_budget_counts_mebibytes_of_float32_scores(n_items, minimum, wanted):
+    assert rows_per_chunk(n_items, 3, minimum) == wanted
+
+
+@pytest.mark.parametrize(("n_items", "wanted"), [(1000, 3 * 2**20 // 4000), (10**6, 8)])
+def test_chunks_fit_the_budget_with_at_least_as_many_states_as_dimensions(
+    monkeypatch, n_items, wanted
+):
+    found = []
+
+    def watched(*args, options, **kwargs):
+        found.append(options.batch_chunk_size)
+        return torch.nn.functional.linear_cross_entropy(*args, options=options, **kwargs)
+
+    monkeypatch.setattr(output_layer, "linear_cross_entropy", watched)
+    *parts, targets = problem(n_targets=5, n_items=n_items)
+    chunked(*parts, targets, budget=3)
+    assert found == [wanted]
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_without_targets_the_loss_and_all_gradients_are_zero(smoothing):
+    *parts, targets = problem(n_targets=0, n_items=50)
+    for found in with_gradients(chunked(*parts, targets, smoothing), *parts):
+        assert not found.any()
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_bfloat16_is_within_its_rounding(smoothing):
+    *parts, targets = problem(n_targets=200, n_items=50)
+    wanted = with_gradients(dense(*parts, targets, smoothing), *parts)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = chunked(*parts, targets, smoothing)
+    assert loss.dtype == torch.float32
+    for found, value in zip(with_gradients(loss, *parts), wanted, strict=True):
+        assert found.dtype == torch.float32
+        assert (found - value).norm() <= 0.02 * value.norm()
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_no_tensor_is_larger_than_the_budget(smoothing):
+    n_targets, n_items, budget = 300, 10_000, 2  # dense logits: 11 MiB
+    *parts, targets = problem(n_targets, n_items)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
+        loss = chunked(*parts, targets, smoothing, budget)
+        loss.backward()
+    largest = max(event.self_cpu_memory_usage for event in record.events())
+    assert 0 < largest <= budget * 2**20
+
+
+@pytest.mark.parametrize("temperature", [0.25, 3.0])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_temperature_divides_the_scores(smoothing, temperature):
+    states, table, bias, targets = problem(n_targets=7, n_items=50)
+    loss = chunked(states, table, bias, targets, smoothing, temperature=temperature)
+    wanted = dense(states / temperature, table, bias / temperature, targets, smoothing)
+    parts = (states, table, bias)
+    pairs = zip(with_gradients(loss, *parts), with_gradients(wanted, *parts), strict=True)
+    for found, value in pairs:
+        torch.testing.assert_close(found, value, rtol=1e-5, atol=3e-5)
+
+
+class TestSharded:
+    """On one process; several are compared with one in tests/unit/train/test_sharded_state.py."""
+
+    @staticmethod
+    def loss(states, table, bias, targets):
+        return sharded_softmax_loss(states, OutputLayer.whole(table, bias), targets, 1)
+
+    def relative_error(self, parts, targets):
+        """Of loss and gradients, against the dense ones in float64."""
+        found = with_gradients(self.loss(*parts, targets), *parts)
+        exact = [part.detach().double().requires_grad_() for part in parts]
+        wanted = with_gradients(dense(*exact, targets), *exact)
+        pairs = zip(found, wanted, strict=True)
+        return max(float((one - other).norm() / other.norm().clamp(min=1)) for one, other in pairs)
+
+    @pytest.mark.parametrize("n_rows", [1, 7, 50])
+    @pytest.mark.parametrize("scale", [1.0, 10.0])
+    @pytest.mark.parametrize(("n_targets", "n_items"), [(1, 1), (40, 60), (23, 7), (8, 2)])
+    def test_loss_and_gradients_are_the_dense_ones(
+        self, chunk_rows, n_targets, n_items, scale, n_rows
+    ):
+        chunk_rows(n_rows)
+        *parts, targets = problem(n_targets, n_items, 4, scale=scale)
+        assert self.relative_error(parts, targets) <= 1e-5
+
+    def test_scores_beyond_the_range_of_exp(self, chunk_rows):
+        chunk_rows(2)
+        states, table, bias, targets = problem(5, 7, 4)
+        large = (bias + 1e4).detach().requires_grad_()
+        assert self.relative_error([states, table, large], targets) <= 1e-3
+
+    def test_without_targets_the_loss_and_all_gradients_are_zero(self):
+        *parts, targets = problem(0, 7, 4)
+        for found in with_gradients(self.loss(*parts, targets), *parts):
+            assert not found.any()
+
+    def test_bfloat16_is_near_and_summed_in_float32(self, chunk_rows):
+        chunk_rows(8)
+        *parts, targets = problem(40, 30, 4)
+        halves = [part.detach().bfloat16().requires_grad_() for part in parts]
+        assert self.loss(*halves, targets).dtype == torch.float32
+        assert self.relative_error(halves, targets) <= 0.01
+
+    @pytest.mark.parametrize("world", [1, 2, 5])
+    def test_each_process_has_its_items_of_a_subset_in_their_order(self, world):
+        items, table, bias = torch.tensor([7, 0, 4, 4, 11, 3]), torch.eye(12), torch.arange(12.0)
+        for rank in range(world):
+            layer = OutputLayer(table[rank::world], bias[rank::world], 12, Shard(rank, world))
+            subset = layer.own_subset(items)
+            assert subset.bias.tolist() == [i for i in items.tolist() if i % world == rank]
+            assert subset.table.argmax(1).tolist() == subset.bias.tolist()
+            assert subset.n_items == 6
