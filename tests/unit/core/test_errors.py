@@ -9,6 +9,14 @@ from dayahead.core.errors import DeadProcessError, exit_with_message, first_line
 
 
 @pytest.mark.parametrize(
+    ("message", "expected"),
+    [("\nhttps://me:secret@host is gone\nmore", "https://***@host is gone"), ("", "OSError")],
+)
+def test_first_line_of_an_error(message, expected):
+    assert first_line(OSError(message)) == expected
+
+
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("https://me:secret@host/x", "https://***@host/x"),
@@ -26,14 +34,6 @@ from dayahead.core.errors import DeadProcessError, exit_with_message, first_line
 )
 def test_credentials_are_redacted(text, expected):
     assert redacted(text) == expected
-
-
-@pytest.mark.parametrize(
-    ("message", "expected"),
-    [("\nhttps://me:secret@host is gone\nmore", "https://***@host is gone"), ("", "OSError")],
-)
-def test_first_line_of_an_error(message, expected):
-    assert first_line(OSError(message)) == expected
 
 
 def test_a_full_disk_is_told_in_one_line():
