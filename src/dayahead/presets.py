@@ -26,7 +26,7 @@ def preset_options(
     if not path.is_file():
         presets = (each.relative_to(folder) for each in folder.glob("*/*.yaml"))
         known = sorted(preset.with_suffix("").as_posix() for preset in presets)
-        raise ConfigError(f"{path}: no such preset; known are {', '.join(known)}")
+        raise ConfigError(f"{path}: no such preset; expected one of {', '.join(known)}")
     settings, options = read_yaml(params), []
     for section, value in read_yaml(path).items():
         if isinstance(value, dict):

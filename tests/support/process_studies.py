@@ -1,4 +1,4 @@
-"""Small studies that one process and two must do alike, and both ways of doing them."""
+"""Small studies that must give the same results on one process and on two."""
 
 from pathlib import Path
 
@@ -11,10 +11,10 @@ from support.window_folders import markov_days, write_window_folder
 from support.worker_studies import run_and_record
 
 N_SESSIONS = 33
-"""Of a day, in batches of 8: the last batch has one session, the second process none of it."""
+"""Per day, in batches of 8: the last batch has one session, and rank 1 only an empty row."""
 DAYS = markov_days(n_days=4, sessions_per_day=N_SESSIONS, n_items=20)
 CHOSEN = ["1-000002", "2-000004"]
-"""Sessions whose attention is written."""
+"""Sessions whose attention weights are written."""
 
 VARIANTS = {
     **{
@@ -27,33 +27,33 @@ VARIANTS = {
     "streamed": ({}, "clm", {"loader": "nvtabular"}),
     "transitions": ({"architecture": "transitions"}, "clm", {}),
 }
-SHARED_OUT = {
-    "features-shared": ({"features": ["category", "price"]}, "clm", {}),
-    "untied-shared": ({"tie_weights": False, "item_embedding_dim": 8}, "clm", {}),
-    "sampled-shared": ({}, "clm", {}),
-    "rtd-shared": ({"architecture": "electra"}, "rtd", {}),
-    "plm-shared": ({"architecture": "xlnet"}, "plm", {}),
+SHARDED = {
+    "features-sharded": ({"features": ["category", "price"]}, "clm", {}),
+    "untied-sharded": ({"tie_weights": False, "item_embedding_dim": 8}, "clm", {}),
+    "sampled-sharded": ({}, "clm", {}),
+    "rtd-sharded": ({"architecture": "electra"}, "rtd", {}),
+    "plm-sharded": ({"architecture": "xlnet"}, "plm", {}),
 }
-"""On two processes the rows of the item table are shared out."""
-VARIANTS |= SHARED_OUT
+"""On two processes the item table is sharded."""
+VARIANTS |= SHARDED
 SAMPLED = {"name": "sampled_softmax", "popularity_exponent": 0.75}
 LOSSES = {
     "sampled": SAMPLED,
-    "sampled-shared": SAMPLED | {"label_smoothing": 0.1},
-    "untied-shared": {"label_smoothing": 0.1},
+    "sampled-sharded": SAMPLED | {"label_smoothing": 0.1},
+    "untied-sharded": {"label_smoothing": 0.1},
 }
-TASKS = {"rtd-shared": {"rtd_replacements": "catalogue", "rtd_tied_generator": False}}
+TASKS = {"rtd-sharded": {"rtd_replacements": "catalogue", "rtd_tied_generator": False}}
 PROTOCOLS = {
-    "shared": {"protocol": "incremental"},
+    "default": {"protocol": "incremental"},
     "sliding": {"protocol": "sliding", "carry_model": False, "steps_per_window": 7},
     "from_scratch": {"protocol": "from_scratch", "loader": "memory", "epochs": 2},
     "incremental": {"carry_optimizer": False, "steps_per_window": 6},
 }
 AT_ONCE = (
     *("gpt2-clm", "xlnet-plm", "electra-rtd", "untied", "sampled", "streamed", "transitions"),
-    *("features-shared", "rtd-shared"),
+    *("features-sharded", "rtd-sharded"),
 )
-"""Among the fast tests, with the protocols; the other variants are slow."""
+"""In the fast tests, with the protocols; the other variants are slow."""
 
 every_variant = pytest.mark.parametrize(
     "name",
@@ -63,7 +63,7 @@ every_protocol = pytest.mark.parametrize("name", PROTOCOLS)
 
 
 def sections_of(name: str) -> dict:
-    """Settings of a study by its name."""
+    """Return the settings of a study by its name."""
     if name in PROTOCOLS:
         schedule = {"schedule": "cosine", "cosine_cycles": 1.5, "warmup_steps": 2}
         more = {"train_sessions": 11, "predictions": 4, "attention_of": CHOSEN}
@@ -79,12 +79,12 @@ def sections_of(name: str) -> dict:
         "loss": LOSSES.get(name, {}),
         "training": {"epochs": 2, **training},
         "evaluation": {"split": "test"},
-        "compute": {"shard_items": name.endswith("shared")},
+        "compute": {"shard_items": name.endswith("sharded")},
     }
 
 
 def run_both_ways(folder: Path, names: list[str]) -> tuple[Path, Path]:
-    """Do studies on one process, then on two; the folders in which each has one of its own."""
+    """Run studies on one process, then on two; return the folders of both."""
     windows = write_window_folder(folder / "windows", DAYS, features=True)
     for n_processes in (1, 2):
         out = folder / str(n_processes)

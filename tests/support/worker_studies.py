@@ -1,4 +1,4 @@
-"""What the processes of a test do; a spawned process finds this module by its name."""
+"""Functions that tests run in worker processes; a spawned process imports them from here."""
 
 import os
 import signal
@@ -10,10 +10,10 @@ import torch
 from dayahead.core.errors import ConfigError
 from dayahead.core.files import write_json
 from dayahead.distributed.process import Process
-from dayahead.train import stage as protocol
 from dayahead.train.batches import Batch
 from dayahead.train.results import EvaluatedWindow
 from dayahead.train.run import Fit, Run, Study
+from dayahead.train.stage import run_protocol
 from dayahead.train.trainers import GradientTrainer
 from dayahead.windows.folder import Window
 
@@ -25,72 +25,72 @@ def run_and_record(process: Process, studies: dict[str, Study], folder: Path) ->
         sessions: list[list[int]] = []
         step_of = GradientTrainer._step
 
-        def watched(self, batch: Batch, window: str, step: int, step_of=step_of) -> torch.Tensor:
+        def recorded(self, batch: Batch, window: str, step: int, step_of=step_of) -> torch.Tensor:
             sums = step_of(self, batch, window, step)
             losses.append(float(sums[0] / sums[1]))  # noqa: B023
             sessions.append(batch.sessions.tolist())  # noqa: B023
             return sums
 
-        with patch.object(GradientTrainer, "_step", watched):
-            protocol.run_protocol(process, study)
+        with patch.object(GradientTrainer, "_step", recorded):
+            run_protocol(process, study)
         record = {"losses": losses, "sessions": sessions}
         write_json(folder / f"{name}-{process.rank.index}.json", record)
 
 
-def say_who(process: Process, folder: Path) -> None:
-    """Write down what this process is told about itself, and a sum over all."""
+def write_process_info(process: Process, folder: Path) -> None:
+    """Write what this process knows of itself, and a sum over all processes."""
     total = process.all_reduce(torch.tensor([process.rank.index + 1]))
-    record = {
+    info = {
         "world": process.rank.world_size,
         "is_main": process.is_main,
         "threads": torch.get_num_threads(),
         "sum": int(total),
     }
-    write_json(folder / f"{process.rank.index}.json", record)
+    write_json(folder / f"{process.rank.index}.json", info)
 
 
-def die_once(process: Process, folder: Path) -> None:
-    """Be killed in the second process the first time; say who is there the second time."""
-    is_first = not (folder / "died").exists()
+def write_cores(process: Process, folder: Path) -> None:
+    """Write which cores this process may run on, and how many threads it uses."""
+    info = {"cores": sorted(os.sched_getaffinity(0)), "threads": torch.get_num_threads()}
+    write_json(folder / f"{process.rank.index}.json", info)
+
+
+def kill_second(process: Process) -> None:
+    """Kill the second process with SIGKILL, as if memory had run out."""
+    if not process.is_main:
+        os.kill(os.getpid(), signal.SIGKILL)
+    process.all_reduce(torch.zeros(1))
+
+
+def kill_second_once(process: Process, folder: Path) -> None:
+    """Kill the second process the first time; write the processes' info the second time."""
+    is_first = not (folder / "killed").exists()
     process.all_reduce(torch.zeros(1))
     if is_first and not process.is_main:
-        (folder / "died").touch()
+        (folder / "killed").touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    say_who(process, folder)
+    write_process_info(process, folder)
 
 
-def fit_and_die_once(process: Process, study: Study) -> None:
-    """Be killed in the second process when the second window is measured for the first time."""
-    died = study.results.parent / "died"
-    evaluate = Run.evaluate
-    places: list[str] = []
-
-    def dying(self: Run, window: Window, fit: Fit) -> EvaluatedWindow:
-        places.append(window.name)
-        if len(places) == 2 and not process.is_main and not died.exists():
-            died.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return evaluate(self, window, fit)
-
-    with patch.object(Run, "evaluate", dying):
-        protocol.run_protocol(process, study)
-
-
-def refuse(process: Process) -> None:
-    """Fail in the second process as a user's mistake would; the first one waits for it."""
+def raise_in_second(process: Process) -> None:
+    """Raise in the second process as for a user's mistake; the first one waits for it."""
     if not process.is_main:
         raise ConfigError("model.features: price not among the data set's")
     process.all_reduce(torch.zeros(1))
 
 
-def die(process: Process) -> None:
-    """Be killed in the second process, as for want of memory."""
-    if not process.is_main:
-        os.kill(os.getpid(), signal.SIGKILL)
-    process.all_reduce(torch.zeros(1))
+def fit_and_die_once(process: Process, study: Study) -> None:
+    """Kill the second process when it evaluates the second window for the first time."""
+    died = study.results.parent / "died"
+    evaluate = Run.evaluate
+    windows: list[str] = []
 
+    def dying(self: Run, window: Window, fit: Fit) -> EvaluatedWindow:
+        windows.append(window.name)
+        if len(windows) == 2 and not process.is_main and not died.exists():
+            died.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return evaluate(self, window, fit)
 
-def note_cores(process: Process, folder: Path) -> None:
-    """Write down which cores this process may run on, and how many threads it takes."""
-    record = {"cores": sorted(os.sched_getaffinity(0)), "threads": torch.get_num_threads()}
-    write_json(folder / f"{process.rank.index}.json", record)
+    with patch.object(Run, "evaluate", dying):
+        run_protocol(process, study)

@@ -1,4 +1,4 @@
-"""How the processes of a run come about: one, several here, or those that a launcher started."""
+"""Start the processes of a run: one, several on this machine, or those of a launcher."""
 
 import ctypes
 import logging
@@ -7,6 +7,7 @@ import os
 import signal
 import uuid
 from collections.abc import Callable
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,15 +20,15 @@ from dayahead.config.params import ComputeConfig
 from dayahead.core.errors import ConfigError, DeadProcessError, TrainingError
 from dayahead.core.files import read_json
 from dayahead.distributed.launchers import LaunchInfo, launch_info
-from dayahead.distributed.process import Process, Rank
-from dayahead.distributed.rendezvous import process_group, set_up_process
+from dayahead.distributed.process import Process, Rank, set_up_process
+from dayahead.distributed.process_group import process_group
 
 PR_SET_PDEATHSIG = 1
-_OF_A_DEATH = ("exit code", "RuntimeError", "Dist")
-"""How causes begin that are no fault of the work: other errors would come again."""
+_WORTH_A_RESTART = ("exit code", "RuntimeError", "Dist")
+"""How failures begin that come from outside (a killed process, a lost connection)."""
 _log = logging.getLogger(__name__)
 
-# Of a process that fails they write its whole traceback; what matters of it we tell ourselves.
+# They log the whole traceback of a failed process; we report its one line ourselves.
 for _noisy in ("elastic.multiprocessing.api", "elastic.agent.server.api"):
     logging.getLogger(f"torch.distributed.{_noisy}").setLevel(logging.CRITICAL)
 logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)
@@ -38,102 +39,85 @@ def run_processes(
 ) -> None:
     """Call `work(process, *args)` in `compute.processes` processes, and wait for all.
 
-    Where a launcher started this process (torchrun, mpirun, srun) it is one of the launcher's, and
-    calls `work` for itself alone. Else one process runs right here; several are started through
-    torchrun's API (gloo on the CPU, NCCL on GPUs) and `args` must pickle. Where one of these dies,
-    all are started again, at most `max_restarts` times; what `work` finished before it has
-    to find by itself.
+    A process that a launcher started (torchrun, mpirun, srun) is one of the launcher's and calls
+    `work` once, for itself. Otherwise a single process runs here, and several are started through
+    torchrun's API (gloo on the CPU, NCCL on GPUs); then `args` must pickle, and if a process dies,
+    all are restarted, at most `max_restarts` times: `work` must resume by itself.
 
     Raises:
-        ConfigError: CUDA is asked for and there is none, or fewer GPUs than processes; or a
-            launcher started another number of processes.
+        ConfigError: CUDA is requested and there is none, or there are fewer GPUs than processes; or
+            a launcher started another number of processes.
         TrainingError: a process failed; the others were stopped.
     """
-    place = launch_info(os.environ)
-    n_processes = _n_processes(compute, place)
+    launch = launch_info(os.environ)
+    n_processes = _n_processes(compute, launch)
     if n_processes == 1:
         device = _device(compute, 0)
         n_cores = len(os.sched_getaffinity(0))
         set_up_process(device, n_cores if compute.threads == "auto" else compute.threads)
         work(Process(Rank(0, 1), device), *args)
-    elif place is not None:
+    elif launch is not None:
+        agent = multiprocessing.parent_process()  # None unless `_start` spawned this process
         if "TORCHELASTIC_RUN_ID" in os.environ:
-            _end_with_the_launcher()
-        device = _device(compute, place.local_rank)
-        with process_group(place, device, compute, is_watched=True) as process:
+            _die_with_parent(agent)
+        device = _device(compute, launch.local_rank)
+        with process_group(launch, device, compute, has_heartbeat=agent is None) as process:
             work(process, *args)
     else:
-        _start_until_done(n_processes, work, compute, args, max_restarts)
+        for n_left in reversed(range(max_restarts + 1)):
+            try:
+                _start(n_processes, work, compute, *args)
+            except DeadProcessError as death:
+                if n_left == 0:
+                    raise
+                _log.warning("%s; all are started again, at most %d times", death, n_left)
+            else:
+                return
 
 
-def _n_processes(compute: ComputeConfig, place: LaunchInfo | None) -> int:
-    if place is not None:
-        if compute.processes not in ("auto", place.world):
+def _n_processes(compute: ComputeConfig, launch: LaunchInfo | None) -> int:
+    if launch is not None:
+        if compute.processes not in ("auto", launch.world_size):
             raise ConfigError(
-                f"params.yaml: compute.processes is {compute.processes}, and {place.launcher} "
-                f"started {place.world}; set compute.processes to auto, which takes any number, or "
-                f"start as many"
+                f"params.yaml: compute.processes is {compute.processes}, but {launch.launcher} "
+                f"started {launch.world_size}; set compute.processes to auto, which takes any "
+                f"number, or start as many"
             )
-        return place.world
-    is_cuda = _kind(compute) == "cuda"
-    if compute.processes == "auto":
-        n_processes = max(1, _n_gpus()) if is_cuda else 1
-    else:
-        n_processes = compute.processes
-    if is_cuda and _n_gpus() < n_processes:
+        return launch.world_size
+    n_gpus = _n_gpus(compute)
+    n_processes = max(1, n_gpus or 0) if compute.processes == "auto" else compute.processes
+    if n_gpus is not None and n_gpus < n_processes:
         raise ConfigError(
-            f"params.yaml: compute.device is cuda and compute.processes {n_processes}, but torch "
-            f"sees {_n_gpus()} GPUs; lower compute.processes or set compute.device to cpu"
+            f"params.yaml: compute.device is cuda and compute.processes is {n_processes}, but "
+            f"torch sees {n_gpus} GPUs; lower compute.processes or set compute.device to cpu"
         )
     return n_processes
 
 
-def _n_gpus() -> int:
-    return torch.cuda.device_count() if torch.cuda.is_available() else 0
-
-
-def _kind(compute: ComputeConfig) -> str:
-    if compute.device == "auto":
-        return "cuda" if _n_gpus() else "cpu"
-    return compute.device
+def _n_gpus(compute: ComputeConfig) -> int | None:
+    """GPUs of this machine; None if the run uses the CPU."""
+    n_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    is_cpu = compute.device == "cpu" or (compute.device == "auto" and n_gpus == 0)
+    return None if is_cpu else n_gpus
 
 
 def _device(compute: ComputeConfig, local_rank: int) -> torch.device:
-    """Of a machine's process: its GPU by number, or the only one that its launcher lets it see."""
-    if _kind(compute) == "cpu":
+    """The CPU, the GPU of this local rank, or the only GPU that the launcher made visible."""
+    n_gpus = _n_gpus(compute)
+    if n_gpus is None:
         return torch.device("cpu")
-    n_gpus = _n_gpus()
     if n_gpus != 1 and local_rank >= n_gpus:
         raise ConfigError(
-            f"params.yaml: compute.device is cuda, and this is process {local_rank} of its machine "
-            f"(from 0 on), where torch sees {n_gpus} GPUs; start one process for each GPU, or set "
+            f"params.yaml: compute.device is cuda and this process has local rank {local_rank} "
+            f"(from 0 on), but torch sees {n_gpus} GPUs here; start one process per GPU, or set "
             f"compute.device to cpu"
         )
     return torch.device("cuda", 0 if n_gpus == 1 else local_rank)
 
 
-def _start_until_done(
-    n_processes: int,
-    work: Callable[..., None],
-    compute: ComputeConfig,
-    args: tuple[object, ...],
-    max_restarts: int,
-) -> None:
-    for n_left in reversed(range(max_restarts + 1)):
-        try:
-            _start(n_processes, work, compute, args)
-        except DeadProcessError as death:
-            if n_left == 0:
-                raise
-            _log.warning("%s; all are started again, at most %d times", death, n_left)
-        else:
-            return
-
-
 def _start(
-    n_processes: int, work: Callable[..., None], compute: ComputeConfig, args: tuple[object, ...]
+    n_processes: int, work: Callable[..., None], compute: ComputeConfig, *args: object
 ) -> None:
-    # torchrun's own restarts hang on gloo, so it is told of none.
     with TemporaryDirectory(prefix="dayahead-") as logs:
         launch = LaunchConfig(
             min_nodes=1,
@@ -143,42 +127,34 @@ def _start(
             rdzv_backend="c10d",
             rdzv_endpoint="localhost:0",
             local_addr="localhost",
-            max_restarts=0,
-            monitor_interval=0.2,
-            start_method="spawn",
+            max_restarts=0,  # torch restarts after every failure, also after a user's mistake
             logs_specs=DefaultLogsSpecs(log_dir=logs),
         )
         try:
-            elastic_launch(launch, _worker)(work, compute, args)
+            elastic_launch(launch, _worker)(work, compute, *args)
         except ChildFailedError as failure:
             rank, cause = _first_failure(failure, Path(logs))
-            raise (DeadProcessError if cause.startswith(_OF_A_DEATH) else TrainingError)(
+            raise (DeadProcessError if cause.startswith(_WORTH_A_RESTART) else TrainingError)(
                 f"process {rank} of {n_processes} failed and the others were stopped: {cause}"
             ) from None
 
 
 def _first_failure(failure: ChildFailedError, logs: Path) -> tuple[int, str]:
-    """Rank and cause of what failed first: torch may name one that only lost its connection."""
-    rank, told = failure.get_first_failure()
+    """Rank and cause of the first failure; torch may name one that only lost its connection."""
+    rank, first = failure.get_first_failure()
     causes = sorted(logs.rglob("error.json"), key=lambda path: path.stat().st_mtime_ns)
-    if told.exitcode < 0 or not causes:  # killed by a signal, or gone without a word
-        return rank, f"exit code {told.exitcode}"
+    if first.exitcode < 0 or not causes:  # killed by a signal, or it left no cause
+        return rank, f"exit code {first.exitcode}"
     return int(causes[0].parent.name), read_json(causes[0])["message"]["message"]
 
 
 @record
-def _worker(work: Callable[..., None], compute: ComputeConfig, args: tuple[object, ...]) -> None:
-    _end_with_the_launcher()
-    place = launch_info(os.environ)
-    assert place is not None
-    device = _device(compute, place.local_rank)
-    with process_group(place, device, compute, is_watched=False) as process:
-        work(process, *args)
+def _worker(work: Callable[..., None], compute: ComputeConfig, *args: object) -> None:
+    run_processes(work, compute, *args)
 
 
-def _end_with_the_launcher() -> None:
-    """A SIGKILL of torchrun would leave this process running."""
+def _die_with_parent(parent: BaseProcess | None) -> None:
+    """Have the kernel kill this process with its launcher: a SIGKILL of torchrun would leave it."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    parent = multiprocessing.parent_process()
-    if parent is not None and parent.pid != os.getppid():  # it was killed before it was asked for
+    if parent is not None and parent.pid != os.getppid():  # killed before the call
         os.kill(os.getpid(), signal.SIGKILL)

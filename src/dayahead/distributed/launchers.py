@@ -1,4 +1,4 @@
-"""Where this process stands among those that a launcher started, on this machine and others."""
+"""The launcher that started this process (torchrun, mpirun or srun), from the environment."""
 
 import os
 import re
@@ -8,162 +8,131 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, NoReturn
 
 from dayahead.core.errors import ConfigError
 
 LAUNCH = "DAYAHEAD_LAUNCH"
-"""The launcher that a stage becomes: the words before the command that each process runs."""
+"""Holds a launcher command; a stage replaces itself by it."""
 FIRST_PORT, N_PORTS = 61_440, 4_096
-"""Where processes meet that are told of no port: above those that Linux hands out by itself."""
-
-
-class _Names(NamedTuple):
-    """Of the variables that tell a launcher's processes apart."""
-
-    launcher: str
-    rank: str
-    world: str
-    local_rank: str
-    job: tuple[str, ...]
-    """Of which a port is made."""
-
-
-_TORCHRUN = _Names("torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", ())
-_OPEN_MPI = _Names(
-    "mpirun",
-    "OMPI_COMM_WORLD_RANK",
-    "OMPI_COMM_WORLD_SIZE",
-    "OMPI_COMM_WORLD_LOCAL_RANK",
-    ("PMIX_NAMESPACE",),
-)
-_SLURM = _Names(
-    "srun",
-    "SLURM_PROCID",
-    "SLURM_STEP_NUM_TASKS",
-    "SLURM_LOCALID",
-    ("SLURM_JOB_ID", "SLURM_STEP_ID"),
-)
-_LOCAL_WORLD = "OMPI_COMM_WORLD_LOCAL_SIZE"
+"""Default ports, derived from the job id: above those that Linux assigns by itself."""
+_VARIABLES = {
+    "torchrun": ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
+    "mpirun": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    "srun": ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
+}
+_JOB_ID = {"mpirun": ("PMIX_NAMESPACE",), "srun": ("SLURM_JOB_ID", "SLURM_STEP_ID")}
 
 
 @dataclass(frozen=True)
 class LaunchInfo:
-    """This process among those that a launcher started."""
+    """What a launcher tells a process that it started."""
 
     launcher: str
     rank: int
-    world: int
+    world_size: int
     local_rank: int
-    """Among those on this machine."""
+    """Among the processes of this machine."""
     address: str
-    """Of the machine of rank 0."""
+    """Of rank 0's machine."""
     port: int
 
 
 def launch_info(environ: Mapping[str, str]) -> LaunchInfo | None:
-    """What the environment says of a launcher; None where there is none.
+    """Read a launcher's variables; None if no launcher started this process.
 
-    torchrun (or RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set by whoever), Open MPI's mpirun
-    and Slurm's srun; an inner one before an outer one. The script of a Slurm job is no rank, though
-    it has SLURM_PROCID, and nor is a step of a single task: Slurm starts everything in steps.
+    Supports torchrun (or its variables set by hand), Open MPI's mpirun and Slurm's srun, the
+    innermost one. A Slurm batch script is not a rank, although it has SLURM_PROCID, and neither is
+    a step of one task: Slurm runs everything in steps.
 
     Raises:
-        ConfigError: a variable is missing or cannot be.
+        ConfigError: a variable is missing or invalid.
     """
-    for names in (_TORCHRUN, _OPEN_MPI):
-        if names.rank in environ or names.world in environ:
-            return _place(names, environ)
-    if environ.get(_SLURM.world, "1") != "1":
-        return _place(_SLURM, environ)
-    return None
+    launcher = _launcher(environ)
+    if launcher is None:
+        return None
+    rank_name, size_name, local_name = _VARIABLES[launcher]
+    cure = f"{launcher} sets {rank_name} and {size_name} together: set both or neither"
+    rank, world_size = (_number(environ, name, cure) for name in (rank_name, size_name))
+    if rank >= world_size:
+        raise ConfigError(
+            f"environment: {rank_name} is {rank}, expected 0 to {size_name} - 1 = {world_size - 1}"
+        )
+    # Kubernetes sets no local rank, and starts one process per machine.
+    local_rank = _number({local_name: "0"} | dict(environ), local_name, cure)
+    if world_size == 1:
+        return LaunchInfo(launcher, rank, world_size, local_rank, "", 0)
+    address, port = _address(environ, launcher), _port(environ, launcher)
+    return LaunchInfo(launcher, rank, world_size, local_rank, address, port)
 
 
 def is_secondary_process(environ: Mapping[str, str]) -> bool:
-    """Whether a launcher started this process beside a main one, which writes and reports."""
-    place = launch_info(environ)
-    return place is not None and place.rank > 0
+    """Whether a launcher started this process with a rank above 0; rank 0 writes and reports."""
+    launch = launch_info(environ)
+    return launch is not None and launch.rank > 0
 
 
 def exec_launcher(environ: Mapping[str, str]) -> None:
-    """Become the launcher that DAYAHEAD_LAUNCH names, which runs this script in every process.
+    """Replace this process by the launcher in DAYAHEAD_LAUNCH, which runs this script in each rank.
 
-    Does not return, unless no launcher is named, or one has started this process.
+    Returns only if there is no such variable, or a launcher has started this process.
 
     Args:
-        environ: what the launcher gets to see; it will not find its own name there.
+        environ: passed on to the launcher, without DAYAHEAD_LAUNCH.
 
     Raises:
-        ConfigError: there is no such program.
+        ConfigError: the program is not found.
     """
     words = shlex.split(environ.get(LAUNCH, ""))
-    if words and launch_info(environ) is None:
-        _become(words, {name: value for name, value in environ.items() if name != LAUNCH})
-
-
-def _become(words: list[str], environ: dict[str, str]) -> NoReturn:
-    is_torchrun = Path(words[0]).name == "torchrun"  # which calls Python itself
-    command = [*words, *([] if is_torchrun else [sys.executable]), *sys.argv]
+    if not words or launch_info(environ) is not None:
+        return
+    python = [] if Path(words[0]).name == "torchrun" else [sys.executable]  # torchrun adds its own
+    passed_on = {name: value for name, value in environ.items() if name != LAUNCH}
     try:
-        os.execvpe(command[0], command, environ)  # noqa: S606 the user's own words
+        os.execvpe(words[0], [*words, *python, *sys.argv], passed_on)  # noqa: S606 set by the user
     except FileNotFoundError:
         raise ConfigError(
             f"{LAUNCH}: there is no program {words[0]} here; name one, or unset {LAUNCH}"
         ) from None
 
 
-def _place(names: _Names, environ: Mapping[str, str]) -> LaunchInfo:
-    rank = _number(names, names.rank, environ)
-    world = _number(names, names.world, environ)
-    if rank >= world:
-        raise ConfigError(
-            f"environment: {names.rank} is {rank}, counted from 0, and {names.world} only {world}"
-        )
-    # Where it is not told, as by Kubernetes, there is one process on each machine.
-    is_told = names.local_rank in environ
-    local_rank = _number(names, names.local_rank, environ) if is_told else 0
-    address, port = ("", 0) if world == 1 else (_address(names, environ), _port(names, environ))
-    return LaunchInfo(names.launcher, rank, world, local_rank, address, port)
+def _launcher(environ: Mapping[str, str]) -> str | None:
+    for launcher in ("torchrun", "mpirun"):
+        if any(name in environ for name in _VARIABLES[launcher][:2]):
+            return launcher
+    return "srun" if environ.get("SLURM_STEP_NUM_TASKS", "1") != "1" else None
 
 
-def _number(names: _Names, name: str, environ: Mapping[str, str]) -> int:
+def _number(environ: Mapping[str, str], name: str, cure: str) -> int:
     value = environ.get(name)
-    if value is None:
-        raise ConfigError(
-            f"environment: {name} is not set, and {names.launcher} sets it together with "
-            f"{names.rank if name == names.world else names.world}; set both or none"
-        )
-    if not value.isdecimal():
-        raise ConfigError(f"environment: {name} is {value!r}, where a number from 0 on is expected")
+    if value is None or not value.isdecimal():
+        found = "not set" if value is None else repr(value)
+        raise ConfigError(f"environment: {name} is {found}, expected a number from 0 on; {cure}")
     return int(value)
 
 
-def _address(names: _Names, environ: Mapping[str, str]) -> str:
-    if given := environ.get("MASTER_ADDR"):
-        return given
-    if names is _SLURM and (nodes := environ.get("SLURM_STEP_NODELIST")):
+def _address(environ: Mapping[str, str], launcher: str) -> str:
+    if address := environ.get("MASTER_ADDR"):
+        return address
+    if launcher == "srun" and (nodes := environ.get("SLURM_STEP_NODELIST")):
         return first_host(nodes)
-    if names is _OPEN_MPI and environ.get(_LOCAL_WORLD) == environ[names.world]:
+    world_size = environ[_VARIABLES[launcher][1]]
+    if launcher == "mpirun" and environ.get("OMPI_COMM_WORLD_LOCAL_SIZE") == world_size:
         return "127.0.0.1"
-    cure = "mpirun -x MASTER_ADDR=<host>" if names is _OPEN_MPI else "export MASTER_ADDR=<host>"
+    export = "mpirun -x" if launcher == "mpirun" else "export"
     raise ConfigError(
-        f"environment: {names.launcher} started {environ[names.world]} processes, and MASTER_ADDR "
-        f"does not say where the first of them runs; `{cure}`"
+        f"environment: MASTER_ADDR is not set, but {launcher} started {world_size} processes; "
+        f"`{export} MASTER_ADDR=<host of rank 0>`"
     )
 
 
-def _port(names: _Names, environ: Mapping[str, str]) -> int:
-    if "MASTER_PORT" in environ:
-        return _number(names, "MASTER_PORT", environ)
-    if not names.job:
-        raise ConfigError(
-            "environment: MASTER_PORT is not set; `export MASTER_PORT=<a free port of MASTER_ADDR>`"
-        )
-    job = ".".join(environ.get(name, "") for name in names.job)
+def _port(environ: Mapping[str, str], launcher: str) -> int:
+    if "MASTER_PORT" in environ or launcher not in _JOB_ID:
+        return _number(environ, "MASTER_PORT", "`export MASTER_PORT=<a free port of MASTER_ADDR>`")
+    job = ".".join(environ.get(name, "") for name in _JOB_ID[launcher])
     return FIRST_PORT + zlib.crc32(job.encode()) % N_PORTS
 
 
 def first_host(nodes: str) -> str:
-    """The first of Slurm's list of nodes: node01 of `node[01-04,7],gpu3`."""
+    """Return the first host of a Slurm node list: node01 of `node[01-04,7],gpu3`."""
     first = re.match(r"(?:[^,\[]|\[[^\]]*\])*", nodes)
     return re.sub(r"\[(\w+)[^\]]*\]", r"\1", first[0] if first else nodes)

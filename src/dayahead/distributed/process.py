@@ -1,16 +1,29 @@
-"""What the processes of a run say to each other."""
+"""One process of a run: its rank, its collectives, and its threads, cores and memory."""
 
+import logging
+import os
+import socket
+from collections.abc import Iterable
+from ctypes import CDLL
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from dayahead.config.params import ComputeConfig
+
 T = TypeVar("T")
 TIMEOUT = timedelta(hours=1)
 """Of a collective: the others wait while one process hashes windows or writes a state."""
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+KEPT_BYTES, KEPT_BYTES_SHARDED = 2**30, 2**26
+"""Largest tensor whose pages malloc keeps when it is freed."""
+SYS = Path("/sys")
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -42,22 +55,102 @@ class Process:
         return bool(has.get("avx512_bf16") or has.get("amx_bf16"))
 
     def all_reduce(self, values: Tensor) -> Tensor:
-        """Sum of `values` over all processes, on every process."""
+        """Sum `values` over all processes, in place."""
         if self.rank.world_size > 1:
             dist.all_reduce(values)
         return values
 
     def broadcast(self, value: T) -> T:
-        """Give every process what the main one has; what the others pass is not looked at."""
+        """Return rank 0's value; the other ranks' values are ignored."""
         if self.rank.world_size == 1:
             return value
-        held: list[Any] = [value if self.is_main else None]
-        dist.broadcast_object_list(held, src=0)
-        return cast("T", held[0])
+        values: list[Any] = [value if self.is_main else None]
+        dist.broadcast_object_list(values, src=0)
+        return cast("T", values[0])
 
     def all_gather(self, value: T) -> list[T]:
-        """What every process has, by rank, on every process."""
-        held: list[Any] = [value] * self.rank.world_size
+        """Return the values of all ranks, by rank."""
+        values: list[Any] = [value] * self.rank.world_size
         if self.rank.world_size > 1:
-            dist.all_gather_object(held, value)
-        return held
+            dist.all_gather_object(values, value)
+        return values
+
+
+def set_up_process(device: torch.device, n_threads: int, kept_bytes: int = KEPT_BYTES) -> None:
+    """Set this process's threads, memory allocator and GPU."""
+    torch.set_num_threads(n_threads)
+    # Every step frees and allocates the same large tensors. If glibc returns their pages in
+    # between, page faults cost a sixth of a CPU step. If it keeps them, fragmentation can take four
+    # times the memory: a sharded table of a million items, in chunks.
+    if mallopt := getattr(CDLL(None), "mallopt", None):
+        mallopt(M_MMAP_THRESHOLD, kept_bytes)
+        mallopt(M_TRIM_THRESHOLD, kept_bytes)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+
+
+def divide_cores(process: Process, compute: ComputeConfig) -> None:
+    """Set up each process, and divide a machine's cores among those that may run on the same."""
+    cores = allowed_cores(process.device)
+    here = (socket.gethostname(), cores)
+    if process.device.type == "cuda":
+        torch.cuda.set_device(process.device)  # NCCL gathers through it
+    peers = [rank for rank, other in enumerate(process.all_gather(here)) if other == here]
+    n_cores = len(cores) // len(peers)
+    n_threads = max(1, n_cores) if compute.threads == "auto" else compute.threads
+    if n_threads > len(cores):
+        _log.warning(
+            f"process {process.rank.index} may run on {len(cores)} cores, but compute.threads is "
+            f"{n_threads}; see --bind-to of mpirun, --cpus-per-task of srun"
+        )
+    if n_cores >= n_threads:
+        bind_threads(core_slice(cores, peers.index(process.rank.index), len(peers)))
+    kept_bytes = KEPT_BYTES_SHARDED if compute.shard_items else KEPT_BYTES
+    set_up_process(process.device, n_threads, kept_bytes)
+
+
+# Not torch.numa: it knows GPUs only, needs the program numactl, and binds what torchrun starts, but
+# not what mpirun and srun start.
+def allowed_cores(device: torch.device, sys: Path = SYS) -> list[int]:
+    """Return the cores this process may run on; for a GPU those of its NUMA node, if known."""
+    allowed = os.sched_getaffinity(0)
+    near = allowed
+    if device.type == "cuda":
+        gpu: Any = torch.cuda.get_device_properties(device)
+        bus = f"{gpu.pci_domain_id:04x}:{gpu.pci_bus_id:02x}:{gpu.pci_device_id:02x}.0"
+        listed = sys / "bus" / "pci" / "devices" / bus / "local_cpulist"
+        near = parse_ranges(listed.read_text()) if listed.is_file() else allowed
+    return sorted(allowed & near or allowed)
+
+
+def core_slice(cores: Iterable[int], index: int, n: int, sys: Path = SYS) -> list[int]:
+    """Return slice `index` of `n` equal ones; hyper-threads of a physical core stay together."""
+
+    def physical_core(cpu: int) -> tuple[int, int]:
+        topology = sys / "devices" / "system" / "cpu" / f"cpu{cpu}" / "topology"
+        if not topology.is_dir():
+            return 0, cpu
+        socket, core = (
+            int((topology / name).read_text()) for name in ("physical_package_id", "core_id")
+        )
+        return socket, core
+
+    ordered = sorted(cores, key=lambda cpu: (*physical_core(cpu), cpu))
+    size = len(ordered) // n
+    return sorted(ordered[index * size : (index + 1) * size])
+
+
+def parse_ranges(text: str) -> set[int]:
+    """Parse a list such as `0-3,8,10-11`."""
+    ranges = [part.split("-") for part in text.strip().split(",") if part]
+    return {number for ends in ranges for number in range(int(ends[0]), int(ends[-1]) + 1)}
+
+
+def bind_threads(cores: Iterable[int]) -> None:
+    """Bind this process, and all of its running threads, to these cores."""
+    bound = set(cores)
+    for thread in Path("/proc/self/task").iterdir():
+        try:
+            os.sched_setaffinity(int(thread.name), bound)
+        except ProcessLookupError:  # the thread has ended meanwhile
+            continue

@@ -1,4 +1,4 @@
-"""What the machines of a run must have alike: settings, source, packages and the windows' files."""
+"""Check that all machines of a run have the same settings, source, packages and window files."""
 
 import socket
 from collections.abc import Mapping
@@ -13,51 +13,54 @@ from dayahead.train.cached_windows import PACKAGES, ROOMS
 from dayahead.train.run import Study
 
 Facts = Mapping[str, object]
-NONE = "missing"
-N_TOLD = 5
-"""Differences that a message names."""
+MISSING = "missing"
+N_REPORTED = 5
+"""Differences that the message lists."""
 
 
 def check_consistency(process: Process, study: Study) -> None:
-    """Hold the copies of the project that the processes work in against each other.
+    """Compare the copies of the project that the processes of a run work in; a collective.
 
-    Every process calls this; one in each copy reads the files.
+    One process of each copy reads its files.
 
     Raises:
-        ConfigError: something differs, in every process.
+        ConfigError: the copies differ; raised in every process.
     """
-    here = f"{socket.gethostname()}:{Path.cwd()}"
-    places = process.all_gather(here)
-    firsts = {place: places.index(place) for place in dict.fromkeys(places)}
-    if len(firsts) == 1:
+    own_copy = f"{socket.gethostname()}:{Path.cwd()}"
+    copies = process.all_gather(own_copy)
+    readers = {copy: copies.index(copy) for copy in dict.fromkeys(copies)}
+    if len(readers) == 1:
         return
-    is_first = firsts[here] == process.rank.index
-    told = process.all_gather(_facts(process, study) if is_first else {})
-    faults = [
-        fault
-        for place, rank in firsts.items()
-        for fault in _differences(told[0], told[rank], places[0], place)
+    is_reader = readers[own_copy] == process.rank.index
+    facts = process.all_gather(_facts(process, study) if is_reader else {})
+    differences = [
+        difference
+        for copy, rank in readers.items()
+        for difference in _differences(facts[0], facts[rank], copies[0], copy)
     ]
-    if faults:
-        more = f" and {len(faults) - N_TOLD} more" if len(faults) > N_TOLD else ""
+    if differences:
+        n_more = len(differences) - N_REPORTED
+        more = f" and {n_more} more" if n_more > 0 else ""
         raise ConfigError(
-            f"the processes of this run do not work with the same: {'; '.join(faults[:N_TOLD])}"
-            f"{more}; bring all copies to the same state, or share one, and run again"
+            f"the processes of this run work on different copies of the project: "
+            f"{'; '.join(differences[:N_REPORTED])}{more}; synchronise the copies, or share one, "
+            f"and run again"
         )
 
 
-def _differences(main: Facts, other: Facts, main_place: str, place: str) -> list[str]:
+def _differences(main: Facts, other: Facts, main_copy: str, copy: str) -> list[str]:
     return [
-        f"{name} is {main.get(name, NONE)} in {main_place}, {other.get(name, NONE)} in {place}"
+        f"{name} is {main.get(name, MISSING)} in {main_copy}, {other.get(name, MISSING)} in {copy}"
         for name in dict.fromkeys([*main, *other])
-        if main.get(name, NONE) != other.get(name, NONE)
+        if main.get(name, MISSING) != other.get(name, MISSING)
     ]
 
 
 def _facts(process: Process, study: Study) -> Facts:
-    windows = sorted(path for path in study.windows.rglob("*") if path.is_file())
-    given = study.params.model.pretrained_items
-    files = [*windows, *([Path(given)] if given else [])]
+    """Everything that must be the same on all machines, by its name in messages."""
+    files = sorted(study.windows.rglob("*"))
+    if study.params.model.pretrained_items:
+        files.append(Path(study.params.model.pretrained_items))
     return {
         **flat_settings(study.params),
         "the source in src": source_fingerprint(*ROOMS)[:12],

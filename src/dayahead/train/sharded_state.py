@@ -1,7 +1,4 @@
-"""A state on its way between the main process, which keeps it whole, and what each process holds.
-
-Whatever the number of processes that shared the item table out, what is kept is the same.
-"""
+"""Gather and scatter the states of sharded models, so that saved states are always whole."""
 
 from collections.abc import Mapping
 
@@ -14,22 +11,22 @@ from dayahead.model.baselines import CountingModel
 from dayahead.model.next_item import NextItemModel
 from dayahead.train.optimizer import MOMENTS
 
-_OF_A_STATE = ("weights.", "moments.")
+_PREFIXES = ("weights.", "moments.")
 
 
 def gather_state(
     state: Mapping[str, Tensor], model: NextItemModel | CountingModel, process: Process
 ) -> dict[str, Tensor]:
-    """Put a state together in the main process; every process calls this with its own.
+    """Gather a whole state in the main process; a collective.
 
     Args:
-        state: weights or moments by name, on the CPU.
-        model: that they belong to.
-        process: this one. Where it is not the main one, the state stays as it is.
+        state: this process's weights or optimizer state by name, on the CPU.
+        model: that the state belongs to.
+        process: this process. Other processes than the main one get their own state back.
     """
     return {
         name: model.shard.gather_rows(tensor, model.n_items, process.device)
-        if isinstance(model, NextItemModel) and _is_shared_out(name, model)
+        if isinstance(model, NextItemModel) and _is_sharded(name, model)
         else tensor
         for name, tensor in state.items()
     }
@@ -38,21 +35,21 @@ def gather_state(
 def scatter_state(
     state: Mapping[str, Tensor] | None, model: NextItemModel | CountingModel, process: Process
 ) -> Mapping[str, Tensor]:
-    """Give every process its own of the main process's state; every process calls this.
+    """Give every process its own part of the main process's state; a collective.
 
     Args:
-        state: whole, in the main process; not looked at elsewhere.
-        model: that it is for, still empty.
-        process: this one.
+        state: the whole state in the main process; ignored elsewhere.
+        model: that the state is for, still without rows.
+        process: this process.
     """
     state = state or {}
     if process.rank.world_size == 1:
         return state
-    kinds = process.broadcast([(name, each.shape, each.dtype) for name, each in state.items()])
+    tensors = process.broadcast([(name, each.shape, each.dtype) for name, each in state.items()])
     own = {}
-    for name, shape, dtype in kinds:
+    for name, shape, dtype in tensors:
         whole = state.get(name)
-        if isinstance(model, NextItemModel) and _is_shared_out(name, model):
+        if isinstance(model, NextItemModel) and _is_sharded(name, model):
             like = torch.empty((0, *shape[1:]), dtype=dtype, device=process.device)
             own[name] = model.shard.scatter_rows(whole, like, shape[0])
         else:
@@ -62,9 +59,9 @@ def scatter_state(
     return own
 
 
-def _is_shared_out(name: str, model: NextItemModel) -> bool:
-    """Whether a tensor of this name has a row for each item, and each process some of them."""
-    for prefix in _OF_A_STATE:
+def _is_sharded(name: str, model: NextItemModel) -> bool:
+    """Whether a tensor of a state, by its name, has one row per item and is sharded by them."""
+    for prefix in _PREFIXES:
         name = name.removeprefix(prefix)
-    parameter, _, moment = name.rpartition(".")
-    return name in model.sharded or (moment in MOMENTS and parameter in model.sharded)
+    parameter, _, key = name.rpartition(".")
+    return name in model.sharded or (key in MOMENTS and parameter in model.sharded)

@@ -1,4 +1,4 @@
-"""Who started this process, by the variables that torchrun, Open MPI and Slurm really set."""
+"""Which launcher started this process, by the variables that torchrun, Open MPI and Slurm set."""
 
 import shutil
 import subprocess
@@ -25,7 +25,7 @@ TORCHRUN = {
     "MASTER_ADDR": "10.0.0.1",
     "MASTER_PORT": "29500",
 }
-BATCH = {
+SLURM_SCRIPT = {
     "SLURM_JOB_ID": "71",
     "SLURM_NTASKS": "4",
     "SLURM_PROCID": "0",
@@ -33,8 +33,8 @@ BATCH = {
     "SLURM_NODEID": "0",
     "SLURM_JOB_NODELIST": "node[07-08]",
 }
-"""What the script of a job has: the number of its steps' tasks, and the place of one of them."""
-STEP = BATCH | {
+"""A batch script has the number of tasks of its steps, and the rank of one."""
+SLURM = SLURM_SCRIPT | {
     "SLURM_STEP_ID": "0",
     "SLURM_STEP_NUM_TASKS": "4",
     "SLURM_STEP_NODELIST": "node[07-08]",
@@ -55,41 +55,41 @@ def without(environ, *names):
     return {name: value for name, value in environ.items() if name not in names}
 
 
-def test_torchrun_says_all():
+def test_torchrun_sets_everything():
     assert launch_info(TORCHRUN) == LaunchInfo("torchrun", 3, 4, 1, "10.0.0.1", 29500)
-
-
-def test_a_machine_has_one_process_where_nothing_is_said_of_more():
     assert launch_info(without(TORCHRUN, "LOCAL_RANK")).local_rank == 0
 
 
-def test_processes_of_mpirun_meet_on_their_machine():
-    place = launch_info(OPEN_MPI)
-    assert (place.launcher, place.rank, place.world, place.local_rank) == ("mpirun", 3, 4, 3)
-    assert place.address == "127.0.0.1"
-    assert FIRST_PORT <= place.port < FIRST_PORT + N_PORTS
+def test_one_process_needs_no_address():
+    one = {"RANK": "0", "WORLD_SIZE": "1"}
+    assert launch_info(one) == LaunchInfo("torchrun", 0, 1, 0, "", 0)
 
 
-def test_mpirun_on_several_machines_must_be_told_where_the_first_is():
+def test_processes_of_mpirun_on_one_machine_need_no_address():
+    info = launch_info(OPEN_MPI)
+    assert info == LaunchInfo("mpirun", 3, 4, 3, "127.0.0.1", info.port)
+    assert FIRST_PORT <= info.port < FIRST_PORT + N_PORTS
+
+
+def test_mpirun_on_several_machines_needs_an_address():
     several = OPEN_MPI | {"OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
-    with pytest.raises(ConfigError, match=r"MASTER_ADDR.*`mpirun -x MASTER_ADDR=<host>`"):
+    with pytest.raises(ConfigError, match=r"MASTER_ADDR.*`mpirun -x MASTER_ADDR=<host of rank 0>`"):
         launch_info(several)
     assert launch_info(several | {"MASTER_ADDR": "node07"}).address == "node07"
 
 
-def test_a_step_of_slurm_meets_on_its_first_node():
-    place = launch_info(STEP)
-    assert (place.launcher, place.rank, place.world, place.local_rank) == ("srun", 3, 4, 1)
-    assert place.address == "node07"
-    named = launch_info(STEP | {"MASTER_ADDR": "10.0.0.7", "MASTER_PORT": "4000"})
+def test_rank_0_of_a_slurm_step_runs_on_its_first_node():
+    info = launch_info(SLURM)
+    assert info == LaunchInfo("srun", 3, 4, 1, "node07", info.port)
+    named = launch_info(SLURM | {"MASTER_ADDR": "10.0.0.7", "MASTER_PORT": "4000"})
     assert (named.address, named.port) == ("10.0.0.7", 4000)
 
 
-def test_jobs_and_steps_meet_at_ports_of_their_own():
+def test_each_job_and_step_has_its_own_port():
     others = [{"SLURM_JOB_ID": "72"}, {"SLURM_STEP_ID": "1"}, {}]
-    assert len({launch_info(STEP | other).port for other in others}) == 3
+    assert len({launch_info(SLURM | other).port for other in others}) == 3
     assert launch_info(OPEN_MPI).port != launch_info(OPEN_MPI | {"PMIX_NAMESPACE": "1"}).port
-    # The step in which Slurm starts mpirun's own daemon differs from machine to machine.
+    # Slurm starts the daemons of mpirun in a step that differs between machines.
     assert launch_info(OPEN_MPI | {"SLURM_STEP_ID": "5"}).port == launch_info(OPEN_MPI).port
 
 
@@ -98,48 +98,43 @@ def test_jobs_and_steps_meet_at_ports_of_their_own():
     [
         {},
         {"MASTER_ADDR": "10.0.0.1", "LOCAL_RANK": "0"},
-        BATCH,
-        without(BATCH, "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID"),
-        STEP | {"SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"},
+        SLURM_SCRIPT,
+        without(SLURM_SCRIPT, "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID"),
+        SLURM | {"SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"},
     ],
     ids=["nothing", "an address", "batch script", "salloc", "step of one task"],
 )
-def test_nobody_started_these(environ):
+def test_these_processes_have_no_launcher(environ):
     assert launch_info(environ) is None
     assert not is_secondary_process(environ)
 
 
-def test_the_inner_launcher_counts():
-    assert launch_info(STEP | TORCHRUN).launcher == "torchrun"
-    assert launch_info(STEP | OPEN_MPI).launcher == "mpirun"
+def test_the_innermost_launcher_counts():
+    assert launch_info(SLURM | TORCHRUN).launcher == "torchrun"
+    assert launch_info(SLURM | OPEN_MPI).launcher == "mpirun"
 
 
-def test_one_process_needs_no_address():
-    alone = {"RANK": "0", "WORLD_SIZE": "1"}
-    assert launch_info(alone) == LaunchInfo("torchrun", 0, 1, 0, "", 0)
-
-
-def test_the_first_of_several_is_no_helper():
+def test_only_rank_0_is_not_secondary():
     assert is_secondary_process(TORCHRUN)
     assert not is_secondary_process(TORCHRUN | {"RANK": "0"})
 
 
 @pytest.mark.parametrize(
-    ("environ", "told"),
+    ("environ", "message"),
     [
-        (without(TORCHRUN, "WORLD_SIZE"), r"WORLD_SIZE is not set.*together with RANK"),
-        (without(TORCHRUN, "RANK"), r"RANK is not set.*together with WORLD_SIZE"),
-        (without(TORCHRUN, "MASTER_ADDR"), r"`export MASTER_ADDR=<host>`"),
+        (without(TORCHRUN, "WORLD_SIZE"), r"WORLD_SIZE is not set.* RANK and WORLD_SIZE together"),
+        (without(TORCHRUN, "RANK"), r"RANK is not set.* RANK and WORLD_SIZE together"),
+        (without(TORCHRUN, "MASTER_ADDR"), r"`export MASTER_ADDR=<host of rank 0>`"),
         (without(TORCHRUN, "MASTER_PORT"), r"`export MASTER_PORT="),
-        (TORCHRUN | {"RANK": "4"}, r"RANK is 4, counted from 0, and WORLD_SIZE only 4"),
-        (TORCHRUN | {"WORLD_SIZE": "four"}, r"WORLD_SIZE is 'four', where a number"),
+        (TORCHRUN | {"RANK": "4"}, r"RANK is 4, expected 0 to WORLD_SIZE - 1 = 3"),
+        (TORCHRUN | {"WORLD_SIZE": "four"}, r"WORLD_SIZE is 'four', expected a number"),
         (without(OPEN_MPI, "OMPI_COMM_WORLD_SIZE"), r"OMPI_COMM_WORLD_SIZE is not set"),
-        (without(STEP, "SLURM_PROCID"), r"SLURM_PROCID is not set, and srun sets it"),
-        (without(STEP, "SLURM_STEP_NODELIST"), r"srun started 4 processes, and MASTER_ADDR"),
+        (without(SLURM, "SLURM_PROCID"), r"SLURM_PROCID is not set.*; srun sets SLURM_PROCID"),
+        (without(SLURM, "SLURM_STEP_NODELIST"), r"MASTER_ADDR is not set, but srun started 4"),
     ],
 )
-def test_half_a_launcher_is_refused(environ, told):
-    with pytest.raises(ConfigError, match=told):
+def test_missing_and_invalid_variables_raise(environ, message):
+    with pytest.raises(ConfigError, match=message):
         launch_info(environ)
 
 
@@ -153,47 +148,47 @@ NODES = {
 
 
 @pytest.mark.parametrize(("nodes", "first"), NODES.items())
-def test_the_first_of_a_list_of_nodes(nodes, first):
+def test_the_first_host_of_a_node_list(nodes, first):
     assert first_host(nodes) == first
 
 
 @pytest.mark.skipif(shutil.which("scontrol") is None, reason="Slurm is not installed")
 @pytest.mark.parametrize("nodes", NODES)
-def test_slurm_reads_a_list_of_nodes_so(nodes):
+def test_the_first_host_agrees_with_slurm(nodes):
     command = ["scontrol", "show", "hostnames", nodes]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        pytest.skip(f"scontrol says nothing here: {done.stderr.strip()}")
+        pytest.skip(f"scontrol does not work here: {done.stderr.strip()}")
     assert done.stdout.split()[0] == first_host(nodes)
 
 
 @pytest.fixture
-def become(monkeypatch):
-    """What is executed in this process's place."""
-    taken = []
-    monkeypatch.setattr("os.execvpe", lambda *given: taken.append(given))
+def executed(monkeypatch):
+    """Arguments of the calls that would replace this process."""
+    calls = []
+    monkeypatch.setattr("os.execvpe", lambda *arguments: calls.append(arguments))
     monkeypatch.setattr(sys, "argv", ["stages/train.py"])
-    return taken
+    return calls
 
 
-def test_a_stage_becomes_its_launcher(become):
+def test_a_launcher_runs_this_script_in_python(executed):
     exec_launcher({LAUNCH: "srun --cpu-bind='map cpu' -n 4", "HOME": "/root"})
     command = ["srun", "--cpu-bind=map cpu", "-n", "4", sys.executable, "stages/train.py"]
-    assert become == [("srun", command, {"HOME": "/root"})]
+    assert executed == [("srun", command, {"HOME": "/root"})]
 
 
-def test_torchrun_calls_python_itself(become):
+def test_torchrun_adds_python_itself(executed):
     exec_launcher({LAUNCH: "/opt/bin/torchrun --nproc-per-node=2"})
     command = ["/opt/bin/torchrun", "--nproc-per-node=2", "stages/train.py"]
-    assert become == [("/opt/bin/torchrun", command, {})]
+    assert executed == [("/opt/bin/torchrun", command, {})]
 
 
-@pytest.mark.parametrize("environ", [{}, {LAUNCH: " "}, {LAUNCH: "srun", **STEP}])
-def test_a_stage_stays_itself_without_a_launcher_and_within_one(become, environ):
+@pytest.mark.parametrize("environ", [{}, {LAUNCH: " "}, {LAUNCH: "srun", **SLURM}])
+def test_no_launcher_is_executed_without_a_name_or_inside_one(executed, environ):
     exec_launcher(environ)
-    assert become == []
+    assert executed == []
 
 
-def test_a_launcher_that_is_not_there_is_named():
+def test_an_unknown_launcher_raises():
     with pytest.raises(ConfigError, match=rf"{LAUNCH}: there is no program no-such-launcher here"):
         exec_launcher({LAUNCH: "no-such-launcher -n 2", "PATH": "/usr/bin"})

@@ -1,4 +1,4 @@
-"""Two machines: network namespaces of this one, with names and addresses of their own."""
+"""Runs on two machines: network namespaces with names and addresses of their own."""
 
 import os
 import shutil
@@ -14,6 +14,7 @@ from support.launched_study import (
     ranks,
     run_study,
     study_command,
+    torchrun_variables,
     wait_for,
     write_host,
 )
@@ -21,11 +22,11 @@ from support.launched_study import (
 pytestmark = pytest.mark.slow
 ADDRESSES = ("10.213.77.1", "10.213.77.2")
 PORT = "29500"
-NAMED = 'hostname "$0" && exec "$@"'
+SET_NAME = 'hostname "$0" && exec "$@"'
 
 
 class Machines:
-    """Two namespaces and the wire between them."""
+    """Two namespaces and the cable between them."""
 
     def __init__(self):
         self.names = [f"dayahead{os.getpid()}{letter}" for letter in "ab"]
@@ -47,13 +48,13 @@ class Machines:
             ip("netns", "delete", name, check=False)
 
     def on(self, number, command):
-        """The command that runs a command there."""
+        """Return the command that runs a command on a machine."""
         name = self.names[number]
-        inside = ["unshare", "--uts", "sh", "-c", NAMED, f"host-{'ab'[number]}"]
+        inside = ["unshare", "--uts", "sh", "-c", SET_NAME, f"host-{'ab'[number]}"]
         return ["ip", "netns", "exec", name, *inside, *command]
 
-    def set_wire(self, state):
-        """Plug the first machine in (up), or pull the plug out (down)."""
+    def set_link(self, state):
+        """Connect (up) or disconnect (down) the first machine."""
         ip("-n", self.names[0], "link", "set", self.ends[0], state)
 
 
@@ -64,14 +65,14 @@ def ip(*words, check=True):
 @pytest.fixture(scope="module")
 def machines():
     if shutil.which("ip") is None or shutil.which("unshare") is None:
-        pytest.skip("no programs ip and unshare here (iproute2, util-linux)")
+        pytest.skip("needs the programs ip and unshare (iproute2, util-linux)")
     started = Machines()
     try:
         started.__enter__()
         subprocess.run(started.on(0, ["true"]), capture_output=True, check=True)
     except subprocess.CalledProcessError as error:
         started.__exit__()
-        pytest.skip(f"no network namespaces here: {error}, {error.stderr.strip()}")
+        pytest.skip(f"network namespaces do not work here: {error}, {error.stderr.strip()}")
     yield started
     started.__exit__()
 
@@ -97,21 +98,21 @@ def one(tmp_path_factory):
     return folder
 
 
-def place(rank, address=ADDRESSES[0]):
-    return {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": address, "MASTER_PORT": PORT}
-
-
 def run_on(machines, hosts):
-    """A run that nothing disturbs, to its end."""
+    """Run the study to its end."""
     with ranks() as started:
         for rank, folder in enumerate(hosts):
-            started.start(machines.on(rank, study_command()), folder, **place(rank))
+            started.start(
+                machines.on(rank, study_command()),
+                folder,
+                **torchrun_variables(rank, PORT, ADDRESSES[0]),
+            )
         said = started.said()
     assert started.statuses == [0, 0], said
     return said
 
 
-def test_torchrun_on_two_machines_does_as_one_process(machines, hosts, one, two):
+def test_torchrun_on_two_machines_agrees_with_one_process(machines, hosts, one, two):
     agent = ["torchrun", "--nnodes=2", "--nproc-per-node=1", f"--master-addr={ADDRESSES[0]}"]
     with ranks() as started:
         for number, folder in enumerate(hosts):
@@ -125,31 +126,39 @@ def test_torchrun_on_two_machines_does_as_one_process(machines, hosts, one, two)
     assert [path.name for path in hosts[1].iterdir()] == ["windows"]
 
 
-def test_a_wire_that_is_cut_ends_both_and_costs_nothing(machines, hosts, two):
+def test_a_lost_connection_ends_both_and_a_rerun_resumes(machines, hosts, two):
     with ranks() as started:
         for rank, folder in enumerate(hosts):
-            started.start(machines.on(rank, study_command(5)), folder, **place(rank))
-        wait_for("measured 2026-01-03", started.processes[0])
-        machines.set_wire("down")
+            started.start(
+                machines.on(rank, study_command(5)),
+                folder,
+                **torchrun_variables(rank, PORT, ADDRESSES[0]),
+            )
+        wait_for("2026-01-03", started.processes[0])
+        machines.set_link("down")
         start = time.monotonic()
         said = started.said(timeout=60)
         seconds = time.monotonic() - start
-        machines.set_wire("up")
+        machines.set_link("up")
     assert started.statuses == [1, 1], said
     assert seconds < 5 + 0.5 + 2 + 10
     for rank, each in enumerate(said):
         [line] = errors_in(each)
-        assert f"process {rank} of 2 on host-{'ab'[rank]}: another process has not been " in line
+        assert f"process {rank} of 2 on host-{'ab'[rank]}: no sign of another process " in line
         assert "for 5 s" in line
     assert "out of the store" in run_on(machines, hosts)[0]
     assert left_in(hosts[0]) == left_in(two)
 
 
-def test_settings_that_differ_are_named_with_their_machines(machines, hosts):
+def test_different_files_are_reported_with_their_machines(machines, hosts):
     (hosts[1] / "windows" / "statistics.json").write_text("{}")
     with ranks() as started:
         for rank, folder in enumerate(hosts):
-            started.start(machines.on(rank, study_command()), folder, **place(rank))
+            started.start(
+                machines.on(rank, study_command()),
+                folder,
+                **torchrun_variables(rank, PORT, ADDRESSES[0]),
+            )
         said = started.said()
     assert started.statuses == [1, 1]
     for each in said:
@@ -159,14 +168,14 @@ def test_settings_that_differ_are_named_with_their_machines(machines, hosts):
         assert f"in host-b:{hosts[1]}; " in line
 
 
-def test_an_address_that_leads_nowhere_from_elsewhere_is_named(machines, hosts):
+def test_a_loopback_address_is_reported(machines, hosts):
     """Debian gives a machine's name the address 127.0.1.1 on the machine itself."""
     with ranks() as started:
         for rank, address in enumerate(("127.0.1.1", ADDRESSES[0])):
             command = machines.on(rank, study_command())
-            started.start(command, hosts[rank], **place(rank, address))
+            started.start(command, hosts[rank], **torchrun_variables(rank, PORT, address))
         said = started.said()
     assert started.statuses == [1, 1]
     for each in said:
         [line] = errors_in(each)
-        assert "MASTER_ADDR leads to 127.0.0.1 on host-a, where no other machine" in line
+        assert "MASTER_ADDR resolves to 127.0.0.1 on host-a, which no other machine" in line

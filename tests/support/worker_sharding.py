@@ -1,0 +1,138 @@
+"""Functions that tests of sharded item tables run in worker processes."""
+
+from pathlib import Path
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+
+from dayahead.core.columns import ITEM_ID
+from dayahead.core.files import write_json
+from dayahead.distributed import sharding
+from dayahead.distributed.process import Process, Rank
+from dayahead.distributed.sharding import WHOLE, Shard
+from dayahead.model.next_item import NextItemModel
+from dayahead.model.rng import StepRandom
+from dayahead.train.batches import Batch, Sessions
+from dayahead.train.sharded_ranking import ShardedRanking
+from dayahead.train.trainers import _step_random
+from support.tiny_settings import loss_config, model_config, task_config
+
+N_ITEMS = 31
+CASES = {
+    "softmax": ({}, {}, {}),
+    "chunks": ({}, {}, {"logits_budget_mib": 1}),
+    "smoothing": ({}, {}, {"label_smoothing": 0.2, "temperature": 0.5}),
+    "untied": ({"tie_weights": False, "item_embedding_dim": 8}, {}, {}),
+    "frozen": ({"freeze_items": True}, {}, {}),
+    **{
+        name: ({}, {}, {"name": name, "label_smoothing": 0.1 * (name == "sampled_softmax")})
+        for name in ("sampled_softmax", "gbce", "bpr", "bpr_max", "top1_max")
+    },
+    "mlm": ({"architecture": "bert"}, {"name": "mlm"}, {}),
+    "plm": ({"architecture": "xlnet"}, {"name": "plm"}, {}),
+    "rtd": ({"architecture": "electra"}, {"name": "rtd", "rtd_replacements": "catalogue"}, {}),
+}
+"""Settings of the model, its task and its loss."""
+CANDIDATES = {
+    "all": torch.arange(2, N_ITEMS + 2),
+    "some": torch.tensor([3, 4, 8, 20]),
+    "held by one": torch.tensor([2, 6, 14]),
+    "none": torch.tensor([], dtype=torch.int64),
+}
+
+
+def compare_gradients(process: Process, folder: Path) -> None:
+    """Write each case's relative differences of loss and gradients from those of one process."""
+    shard = Shard.create(process.rank)
+    found = {name: _differences(process, shard, *case) for name, case in CASES.items()}
+    write_json(folder / f"{process.rank.index}.json", found)
+
+
+def compare_ranks(process: Process, folder: Path) -> None:
+    """Write whether ranks and top items of sharded scores are those of one process."""
+    shard = Shard.create(process.rank)
+    generator = torch.Generator().manual_seed(2)
+    scores = torch.randint(6, (23, N_ITEMS), generator=generator).float()  # many ties
+    targets = torch.randint(2, N_ITEMS + 2, (23,), generator=generator)
+    own = slice(shard.rank, None, shard.world_size)  # more rows on some ranks than on others
+    is_same = {}
+    for name, candidates in CANDIDATES.items():
+        whole = ShardedRanking(WHOLE, candidates, n_best=5)(scores[:, candidates - 2], targets)
+        local = _local_scores(scores, shard, candidates)
+        sharded = ShardedRanking(shard, candidates, n_best=5)(local, targets[own])
+        is_same[name] = [
+            bool(one[own].equal(part)) for one, part in zip(whole, sharded, strict=True)
+        ]
+    write_json(folder / f"{process.rank.index}.json", is_same)
+
+
+def gather_and_scatter(process: Process, folder: Path) -> None:
+    """Write whether scattering and gathering in several chunks gives local rows and the table."""
+    shard = Shard.create(process.rank)
+    table = torch.arange(2 * N_ITEMS).view(N_ITEMS, 2)
+    with patch.object(sharding, "ROWS_PER_CHUNK", 4):
+        local = shard.scatter_rows(table if process.is_main else None, table, N_ITEMS)
+        gathered = shard.gather_rows(local, N_ITEMS, process.device)
+    expected = table[shard.rank :: shard.world_size]
+    is_same = [local.equal(expected), gathered.equal(table if process.is_main else expected)]
+    write_json(folder / f"{process.rank.index}.json", is_same)
+
+
+def _local_scores(scores: Tensor, shard: Shard, candidates: Tensor) -> Tensor:
+    """Scores of the candidates held here, for the targets of all ranks in order."""
+    by_rank = torch.cat([scores[rank :: shard.world_size] for rank in range(shard.world_size)])
+    return by_rank[:, candidates[(candidates - 2) % shard.world_size == shard.rank] - 2]
+
+
+def _differences(
+    process: Process, shard: Shard, model: dict, task: dict, loss: dict
+) -> dict[str, float]:
+    """By parameter, and `loss`."""
+    models = [
+        NextItemModel(
+            model_config(**model),
+            task_config(**task),
+            loss_config(**loss),
+            categoricals={},
+            numbers={},
+            max_length=9,
+            seed=1,
+            shard=each,
+        )
+        for each in (WHOLE, shard)
+    ]
+    whole, own = (
+        _gradients(each, _batch(rank))
+        for each, rank in zip(models, (Rank(0, 1), process.rank), strict=True)
+    )
+    for name, gradient in own.items():
+        if name in models[1].sharded:
+            whole[name] = whole[name][shard.rank :: shard.world_size]
+        else:
+            process.all_reduce(gradient)
+    # The bias of attention keys has no gradient but for rounding.
+    least = 0.01 * torch.stack([expected.norm() for expected in whole.values()]).norm()
+    return {
+        name: float((own[name] - expected).norm() / expected.norm().clamp(min=least))
+        for name, expected in whole.items()
+    }
+
+
+def _batch(rank: Rank) -> Batch:
+    """Ten sessions of 2 to 8 events; of four processes, two have an empty row."""
+    generator = torch.Generator().manual_seed(3)
+    lengths = torch.randint(2, 9, (10,), generator=generator)
+    items = torch.randint(2, N_ITEMS + 2, (int(lengths.sum()),), generator=generator)
+    offsets = torch.nn.functional.pad(lengths.cumsum(0), (1, 0))
+    return Sessions({ITEM_ID: items}, offsets).gather(torch.arange(10), rank)
+
+
+def _gradients(model: NextItemModel, batch: Batch) -> dict[str, Tensor]:
+    model.grow({ITEM_ID: N_ITEMS})
+    model.train()
+    random: StepRandom = _step_random(batch, seed=5)
+    loss, _ = model(batch.columns, batch.lengths, random, 2)
+    loss.backward()
+    gradients = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+    return {"loss": loss.detach()} | gradients

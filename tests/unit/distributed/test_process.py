@@ -1,0 +1,124 @@
+"""Collectives of a single process, and the cores of each, on machines written down as in /sys."""
+
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from dayahead.core.files import read_json
+from dayahead.distributed.launch import run_processes
+from dayahead.distributed.process import Process, Rank, allowed_cores, core_slice, parse_ranges
+from support.tiny_settings import compute_config
+from support.worker_studies import write_cores
+
+GPU = SimpleNamespace(pci_domain_id=0, pci_bus_id=0xDC, pci_device_id=0)
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """Two sockets of four cores of two threads: core 0 is CPUs 0 and 8, core 1 is 1 and 9, ..."""
+    for cpu in range(16):
+        topology = tmp_path / "devices" / "system" / "cpu" / f"cpu{cpu}" / "topology"
+        topology.mkdir(parents=True)
+        (topology / "physical_package_id").write_text(f"{cpu % 8 // 4}\n")
+        (topology / "core_id").write_text(f"{cpu % 4}\n")
+    return tmp_path
+
+
+@pytest.fixture
+def gpu(monkeypatch, machine):
+    """The list of CPUs near a GPU, on a machine where this process may use five."""
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: GPU)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 4, 5, 12})
+    folder = machine / "bus" / "pci" / "devices" / "0000:dc:00.0"
+    folder.mkdir(parents=True)
+    return folder / "local_cpulist"
+
+
+def test_collectives_of_a_single_process_return_its_own_values():
+    alone = Process(Rank(0, 1), torch.device("cpu"))
+    assert alone.all_reduce(torch.tensor([1, 2])).tolist() == [1, 2]
+    assert alone.broadcast("a") == "a"
+    assert alone.all_gather("a") == ["a"]
+
+
+def test_core_slices_are_disjoint_and_equal_and_keep_hyperthreads_together(machine):
+    assert [core_slice(range(16), index, 4, machine) for index in range(4)] == [
+        [0, 1, 8, 9],
+        [2, 3, 10, 11],
+        [4, 5, 12, 13],
+        [6, 7, 14, 15],
+    ]
+    uneven = [core_slice(range(16), index, 3, machine) for index in range(3)]
+    assert {len(cores) for cores in uneven} == {5}
+    assert len({core for cores in uneven for core in cores}) == 15
+
+
+def test_cores_of_unknown_topology_are_divided_by_number(tmp_path):
+    slices = [core_slice([2, 3, 6, 7], index, 2, tmp_path) for index in (0, 1)]
+    assert slices == [[2, 3], [6, 7]]
+
+
+@pytest.mark.parametrize(
+    ("near", "cores"),
+    [
+        ("4-7,12-15\n", [4, 5, 12]),
+        ("6-7\n", [0, 1, 4, 5, 12]),  # none of them allowed
+        ("\n", [0, 1, 4, 5, 12]),
+        (None, [0, 1, 4, 5, 12]),
+    ],
+)
+def test_a_gpu_s_process_uses_allowed_cores_near_it(machine, gpu, near, cores):
+    if near is not None:
+        gpu.write_text(near)
+    assert allowed_cores(torch.device("cuda", 0), machine) == cores
+
+
+def test_a_cpu_process_uses_all_allowed_cores():
+    assert allowed_cores(torch.device("cpu")) == sorted(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"), [("0-3,8,10-11\n", {0, 1, 2, 3, 8, 10, 11}), ("5", {5}), ("\n", set())]
+)
+def test_ranges_are_parsed(text, numbers):
+    assert parse_ranges(text) == numbers
+
+
+BIND = """
+import os, threading
+from dayahead.distributed.process import bind_threads
+begin, seen = threading.Event(), []
+thread = threading.Thread(target=lambda: (begin.wait(), seen.append(os.sched_getaffinity(0))))
+thread.start()
+bind_threads([max(os.sched_getaffinity(0))])
+begin.set()
+thread.join()
+print(len(os.sched_getaffinity(0)), len(seen[0]))
+"""
+
+
+@pytest.mark.slow
+def test_running_threads_are_bound_too():
+    done = subprocess.run([sys.executable, "-c", BIND], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1", "1"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("threads", "is_divided"), [("auto", True), (99, False)])
+def test_processes_divide_the_cores_of_their_machine(tmp_path, threads, is_divided):
+    allowed = sorted(os.sched_getaffinity(0))
+    if len(allowed) < 2:
+        pytest.skip("needs two cores")
+    run_processes(write_cores, compute_config(processes=2, threads=threads), tmp_path)
+    first, second = (read_json(tmp_path / f"{rank}.json") for rank in (0, 1))
+    if is_divided:
+        assert set(first["cores"]) & set(second["cores"]) == set()
+        assert len(first["cores"]) == len(second["cores"]) == len(allowed) // 2
+    else:
+        assert first["cores"] == second["cores"] == allowed
+    n_threads = len(allowed) // 2 if threads == "auto" else threads
+    assert first["threads"] == second["threads"] == n_threads
