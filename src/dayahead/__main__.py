@@ -13,7 +13,6 @@ from dayahead.config.params import load_params
 from dayahead.core.errors import ConfigError, TrackingError, exit_with_message
 from dayahead.core.project import cache_root
 from dayahead.core.shelves import clear, shelves
-from dayahead.preprocess.incremental import States
 from dayahead.presets import preset_options
 from dayahead.serve.recommender import Recommender
 from dayahead.tracking.background import sync_all
@@ -91,7 +90,6 @@ def states(
     """List what the store of finished work holds, and how much room it takes."""
     if prune is not None:
         n_cleared = clear(cache_root(), time.time() - prune * 86_400)
-        States("").clear_unused()  # of every setting
         print(f"{n_cleared:,} entries removed that no run has used for {prune:g} days")
     held = shelves(cache_root())
     for shelf in held:
