@@ -18,18 +18,17 @@ MINUTE = 60_000_000
 MAX_WINDOWS = 100_000
 """Eleven years of hours; a single stray time would otherwise make millions of windows."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _LENGTH = {"hour": 60 * MINUTE, "day": 24 * 60 * MINUTE}
 
 
 def instant(microseconds: int) -> datetime:
     """Convert microseconds since 1970 to a datetime (UTC)."""
-    return _EPOCH + microseconds * _MICROSECOND
+    return _EPOCH + timedelta(microseconds=microseconds)
 
 
 def microseconds_of(instant: datetime) -> int:
     """Convert a datetime of any zone to microseconds since 1970."""
-    return (instant - _EPOCH) // _MICROSECOND
+    return (instant - _EPOCH) // timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)
@@ -62,11 +61,6 @@ class Progress:
     """Windows, from the first on, that earlier runs wrote or dropped for good."""
     n_closed: int
     """Windows that take no more events after this run."""
-
-    @property
-    def written_until(self) -> int:
-        """End of the last window that earlier runs wrote."""
-        return int(self.calendar.edges[self.n_written])
 
     @property
     def closed_until(self) -> int:

@@ -1,6 +1,12 @@
 """Finished runs in the cache, and from which of them a longer log continues.
 
-A run is a folder, and so is its entry in the cache; files that runs have in common are hard links.
+A run is a folder, and so is its entry in the cache; files that runs share are hard links.
+
+    windows/        data/windows
+    carry_over/     events that a longer log needs again
+    lookups/        by key (user_id, session_id): tables in which a longer log looks up the past
+    value_counts/   of every value of a categorical column, also of those still too rare
+    state.json      RunState
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +17,7 @@ from pathlib import Path
 
 from dayahead.config.params import WindowConfig
 from dayahead.core.cache import Cache, link_tree
-from dayahead.core.files import read_json, write_json
+from dayahead.core.files import read_json
 from dayahead.core.fingerprints import fingerprint, source_fingerprint
 from dayahead.core.project import cache_root
 from dayahead.core.types import Device
@@ -30,20 +36,13 @@ PACKAGES = (
 KEPT_RUNS = 2
 """Of the same settings: those used last."""
 
-WINDOWS = "windows"
-"""Folder of a run: data/windows."""
-CARRY_OVER = "carry_over"
-"""Folder of a run: events that a longer log needs again."""
-LOOKUPS = "lookups"
-"""Folder of a run: lookup tables (`preprocess.shuffle.write_lookup`) of its key's name."""
-VALUE_COUNTS = "value_counts"
-"""Folder of a run: counts of every value of a categorical column, also of those still too rare."""
-_STATE = "state.json"
+WINDOWS, CARRY_OVER, LOOKUPS, VALUE_COUNTS = "windows", "carry_over", "lookups", "value_counts"
+STATE = "state.json"
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunState:
-    """What else a longer log needs of a finished run; by default, of none."""
+    """A finished run in numbers; by default, of no events."""
 
     parts: Sequence[tuple[str, int]] = ()
     """Of the log: sha256 and first row."""
@@ -58,32 +57,17 @@ class RunState:
     counts: Mapping[str, Sequence[int]] | None = None
     """By window written: see `preprocess.sessions.STEPS`."""
 
-    def write(self, run: Path) -> None:
-        """Write it into the folder of its run."""
-        write_json(run / _STATE, asdict(self))
-
-    @classmethod
-    def read(cls, run: Path) -> "RunState":
-        """Read that of a run.
-
-        Raises:
-            OSError, ValueError, TypeError: it is missing or damaged.
-        """
-        return cls(**read_json(run / _STATE))
-
     def positions_in(self, log: EventLog) -> list[int] | None:
         """Find this run's parts in a log, in the same order; None if it lacks any.
 
         Other parts may be between them. The order matters where events have equal times.
         """
-        positions = []
         parts = iter(enumerate(log.parts))
-        for sha256, _ in self.parts:
-            found = next((position for position, part in parts if part.sha256 == sha256), None)
-            if found is None:
-                return None
-            positions.append(found)
-        return positions
+        found = (
+            next((n for n, part in parts if part.sha256 == sha), None) for sha, _ in self.parts
+        )
+        positions = [position for position in found if position is not None]
+        return positions if len(positions) == len(self.parts) else None
 
     def row_shifts(self, log: EventLog) -> dict[int, int]:
         """Return how row numbers of this run change in a log: by the number from which on."""
@@ -96,14 +80,7 @@ class RunState:
 
 
 class FinishedRuns:
-    """Finished runs of the same settings, as entries of the cache.
-
-    Args:
-        dataset: columns, sessions, features and split matter.
-        window: all that cuts windows.
-        fit_windows: windows that features are fitted on.
-        device: where they are computed.
-    """
+    """Finished runs of the same settings, as entries of the cache."""
 
     def __init__(
         self, dataset: DatasetConfig, window: WindowConfig, fit_windows: int, device: Device
@@ -135,7 +112,7 @@ class FinishedRuns:
         found = {}
         for key in self._cache.keys(f"{self.settings}-"):
             try:
-                state = RunState.read(self._cache.folder / key)
+                state = _read_state(self._cache.folder / key)
                 end = datetime.fromisoformat(state.log_end)
                 fits = end <= log.end and state.positions_in(log) is not None
             except (OSError, ValueError, TypeError):
@@ -150,7 +127,7 @@ class FinishedRuns:
 
         def link(entry: Path) -> RunState:
             link_tree(entry, run)
-            return RunState.read(run)
+            return _read_state(run)
 
         return self._cache.get(key, link)
 
@@ -161,3 +138,7 @@ class FinishedRuns:
         # Where the clock was set back the others seem newer.
         others = [key for key in self._cache.keys(f"{self.settings}-") if key != new]
         self._cache.remove(others[KEPT_RUNS - 1 :])
+
+
+def _read_state(run: Path) -> RunState:
+    return RunState(**read_json(run / STATE))

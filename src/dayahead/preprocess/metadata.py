@@ -142,11 +142,7 @@ def statistics_of(
 ) -> Statistics:
     """Return statistics.json: all that a live session's events need to become model input.
 
-    Args:
-        dataset: rules of sessions and features.
-        window: unit and zone.
-        fitted_on: names of the windows that features were fitted on.
-        fitted: what was fitted, by feature.
+    It contains the settings, the names of the windows `fitted_on`, and what was fitted by feature.
     """
     sessions = dataset.sessions
     features = {}
@@ -202,34 +198,32 @@ def write_merlin_schema(path: Path, statistics: Statistics, vocabularies: Vocabu
 
 def _merlin_schema(statistics: Statistics, vocabularies: Vocabularies) -> Schema:
     rules = statistics["sessions"]
-    lengths = {"min": rules["min_length"], "max": rules["max_length"]}
+    lengths = {"": {"min": rules["min_length"], "max": rules["max_length"]}}
+    if rules["past_max_length"]:
+        lengths[PAST_PREFIX] = {"min": 0, "max": rules["past_max_length"]}
     time = ColumnSchema(EVENT_TIME, dtype="datetime64[us]", tags=[Tags.TIME])
     columns = [time, *build_workflow(statistics, vocabularies).output_schema]
-    lists = [_list_column(column, lengths, vocabularies) for column in columns]
-    past_lengths = {"min": 0, "max": rules["past_max_length"]}
-    past = [_list_column(column, past_lengths, vocabularies) for column in columns]
     return Schema(
         [
             ColumnSchema(SESSION_ID, dtype="string", tags=[Tags.SESSION_ID]),
             ColumnSchema(USER_ID, dtype="string", tags=[Tags.USER_ID]),
             ColumnSchema(SESSION_START, dtype="datetime64[us]", tags=[Tags.SESSION, Tags.TIME]),
-            *lists,
-            *(each.with_name(PAST_PREFIX + each.name) for each in past if past_lengths["max"]),
+            *(
+                _list_column(column, vocabularies, length).with_name(prefix + column.name)
+                for prefix, length in lengths.items()
+                for column in columns
+            ),
         ]
     )
 
 
 def _list_column(
-    column: ColumnSchema, lengths: Mapping[str, int], vocabularies: Vocabularies
+    column: ColumnSchema, vocabularies: Vocabularies, length: Mapping[str, int]
 ) -> ColumnSchema:
     """Return a column of lists whose values are as in `column`."""
-    properties: dict[str, Mapping[str, object]] = {"value_count": lengths}
+    properties: dict[str, Mapping[str, object]] = {"value_count": length}
     if column.name in vocabularies:
         size = N_RESERVED + len(vocabularies[column.name])
         properties["domain"] = {"name": column.name, "min": 0, "max": size - 1}
-    return ColumnSchema(
-        column.name,
-        dtype=column.dtype.without_shape,
-        tags=[*column.tags, Tags.SEQUENCE],
-        properties=properties,
-    )
+    dtype, tags = column.dtype.without_shape, [*column.tags, Tags.SEQUENCE]
+    return ColumnSchema(column.name, dtype=dtype, tags=tags, properties=properties)

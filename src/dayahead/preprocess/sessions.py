@@ -5,7 +5,7 @@ Everything works on whole columns: a session or a user is a number repeated over
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -90,7 +90,8 @@ def apply_user_steps(
     times = ints(events[EVENT_TIME])
     is_closed = times < progress.closed_until
     needed = is_closed & has_user & _needed_later(users, drops, is_closed, sessions)
-    context = events.filter(pa.array(needed & ~(is_final & (times < progress.written_until))))
+    was_known = is_final & (times < progress.calendar.edges[progress.n_written])
+    context = events.filter(pa.array(needed & ~was_known))
     context = put(context, FINALISED, pa.array(np.ones(len(context), dtype=bool)))
     if columns := past_columns(dataset):
         kept = has_user & ~drops
@@ -210,29 +211,12 @@ class _Sessions:
     """Positions in the calendar."""
 
 
-@dataclass
-class _Events:
-    """Flags of events: which are still in, and what is counted."""
-
-    alive: Flags
-    counted: dict[str, Flags] = field(default_factory=dict)
-
-    def drop(self, step: str, drops: Flags) -> None:
-        self.counted[step] = self.alive & drops
-        self.alive &= ~drops
-
-
-def all_unseen(ids: pa.Array) -> Ints:
-    """Return the starts of sessions where there was no earlier run."""
-    return np.full(len(ids), UNSEEN)
-
-
 def apply_session_steps(
     events: pa.Table,
     dataset: DatasetConfig,
     overrun: str,
     progress: Progress,
-    known_starts: Callable[[pa.Array], Ints] = all_unseen,
+    known_starts: Callable[[pa.Array], Ints],
 ) -> SessionResult:
     """Take whole sessions through repeats, overrun, length and truncation, and give them roles.
 
@@ -246,7 +230,7 @@ def apply_session_steps(
         known_starts: starts of sessions by id, as earlier runs saw them, or UNSEEN.
     """
     sessions = _sessions(events, progress, known_starts)
-    found, roles = _steps(sessions, dataset, overrun, progress)
+    flags, roles = _steps(sessions, dataset, overrun, progress)
     is_closed = sessions.windows < progress.n_closed
     closes_now = is_closed & (sessions.windows >= progress.n_written)
     first = pa.array(sessions.first)
@@ -257,13 +241,13 @@ def apply_session_steps(
         SESSION_START: pa.array(sessions.starts).cast(TIMESTAMP),
         USER_ID: users,
         WINDOW: pa.array(sessions.windows),
-        **{role: pa.array(flags) for role, flags in _by_role(roles).items()},
+        **{role: pa.array(has_role) for role, has_role in zip(ROLES, roles.T, strict=True)},
     }
     return SessionResult(
-        _kept(sessions, found.alive & is_closed[sessions.of_event], columns),
+        _kept(sessions, flags["events"] & is_closed[sessions.of_event], columns),
         _carry_over(sessions.events, is_closed[sessions.of_event], progress),
         (sessions.ids.filter(pa.array(closes_now)), sessions.starts[closes_now]),
-        _counts(sessions, found, roles, progress),
+        _counts(sessions, flags, roles, progress),
     )
 
 
@@ -282,31 +266,40 @@ def _sessions(
 
 def _steps(
     sessions: _Sessions, dataset: DatasetConfig, overrun: str, progress: Progress
-) -> tuple[_Events, Flags]:
-    """Drop events step by step; return their flags and the roles (shape [sessions, 3])."""
+) -> tuple[dict[str, Flags], Flags]:
+    """Drop events step by step.
+
+    Returns:
+        Flags of the events by what is counted (see STEPS), and roles, shape [sessions, 3].
+    """
     rules, of_event = dataset.sessions, sessions.of_event
     fresh = ~np.asarray(sessions.events[FINALISED].to_numpy())
-    closes = progress.calendar.closes[sessions.windows]
-    beyond = ints(sessions.events[EVENT_TIME]) >= closes[of_event]
+    beyond = (
+        ints(sessions.events[EVENT_TIME]) >= progress.calendar.closes[sessions.windows][of_event]
+    )
     is_cut = beyond & (overrun == "cut")
     is_written = (sessions.windows < progress.n_written)[of_event]
-    found = _Events(fresh.copy(), {"read": fresh, "late": fresh & is_written & ~is_cut})
+    flags = {"read": fresh, "late": fresh & is_written & ~is_cut, "events": fresh.copy()}
+
+    def drop(step: str, drops: Flags) -> None:
+        flags[step] = flags["events"] & drops
+        flags["events"] &= ~drops
+
     if rules.repeats.scope == "user":
-        repeats = np.asarray(sessions.events[REPEATED].to_numpy())
+        drop("repeats", np.asarray(sessions.events[REPEATED].to_numpy()))
     else:
-        repeats = repeated(of_event, codes_of(sessions.events[ITEM_ID]), rules.repeats.rule)
-    found.drop("repeats", repeats)
-    found.counted["beyond"] = beyond & found.alive
-    found.drop("overrun", is_cut)
-    lengths = np.bincount(of_event[found.alive], minlength=len(sessions.first))
+        items = codes_of(sessions.events[ITEM_ID])
+        drop("repeats", repeated(of_event, items, rules.repeats.rule))
+    flags["beyond"] = beyond & flags["events"]
+    drop("overrun", is_cut)
+    lengths = np.bincount(of_event[flags["events"]], minlength=len(sessions.first))
     is_long = lengths >= rules.min_length
-    found.drop("short_sessions", ~is_long[of_event])
-    found.drop("truncated", _truncated(found.alive, sessions, rules))
+    drop("short_sessions", ~is_long[of_event])
+    drop("truncated", _truncated(flags["events"], sessions, rules))
     roles = np.zeros((len(sessions.first), len(ROLES)), dtype=bool)
     roles[is_long] = roles_of(sessions.ids.filter(pa.array(is_long)), dataset.split)
-    found.drop("no_role", ~roles.any(axis=1)[of_event])
-    found.counted["events"] = found.alive
-    return found, roles
+    drop("no_role", ~roles.any(axis=1)[of_event])
+    return flags, roles
 
 
 def roles_of(session_ids: pa.Array | pa.ChunkedArray, split: SplitConfig) -> Flags:
@@ -322,10 +315,6 @@ def roles_of(session_ids: pa.Array | pa.ChunkedArray, split: SplitConfig) -> Fla
     u = (np.frombuffer(digests, dtype=">u8").astype(np.uint64) >> np.uint64(11)) * 2.0**-53
     intervals = (split.train, split.valid, split.test)
     return np.stack([(low <= u) & (u < high) for low, high in intervals], axis=1)
-
-
-def _by_role(roles: Flags) -> dict[str, Flags]:
-    return dict(zip(ROLES, roles.T, strict=True))
 
 
 def _truncated(alive: Flags, sessions: _Sessions, rules: SessionsConfig) -> Flags:
@@ -370,15 +359,12 @@ def _carry_over(events: pa.Table, is_closed: Flags, progress: Progress) -> pa.Ta
     return put(events.select(names).take(rows), FINALISED, pa.array(is_closed[rows]))
 
 
-def _counts(sessions: _Sessions, found: _Events, roles: Flags, progress: Progress) -> pd.DataFrame:
-    is_counted = sessions.windows >= progress.n_written
-    by_session = {"started": is_counted, "sessions": roles.any(axis=1), **_by_role(roles)}
-    numbers = {name: sessions.of_event[flags] for name, flags in found.counted.items()}
-    numbers |= {name: np.flatnonzero(flags) for name, flags in by_session.items()}
+def _counts(
+    sessions: _Sessions, flags: dict[str, Flags], roles: Flags, progress: Progress
+) -> pd.DataFrame:
+    windows = {name: sessions.windows[sessions.of_event[each]] for name, each in flags.items()}
+    windows["started"] = sessions.windows[sessions.windows >= progress.n_written]
+    windows["sessions"] = sessions.windows[roles.any(axis=1)]
+    windows |= {role: sessions.windows[has] for role, has in zip(ROLES, roles.T, strict=True)}
     n_windows = len(progress.calendar.names)
-    return pd.DataFrame(
-        {
-            name: np.bincount(sessions.windows[of], minlength=n_windows)
-            for name, of in numbers.items()
-        }
-    )
+    return pd.DataFrame({k: np.bincount(v, minlength=n_windows) for k, v in windows.items()})

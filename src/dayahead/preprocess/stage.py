@@ -11,7 +11,7 @@ These phases run on a Dask cluster. The sizes of chunks, buckets and cluster cha
 import logging
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -27,6 +27,7 @@ from dayahead.core.errors import DataError
 from dayahead.core.files import read_json, write_json, write_parquet
 from dayahead.core.types import Device
 from dayahead.dataset.dataset import DatasetConfig
+from dayahead.features.arrays import Ints
 from dayahead.features.fit import fitted
 from dayahead.features.numbers import VALUE_TYPES
 from dayahead.features.vocabulary import admitted, empty_census, grown, n_held
@@ -37,6 +38,7 @@ from dayahead.preprocess.event_log import Chunk, EventLog, check_parts, read_eve
 from dayahead.preprocess.incremental import (
     CARRY_OVER,
     LOOKUPS,
+    STATE,
     VALUE_COUNTS,
     WINDOWS,
     FinishedRuns,
@@ -46,7 +48,6 @@ from dayahead.preprocess.metadata import WindowManifest, statistics_of, write_me
 from dayahead.preprocess.sessions import needs_users
 from dayahead.preprocess.tasks import (
     Job,
-    ScatteredChunk,
     categorical_columns,
     collect_window,
     process_sessions,
@@ -122,8 +123,7 @@ def _finished_run(build: "Build", building: Path) -> Path:
         previous = RunState() if key is None else runs.restore(key, run)
         if previous is None:
             continue
-        n_reused = len(list(run.glob(f"{WINDOWS}/*-train.parquet")))
-        _log.info("preprocess: %d windows reused", n_reused)
+        _log.info("preprocess: %d closed windows reused", previous.n_written)
         if key == runs.key(build.log):
             break
         try:
@@ -159,40 +159,49 @@ class Build:
         """
         chunks = self._chunks(run, previous)
         n_events = sum(chunk.n_events for chunk in chunks)
-        limit = memory_limit(self.machine) // BYTES_PER_EVENT
-        per_task = min(MAX_EVENTS_PER_TASK, max(limit, 1))
-        with dask_client(
-            self.machine, self.device, scratch, is_small=n_events <= per_task
-        ) as client:
+        limit = max(memory_limit(self.machine) // BYTES_PER_EVENT, 1)
+        per_task = min(MAX_EVENTS_PER_TASK, limit)
+        is_small = n_events <= per_task
+        with dask_client(self.machine, self.device, scratch, is_small=is_small) as client:
             phases = Phases(client, scratch)
-            # As many as memory asks for, and of a day's events one for each thread.
+            # As many buckets as memory asks for, and of a day's events one for each thread.
             n_small = min(phases.n_threads, n_events // MIN_EVENTS_PER_TASK)
             n_buckets = max(-(-n_events // per_task), n_small, 1)
             lookups = {key: sorted(run.glob(f"{LOOKUPS}/{key}/*")) for key in (USER_ID, SESSION_ID)}
-            job = Job(
-                self.dataset, self.window, self.device, run, lookups, n_buckets, n_events=per_task
-            )
-            # Nothing may keep one thread at work while others have none.
+            job = Job(self.dataset, self.window, self.device, run, lookups, n_buckets, per_task)
+            # No thread may be left without work while others have much.
             share = max(-(-n_events // phases.n_threads), MIN_EVENTS_PER_TASK)
             chunks = list(chain.from_iterable(chunk.split(share) for chunk in chunks))
-            paths = phases.paths("parts", len(chunks))
-            parts = phases.run("parts", partial(scatter_chunk, job), chunks, paths)
-            shutil.rmtree(run / CARRY_OVER, ignore_errors=True)  # it is among the parts
-            progress = self._progress(parts, previous)
-            counts = _run_sessions(job, paths, progress, phases)
-            manifest = self._manifest(counts, parts, progress, previous)
-            self._write_windows(job, manifest, progress, phases)
-        write_json(run / WINDOWS / "windows.json", manifest.as_json())
-        n_closed = progress.n_closed
-        RunState(
+            self._complete(job, chunks, phases, previous)
+
+    def _complete(
+        self, job: Job, chunks: Sequence[Chunk], phases: Phases, previous: RunState
+    ) -> None:
+        paths = phases.paths("parts", len(chunks))
+        parts = phases.run("parts", partial(scatter_chunk, job), chunks, paths)
+        shutil.rmtree(job.run / CARRY_OVER, ignore_errors=True)  # it is among the parts
+        without_user = previous.without_user + sum(part[0] for part in parts)
+        progress = self._progress([start for part in parts for start in part[1]], previous)
+        found = _process(job, paths, progress, phases)
+        earlier = pd.DataFrame(previous.counts, dtype=np.int64)
+        counts = pd.concat([*found, earlier]).groupby(level=0).sum()
+        _check_late(counts["late"].to_numpy(), progress.calendar.names)
+        manifest = WindowManifest(
+            self.window, progress.calendar, counts, self.log.end, without_user
+        )
+        manifest.check(self.config.fit_windows)
+        self._write_windows(job, manifest, progress, phases)
+        write_json(job.run / WINDOWS / "windows.json", manifest.as_json())
+        state = RunState(
             parts=[(part.sha256, part.first_row) for part in self.log.parts],
             log_end=self.log.end.isoformat(),
             begin=int(progress.calendar.edges[0]),
             end=progress.closed_until,
-            n_written=n_closed,
-            without_user=manifest.without_user,
-            counts=manifest.counts[:n_closed].to_dict("list"),
-        ).write(run)
+            n_written=progress.n_closed,
+            without_user=without_user,
+            counts=counts[: progress.n_closed].to_dict("list"),
+        )
+        write_json(job.run / STATE, asdict(state))
 
     def _chunks(self, run: Path, previous: RunState) -> list[Chunk]:
         """Return what is to be read: the carry-over, and parts that the previous run had not."""
@@ -206,41 +215,20 @@ class Build:
             *(Chunk.of_file(part.path, {0: part.first_row}) for part in unread),
         ]
 
-    def _progress(self, parts: Sequence[ScatteredChunk], previous: RunState) -> Progress:
+    def _progress(self, starts: Sequence[int], previous: RunState) -> Progress:
         """Cover every session's start with windows, from the log's first on."""
-        starts = [part.starts for part in parts if part.starts is not None]
-        if previous.n_written:
-            starts.append((previous.begin, previous.end - 1))
+        if previous.n_written:  # what starts before its first window comes late for that
+            starts = [max(start, previous.begin) for start in starts]
+            starts += [previous.begin, previous.end - 1]
         if not starts:
             raise DataError(
                 "data/raw: no event names a user, so sessions.gap_minutes can cut no session; "
                 "name the right column as columns.user_id in the data set's file"
             )
-        # What starts before a previous run's first window comes late for it.
-        first = previous.begin if previous.n_written else min(first for first, _ in starts)
-        calendar = calendar_over(self.window, first, max(last for _, last in starts))
+        calendar = calendar_over(self.window, min(starts), max(starts))
         end = microseconds_of(self.log.end)
         n_closed = int(np.searchsorted(calendar.closes, end, side="right"))
         return Progress(calendar, previous.n_written, max(previous.n_written, n_closed))
-
-    def _manifest(
-        self,
-        counts: pd.DataFrame,
-        parts: Sequence[ScatteredChunk],
-        progress: Progress,
-        previous: RunState,
-    ) -> WindowManifest:
-        """List all windows from the log's first on."""
-        without_user = previous.without_user + sum(part.without_user for part in parts)
-        _check_late(counts, progress)
-        if previous.counts is not None:
-            earlier = pd.DataFrame(previous.counts, dtype=np.int64)
-            counts = pd.concat([counts, earlier]).groupby(level=0).sum()
-        manifest = WindowManifest(
-            self.window, progress.calendar, counts, self.log.end, without_user
-        )
-        manifest.check(self.config.fit_windows)
-        return manifest
 
     def _write_windows(
         self, job: Job, manifest: WindowManifest, progress: Progress, phases: Phases
@@ -300,29 +288,29 @@ class Build:
         return statistics
 
 
-def _run_sessions(
+def _process(
     job: Job, paths: Sequence[Path], progress: Progress, phases: Phases
-) -> pd.DataFrame:
-    """Take the events through the steps by user, where there are any, and by session."""
+) -> list[pd.DataFrame]:
+    """Take the events through the steps by user, if there are any, and by session; count them."""
+    buckets = range(job.n_buckets)
     source = "parts"
-    for phase, function in (("users", process_users), ("sessions", process_sessions)):
-        if phase == "users" and not needs_users(job.dataset.sessions):
-            continue
-        written = phases.paths(phase, job.n_buckets)
-        task = partial(function, job, paths, progress)
-        found = phases.run(phase, task, range(job.n_buckets), written)
+    if needs_users(job.dataset.sessions):
+        users = phases.paths("users", job.n_buckets)
+        phases.run("users", partial(process_users, job, paths, progress), buckets, users)
         phases.clear(source)
-        source, paths = phase, written
-    return pd.concat(found).groupby(level=0).sum()
+        source, paths = "users", users
+    task = partial(process_sessions, job, paths, progress)
+    counts = phases.run("sessions", task, buckets, phases.paths("sessions", job.n_buckets))
+    phases.clear(source)
+    return counts
 
 
-def _check_late(counts: pd.DataFrame, progress: Progress) -> None:
-    late = counts["late"].to_numpy()
+def _check_late(late: Ints, names: Sequence[str]) -> None:
     windows = np.flatnonzero(late)
     if not len(windows):
         return
-    names = [f"{progress.calendar.names[n]} ({late[n]:,} events)" for n in windows[:N_NAMED]]
-    listed = ", ".join(names) + (" ..." if len(windows) > N_NAMED else "")
+    listed = ", ".join(f"{names[n]} ({late[n]:,} events)" for n in windows[:N_NAMED])
+    listed += " ..." if len(windows) > N_NAMED else ""
     raise LateRowsError(
         f"data/raw: {late.sum():,} events came for {len(windows)} windows that are written "
         f"already: {listed}. Remove these rows from the source, or set preprocess.rebuild=true "

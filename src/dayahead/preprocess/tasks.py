@@ -71,18 +71,13 @@ class Job:
         write_lookup(path, hash_values(values), rows)
 
 
-@dataclass(frozen=True)
-class ScatteredChunk:
-    """What was seen of a chunk."""
+def scatter_chunk(job: Job, chunk: Chunk, path: Path) -> tuple[int, list[int]]:
+    """Shuffle events by user, where a step needs users, else by session.
 
-    without_user: int
-    """Events left out because no user could give them a session."""
-    starts: tuple[int, int] | None
-    """Bounds of its sessions' starts, microseconds, UTC; null: no events."""
-
-
-def scatter_chunk(job: Job, chunk: Chunk, path: Path) -> ScatteredChunk:
-    """Shuffle events by user, where a step needs users, else by session."""
+    Returns:
+        How many events are left out because gaps cut sessions and they name no user; and first and
+        last start of a session (microseconds, UTC), of each table read.
+    """
     without_user = 0
     bounds: list[int] = []
     key = USER_ID if needs_users(job.dataset.sessions) else SESSION_ID
@@ -100,7 +95,7 @@ def scatter_chunk(job: Job, chunk: Chunk, path: Path) -> ScatteredChunk:
             yield events, bucket_of(events[key], job.n_buckets)
 
     write_shuffled(keyed(), path)
-    return ScatteredChunk(without_user, (min(bounds), max(bounds)) if bounds else None)
+    return without_user, bounds
 
 
 def process_users(

@@ -77,15 +77,3 @@ def test_files_set_aside_go_too(store):
     os.utime(aside[0], (0, 0))
     asked("--prune", "30")
     assert [path.exists() for path in aside] == [False, True]
-
-
-def test_windows_go_with_the_runs_that_name_them(store):
-    note = store / "windows" / "settings" / "run.json"
-    blob = store / "windows" / "blobs" / "ab" / "abc"
-    for path in (note, blob):
-        path.parent.mkdir(parents=True)
-        path.write_text("{}")
-    os.utime(note, (0, 0))
-    assert "2.0" not in asked("--prune", "30")
-    assert not note.exists()
-    assert not blob.exists()
