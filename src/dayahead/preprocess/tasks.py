@@ -62,7 +62,7 @@ class Job:
     lookups: Mapping[str, Sequence[Path]]
     """Lookup tables of earlier runs, by key: user_id, session_id."""
     n_buckets: int
-    n_events: int
+    max_events: int
     """Events that a task may hold at once."""
 
     def write_lookup(self, key: str, bucket: int, values: pa.Array, rows: pa.Table) -> None:
@@ -85,7 +85,7 @@ def scatter_chunk(job: Job, chunk: Chunk, path: Path) -> tuple[int, list[int]]:
 
     def keyed() -> Iterator[tuple[pa.Table, Ints]]:
         nonlocal without_user
-        for events in chunk.tables(event_columns(job.dataset), job.n_events):
+        for events in chunk.tables(event_columns(job.dataset), job.max_events):
             n_read = len(events)
             if job.dataset.sessions.gap_minutes is not None:
                 events = events.filter(events[USER_ID].is_valid())
