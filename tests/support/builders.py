@@ -20,8 +20,9 @@ from dayahead.core.columns import (
     TIMESTAMP,
     USER_ID,
 )
-from dayahead.core.files import write_json, write_parquet
+from dayahead.core.files import write_parquet
 from dayahead.core.fingerprints import sha256_of
+from dayahead.dataset.manifest import EventsFile, RawManifest
 from dayahead.dataset.schema import DatasetConfig
 
 
@@ -73,29 +74,29 @@ def write_log(
     """
     raw.mkdir(parents=True, exist_ok=True)
     files = [log] if isinstance(log, pa.Table) else log
-    listed: list[dict[str, Any]] = []
+    written: list[EventsFile] = []
     first_row = 0
     for table in files:
         bounds = [len(table) * n // parts for n in range(parts + 1)]
         for begin, end in pairwise(bounds):
             part = table.slice(begin, end - begin)
-            name = f"events-{len(listed):05d}.parquet"
+            name = f"events-{len(written):05d}.parquet"
             write_parquet(raw / name, part)
-            entry = {"file": name, "events": len(part), "first_row": first_row}
-            listed.append({**entry, "sha256": sha256_of(raw / name)})
+            sha256 = sha256_of(raw / name)
+            written.append(EventsFile(name, len(part), sha256, "", "", first_row))
         first_row += len(table)
     times = [time for table in files for time in table[EVENT_TIME].to_pylist()]
     end_of_log = instant(log_end) if log_end else max(times, default=instant("1970-01-01"))
-    manifest = {
-        "dataset": "tiny",
-        "log_end": end_of_log.isoformat(),
-        "rows": first_row,
-        "events": first_row,
-        "dropped": {},
-        "files": [],
-        "parts": listed,
-    }
-    write_json(raw / "manifest.json", manifest)
+    manifest = RawManifest(
+        dataset="tiny",
+        log_end=end_of_log,
+        rows=first_row,
+        events=first_row,
+        dropped={},
+        files=(),
+        parts=tuple(written),
+    )
+    manifest.write(raw)
 
 
 def dataset_config(

@@ -1,4 +1,4 @@
-"""From events to sessions the slow and obvious way, one row after the other."""
+"""Oracle: events into sessions the slow and obvious way, one row after the other."""
 
 import hashlib
 from collections import Counter

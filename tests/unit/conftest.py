@@ -16,11 +16,7 @@ torch.set_num_threads(1)
 
 @pytest.fixture(scope="session")
 def dask_thread():
-    """Address of a Dask cluster in this process, as small logs have it: no task is sent away.
-
-    A single thread, for numpy.load parses a file's head, and before 3.11.8 Python can fail where
-    two threads parse at once.
-    """
+    """Address of a Dask cluster in this process, as for small logs: no task is sent away."""
     options = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
     with LocalCluster(**options, dashboard_address=":0") as cluster, Client(cluster) as client:
         yield client.scheduler.address
@@ -30,17 +26,17 @@ def dask_thread():
 def run(tmp_path, dask_thread, monkeypatch):
     """Preprocess a table of events (or several, a source file each); open what was written.
 
-    Runs share a store only where they name one.
+    Runs share a cache only where they name its project.
     """
     numbers = itertools.count()
 
-    def run(log, dataset, *, parts=1, log_end="2026-02-01", store=None, rebuild=False,
-            fit_windows=1, **window):  # fmt: skip
+    def run(log, dataset, *, parts=1, log_end="2026-02-01", project=None, rebuild=False,
+            fit_windows=1, scheduler=dask_thread, **window):  # fmt: skip
         root = tmp_path / str(next(numbers))
-        monkeypatch.setenv("DVC_ROOT", str(tmp_path / store if store else root / "project"))
+        monkeypatch.setenv("DVC_ROOT", str(tmp_path / project if project else root / "project"))
         write_log(root / "raw", log, parts=parts, log_end=log_end)
         config = preprocess_config(fit_windows=fit_windows, rebuild=rebuild)
-        machine = machine_config(scheduler=dask_thread)
+        machine = machine_config(scheduler=scheduler)
         preprocess(
             root / "raw", root / "windows", dataset, window_config(**window), config, machine
         )

@@ -53,6 +53,12 @@ def recorded_hashes(entry: Path) -> dict[str, str]:
     return hashes
 
 
+def link_tree(source: Path, target: Path) -> None:
+    """Link or copy all files of a folder into another; of an entry, all but its contents.json."""
+    for name, path in _files(source).items():
+        link_or_copy(path, target / name)
+
+
 @dataclass(frozen=True)
 class Entry:
     """One entry of the cache, as `dayahead cache` lists it."""

@@ -28,11 +28,6 @@ PAST_PREFIX: Final = "bef_"
 IS_PAST: Final = "_is_past"
 """Among a batch's columns: 1 at the user's events before the session, 0 at the session's."""
 
-SETTLED: Final = "_settled"
-"""Marks events of windows that an earlier run wrote: they are only looked back at."""
-REPEATED: Final = "_repeated"
-"""Marks events that the rule for repeats drops."""
-
 PADDING: Final = 0
 UNKNOWN: Final = 1
 N_RESERVED: Final = 2

@@ -1,4 +1,7 @@
-"""Where windows begin and end, and what they are called."""
+"""Windows on the time axis: edges and names, and which of them are closed.
+
+All instants are microseconds since 1970, UTC.
+"""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -12,41 +15,35 @@ from dayahead.core.errors import DataError
 from dayahead.features.operators import local_time
 
 MINUTE = 60_000_000
-"""Microseconds; all instants here are microseconds since 1970, UTC."""
-MOST = 100_000
-"""Windows of a log: eleven years of hours. A stray time would otherwise make millions of them."""
+MAX_WINDOWS = 100_000
+"""Eleven years of hours; a single stray time would otherwise make millions of windows."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _LENGTH = {"hour": 60 * MINUTE, "day": 24 * 60 * MINUTE}
 
 
 def instant(microseconds: int) -> datetime:
-    """Turn microseconds since 1970 into a time (UTC)."""
-    return _EPOCH + microseconds * _MICROSECOND
+    """Convert microseconds since 1970 to a datetime (UTC)."""
+    return _EPOCH + timedelta(microseconds=microseconds)
 
 
 def microseconds_of(instant: datetime) -> int:
-    """Turn a time of any zone into microseconds since 1970."""
-    return (instant - _EPOCH) // _MICROSECOND
+    """Convert a datetime of any zone to microseconds since 1970."""
+    return (instant - _EPOCH) // timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)
 class Calendar:
-    """Windows without a hole between them, in order of time."""
+    """Consecutive windows."""
 
     names: tuple[str, ...]
     """2019-10-01, or 2019-10-01T13 where the unit is the hour."""
     edges: NDArray[np.int64]
-    """Shape [n + 1], microseconds, UTC: window i is [edges[i], edges[i + 1])."""
+    """Shape [n + 1]: window i is [edges[i], edges[i + 1])."""
     grace: int
     """Microseconds after a window's end in which its sessions may still go on."""
 
-    def __len__(self) -> int:
-        """Count the windows."""
-        return len(self.names)
-
     def positions(self, starts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Place sessions that start at these instants into windows."""
+        """Return the positions of the windows in which sessions with these starts belong."""
         return np.searchsorted(self.edges, starts, side="right") - 1
 
     @property
@@ -55,22 +52,38 @@ class Calendar:
         return self.edges[1:] + self.grace
 
 
+@dataclass(frozen=True)
+class Progress:
+    """How many of a calendar's windows are closed, before and after this run."""
+
+    calendar: Calendar
+    n_written: int
+    """Windows, from the first on, that earlier runs wrote or dropped for good."""
+    n_closed: int
+    """Windows that take no more events after this run."""
+
+    @property
+    def closed_until(self) -> int:
+        """End of the last window that is closed after this run."""
+        return int(self.calendar.edges[self.n_closed])
+
+
 def calendar_over(window: WindowConfig, first: int, last: int) -> Calendar:
-    """Build the windows that cover the session starts from `first` to `last` (microseconds, UTC).
+    """Return the windows that cover session starts from `first` to `last`.
 
     Calendar days begin at midnight in window.timezone. Hours, and blocks since the first session,
     have one length and are named in UTC: a zone's 23-hour day would give two of them one name.
 
     Raises:
         ConfigError: window.timezone is not known.
-        DataError: there would be more than MOST.
+        DataError: there would be more than MAX_WINDOWS.
     """
-    if (n_windows := (last - first) // _LENGTH[window.unit] + 1) > MOST:
+    if (n_windows := (last - first) // _LENGTH[window.unit] + 1) > MAX_WINDOWS:
         begin, end = (np.datetime64(edge, "us").astype("datetime64[s]") for edge in (first, last))
         raise DataError(
             f"data/raw: sessions start from {begin} to {end} (UTC), {n_windows:,} windows of one "
-            f"{window.unit}; expected at most {MOST:,}. Correct the stray times in the source, or "
-            f"set window.unit=day"
+            f"{window.unit}; expected at most {MAX_WINDOWS:,}. Correct the stray times in the "
+            f"source, or set window.unit=day"
         )
     if window.unit == "day" and window.origin == "calendar":
         names, edges = _local_days(window.timezone, first, last)

@@ -1,32 +1,36 @@
-"""A Dask cluster for the length of a stage."""
+"""A Dask cluster for the length of a stage, and phases of tasks on it."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 from dask.utils import parse_bytes
 from dask_cuda import LocalCUDACluster
-from distributed import Client, LocalCluster
+from distributed import Client, KilledWorker, LocalCluster, as_completed
 from merlin.core.compat import HAS_GPU, cudf
+from tqdm import tqdm
 
 from dayahead.config.params import MachineConfig, PreprocessConfig
 from dayahead.core.errors import ConfigError, DataError
 from dayahead.core.types import Device
 
+T = TypeVar("T")
 START_SECONDS = 120
-"""How long workers may take until they are there."""
+"""How long workers may take to start."""
 END_SECONDS = 30
 _CONNECT_SECONDS = 10
+_log = logging.getLogger(__name__)
 
 
-def device_of(config: PreprocessConfig) -> Device:
-    """Settle `auto`: cuda where cudf is importable and a GPU is there.
+def resolve_device(config: PreprocessConfig) -> Device:
+    """Resolve `auto`: cuda where cudf is importable and a GPU is there.
 
     Raises:
-        ConfigError: cuda is demanded and cannot be had.
+        ConfigError: cuda is demanded and not available.
     """
     has_cuda = cudf is not None and HAS_GPU
     if config.device == "cuda" and not has_cuda:
@@ -45,12 +49,12 @@ def dask_client(
     """Connect to the scheduler named in the settings, or start a cluster and stop it at the end.
 
     Workers and this process share a file system: tables travel through files in `scratch`. Where
-    the settings leave it open, work that `is_small` is done by threads of this process: workers of
-    their own take longer to start than it takes.
+    the settings leave it open, work that `is_small` is done by threads of this process: worker
+    processes take longer to start than the work takes.
 
     Raises:
         ConfigError: the scheduler's address or the memory limit is wrong.
-        DataError: no worker comes up.
+        DataError: no worker starts.
     """
     # Workers that are stopped complain of closed connections.
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
@@ -61,22 +65,17 @@ def dask_client(
     cluster, n_workers = _cluster(config, device, scratch, is_small=is_small)
     try:
         with Client(cluster.scheduler_address) as client:  # by itself it waits for all workers
-            _await(client, n_workers)
+            with suppress(TimeoutError):  # those that started in time will do
+                client.wait_for_workers(n_workers, timeout=START_SECONDS)
+            if not client.ncores():
+                raise DataError(
+                    f"preprocess: no Dask worker started within {START_SECONDS} s, for lack of "
+                    f"memory or time; lower machine.workers, or run again"
+                )
             yield client
     finally:
         with suppress(TimeoutError):  # as where a worker was killed at its start
             cluster.close(timeout=END_SECONDS)
-
-
-def _await(client: Client, n_workers: int) -> None:
-    """Wait for all workers; those that are there in the end must do."""
-    with suppress(TimeoutError):
-        client.wait_for_workers(n_workers, timeout=START_SECONDS)
-    if not client.ncores():
-        raise DataError(
-            f"preprocess: no Dask worker came up within {START_SECONDS} s, for want of memory or "
-            f"of time; lower machine.workers, or run again"
-        )
 
 
 def _connected(address: str) -> Client:
@@ -84,7 +83,7 @@ def _connected(address: str) -> Client:
         client = Client(address, timeout=_CONNECT_SECONDS)
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"params.yaml: machine.scheduler: no Dask scheduler answers at {address} "
+            f"params.yaml: machine.scheduler: no Dask scheduler at {address} "
             f"({type(error).__name__}); start one with `dask scheduler`, or set it to null"
         ) from None
     try:
@@ -101,11 +100,11 @@ def _connected(address: str) -> Client:
 def _cluster(
     config: MachineConfig, device: Device, scratch: Path, *, is_small: bool
 ) -> tuple[LocalCluster, int]:
-    """A cluster, and how many workers it will have."""
+    """Return a cluster, and how many workers it will have."""
     options: dict[str, Any] = {
         "memory_limit": memory_limit(config),
         "local_directory": str(scratch),
-        # Their pages, of which nobody asked for one, stay on this machine.
+        # Their pages, which nobody asked for, stay on this machine.
         "dashboard_address": "127.0.0.1:0",
         "worker_dashboard_address": "127.0.0.1:0",
         "silence_logs": logging.CRITICAL,
@@ -116,9 +115,9 @@ def _cluster(
         return cluster, len(cluster.worker_spec)
     cores = psutil.cpu_count() or 1
     if is_small and config.workers == "auto":
-        # What this process holds beside its tasks must not pause them.
-        here = {**options, "memory_limit": 0, "processes": False}
-        return LocalCluster(n_workers=1, threads_per_worker=cores, **here), 1
+        # Memory that this process uses beside its tasks must not pause them.
+        options |= {"memory_limit": 0, "processes": False}
+        return LocalCluster(n_workers=1, threads_per_worker=cores, **options), 1
     n_workers = max(1, cores // 2) if config.workers == "auto" else config.workers
     threads = max(1, cores // n_workers)
     # None at first: a cluster that starts with workers waits without end for one that is killed
@@ -129,7 +128,7 @@ def _cluster(
 
 
 def memory_limit(config: MachineConfig) -> int:
-    """Bytes that one worker may hold.
+    """Return the bytes that one worker may hold.
 
     Raises:
         ConfigError: the setting is no size.
@@ -141,3 +140,50 @@ def memory_limit(config: MachineConfig) -> int:
             f"params.yaml: machine.memory_limit: expected a size such as 4GiB "
             f"(got {config.memory_limit!r})"
         ) from None
+
+
+@dataclass(frozen=True)
+class Phases:
+    """Runs the tasks of one phase after another; files in `scratch` are between them."""
+
+    client: Client
+    scratch: Path
+
+    def run(self, phase: str, function: Callable[..., T], *arguments: Sequence[Any]) -> list[T]:
+        """Map `function` over arguments on the workers, as `map` does.
+
+        Raises:
+            DataError: workers died of a task again and again.
+        """
+        tasks = zip(*arguments, strict=True)
+        futures = [self.client.submit(function, *task, pure=False) for task in tasks]
+        with tqdm(total=len(futures), desc=phase, disable=None, leave=False) as bar:
+            for future in as_completed(futures):
+                if future.status == "error":
+                    break
+                bar.update()
+        try:
+            results: list[T] = self.client.gather(futures)
+        except KilledWorker:
+            raise DataError(
+                f"preprocess, {phase}: Dask workers died again and again, out of memory or "
+                f"killed; raise machine.memory_limit or lower machine.workers"
+            ) from None
+        finally:
+            self.client.cancel(futures)
+        _log.info("preprocess: %s: %d done", phase, len(futures))
+        return results
+
+    @property
+    def n_threads(self) -> int:
+        """Tasks that run at once."""
+        return int(sum(self.client.ncores().values()))
+
+    def paths(self, phase: str, n: int) -> list[Path]:
+        """Return the scratch files of a phase."""
+        return [self.scratch / f"{phase}-{number:05d}.events" for number in range(n)]
+
+    def clear(self, phase: str) -> None:
+        """Remove the scratch files of a phase that no task reads any more."""
+        for path in self.scratch.glob(f"{phase}-*.events"):
+            path.unlink()

@@ -1,21 +1,25 @@
-"""data/raw/ as `download` left it: what is there, and whether it suits the data set."""
+"""data/raw as `download` wrote it: its parts, checked against the data set and read in chunks."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dayahead.core.columns import EVENT_TIME, ITEM_ID, ROW, SETTLED
+from dayahead.core.columns import EVENT_TIME, ITEM_ID, ROW
 from dayahead.core.errors import DataError
-from dayahead.core.files import read_json
 from dayahead.core.fingerprints import sha256_of
+from dayahead.dataset.manifest import RawManifest
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.features.arrays import Ints, ints, set_column
+
+FINALISED = "_finalised"
+"""Column that marks events of windows that an earlier run wrote: they only give context."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,7 @@ class Part:
     sha256: str
     events: int
     first_row: int
-    """What its rows' numbers, which count within their source file, begin at in the whole log."""
+    """Number of the first row of its source file in the whole log; rows count from there."""
 
 
 @dataclass(frozen=True)
@@ -35,65 +39,63 @@ class EventLog:
 
     parts: tuple[Part, ...]
     end: datetime
-    """Up to here the log is whole."""
+    """Up to here the log is complete."""
 
 
 @dataclass(frozen=True)
-class Piece:
-    """Events to be read: a part of the log, or what an earlier run carried over, or some of it."""
+class Chunk:
+    """Events that one task reads: row groups of a part, or of an earlier run's carry-over."""
 
     path: Path
-    shifts: Mapping[int, int]
+    row_shifts: Mapping[int, int]
     """What is added to row numbers, by the number from which on; ascending."""
-    groups: tuple[int, ...] | None = None
-    """Row groups of the file; null: all."""
+    row_groups: tuple[int, ...]
 
     @classmethod
-    def of_part(cls, part: Part) -> "Piece":
-        """Number a part's rows over the whole log."""
-        return cls(part.path.absolute(), {0: part.first_row})
+    def of_file(cls, path: Path, row_shifts: Mapping[int, int]) -> "Chunk":
+        """Return a whole file."""
+        path = path.absolute()
+        return cls(path, row_shifts, tuple(range(pq.read_metadata(path).num_row_groups)))
 
     @property
     def n_events(self) -> int:
         """Rows to be read."""
-        return sum(self._rows_by_group().values())
+        return sum(self._group_sizes())
 
-    def cut(self, n_rows: int) -> list["Piece"]:
-        """Cut it between row groups, every `n_rows` or a little later."""
-        rows = self._rows_by_group()
-        begins = np.cumsum([0, *rows.values()])[:-1] // n_rows
-        groups = np.array(list(rows), dtype=np.int64)
-        pieces = [groups[begins == begin].tolist() for begin in np.unique(begins)]
-        return [replace(self, groups=tuple(piece)) for piece in pieces] or [self]
-
-    def _rows_by_group(self) -> dict[int, int]:
-        file = pq.read_metadata(self.path)
-        groups = range(file.num_row_groups) if self.groups is None else self.groups
-        return {group: file.row_group(group).num_rows for group in groups}
+    def split(self, n_rows: int) -> list["Chunk"]:
+        """Split between row groups, every `n_rows` or a little later."""
+        pieces = np.cumsum([0, *self._group_sizes()])[:-1] // n_rows
+        groups = np.array(self.row_groups, dtype=np.int64)
+        chunks = [groups[pieces == piece].tolist() for piece in np.unique(pieces)]
+        return [replace(self, row_groups=tuple(chunk)) for chunk in chunks] or [self]
 
     def tables(self, columns: Sequence[str], n_rows: int) -> Iterator[pa.Table]:
-        """Read some rows at a time: the columns named, SETTLED, and what a run added to events."""
+        """Read `n_rows` at a time, after an empty table that tells the columns.
+
+        These are the columns named, or all of a carry-over, and FINALISED.
+        """
         file = pq.ParquetFile(self.path)
-        is_part = SETTLED not in file.schema_arrow.names
+        is_part = FINALISED not in file.schema_arrow.names
         wanted = columns if is_part else None
-        for batch in file.iter_batches(n_rows, self.groups, wanted):
-            events = pa.Table.from_batches([batch])
+        batches = file.iter_batches(n_rows, self.row_groups, wanted)
+        tables = (pa.Table.from_batches([batch]) for batch in batches)
+        for events in chain([file.read_row_groups([], wanted)], tables):
             if is_part:
-                events = set_column(events, SETTLED, pa.array(np.zeros(len(events), dtype=bool)))
+                events = set_column(events, FINALISED, pa.array(np.zeros(len(events), dtype=bool)))
             yield set_column(events, ROW, pa.array(self._numbered(ints(events[ROW]))))
-        if file.metadata.num_rows == 0:
-            empty = file.schema_arrow.empty_table()
-            empty = set_column(empty.select(columns), SETTLED, pa.array([], pa.bool_()))
-            yield empty
+
+    def _group_sizes(self) -> list[int]:
+        file = pq.read_metadata(self.path)
+        return [file.row_group(group).num_rows for group in self.row_groups]
 
     def _numbered(self, rows: Ints) -> Ints:
-        begins = np.array(list(self.shifts))
-        shifts = np.array(list(self.shifts.values()))
+        begins = np.array(list(self.row_shifts))
+        shifts = np.array(list(self.row_shifts.values()))
         numbered: Ints = rows + shifts[np.searchsorted(begins, rows, side="right") - 1]
         return numbered
 
 
-def require_whole(parts: Sequence[Part]) -> None:
+def check_parts(parts: Sequence[Part]) -> None:
     """Check that parts hold the bytes that `download` wrote: not every flipped bit shows itself.
 
     Raises:
@@ -112,7 +114,7 @@ def require_whole(parts: Sequence[Part]) -> None:
 
 
 def past_columns(dataset: DatasetConfig) -> list[str]:
-    """Columns of the event table by which past events are told; none where none is wanted."""
+    """Return the columns of the event table that past events have; none where none is wanted."""
     if dataset.sessions.past_max_length == 0:
         return []
     features = dataset.features.items()
@@ -126,27 +128,26 @@ def read_event_log(raw: Path, dataset: DatasetConfig) -> EventLog:
     Raises:
         DataError: the folder is missing, damaged, empty or of another data set.
     """
-    path = raw / "manifest.json"
-    try:
-        manifest = read_json(path)
-        parts = tuple(
-            Part(raw / part["file"], part["sha256"], part["events"], part["first_row"])
-            for part in manifest["parts"]
-        )
-        log = EventLog(parts, datetime.fromisoformat(manifest["log_end"]))
-        columns = [pq.read_schema(part.path).names for part in parts]
-    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-        raise DataError(
-            f"{path}: not a readable event table ({type(error).__name__}: {error}); "
-            f"run `dvc repro -f download`"
-        ) from None
+    manifest = RawManifest.read(raw)
+    parts = tuple(
+        Part(raw / part.file, part.sha256, part.events, part.first_row) for part in manifest.parts
+    )
     if not any(part.events for part in parts):
-        raise DataError(f"{path}: expected events, found none; run `dvc repro -f download`")
-    for part, names in zip(parts, columns, strict=True):
-        missing = sorted(set(dataset.event_schema().names) - set(names))
-        if missing:
-            raise DataError(
-                f"{part.path}: columns {', '.join(missing)} of the data set's file are missing "
-                f"(found {', '.join(names)}); run `dvc repro download`"
-            )
-    return log
+        raise DataError(f"{raw}: expected events, found none; run `dvc repro -f download`")
+    for part in parts:
+        _check_columns(part.path, dataset.event_schema().names)
+    return EventLog(parts, manifest.log_end)
+
+
+def _check_columns(path: Path, expected: Sequence[str]) -> None:
+    try:
+        names = pq.read_schema(path).names
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(
+            f"{path}: not readable ({type(error).__name__}: {error}); run `dvc repro -f download`"
+        ) from None
+    if missing := sorted(set(expected) - set(names)):
+        raise DataError(
+            f"{path}: columns {', '.join(missing)} of the data set's file are missing "
+            f"(found {', '.join(names)}); run `dvc repro download`"
+        )

@@ -1,186 +1,313 @@
-"""Events into sessions, and the steps a session goes through: repeats, overrun, length, cut.
+"""Events into sessions: the steps that need a whole user, then those that need a whole session.
 
-Everything works on whole columns: a session is a number repeated over its events.
+Everything works on whole columns: a session or a user is a number repeated over its events.
 """
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dayahead.core.columns import (
     EVENT_TIME,
     ITEM_ID,
     PAST_PREFIX,
-    REPEATED,
     ROLES,
     SESSION_ID,
     SESSION_START,
-    SETTLED,
     TIMESTAMP,
     USER_ID,
     WINDOW,
 )
-from dayahead.dataset.schema import SessionsConfig, SplitConfig
+from dayahead.dataset.schema import DatasetConfig, RepeatsConfig, SessionsConfig, SplitConfig
 from dayahead.features.arrays import (
     Flags,
     Ints,
     codes_of,
     find_repeats,
+    first_of_pairs,
     ints,
     is_new,
     set_column,
     sort_events,
 )
-from dayahead.preprocess.calendar import Calendar
-from dayahead.preprocess.tally import Tally
+from dayahead.preprocess.calendar import MINUTE, Progress
+from dayahead.preprocess.event_log import FINALISED, past_columns
+from dayahead.preprocess.shuffle import ranges
 
-NEVER = np.iinfo(np.int64).max
-"""Start of a session that no earlier run has met."""
+UNSEEN = np.iinfo(np.int64).max
+"""Start of a session that no earlier run has seen."""
+REPEATED = "_repeated"
+"""Column that marks events which the rule for repeats drops."""
+STEPS = ("repeats", "overrun", "short_sessions", "truncated", "no_role")
+"""What may drop an event, in this order. Other counts by window (`SessionResult.counts`):
+
+read      events read                           started   sessions read
+beyond    events at or after the close of       sessions  sessions that passed every step
+          their window, kept or not             train, valid, test: sessions by role
+late      events of windows written before they came
+events    events that passed every step
+"""
+
+
+def needs_users(sessions: SessionsConfig) -> bool:
+    """Return whether a step needs all events of a user together."""
+    by_gap, has_past = sessions.gap_minutes is not None, sessions.past_max_length > 0
+    return by_gap or has_past or sessions.repeats.scope == "user"
+
+
+def apply_user_steps(
+    events: pa.Table, dataset: DatasetConfig, progress: Progress
+) -> tuple[pa.Table, pa.Table]:
+    """Cut sessions by inactivity gap, mark repeats, list past events.
+
+    A gap session's id is `user:time of its first event`, so it stays when the log grows. Events
+    without a user repeat nobody's and have no past; with gaps there must be none.
+
+    Args:
+        events: the event table's columns and FINALISED, all that is known of each user; finalised
+            events have the columns that an earlier run added.
+        dataset: rules for sessions and repeats.
+        progress: which windows are closed.
+
+    Returns:
+        The events with REPEATED; with gaps, SESSION_ID and SESSION_START; with past events, lists
+        of them under bef_<name>, at the first event of each session (elsewhere null). And those
+        events of closed windows that a later run must know of these users.
+    """
+    sessions = dataset.sessions
+    events, users = sort_events(events, USER_ID)
+    if sessions.gap_minutes is not None:
+        events = _with_gap_sessions(events, users, sessions.gap_minutes)
+    drops = _user_repeats(events, users, sessions.repeats)
+    events = set_column(events, REPEATED, pa.array(drops))
+    has_user = events[USER_ID].is_valid().to_numpy()
+    is_final = events[FINALISED].to_numpy()
+    times = ints(events[EVENT_TIME])
+    is_closed = times < progress.closed_until
+    needed = is_closed & has_user & _needed_later(users, drops, is_closed, sessions)
+    was_known = is_final & (times < progress.calendar.edges[progress.n_written])
+    context = events.filter(pa.array(needed & ~was_known))
+    context = set_column(context, FINALISED, pa.array(np.ones(len(context), dtype=bool)))
+    if columns := past_columns(dataset):
+        kept = has_user & ~drops
+        first = _first_of_sessions(events, users, kept & ~is_final)
+        events = _with_past(events, users, kept, first, sessions.past_max_length, columns)
+    return events.filter(pa.array(~(is_final & is_closed))), context
+
+
+def _with_gap_sessions(events: pa.Table, users: Ints, gap_minutes: float) -> pa.Table:
+    times = ints(events[EVENT_TIME])
+    is_after_gap = np.diff(times, prepend=times[:1]) > gap_minutes * MINUTE
+    begins = is_new(users) | is_after_gap
+    first = events.filter(pa.array(begins))
+    moments = pc.strftime(first[EVENT_TIME], format="%Y-%m-%dT%H:%M:%SZ")
+    ids = pc.binary_join_element_wise(first[USER_ID], moments, ":").combine_chunks()
+    starts = first[EVENT_TIME].combine_chunks()
+    if SESSION_ID in first.column_names:  # a finalised event keeps the session it was in
+        ids = pc.if_else(first[FINALISED], first[SESSION_ID], ids).combine_chunks()
+        starts = pc.if_else(first[FINALISED], first[SESSION_START], starts).combine_chunks()
+    session = pa.array(np.cumsum(begins) - 1)
+    return set_column(
+        set_column(events, SESSION_ID, ids.take(session)), SESSION_START, starts.take(session)
+    )
+
+
+def _user_repeats(events: pa.Table, users: Ints, repeats: RepeatsConfig) -> Flags:
+    """Flag the events that the rule drops; a finalised event keeps its flag."""
+    items = codes_of(events[ITEM_ID])
+    if repeats.scope == "user":
+        drops = find_repeats(users, items, repeats.rule)
+        drops &= events[USER_ID].is_valid().to_numpy()
+    else:
+        sessions = users * len(users) + codes_of(events[SESSION_ID])
+        order = np.argsort(sessions, kind="stable")
+        drops = np.empty(len(users), dtype=bool)
+        drops[order] = find_repeats(
+            np.cumsum(is_new(sessions[order])) - 1, items[order], repeats.rule
+        )
+    if REPEATED in events.column_names:
+        found = events[REPEATED].fill_null(False).to_numpy()
+        drops = np.where(events[FINALISED].to_numpy(), found, drops)
+    return drops
+
+
+def _needed_later(users: Ints, drops: Flags, is_closed: Flags, sessions: SessionsConfig) -> Flags:
+    """Flag the events of closed windows that a later run must know."""
+    # The last one: the next event may repeat it, or continue its session.
+    needed: Flags = _n_later_of_group(users, is_closed) == 0
+    if (sessions.repeats.rule, sessions.repeats.scope) == ("drop_all", "user"):
+        needed |= ~drops
+    if sessions.past_max_length:
+        n_later = _n_later_of_group(users, is_closed & ~drops)
+        needed |= ~drops & (n_later < sessions.past_max_length)
+    return needed
+
+
+def _n_later_of_group(groups: Ints, flags: Flags) -> Ints:
+    """Count the flagged events after each event within its group; groups are ascending."""
+    so_far = np.cumsum(flags)
+    last = np.flatnonzero(is_new(groups[::-1])[::-1])
+    later: Ints = so_far[last][np.cumsum(is_new(groups)) - 1] - so_far
+    return later
+
+
+def _first_of_sessions(events: pa.Table, users: Ints, wanted: Flags) -> Ints:
+    """Return rows of the first wanted event of each session (of each user, if it has several)."""
+    rows = np.flatnonzero(wanted)
+    return np.sort(rows[first_of_pairs(users[rows], codes_of(events[SESSION_ID])[rows])])
+
+
+def _with_past(
+    events: pa.Table, users: Ints, kept: Flags, first: Ints, max_length: int, columns: list[str]
+) -> pa.Table:
+    """List the user's last kept events strictly before each of the `first` events, at that one."""
+    history = np.flatnonzero(kept)
+    n_before: Ints = np.cumsum(kept) - kept
+    same_instant = is_new(users) | is_new(ints(events[EVENT_TIME]))
+    begin_of_instant = np.maximum.accumulate(np.where(same_instant, np.arange(len(users)), 0))
+    begin_of_user = np.maximum.accumulate(np.where(is_new(users), np.arange(len(users)), 0))
+    high: Ints = n_before[begin_of_instant[first]]
+    low = np.maximum(n_before[begin_of_user[first]], high - max_length)
+    rows = pa.array(history[ranges(low, high - low)])
+    offsets = pa.array(np.append(0, np.cumsum(high - low)).astype(np.int32))
+    number = np.full(len(users), -1)
+    number[first] = np.arange(len(first))
+    taken = pa.array(number, mask=number < 0)
+    for name in columns:
+        lists = pa.ListArray.from_arrays(offsets, events[name].take(rows).combine_chunks())
+        events = events.append_column(PAST_PREFIX + name, lists.take(taken))
+    return events
 
 
 @dataclass(frozen=True)
-class Rules:
-    """What the steps go by."""
-
-    sessions: SessionsConfig
-    overrun: str
-    """cut or keep, for events at or after the close of their window."""
-    split: SplitConfig
-    calendar: Calendar
-    """Windows that cover every session's start."""
-    n_written: int = 0
-    """Windows, from the first on, that earlier runs wrote or dropped for good."""
-    n_closed: int = 0
-    """Windows that no event may join any more after this run."""
-
-
-@dataclass(frozen=True)
-class Cut:
-    """What became of some whole sessions."""
+class SessionResult:
+    """What becomes of some whole sessions."""
 
     kept: pa.Table
     """Events that passed every step, in order within their session; with the session's start,
     user, window (position in the calendar) and a flag per role in every row, and its past events
     at its first."""
-    carried: pa.Table
+    carry_over: pa.Table
     """Events that a later run needs again, whole."""
-    begun: tuple[pa.Array, Ints]
+    closed: tuple[pa.Array, Ints]
     """Ids and starts of the sessions whose windows close with this run."""
-    tally: Tally
+    counts: pd.DataFrame
+    """int64, a row per window; columns: see STEPS."""
 
 
 @dataclass(frozen=True)
-class _Arranged:
-    """Events in order, and what is known of each session."""
+class _Sessions:
+    """Events sorted by session, and what is known of each session."""
 
     events: pa.Table
-    session: Ints
-    """By event: 0, 1, ... ascending."""
+    of_event: Ints
+    """Shape [events]: 0, 1, ... ascending; the others have shape [sessions]."""
     first: Ints
-    """By session: its first event."""
+    """Row of its first event."""
     ids: pa.Array
     starts: Ints
     windows: Ints
-    """Places in the calendar."""
+    """Positions in the calendar."""
 
 
-@dataclass
-class _Steps:
-    """Which events are still in, which each step dropped, and what was noticed on the way."""
-
-    alive: Flags
-    flags: dict[str, Flags] = field(default_factory=dict)
-    """Events by what a tally counts."""
-
-    def drop(self, step: str, drops: Flags) -> None:
-        self.flags[step] = self.alive & drops
-        self.alive &= ~drops
-
-
-def nothing_known(ids: pa.Array) -> Ints:
-    """Starts of sessions where there was no earlier run."""
-    return np.full(len(ids), NEVER)
-
-
-def cut_sessions(
-    events: pa.Table, rules: Rules, known: Callable[[pa.Array], Ints] = nothing_known
-) -> Cut:
-    """Take whole sessions through the steps.
+def apply_session_steps(
+    events: pa.Table,
+    dataset: DatasetConfig,
+    overrun: str,
+    progress: Progress,
+    known_starts: Callable[[pa.Array], Ints],
+) -> SessionResult:
+    """Take whole sessions through repeats, overrun, length and truncation, and give them roles.
 
     Args:
-        events: the event table's columns and SETTLED, a session id in every row, and what
-            `by_user` adds where it is needed; all events of a session are here, or, of a session
-            that began in a window written before, those that came since.
-        rules: what the steps go by.
-        known: starts of sessions by id, as earlier runs met them; NEVER where they did not.
+        events: the event table's columns and FINALISED, a session id in every row, and the columns
+            of `apply_user_steps` where it is needed; all events of a session are here, or, of a
+            session that began in a window written before, those that came since.
+        dataset: rules of the steps, and the split.
+        overrun: cut or keep, for events at or after the close of their window.
+        progress: windows that cover every session's start, and which of them are closed.
+        known_starts: starts of sessions by id, as earlier runs saw them, or UNSEEN.
     """
-    found = _arranged(events, rules, known)
-    steps, roles = _through_steps(found, rules)
-    closed = found.windows < rules.n_closed
-    begun = closed & (found.windows >= rules.n_written)
+    sessions = _sessions(events, progress, known_starts)
+    flags, roles = _steps(sessions, dataset, overrun, progress)
+    is_closed = sessions.windows < progress.n_closed
+    closes_now = is_closed & (sessions.windows >= progress.n_written)
+    first = pa.array(sessions.first)
+    users = pa.nulls(len(first), pa.string())
+    if USER_ID in sessions.events.column_names:  # a session's user is its first event's
+        users = sessions.events[USER_ID].take(first).combine_chunks()
     columns = {
-        SESSION_START: pa.array(found.starts).cast(TIMESTAMP),
-        USER_ID: _users(found.events, found.first),
-        WINDOW: pa.array(found.windows),
-        **{role: pa.array(flags) for role, flags in _by_role(roles).items()},
+        SESSION_START: pa.array(sessions.starts).cast(TIMESTAMP),
+        USER_ID: users,
+        WINDOW: pa.array(sessions.windows),
+        **{role: pa.array(has_role) for role, has_role in zip(ROLES, roles.T, strict=True)},
     }
-    return Cut(
-        _kept(found.events, found.session, steps.alive & closed[found.session], columns),
-        _carried(found.events, closed[found.session], rules),
-        (found.ids.filter(pa.array(begun)), found.starts[begun]),
-        _tally(found, steps, roles, rules),
+    return SessionResult(
+        _kept(sessions, flags["events"] & is_closed[sessions.of_event], columns),
+        _carry_over(sessions.events, is_closed[sessions.of_event], progress),
+        (sessions.ids.filter(pa.array(closes_now)), sessions.starts[closes_now]),
+        _counts(sessions, flags, roles, progress),
     )
 
 
-def _arranged(events: pa.Table, rules: Rules, known: Callable[[pa.Array], Ints]) -> _Arranged:
-    events, session = sort_events(events, SESSION_ID)
-    first = np.flatnonzero(is_new(session))
+def _sessions(
+    events: pa.Table, progress: Progress, known_starts: Callable[[pa.Array], Ints]
+) -> _Sessions:
+    events, of_event = sort_events(events, SESSION_ID)
+    first = np.flatnonzero(is_new(of_event))
     ids = events[SESSION_ID].take(pa.array(first)).combine_chunks()
     starts = ints(events[SESSION_START if SESSION_START in events.column_names else EVENT_TIME])
-    starts = np.minimum(starts[first], known(ids))
+    starts = np.minimum(starts[first], known_starts(ids))
     # What starts before the first window came late for it: an earlier run began with it.
-    windows = np.maximum(rules.calendar.positions(starts), 0)
-    return _Arranged(events, session, first, ids, starts, windows)
+    windows = np.maximum(progress.calendar.positions(starts), 0)
+    return _Sessions(events, of_event, first, ids, starts, windows)
 
 
-def _through_steps(found: _Arranged, rules: Rules) -> tuple[_Steps, Flags]:
-    """Drop events step by step; give the sessions left their roles (shape [sessions, 3])."""
-    events, session = found.events, found.session
-    fresh = ~np.asarray(events[SETTLED].to_numpy())
-    beyond = ints(events[EVENT_TIME]) >= rules.calendar.closes[found.windows][session]
-    cuts = beyond & (rules.overrun == "cut")
-    written = (found.windows < rules.n_written)[session]
-    steps = _Steps(fresh.copy(), {"read": fresh, "late": fresh & written & ~cuts})
-    steps.drop("repeats", _repeats(events, session, rules.sessions))
-    steps.flags["beyond"] = beyond & steps.alive
-    steps.drop("overrun", cuts)
-    lengths = np.bincount(session[steps.alive], minlength=len(found.first))
-    stands = lengths >= rules.sessions.min_length
-    steps.drop("short_sessions", ~stands[session])
-    steps.drop("truncated", _truncated(steps.alive, session, found.first, rules.sessions))
-    roles = np.zeros((len(found.first), len(ROLES)), dtype=bool)
-    roles[stands] = roles_of(found.ids.filter(pa.array(stands)), rules.split)
-    steps.drop("no_role", ~roles.any(axis=1)[session])
-    steps.flags["events"] = steps.alive
-    return steps, roles
+def _steps(
+    sessions: _Sessions, dataset: DatasetConfig, overrun: str, progress: Progress
+) -> tuple[dict[str, Flags], Flags]:
+    """Drop events step by step.
 
-
-def _tally(found: _Arranged, steps: _Steps, roles: Flags, rules: Rules) -> Tally:
-    n_windows = len(rules.calendar)
-    new = found.windows >= rules.n_written
-    by_session = {"started": new, "sessions": roles.any(axis=1), **_by_role(roles)}
-    by_event = {name: found.session[flags] for name, flags in steps.flags.items()}
-    sessions = by_event | {name: np.flatnonzero(flags) for name, flags in by_session.items()}
-    return Tally(
-        {name: np.bincount(found.windows[of], minlength=n_windows) for name, of in sessions.items()}
+    Returns:
+        Flags of the events by what is counted (see STEPS), and roles, shape [sessions, 3].
+    """
+    rules, of_event = dataset.sessions, sessions.of_event
+    fresh = ~np.asarray(sessions.events[FINALISED].to_numpy())
+    beyond = (
+        ints(sessions.events[EVENT_TIME]) >= progress.calendar.closes[sessions.windows][of_event]
     )
+    is_cut = beyond & (overrun == "cut")
+    is_written = (sessions.windows < progress.n_written)[of_event]
+    flags = {"read": fresh, "late": fresh & is_written & ~is_cut, "events": fresh.copy()}
+
+    def drop(step: str, drops: Flags) -> None:
+        flags[step] = flags["events"] & drops
+        flags["events"] &= ~drops
+
+    if rules.repeats.scope == "user":
+        drop("repeats", np.asarray(sessions.events[REPEATED].to_numpy()))
+    else:
+        items = codes_of(sessions.events[ITEM_ID])
+        drop("repeats", find_repeats(of_event, items, rules.repeats.rule))
+    flags["beyond"] = beyond & flags["events"]
+    drop("overrun", is_cut)
+    lengths = np.bincount(of_event[flags["events"]], minlength=len(sessions.first))
+    is_long = lengths >= rules.min_length
+    drop("short_sessions", ~is_long[of_event])
+    drop("truncated", _truncated(flags["events"], sessions, rules))
+    roles = np.zeros((len(sessions.first), len(ROLES)), dtype=bool)
+    roles[is_long] = roles_of(sessions.ids.filter(pa.array(is_long)), dataset.split)
+    drop("no_role", ~roles.any(axis=1)[of_event])
+    return flags, roles
 
 
 def roles_of(session_ids: pa.Array | pa.ChunkedArray, split: SplitConfig) -> Flags:
-    """Give sessions their roles by the hash of their id: shape [sessions, 3], order of ROLES.
+    """Return the roles of sessions by the hash of their id: shape [sessions, 3], order of ROLES.
 
     u = first 8 bytes of sha256("{seed}:{id}"), big endian, / 2^64; a role is an interval of u.
     """
@@ -194,60 +321,54 @@ def roles_of(session_ids: pa.Array | pa.ChunkedArray, split: SplitConfig) -> Fla
     return np.stack([(low <= u) & (u < high) for low, high in intervals], axis=1)
 
 
-def _by_role(roles: Flags) -> dict[str, Flags]:
-    return dict(zip(ROLES, roles.T, strict=True))
+def _truncated(alive: Flags, sessions: _Sessions, rules: SessionsConfig) -> Flags:
+    of_event = sessions.of_event
+    n_before: Ints = np.cumsum(alive) - alive
+    position = n_before - n_before[sessions.first][of_event]
+    drops: Flags = position >= rules.max_length
+    if rules.truncate == "last":
+        lengths = np.bincount(of_event[alive], minlength=len(sessions.first))
+        drops = position < (lengths - rules.max_length)[of_event]
+    return drops
 
 
-def _repeats(events: pa.Table, session: Ints, config: SessionsConfig) -> Flags:
-    if config.repeats.scope == "user":
-        return np.asarray(events[REPEATED].to_numpy())
-    return find_repeats(session, codes_of(events[ITEM_ID]), config.repeats.rule)
-
-
-def _truncated(alive: Flags, session: Ints, first: Ints, config: SessionsConfig) -> Flags:
-    before: Ints = np.cumsum(alive) - alive
-    place = before - before[first][session]
-    beyond: Flags = place >= config.max_length
-    if config.truncate == "last":
-        lengths = np.bincount(session[alive], minlength=len(first))
-        beyond = place < (lengths - config.max_length)[session]
-    return beyond
-
-
-def _users(events: pa.Table, first: Ints) -> pa.Array:
-    """A session's user is its first event's."""
-    if USER_ID not in events.column_names:
-        return pa.nulls(len(first), pa.string())
-    return events[USER_ID].take(pa.array(first)).combine_chunks()
-
-
-def _kept(events: pa.Table, session: Ints, alive: Flags, columns: dict[str, pa.Array]) -> pa.Table:
+def _kept(sessions: _Sessions, alive: Flags, columns: dict[str, pa.Array]) -> pa.Table:
     """Take the events kept, with a value per session in every row (in place of columns so named).
 
     Lists of past events move from their session's first event to the first that is kept.
     """
-    rows = np.flatnonzero(alive)
-    begins = is_new(session[rows])
-    given = {REPEATED, SETTLED, *columns}
-    table = events.select([name for name in events.column_names if name not in given]).take(rows)
+    events, rows = sessions.events, np.flatnonzero(alive)
+    of_row = sessions.of_event[rows]
+    others = {REPEATED, FINALISED, *columns}
+    table = events.select([name for name in events.column_names if name not in others]).take(rows)
     for name, values in columns.items():
-        table = set_column(table, name, values.take(pa.array(session[rows])))
+        table = set_column(table, name, values.take(pa.array(of_row)))
     for name in (name for name in table.column_names if name.startswith(PAST_PREFIX)):
-        told = np.flatnonzero(events[name].is_valid().to_numpy())
+        listed = np.flatnonzero(events[name].is_valid().to_numpy())
         # The first of several, where a session has several users.
-        of_session = np.full(session.max(initial=-1) + 1, -1)
-        of_session[session[told][::-1]] = told[::-1]
-        source = np.where(begins, of_session[session[rows]], -1)
+        source_of_session = np.full(len(sessions.first), -1)
+        source_of_session[sessions.of_event[listed][::-1]] = listed[::-1]
+        source = np.where(is_new(of_row), source_of_session[of_row], -1)
         table = set_column(table, name, events[name].take(pa.array(source, mask=source < 0)))
     return table
 
 
-def _carried(events: pa.Table, closed: Flags, rules: Rules) -> pa.Table:
+def _carry_over(events: pa.Table, is_closed: Flags, progress: Progress) -> pa.Table:
     """Take the events of open windows; and where users matter, of closed ones what is as late."""
-    edge = rules.calendar.edges[rules.n_closed]
-    carried = ~closed
+    taken = ~is_closed
     if REPEATED in events.column_names:
-        carried |= ints(events[EVENT_TIME]) >= edge
+        taken |= ints(events[EVENT_TIME]) >= progress.closed_until
     names = [name for name in events.column_names if not name.startswith(PAST_PREFIX)]
-    rows = np.flatnonzero(carried)
-    return set_column(events.select(names).take(rows), SETTLED, pa.array(closed[rows]))
+    rows = np.flatnonzero(taken)
+    return set_column(events.select(names).take(rows), FINALISED, pa.array(is_closed[rows]))
+
+
+def _counts(
+    sessions: _Sessions, flags: dict[str, Flags], roles: Flags, progress: Progress
+) -> pd.DataFrame:
+    windows = {name: sessions.windows[sessions.of_event[each]] for name, each in flags.items()}
+    windows["started"] = sessions.windows[sessions.windows >= progress.n_written]
+    windows["sessions"] = sessions.windows[roles.any(axis=1)]
+    windows |= {role: sessions.windows[has] for role, has in zip(ROLES, roles.T, strict=True)}
+    n_windows = len(progress.calendar.names)
+    return pd.DataFrame({k: np.bincount(v, minlength=n_windows) for k, v in windows.items()})

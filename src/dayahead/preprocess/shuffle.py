@@ -1,6 +1,6 @@
-"""Tables scattered over scratch files by a key and gathered by it again: our one shuffle.
+"""The shuffle: tables written by key and read by key; and lookup tables for later runs.
 
-Each task writes one Arrow file with batches of one key each; whoever gathers a key reads its
+Each task writes one Arrow file whose batches have one key each; the task of a key reads its
 batches of every file. So no task holds more than its own rows, and types pass through unchanged.
 """
 
@@ -14,14 +14,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dayahead.core.files import written_whole
+from dayahead.features.arrays import Ints
 
-_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
-Keys = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+_HASH = "_hash"
 
 
-def hashes_of(values: pa.ChunkedArray | pa.Array) -> Hashes:
-    """Hash texts, the same on every machine (SipHash, 64 bits); null is a value like others."""
+def hash_values(values: pa.ChunkedArray | pa.Array) -> Hashes:
+    """Hash strings, the same on every machine (SipHash, 64 bits); null is a value like others."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     coded = values.dictionary_encode()
@@ -32,12 +33,12 @@ def hashes_of(values: pa.ChunkedArray | pa.Array) -> Hashes:
     return found
 
 
-def buckets(ids: pa.ChunkedArray, n_buckets: int) -> Keys:
-    """Give each id a bucket in [0, n_buckets), the same on every machine."""
-    return (hashes_of(ids) % np.uint64(n_buckets)).astype(np.int64)
+def bucket_of(values: pa.ChunkedArray, n_buckets: int) -> Ints:
+    """Return a bucket in [0, n_buckets) for each string, the same on every machine."""
+    return (hash_values(values) % np.uint64(n_buckets)).astype(np.int64)
 
 
-def scatter(tables: Iterable[tuple[pa.Table, Keys]], path: Path) -> None:
+def write_shuffled(tables: Iterable[tuple[pa.Table, Ints]], path: Path) -> None:
     """Write tables to one file, a batch per table and value of its keys (one per row)."""
     tables = iter(tables)
     first = next(tables)
@@ -51,23 +52,23 @@ def scatter(tables: Iterable[tuple[pa.Table, Keys]], path: Path) -> None:
             for key, rows in _by_key(table, keys):
                 file.write_table(rows)
                 found.append(key)
-    with written_whole(_keys_path(path)) as temporary, temporary.open("wb") as out:
-        np.save(out, np.array(found, dtype=np.int64))
+    with written_whole(_keys_path(path)) as temporary:
+        np.array(found, dtype=np.int64).tofile(temporary)
 
 
-def gather(paths: Sequence[Path], key: int) -> pa.Table:
+def read_shuffled(paths: Sequence[Path], key: int) -> pa.Table:
     """Read the rows of one key from every file; columns that one lacks are null there."""
     tables = []
     for path in paths:
-        places = np.flatnonzero(np.load(_keys_path(path)) == key)
+        batches = np.flatnonzero(np.fromfile(_keys_path(path), dtype=np.int64) == key)
         with pa.OSFile(str(path)) as source:
             file = pa.ipc.open_file(source)
-            batches = [file.get_batch(int(place)) for place in places]
-            tables.append(pa.Table.from_batches(batches, file.schema))
+            rows = [file.get_batch(int(batch)) for batch in batches]
+            tables.append(pa.Table.from_batches(rows, file.schema))
     return pa.concat_tables(tables, promote_options="default").combine_chunks()
 
 
-def _by_key(table: pa.Table, keys: Keys) -> Iterator[tuple[int, pa.Table]]:
+def _by_key(table: pa.Table, keys: Ints) -> Iterator[tuple[int, pa.Table]]:
     # A small type makes numpy's stable sort a radix sort.
     order = np.argsort(keys.astype(np.min_scalar_type(keys.max(initial=0))), kind="stable")
     ordered = keys[order]
@@ -80,3 +81,40 @@ def _by_key(table: pa.Table, keys: Keys) -> Iterator[tuple[int, pa.Table]]:
 
 def _keys_path(path: Path) -> Path:
     return path.with_suffix(".keys")
+
+
+def write_lookup(path: Path, hashes: Hashes, rows: pa.Table) -> None:
+    """Write rows sorted by hash; mapped into memory, `look_up` reads only what it needs.
+
+    So looking up what a day's events need costs as much as that day, however long the log is.
+    """
+    order = np.argsort(hashes, kind="stable")
+    rows = rows.take(order).combine_chunks().append_column(_HASH, pa.array(hashes[order]))
+    with (
+        written_whole(path) as temporary,
+        pa.ipc.new_file(str(temporary), rows.schema) as file,
+    ):
+        file.write_table(rows, max_chunksize=max(len(rows), 1))
+
+
+def look_up(paths: Sequence[Path], hashes: Hashes) -> list[tuple[pa.Table, Ints]]:
+    """Find rows by hash: per file, the rows found, and for each its hash's position in `hashes`."""
+    wanted, first = np.unique(hashes, return_index=True)
+    found = []
+    for path in paths:
+        rows = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+        known = rows[_HASH].to_numpy()
+        low = np.searchsorted(known, wanted, side="left")
+        counts = np.searchsorted(known, wanted, side="right") - low
+        if counts.any():
+            taken = rows.drop_columns([_HASH]).take(ranges(low, counts))
+            found.append((taken, np.repeat(first, counts)))
+    return found
+
+
+def ranges(starts: Ints, counts: Ints) -> Ints:
+    """Concatenate arange(start, start + count) of every pair."""
+    begins = np.cumsum(counts) - counts
+    rows: Ints = np.repeat(starts - begins, counts)
+    rows += np.arange(counts.sum())
+    return rows

@@ -1,20 +1,79 @@
-"""The event log into window files: what the store holds linked out, and the rest built."""
+"""The event log into one set of files per window: reuse a finished run, then build the rest.
+
+    parts       each chunk of the log, shuffled by session (by user first, where a step needs it)
+    sessions    each bucket of sessions through the steps, shuffled by window
+    windows     each kept window in the order of its files, and the values in it
+    features    vocabularies and statistics; then each window encoded and written
+
+These phases run on a Dask cluster. The sizes of chunks, buckets and cluster change no byte.
+"""
 
 import logging
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
 
-from dayahead.config.params import MachineConfig, PreprocessConfig, WindowConfig
-from dayahead.core.store import DamagedBlobError
-from dayahead.dataset.schema import DatasetConfig
-from dayahead.preprocess.build import Build, LateRowsError
-from dayahead.preprocess.dask_cluster import device_of
-from dayahead.preprocess.event_log import read_event_log
-from dayahead.preprocess.incremental import State, States, settings_key
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
+from dayahead.config.params import MachineConfig, PreprocessConfig, WindowConfig
+from dayahead.core.columns import SESSION_ID, USER_ID
+from dayahead.core.errors import DataError
+from dayahead.core.files import write_json, write_parquet
+from dayahead.core.types import ID_TYPES, Device
+from dayahead.dataset.schema import DatasetConfig
+from dayahead.features.arrays import Ints
+from dayahead.features.fit import fit_features
+from dayahead.features.vocabulary import add_value_counts, empty_value_counts, vocabulary_of
+from dayahead.preprocess.calendar import Progress, calendar_over, microseconds_of
+from dayahead.preprocess.dask_cluster import Phases, dask_client, memory_limit, resolve_device
+from dayahead.preprocess.event_log import Chunk, EventLog, check_parts, read_event_log
+from dayahead.preprocess.incremental import (
+    CARRY_OVER,
+    LOOKUPS,
+    STATE,
+    VALUE_COUNTS,
+    WINDOWS,
+    FinishedRuns,
+    RunState,
+)
+from dayahead.preprocess.metadata import WindowCounts, statistics_of, write_merlin_schema
+from dayahead.preprocess.sessions import needs_users
+from dayahead.preprocess.tasks import (
+    Job,
+    categorical_columns,
+    collect_window,
+    process_sessions,
+    process_users,
+    scatter_chunk,
+    write_window,
+)
+from dayahead.windows.folder import MANIFEST, STATISTICS, n_known, vocabulary_path
+from dayahead.windows.metadata import (
+    Statistics,
+    read_statistics,
+    write_manifest,
+    write_statistics,
+)
+
+MAX_EVENTS_PER_TASK = 1_000_000
+"""Fewer if the memory limit asks for it."""
+MIN_EVENTS_PER_TASK = 50_000
+"""Fewer are not worth a task of their own."""
+BYTES_PER_EVENT = 4096
+"""Of a worker's memory: an event's columns, copied a few times."""
+N_NAMED = 10
+"""Windows that a message names."""
 _log = logging.getLogger(__name__)
+
+
+class LateRowsError(DataError):
+    """Rows arrived for windows that are already written."""
 
 
 def preprocess(
@@ -25,68 +84,240 @@ def preprocess(
     config: PreprocessConfig,
     machine: MachineConfig,
 ) -> None:
-    """Write the folder of windows anew, whole or not at all.
+    """Write the folder of windows, whole or not at all.
 
-    Where the store holds a run over some parts of this log, its windows are linked out, and only
-    the other parts are read.
+    Where the cache has a run over some parts of this log, its windows are linked into the folder,
+    and only the other parts are read.
 
     Args:
         raw: the event table, as `download` left it.
-        folder: what is there is replaced at the end.
+        folder: replaced at the end.
         dataset: what the events mean and what a session is.
         window: unit, zone and rules of the windows.
-        config: device, windows to fit on, what becomes of late rows.
+        config: device, windows to fit on, whether late rows rebuild windows.
         machine: the Dask cluster.
 
     Raises:
         ConfigError: a setting that cannot be met (zone, scheduler, device, fit_windows).
-        DataError: no readable event table, no window that stands, or rows that came too late.
+        DataError: no readable event table, no kept window, or late rows.
     """
     log = read_event_log(raw, dataset)
-    device = device_of(config)
-    states = States(settings_key(dataset, window, config.fit_windows, device, log))
-    build = Build(log, dataset, window, config, machine, device)
-    for state in states.fitting(log):
-        try:
-            _written(build, states, state, folder)
-        except DamagedBlobError as error:
-            _log.warning("preprocess: the store is damaged: %s. Done again", error)
-            states.forget(state)
-        except LateRowsError as error:
-            if not config.rebuild:
-                raise
-            _log.warning("preprocess: %s Written anew, for preprocess.rebuild is true", error)
-        else:
-            return
-    _written(build, states, None, folder)
-
-
-def _written(build: Build, states: States, state: State | None, folder: Path) -> None:
-    with _built_beside(folder.absolute()) as (output, scratch):
-        earlier = None
-        if state is not None:
-            earlier = states.restored(state, build.log, output, scratch)
-            n_windows = len(list(output.glob("session_start_*-train.parquet")))
-            _log.info("preprocess: %d windows out of the store", n_windows)
-            if earlier.is_of(build.log):
-                return
-        left = build.windows(output, scratch, earlier)
-        states.keep(left, build.log, output, earlier)
-
-
-@contextmanager
-def _built_beside(folder: Path) -> Iterator[tuple[Path, Path]]:
-    """Give folders for output and scratch; on success the output takes the place of `folder`."""
+    device = resolve_device(config)
+    # Workers of a cluster that was there before us have working directories of their own.
+    folder = folder.absolute()
     building = folder.with_name(f".{folder.name}.building")
-    shutil.rmtree(building, ignore_errors=True)  # what a killed run left
-    # Workers of a cluster that was there before us stand in folders of their own: whole paths.
-    output, scratch = building / "windows", building / "scratch"
-    output.mkdir(parents=True)
-    scratch.mkdir()
+    build = Build(log, dataset, window, config, machine, device)
     try:
-        yield output, scratch
+        run = _finished_run(build, building)
         if folder.exists():
             folder.rename(building / "replaced")
-        output.rename(folder)
+        (run / WINDOWS).rename(folder)
     finally:
         shutil.rmtree(building, ignore_errors=True)
+
+
+def _finished_run(build: "Build", building: Path) -> Path:
+    """Reuse the run of this log or continue the longest one that fits; else build all of it."""
+    run, scratch = building / "run", building / "scratch"
+    runs = FinishedRuns(build.dataset, build.window, build.config.fit_windows, build.device)
+    for key in [*runs.candidates(build.log), None]:
+        shutil.rmtree(building, ignore_errors=True)  # left by a killed run, or by a candidate
+        (run / WINDOWS).mkdir(parents=True)
+        scratch.mkdir()
+        previous = RunState() if key is None else runs.restore(key, run)
+        if previous is None:
+            continue
+        _log.info("preprocess: %d closed windows reused", previous.n_written)
+        if key == runs.key(build.log):
+            break
+        try:
+            build.windows(run, scratch, previous)
+        except LateRowsError as error:
+            if not build.config.rebuild:
+                raise
+            _log.warning("preprocess: %s Rewriting them, as preprocess.rebuild is true", error)
+        else:
+            runs.save(run, build.log)
+            break
+    return run
+
+
+@dataclass(frozen=True)
+class Build:
+    """All that the windows depend on."""
+
+    log: EventLog
+    dataset: DatasetConfig
+    window: WindowConfig
+    config: PreprocessConfig
+    machine: MachineConfig
+    device: Device
+
+    def windows(self, run: Path, scratch: Path, previous: RunState) -> None:
+        """Complete a run's folder, which holds what a previous run left.
+
+        Raises:
+            LateRowsError: rows arrived for windows that the previous run wrote.
+            DataError: no window is kept, or sessions without users.
+            ConfigError: fewer windows are kept than are to be fitted on.
+        """
+        chunks = self._chunks(run, previous)
+        n_events = sum(chunk.n_events for chunk in chunks)
+        limit = max(memory_limit(self.machine) // BYTES_PER_EVENT, 1)
+        per_task = min(MAX_EVENTS_PER_TASK, limit)
+        is_small = n_events <= per_task
+        with dask_client(self.machine, self.device, scratch, is_small=is_small) as client:
+            phases = Phases(client, scratch)
+            # As many buckets as memory asks for, and of a day's events one for each thread.
+            n_small = min(phases.n_threads, n_events // MIN_EVENTS_PER_TASK)
+            n_buckets = max(-(-n_events // per_task), n_small, 1)
+            lookups = {key: sorted(run.glob(f"{LOOKUPS}/{key}/*")) for key in (USER_ID, SESSION_ID)}
+            job = Job(self.dataset, self.window, self.device, run, lookups, n_buckets, per_task)
+            # No thread may be left without work while others have much.
+            share = max(-(-n_events // phases.n_threads), MIN_EVENTS_PER_TASK)
+            chunks = list(chain.from_iterable(chunk.split(share) for chunk in chunks))
+            self._complete(job, chunks, phases, previous)
+
+    def _complete(
+        self, job: Job, chunks: Sequence[Chunk], phases: Phases, previous: RunState
+    ) -> None:
+        paths = phases.paths("parts", len(chunks))
+        parts = phases.run("parts", partial(scatter_chunk, job), chunks, paths)
+        shutil.rmtree(job.run / CARRY_OVER, ignore_errors=True)  # it is among the parts
+        without_user = previous.without_user + sum(part[0] for part in parts)
+        progress = self._progress([start for part in parts for start in part[1]], previous)
+        found = _process(job, paths, progress, phases)
+        earlier = pd.DataFrame(previous.counts, dtype=np.int64)
+        counts = pd.concat([*found, earlier]).groupby(level=0).sum()
+        _check_late(counts["late"].to_numpy(), progress.calendar.names)
+        summary = WindowCounts(self.window, progress.calendar, counts, self.log.end, without_user)
+        summary.check(self.config.fit_windows)
+        self._write_windows(job, summary.kept, progress, phases)
+        write_manifest(job.run / WINDOWS / MANIFEST, summary.manifest())
+        state = RunState(
+            parts=[(part.sha256, part.first_row) for part in self.log.parts],
+            log_end=self.log.end.isoformat(),
+            begin=int(progress.calendar.edges[0]),
+            end=progress.closed_until,
+            n_written=progress.n_closed,
+            without_user=without_user,
+            counts=counts[: progress.n_closed].to_dict("list"),
+        )
+        write_json(job.run / STATE, asdict(state))
+
+    def _chunks(self, run: Path, previous: RunState) -> list[Chunk]:
+        """Return what is to be read: the carry-over, and parts that the previous run had not."""
+        known = set(previous.positions_in(self.log) or ())
+        unread = [part for n, part in enumerate(self.log.parts) if n not in known]
+        check_parts(unread)
+        shifts = previous.row_shifts(self.log)
+        carry_over = sorted(run.glob(f"{CARRY_OVER}/*"))
+        return [
+            *(Chunk.of_file(path, shifts) for path in carry_over),
+            *(Chunk.of_file(part.path, {0: part.first_row}) for part in unread),
+        ]
+
+    def _progress(self, starts: Sequence[int], previous: RunState) -> Progress:
+        """Cover every session's start with windows, from the log's first on."""
+        if previous.n_written:  # what starts before its first window comes late for that
+            starts = [max(start, previous.begin) for start in starts]
+            starts += [previous.begin, previous.end - 1]
+        if not starts:
+            raise DataError(
+                "data/raw: no event names a user, so sessions.gap_minutes can cut no session; "
+                "name the right column as columns.user_id in the data set's file"
+            )
+        calendar = calendar_over(self.window, min(starts), max(starts))
+        end = microseconds_of(self.log.end)
+        n_closed = int(np.searchsorted(calendar.closes, end, side="right"))
+        return Progress(calendar, previous.n_written, max(previous.n_written, n_closed))
+
+    def _write_windows(
+        self, job: Job, kept: Sequence[int], progress: Progress, phases: Phases
+    ) -> None:
+        """Write the kept windows that are new, the vocabularies, statistics and schema."""
+        output = job.run / WINDOWS
+        positions = [position for position in kept if position >= progress.n_written]
+        names = [progress.calendar.names[position] for position in positions]
+        paths = phases.paths("windows", len(names))
+        task = partial(collect_window, job, phases.paths("sessions", job.n_buckets))
+        found = phases.run("windows", task, positions, paths)
+        phases.clear("sessions")
+        vocabularies = {}
+        for column in categorical_columns(self.dataset):
+            values = [(name, tables[column]) for name, tables in zip(names, found, strict=True)]
+            vocabularies[column] = self._grow_vocabulary(job.run, column, values)
+        windows = dict(zip(names, paths, strict=True))
+        statistics = self._statistics(output / STATISTICS, windows, vocabularies)
+        write_statistics(output / STATISTICS, statistics)
+        write_merlin_schema(output / "schema.pbtxt", statistics, vocabularies)
+        sizes = [
+            {column: n_known(table, name) for column, table in vocabularies.items()}
+            for name in names
+        ]
+        phases.run("features", partial(write_window, job, statistics), names, paths, sizes)
+
+    def _grow_vocabulary(
+        self, run: Path, column: str, windows: Sequence[tuple[str, pa.Table]]
+    ) -> pa.Table:
+        """Add the values of new windows to those counted so far; write both and the vocabulary."""
+        feature = self.dataset.features.get(column)
+        type_ = self.dataset.columns.item_id.type if feature is None else feature.type
+        path = run / VALUE_COUNTS / f"{column}.parquet"
+        counts = add_value_counts(
+            pq.read_table(path) if path.exists() else empty_value_counts(ID_TYPES[type_]),
+            windows,
+            min_count=feature.min_count if feature else 1,
+            looks_ahead=feature is not None and feature.fit == "look_ahead",
+        )
+        write_parquet(path, counts)
+        vocabulary = vocabulary_of(counts)
+        write_parquet(vocabulary_path(run / WINDOWS, column), vocabulary)
+        return vocabulary
+
+    def _statistics(
+        self, path: Path, windows: Mapping[str, Path], vocabularies: Mapping[str, pa.Table]
+    ) -> Statistics:
+        """Fit the features, or add to a previous run's those that are fitted on each window."""
+        features, n = self.dataset.features, self.config.fit_windows
+        if not path.exists():
+            found = fit_features(features, windows, n, vocabularies, self.device)
+            return statistics_of(self.dataset, self.window, list(windows)[:n], found)
+        statistics = read_statistics(path)
+        by_window = {name: f for name, f in features.items() if f.fit == "look_ahead_window"}
+        known = dict(statistics.features)
+        found = fit_features(by_window, windows, 0, vocabularies, self.device)
+        for name, new in found.items():
+            both = {**(known[name].windows or {}), **(new.windows or {})}
+            known[name] = replace(known[name], windows=both)
+        return replace(statistics, features=known)
+
+
+def _process(
+    job: Job, paths: Sequence[Path], progress: Progress, phases: Phases
+) -> list[pd.DataFrame]:
+    """Take the events through the steps by user, if there are any, and by session; count them."""
+    buckets = range(job.n_buckets)
+    source = "parts"
+    if needs_users(job.dataset.sessions):
+        users = phases.paths("users", job.n_buckets)
+        phases.run("users", partial(process_users, job, paths, progress), buckets, users)
+        phases.clear(source)
+        source, paths = "users", users
+    task = partial(process_sessions, job, paths, progress)
+    counts = phases.run("sessions", task, buckets, phases.paths("sessions", job.n_buckets))
+    phases.clear(source)
+    return counts
+
+
+def _check_late(late: Ints, names: Sequence[str]) -> None:
+    windows = np.flatnonzero(late)
+    if not len(windows):
+        return
+    listed = ", ".join(f"{names[n]} ({late[n]:,} events)" for n in windows[:N_NAMED])
+    listed += " ..." if len(windows) > N_NAMED else ""
+    raise LateRowsError(
+        f"data/raw: {late.sum():,} events came for {len(windows)} windows that are written "
+        f"already: {listed}. Remove these rows from the source, or set preprocess.rebuild=true "
+        f"to rewrite these windows and all after them."
+    )

@@ -1,6 +1,6 @@
-"""What Dask's workers do: each function reads files, writes files and returns little.
+"""What Dask's workers run: each function reads files, writes files and returns little.
 
-The data set's files and settings travel in a `Job`; tables never pass through the scheduler.
+The data set's file and the settings are in a `Job`; tables never pass through the scheduler.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -31,14 +32,19 @@ from dayahead.dataset.schema import DatasetConfig
 from dayahead.features.arrays import Ints, codes_of, ints, is_new
 from dayahead.features.vocabulary import count_values
 from dayahead.features.workflow import encode_lists
-from dayahead.preprocess.calendar import Calendar
-from dayahead.preprocess.event_log import Piece, past_columns
-from dayahead.preprocess.lookups import recall, remember
-from dayahead.preprocess.schema import window_schema
-from dayahead.preprocess.sessions import NEVER, Rules, cut_sessions
-from dayahead.preprocess.shuffle import Keys, buckets, gather, hashes_of, scatter
-from dayahead.preprocess.tally import Tally
-from dayahead.preprocess.users import UserRules, by_user
+from dayahead.preprocess.calendar import Progress
+from dayahead.preprocess.event_log import Chunk, past_columns
+from dayahead.preprocess.incremental import CARRY_OVER, LOOKUPS, WINDOWS
+from dayahead.preprocess.metadata import window_schema
+from dayahead.preprocess.sessions import UNSEEN, apply_session_steps, apply_user_steps, needs_users
+from dayahead.preprocess.shuffle import (
+    bucket_of,
+    hash_values,
+    look_up,
+    read_shuffled,
+    write_lookup,
+    write_shuffled,
+)
 from dayahead.windows.folder import vocabulary_path, window_path
 from dayahead.windows.metadata import Statistics
 
@@ -51,172 +57,120 @@ class Job:
 
     dataset: DatasetConfig
     window: WindowConfig
-    n_buckets: int
-    output: Path
     device: Device
-    memory: Mapping[str, Sequence[Path]]
-    """Files of what earlier runs remember, by the key that finds it: user_id, session_id."""
+    run: Path
+    """Folder of the run; `preprocess.incremental` says what is in it."""
+    lookups: Mapping[str, Sequence[Path]]
+    """Lookup tables of earlier runs, by key: user_id, session_id."""
+    n_buckets: int
+    max_events: int
+    """Events that a task may hold at once."""
 
-    @property
-    def categorical(self) -> list[str]:
-        """Columns with a vocabulary."""
-        features = self.dataset.features.items()
-        return [ITEM_ID, *(name for name, feature in features if feature.kind == "categorical")]
-
-    @property
-    def goes_by_user(self) -> bool:
-        """Whether a step needs all events of a user together."""
-        sessions = self.dataset.sessions
-        by_gap, past = sessions.gap_minutes is not None, sessions.past_max_length > 0
-        return by_gap or past or sessions.repeats.scope == "user"
+    def write_lookup(self, key: str, bucket: int, values: pa.Array, rows: pa.Table) -> None:
+        """Write a lookup table for later runs: rows, found by the values of their key."""
+        path = self.run / LOOKUPS / key / f"{len(self.lookups[key]) + bucket:05d}.arrow"
+        write_lookup(path, hash_values(values), rows)
 
 
-@dataclass(frozen=True)
-class Spread:
-    """What a piece of the log holds, seen while it was scattered."""
+def scatter_chunk(job: Job, chunk: Chunk, path: Path) -> tuple[int, list[int]]:
+    """Shuffle events by user, where a step needs users, else by session.
 
-    path: Path
-    without_user: int
-    """Events left out because no user could give them a session."""
-    starts: tuple[int, int] | None
-    """Bounds of its sessions' starts, microseconds, UTC; null: no events."""
-
-
-@dataclass(frozen=True)
-class Edges:
-    """Where what earlier runs wrote ends, and what this one writes: places in the calendar."""
-
-    calendar: Calendar
-    begin: int
-    """Start of the log's first session, microseconds, UTC."""
-    n_written: int
-    n_closed: int
-
-
-@dataclass(frozen=True)
-class SortedUsers:
-    """What a bucket of users came to."""
-
-    path: Path
-    """Events, by session."""
-    remembered: Path
-    """Events that a later run may look back at."""
-
-
-def spread(job: Job, piece: Piece, n_rows: int, path: Path) -> Spread:
-    """Scatter a piece of the log by user, where a step needs users, else by session."""
+    Returns:
+        How many events are left out because gaps cut sessions and they name no user; and first and
+        last start of a session (microseconds, UTC), of each table read.
+    """
     without_user = 0
     bounds: list[int] = []
+    key = USER_ID if needs_users(job.dataset.sessions) else SESSION_ID
+    start = EVENT_TIME if job.dataset.columns.session_start is None else SESSION_START
 
-    def keyed() -> Iterator[tuple[pa.Table, Keys]]:
+    def keyed() -> Iterator[tuple[pa.Table, Ints]]:
         nonlocal without_user
-        for events in piece.tables(job.dataset.event_schema().names, n_rows):
+        for events in chunk.tables(job.dataset.event_schema().names, job.max_events):
             n_read = len(events)
             if job.dataset.sessions.gap_minutes is not None:
                 events = events.filter(events[USER_ID].is_valid())
             without_user += n_read - len(events)
-            starts = ints(
-                events[EVENT_TIME if job.dataset.columns.session_start is None else SESSION_START]
-            )
+            starts = ints(events[start])
             bounds.extend([int(starts.min()), int(starts.max())] if len(starts) else [])
-            key = USER_ID if job.goes_by_user else SESSION_ID
-            yield events, buckets(events[key], job.n_buckets)
+            yield events, bucket_of(events[key], job.n_buckets)
 
-    scatter(keyed(), path)
-    return Spread(path, without_user, (min(bounds), max(bounds)) if bounds else None)
+    write_shuffled(keyed(), path)
+    return without_user, bounds
 
 
-def sort_users(
-    job: Job, spreads: Sequence[Path], bucket: int, edges: Edges, path: Path
-) -> SortedUsers:
-    """Do a bucket of users, and scatter their events by session; remember what comes after."""
-    events = gather(spreads, bucket)
+def process_users(
+    job: Job, paths: Sequence[Path], progress: Progress, bucket: int, path: Path
+) -> None:
+    """Process one bucket of users, and shuffle their events by session.
+
+    Sessions are cut, repeats marked, past events listed; what later runs must know is saved.
+    """
+    events = read_shuffled(paths, bucket)
     users = pc.unique(events[USER_ID].combine_chunks())
-    settled, _ = recall(job.memory.get(USER_ID, ()), hashes_of(users))
-    events = pa.concat_tables([events, *settled], promote_options="default")
-    edge = edges.calendar.edges
-    rules = UserRules(
-        job.dataset.sessions,
-        tuple(past_columns(job.dataset)),
-        written=int(edge[edges.n_written]),
-        edge=int(edge[edges.n_closed]),
-    )
-    events, memory = by_user(events, rules)
-    scatter([(events, buckets(events[SESSION_ID], job.n_buckets))], path)
-    remembered = path.with_suffix(".users")
-    remember(remembered, hashes_of(memory[USER_ID]), memory)
-    return SortedUsers(path, remembered)
+    context = [rows for rows, _ in look_up(job.lookups[USER_ID], hash_values(users))]
+    events = pa.concat_tables([events, *context], promote_options="default")
+    events, context_later = apply_user_steps(events, job.dataset, progress)
+    write_shuffled([(events, bucket_of(events[SESSION_ID], job.n_buckets))], path)
+    job.write_lookup(USER_ID, bucket, context_later[USER_ID], context_later)
 
 
-@dataclass(frozen=True)
-class SortedSessions:
-    """What a bucket of sessions came to."""
+def process_sessions(
+    job: Job, paths: Sequence[Path], progress: Progress, bucket: int, path: Path
+) -> pd.DataFrame:
+    """Process one bucket of sessions, and shuffle the events kept by window; return the counts.
 
-    path: Path
-    """Events kept, by window."""
-    carried: Path
-    """Events that a later run needs again."""
-    remembered: Path
-    """Starts of the sessions whose windows close with this run."""
-    tally: Tally
+    Carry-over events and the starts of sessions are saved for later runs.
+    """
 
-
-def sort_sessions(
-    job: Job, spreads: Sequence[Path], bucket: int, edges: Edges, path: Path
-) -> SortedSessions:
-    """Take a bucket of sessions through the steps, and scatter what is left by window."""
-
-    def known(ids: pa.Array) -> Ints:
-        starts = np.full(len(ids), NEVER)
-        for rows, places in zip(
-            *recall(job.memory.get(SESSION_ID, ()), hashes_of(ids)), strict=True
-        ):
-            np.minimum.at(starts, places, rows[_START].to_numpy())
+    def known_starts(ids: pa.Array) -> Ints:
+        starts = np.full(len(ids), UNSEEN)
+        for rows, positions in look_up(job.lookups[SESSION_ID], hash_values(ids)):
+            np.minimum.at(starts, positions, rows[_START].to_numpy())
         return starts
 
-    rules = Rules(
-        job.dataset.sessions,
-        job.window.overrun,
-        job.dataset.split,
-        edges.calendar,
-        edges.n_written,
-        edges.n_closed,
-    )
-    cut = cut_sessions(gather(spreads, bucket), rules, known)
-    scatter([(cut.kept, ints(cut.kept[WINDOW]))], path)
-    carried, remembered = path.with_suffix(".carried"), path.with_suffix(".sessions")
-    write_parquet(carried, cut.carried)
-    ids, starts = cut.begun
-    remember(remembered, hashes_of(ids), pa.table({_START: starts}))
-    return SortedSessions(path, carried, remembered, cut.tally)
+    events = read_shuffled(paths, bucket)
+    found = apply_session_steps(events, job.dataset, job.window.overrun, progress, known_starts)
+    write_shuffled([(found.kept, ints(found.kept[WINDOW]))], path)
+    write_parquet(job.run / CARRY_OVER / f"{bucket:05d}.parquet", found.carry_over)
+    ids, starts = found.closed
+    job.write_lookup(SESSION_ID, bucket, ids, pa.table({_START: starts}))
+    return found.counts
 
 
 def collect_window(
-    job: Job, spreads: Sequence[Path], position: int, path: Path
+    job: Job, paths: Sequence[Path], position: int, path: Path
 ) -> dict[str, pa.Table]:
-    """Bring a window's events into the order of its files; list what its vocabularies need.
+    """Sort a window's events as in its files; return the values of each categorical column.
 
     The order, (session start, session id, event time, row), is the same however the log was cut
     into parts.
     """
-    events = gather(spreads, position)
+    events = read_shuffled(paths, position)
     keys = (SESSION_START, SESSION_ID, EVENT_TIME, ROW)
     events = events.sort_by([(key, "ascending") for key in keys])
     pq.write_table(events, path, compression="lz4", use_dictionary=False)
     in_time = pa.array(np.lexsort((ints(events[ROW]), ints(events[EVENT_TIME]))))
     return {
         column: count_values(events.select([column, EVENT_TIME]).take(in_time), column)
-        for column in job.categorical
+        for column in categorical_columns(job.dataset)
     }
 
 
+def categorical_columns(dataset: DatasetConfig) -> list[str]:
+    """Return the columns that have a vocabulary."""
+    features = dataset.features.items()
+    return [ITEM_ID, *(name for name, feature in features if feature.kind == "categorical")]
+
+
 def write_window(
-    job: Job, name: str, path: Path, statistics: Statistics, held: Mapping[str, int]
+    job: Job, statistics: Statistics, name: str, path: Path, sizes: Mapping[str, int]
 ) -> None:
-    """Encode a window and write one file per role; `held`: sizes of the vocabularies by then."""
+    """Encode a window and write one file per role; `sizes` are its vocabularies' lengths."""
+    output = job.run / WINDOWS
     vocabularies = {
-        column: pq.read_table(vocabulary_path(job.output, column)).slice(0, size)
-        for column, size in held.items()
+        column: pq.read_table(vocabulary_path(output, column)).slice(0, size)
+        for column, size in sizes.items()
     }
     events = pq.read_table(path)
     begins = np.flatnonzero(is_new(codes_of(events[SESSION_ID])))
@@ -224,20 +178,20 @@ def write_window(
     first = events.take(begins)
     for column in (SESSION_ID, USER_ID, SESSION_START):
         table = table.append_column(column, first[column])
-    for column, values in _past(job, name, first, statistics, vocabularies).items():
+    for column, values in _encoded_past(job, name, first, statistics, vocabularies).items():
         table = table.append_column(column, values)
     schema = window_schema(statistics)
     table = table.select(schema.names).cast(schema)
 
     def write(role: str) -> None:
         of_role = table.filter(first[role]).combine_chunks()
-        write_parquet(window_path(job.output, job.window.unit, name, role), of_role)
+        write_parquet(window_path(output, job.window.unit, name, role), of_role)
 
     with ThreadPoolExecutor(len(ROLES)) as threads:
         list(threads.map(write, ROLES))
 
 
-def _past(
+def _encoded_past(
     job: Job,
     window: str,
     first: pa.Table,

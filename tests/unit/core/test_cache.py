@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dayahead.core.cache import Cache, link_or_copy, recorded_hashes
+from dayahead.core.cache import Cache, link_or_copy, link_tree, recorded_hashes
 from dayahead.core.fingerprints import sha256_of
 
 DAY = 86_400
@@ -228,6 +228,17 @@ def test_two_that_build_one_entry_build_it_once(cache):
     for thread in threads:
         thread.join()
     assert len(built) == 1
+
+
+def test_a_folder_is_linked_with_its_subfolders_and_an_entry_without_its_contents(cache, tmp_path):
+    def build(folder):
+        (folder / "far").mkdir()
+        (folder / "far" / "text").write_text("x")
+
+    cache.put("a", build)
+    cache.get("a", lambda entry: link_tree(entry, tmp_path / "copy"))
+    assert [path.name for path in (tmp_path / "copy").rglob("*")] == ["far", "text"]
+    assert (tmp_path / "copy/far/text").samefile(cache.folder / "a/far/text")
 
 
 def test_a_file_is_copied_where_there_are_no_hard_links(tmp_path, monkeypatch):

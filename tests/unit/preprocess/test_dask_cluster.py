@@ -1,34 +1,50 @@
+"""Clusters of our own and of others, and the stage on workers that are processes of their own."""
+
+import json
 import os
+import signal
+import subprocess
+import sys
 import threading
 import time
+from contextlib import contextmanager
 
 import psutil
 import pytest
 from distributed import LocalCluster
 
 from dayahead.core.errors import ConfigError, DataError
-from dayahead.preprocess.dask_cluster import cudf, dask_client, device_of
-from support.builders import machine_config, preprocess_config
+from dayahead.preprocess import stage
+from dayahead.preprocess.dask_cluster import cudf, dask_client, resolve_device
+from support.builders import (
+    RANDOM_LOG_FEATURES,
+    TWO_DAYS,
+    dataset_config,
+    machine_config,
+    preprocess_config,
+    random_log,
+)
+from support.window_folders import bytes_in
 
 
 @pytest.mark.skipif(cudf is not None, reason="RAPIDS is installed here")
-def test_cuda_without_rapids_is_refused_and_auto_takes_the_cpu():
+def test_cuda_without_rapids_is_an_error_and_auto_uses_the_cpu():
     with pytest.raises(
         ConfigError, match=r"preprocess\.device: cuda needs.*cudf is not importable"
     ):
-        device_of(preprocess_config(device="cuda"))
-    assert device_of(preprocess_config(device="auto")) == "cpu"
+        resolve_device(preprocess_config(device="cuda"))
+    assert resolve_device(preprocess_config(device="auto")) == "cpu"
 
 
 def test_a_scheduler_that_does_not_answer_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr("dayahead.preprocess.dask_cluster._CONNECT_SECONDS", 0.2)
     config = machine_config(scheduler="tcp://127.0.0.1:1")
-    with pytest.raises(ConfigError, match=r"preprocess.scheduler.*tcp://127\.0\.0\.1:1"):
+    with pytest.raises(ConfigError, match=r"machine.scheduler.*tcp://127\.0\.0\.1:1"):
         dask_client(config, "cpu", tmp_path).__enter__()
 
 
 def test_a_memory_limit_must_be_a_size(tmp_path):
-    with pytest.raises(ConfigError, match=r"preprocess\.memory_limit.*'much'"):
+    with pytest.raises(ConfigError, match=r"machine\.memory_limit.*'much'"):
         dask_client(machine_config(memory_limit="much"), "cpu", tmp_path).__enter__()
 
 
@@ -62,7 +78,7 @@ def listening():
 
 
 @pytest.mark.parametrize("workers", ["auto", 1])
-def test_nobody_beyond_this_machine_can_reach_it(tmp_path, workers):
+def test_the_cluster_listens_on_this_machine_only(tmp_path, workers):
     before = listening()
     with dask_client(machine_config(workers=workers), "cpu", tmp_path, is_small=True) as client:
         assert client.submit(sum, [1, 2]).result() == 3
@@ -89,8 +105,95 @@ def test_a_worker_that_is_killed_as_it_starts_is_replaced(tmp_path, monkeypatch)
         assert client.submit(sum, [1, 2]).result() == 3
 
 
-def test_a_cluster_without_any_worker_is_told(tmp_path, monkeypatch):
+def test_a_cluster_without_any_worker_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr("dayahead.preprocess.dask_cluster.START_SECONDS", 0.1)
     monkeypatch.setattr(LocalCluster, "scale", lambda *_: None)
-    with pytest.raises(DataError, match=r"no Dask worker came up within.*preprocess\.workers"):
+    with pytest.raises(DataError, match=r"no Dask worker started within.*machine\.workers"):
         dask_client(machine_config(workers=2), "cpu", tmp_path).__enter__()
+
+
+DATASET = dataset_config(
+    columns={"user_id": "user_id"},
+    features=RANDOM_LOG_FEATURES,
+    max_length=5,
+    repeats={"rule": "drop_consecutive", "scope": "user"},
+    past_max_length=3,
+)
+
+_SECONDS = 60
+
+
+def wait_for(condition):
+    until = time.monotonic() + _SECONDS
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+@contextmanager
+def cluster(folder, n_workers):
+    """A scheduler and workers as processes: its address, and the workers."""
+    note = folder / "scheduler.json"
+    given = ("--scheduler-file", str(note))
+    ends = ("--death-timeout", str(_SECONDS))
+    worker = ("worker", *given, "--nthreads", "1", "--no-nanny", "--no-dashboard", *ends)
+    commands = [("scheduler", *given, "--no-dashboard", "--port", "0"), *[worker] * n_workers]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "dask", *command],
+            cwd=folder,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for command in commands
+    ]
+    try:
+        wait_for(lambda: note.is_file() and note.stat().st_size)
+        yield json.loads(note.read_text())["address"], processes[1:]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+LOG = random_log(seed=21, days=6, sessions_per_day=40)
+
+
+@pytest.fixture
+def expected(run, monkeypatch):
+    found = bytes_in(run(LOG, DATASET, parts=6).folder)
+    monkeypatch.setattr(stage, "MAX_EVENTS_PER_TASK", 150)  # many tasks
+    return found
+
+
+@pytest.mark.slow
+def test_a_scheduler_and_two_workers_write_the_same_bytes(tmp_path, run, expected):
+    with cluster(tmp_path, n_workers=2) as (address, _):
+        assert bytes_in(run(LOG, DATASET, parts=6, scheduler=address).folder) == expected
+
+
+@pytest.mark.slow
+def test_the_stage_survives_the_kill_of_a_worker(tmp_path, run, expected):
+    with cluster(tmp_path, n_workers=2) as (address, workers):
+
+        def kill():
+            scratch = "*/.windows.building/scratch/users-*.events"
+            wait_for(lambda: len(list(tmp_path.glob(scratch))) > 1)
+            workers[0].send_signal(signal.SIGKILL)
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        found = run(LOG, DATASET, parts=6, scheduler=address)
+        killer.join()
+        assert workers[0].wait() == -signal.SIGKILL
+    assert bytes_in(found.folder) == expected
+
+
+def test_a_scheduler_without_workers_is_an_error_that_names_it(tmp_path, run, monkeypatch):
+    monkeypatch.setattr("dayahead.preprocess.dask_cluster._CONNECT_SECONDS", 0.5)
+    with (
+        cluster(tmp_path, n_workers=0) as (address, _),
+        pytest.raises(ConfigError, match=f"{address} has no worker"),
+    ):
+        run(TWO_DAYS, dataset_config(), scheduler=address)
+    assert not list(tmp_path.glob("*/windows"))

@@ -9,37 +9,40 @@ from hypothesis import strategies as st
 
 from dayahead.core.columns import ROLES
 from dayahead.features.arrays import find_repeats, ints, set_column
-from dayahead.preprocess.calendar import calendar_over
-from dayahead.preprocess.sessions import Rules, cut_sessions, roles_of
-from dayahead.preprocess.tally import STEPS
-from dayahead.preprocess.users import UserRules, by_user
+from dayahead.preprocess.calendar import Progress, calendar_over
+from dayahead.preprocess.sessions import (
+    STEPS,
+    UNSEEN,
+    apply_session_steps,
+    apply_user_steps,
+    needs_users,
+    roles_of,
+)
 from support.builders import dataset_config, events, instant, session, window_config
 from support.session_oracle import expected_sessions
 
 USER = {"user_id": "user_id"}
-END = instant("2200-01-01")
 
 
 def cut(table, dataset, window=None):
-    """Sessions by window and id, and the tally, from all events at once."""
+    """Events kept, counts and calendar, from all events at once."""
     window = window or window_config()
     if dataset.sessions.gap_minutes is not None:
         table = table.filter(table["user_id"].is_valid())
-    table = set_column(table, "_settled", pa.array([False] * len(table)))
-    if dataset.sessions.gap_minutes is not None or dataset.sessions.repeats.scope == "user":
-        end = int(END.timestamp()) * 1_000_000
-        table, _ = by_user(table, UserRules(dataset.sessions, (), written=0, edge=end))
+    table = set_column(table, "_finalised", pa.array([False] * len(table)))
     starts = ints(table["session_start" if "session_start" in table.column_names else "event_time"])
     calendar = calendar_over(window, int(starts.min()), int(starts.max()))
-    n = len(calendar)
-    found = cut_sessions(
-        table, Rules(dataset.sessions, window.overrun, dataset.split, calendar, n_closed=n)
+    progress = Progress(calendar, 0, len(calendar.names))
+    if needs_users(dataset.sessions):
+        table, _ = apply_user_steps(table, dataset, progress)
+    found = apply_session_steps(
+        table, dataset, window.overrun, progress, lambda ids: np.full(len(ids), UNSEEN)
     )
-    return found.kept, found.tally, calendar
+    return found.kept, found.counts, calendar
 
 
-def dropped_by(tally):
-    return {step: tally.total(step) for step in STEPS}
+def dropped_by(counts):
+    return {step: counts[step].sum() for step in STEPS}
 
 
 def items(table, dataset, window=None):
@@ -77,7 +80,7 @@ def test_repeats_of_a_user_reach_across_sessions_and_spare_the_users_first_event
     assert items(table, rules) == {"a": [1, 2], "c": [2, 3]}  # b keeps one event: too short
 
 
-def test_nobody_repeats_a_nameless_users_event():
+def test_events_without_a_user_are_nobodys_repeats():
     table = events(
         session("a", [1, 1], "2026-01-01 10:00", user_id=None)
         + session("b", [1, 1], "2026-01-01 11:00", user_id=None)
@@ -116,15 +119,15 @@ def test_overrun_is_cut_at_the_windows_end_plus_grace(changes, expected, dropped
     table = events(session("a", [1, 2, 3, 4, 5], "2026-01-01 23:58"))
     window = window_config(**changes)
     assert items(table, dataset_config(), window) == {"a": expected}
-    tally = cut(table, dataset_config(), window)[1]
-    assert tally.total("overrun") == dropped
-    assert tally.total("beyond") == 5 - len(expected) or changes["overrun"] == "keep"
+    counts = cut(table, dataset_config(), window)[1]
+    assert counts["overrun"].sum() == dropped
+    assert counts["beyond"].sum() == 5 - len(expected) or changes["overrun"] == "keep"
 
 
-def test_kept_overrun_is_counted_all_the_same():
+def test_kept_overrun_is_counted_too():
     table = events(session("a", [1, 2, 3, 4, 5], "2026-01-01 23:58"))
-    tally = cut(table, dataset_config(), window_config(overrun="keep"))[1]
-    assert tally["beyond"].tolist() == [3, 0]
+    counts = cut(table, dataset_config(), window_config(overrun="keep"))[1]
+    assert counts["beyond"].tolist() == [3, 0]
 
 
 def test_short_sessions_go_after_repeats_and_overrun():
@@ -135,8 +138,8 @@ def test_short_sessions_go_after_repeats_and_overrun():
     )
     rules = dataset_config(repeats={"rule": "drop_consecutive", "scope": "session"})
     assert items(table, rules) == {"c": [1, 2]}
-    tally = cut(table, rules)[1]
-    assert dropped_by(tally) == {
+    counts = cut(table, rules)[1]
+    assert dropped_by(counts) == {
         "repeats": 1, "overrun": 1, "short_sessions": 2, "truncated": 0, "no_role": 0,
     }  # fmt: skip
 
@@ -191,10 +194,10 @@ def test_roles_are_the_intervals_of_the_hash():
 def test_a_session_without_a_role_is_dropped_and_counted():
     rows = [row for n in range(40) for row in session(f"s{n}", [1, 2], "2026-01-01 10:00")]
     split = {"train": [0, 0.25], "valid": [0, 0.25], "test": [0, 0.25]}
-    kept, tally, _ = cut(events(rows), dataset_config(split=split))
+    kept, counts, _ = cut(events(rows), dataset_config(split=split))
     assert 0 < len(kept) < 80
-    assert tally.total("no_role") == 80 - len(kept)
-    assert tally.total("sessions") == len(kept) // 2
+    assert counts["no_role"].sum() == 80 - len(kept)
+    assert counts["sessions"].sum() == len(kept) // 2
 
 
 def test_drop_all_keeps_the_first_of_each_item_in_each_group():
@@ -250,12 +253,12 @@ def data_sets(draw):
         grace=st.sampled_from([0, 15]),
     ),
 )
-def test_whole_columns_agree_with_one_row_after_the_other(table, dataset, window):
+def test_sessions_equal_those_of_the_row_by_row_oracle(table, dataset, window):
     expected, dropped = expected_sessions(table, dataset, window)
     if dropped["no_user"] == len(table):
         return
     read = table if dataset.sessions.gap_minutes is None else table.drop_columns(["session_id"])
-    kept, tally, calendar = cut(read, dataset, window)
+    kept, counts, calendar = cut(read, dataset, window)
     found = {}
     for row in kept.to_pylist():
         sessions = found.setdefault(calendar.names[row["window"]], {})
@@ -278,7 +281,7 @@ def test_whole_columns_agree_with_one_row_after_the_other(table, dataset, window
         }
         for name, sessions in expected.items()
     }
-    assert dropped_by(tally) == {step: dropped[step] for step in STEPS}
-    assert tally.total("read") == len(kept) + sum(dropped_by(tally).values())
-    sizes = {calendar.names[n]: int(size) for n, size in enumerate(tally["sessions"]) if size}
+    assert dropped_by(counts) == {step: dropped[step] for step in STEPS}
+    assert counts["read"].sum() == len(kept) + sum(dropped_by(counts).values())
+    sizes = {calendar.names[n]: int(size) for n, size in enumerate(counts["sessions"]) if size}
     assert sizes == {name: len(sessions) for name, sessions in expected.items()}

@@ -1,4 +1,4 @@
-"""Raw tables of any kind, through to the windows: one of our errors, or just the right sessions."""
+"""Raw tables of any kind, downloaded and preprocessed: one of our errors, or the right sessions."""
 
 import csv
 from datetime import timedelta

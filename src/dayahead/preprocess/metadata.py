@@ -1,0 +1,234 @@
+"""What describes data/windows: windows.json, statistics.json and the schemas."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from merlin.schema import ColumnSchema, Schema, Tags
+from merlin.schema.io.tensorflow_metadata import TensorflowMetadata
+
+from dayahead.config.params import WindowConfig
+from dayahead.core.columns import (
+    EVENT_TIME,
+    ITEM_ID,
+    N_RESERVED,
+    PAST_PREFIX,
+    ROLES,
+    SESSION_ID,
+    SESSION_START,
+    TIMESTAMP,
+    USER_ID,
+)
+from dayahead.core.errors import ConfigError, DataError
+from dayahead.core.files import write_text
+from dayahead.dataset.schema import DatasetConfig
+from dayahead.features.workflow import Vocabularies, build_workflow, encoded_columns
+from dayahead.preprocess.calendar import Calendar, instant
+from dayahead.preprocess.sessions import STEPS
+from dayahead.windows.metadata import (
+    FeatureStatistics,
+    SessionRules,
+    Statistics,
+    WindowEntry,
+    WindowsManifest,
+    WindowState,
+)
+
+
+@dataclass(frozen=True)
+class WindowCounts:
+    """Which windows are kept, and where every event went."""
+
+    window: WindowConfig
+    calendar: Calendar
+    counts: pd.DataFrame
+    """By window: see `preprocess.sessions.STEPS`."""
+    log_end: datetime
+    without_user: int
+    """Events in no session, because gaps cut the sessions of users and they name none."""
+
+    @cached_property
+    def kept(self) -> list[int]:
+        """Positions of the windows kept, in order of time."""
+        return [position for position in self._listed() if self._state(position)[0] == "kept"]
+
+    def check(self, fit_windows: int) -> None:
+        """Check that there is something to train on.
+
+        Raises:
+            DataError: no window is kept, or those to fit features on have no train session.
+            ConfigError: fewer than `fit_windows` windows are kept.
+        """
+        kept = self.kept
+        if not kept:
+            states = [self._state(position)[0] for position in self._listed()]
+            raise DataError(
+                f"data/windows: none of {len(states)} windows is kept: {states.count('dropped')} "
+                f"have fewer sessions than window.min_sessions ({self.window.min_sessions}; the "
+                f"fullest has {self.counts['sessions'].max()}), {states.count('open')} are not "
+                f"over when the log ends ({_iso(self.log_end)}); lower window.min_sessions, or "
+                f"get more of the log"
+            )
+        if len(kept) < fit_windows:
+            raise ConfigError(
+                f"params.yaml: preprocess.fit_windows: {fit_windows} windows to fit on, but only "
+                f"{len(kept)} kept; lower it, or window.min_sessions ({self.window.min_sessions})"
+            )
+        if not self.counts.loc[kept[:fit_windows], "train"].any():
+            names = ", ".join(self.calendar.names[position] for position in kept[:fit_windows])
+            raise DataError(
+                f"data/windows: no train session in {names}, on which the features are fitted; "
+                f"widen split.train in the data set's file or raise preprocess.fit_windows"
+            )
+
+    def manifest(self) -> WindowsManifest:
+        """Return windows.json; events_read is the sum of the other steps."""
+        total, kept = self.counts.sum(), self.counts.loc[self.kept].sum()
+        return WindowsManifest(
+            unit=self.window.unit,
+            log_end=_iso(self.log_end),
+            sessions_read=int(total["started"]),
+            sessions_kept=int(kept["sessions"]),
+            steps={
+                "events_read": int(total["read"]) + self.without_user,
+                "dropped_no_user": self.without_user,
+                **{f"dropped_{step}": int(total[step]) for step in STEPS},
+                "dropped_windows": int(total["events"] - kept["events"]),
+                "events_kept": int(kept["events"]),
+            },
+            windows=[self._entry(position) for position in self._listed()],
+        )
+
+    def _listed(self) -> Sequence[int]:
+        """From the first to the last window in which a session starts."""
+        found = np.flatnonzero(self.counts["started"])
+        return range(int(found[0]), int(found[-1]) + 1)
+
+    def _count(self, name: str, position: int) -> int:
+        return int(self.counts.at[position, name])
+
+    def _state(self, position: int) -> tuple[WindowState, str | None]:
+        n_sessions = self._count("sessions", position)
+        closes = instant(int(self.calendar.closes[position]))
+        if self.log_end < closes:
+            return "open", f"the log ends at {_iso(self.log_end)}, the window at {_iso(closes)}"
+        if n_sessions < (least := self.window.min_sessions):
+            return "dropped", f"{n_sessions} sessions, window.min_sessions asks for {least}"
+        return "kept", None
+
+    def _entry(self, position: int) -> WindowEntry:
+        state, why = self._state(position)
+        begin, end = (int(edge) for edge in self.calendar.edges[position : position + 2])
+        return WindowEntry(
+            window=self.calendar.names[position],
+            start=_iso(instant(begin)),
+            end=_iso(instant(end)),
+            sessions=self._count("sessions", position),
+            events=self._count("events", position),
+            state=state,
+            why=why,
+            roles={role: self._count(role, position) for role in ROLES},
+            overrun_events=self._count("beyond", position),
+        )
+
+
+def _iso(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def statistics_of(
+    dataset: DatasetConfig,
+    window: WindowConfig,
+    fitted_on: Sequence[str],
+    features: Mapping[str, FeatureStatistics],
+) -> Statistics:
+    """Return statistics.json: all that a live session's events need to become model input.
+
+    Args:
+        dataset: the rules of its sessions.
+        window: unit and zone.
+        fitted_on: names of the windows whose train sessions the features were fitted on.
+        features: as fitted.
+    """
+    sessions = dataset.sessions
+    return Statistics(
+        unit=window.unit,
+        timezone=window.timezone,
+        item_type=dataset.columns.item_id.type,
+        sessions=SessionRules(
+            repeats=sessions.repeats.rule,
+            min_length=sessions.min_length,
+            max_length=sessions.max_length,
+            truncate=sessions.truncate,
+            past_max_length=sessions.past_max_length,
+        ),
+        fitted_on=list(fitted_on),
+        features=dict(features),
+    )
+
+
+def window_schema(statistics: Statistics) -> pa.Schema:
+    """Return the columns of a window file, in order; those of past events, if any, last."""
+    encoded = encoded_columns(statistics)
+    lists = [
+        pa.field(ITEM_ID, pa.list_(encoded.pop(ITEM_ID))),
+        pa.field(EVENT_TIME, pa.list_(TIMESTAMP)),
+        *(pa.field(name, pa.list_(type_)) for name, type_ in encoded.items()),
+    ]
+    has_past = statistics.sessions.past_max_length > 0
+    return pa.schema(
+        [
+            pa.field(SESSION_ID, pa.string(), nullable=False),
+            pa.field(USER_ID, pa.string()),
+            pa.field(SESSION_START, TIMESTAMP, nullable=False),
+            *lists,
+            *(field.with_name(PAST_PREFIX + field.name) for field in lists if has_past),
+        ]
+    )
+
+
+def write_merlin_schema(path: Path, statistics: Statistics, vocabularies: Vocabularies) -> None:
+    """Write schema.pbtxt, for other Merlin tools: tags, lengths of the lists, domains."""
+    metadata = TensorflowMetadata.from_merlin_schema(_merlin_schema(statistics, vocabularies))
+    for feature in metadata.proto_schema.feature:
+        # Merlin keeps tags in a set, whose order changes from process to process.
+        feature.annotation.tag.sort()
+    write_text(path, metadata.to_proto_text())
+
+
+def _merlin_schema(statistics: Statistics, vocabularies: Vocabularies) -> Schema:
+    rules = statistics.sessions
+    lengths = {"": {"min": rules.min_length, "max": rules.max_length}}
+    if rules.past_max_length:
+        lengths[PAST_PREFIX] = {"min": 0, "max": rules.past_max_length}
+    time = ColumnSchema(EVENT_TIME, dtype="datetime64[us]", tags=[Tags.TIME])
+    columns = [time, *build_workflow(statistics, vocabularies).output_schema]
+    return Schema(
+        [
+            ColumnSchema(SESSION_ID, dtype="string", tags=[Tags.SESSION_ID]),
+            ColumnSchema(USER_ID, dtype="string", tags=[Tags.USER_ID]),
+            ColumnSchema(SESSION_START, dtype="datetime64[us]", tags=[Tags.SESSION, Tags.TIME]),
+            *(
+                _list_column(column, vocabularies, length).with_name(prefix + column.name)
+                for prefix, length in lengths.items()
+                for column in columns
+            ),
+        ]
+    )
+
+
+def _list_column(
+    column: ColumnSchema, vocabularies: Vocabularies, length: Mapping[str, int]
+) -> ColumnSchema:
+    """Return a column of lists whose values are as in `column`."""
+    properties: dict[str, Mapping[str, object]] = {"value_count": length}
+    if column.name in vocabularies:
+        size = N_RESERVED + len(vocabularies[column.name])
+        properties["domain"] = {"name": column.name, "min": 0, "max": size - 1}
+    dtype, tags = column.dtype.without_shape, [*column.tags, Tags.SEQUENCE]
+    return ColumnSchema(column.name, dtype=dtype, tags=tags, properties=properties)
