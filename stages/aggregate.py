@@ -5,7 +5,7 @@ from pathlib import Path
 from dayahead.aggregate.stage import aggregate
 from dayahead.config.params import flat_settings, load_params
 from dayahead.core.errors import exit_with_message
-from dayahead.core.locks import stage_lock
+from dayahead.core.project import stage_lock
 from dayahead.tracking.runs import stage_run
 
 

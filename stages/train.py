@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dayahead.config.params import load_params
 from dayahead.core.errors import exit_with_message
-from dayahead.core.locks import stage_lock
+from dayahead.core.project import stage_lock
 from dayahead.distributed.launchers import exec_launcher, is_secondary_process
 from dayahead.tracking.outbox import PIPELINE_RUN, pipeline_run_key
 from dayahead.tracking.runs import stage_run

@@ -227,8 +227,8 @@ def run(
             failed, seconds = tested(copy, areas[name], prefix, mutant.file)
             path.write_bytes(text)
             killed[name].append(bool(failed))
-            verdict = f"killed by {failed}" if failed else "SURVIVED"
-            _say(f"{number:2d}  {mutant}\n      {verdict}, {seconds:.0f} s")
+            outcome = f"killed by {failed}" if failed else "SURVIVED"
+            _say(f"{number:2d}  {mutant}\n      {outcome}, {seconds:.0f} s")
     for name, results in killed.items():
         _say(f"{name:12s} {sum(results):2d} of {len(results)} killed")
     _say(f"{'all':12s} {sum(map(sum, killed.values()))} of {len(chosen)} killed")

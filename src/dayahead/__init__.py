@@ -1,1 +1,1 @@
-"""Train a next-item recommender on each day's sessions, be judged on the next day's."""
+"""Train a next-item recommender on each day's sessions, be evaluated on the next day's."""

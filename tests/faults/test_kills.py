@@ -1,4 +1,4 @@
-"""Processes that are killed, or told to stop, at moments drawn by a seed."""
+"""Processes that are killed or stopped by a signal at seeded random times."""
 
 import random
 import signal
@@ -40,13 +40,13 @@ def assert_stops(project, number, status):
 
 
 @stop_signals
-def test_train_is_told_to_stop(project, reference, number, status):
+def test_train_stops_on_a_signal(project, reference, number, status):
     assert_stops(project, number, status)
     project.assert_completes(reference)
 
 
 @stop_signals
-def test_two_processes_are_told_to_stop(project, reference_of_two, number, status):
+def test_two_processes_stop_on_a_signal(project, reference_of_two, number, status):
     assert_stops(project, number, status)
     project.assert_completes(reference_of_two)
 

@@ -30,13 +30,13 @@ RETIRED = {
     "bod(y|ies) (of|for|from|with|that|which|reads|sees)": "backbone",
     "bodies": "backbones",
     "counted models?": "baseline",
-    "guesses|guess_noise": "generator sample",
+    "guesses": "generator sample",
     "learners?": "trainer",
     "(?<!of )courses?(?! of (a|the|events))": "window schedule",
     "measur(e|es|ed|ing) (\\w+ )?windows?": "evaluate",
     "n_measured|measured_in|measures/|measured\\.json": "evaluated",
     "optimisers?": "optimizer",
-    "(?<!at )(?<!thirty )(?<!seeded )moments(?! of)": "optimizer state",
+    "learner.s moments": "optimizer state",
     "questions?": "prediction positions",
     "zoo": "Hugging Face backbones",
     # Several processes.
@@ -63,7 +63,7 @@ RETIRED = {
     "patience": "timeout",
     "refuse_\\w+": "validate_*, check_*",
     "shipping": "background sync",
-    "verdicts?": "summary",
+    '(?<!")verdicts?(?!")': "summary",
 }
 """Patterns of whole words (an underscore separates too), in any case, each with its replacement."""
 

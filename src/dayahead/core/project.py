@@ -1,7 +1,14 @@
-"""Where the project and its cache are."""
+"""The project: where it and its cache are, and one process per stage."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from dayahead.core.errors import BusyError
+from dayahead.core.files import write_text
 
 
 def project_root() -> Path:
@@ -18,3 +25,27 @@ def project_root() -> Path:
 def cache_root() -> Path:
     """Return the folder of the cache, which all experiments of a project share."""
     return project_root() / ".dayahead"
+
+
+@contextmanager
+def stage_lock(stage: str) -> Iterator[None]:
+    """Keep a second process of a stage from writing into the same folder.
+
+    A killed `dvc` leaves its stage running, and a rerun starts it a second time.
+
+    Raises:
+        BusyError: another process runs the stage here.
+    """
+    folder = Path(".dayahead")
+    folder.mkdir(exist_ok=True)
+    holder = folder / f"{stage}.pid"
+    try:
+        with FileLock(folder / f"{stage}.lock", blocking=False):
+            write_text(holder, f"{os.getpid()}")
+            yield
+    except Timeout:
+        pid = holder.read_text(encoding="utf-8") if holder.exists() else "?"
+        raise BusyError(
+            f"{Path.cwd()}: process {pid} still runs the stage {stage} here; wait for it, or end "
+            f"it (`kill {pid}`) and run again"
+        ) from None

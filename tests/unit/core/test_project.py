@@ -1,6 +1,19 @@
-"""The project is found from any folder in which a user or DVC starts something."""
+"""The project and its cache are found from any folder; a stage runs once at a time."""
 
-from dayahead.core.project import cache_root, project_root
+import subprocess
+import sys
+
+import pytest
+
+from dayahead.core.errors import BusyError
+from dayahead.core.project import cache_root, project_root, stage_lock
+
+HOLDER = """
+from dayahead.core.project import stage_lock
+with stage_lock("train"):
+    print("held", flush=True)
+    input()
+"""
 
 
 def test_in_a_copy_made_by_dvc_the_main_project_is_found(tmp_path, monkeypatch):
@@ -21,3 +34,18 @@ def test_outside_a_project_it_is_the_working_folder(tmp_path, monkeypatch):
     monkeypatch.delenv("DVC_ROOT", raising=False)
     monkeypatch.chdir(tmp_path)
     assert project_root() == tmp_path
+
+
+def test_a_second_process_names_the_first_and_a_killed_one_leaves_no_lock(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    command = [sys.executable, "-c", HOLDER]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout.readline() == b"held\n"
+        line = rf"process {holder.pid} still runs the stage train .* \(`kill {holder.pid}`\)"
+        with pytest.raises(BusyError, match=line), stage_lock("train"):
+            pass
+        with stage_lock("aggregate"):
+            pass
+        holder.kill()
+    with stage_lock("train"):
+        pass
