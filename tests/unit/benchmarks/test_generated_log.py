@@ -9,7 +9,6 @@ import generated_log
 from dayahead.core.columns import EVENT_TIME, ROW, SESSION_ID
 from dayahead.core.files import read_json
 from dayahead.core.fingerprints import sha256_of
-from dayahead.download.events import event_schema
 from dayahead.preprocess.event_log import read_event_log
 from generated_log import START, Shape, rees46, shape_of, write_days, write_month
 
@@ -25,7 +24,7 @@ def test_it_has_the_columns_of_the_event_table(tmp_path):
     log = read_event_log(tmp_path, rees46())
     (table,) = parts_of(tmp_path)
     assert len(table) == n_events == sum(part.events for part in log.parts)
-    schema = event_schema(rees46())
+    schema = rees46().event_schema()
     assert {name: table.schema.field(name).type for name in schema.names} == dict(
         zip(schema.names, schema.types, strict=True)
     )
