@@ -97,7 +97,7 @@ class PlainLoop:
         return nn.functional.pad(items, (0, LONGEST - items.shape[1])), batch.lengths
 
     def _hidden(self, items: Tensor) -> Tensor:
-        """Run every position through the backbone, padding not masked."""
+        """Run every position through the backbone, without a padding mask."""
         inputs = self.model.inputs.dropout(self.model.inputs.items(items))
         hidden: Tensor = self.model.body.network.transformer(inputs_embeds=inputs).last_hidden_state
         return hidden
