@@ -1,8 +1,8 @@
-"""A log of the size and shape of REES46's, drawn from a seed, as `download` leaves it in data/raw.
+"""A random log of the size and shape of REES46's, as `download` writes it to data/raw.
 
 31 days of 297,000 sessions are the October of the original: 42 M events, 4.6 per session, 3 M
-users, 167,000 items by Zipf's law, sessions named by UUIDs, a quarter of all clicks on the item
-seen just before, one session in a thousand taken up again days later.
+users, 167,000 items by Zipf's law, UUIDs as session ids, a quarter of all clicks on the item
+seen just before, one session in a thousand continued days later.
 """
 
 from collections.abc import Iterable, Iterator
@@ -43,7 +43,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Shape:
-    """How much log there is; a longer one begins with the shorter one, byte for byte."""
+    """Size of a log; a longer one begins with the shorter one, byte for byte."""
 
     days: int = DAYS
     sessions_per_day: int = SESSIONS_PER_DAY
@@ -56,7 +56,7 @@ class Shape:
 
     @cached_property
     def items(self) -> pa.Table:
-        """What does not change about an item: its columns of the original, by position."""
+        """The items' columns of the original, which do not change over time."""
         rng = np.random.default_rng(self.seed)
         category = rng.integers(0, _N_CATEGORIES, _N_ITEMS)
         codes = [f"department{n % 13}.group{n % 57}.kind{n}" for n in range(_N_CATEGORIES)]
@@ -77,24 +77,24 @@ class Shape:
 
     @cached_property
     def popularity(self) -> NDArray[np.float64]:
-        """Cumulated shares of the clicks, by item."""
-        cumulated = np.cumsum(1 / np.arange(1, _N_ITEMS + 1))
-        return np.asarray(cumulated / cumulated[-1])
+        """Cumulative shares of the clicks, by item."""
+        cumulative = np.cumsum(1 / np.arange(1, _N_ITEMS + 1))
+        return np.asarray(cumulative / cumulative[-1])
 
 
 def shape_of(events: int, days: int) -> Shape:
-    """A log of about so many events."""
+    """Return the shape of a log of about this many events."""
     return Shape(days, round(events / days / EVENTS_PER_SESSION))
 
 
 def daily_events(shape: Shape) -> Iterator[pa.Table]:
     """Yield each day's events in order of time: the event table without row numbers."""
-    held = None
+    later = None
     for day in range(shape.days):
-        drawn = _drawn(shape, day)
-        known = drawn if held is None else pa.concat_tables([held, drawn])
+        started = _random_sessions(shape, day)
+        known = started if later is None else pa.concat_tables([later, started])
         is_over = pc.less(known["time"], (day + 1) * _DAY)
-        held = known.filter(pc.invert(is_over))
+        later = known.filter(pc.invert(is_over))
         yield _event_table(shape, known.filter(is_over))
 
 
@@ -129,12 +129,12 @@ def write_log(raw: Path, files: Iterable[Iterable[pa.Table]], end: datetime) -> 
 
 
 def write_month(raw: Path, shape: Shape) -> int:
-    """Write the log as one source file, as the original comes; the number of events."""
+    """Write the log as one source file, like the original; return the number of events."""
     return write_log(raw, [daily_events(shape)], START + timedelta(days=shape.days))
 
 
 def write_days(raw: Path, shape: Shape) -> int:
-    """Write the log as one source file a day; the number of events."""
+    """Write the log as one source file per day; return the number of events."""
     days = ([events] for events in daily_events(shape))
     return write_log(raw, days, START + timedelta(days=shape.days))
 
@@ -153,30 +153,30 @@ def _part(path: Path, table: pa.Table, first_row: int) -> dict[str, Any]:
 
 def _numbered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """Number the rows of one file and cut it into parts."""
-    held: list[pa.Table] = []
+    pending: list[pa.Table] = []
     n_rows = 0
     for table in tables:
         rows = pa.array(np.arange(n_rows, n_rows + len(table)))
         n_rows += len(table)
-        held.append(table.append_column(ROW, rows))
-        while sum(map(len, held)) >= PART:
-            process_group = pa.concat_tables(held)
-            yield process_group.slice(0, PART)
-            held = [process_group.slice(PART)]
-    if sum(map(len, held)):
-        yield pa.concat_tables(held)
+        pending.append(table.append_column(ROW, rows))
+        while sum(map(len, pending)) >= PART:
+            joined = pa.concat_tables(pending)
+            yield joined.slice(0, PART)
+            pending = [joined.slice(PART)]
+    if sum(map(len, pending)):
+        yield pa.concat_tables(pending)
 
 
-def _drawn(shape: Shape, day: int) -> pa.Table:
-    """Draw the sessions that begin on a day: session, user, item's position, time, event type."""
+def _random_sessions(shape: Shape, day: int) -> pa.Table:
+    """Return the sessions that start on a day: session, user, item's row, time, event type."""
     rng = np.random.default_rng([shape.seed, day])
     n = shape.sessions_per_day
     lengths = np.minimum(1 + rng.lognormal(1.05, 0.85, n).astype(np.int64), 500)
     session = np.repeat(np.arange(n), lengths)
     is_first = np.diff(session, prepend=-1) > 0
     items = np.searchsorted(shape.popularity, rng.random(len(session)))
-    stays = (rng.random(len(session)) < _REPEATS) & ~is_first
-    items = items[np.maximum.accumulate(np.where(stays, 0, np.arange(len(session))))]
+    is_repeat = (rng.random(len(session)) < _REPEATS) & ~is_first
+    items = items[np.maximum.accumulate(np.where(is_repeat, 0, np.arange(len(session))))]
     gaps = rng.lognormal(np.log(45), 1.2, len(session)) * 1_000_000
     gaps += (rng.random(len(session)) < _RESUMES / EVENTS_PER_SESSION) * rng.exponential(3 * _DAY)
     since = np.cumsum(np.where(is_first, 0, gaps))
@@ -196,30 +196,30 @@ def _drawn(shape: Shape, day: int) -> pa.Table:
 
 
 def _uuids(rng: np.random.Generator, n: int) -> pa.Array:
-    """Random ids of 36 characters."""
+    """Return random ids of 36 characters."""
     digits = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
     text = np.full((n, 36), ord("-"), dtype=np.uint8)
-    places = [place for place in range(36) if place not in (8, 13, 18, 23)]
-    text[:, places] = digits[rng.integers(0, 16, (n, len(places)), dtype=np.uint8)]
+    columns = [column for column in range(36) if column not in (8, 13, 18, 23)]
+    text[:, columns] = digits[rng.integers(0, 16, (n, len(columns)), dtype=np.uint8)]
     offsets = pa.py_buffer(np.arange(0, 36 * (n + 1), 36, dtype=np.int32))
     return pa.StringArray.from_buffers(n, offsets, pa.py_buffer(text))
 
 
-def _event_table(shape: Shape, drawn: pa.Table) -> pa.Table:
-    """Name the columns as the data set's file does, whatever features it makes of them."""
-    drawn = drawn.sort_by("time")
-    items = shape.items.take(drawn["item"])
+def _event_table(shape: Shape, sessions: pa.Table) -> pa.Table:
+    """Return the event table: the columns that the data set's file names."""
+    sessions = sessions.sort_by("time")
+    items = shape.items.take(sessions["item"])
     begin = int(START.timestamp()) * 1_000_000
     types = pa.array(["view", "cart", "purchase"])
-    source = items.append_column("user_session", drawn["session"])
-    source = source.append_column("user_id", drawn["user"])
-    source = source.append_column("event_time", pc.add(drawn["time"], begin).cast(TIMESTAMP))
-    source = source.append_column("event_type", types.take(drawn["type"].combine_chunks()))
+    source = items.append_column("user_session", sessions["session"])
+    source = source.append_column("user_id", sessions["user"])
+    source = source.append_column("event_time", pc.add(sessions["time"], begin).cast(TIMESTAMP))
+    source = source.append_column("event_type", types.take(sessions["type"].combine_chunks()))
     columns = rees46().event_columns()
     return pa.table({name: source[column] for name, column in columns.items()}).combine_chunks()
 
 
 @cache
 def rees46() -> DatasetConfig:
-    """The data set whose log this is."""
+    """Return the data set of the log."""
     return load_dataset("rees46", Path(__file__).parents[1] / "datasets")

@@ -1,11 +1,10 @@
-"""Sessions from a log: NVTabular's own operators, our encoding, and Polars by hand.
+"""Speed of making sessions from a log: NVTabular's operators, our encoding, and Polars by hand.
 
 Items and categories become numbers, the logarithm of the price is standardised, events are grouped
 by session in order of time, lists are cut to 20. A file of the log holds whole sessions, 0.5 M
-events, and is a Dask partition. Measured from the log's files to files of sessions (fit and
-transform), on a cluster of two workers with a thread each, started beforehand; Polars has two
-threads. The tables are asserted equal: items and categories by what their numbers stand for, prices
-to 1e-5.
+events, and is a Dask partition. The times are from the log's files to files of sessions (fit and
+transform), on a cluster of two workers with a thread each, already started; Polars has two threads.
+The tables must be equal: items and categories after decoding, prices to 1e-5.
 
 Command: python -W ignore benchmarks/operators.py
 """
@@ -17,8 +16,7 @@ os.environ["POLARS_MAX_THREADS"] = "2"
 import shutil
 import statistics
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +44,7 @@ from dayahead.features.vocabulary import (
 )
 from dayahead.features.workflow import encode_lists
 from dayahead.windows.metadata import SessionRules, Statistics
-from facts import machine_facts
+from measurement import print_header, seconds
 
 SESSIONS_PER_FILE = 100_000
 EVENTS_PER_SESSION = 5
@@ -66,11 +64,11 @@ FEATURES = {
 SMALL, LARGE = 2, 8
 """Millions of events."""
 Pipeline = Callable[[list[Path], Path], dict[str, pa.Array]]
-"""Files of the log into a folder of parquet; returns the values its numbers stand for."""
+"""Writes the log's files as sessions into a folder; returns the values by index, by column."""
 
 
 def write_log(folder: Path, millions: float) -> list[Path]:
-    """Write events in order of time, 0.5 M to a file, the sessions of a file in no other."""
+    """Write events in order of time, 0.5 M to a file; no session is in two files."""
     shares = 1 / np.arange(1, 50_001)
     category = np.random.default_rng(0).integers(0, 600, len(shares)) * 9_973
     paths = []
@@ -98,7 +96,7 @@ def write_log(folder: Path, millions: float) -> list[Path]:
 
 
 def by_nvtabular(paths: list[Path], folder: Path) -> dict[str, pa.Array]:
-    """NVTabular's own operators; 3 is the first value of a file of categories."""
+    """NVTabular's own operators; index 3 is the first value of a file of categories."""
     numbers = CATEGORICAL >> Categorify(out_path=str(folder))
     numbers += ["price"] >> LogOp() >> Normalize()
     grouped = numbers + ColumnSelector(["session_id", "event_time"])
@@ -155,7 +153,7 @@ def _encode(path: Path, statistics: Statistics, vocabularies: dict[str, pa.Table
 
 
 def _from(first: int, values: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """Values by their number, from `first` on."""
+    """Return values by index, counted from `first` on."""
     chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
     return pa.concat_arrays([pa.nulls(first, values.type), *chunks])
 
@@ -176,7 +174,7 @@ def by_polars(paths: list[Path], folder: Path) -> dict[str, pa.Array]:
         events = events.rename({f"{name}_index": name})
     sessions = (
         events.with_columns(((logs - mean) / std).cast(pl.Float32))
-        .sort("session_id", "event_time")  # the fastest of the ways tried, its lazy engine's too
+        .sort("session_id", "event_time")  # the fastest variant of those tried, lazy and eager
         .group_by("session_id", maintain_order=True)
         .agg(pl.col(LISTS).head(LONGEST))
     )
@@ -189,7 +187,7 @@ def by_polars(paths: list[Path], folder: Path) -> dict[str, pa.Array]:
 
 
 def sessions_of(folder: Path, values: dict[str, pa.Array]) -> dict[str, Any]:
-    """The sessions written, by id, with the values in place of their numbers."""
+    """Return the sessions written, by id, with the values instead of their indices."""
     files = sorted((folder / "sessions").glob("*.parquet"))
     table = pa.concat_tables([pq.read_table(file) for file in files])
     table = table.rename_columns([name.removesuffix("_list") for name in table.column_names])
@@ -213,30 +211,31 @@ def assert_equal(found: dict[str, Any], expected: dict[str, Any]) -> None:
 
 
 def timed(pipeline: Pipeline, paths: list[Path], folder: Path) -> tuple[float, dict[str, Any]]:
-    """Seconds of one run, and what it wrote."""
+    """Return the seconds of one run, and the sessions that it wrote."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    start = time.perf_counter()
-    values = pipeline(paths, folder)
-    seconds = time.perf_counter() - start
-    return seconds, sessions_of(folder, values)
+    values: dict[str, pa.Array] = {}
+    duration = seconds(lambda: values.update(pipeline(paths, folder)))
+    return duration, sessions_of(folder, values)
 
 
-def rounds(pipelines: dict[str, Pipeline], n: int, millions: float, root: Path) -> dict[str, float]:
-    """Let pipelines take turns; check their tables and print their medians, in seconds."""
+def time_pipelines(
+    pipelines: Mapping[str, Pipeline], n: int, millions: float, root: Path
+) -> dict[str, float]:
+    """Time pipelines in turns; check their tables, print and return their median seconds."""
     shutil.rmtree(root, ignore_errors=True)
     (root / "log").mkdir(parents=True)
     paths = write_log(root / "log", millions)
-    seconds: dict[str, list[float]] = {name: [] for name in pipelines}
+    times: dict[str, list[float]] = {name: [] for name in pipelines}
     tables: dict[str, dict[str, Any]] = {}
     for _ in range(n):
         for name, pipeline in pipelines.items():
-            taken, tables[name] = timed(pipeline, paths, root / "work")
-            seconds[name].append(taken)
+            duration, tables[name] = timed(pipeline, paths, root / "work")
+            times[name].append(duration)
     expected = tables.popitem()[1]
     for found in tables.values():
         assert_equal(found, expected)
-    medians = {name: statistics.median(values) for name, values in seconds.items()}
+    medians = {name: statistics.median(values) for name, values in times.items()}
     for name, median in medians.items():
         print(
             f"{millions:3.1f} M events, {len(expected['session_id']):,} sessions: {name:10s} "
@@ -247,7 +246,7 @@ def rounds(pipelines: dict[str, Pipeline], n: int, millions: float, root: Path) 
 
 def main() -> None:
     """Measure and print."""
-    print(f"{machine_facts()}\npython -W ignore benchmarks/operators.py")
+    print_header()
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -255,14 +254,14 @@ def main() -> None:
         Client(cluster),
     ):
         root = Path(folder)
-        rounds({"ours": by_ours, "Polars": by_polars}, 1, 0.5, root)  # warm
-        few = {"ours": by_ours, "Polars": by_polars}
-        small = rounds(few, ROUNDS, SMALL, root)
-        stock = rounds({"NVTabular": by_nvtabular, "Polars": by_polars}, 1, SMALL, root)
+        fast = {"ours": by_ours, "Polars": by_polars}
+        time_pipelines(fast, 1, 0.5, root)  # warm-up
+        small = time_pipelines(fast, ROUNDS, SMALL, root)
+        stock = time_pipelines({"NVTabular": by_nvtabular, "Polars": by_polars}, 1, SMALL, root)
         print(
             f"ratio at {SMALL} M events: NVTabular / ours {stock['NVTabular'] / small['ours']:.1f}"
         )
-        large = rounds(few, ROUNDS, LARGE, root)
+        large = time_pipelines(fast, ROUNDS, LARGE, root)
         print(f"ratio at {LARGE} M events: ours / Polars {large['ours'] / large['Polars']:.2f}")
 
 

@@ -1,13 +1,14 @@
-"""`preprocess` on logs of REES46's shape: a whole month, how cost grows, and what a day more costs.
+"""`preprocess` on logs of REES46's shape: a whole month, how cost grows, the cost of another day.
 
 month      42 M events in one source file: events/s, peak memory of all processes
-curve      1, 2, 4 and 8 M events, days of one size: time and memory by event
-extension  15 days, then one more out of the store: at most T0 + 1.3 (T15 - T0) / 15, T0 a log of
-           one tiny day, T15 all 15 from nothing; no earlier window's file changes a byte
+curve      1, 2, 4 and 8 M events, days of one size: time and memory per event
+extension  15 days, then one more with those in the cache: at most T0 + 1.3 (T15 - T0) / 15, where
+           T0 is a log of one tiny day and T15 all 15 without a cache; no earlier window's file
+           changes
 
-Settings are those of params.yaml and datasets/rees46.yaml. Each run has a process of its own; its
-clock covers the start of the Dask cluster, not Python's imports. The floor is what nobody can do
-without: reading each row, sorting by session, writing the windows' files, on every core.
+Settings are those of params.yaml and datasets/rees46.yaml. Each run has a process of its own, timed
+with the start of the Dask cluster but without Python's imports. The lower limit is the unavoidable
+work on every core: reading each row, sorting by session, writing the windows' files.
 
 Command: python -W ignore benchmarks/scaling.py [month] [curve] [extension]
 """
@@ -31,78 +32,79 @@ from dayahead.config.params import load_params
 from dayahead.core.columns import EVENT_TIME, INDEX, ROW, SESSION_ID, VALUE
 from dayahead.core.fingerprints import sha256_of
 from dayahead.preprocess.stage import preprocess
-from facts import machine_facts
 from generated_log import Shape, rees46, shape_of, write_days, write_month
-from memory import peak_memory
+from measurement import peak_memory, print_header, seconds
+from scratch_project import PROJECT
 
-PROJECT = Path(__file__).parents[1]
 CURVE = {4: 1_000_000, 8: 2_000_000, 16: 4_000_000, 32: 8_000_000}
 """Events by days."""
 TINY = Shape(days=1, sessions_per_day=200)
 DAYS, SESSIONS_PER_DAY, ROUNDS = 15, 100_000, 5
 MEMORY_LIMIT, ALLOWED = 6.0, 1.3
-"""GiB; share of a day's cost that a day more may cost."""
+"""GiB; largest cost of another day, as a share of one day's."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What a run took."""
+    """Cost of a run."""
 
     seconds: float
     gib: float
-    """Peak, all processes together."""
+    """Peak of all processes together."""
 
 
-def evaluated(raw: Path, root: Path) -> Run:
-    """Preprocess `raw` into root/windows, in a process of its own, with the store of `root`."""
+def measure(raw: Path, root: Path) -> Run:
+    """Preprocess `raw` into root/windows, in a process of its own, with the cache of `root`."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as executor:
-        return executor.submit(_preprocessed, raw, root).result()
+        return executor.submit(_preprocess, raw, root).result()
 
 
-def _preprocessed(raw: Path, root: Path) -> Run:
+def _preprocess(raw: Path, root: Path) -> Run:
     os.environ["DVC_ROOT"] = str(root)
     params = load_params(PROJECT / "params.yaml")
     with peak_memory() as peak:
-        start = time.perf_counter()
-        preprocess(
-            raw=raw,
-            folder=root / "windows",
-            dataset=rees46(),
-            window=params.window,
-            config=params.preprocess,
+        duration = seconds(
+            lambda: preprocess(
+                raw=raw,
+                folder=root / "windows",
+                dataset=rees46(),
+                window=params.window,
+                config=params.preprocess,
+                machine=params.machine,
+            )
         )
-        seconds = time.perf_counter() - start
-    return Run(seconds, peak.gib)
+    return Run(duration, peak.gib)
 
 
-def floor(raw: Path, windows: Path) -> float:
-    """Core-seconds to read the log, sort it by session, and write the windows' files."""
+def lower_limit(raw: Path, windows: Path) -> float:
+    """Return core-seconds to read the log, sort it by session and write the windows' files."""
     pa.set_cpu_count(1)
     start = time.process_time()
     for path in sorted(raw.glob("*.parquet")):
         part = pq.read_table(path)
         sessions = part[SESSION_ID].combine_chunks().dictionary_encode().indices
         np.lexsort((part[ROW], part[EVENT_TIME].cast(pa.int64()), sessions))
-    seconds = time.process_time() - start
+    total = time.process_time() - start
     for path in sorted(windows.glob("*.parquet")):
         table = pq.read_table(path)
         start = time.process_time()
-        pq.write_table(table, windows.with_name("floor.parquet"), compression="zstd")
-        seconds += time.process_time() - start
-    return seconds
+        pq.write_table(table, windows.with_name("copy.parquet"), compression="zstd")
+        total += time.process_time() - start
+    return total
 
 
 def month(root: Path) -> None:
     """Preprocess 42 M events."""
     n_events = write_month(root / "raw", Shape())
-    run = evaluated(root / "raw", root / "run")
+    run = measure(root / "raw", root / "run")
     print(
         f"month: {n_events:,} events in {run.seconds:.1f} s, {n_events / run.seconds:,.0f} events/s"
     )
     print(f"       peak memory {run.gib:.2f} GiB (limit {MEMORY_LIMIT:.0f})")
-    least = floor(root / "raw", root / "run" / "windows") / (os.cpu_count() or 1)
+    least = lower_limit(root / "raw", root / "run" / "windows") / (os.cpu_count() or 1)
     print(
-        f"       floor {least:.1f} s on {os.cpu_count()} cores; {run.seconds / least:.1f} times it"
+        f"       lower limit {least:.1f} s on {os.cpu_count()} cores; this took "
+        f"{run.seconds / least:.1f} times that"
     )
 
 
@@ -111,7 +113,7 @@ def curve(root: Path) -> None:
     costs = []
     for days, n_wanted in CURVE.items():
         n_events = write_month(root / f"raw{days}", shape_of(n_wanted, days))
-        run = evaluated(root / f"raw{days}", root / f"run{days}")
+        run = measure(root / f"raw{days}", root / f"run{days}")
         costs.append(run.seconds / n_events)
         print(
             f"curve: {n_events:9,} events, {days:2d} days: {run.seconds:6.1f} s, "
@@ -121,15 +123,15 @@ def curve(root: Path) -> None:
 
 
 def extension(root: Path) -> None:
-    """Preprocess 15 days from nothing, and one more out of the store."""
+    """Preprocess 15 days without a cache, and then one more."""
     write_days(root / "tiny", TINY)
     write_days(root / "raw15", Shape(DAYS, SESSIONS_PER_DAY))
     write_days(root / "raw16", Shape(DAYS + 1, SESSIONS_PER_DAY))
-    rounds = [_extended(root) for _ in range(ROUNDS)]
+    rounds = [_time_extension(root) for _ in range(ROUNDS)]
     tiny, fresh, longer = (statistics.median(times) for times in zip(*rounds, strict=True))
     shares = [(more - t0) / ((t15 - t0) / DAYS) for t0, t15, more in rounds]
     print(
-        f"extension: T0 {tiny:.2f} s, T{DAYS} {fresh:.2f} s, one day more {longer:.2f} s; allowed "
+        f"extension: T0 {tiny:.2f} s, T{DAYS} {fresh:.2f} s, another day {longer:.2f} s; allowed "
         f"{tiny + ALLOWED * (fresh - tiny) / DAYS:.2f} s; {statistics.median(shares):.2f} of a "
         f"day's cost (medians of {ROUNDS})"
     )
@@ -137,16 +139,16 @@ def extension(root: Path) -> None:
         print(f"           {digest} {name}")
 
 
-def _extended(root: Path) -> tuple[float, float, float]:
-    """Seconds of the tiny log, of 15 days from nothing, and of the day more."""
+def _time_extension(root: Path) -> tuple[float, float, float]:
+    """Return the seconds of the tiny log, of 15 days without a cache, and of another day."""
     shutil.rmtree(root / "run", ignore_errors=True)
     shutil.rmtree(root / "run0", ignore_errors=True)
-    tiny = evaluated(root / "tiny", root / "run0")
+    tiny = measure(root / "tiny", root / "run0")
     windows = root / "run" / "windows"
-    fresh = evaluated(root / "raw15", root / "run")
+    fresh = measure(root / "raw15", root / "run")
     earlier, known = _window_files(windows), _vocabularies(windows)
     shutil.rmtree(windows)  # as DVC does
-    longer = evaluated(root / "raw16", root / "run")
+    longer = measure(root / "raw16", root / "run")
     now = _window_files(windows)
     assert len(earlier) == 3 * DAYS
     assert len(now) == 3 * (DAYS + 1)
@@ -157,7 +159,7 @@ def _extended(root: Path) -> tuple[float, float, float]:
 
 
 def _window_files(windows: Path) -> dict[str, str]:
-    """The sha256 of every window's files."""
+    """Return the sha256 of every window's files."""
     return {path.name: sha256_of(path) for path in sorted(windows.glob("session_start_*.parquet"))}
 
 
@@ -171,9 +173,8 @@ PARTS = {"month": month, "curve": curve, "extension": extension}
 
 def main() -> None:
     """Run the parts named, or all."""
-    names = sys.argv[1:] or list(PARTS)
-    print(f"{machine_facts()}\npython -W ignore benchmarks/scaling.py {' '.join(names)}")
-    for name in names:
+    print_header()
+    for name in sys.argv[1:] or PARTS:
         with tempfile.TemporaryDirectory() as folder:
             PARTS[name](Path(folder))
 

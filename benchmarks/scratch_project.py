@@ -1,4 +1,4 @@
-"""A scratch copy of the project over hours of G1's clicks, whose stages run as a user's do."""
+"""A scratch copy of the project with hours of G1's clicks, whose stages run as DVC runs them."""
 
 import gzip
 import os
@@ -21,26 +21,28 @@ from dayahead.core.fingerprints import sha256_of
 PROJECT = Path(__file__).parents[1]
 COPIED = ("src", "stages", "datasets", "dvc.yaml", "params.yaml", "requirements.txt")
 NOT_COMPARED = ("timing.csv", "report.html")
-"""Clock times, and the page that shows them."""
-FINISHED = ("fits", "measures")
-"""Folders of the store that training fills."""
+"""Outputs with clock times."""
+CACHED = ("fits", "evaluations")
+"""Folders of the cache that training fills."""
+Settings = Mapping[str, Mapping[str, Any]]
+"""Values by section and name."""
 
 
 @dataclass(frozen=True)
-class Scratch:
-    """A folder with the project's source, its settings and a store of its own."""
+class ScratchProject:
+    """A folder with the project's source, its settings and a cache of its own."""
 
     folder: Path
 
     @classmethod
-    def begun(cls, folder: Path, settings: Mapping[str, Mapping[str, Any]]) -> "Scratch":
-        """Copy the project and change its settings; it has no clicks yet."""
+    def create(cls, folder: Path, settings: Settings) -> "ScratchProject":
+        """Copy the project and change its settings; there are no clicks yet."""
         for name in COPIED:
             copy = shutil.copytree if (PROJECT / name).is_dir() else shutil.copyfile
             copy(PROJECT / name, folder / name)
-        made = cls(folder)
-        made.set("params.yaml", {"dataset": "g1", **settings})
-        return made
+        project = cls(folder)
+        project.set("params.yaml", {"dataset": "g1", **settings})
+        return project
 
     def set(self, file: str, changes: Mapping[str, Any]) -> None:
         """Change values of a YAML file, section by section."""
@@ -54,9 +56,9 @@ class Scratch:
         yaml.dump(document, self.folder / file)
 
     def add_clicks(self, begin: datetime, end: datetime) -> None:
-        """Write a file of G1's sessions that start from `begin` to `end`, where the log now ends.
+        """Write a file of G1's sessions that start from `begin` to `end`, the new end of the log.
 
-        The original's files hold whole sessions, in order of their start, too.
+        Like the original's files it holds whole sessions, in order of their start.
         """
         folder = self.folder / "clicks" / "g1-news"
         folder.mkdir(parents=True, exist_ok=True)
@@ -68,16 +70,16 @@ class Scratch:
         self.set("datasets/g1.yaml", {"time": {"complete_until": end}})
 
     def prepare(self) -> None:
-        """Cut the clicks into windows."""
-        self.stage("download")
-        self.stage("preprocess")
+        """Download and preprocess the clicks."""
+        self.run_stage("download")
+        self.run_stage("preprocess")
 
-    def stage(self, name: str) -> float:
-        """Run a stage in a process of its own; its seconds."""
+    def run_stage(self, name: str) -> float:
+        """Run a stage in a process of its own and return its seconds."""
         environment = {name: value for name, value in os.environ.items() if name != "DVC_ROOT"}
         environment |= {"PYTHONPATH": "src", "DAYAHEAD_DATA": str(self.folder / "clicks")}
         start = time.perf_counter()
-        done = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, f"stages/{name}.py"],
             cwd=self.folder,
             env=environment,
@@ -86,13 +88,13 @@ class Scratch:
             check=False,
         )
         seconds = time.perf_counter() - start
-        if done.returncode:
-            raise SystemExit(done.stdout + done.stderr)
+        if completed.returncode:
+            raise SystemExit(completed.stdout + completed.stderr)
         return seconds
 
-    def left(self) -> dict[str, str]:
-        """The sha256 of all that counts of a finished run, by path."""
-        self.stage("aggregate")
+    def output_hashes(self) -> dict[str, str]:
+        """Run `aggregate` and return the sha256 of each output without clock times, by path."""
+        self.run_stage("aggregate")
         folders = [self.folder / name for name in ("results", "models")]
         files = chain.from_iterable(folder.rglob("*") for folder in folders)
         return {
@@ -101,33 +103,37 @@ class Scratch:
             if path.is_file() and path.name not in NOT_COMPARED
         }
 
-    def sessions(self) -> dict[str, int]:
-        """Sessions of each window that stands."""
+    def session_counts(self) -> dict[str, int]:
+        """Return the number of sessions of each kept window."""
         listed = read_json(self.folder / "data" / "windows" / "windows.json")["windows"]
         return {entry["window"]: entry["sessions"] for entry in listed if entry["state"] == "kept"}
 
-    def lay_aside(self) -> None:
-        """Copy what training has finished."""
-        for name in FINISHED:
-            shutil.copytree(self._store / name, self.folder / "aside" / name)
+    def save_cache(self) -> None:
+        """Copy what `train` has cached."""
+        for name in CACHED:
+            shutil.copytree(self._cache / name, self.folder / "saved" / name)
 
-    def go_back(self, *, to: str | None) -> None:
-        """Have nothing finished, or what was laid aside."""
-        for name in FINISHED:
-            shutil.rmtree(self._store / name, ignore_errors=True)
-            if to is not None:
-                shutil.copytree(self.folder / to / name, self._store / name)
+    def clear_cache(self) -> None:
+        """Remove what `train` has cached."""
+        for name in CACHED:
+            shutil.rmtree(self._cache / name, ignore_errors=True)
+
+    def restore_cache(self) -> None:
+        """Go back to the saved copy."""
+        self.clear_cache()
+        for name in CACHED:
+            shutil.copytree(self.folder / "saved" / name, self._cache / name)
 
     @property
-    def _store(self) -> Path:
+    def _cache(self) -> Path:
         return self.folder / ".dayahead"
 
 
 def _g1() -> tuple[str, Iterator[str]]:
-    """The header of G1's clicks, and their lines in order of their sessions' start.
+    """Return the header of G1's clicks, and their lines in order of their sessions' start.
 
     Raises:
-        SystemExit: nobody said where they are.
+        SystemExit: DAYAHEAD_DATA is not set.
     """
     if "DAYAHEAD_DATA" not in os.environ:
         raise SystemExit("set DAYAHEAD_DATA to the folder that holds g1-news")
@@ -138,12 +144,12 @@ def _g1() -> tuple[str, Iterator[str]]:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    """All but the header."""
+    """Yield all lines but the header."""
     with gzip.open(path, "rt") as file:
         next(file)
         yield from file
 
 
 def _start_of(line: str) -> float:
-    """When a click's session started, in seconds."""
+    """Return when a click's session started, in Unix seconds."""
     return int(line.split(",", 3)[2]) / 1000

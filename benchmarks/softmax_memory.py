@@ -1,105 +1,93 @@
 """Peak memory of one training step over a million items, in a process of its own.
 
 GPT-2/clm at d 128, batch 512, 20 targets each; all their logits at once would take 38 GiB. The
-peak is the process's largest resident set since it began (VmHWM), so libraries, building the model
-and a first step that makes AdamW's moments are in it; weights and moments are told apart. A loss
-to measure may be named: `python benchmarks/softmax_memory.py sampled_softmax`.
+peak is the largest resident set of the process since its start (VmHWM), so it includes libraries,
+building the model and a first step that creates AdamW's state.
+
+Command: python benchmarks/softmax_memory.py [loss] [...]
 """
 
 import json
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from dayahead.config.params import load_params
-from dayahead.core.columns import ITEM_ID, N_RESERVED
-from dayahead.distributed.process import Process, Rank
+from dayahead.core.columns import ITEM_ID
+from dayahead.distributed.process import Process
 from dayahead.distributed.sharding import WHOLE, Shard
-from dayahead.model.next_item import NextItemModel
-from dayahead.train.batches import MemoryBatches, Sessions
+from dayahead.train.batches import MemoryBatches
 from dayahead.train.trainers import GradientTrainer
+from measurement import print_header, seconds
+from workload import SINGLE, build_model, default_params, equal_sessions, gpt2_params
 
 N_ITEMS = 1_000_000
 BATCH = 512
-N_TARGETS = 20
-DIM = 128
+LENGTH = 21
+"""One event more than there are targets."""
 LIMIT_GIB = 3.0
-"""Beyond weights and moments, as the project asks."""
-ALONE = Process(Rank(index=0, world_size=1), torch.device("cpu"))
+"""Of memory beyond weights and optimizer state."""
+SINGLE_PROCESS = Process(SINGLE, torch.device("cpu"))
 
 
-def batch_of(n_sessions: int, rank: Rank) -> MemoryBatches:
-    """One batch of sessions of random items."""
-    draw = torch.Generator().manual_seed(1)
-    length = N_TARGETS + 1
-    items = torch.randint(N_ITEMS, (n_sessions * length,), generator=draw) + N_RESERVED
-    offsets = torch.arange(0, len(items) + 1, length)
-    return MemoryBatches(Sessions({ITEM_ID: items}, offsets), [torch.arange(n_sessions)], rank)
-
-
-def built_learner(
+def build_trainer(
     loss_name: str, precision: str, process: Process, shard: Shard
 ) -> GradientTrainer:
-    """The settings of the project but for the sizes, the loss and the precision."""
-    params = load_params(Path(__file__).parents[1] / "params.yaml")
-    model = NextItemModel(
-        replace(params.model, architecture="gpt2", d_model=DIM, n_layer=2, n_head=4),
-        replace(params.task, name="clm"),
-        replace(params.loss, name=loss_name),
-        categoricals={},
-        numbers={},
-        max_length=N_TARGETS + 1,
-        seed=1,
-        shard=shard,
-    )
-    learner = GradientTrainer(model, replace(params.training, precision=precision), process)
-    learner.grow({ITEM_ID: N_ITEMS})
-    return learner
+    """Return a trainer with the settings of params.yaml but for sizes, loss and precision."""
+    params = gpt2_params(default_params())
+    params = replace(params, loss=replace(params.loss, name=loss_name))
+    training = replace(params.training, precision=precision)
+    trainer = GradientTrainer(build_model(params, LENGTH, shard), training, process)
+    trainer.grow({ITEM_ID: N_ITEMS})
+    return trainer
 
 
-def resident(field: str) -> int:
-    """Bytes of VmRSS (now) or VmHWM (the most so far)."""
+def resident_memory(field: str) -> int:
+    """Return the bytes of VmRSS (now) or VmHWM (the most so far)."""
     lines = Path("/proc/self/status").read_text().splitlines()
     [line] = [line for line in lines if line.startswith(field)]
     return int(line.split()[1]) * 1024
 
 
-def evaluated(
-    loss_name: str, precision: str, process: Process = ALONE, shard: Shard = WHOLE
+def measure(
+    loss_name: str, precision: str, process: Process = SINGLE_PROCESS, shard: Shard = WHOLE
 ) -> dict[str, float]:
-    """GiB and seconds of this process."""
-    libraries = resident("VmRSS")
-    learner = built_learner(loss_name, precision, process, shard)
-    learner.fit("makes the moments", [batch_of(2, process.rank)], lambda _: None)
-    start = time.perf_counter()
-    learner.fit("is measured", [batch_of(BATCH, process.rank)], lambda _: None)
-    seconds = time.perf_counter() - start
-    moments = [value for state in learner.optimizer.state.values() for value in state.values()]
+    """Return the GiB that this process uses, by what for, and the seconds of the step."""
+    libraries = resident_memory("VmRSS")
+    trainer = build_trainer(loss_name, precision, process, shard)
+
+    def step(n_sessions: int) -> None:
+        sessions = equal_sessions(n_sessions, LENGTH, N_ITEMS)
+        batch = MemoryBatches(sessions, [torch.arange(n_sessions)], process.rank)
+        trainer.fit("benchmark", [batch], lambda _: None)
+
+    step(2)  # creates the optimizer's state
+    duration = seconds(lambda: step(BATCH))
+    state = [value for each in trainer.optimizer.state.values() for value in each.values()]
     sizes = {
-        "peak": resident("VmHWM"),
+        "peak": resident_memory("VmHWM"),
         "libraries": libraries,
-        "weights": sum(parameter.nbytes for parameter in learner.model.parameters()),
-        "moments": sum(value.nbytes for value in moments),
+        "weights": sum(parameter.nbytes for parameter in trainer.model.parameters()),
+        "optimizer": sum(value.nbytes for value in state),
     }
-    return {name: size / 2**30 for name, size in sizes.items()} | {"seconds": seconds}
+    return {name: size / 2**30 for name, size in sizes.items()} | {"seconds": duration}
 
 
 def main(losses: list[str]) -> None:
-    """Measure each loss in both precisions and print what it takes."""
+    """Measure each loss in both precisions and print the memory."""
+    print_header()
     for loss_name in losses:
         for precision in ("float32", "bfloat16"):
             command = [sys.executable, __file__, "--measure", loss_name, precision]
             output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
             gib = json.loads(output.splitlines()[-1])
-            beyond = gib["peak"] - gib["weights"] - gib["moments"]
+            beyond = gib["peak"] - gib["weights"] - gib["optimizer"]
             print(
                 f"{loss_name:15s} {precision:8s} peak {gib['peak']:.2f} GiB: weights "
-                f"{gib['weights']:.2f}, moments {gib['moments']:.2f}, beyond {beyond:.2f} "
-                f"({'under' if beyond < LIMIT_GIB else 'NOT under'} {LIMIT_GIB:.0f}; "
+                f"{gib['weights']:.2f}, optimizer state {gib['optimizer']:.2f}, beyond "
+                f"{beyond:.2f} ({'under' if beyond < LIMIT_GIB else 'NOT under'} {LIMIT_GIB:.0f}; "
                 f"{gib['libraries']:.2f} of it libraries); the step took {gib['seconds']:.0f} s",
                 flush=True,
             )
@@ -107,6 +95,6 @@ def main(losses: list[str]) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--measure"]:
-        print(json.dumps(evaluated(*sys.argv[2:])))
+        print(json.dumps(measure(sys.argv[2], sys.argv[3])))
     else:
         main(sys.argv[1:] or ["softmax", "sampled_softmax"])

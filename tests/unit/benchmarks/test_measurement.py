@@ -4,7 +4,7 @@ import subprocess
 import sys
 import time
 
-from memory import peak_memory
+from measurement import peak_memory
 
 HOLD = "import time; held = bytearray(300_000_000); held[:] = b'x' * len(held); time.sleep(1)"
 
