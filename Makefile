@@ -46,9 +46,9 @@ bench-preprocess: $(READY)  ## measure preprocessing: against its peers, at 42 M
 
 bench-processes: $(READY)  ## measure several processes and a longer log, on $$DAYAHEAD_DATA: an hour
 	python -W ignore benchmarks/processes.py
-	python -W ignore benchmarks/shared_items.py
+	python -W ignore benchmarks/sharded_items.py
 	python -W ignore benchmarks/longer_log.py
-	python -W ignore benchmarks/agreement.py
+	python -W ignore benchmarks/process_agreement.py
 
 ui: $(READY)  ## open MLflow on the tracking store at http://127.0.0.1:5000 (PORT=...)
 	@tools/ui $(PORT)

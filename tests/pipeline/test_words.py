@@ -36,7 +36,6 @@ RETIRED = {
     "measur(e|es|ed|ing) (\\w+ )?windows?": "evaluate",
     "n_measured|measured_in|measures/|measured\\.json": "evaluated",
     "optimisers?": "optimizer",
-    "learner.s moments": "optimizer state",
     "questions?": "prediction positions",
     "zoo": "Hugging Face backbones",
     # Several processes.
