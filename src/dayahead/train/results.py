@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dayahead.core.columns import IS_PAST, ITEM_ID, N_RESERVED, POSITION, RANK, SESSION_ID, TARGET
+from dayahead.core.errors import ConfigError
 from dayahead.core.files import read_json, write_json, write_parquet, write_text, written_whole
 from dayahead.distributed.process import Rank
 from dayahead.metrics.metrics import window_metrics
@@ -24,6 +25,7 @@ from dayahead.metrics.tables import (
     write_ranks,
     write_windows,
 )
+from dayahead.model.baselines import CountingModel
 from dayahead.model.next_item import NextItemModel
 from dayahead.train.batches import Sessions
 from dayahead.train.evaluate import RankedTargets
@@ -193,6 +195,29 @@ def attention_table(
     is_past = batch.columns.get(IS_PAST, torch.zeros_like(batch.columns[ITEM_ID]))
     weights = torch.stack(layers, 1).float().cpu()  # [B, N, H, L, L]
     return _attention_rows(weights, n_read.cpu(), is_past.sum(1).cpu(), table[SESSION_ID])
+
+
+def check_attention(model: NextItemModel | CountingModel) -> None:
+    """Check that a model has attention weights to write.
+
+    Raises:
+        ConfigError: the architecture has none, or the task does not use them.
+    """
+    if isinstance(model, CountingModel):
+        raise ConfigError(
+            "params.yaml: evaluation.attention_of: a counting baseline has no attention; empty "
+            "the list, or set model.architecture to gpt2, xlnet or bert"
+        )
+    if model.task.attention == "permutation":
+        raise ConfigError(
+            "params.yaml: evaluation.attention_of: with task.name: plm predictions come from "
+            "XLNet's query stream, whose weights are not returned; empty the list, or set "
+            "task.name to mlm or clm"
+        )
+    device = model.bias.device
+    inputs = torch.ones(1, 2, model.config.d_model, device=device)
+    with torch.no_grad():
+        model.body.attention_weights(inputs, torch.tensor([2], device=device))
 
 
 def _attention_rows(

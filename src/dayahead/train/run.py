@@ -31,12 +31,22 @@ from dayahead.model.checkpoint import (
 from dayahead.model.embeddings import PretrainedRows, read_item_vectors
 from dayahead.model.next_item import NextItemModel
 from dayahead.train.batches import Batches
-from dayahead.train.checks import check_attention
 from dayahead.train.data_loading import Loader
 from dayahead.train.evaluate import evaluate
-from dayahead.train.results import EvaluatedWindow, Timing, attention_table, prediction_table
-from dayahead.train.sharded_state import gather_state, scatter_state
-from dayahead.train.trainers import CountTrainer, GradientTrainer, Trainer
+from dayahead.train.results import (
+    EvaluatedWindow,
+    Timing,
+    attention_table,
+    check_attention,
+    prediction_table,
+)
+from dayahead.train.trainers import (
+    CountTrainer,
+    GradientTrainer,
+    Trainer,
+    gather_state,
+    scatter_state,
+)
 from dayahead.windows.folder import Window, WindowFolder
 
 WindowRecord = Mapping[str, Any]

@@ -11,8 +11,7 @@ from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Process
 from dayahead.metrics.tables import WindowResult
 from dayahead.train.cached_windows import CachedWindows
-from dayahead.train.checks import select_windows
-from dayahead.train.consistency import check_consistency
+from dayahead.train.checks import check_consistency, select_windows
 from dayahead.train.results import ResultsFolder, Timing
 from dayahead.train.run import Fit, Run, Study, WindowRecord
 from dayahead.windows.folder import Window, WindowFolder
