@@ -1,7 +1,7 @@
 """Checks before any training: which windows take part, and whether settings and machines agree."""
 
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -14,7 +14,6 @@ from dayahead.train.cached_windows import PACKAGES, ROOMS
 from dayahead.train.run import Study
 from dayahead.windows.folder import Window, WindowFolder
 
-Facts = Mapping[str, object]
 MISSING = "missing"
 N_REPORTED = 5
 """Differences between copies of the project that the message lists."""
@@ -107,10 +106,12 @@ def check_consistency(process: Process, study: Study) -> None:
         return
     is_reader = readers[own_copy] == process.rank.index
     facts = process.all_gather(_facts(process, study) if is_reader else {})
+    main = facts[0]
     differences = [
-        difference
-        for copy, rank in readers.items()
-        for difference in _differences(facts[0], facts[rank], copies[0], copy)
+        f"{name} is {main.get(name, MISSING)} in {copies[0]}, {other.get(name, MISSING)} in {copy}"
+        for copy, other in ((copy, facts[rank]) for copy, rank in readers.items())
+        for name in dict.fromkeys([*main, *other])
+        if main.get(name, MISSING) != other.get(name, MISSING)
     ]
     if differences:
         n_more = len(differences) - N_REPORTED
@@ -122,15 +123,7 @@ def check_consistency(process: Process, study: Study) -> None:
         )
 
 
-def _differences(main: Facts, other: Facts, main_copy: str, copy: str) -> list[str]:
-    return [
-        f"{name} is {main.get(name, MISSING)} in {main_copy}, {other.get(name, MISSING)} in {copy}"
-        for name in dict.fromkeys([*main, *other])
-        if main.get(name, MISSING) != other.get(name, MISSING)
-    ]
-
-
-def _facts(process: Process, study: Study) -> Facts:
+def _facts(process: Process, study: Study) -> dict[str, object]:
     """Everything that must be the same on all machines, by its name in messages."""
     files = sorted(study.windows.rglob("*"))
     if study.params.model.pretrained_items:

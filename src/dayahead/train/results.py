@@ -3,7 +3,7 @@
 import csv
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -134,18 +134,12 @@ class ResultsFolder:
         self.rows.append(evaluated.result(self.cutoffs))
         self.timings.append(evaluated.timing)
         write_windows(self.folder / WINDOWS, self.rows)
-        self._write_timings()
-        return self.rows[-1]
-
-    def _write_timings(self) -> None:
-        with (
-            written_whole(self.folder / TIMING) as temporary,
-            temporary.open("w", newline="") as file,
-        ):
-            names = [entry.name for entry in fields(Timing)]
-            writer = csv.DictWriter(file, names, lineterminator="\n")
+        path = self.folder / TIMING
+        with written_whole(path) as temporary, temporary.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(asdict(evaluated.timing)), lineterminator="\n")
             writer.writeheader()
-            writer.writerows(asdict(timing) for timing in self.timings)
+            writer.writerows(map(asdict, self.timings))
+        return self.rows[-1]
 
 
 def prediction_table(
@@ -180,14 +174,8 @@ def attention_table(
 ) -> pa.Table:
     """Return the attention weights of the pass that scores each session's last item.
 
-    Args:
-        model: fitted on earlier windows only.
-        table: columns of a window file for some sessions, their ids among them.
-        past_length: past events read before a session.
-        device: of the model.
-
-    Returns:
-        A row for each session, layer, head and position that attends, in this order.
+    There is a row for each session of a window file's `table`, its layers, heads and positions
+    that attend, in this order.
     """
     sessions = Sessions.from_table(table, past_length)
     batch = sessions.gather(torch.arange(len(sessions)), Rank(0, 1)).to(device)

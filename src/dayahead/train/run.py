@@ -54,10 +54,6 @@ WindowRecord = Mapping[str, Any]
 by name, None where there is no value."""
 
 
-def _ignore(record: WindowRecord) -> None:
-    """Do nothing with a window; at module level, so that it pickles."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Study:
     """Settings of a run of the protocol, and its folders."""
@@ -68,7 +64,7 @@ class Study:
     models: Path
     cache: Path = field(default_factory=cache_root)
     """Holds finished fits and evaluations, so that no run repeats them."""
-    on_window: Callable[[WindowRecord], None] = _ignore
+    on_window: Callable[[WindowRecord], None] | None = None
     """Called in the main process for every evaluated window; it must pickle to get there."""
 
 
@@ -86,12 +82,9 @@ class Fit:
 
 
 class Run:
-    """The model, its trainer and the candidates so far.
+    """The model, its trainer and the candidates so far; `first` is the first window fitted on.
 
-    Args:
-        study: settings and folders.
-        process: this one. With `compute.shard_items` all processes create their runs in step.
-        first: the first window fitted on.
+    With `compute.shard_items` all processes create their runs together.
     """
 
     def __init__(self, study: Study, process: Process, first: Window) -> None:
@@ -235,7 +228,7 @@ class Run:
         return attention_table(self.model, table, self.loader.past_length, self.process.device)
 
     def _train_ranks(self, window: Window) -> NDArray[np.int32]:
-        """Return ranks of a sample of the sessions just fitted; none where none are asked for."""
+        """Return ranks of a sample of the sessions just fitted; empty where the sample is."""
         if not self.params.evaluation.train_sessions:
             return np.zeros(0, np.int32)
         targets, batches = self.loader.train_sample(window, self.process.rank)
@@ -244,10 +237,8 @@ class Run:
     def save(self, window: Window) -> None:
         """Write models/, as the model stands after fitting `window`; every process calls this."""
         weights = gather_state(weights_of(self.model), self.model, self.process)
-        if self.process.is_main:
-            save_model(self.study.models, self._stored_model(window), weights)
-
-    def _stored_model(self, window: Window) -> StoredModel:
+        if not self.process.is_main:
+            return
         params, sizes = self.params, self.sizes_at(window)
         config = ModelConfigFile(
             dataset=params.dataset,
@@ -267,4 +258,5 @@ class Run:
             .combine_chunks()
             for column, size in sizes.items()
         }
-        return StoredModel(config, self.model, self.candidates, vocabularies)
+        stored = StoredModel(config, self.model, self.candidates, vocabularies)
+        save_model(self.study.models, stored, weights)
