@@ -49,7 +49,7 @@ class CacheKeys:
 
     @cached_property
     def fits(self) -> tuple[str, ...]:
-        """Keys of the model's state after the fit of each window."""
+        """Names of the windows' checkpoints: keys of the state after the fit of each."""
         keys: list[str] = []
         known = dict.fromkeys(self.run.columns, 0)
         for window in self.windows:
@@ -132,20 +132,18 @@ class CachedWindows:
         self._has_warned = False
 
     def newest_fit(self, lowest: int, highest: int) -> tuple[int, Fit, dict[str, Tensor]] | None:
-        """Return the newest cached fit from windows[lowest] to windows[highest].
+        """Return the newest cached fit from windows[lowest] to windows[highest], if there is one.
 
-        Returns:
-            The index of its window, the fit, and the trainer's state; None where none is cached.
+        It comes with the index of its window and the trainer's state.
         """
         for index in range(highest, lowest - 1, -1) if self.is_used else ():
             found = self.fits.get(self.keys.fits[index], self._read_fit)
             if found is not None:
-                fit, state = found
-                return index, Fit(self.windows[index], **fit), state
+                return index, Fit(self.windows[index], **found[0]), found[1]
         return None
 
     def write_fit(self, index: int, fit: Fit, state: dict[str, Tensor]) -> None:
-        """Cache a fit, and remove those before it that are more than machine.keep_fits."""
+        """Cache a fit's checkpoint, and remove older ones beyond machine.keep_fits."""
         if not self.is_used:
             return
 

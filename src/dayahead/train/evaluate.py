@@ -75,12 +75,9 @@ class RankedTargets:
     def as_window_ranks(
         self, session_ids: pa.ChunkedArray, targets: Targets, positions: str
     ) -> WindowRanks:
-        """Return the ranks under the ids of the window's sessions.
+        """Return the ranks under the ids of the window's sessions, which are in file order.
 
-        Args:
-            session_ids: of the window's sessions, in file order.
-            targets: which of their items were ranked.
-            positions: the setting `evaluation.positions`.
+        `targets` are those that were ranked; `positions` is the setting `evaluation.positions`.
         """
         if positions == "last":
             return WindowRanks(session_ids, None, self.targets, self.ranks)
@@ -166,12 +163,7 @@ def _prefixes_in_step(
 
 
 def _prefixes(batch: Batch, counts: Int[Tensor, " S"]) -> Iterator[_Prefixes]:
-    """Cut a batch's targets into parts of as many rows as the batch has.
-
-    Args:
-        batch: whole sessions, none of them empty.
-        counts: number of targets of each session of the window.
-    """
+    """Cut the targets of a batch without empty rows into parts of as many rows as the batch has."""
     items = batch.columns[ITEM_ID]
     if len(items) == 0:
         return
@@ -195,11 +187,7 @@ class ShardedRanking:
     """The ranks of `target_ranks` and the items of `top_columns`, without gathering all scores.
 
     Calls are collectives: every process ranks its own Q targets among the scores of all processes.
-
-    Args:
-        shard: decides which candidates are scored here.
-        candidates: catalogue indices, ascending.
-        n_best: candidates with the highest scores to return.
+    `candidates` are catalogue indices, ascending; `n_best` of them are returned for each target.
     """
 
     def __init__(self, shard: Shard, candidates: Int[Tensor, " C"], n_best: int) -> None:

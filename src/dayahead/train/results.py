@@ -147,11 +147,8 @@ def prediction_table(
 ) -> pa.Table:
     """Return the items that a model would have shown, target by target.
 
-    Args:
-        ranks: of the window.
-        ranked: the same targets with the candidates scored highest.
-        candidates: catalogue indices that `ranked.top_columns` point to.
-        raw: raw id of every item of the catalogue, by index.
+    `ranked` has the targets of `ranks`, and its top columns point into `candidates` (catalogue
+    indices); `raw` holds the raw id of every item of the catalogue, by index.
     """
     values = raw.combine_chunks()
     n_targets, top_k = ranked.top_columns.shape

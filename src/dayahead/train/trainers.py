@@ -188,12 +188,9 @@ Trainer = CountTrainer | GradientTrainer
 def gather_state(
     state: Mapping[str, Tensor], model: NextItemModel | CountingModel, process: Process
 ) -> dict[str, Tensor]:
-    """Gather a whole state in the main process; the others get their own part back; a collective.
+    """Gather weights or a trainer's state, whole in the main process; a collective.
 
-    Args:
-        state: this process's weights or trainer's state by name, on the CPU.
-        model: that the state belongs to.
-        process: this process.
+    The state of each process is on the CPU. Other processes than the main one get their own back.
     """
     return {
         name: model.shard.gather_rows(tensor, model.n_items, process.device)
@@ -208,10 +205,7 @@ def scatter_state(
 ) -> Mapping[str, Tensor]:
     """Give every process its own part of the main process's state; a collective.
 
-    Args:
-        state: the whole state in the main process; ignored elsewhere.
-        model: that the state is for, still without rows.
-        process: this process.
+    The state is ignored in other processes; the model may still be without rows.
     """
     state = state or {}
     if process.rank.world_size == 1:
