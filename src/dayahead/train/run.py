@@ -65,7 +65,7 @@ class Study:
     cache: Path = field(default_factory=cache_root)
     """Holds finished fits and evaluations, so that no run repeats them."""
     on_window: Callable[[WindowRecord], None] | None = None
-    """Called in the main process for every evaluated window, to log it in MLflow; it must pickle."""
+    """Called in the main process with every evaluated window, for MLflow; it must pickle."""
 
 
 @dataclass(frozen=True)
