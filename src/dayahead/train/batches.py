@@ -41,12 +41,9 @@ class Batch:
 
     def to(self, device: torch.device) -> "Batch":
         """Move the tensors to a device."""
-        columns = {
-            name: values.to(device, non_blocking=True) for name, values in self.columns.items()
-        }
         return replace(
             self,
-            columns=columns,
+            columns={n: each.to(device, non_blocking=True) for n, each in self.columns.items()},
             lengths=self.lengths.to(device, non_blocking=True),
             global_items=self.global_items.to(device, non_blocking=True),
             global_past=self.global_past.to(device, non_blocking=True),

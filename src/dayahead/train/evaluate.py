@@ -1,4 +1,4 @@
-"""Evaluate a model on a window: ranks of its targets, computed where the scores are."""
+"""Evaluate a model on a window: ranks of its targets, also with sharded items."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,13 +13,7 @@ from torch import Tensor
 from dayahead.core.columns import ITEM_ID, N_RESERVED
 from dayahead.distributed.process import Process
 from dayahead.distributed.sharding import Shard
-from dayahead.metrics.ranking import (
-    check_finite,
-    n_at_least,
-    scores_at,
-    target_ranks,
-    top_columns,
-)
+from dayahead.metrics import ranking
 from dayahead.metrics.tables import WindowRanks
 from dayahead.model.baselines import CountingModel
 from dayahead.model.next_item import NextItemModel
@@ -127,7 +121,7 @@ def evaluate(
     )
     scorer = model.scorer(wanted)
     ranks_of = ShardedRanking(model.shard, wanted, top_k)
-    # Rows: targets, ranks, top columns. The column behind the last takes what idle processes rank.
+    # Rows: targets, ranks, top columns. The extra last column is for what idle processes rank.
     size = (2 + min(top_k, len(wanted)), int(counts.sum()) + 1)
     found = torch.zeros(size, dtype=torch.int32, device=device)
     top_scores = torch.zeros(size[0] - 2, size[1], device=device)
@@ -146,7 +140,7 @@ def evaluate(
 def _prefixes_in_step(
     batch: Batch, counts: Int[Tensor, " S"], shard: Shard, process: Process
 ) -> Iterator[_Prefixes]:
-    """Yield the prefixes of a batch, as often on every process where scoring takes them all."""
+    """Yield the prefixes of a batch; if items are sharded, equally often on every process."""
     parts = _prefixes(batch.without_empty_rows().to(process.device), counts)
     if shard.is_whole:
         yield from parts
@@ -217,19 +211,20 @@ class ShardedRanking:
         """
         columns = _columns_of(targets, self.candidates)
         if self.shard.is_whole:
-            return target_ranks(scores, columns), *top_columns(scores, self.n_best)
+            return ranking.target_ranks(scores, columns), *ranking.top_columns(scores, self.n_best)
         [every], n_of = self.shard.all_gather(columns)
-        check_finite(scores)
+        ranking.check_finite(scores)
         # Only the process that scores a target knows its score; the others have -inf.
-        target_scores = self.shard.stack(scores_at(scores, self.local_column[every])).amax(0)
-        n_local = n_at_least(scores, target_scores)
+        own_scores = ranking.scores_at(scores, self.local_column[every])
+        target_scores = self.shard.stack(own_scores).amax(0)
+        n_local = ranking.n_at_least(scores, target_scores)
         counts = self.shard.send_back(n_local[:, None], n_of, [1] * self.shard.world_size)
         ranks = torch.where(columns >= 0, torch.cat(counts, dim=1).sum(1), 0)
         return ranks, *self._best(scores, n_of)
 
     def _best(self, scores: Float[Tensor, "E c"], n_of: list[int]) -> TopItems:
         """Merge the top items of all processes."""
-        local, local_scores = top_columns(scores, self.n_best)
+        local, local_scores = ranking.top_columns(scores, self.n_best)
         if self.n_best == 0:
             n_own = n_of[self.shard.rank]
             return local[:n_own], local_scores[:n_own]
@@ -238,7 +233,7 @@ class ShardedRanking:
             for each in (self.local[local], local_scores)
         )
         columns, order = columns.sort(1)  # of equal scores the lower column comes first
-        best, best_scores = top_columns(found.gather(1, order), self.n_best)
+        best, best_scores = ranking.top_columns(found.gather(1, order), self.n_best)
         return columns.gather(1, best), best_scores
 
 

@@ -115,8 +115,7 @@ class Run:
         )
         if isinstance(model, CountingModel):
             return model, CountTrainer(model)
-        if self.item_vectors:
-            model.inputs.items.pretrained = self.item_vectors
+        model.inputs.items.pretrained = self.item_vectors
         return model, GradientTrainer(model, params.training, self.process)
 
     @cached_property
@@ -235,7 +234,7 @@ class Run:
         return evaluate(self.model, batches, targets, self.candidates, self.process).ranks
 
     def save(self, window: Window) -> None:
-        """Write models/, as the model stands after fitting `window`; every process calls this."""
+        """Write models/, the model after the fit of `window`; every process calls this."""
         weights = gather_state(weights_of(self.model), self.model, self.process)
         if not self.process.is_main:
             return

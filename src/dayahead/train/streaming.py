@@ -140,9 +140,5 @@ def _metadata(path: str, columns: tuple[str, ...]) -> pq.FileMetaData:
 
 def _sessions(values: dict[str, Tensor], columns: tuple[str, ...]) -> Sessions:
     flat = {name: values[f"{name}__values"] for name in columns}
-    return Sessions(
-        columns={
-            name: v.float() if v.is_floating_point() else v.long() for name, v in flat.items()
-        },
-        offsets=values[f"{columns[0]}__offsets"],
-    )
+    typed = {name: v.float() if v.is_floating_point() else v.long() for name, v in flat.items()}
+    return Sessions(typed, values[f"{columns[0]}__offsets"])

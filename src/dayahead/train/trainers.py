@@ -1,4 +1,4 @@
-"""Trainers: fit a model on one window. One counts, one follows gradients."""
+"""Trainers, which fit a model on one window after another, and their states for the cache."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
