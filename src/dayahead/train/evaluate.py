@@ -126,7 +126,7 @@ def evaluate(
     found = torch.zeros(size, dtype=torch.int32, device=device)
     top_scores = torch.zeros(size[0] - 2, size[1], device=device)
     for batch in batches:
-        for part in _prefixes_in_step(batch, counts, model.shard, process):
+        for part in _synchronised_prefixes(batch, counts, model.shard, process):
             scores = scorer(part.columns, part.n_known).to(device)
             ranks, columns, highest = ranks_of(scores, part.targets)
             found[:, part.indices] = torch.cat([part.targets[None], ranks[None], columns.T]).int()
@@ -137,7 +137,7 @@ def evaluate(
     )
 
 
-def _prefixes_in_step(
+def _synchronised_prefixes(
     batch: Batch, counts: Int[Tensor, " S"], shard: Shard, process: Process
 ) -> Iterator[_Prefixes]:
     """Yield the prefixes of a batch; if items are sharded, equally often on every process."""
