@@ -14,7 +14,7 @@ from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.rng import StepRandom
 from dayahead.train.batches import Batch, Sessions
-from dayahead.train.sharded_ranking import ShardedRanking
+from dayahead.train.evaluate import ShardedRanking
 from dayahead.train.trainers import _step_random
 from support.tiny_settings import loss_config, model_config, task_config
 

@@ -40,12 +40,8 @@ class Backbone(nn.Module):
     """Encodes [B, L, D] as [B, L, D]; padding is never attended to.
 
     With causal attention no position sees a later one; otherwise every position sees both sides.
-    With permutation attention `query_stream` is called instead of `forward`.
-
-    Args:
-        config: architecture and sizes; the width is `d_model`.
-        attention: what the task needs.
-        max_length: most positions read at once.
+    With permutation attention `query_stream` is called instead of `forward`. At most `max_length`
+    positions are read at once, and D is the config's `d_model`.
 
     Raises:
         ConfigError: the architecture is unknown, does not accept the settings, or sees more or less

@@ -28,6 +28,7 @@ class CountingModel:
 
     shard = WHOLE
     """Every process counts everything."""
+    sharded: frozenset[str] = frozenset()
 
     def __init__(self, config: ModelConfig) -> None:
         self.counts_transitions = config.architecture == "transitions"

@@ -188,8 +188,7 @@ def load_model(folder: Path) -> StoredModel:
             *(config.model, config.task, config.loss),
             *(config.statistics, config.first_sizes, config.seed),
         )
-        weights = {n.removeprefix(WEIGHTS): t for n, t in tensors.items() if n.startswith(WEIGHTS)}
-        restore_weights(model, config.sizes, weights)
+        restore_weights(model, config.sizes, with_prefix(tensors, WEIGHTS))
         stored = StoredModel(config, model, tensors[CANDIDATES].numpy(), vocabularies)
         _check_consistency(stored)
     except READ_ERRORS as error:
@@ -216,6 +215,11 @@ def _check_consistency(stored: StoredModel) -> None:
 def weights_of(model: NextItemModel | CountingModel) -> dict[str, Tensor]:
     """All that a model has learned or counted, by tensor name, on the CPU."""
     return {name: tensor.cpu().contiguous() for name, tensor in model.state_dict().items()}
+
+
+def with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Select the tensors whose names have a prefix, and remove it."""
+    return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
 
 
 def restore_weights(

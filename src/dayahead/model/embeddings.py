@@ -56,12 +56,18 @@ class GrowingEmbedding(nn.Module):
 
     def grow(self, n_rows: int) -> None:
         """Append rows up to `n_rows` in a new Parameter; a table never shrinks."""
-        old = self.weight
-        if n_rows > self.n_rows:
-            new_rows = self._initial_rows(self.n_rows, n_rows)
-            rows = torch.cat([old.detach(), new_rows.to(old.device)])
-            self.weight = nn.Parameter(rows, requires_grad=old.requires_grad)
-            self.n_rows = n_rows
+        if n_rows <= self.n_rows:
+            return
+        old, dim = self.weight, self.weight.shape[1]
+        new = initial_rows(self.n_rows, n_rows, dim, self.std, self.seed, self.shard)
+        if self.pretrained:
+            held, local = self.shard.local_indices(self.pretrained.rows)
+            local -= self.shard.n_local(self.n_rows)
+            is_new = (local >= 0) & (local < len(new))
+            new[local[is_new]] = self.pretrained.vectors[held[is_new]]
+        rows = torch.cat([old.detach(), new.to(old.device)])
+        self.weight = nn.Parameter(rows, requires_grad=old.requires_grad)
+        self.n_rows = n_rows
 
     def holds(self, indices: Int[Tensor, "B L"]) -> Bool[Tensor, "B L"]:
         """Which vocabulary indices have a row."""
@@ -74,18 +80,6 @@ class GrowingEmbedding(nn.Module):
         vectors = self.shard.lookup(self.weight, rows)  # [B, L, d]
         is_unknown = (indices >= UNKNOWN) & ~is_held
         return vectors * is_held[..., None] + self.unknown * is_unknown[..., None]
-
-    def _initial_rows(self, begin: int, end: int) -> Float[Tensor, "n d"]:
-        """Those from `begin` to `end` that this process holds."""
-        initial = initial_rows(begin, end, self.weight.shape[1], self.std, self.seed, self.shard)
-        if self.pretrained:
-            rows, first = self.pretrained.rows, self.shard.n_local(begin)
-            is_here = (
-                (rows >= begin) & (rows < end) & (rows % self.shard.world_size == self.shard.rank)
-            )
-            own = rows[is_here] // self.shard.world_size - first
-            initial[own] = self.pretrained.vectors[is_here]
-        return initial
 
 
 def initial_rows(

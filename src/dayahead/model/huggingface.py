@@ -158,8 +158,18 @@ def _hf_config(config: ModelConfig, causal: bool, max_length: int) -> Pretrained
         )
     defaults = {f.name: f.default for f in dataclasses.fields(cls)}
     _check_overrides(config, cls, defaults)
+    sizes = {
+        "hidden_size": config.d_model,
+        "num_hidden_layers": config.n_layer,
+        "num_attention_heads": config.n_head,
+        "num_key_value_heads": config.n_head,
+        "head_dim": config.d_model // config.n_head,
+        "intermediate_size": 4 * config.d_model,
+        "max_position_embeddings": max_length + OFFSET,
+        "initializer_range": config.init_std,
+    }
     values = {
-        **{n: v for size, v in _sizes(config, max_length).items() for n in _names(cls, size)},
+        **{name: value for size, value in sizes.items() for name in _names(cls, size)},
         **_general_values(config, defaults, causal),
         **_special_values(config, max_length),
     }
@@ -207,19 +217,6 @@ def _check_overrides(
                 f"model.config.{field}: {name} has no such field"
                 f"{f' (did you mean {close[0]}?)' if close else ''}; known are {', '.join(known)}"
             )
-
-
-def _sizes(config: ModelConfig, max_length: int) -> dict[str, Any]:
-    return {
-        "hidden_size": config.d_model,
-        "num_hidden_layers": config.n_layer,
-        "num_attention_heads": config.n_head,
-        "num_key_value_heads": config.n_head,
-        "head_dim": config.d_model // config.n_head,
-        "intermediate_size": 4 * config.d_model,
-        "max_position_embeddings": max_length + OFFSET,
-        "initializer_range": config.init_std,
-    }
 
 
 def _general_values(config: ModelConfig, defaults: dict[str, Any], causal: bool) -> dict[str, Any]:

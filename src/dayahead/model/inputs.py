@@ -53,11 +53,9 @@ class EventInputs(nn.Module):
         self.numbers = nn.ModuleDict(
             {FEATURE + name: number_encoder(config, dims[name]) for name in numbers}
         )
-        self.norms = nn.ModuleDict()
-        if config.feature_norm:
-            # The layer norm of a single number is constant and would erase it.
-            normed = {FEATURE + name: nn.LayerNorm(dim) for name, dim in dims.items() if dim > 1}
-            self.norms.update(normed)
+        # The layer norm of a single number is constant and would erase it.
+        normed = {n: dim for n, dim in dims.items() if dim > 1} if config.feature_norm else {}
+        self.norms = nn.ModuleDict({FEATURE + n: nn.LayerNorm(dim) for n, dim in normed.items()})
         width = dims[ITEM_ID] if self.is_elementwise else sum(dims.values())
         self.dropout = nn.Dropout(config.input_dropout)
         self.project = projection(width, config.d_model, config.activation)
@@ -153,8 +151,7 @@ class SoftOneHot(nn.Module):
 
     def forward(self, values: Float[Tensor, "B L 1"]) -> Float[Tensor, "B L d"]:
         """Weighted sum of the vectors."""
-        weights = self.choose(values).softmax(-1)  # [B, L, n]
-        vectors: Tensor = weights @ self.vectors
+        vectors: Tensor = self.choose(values).softmax(-1) @ self.vectors  # [B, L, n] @ [n, d]
         return vectors
 
 

@@ -235,10 +235,5 @@ def _top1_terms(scores: Scores) -> Float[Tensor, "t K"]:
 
 
 SAMPLED_LOSSES: dict[str, Callable[[Scores, LossConfig], Float[Tensor, " t"]]] = {
-    "sampled_softmax": sampled_softmax,
-    "gbce": gbce,
-    "bpr": bpr,
-    "bpr_max": bpr_max,
-    "top1": top1,
-    "top1_max": top1_max,
+    loss.__name__: loss for loss in (sampled_softmax, gbce, bpr, bpr_max, top1, top1_max)
 }

@@ -116,8 +116,7 @@ def generator_samples(
         for chunk, begin in zip(*(torch.split(t, n_rows) for t in (states, begins)), strict=True)
     ]
     found = torch.cat([torch.stack([each.values.double(), each.indices], 1) for each in best])
-    scores, own = torch.stack(shard.send_back(found, n_of, [2] * shard.world_size)).unbind(
-        2
-    )  # [w, T]
+    parts = shard.send_back(found, n_of, [2] * shard.world_size)
+    scores, own = torch.stack(parts).unbind(2)  # [w, T]
     holders = scores.argmax(0)
     return own.gather(0, holders[None])[0].long() * shard.world_size + holders

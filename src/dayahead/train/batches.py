@@ -41,12 +41,9 @@ class Batch:
 
     def to(self, device: torch.device) -> "Batch":
         """Move the tensors to a device."""
-        columns = {
-            name: values.to(device, non_blocking=True) for name, values in self.columns.items()
-        }
         return replace(
             self,
-            columns=columns,
+            columns={n: each.to(device, non_blocking=True) for n, each in self.columns.items()},
             lengths=self.lengths.to(device, non_blocking=True),
             global_items=self.global_items.to(device, non_blocking=True),
             global_past=self.global_past.to(device, non_blocking=True),
@@ -153,7 +150,8 @@ class Sessions:
     def gather(self, rows: Int[Tensor, " n"], rank: Rank) -> Batch:
         """Return this process's rows of the global batch `rows`, padded."""
         longest = int(self.lengths[rows].max())
-        every = _filled(rows, rank)
+        # Rows of -1 are appended, so that all processes have as many.
+        every = torch.nn.functional.pad(rows, (0, -len(rows) % rank.world_size), value=-1)
         own = every[rank.index :: rank.world_size]
         columns, lengths = self._padded(tuple(self.columns), own, longest)
         # One process has the whole batch in its columns.
@@ -214,12 +212,6 @@ def _cut(rows: Int[Tensor, " n"], size: int) -> list[Tensor]:
     return [rows[start : start + size] for start in range(0, len(rows), size)]
 
 
-def _filled(rows: Int[Tensor, " n"], rank: Rank) -> Int[Tensor, " G"]:
-    """Append rows of -1, so that all processes have as many."""
-    return torch.nn.functional.pad(rows, (0, -len(rows) % rank.world_size), value=-1)
-
-
 def _flat_tensor(array: pa.Array) -> Tensor:
-    is_integer = pa.types.is_integer(array.type)
-    values = array.to_numpy(zero_copy_only=False)
-    return torch.from_numpy(values.astype(np.int64 if is_integer else np.float32))
+    dtype = np.int64 if pa.types.is_integer(array.type) else np.float32
+    return torch.from_numpy(array.to_numpy(zero_copy_only=False).astype(dtype))

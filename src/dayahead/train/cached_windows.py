@@ -39,12 +39,7 @@ class CacheKeys:
     """Keys of a run's fits and evaluations, each built on the key of the window before.
 
     So a longer log begins with the keys of the shorter one, and whatever changes at a window
-    changes the keys from there on.
-
-    Args:
-        run: the main process's.
-        windows: windows of the run, in order.
-        machine: part of every key, if given.
+    changes the keys from there on. `machine` is part of every key, if given.
     """
 
     def __init__(self, run: Run, windows: Sequence[Window], machine: Machine | None) -> None:
@@ -54,7 +49,7 @@ class CacheKeys:
 
     @cached_property
     def fits(self) -> tuple[str, ...]:
-        """Keys of the model's state after the fit of each window."""
+        """Names of the windows' checkpoints: keys of the state after the fit of each."""
         keys: list[str] = []
         known = dict.fromkeys(self.run.columns, 0)
         for window in self.windows:
@@ -93,8 +88,6 @@ class CacheKeys:
         params, process = self.run.params, self.run.process
         statistics = self.run.folder.statistics
         pretrained = None if params.model.is_counted else params.model.pretrained_items
-        # Every process draws a dropout of its own.
-        n_streams = process.rank.world_size if params.model.has_dropout else None
         value = {
             "model": asdict(params.model),
             "pretrained_items": sha256_of(Path(pretrained)) if pretrained else None,
@@ -108,7 +101,8 @@ class CacheKeys:
             "sessions": asdict(statistics.sessions),
             "device": process.device.type,
             "bfloat16": uses_bfloat16(params.training, process),
-            "dropout": n_streams,
+            # Every process has its own random stream for dropout.
+            "dropout": process.rank.world_size if params.model.has_dropout else None,
             "machine": self.machine,
             "source": source_fingerprint(*ROOMS),
             "packages": {name: version(name) for name in PACKAGES},
@@ -125,11 +119,6 @@ class CachedWindows:
     """Fits and evaluations of a run in the cache.
 
     Only the main process reads and writes: on others nothing is found and nothing is written.
-
-    Args:
-        cache: folder of the cache.
-        run: of this process.
-        windows: windows of the run, in order.
     """
 
     def __init__(self, cache: Path, run: Run, windows: Sequence[Window]) -> None:
@@ -143,20 +132,18 @@ class CachedWindows:
         self._has_warned = False
 
     def newest_fit(self, lowest: int, highest: int) -> tuple[int, Fit, dict[str, Tensor]] | None:
-        """Return the newest cached fit from windows[lowest] to windows[highest].
+        """Return the newest cached fit from windows[lowest] to windows[highest], if there is one.
 
-        Returns:
-            The index of its window, the fit, and the trainer's state; None where none is cached.
+        It comes with the index of its window and the trainer's state.
         """
         for index in range(highest, lowest - 1, -1) if self.is_used else ():
             found = self.fits.get(self.keys.fits[index], self._read_fit)
             if found is not None:
-                fit, state = found
-                return index, Fit(self.windows[index], **fit), state
+                return index, Fit(self.windows[index], **found[0]), found[1]
         return None
 
     def write_fit(self, index: int, fit: Fit, state: dict[str, Tensor]) -> None:
-        """Cache a fit, and remove those before it that are more than machine.keep_fits."""
+        """Cache a fit's checkpoint, and remove older ones beyond machine.keep_fits."""
         if not self.is_used:
             return
 
@@ -217,14 +204,14 @@ class CachedWindows:
 
 
 def _machine(run: Run) -> Machine:
-    process = run.process
-    if process.device.type == "cuda":
-        kind = {"device": torch.cuda.get_device_name(process.device)}
+    device = run.process.device
+    if device.type == "cuda":
+        machine: dict[str, str | int] = {"device": torch.cuda.get_device_name(device)}
     else:
-        kind = {"device": platform.machine(), "cpu": torch.backends.cpu.get_cpu_capability()}
-    threads = {} if process.device.type == "cuda" else {"threads": torch.get_num_threads()}
+        cpu, threads = torch.backends.cpu.get_cpu_capability(), torch.get_num_threads()
+        machine = {"device": platform.machine(), "cpu": cpu, "threads": threads}
     items = {} if run.shard.is_whole else {"items": "sharded"}
-    return {**kind, **threads, **items, "processes": process.rank.world_size}
+    return {**machine, **items, "processes": run.process.rank.world_size}
 
 
 def _without(settings: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -1,15 +1,22 @@
-"""Checks before any training: which windows take part, and that the settings suit the data."""
+"""Checks before any training: which windows take part, and whether settings and machines agree."""
 
+import socket
 from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
 
-import torch
-
-from dayahead.config.params import EvaluationConfig, Params
+from dayahead.config.params import EvaluationConfig, Params, flat_settings
 from dayahead.core.columns import ROLES, SESSION_ID
 from dayahead.core.errors import ConfigError
-from dayahead.model.baselines import CountingModel
-from dayahead.model.next_item import NextItemModel
+from dayahead.core.fingerprints import sha256_of, source_fingerprint
+from dayahead.distributed.process import Process
+from dayahead.train.cached_windows import PACKAGES, ROOMS
+from dayahead.train.run import Study
 from dayahead.windows.folder import Window, WindowFolder
+
+MISSING = "missing"
+N_REPORTED = 5
+"""Differences between copies of the project that the message lists."""
 
 
 def select_windows(folder: WindowFolder, params: Params) -> tuple[list[Window], list[Window]]:
@@ -84,24 +91,47 @@ def _check_attention_sessions(
         )
 
 
-def check_attention(model: NextItemModel | CountingModel) -> None:
-    """Check that a model has attention weights to write.
+def check_consistency(process: Process, study: Study) -> None:
+    """Compare the copies of the project that the processes of a run work in; a collective.
+
+    One process of each copy reads its files.
 
     Raises:
-        ConfigError: the architecture has none, or the task does not use them.
+        ConfigError: the copies differ; raised in every process.
     """
-    if isinstance(model, CountingModel):
+    own_copy = f"{socket.gethostname()}:{Path.cwd()}"
+    copies = process.all_gather(own_copy)
+    readers = {copy: copies.index(copy) for copy in dict.fromkeys(copies)}
+    if len(readers) == 1:
+        return
+    is_reader = readers[own_copy] == process.rank.index
+    facts = process.all_gather(_facts(process, study) if is_reader else {})
+    main = facts[0]
+    differences = [
+        f"{name} is {main.get(name, MISSING)} in {copies[0]}, {other.get(name, MISSING)} in {copy}"
+        for copy, other in ((copy, facts[rank]) for copy, rank in readers.items())
+        for name in dict.fromkeys([*main, *other])
+        if main.get(name, MISSING) != other.get(name, MISSING)
+    ]
+    if differences:
+        n_more = len(differences) - N_REPORTED
+        more = f" and {n_more} more" if n_more > 0 else ""
         raise ConfigError(
-            "params.yaml: evaluation.attention_of: a counting baseline has no attention; empty "
-            "the list, or set model.architecture to gpt2, xlnet or bert"
+            f"the processes of this run work on different copies of the project: "
+            f"{'; '.join(differences[:N_REPORTED])}{more}; synchronise the copies, or share one, "
+            f"and run again"
         )
-    if model.task.attention == "permutation":
-        raise ConfigError(
-            "params.yaml: evaluation.attention_of: with task.name: plm predictions come from "
-            "XLNet's query stream, whose weights are not returned; empty the list, or set "
-            "task.name to mlm or clm"
-        )
-    device = model.bias.device
-    inputs = torch.ones(1, 2, model.config.d_model, device=device)
-    with torch.no_grad():
-        model.body.attention_weights(inputs, torch.tensor([2], device=device))
+
+
+def _facts(process: Process, study: Study) -> dict[str, object]:
+    """Everything that must be the same on all machines, by its name in messages."""
+    files = sorted(study.windows.rglob("*"))
+    if study.params.model.pretrained_items:
+        files.append(Path(study.params.model.pretrained_items))
+    return {
+        **flat_settings(study.params),
+        "the source in src": source_fingerprint(*ROOMS)[:12],
+        **{f"the version of {name}": version(name) for name in PACKAGES},
+        "whether bfloat16 is fast": process.multiplies_bfloat16,
+        **{str(path): sha256_of(path)[:12] for path in files if path.is_file()},
+    }

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count, islice
+from itertools import chain, count, islice
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -79,10 +79,8 @@ class Loader:
     def columns(self) -> list[str]:
         """Columns of a window file that the model reads."""
         features = self.folder.statistics.features
-        own = [
-            ITEM_ID,
-            *(c for name in self.params.model.features for c in features[name].columns),
-        ]
+        of_features = (features[name].columns for name in self.params.model.features)
+        own = [ITEM_ID, *chain.from_iterable(of_features)]
         return own + [PAST_PREFIX + name for name in own if self.past_length]
 
     def fit_batches(self, windows: Sequence[Window], rank: Rank) -> list[Batches]:
@@ -112,13 +110,16 @@ class Loader:
 
     def evaluation_batches(self, window: Window, rank: Rank) -> Batches:
         """Return one pass over the sessions that a window is evaluated on."""
-        split, size = self.params.evaluation.split, self.params.evaluation.batch_size
+        config = self.params.evaluation
         if self.is_streaming:
-            path = self.folder.path(window, split)
-            return StreamedBatches((path,), tuple(self.columns), size, rank)
-        table = self.folder.read(window, split, self.columns)
+            path = self.folder.path(window, config.split)
+            return StreamedBatches((path,), tuple(self.columns), config.batch_size, rank)
+        return self._sorted_batches(self.folder.read(window, config.split, self.columns), rank)
+
+    def _sorted_batches(self, table: pa.Table, rank: Rank) -> MemoryBatches:
         sessions = Sessions.from_table(table, self.past_length)
-        return MemoryBatches(sessions, sorted_rows(sessions.lengths, size), rank)
+        rows = sorted_rows(sessions.lengths, self.params.evaluation.batch_size)
+        return MemoryBatches(sessions, rows, rank)
 
     def evaluation_sessions(self, window: Window) -> pa.Table:
         """Return ids, and items where `targets_of` needs them, of a window's sessions in order."""
@@ -141,6 +142,4 @@ class Loader:
         # Unlike a table's, this `take` holds no more than it takes, however large the file is.
         file = dataset(self.folder.path(window, "train"))
         table = file.take(pa.array(chosen.numpy()), columns=self.columns)
-        sessions = Sessions.from_table(table, self.past_length)
-        rows = sorted_rows(sessions.lengths, self.params.evaluation.batch_size)
-        return self.targets_of(table), MemoryBatches(sessions, rows, rank)
+        return self.targets_of(table), self._sorted_batches(table, rank)

@@ -1,4 +1,4 @@
-"""Evaluate a model on a window: ranks of its targets, computed where the scores are."""
+"""Evaluate a model on a window: ranks of its targets, also with sharded items."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -6,18 +6,21 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dayahead.core.columns import ITEM_ID
+from dayahead.core.columns import ITEM_ID, N_RESERVED
 from dayahead.distributed.process import Process
 from dayahead.distributed.sharding import Shard
+from dayahead.metrics import ranking
 from dayahead.metrics.tables import WindowRanks
 from dayahead.model.baselines import CountingModel
 from dayahead.model.next_item import NextItemModel
 from dayahead.train.batches import Batch, Batches
-from dayahead.train.sharded_ranking import ShardedRanking
+
+TopItems = tuple[Int[Tensor, "Q K"], Float[Tensor, "Q K"]]
+"""Columns of the best-scored candidates, best first, and their scores."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +69,9 @@ class RankedTargets:
     def as_window_ranks(
         self, session_ids: pa.ChunkedArray, targets: Targets, positions: str
     ) -> WindowRanks:
-        """Return the ranks under the ids of the window's sessions.
+        """Return the ranks under the ids of the window's sessions, which are in file order.
 
-        Args:
-            session_ids: of the window's sessions, in file order.
-            targets: which of their items were ranked.
-            positions: the setting `evaluation.positions`.
+        `targets` are those that were ranked; `positions` is the setting `evaluation.positions`.
         """
         if positions == "last":
             return WindowRanks(session_ids, None, self.targets, self.ranks)
@@ -121,12 +121,12 @@ def evaluate(
     )
     scorer = model.scorer(wanted)
     ranks_of = ShardedRanking(model.shard, wanted, top_k)
-    # Rows: targets, ranks, top columns. The column behind the last takes what idle processes rank.
+    # Rows: targets, ranks, top columns. The extra last column is for what idle processes rank.
     size = (2 + min(top_k, len(wanted)), int(counts.sum()) + 1)
     found = torch.zeros(size, dtype=torch.int32, device=device)
     top_scores = torch.zeros(size[0] - 2, size[1], device=device)
     for batch in batches:
-        for part in _prefixes_in_step(batch, counts, model.shard, process):
+        for part in _synchronised_prefixes(batch, counts, model.shard, process):
             scores = scorer(part.columns, part.n_known).to(device)
             ranks, columns, highest = ranks_of(scores, part.targets)
             found[:, part.indices] = torch.cat([part.targets[None], ranks[None], columns.T]).int()
@@ -137,10 +137,10 @@ def evaluate(
     )
 
 
-def _prefixes_in_step(
+def _synchronised_prefixes(
     batch: Batch, counts: Int[Tensor, " S"], shard: Shard, process: Process
 ) -> Iterator[_Prefixes]:
-    """Yield the prefixes of a batch, as often on every process where scoring takes them all."""
+    """Yield the prefixes of a batch; if items are sharded, equally often on every process."""
     parts = _prefixes(batch.without_empty_rows().to(process.device), counts)
     if shard.is_whole:
         yield from parts
@@ -157,12 +157,7 @@ def _prefixes_in_step(
 
 
 def _prefixes(batch: Batch, counts: Int[Tensor, " S"]) -> Iterator[_Prefixes]:
-    """Cut a batch's targets into parts of as many rows as the batch has.
-
-    Args:
-        batch: whole sessions, none of them empty.
-        counts: number of targets of each session of the window.
-    """
+    """Cut the targets of a batch without empty rows into parts of as many rows as the batch has."""
     items = batch.columns[ITEM_ID]
     if len(items) == 0:
         return
@@ -180,3 +175,70 @@ def _prefixes(batch: Batch, counts: Int[Tensor, " S"]) -> Iterator[_Prefixes]:
             targets=items[rows[part], n_known[part]],
             indices=indices[part],
         )
+
+
+class ShardedRanking:
+    """The ranks of `target_ranks` and the items of `top_columns`, without gathering all scores.
+
+    Calls are collectives: every process ranks its own Q targets among the scores of all processes.
+    `candidates` are catalogue indices, ascending; `n_best` of them are returned for each target.
+    """
+
+    def __init__(self, shard: Shard, candidates: Int[Tensor, " C"], n_best: int) -> None:
+        self.shard = shard
+        self.candidates = candidates
+        self.n_best = n_best
+        rows = candidates - N_RESERVED
+        self.local, _ = shard.local_indices(rows)
+        """Columns of the candidates scored here."""
+        self.local_column = torch.full((len(candidates) + 1,), -1, device=candidates.device)
+        """By column; -1 if scored elsewhere, also at the end, where column -1 points."""
+        self.local_column[self.local] = torch.arange(len(self.local), device=candidates.device)
+        n_local = (rows % shard.world_size).bincount(minlength=shard.world_size)
+        self.widths = n_local.clamp(max=n_best).tolist()
+
+    def __call__(
+        self, scores: Float[Tensor, "E c"], targets: Int[Tensor, " Q"]
+    ) -> tuple[Int[Tensor, " Q"], *TopItems]:
+        """Return the ranks of this process's targets, and the top items of each.
+
+        Args:
+            scores: of the candidates scored here, for the E targets of all processes.
+            targets: catalogue indices.
+
+        Raises:
+            ScoreError: a score is not finite.
+        """
+        columns = _columns_of(targets, self.candidates)
+        if self.shard.is_whole:
+            return ranking.target_ranks(scores, columns), *ranking.top_columns(scores, self.n_best)
+        [every], n_of = self.shard.all_gather(columns)
+        ranking.check_finite(scores)
+        # Only the process that scores a target knows its score; the others have -inf.
+        own_scores = ranking.scores_at(scores, self.local_column[every])
+        target_scores = self.shard.stack(own_scores).amax(0)
+        n_local = ranking.n_at_least(scores, target_scores)
+        counts = self.shard.send_back(n_local[:, None], n_of, [1] * self.shard.world_size)
+        ranks = torch.where(columns >= 0, torch.cat(counts, dim=1).sum(1), 0)
+        return ranks, *self._best(scores, n_of)
+
+    def _best(self, scores: Float[Tensor, "E c"], n_of: list[int]) -> TopItems:
+        """Merge the top items of all processes."""
+        local, local_scores = ranking.top_columns(scores, self.n_best)
+        if self.n_best == 0:
+            n_own = n_of[self.shard.rank]
+            return local[:n_own], local_scores[:n_own]
+        columns, found = (
+            torch.cat(self.shard.send_back(each, n_of, self.widths), dim=1)
+            for each in (self.local[local], local_scores)
+        )
+        columns, order = columns.sort(1)  # of equal scores the lower column comes first
+        best, best_scores = ranking.top_columns(found.gather(1, order), self.n_best)
+        return columns.gather(1, best), best_scores
+
+
+def _columns_of(targets: Int[Tensor, " Q"], candidates: Int[Tensor, " C"]) -> Int[Tensor, " Q"]:
+    """Index of each target among the candidates, -1 if it is none of them."""
+    columns = torch.searchsorted(candidates, targets)
+    padded = torch.nn.functional.pad(candidates, (0, 1))  # for targets above the last candidate
+    return columns.where(padded[columns] == targets, -1)

@@ -33,9 +33,9 @@ def replace_grown(optimizer: AdamW, before: dict[str, Parameter], model: nn.Modu
             group["params"] = [new if p is old else p for p in group["params"]]
         state = optimizer.state.pop(old, None)
         if state:
-            optimizer.state[new] = state | {
-                key: _with_zero_rows(state[key], len(new)) for key in MOMENTS
-            }
+            padding = (0, 0) * (new.dim() - 1) + (0, len(new) - len(old))
+            grown = {key: nn.functional.pad(state[key], padding) for key in MOMENTS}
+            optimizer.state[new] = state | grown
 
 
 def optimizer_state(optimizer: AdamW, model: nn.Module) -> dict[str, Tensor]:
@@ -76,8 +76,3 @@ def rate_factor(config: TrainingConfig, step: int, n_steps: int) -> float:
     if config.schedule == "cosine":
         return 0.5 * (1.0 + math.cos(2.0 * math.pi * config.cosine_cycles * progress))
     return 1.0
-
-
-def _with_zero_rows(state: Tensor, n_rows: int) -> Tensor:
-    padding = (0, 0) * (state.dim() - 1) + (0, n_rows - len(state))
-    return nn.functional.pad(state, padding)

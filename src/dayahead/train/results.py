@@ -3,7 +3,7 @@
 import csv
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dayahead.core.columns import IS_PAST, ITEM_ID, N_RESERVED, POSITION, RANK, SESSION_ID, TARGET
+from dayahead.core.errors import ConfigError
 from dayahead.core.files import read_json, write_json, write_parquet, write_text, written_whole
 from dayahead.distributed.process import Rank
 from dayahead.metrics.metrics import window_metrics
@@ -24,6 +25,7 @@ from dayahead.metrics.tables import (
     write_ranks,
     write_windows,
 )
+from dayahead.model.baselines import CountingModel
 from dayahead.model.next_item import NextItemModel
 from dayahead.train.batches import Sessions
 from dayahead.train.evaluate import RankedTargets
@@ -132,18 +134,12 @@ class ResultsFolder:
         self.rows.append(evaluated.result(self.cutoffs))
         self.timings.append(evaluated.timing)
         write_windows(self.folder / WINDOWS, self.rows)
-        self._write_timings()
-        return self.rows[-1]
-
-    def _write_timings(self) -> None:
-        with (
-            written_whole(self.folder / TIMING) as temporary,
-            temporary.open("w", newline="") as file,
-        ):
-            names = [entry.name for entry in fields(Timing)]
-            writer = csv.DictWriter(file, names, lineterminator="\n")
+        path = self.folder / TIMING
+        with written_whole(path) as temporary, temporary.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(asdict(evaluated.timing)), lineterminator="\n")
             writer.writeheader()
-            writer.writerows(asdict(timing) for timing in self.timings)
+            writer.writerows(map(asdict, self.timings))
+        return self.rows[-1]
 
 
 def prediction_table(
@@ -151,11 +147,8 @@ def prediction_table(
 ) -> pa.Table:
     """Return the items that a model would have shown, target by target.
 
-    Args:
-        ranks: of the window.
-        ranked: the same targets with the candidates scored highest.
-        candidates: catalogue indices that `ranked.top_columns` point to.
-        raw: raw id of every item of the catalogue, by index.
+    `ranked` has the targets of `ranks`, and its top columns point into `candidates` (catalogue
+    indices); `raw` holds the raw id of every item of the catalogue, by index.
     """
     values = raw.combine_chunks()
     n_targets, top_k = ranked.top_columns.shape
@@ -178,14 +171,8 @@ def attention_table(
 ) -> pa.Table:
     """Return the attention weights of the pass that scores each session's last item.
 
-    Args:
-        model: fitted on earlier windows only.
-        table: columns of a window file for some sessions, their ids among them.
-        past_length: past events read before a session.
-        device: of the model.
-
-    Returns:
-        A row for each session, layer, head and position that attends, in this order.
+    There is a row for each session of a window file's `table`, its layers, heads and positions
+    that attend, in this order.
     """
     sessions = Sessions.from_table(table, past_length)
     batch = sessions.gather(torch.arange(len(sessions)), Rank(0, 1)).to(device)
@@ -193,6 +180,29 @@ def attention_table(
     is_past = batch.columns.get(IS_PAST, torch.zeros_like(batch.columns[ITEM_ID]))
     weights = torch.stack(layers, 1).float().cpu()  # [B, N, H, L, L]
     return _attention_rows(weights, n_read.cpu(), is_past.sum(1).cpu(), table[SESSION_ID])
+
+
+def check_attention(model: NextItemModel | CountingModel) -> None:
+    """Check that a model has attention weights to write.
+
+    Raises:
+        ConfigError: the architecture has none, or the task does not use them.
+    """
+    if isinstance(model, CountingModel):
+        raise ConfigError(
+            "params.yaml: evaluation.attention_of: a counting baseline has no attention; empty "
+            "the list, or set model.architecture to gpt2, xlnet or bert"
+        )
+    if model.task.attention == "permutation":
+        raise ConfigError(
+            "params.yaml: evaluation.attention_of: with task.name: plm predictions come from "
+            "XLNet's query stream, whose weights are not returned; empty the list, or set "
+            "task.name to mlm or clm"
+        )
+    device = model.bias.device
+    inputs = torch.ones(1, 2, model.config.d_model, device=device)
+    with torch.no_grad():
+        model.body.attention_weights(inputs, torch.tensor([2], device=device))
 
 
 def _attention_rows(

@@ -31,21 +31,27 @@ from dayahead.model.checkpoint import (
 from dayahead.model.embeddings import PretrainedRows, read_item_vectors
 from dayahead.model.next_item import NextItemModel
 from dayahead.train.batches import Batches
-from dayahead.train.checks import check_attention
 from dayahead.train.data_loading import Loader
 from dayahead.train.evaluate import evaluate
-from dayahead.train.results import EvaluatedWindow, Timing, attention_table, prediction_table
-from dayahead.train.sharded_state import gather_state, scatter_state
-from dayahead.train.trainers import CountTrainer, GradientTrainer, Trainer
+from dayahead.train.results import (
+    EvaluatedWindow,
+    Timing,
+    attention_table,
+    check_attention,
+    prediction_table,
+)
+from dayahead.train.trainers import (
+    CountTrainer,
+    GradientTrainer,
+    Trainer,
+    gather_state,
+    scatter_state,
+)
 from dayahead.windows.folder import Window, WindowFolder
 
 WindowRecord = Mapping[str, Any]
 """An evaluated window: `step` (its position in the log), `timestamp_ms` (its start) and `metrics`
 by name, None where there is no value."""
-
-
-def _ignore(record: WindowRecord) -> None:
-    """Do nothing with a window; at module level, so that it pickles."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +64,8 @@ class Study:
     models: Path
     cache: Path = field(default_factory=cache_root)
     """Holds finished fits and evaluations, so that no run repeats them."""
-    on_window: Callable[[WindowRecord], None] = _ignore
-    """Called in the main process for every evaluated window; it must pickle to get there."""
+    on_window: Callable[[WindowRecord], None] | None = None
+    """Called in the main process with every evaluated window, for MLflow; it must pickle."""
 
 
 @dataclass(frozen=True)
@@ -76,12 +82,9 @@ class Fit:
 
 
 class Run:
-    """The model, its trainer and the candidates so far.
+    """The model, its trainer and the candidates so far; `first` is the first window fitted on.
 
-    Args:
-        study: settings and folders.
-        process: this one. With `compute.shard_items` all processes create their runs in step.
-        first: the first window fitted on.
+    With `compute.shard_items` all processes create their runs together.
     """
 
     def __init__(self, study: Study, process: Process, first: Window) -> None:
@@ -112,8 +115,7 @@ class Run:
         )
         if isinstance(model, CountingModel):
             return model, CountTrainer(model)
-        if self.item_vectors:
-            model.inputs.items.pretrained = self.item_vectors
+        model.inputs.items.pretrained = self.item_vectors
         return model, GradientTrainer(model, params.training, self.process)
 
     @cached_property
@@ -225,19 +227,17 @@ class Run:
         return attention_table(self.model, table, self.loader.past_length, self.process.device)
 
     def _train_ranks(self, window: Window) -> NDArray[np.int32]:
-        """Return ranks of a sample of the sessions just fitted; none where none are asked for."""
+        """Return ranks of a sample of the sessions just fitted; empty where the sample is."""
         if not self.params.evaluation.train_sessions:
             return np.zeros(0, np.int32)
         targets, batches = self.loader.train_sample(window, self.process.rank)
         return evaluate(self.model, batches, targets, self.candidates, self.process).ranks
 
     def save(self, window: Window) -> None:
-        """Write models/, as the model stands after fitting `window`; every process calls this."""
+        """Write models/, the model after the fit of `window`; every process calls this."""
         weights = gather_state(weights_of(self.model), self.model, self.process)
-        if self.process.is_main:
-            save_model(self.study.models, self._stored_model(window), weights)
-
-    def _stored_model(self, window: Window) -> StoredModel:
+        if not self.process.is_main:
+            return
         params, sizes = self.params, self.sizes_at(window)
         config = ModelConfigFile(
             dataset=params.dataset,
@@ -257,4 +257,5 @@ class Run:
             .combine_chunks()
             for column, size in sizes.items()
         }
-        return StoredModel(config, self.model, self.candidates, vocabularies)
+        stored = StoredModel(config, self.model, self.candidates, vocabularies)
+        save_model(self.study.models, stored, weights)

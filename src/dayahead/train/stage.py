@@ -11,8 +11,7 @@ from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Process
 from dayahead.metrics.tables import WindowResult
 from dayahead.train.cached_windows import CachedWindows
-from dayahead.train.checks import select_windows
-from dayahead.train.consistency import check_consistency
+from dayahead.train.checks import check_consistency, select_windows
 from dayahead.train.results import ResultsFolder, Timing
 from dayahead.train.run import Fit, Run, Study, WindowRecord
 from dayahead.windows.folder import Window, WindowFolder
@@ -56,20 +55,15 @@ def run_protocol(process: Process, study: Study) -> None:
         if results is not None and evaluated is not None:
             result = results.add(evaluated)
             _log_line(windows[index], result, evaluated.timing, is_cached=is_cached)
-            study.on_window(_window_record(window, result, evaluated.timing))
+            if study.on_window is not None:
+                study.on_window(_window_record(window, result, evaluated.timing))
     last = len(windows) - (1 if study.params.training.fit_last else 2)
     run.add_candidates(windows[last])
     run.save(schedule.fit_up_to(last).window)
 
 
 class FitSchedule:
-    """Brings a run's model to one window after the other, with as few fits as the cache allows.
-
-    Args:
-        run: of this process.
-        windows: windows of the run, in order.
-        cached: fits and evaluations in the cache.
-    """
+    """Brings a run's model to one window after the other, with as few fits as the cache allows."""
 
     def __init__(self, run: Run, windows: Sequence[Window], cached: CachedWindows) -> None:
         self.run = run
@@ -86,18 +80,14 @@ class FitSchedule:
         """
         if index > self.index:
             # A protocol that starts each fit from a fresh model needs no earlier fit.
-            is_fresh = self.run.params.training.starts_afresh
-            first = index if is_fresh else self.index + 1
+            config = self.run.params.training
+            first = index if config.starts_afresh else self.index + 1
             for number in range(self._restore(first, index), index + 1):
-                self._fit(number)
+                self.fit = self.run.fit(fitted_windows(self.windows[: number + 1], config))
+                self.cached.write_fit(number, self.fit, self.run.state())
+            self.index = index
         assert self.fit is not None
         return self.fit
-
-    def _fit(self, index: int) -> None:
-        past = self.windows[: index + 1]
-        self.fit = self.run.fit(fitted_windows(past, self.run.params.training))
-        self.index = index
-        self.cached.write_fit(index, self.fit, self.run.state())
 
     def _restore(self, lowest: int, highest: int) -> int:
         """Restore the newest cached fit in this range; return the index of the next one to do."""

@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import torch
 from dask.utils import natural_sort_key
-from jaxtyping import Int
 from merlin.dataloader.torch import Loader
 from merlin.io import Dataset
 from merlin.schema import ColumnSchema, Schema
@@ -69,7 +68,12 @@ class StreamedBatches:
         for number, sessions in enumerate(self._buffers(order)):
             file_rows = torch.from_numpy(np.fromiter(row_numbers, np.int64, count=len(sessions)))
             in_order = file_rows.argsort()
-            for rows in self._batch_rows(sessions.lengths[in_order], number):
+            lengths = sessions.lengths[in_order]
+            if self.seed is None:
+                batches = sorted_rows(lengths, self.batch_size)
+            else:
+                batches = shuffled_rows(lengths, self.batch_size, self.seed + number)
+            for rows in batches:
                 batch = sessions.gather(in_order[rows], self.rank)
                 is_real = batch.sessions >= 0
                 numbers = torch.where(is_real, file_rows[batch.sessions.clamp(min=0)], -1)
@@ -102,19 +106,19 @@ class StreamedBatches:
         generator = torch.Generator().manual_seed(self.seed)
         return torch.randperm(len(self._row_groups), generator=generator).tolist()
 
-    def _batch_rows(self, lengths: Int[Tensor, " S"], number: int) -> list[Tensor]:
-        """Split a buffer into batches; the first buffer uses the seed itself."""
-        if self.seed is None:
-            return sorted_rows(lengths, self.batch_size)
-        return shuffled_rows(lengths, self.batch_size, self.seed + number)
-
     def _buffers(self, order: list[int]) -> Iterator[Sessions]:
         """Read the row groups and split the stream into buffers of whole batches."""
         if not self._files:
             return
         size = -(-self.buffer // self.batch_size) * self.batch_size
         with wrap_read_errors(", ".join(self._files)):
-            loader = Loader(_dataset(list(self._files), self.columns), batch_size=size)
+            # One partition per row group, whatever memory the machine has.
+            schema = Schema(
+                [ColumnSchema(name, is_list=True, is_ragged=True) for name in self.columns]
+            )
+            options = {"engine": "parquet", "row_groups_per_part": 1, "cpu": True}
+            dataset = Dataset(list(self._files), schema=schema, **options)
+            loader = Loader(dataset, batch_size=size)
             loader.indices = np.array(order)
             with loader:
                 # Merlin's reader can wait forever when asked for more than there is.
@@ -134,17 +138,7 @@ def _metadata(path: str, columns: tuple[str, ...]) -> pq.FileMetaData:
     return found
 
 
-def _dataset(paths: list[str], columns: tuple[str, ...]) -> Dataset:
-    """One partition per row group, whatever memory the machine has."""
-    schema = Schema([ColumnSchema(name, is_list=True, is_ragged=True) for name in columns])
-    return Dataset(paths, engine="parquet", row_groups_per_part=1, cpu=True, schema=schema)
-
-
 def _sessions(values: dict[str, Tensor], columns: tuple[str, ...]) -> Sessions:
     flat = {name: values[f"{name}__values"] for name in columns}
-    return Sessions(
-        columns={
-            name: v.float() if v.is_floating_point() else v.long() for name, v in flat.items()
-        },
-        offsets=values[f"{columns[0]}__offsets"],
-    )
+    typed = {name: v.float() if v.is_floating_point() else v.long() for name, v in flat.items()}
+    return Sessions(typed, values[f"{columns[0]}__offsets"])

@@ -1,11 +1,11 @@
-"""Trainers: fit a model on one window. One counts, one follows gradients."""
+"""Trainers, which fit a model on one window after another, and their states for the cache."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Protocol
 
 import torch
+import torch.distributed as dist
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -17,11 +17,12 @@ from dayahead.core.errors import TrainingError
 from dayahead.core.seeds import derived_seed
 from dayahead.distributed.process import Process, Rank
 from dayahead.model.baselines import CountingModel
-from dayahead.model.checkpoint import restore_weights, weights_of
+from dayahead.model.checkpoint import WEIGHTS, restore_weights, weights_of, with_prefix
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.rng import StepRandom
 from dayahead.train.batches import Batch, Batches
 from dayahead.train.optimizer import (
+    MOMENTS,
     build_optimizer,
     optimizer_state,
     replace_grown,
@@ -29,37 +30,10 @@ from dayahead.train.optimizer import (
     set_learning_rate,
 )
 
-_WEIGHTS, _OPTIMIZER = "weights.", "moments."
-"""Prefixes of the tensors of a state."""
+_OPTIMIZER = "moments."
+"""Prefix of the optimizer's tensors in a state; the model's have WEIGHTS."""
 OnStep = Callable[[int], object]
 """Called after each step with its number of sessions."""
-
-
-class Trainer(Protocol):
-    """Fits a model on one window after another."""
-
-    rank: Rank
-    """Which rows of a global batch `fit` takes."""
-
-    def grow(self, sizes: dict[str, int]) -> None:
-        """Make room for the first `sizes[column]` values of each vocabulary."""
-        ...
-
-    def n_steps(self, epochs: list[Batches]) -> int:
-        """Return the number of batches that `fit` takes, from the first epoch on."""
-        ...
-
-    def fit(self, window: str, epochs: list[Batches], on_step: OnStep) -> float | None:
-        """Fit on a window; return the mean loss per target, None where nothing is minimized."""
-        ...
-
-    def state(self) -> dict[str, Tensor]:
-        """Return all that the next window's fit depends on, on the CPU."""
-        ...
-
-    def restore(self, sizes: dict[str, int], state: Mapping[str, Tensor]) -> None:
-        """Load the state of another trainer whose vocabularies had these sizes."""
-        ...
 
 
 @dataclass
@@ -68,6 +42,7 @@ class CountTrainer:
 
     model: CountingModel
     rank = Rank(index=0, world_size=1)
+    """Which rows of a global batch `fit` takes."""
 
     def grow(self, sizes: dict[str, int]) -> None:
         """Make room for the first `sizes[item_id]` items."""
@@ -90,7 +65,7 @@ class CountTrainer:
         return weights_of(self.model)
 
     def restore(self, sizes: dict[str, int], state: Mapping[str, Tensor]) -> None:
-        """Load the counts."""
+        """Load the counts of a trainer whose vocabularies had these sizes."""
         restore_weights(self.model, sizes, state)
 
 
@@ -107,7 +82,7 @@ class GradientTrainer:
         """The model, in DDP where there are several processes."""
 
     def grow(self, sizes: dict[str, int]) -> None:
-        """Grow embeddings and optimizer state, then wrap the model again for DDP.
+        """Make room for the first `sizes[column]` values of each vocabulary; wrap again for DDP.
 
         Without `carry_optimizer` the optimizer starts from zero here.
         """
@@ -132,7 +107,7 @@ class GradientTrainer:
         return min(self.config.steps_per_window or n_batches, n_batches)
 
     def fit(self, window: str, epochs: list[Batches], on_step: OnStep) -> float | None:
-        """Take the steps of a window; the learning rate restarts here."""
+        """Fit on a window, where the learning rate restarts; return the mean loss per target."""
         self.model.train()
         n_steps = self.n_steps(epochs)
         totals = torch.zeros(2, dtype=torch.float64)
@@ -188,21 +163,72 @@ class GradientTrainer:
             )
 
     def state(self) -> dict[str, Tensor]:
-        """Return the weights and, where it is carried on, the optimizer's state.
+        """Return the weights and, with `carry_optimizer`, the optimizer's state, on the CPU.
 
-        Nothing else is needed: random numbers are drawn afresh for each window and step.
+        Nothing else is needed: random streams are keyed by window and step.
         """
-        carried = optimizer_state(self.optimizer, self.model) if self.config.carry_optimizer else {}
+        optimizer = (
+            optimizer_state(self.optimizer, self.model) if self.config.carry_optimizer else {}
+        )
         return {
-            **{_WEIGHTS + name: tensor for name, tensor in weights_of(self.model).items()},
-            **{_OPTIMIZER + name: tensor for name, tensor in carried.items()},
+            **{WEIGHTS + name: tensor for name, tensor in weights_of(self.model).items()},
+            **{_OPTIMIZER + name: tensor for name, tensor in optimizer.items()},
         }
 
     def restore(self, sizes: dict[str, int], state: Mapping[str, Tensor]) -> None:
-        """Load weights and optimizer state."""
-        restore_weights(self.model, sizes, _with_prefix(state, _WEIGHTS))
+        """Load the state of a trainer whose vocabularies had these sizes."""
+        restore_weights(self.model, sizes, with_prefix(state, WEIGHTS))
         self.optimizer = build_optimizer(self.model, self.config)
-        restore_optimizer(self.optimizer, self.model, _with_prefix(state, _OPTIMIZER))
+        restore_optimizer(self.optimizer, self.model, with_prefix(state, _OPTIMIZER))
+
+
+Trainer = CountTrainer | GradientTrainer
+
+
+def gather_state(
+    state: Mapping[str, Tensor], model: NextItemModel | CountingModel, process: Process
+) -> dict[str, Tensor]:
+    """Gather weights or a trainer's state, whole in the main process; a collective.
+
+    The state of each process is on the CPU. Other processes than the main one get their own back.
+    """
+    return {
+        name: model.shard.gather_rows(tensor, model.n_items, process.device)
+        if _is_sharded(name, model)
+        else tensor
+        for name, tensor in state.items()
+    }
+
+
+def scatter_state(
+    state: Mapping[str, Tensor] | None, model: NextItemModel | CountingModel, process: Process
+) -> Mapping[str, Tensor]:
+    """Give every process its own part of the main process's state; a collective.
+
+    The state is ignored in other processes; the model may still be without rows.
+    """
+    state = state or {}
+    if process.rank.world_size == 1:
+        return state
+    tensors = process.broadcast([(name, each.shape, each.dtype) for name, each in state.items()])
+    own = {}
+    for name, shape, dtype in tensors:
+        whole = state.get(name)
+        if _is_sharded(name, model):
+            like = torch.empty((0, *shape[1:]), dtype=dtype, device=process.device)
+            own[name] = model.shard.scatter_rows(whole, like, shape[0])
+        else:
+            sent = torch.empty(shape, dtype=dtype) if whole is None else whole
+            own[name] = sent.to(process.device)
+            dist.broadcast(own[name], src=0)
+    return own
+
+
+def _is_sharded(name: str, model: NextItemModel | CountingModel) -> bool:
+    """Whether a tensor of a state, by its name, has one row per item and is sharded by them."""
+    name = name.removeprefix(WEIGHTS).removeprefix(_OPTIMIZER)
+    parameter, _, key = name.rpartition(".")
+    return name in model.sharded or (key in MOMENTS and parameter in model.sharded)
 
 
 def uses_bfloat16(config: TrainingConfig, process: Process) -> bool:
@@ -210,14 +236,6 @@ def uses_bfloat16(config: TrainingConfig, process: Process) -> bool:
     if config.precision == "auto":
         return process.multiplies_bfloat16
     return config.precision == "bfloat16"
-
-
-def _with_prefix(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {
-        name.removeprefix(prefix): tensor
-        for name, tensor in state.items()
-        if name.startswith(prefix)
-    }
 
 
 def _step_random(batch: Batch, seed: int) -> StepRandom:
