@@ -57,9 +57,7 @@ def codes_of(column: pa.ChunkedArray) -> Ints:
 
 def is_new(codes: Ints) -> Flags:
     """Flag the rows that differ from the one before."""
-    changes = np.ones(len(codes), dtype=bool)
-    changes[1:] = codes[1:] != codes[:-1]
-    return changes
+    return np.asarray(np.diff(codes, prepend=codes[:1] - 1) != 0)
 
 
 def set_column(table: pa.Table, name: str, values: pa.Array | pa.ChunkedArray) -> pa.Table:
