@@ -198,14 +198,11 @@ def _total(check: str, files: Files, dataset: DatasetConfig) -> QualityResult:
 
 def _empty_days(files: Files, limit: float | None) -> QualityResult:
     days = sorted({date.fromisoformat(day) for _, quality in files for day in quality.days})
-    gaps = [
-        (before, (after - before).days - 1)
-        for before, after in pairwise(days)
-        if (after - before).days > 1
-    ]
+    gaps = [(before, (after - before).days - 1) for before, after in pairwise(days)]
     span = (days[-1] - days[0]).days + 1 if days else 0
-    examples = tuple(f"{n} after {before}" for before, n in gaps[:EXAMPLES])
-    return QualityResult("empty_days", sum(n for _, n in gaps), span, limit, examples)
+    examples = [f"{n} after {before}" for before, n in gaps if n]
+    n_empty = sum(n for _, n in gaps)
+    return QualityResult("empty_days", n_empty, span, limit, tuple(examples[:EXAMPLES]))
 
 
 def _summary(result: QualityResult) -> str:
