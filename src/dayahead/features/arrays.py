@@ -22,11 +22,10 @@ def find_repeats(groups: Ints, items: Ints, rule: str) -> Flags:
 
     The first event of a run (drop_consecutive) or of its item in the group (drop_all) is kept.
     """
-    drops = np.zeros(len(groups), dtype=bool)
     if rule == "drop_consecutive":
-        drops[1:] = (groups[1:] == groups[:-1]) & (items[1:] == items[:-1])
-    elif rule == "drop_all":
-        drops[:] = True
+        return ~(is_new(groups) | is_new(items))
+    drops = np.full(len(groups), rule == "drop_all")
+    if rule == "drop_all":
         drops[first_of_pairs(groups, items)] = False
     return drops
 

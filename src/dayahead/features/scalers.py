@@ -1,6 +1,5 @@
 """Numeric features: their NVTabular operators, fitted or rebuilt from statistics.json."""
 
-import math
 from typing import Any
 
 import dask.dataframe as dd
@@ -206,14 +205,11 @@ class NumberOperators:
             fitted["overall_mean"] = self.relative.overall_mean
         if isinstance(self.scaler, Normalize):
             mean, std = self.scaler.means[self.name], self.scaler.stds[self.name]
-            fitted |= {"mean": _finite_or_zero(mean), "std": _finite_or_zero(std)}
+            fitted["mean"] = float(np.nan_to_num(mean, posinf=0, neginf=0))
+            fitted["std"] = float(np.nan_to_num(std, posinf=0, neginf=0))
         if isinstance(self.scaler, GaussRank):
             fitted |= {"knots": self.scaler.knots.tolist(), "n": self.scaler.n}
         return NumberStatistics(**fitted)
-
-
-def _finite_or_zero(value: float) -> float:
-    return value if math.isfinite(value) else 0.0
 
 
 def _floats(column: Series) -> Floats:
