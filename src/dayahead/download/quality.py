@@ -2,6 +2,7 @@
 
 import logging
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -66,7 +67,7 @@ class QualityCounters:
     """
 
     def __init__(self, shown: str) -> None:
-        self._defects: dict[str, Defects] = {}
+        self._defects: dict[str, Defects] = defaultdict(Defects)
         self._shown = shown
         self._days: set[int] = set()
         self._batches: list[tuple[int, int, str]] = []
@@ -85,7 +86,7 @@ class QualityCounters:
         self._batches.append((first_row, raw.first, location))
         n_unreadable = raw.n_rows - batch.readable.num_rows
         errors = (error.removeprefix(self._shown) for error in batch.errors)
-        self._of("unreadable").add(n_unreadable, raw.n_rows, errors)
+        self._defects["unreadable"].add(n_unreadable, raw.n_rows, errors)
         for name in batch.readable.schema.names:
             if name != ROW:
                 self._count(f"nulls.{name}", batch.readable, batch.readable[name].is_null())
@@ -98,12 +99,12 @@ class QualityCounters:
     def count_duplicates(self, path: Path) -> None:
         """Count events of a finished events file that repeat an earlier one but for its row."""
         n_events, rows = _duplicates(path)
-        self._of("duplicates").add(len(rows), n_events, map(self._location, rows[:EXAMPLES]))
+        self._defects["duplicates"].add(len(rows), n_events, map(self._location, rows[:EXAMPLES]))
 
     def result(self) -> FileQuality:
         """Return all counts."""
         days = [str(np.datetime64(day, "D")) for day in sorted(self._days)]
-        return FileQuality(self._defects, days)
+        return FileQuality(dict(self._defects), days)
 
     def _count_times(self, events: pa.Table) -> None:
         times = np.asarray(events[EVENT_TIME].cast(pa.int64()))
@@ -117,10 +118,7 @@ class QualityCounters:
     def _count(self, check: str, table: pa.Table, mask: pa.Array) -> None:
         n_rows = pc.sum(mask).as_py() or 0
         rows = table[ROW].filter(mask).slice(0, EXAMPLES).to_pylist() if n_rows else []
-        self._of(check).add(n_rows, table.num_rows, map(self._location, rows))
-
-    def _of(self, check: str) -> Defects:
-        return self._defects.setdefault(check, Defects())
+        self._defects[check].add(n_rows, table.num_rows, map(self._location, rows))
 
     def _location(self, row: int) -> str:
         index = bisect_right(self._batches, row, key=itemgetter(0)) - 1
