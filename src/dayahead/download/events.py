@@ -47,10 +47,7 @@ def source_columns(dataset: DatasetConfig) -> dict[str, pa.DataType]:
 def to_events(raw: RawBatch, dataset: DatasetConfig, first_row: int) -> EventBatch:
     """Convert rows to events; drop and count rows without session, item or time.
 
-    Args:
-        raw: rows of one raw file.
-        dataset: the meaning of its columns, and whether unreadable rows may be dropped.
-        first_row: number of the first of them in the source file, from 0.
+    `first_row` is the number of the batch's first row in the source file, from 0.
 
     Raises:
         SourceError: a value is unreadable and no row may be dropped; names its line.

@@ -60,11 +60,7 @@ class FileQuality:
 
 
 class QualityCounters:
-    """Counts the defects of one source file while it is converted.
-
-    Args:
-        shown: what messages call the file.
-    """
+    """Counts the defects of one source file, called `shown` in messages, as it is converted."""
 
     def __init__(self, shown: str) -> None:
         self._defects: dict[str, Defects] = defaultdict(Defects)
@@ -77,10 +73,7 @@ class QualityCounters:
     def count_batch(self, raw: RawBatch, batch: EventBatch, first_row: int) -> None:
         """Count the defects of a batch; batches come in the order of the file.
 
-        Args:
-            raw: the rows as they were read.
-            batch: the events made of them.
-            first_row: number of the first of them in the file, from 0.
+        `first_row` is the number of the batch's first row in the file, from 0.
         """
         location = f"{raw.name}, {raw.unit} ".removeprefix(self._shown)
         self._batches.append((first_row, raw.first, location))

@@ -151,11 +151,7 @@ def _stat(fs: AbstractFileSystem, url: str, path: str) -> SourceFile:
 
 
 def require_space_for(files: Sequence[SourceFile]) -> None:
-    """Check that the disk has space for all that is missing; unknown sizes are not counted.
-
-    Raises:
-        DataError: it has not.
-    """
+    """Raise DataError if the disk lacks space for what is missing; unknown sizes count as 0."""
     missing = [_missing_bytes(file) for file in files if not file.is_local]
     require_space(_cache().folder, sum(missing), f"fetching {sum(n > 0 for n in missing)} files")
 
