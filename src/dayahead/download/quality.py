@@ -152,7 +152,7 @@ def check_quality(files: Files, dataset: DatasetConfig, name: str) -> tuple[Qual
     """Add up the counts of all files and compare them with the limits.
 
     Raises:
-        SourceError: names every check beyond its limit, and the location of its first defect.
+        SourceError: names every check that exceeds its limit, and the location of its first defect.
     """
     checks = dict.fromkeys(check for _, quality in files for check in quality.defects)
     results = [_total(check, files, dataset) for check in checks]
@@ -160,10 +160,10 @@ def check_quality(files: Files, dataset: DatasetConfig, name: str) -> tuple[Qual
     for result in results:
         if result.found:
             _log.info("quality: %s", _summary(result))
-    beyond = [each for each in results if each.limit is not None and each.share > each.limit]
-    if beyond:
-        limits = ", ".join(f"quality.{result.check}" for result in beyond)
-        found = "; ".join(f"{_summary(result)}, first {result.examples[0]}" for result in beyond)
+    exceeded = [each for each in results if each.limit is not None and each.share > each.limit]
+    if exceeded:
+        limits = ", ".join(f"quality.{result.check}" for result in exceeded)
+        found = "; ".join(f"{_summary(result)}, first {result.examples[0]}" for result in exceeded)
         raise SourceError(
             f"datasets/{name}.yaml: too many defects in the log: {found}. Correct the files, or, "
             f"if that is how the log is, raise {limits} there"
