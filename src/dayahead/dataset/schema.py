@@ -272,15 +272,10 @@ class QualityConfig:
             required: columns without a value in which a row is dropped.
         """
         kind, _, column = check.partition(".")
-        limits = {
-            "nulls": self.nulls.get(column, REQUIRED_NULLS if column in required else None),
-            "unreadable": self.unreadable,
-            "duplicates": self.duplicates,
-            "backwards": self.backwards,
-            "negative": self.negative.get(column),
-            "empty_days": self.empty_days,
-        }
-        return limits[kind]
+        if kind == "nulls":
+            return self.nulls.get(column, REQUIRED_NULLS if column in required else None)
+        limit: dict[str, float | None] | float | None = getattr(self, kind)
+        return limit.get(column) if isinstance(limit, dict) else limit
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -320,8 +315,7 @@ class DatasetConfig:
             SESSION_START: TIMESTAMP,
         }
         for name, feature in self.features.items():
-            is_categorical = feature.kind == "categorical"
-            types[name] = ID_TYPES[feature.type] if is_categorical else pa.float64()
+            types[name] = ID_TYPES[feature.type] if feature.kind == "categorical" else pa.float64()
         present = {ROW, *self.event_columns()}
         return pa.schema([(name, type_) for name, type_ in types.items() if name in present])
 

@@ -161,10 +161,7 @@ def _zip_members(path: Path, name: str, members: Sequence[str]) -> Iterator[RawF
 def _seven_zip_members(
     path: Path, name: str, members: Sequence[str], scratch: Path
 ) -> Iterator[RawFile]:
-    with (
-        tempfile.TemporaryDirectory(dir=scratch) as unpacked,
-        py7zr.SevenZipFile(path) as archive,
-    ):
+    with tempfile.TemporaryDirectory(dir=scratch) as unpacked, py7zr.SevenZipFile(path) as archive:
         sizes = {info.filename: info.uncompressed for info in archive.list() if info.is_file}
         selected = _select(sizes, members, name)
         require_space(scratch, sum(sizes[member] for member in selected), f"unpacking {name}")

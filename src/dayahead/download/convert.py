@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import version
-from itertools import chain, count, islice
+from itertools import groupby
 from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
@@ -175,15 +175,10 @@ def _raw_batches(source: Source, dataset: DatasetConfig, scratch: Path) -> Itera
 
 def _write_parts(folder: Path, schema: pa.Schema, tables: Iterator[pa.Table]) -> list[EventsFile]:
     """Write tables of any length; the same rows always give the same bytes."""
-    groups = _row_groups(tables)
-    numbers = count()
+    numbered = enumerate(_row_groups(tables))
     return [
-        _write_part(
-            folder / events_file_name(next(numbers)),
-            schema,
-            chain([first], islice(groups, MAX_EVENTS // ROW_GROUP - 1)),
-        )
-        for first in groups
+        _write_part(folder / events_file_name(number), schema, (group for _, group in groups))
+        for number, groups in groupby(numbered, lambda each: each[0] // (MAX_EVENTS // ROW_GROUP))
     ]
 
 

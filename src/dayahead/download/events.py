@@ -9,14 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dayahead.core.columns import (
-    EVENT_TIME,
-    ITEM_ID,
-    ROW,
-    SESSION_ID,
-    SESSION_START,
-    TIMESTAMP,
-)
+from dayahead.core.columns import EVENT_TIME, ITEM_ID, ROW, SESSION_ID, SESSION_START, TIMESTAMP
 from dayahead.core.errors import SourceError
 from dayahead.dataset.schema import DatasetConfig, TimeConfig
 from dayahead.download.readers import EXAMPLES, RawBatch, find_invalid
@@ -54,10 +47,7 @@ def source_columns(dataset: DatasetConfig) -> dict[str, pa.DataType]:
 def to_events(raw: RawBatch, dataset: DatasetConfig, first_row: int) -> EventBatch:
     """Convert rows to events; drop and count rows without session, item or time.
 
-    Args:
-        raw: rows of one raw file.
-        dataset: the meaning of its columns, and whether unreadable rows may be dropped.
-        first_row: number of the first of them in the source file, from 0.
+    `first_row` is the number of the batch's first row in the source file, from 0.
 
     Raises:
         SourceError: a value is unreadable and no row may be dropped; names its line.
@@ -179,7 +169,12 @@ def _to_times(values: pa.Array, time: TimeConfig) -> pa.Array:
     elif time.unit == "text":
         instants = _parse_times(values.cast(pa.string()), time.zone)
     else:
-        instants = _from_unix(values, MICROSECONDS[time.unit])
+        factor = MICROSECONDS[time.unit]
+        try:
+            unix = pc.multiply_checked(_to_int(values), factor)
+        except pa.ArrowInvalid:  # fractions: a double is exact to the microsecond until 2200
+            unix = pc.round(pc.multiply(values.cast(pa.float64()), float(factor))).cast(pa.int64())
+        instants = unix.cast(TIMESTAMP)
     return _check_range(instants)
 
 
@@ -191,14 +186,6 @@ def _check_range(instants: pa.Array) -> pa.Array:
 
 def _is_out_of_range(unix: pa.Array) -> pa.Array:
     return pc.or_(pc.less(unix, 0), pc.greater_equal(unix, _LATEST))
-
-
-def _from_unix(values: pa.Array, factor: int) -> pa.Array:
-    try:
-        unix = pc.multiply_checked(_to_int(values), factor)
-    except pa.ArrowInvalid:  # fractions: a double is exact to the microsecond until 2200
-        unix = pc.round(pc.multiply(values.cast(pa.float64()), float(factor))).cast(pa.int64())
-    return unix.cast(TIMESTAMP)
 
 
 def _parse_times(text: pa.Array, zone: str) -> pa.Array:
@@ -234,15 +221,14 @@ def _add_offsets(dates: pa.Array, unreadable: _UnreadableRows, time: TimeConfig)
     expected = f"a whole number of {time.offset_unit} since the date began"
     offsets = _convert_column(unreadable, column, to_offsets, expected)
     unix = pc.add(dates.cast(pa.int64()), offsets)
-    if pc.any(_is_out_of_range(unix)).as_py():
-        unreadable.add(
-            np.asarray(pc.fill_null(_is_out_of_range(unix), fill_value=False)),
-            column,
-            lambda _: (
-                f"expected a time between 1970 and 2200, found one outside when added to column "
-                f"{time.column}"
-            ),
-        )
+    unreadable.add(
+        np.asarray(pc.fill_null(_is_out_of_range(unix), fill_value=False)),
+        column,
+        lambda _: (
+            f"expected a time between 1970 and 2200, found one outside when added to column "
+            f"{time.column}"
+        ),
+    )
     return unix.cast(TIMESTAMP)
 
 

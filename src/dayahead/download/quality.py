@@ -2,6 +2,7 @@
 
 import logging
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -59,14 +60,10 @@ class FileQuality:
 
 
 class QualityCounters:
-    """Counts the defects of one source file while it is converted.
-
-    Args:
-        shown: what messages call the file.
-    """
+    """Counts the defects of one source file, called `shown` in messages, as it is converted."""
 
     def __init__(self, shown: str) -> None:
-        self._defects: dict[str, Defects] = {}
+        self._defects: dict[str, Defects] = defaultdict(Defects)
         self._shown = shown
         self._days: set[int] = set()
         self._batches: list[tuple[int, int, str]] = []
@@ -76,16 +73,13 @@ class QualityCounters:
     def count_batch(self, raw: RawBatch, batch: EventBatch, first_row: int) -> None:
         """Count the defects of a batch; batches come in the order of the file.
 
-        Args:
-            raw: the rows as they were read.
-            batch: the events made of them.
-            first_row: number of the first of them in the file, from 0.
+        `first_row` is the number of the batch's first row in the file, from 0.
         """
         location = f"{raw.name}, {raw.unit} ".removeprefix(self._shown)
         self._batches.append((first_row, raw.first, location))
         n_unreadable = raw.n_rows - batch.readable.num_rows
         errors = (error.removeprefix(self._shown) for error in batch.errors)
-        self._of("unreadable").add(n_unreadable, raw.n_rows, errors)
+        self._defects["unreadable"].add(n_unreadable, raw.n_rows, errors)
         for name in batch.readable.schema.names:
             if name != ROW:
                 self._count(f"nulls.{name}", batch.readable, batch.readable[name].is_null())
@@ -98,12 +92,12 @@ class QualityCounters:
     def count_duplicates(self, path: Path) -> None:
         """Count events of a finished events file that repeat an earlier one but for its row."""
         n_events, rows = _duplicates(path)
-        self._of("duplicates").add(len(rows), n_events, map(self._location, rows[:EXAMPLES]))
+        self._defects["duplicates"].add(len(rows), n_events, map(self._location, rows[:EXAMPLES]))
 
     def result(self) -> FileQuality:
         """Return all counts."""
         days = [str(np.datetime64(day, "D")) for day in sorted(self._days)]
-        return FileQuality(self._defects, days)
+        return FileQuality(dict(self._defects), days)
 
     def _count_times(self, events: pa.Table) -> None:
         times = np.asarray(events[EVENT_TIME].cast(pa.int64()))
@@ -117,10 +111,7 @@ class QualityCounters:
     def _count(self, check: str, table: pa.Table, mask: pa.Array) -> None:
         n_rows = pc.sum(mask).as_py() or 0
         rows = table[ROW].filter(mask).slice(0, EXAMPLES).to_pylist() if n_rows else []
-        self._of(check).add(n_rows, table.num_rows, map(self._location, rows))
-
-    def _of(self, check: str) -> Defects:
-        return self._defects.setdefault(check, Defects())
+        self._defects[check].add(n_rows, table.num_rows, map(self._location, rows))
 
     def _location(self, row: int) -> str:
         index = bisect_right(self._batches, row, key=itemgetter(0)) - 1
@@ -161,7 +152,7 @@ def check_quality(files: Files, dataset: DatasetConfig, name: str) -> tuple[Qual
     """Add up the counts of all files and compare them with the limits.
 
     Raises:
-        SourceError: names every check beyond its limit, and the location of its first defect.
+        SourceError: names every check that exceeds its limit, and the location of its first defect.
     """
     checks = dict.fromkeys(check for _, quality in files for check in quality.defects)
     results = [_total(check, files, dataset) for check in checks]
@@ -169,10 +160,10 @@ def check_quality(files: Files, dataset: DatasetConfig, name: str) -> tuple[Qual
     for result in results:
         if result.found:
             _log.info("quality: %s", _summary(result))
-    beyond = [each for each in results if each.limit is not None and each.share > each.limit]
-    if beyond:
-        limits = ", ".join(f"quality.{result.check}" for result in beyond)
-        found = "; ".join(f"{_summary(result)}, first {result.examples[0]}" for result in beyond)
+    exceeded = [each for each in results if each.limit is not None and each.share > each.limit]
+    if exceeded:
+        limits = ", ".join(f"quality.{result.check}" for result in exceeded)
+        found = "; ".join(f"{_summary(result)}, first {result.examples[0]}" for result in exceeded)
         raise SourceError(
             f"datasets/{name}.yaml: too many defects in the log: {found}. Correct the files, or, "
             f"if that is how the log is, raise {limits} there"
@@ -198,14 +189,11 @@ def _total(check: str, files: Files, dataset: DatasetConfig) -> QualityResult:
 
 def _empty_days(files: Files, limit: float | None) -> QualityResult:
     days = sorted({date.fromisoformat(day) for _, quality in files for day in quality.days})
-    gaps = [
-        (before, (after - before).days - 1)
-        for before, after in pairwise(days)
-        if (after - before).days > 1
-    ]
+    gaps = [(before, (after - before).days - 1) for before, after in pairwise(days)]
     span = (days[-1] - days[0]).days + 1 if days else 0
-    examples = tuple(f"{n} after {before}" for before, n in gaps[:EXAMPLES])
-    return QualityResult("empty_days", sum(n for _, n in gaps), span, limit, examples)
+    examples = [f"{n} after {before}" for before, n in gaps if n]
+    n_empty = sum(n for _, n in gaps)
+    return QualityResult("empty_days", n_empty, span, limit, tuple(examples[:EXAMPLES]))
 
 
 def _summary(result: QualityResult) -> str:

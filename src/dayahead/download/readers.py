@@ -92,13 +92,8 @@ def read_batches(
 ) -> Iterator[RawBatch]:
     """Read some columns of a raw file.
 
-    Args:
-        raw: the open file.
-        source: its format.
-        columns: to read.
-        is_strict: whether an invalid line of JSON is an error; otherwise the batch lists it. A
-            csv row with too many or too few values always is one: the rows after it may be split
-            wrongly too.
+    If `is_strict`, an invalid line of JSON is an error; otherwise the batch lists it. A csv row
+    with too many or too few values always is one: the rows after it may be split wrongly too.
 
     Raises:
         SourceError: the file is empty or damaged, or a column is missing.

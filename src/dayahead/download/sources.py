@@ -134,8 +134,8 @@ def _matches(url: str, advice: str) -> list[SourceFile]:
 
 def _paths(fs: AbstractFileSystem, path: str) -> list[str]:
     magic = r"[*\[]" if path.startswith("http") else r"[*?\[]"
-    is_named = isinstance(fs, LocalFileSystem) and fs.exists(path)
-    if is_named or re.search(magic, path) is None:
+    is_file_name = isinstance(fs, LocalFileSystem) and fs.exists(path)
+    if is_file_name or re.search(magic, path) is None:
         return [path]
     return sorted(match for match in fs.glob(path) if fs.isfile(match))
 
@@ -145,17 +145,13 @@ def _stat(fs: AbstractFileSystem, url: str, path: str) -> SourceFile:
     if info["type"] == "directory":
         raise IsADirectoryError("it is a folder; name the files in it, for example with *.csv.gz")
     version = next((str(info[key]) for key in _VERSION_KEYS if info.get(key)), "")
-    is_named = isinstance(fs, LocalFileSystem) or fs._strip_protocol(url) != path
-    own_url = fs.unstrip_protocol(path) if is_named else url
+    is_own_url = not isinstance(fs, LocalFileSystem) and fs._strip_protocol(url) == path
+    own_url = url if is_own_url else fs.unstrip_protocol(path)
     return SourceFile(own_url, fs, path, info.get("size"), version)
 
 
 def require_space_for(files: Sequence[SourceFile]) -> None:
-    """Check that the disk has space for all that is missing; unknown sizes are not counted.
-
-    Raises:
-        DataError: it has not.
-    """
+    """Raise DataError if the disk lacks space for what is missing; unknown sizes count as 0."""
     missing = [_missing_bytes(file) for file in files if not file.is_local]
     require_space(_cache().folder, sum(missing), f"fetching {sum(n > 0 for n in missing)} files")
 
@@ -172,18 +168,15 @@ def _cache() -> Cache:
     return Cache(cache_root() / "downloads")
 
 
-def _address(file: SourceFile) -> str:
-    return hashlib.sha256(file.url.encode()).hexdigest()[:16]
-
-
 def _key(file: SourceFile) -> str:
-    return f"{_address(file)}-{fingerprint({'size': file.size, 'version': file.version})[:16]}"
+    address = hashlib.sha256(file.url.encode()).hexdigest()
+    return f"{address[:16]}-{fingerprint({'size': file.size, 'version': file.version})[:16]}"
 
 
 def fetch(file: SourceFile, expected_sha256: str | None) -> Source:
     """Bring a file to this machine, unless it is in the cache, and verify it.
 
-    An interrupted download is resumed. If the file has changed on the server, or its server tells
+    An interrupted download is resumed. If the file has changed on the server, or its server reports
     neither size nor version, it is fetched from the beginning.
 
     Raises:
@@ -191,45 +184,36 @@ def fetch(file: SourceFile, expected_sha256: str | None) -> Source:
             changes during the download.
         DataError: too little disk space.
     """
-    path, sha256 = (_read if file.is_local else _fetch_once)(file, expected_sha256)
-    return Source(file.recorded, file.name, file.shown, path.stat().st_size, sha256, path)
+    if file.is_local:
+        path = Path(file.path)
+        try:
+            found = sha256_of(path)
+        except OSError as error:
+            raise SourceError(f"{file.shown}: cannot be read: {describe_error(error)}") from None
+    else:
+        path, found = _fetch_once(file, is_verified=expected_sha256 is not None)
+    if expected_sha256 is not None and found != expected_sha256.lower():
+        if not file.is_local:
+            _cache().remove([_key(file)])
+        raise SourceError(
+            f"{file.shown}: wrong checksum: expected sha256 {expected_sha256}, found {found}. Run "
+            f"again to fetch it again; if the error persists, the publisher has changed the file: "
+            f"check it, then correct source.sha256"
+        )
+    return Source(file.recorded, file.name, file.shown, path.stat().st_size, found, path)
 
 
-def _read(file: SourceFile, expected_sha256: str | None) -> tuple[Path, str]:
-    path = Path(file.path)
-    try:
-        found = sha256_of(path)
-    except OSError as error:
-        raise SourceError(f"{file.shown}: cannot be read: {describe_error(error)}") from None
-    _check_sha256(found, file, expected_sha256)
-    return path, found
-
-
-def _fetch_once(file: SourceFile, expected_sha256: str | None) -> tuple[Path, str]:
+def _fetch_once(file: SourceFile, *, is_verified: bool) -> tuple[Path, str]:
+    """Return the file in the cache and its sha256."""
     cache, key, name = _cache(), _key(file), f"{_CONTENT}/{file.name}"
     is_versioned = file.size is not None or file.version
-    cache.remove_superseded(_address(file), key if is_versioned else None)
-    path, found = cache.get_or_build(
+    cache.remove_superseded(key.partition("-")[0], key if is_versioned else None)
+    return cache.get_or_build(
         key,
-        lambda folder: _fetch(file, folder / name, is_verified=expected_sha256 is not None),
+        lambda folder: _fetch(file, folder / name, is_verified=is_verified),
         lambda folder: (folder / name, recorded_hashes(folder)[name]),
         is_resumed=True,
     )
-    try:
-        _check_sha256(found, file, expected_sha256)
-    except SourceError:
-        cache.remove([key])
-        raise
-    return path, found
-
-
-def _check_sha256(found: str, file: SourceFile, expected: str | None) -> None:
-    if expected is not None and found != expected.lower():
-        raise SourceError(
-            f"{file.shown}: wrong checksum: expected sha256 {expected}, found {found}. Run again "
-            f"to fetch it again; if the error persists, the publisher has changed the file: check "
-            f"it, then correct source.sha256"
-        )
 
 
 def _fetch(file: SourceFile, target: Path, *, is_verified: bool) -> None:

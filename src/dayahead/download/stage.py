@@ -23,7 +23,7 @@ from dayahead.download.quality import check_quality, report
 from dayahead.download.sources import Source, fetch_sources
 from dayahead.download.synthetic import as_utc, log_end
 
-Files = Sequence[tuple[Source, Conversion]]
+ConvertedFiles = Sequence[tuple[Source, Conversion]]
 
 
 def download(dataset: DatasetConfig, name: str, folder: Path) -> None:
@@ -57,7 +57,7 @@ def download(dataset: DatasetConfig, name: str, folder: Path) -> None:
         raise DataError(f"{folder}: cannot be written: {error}; free space or rights") from None
 
 
-def _converted_files(dataset: DatasetConfig, name: str) -> Files:
+def _converted_files(dataset: DatasetConfig, name: str) -> ConvertedFiles:
     sources = fetch_sources(dataset, name)
     needed = sum(space_needed(source, dataset) for source in sources)
     require_space(cache_root(), needed, f"the event table of {name}")
@@ -67,7 +67,7 @@ def _converted_files(dataset: DatasetConfig, name: str) -> Files:
     return files
 
 
-def _link_parts(files: Files, folder: Path) -> Iterator[EventsFile]:
+def _link_parts(files: ConvertedFiles, folder: Path) -> Iterator[EventsFile]:
     """Link the events files under their numbers in the whole log."""
     number = first_row = 0
     for _, conversion in files:

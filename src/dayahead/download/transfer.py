@@ -41,7 +41,7 @@ async def _check_response(response: aiohttp.ClientResponse) -> None:
     """Reject responses that fsspec would accept: an unencrypted redirect, or the wrong range."""
     schemes = [each.url.scheme for each in (*response.history, response)]
     if "https" in schemes and "http" in schemes[schemes.index("https") :]:
-        raise ValueError("the server redirects from https to http, which anybody could answer")
+        raise ValueError("the server redirects from https to http, which is not encrypted")
     wanted = response.request_info.headers.get("Range", "").removeprefix("bytes=")
     sent = response.headers.get("Content-Range", "").removeprefix("bytes ")
     is_wanted = response.status == 206 and sent.split("-")[0] == wanted.split("-")[0]  # noqa: PLR2004
@@ -191,4 +191,4 @@ def _write_at(path: Path, start: int, data: bytes) -> None:
         file.seek(start)
         file.write(data)
         file.flush()
-        os.fsync(file.fileno())  # no bit of the bitmap may outlive its segment
+        os.fsync(file.fileno())  # the bitmap must not list a segment that a crash loses

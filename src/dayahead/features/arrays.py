@@ -22,11 +22,10 @@ def find_repeats(groups: Ints, items: Ints, rule: str) -> Flags:
 
     The first event of a run (drop_consecutive) or of its item in the group (drop_all) is kept.
     """
-    drops = np.zeros(len(groups), dtype=bool)
     if rule == "drop_consecutive":
-        drops[1:] = (groups[1:] == groups[:-1]) & (items[1:] == items[:-1])
-    elif rule == "drop_all":
-        drops[:] = True
+        return ~(is_new(groups) | is_new(items))
+    drops = np.full(len(groups), rule == "drop_all")
+    if rule == "drop_all":
         drops[first_of_pairs(groups, items)] = False
     return drops
 
@@ -57,9 +56,7 @@ def codes_of(column: pa.ChunkedArray) -> Ints:
 
 def is_new(codes: Ints) -> Flags:
     """Flag the rows that differ from the one before."""
-    changes = np.ones(len(codes), dtype=bool)
-    changes[1:] = codes[1:] != codes[:-1]
-    return changes
+    return np.asarray(np.diff(codes, prepend=codes[:1] - 1) != 0)
 
 
 def set_column(table: pa.Table, name: str, values: pa.Array | pa.ChunkedArray) -> pa.Table:

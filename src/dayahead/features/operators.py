@@ -4,7 +4,7 @@ Columns pass through Arrow, so each works on pandas and on cudf frames alike. A 
 is int64, microseconds since 1970, UTC: pandas 1.5 knows nanoseconds only, which end in 2262.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -29,6 +29,8 @@ DAY = 24 * 60 * 60 * 1_000_000
 class LookUp(Operator):  # type: ignore[misc]
     """Raw values of one column to indices of its vocabulary; null and unknown values to 1."""
 
+    output_dtype = np.int32
+
     def __init__(self, vocabulary: pa.Table, tags: tuple[Tags, ...] = ()) -> None:
         super().__init__()
         self.vocabulary = vocabulary
@@ -39,11 +41,6 @@ class LookUp(Operator):  # type: ignore[misc]
         (name,) = col_selector.names
         values = to_arrow(df[name], self.vocabulary.schema.field(VALUE).type)
         return type(df)({name: lookup_indices(values, self.vocabulary).to_numpy()})
-
-    @property
-    def output_dtype(self) -> type:
-        """Type of an index."""
-        return np.int32
 
     @property
     def output_tags(self) -> list[Tags]:
@@ -58,16 +55,8 @@ class Continuous:
     """
 
     outputs: tuple[str, ...] = ()
-
-    @property
-    def output_dtype(self) -> type:
-        """Type of a number."""
-        return np.float32
-
-    @property
-    def output_tags(self) -> list[Tags]:
-        """Tags in the Merlin schema."""
-        return [Tags.CONTINUOUS]
+    output_dtype: type = np.float32
+    output_tags: ClassVar = [Tags.CONTINUOUS]
 
     def column_mapping(self, col_selector: ColumnSelector) -> dict[str, list[str]]:
         """Input columns of each output column."""
@@ -105,22 +94,19 @@ class ItemAge(Continuous, Operator):  # type: ignore[misc]
     Reads item_id as index (after LookUp) and event_time; an unknown item is new.
     """
 
+    output_dtype = np.float64
+
     def __init__(self, name: str, items: pa.Table) -> None:
         super().__init__()
         self.outputs = (name,)
         first = items[FIRST_TIME].cast(pa.int64()).to_numpy()
-        # The reserved indices begin at the end of time: their age comes out as 0.
+        # Reserved indices get the latest time there is, so that their age is 0.
         self.first_times = np.concatenate([np.full(N_RESERVED, np.iinfo(np.int64).max), first])
 
     def transform(self, col_selector: ColumnSelector, df: Frame) -> Frame:
         """Return the ages; an event before the item's first (an overrun) has age 0."""
         age = np.maximum(_int64(df[EVENT_TIME]) - self.first_times[_int64(df[ITEM_ID])], 0) / DAY
         return type(df)({self.outputs[0]: np.log1p(age)})
-
-    @property
-    def output_dtype(self) -> type:
-        """Type of an age."""
-        return np.float64
 
 
 def to_arrow(column: Series, type_: pa.DataType) -> pa.Array:

@@ -1,6 +1,5 @@
 """Numeric features: their NVTabular operators, fitted or rebuilt from statistics.json."""
 
-import math
 from typing import Any
 
 import dask.dataframe as dd
@@ -32,7 +31,7 @@ N_PARTITION_KNOTS = 10 * N_KNOTS
 class FixedScale(Continuous, Operator):  # type: ignore[misc]
     """Divide by a constant."""
 
-    def __init__(self, divisor: float = 1.0) -> None:
+    def __init__(self, divisor: float) -> None:
         super().__init__()
         self.divisor = divisor
 
@@ -47,9 +46,7 @@ class RelativeTo(Continuous, StatOperator):  # type: ignore[misc]
     A category that did not occur while fitting, null among them, has the mean over all rows.
     """
 
-    values: pa.Array
-    means: Floats
-    overall_mean: float
+    output_dtype = np.float64
 
     def __init__(self, name: str, category: str, type_: IdType) -> None:
         super().__init__()
@@ -66,7 +63,7 @@ class RelativeTo(Continuous, StatOperator):  # type: ignore[misc]
 
     def fit_finalize(self, dask_stats: pa.Table) -> None:
         """Divide the sums by the counts."""
-        sums, counts = (dask_stats[name].to_numpy() for name in ("sum", "count"))
+        sums, counts = (dask_stats[name].to_numpy() for name in ("x_sum_sum", "x_count_sum"))
         self.overall_mean = float(sums.sum() / max(counts.sum(), 1))
         named = dask_stats["category"].is_valid().to_numpy()
         self.values = dask_stats["category"].filter(pa.array(named)).combine_chunks()
@@ -93,13 +90,7 @@ class RelativeTo(Continuous, StatOperator):  # type: ignore[misc]
         number = to_arrow(df[self.name], pa.float64())
         table = pa.table({"category": category, "x": number}).filter(number.is_valid())
         sums = table.group_by("category", use_threads=False)
-        found = sums.aggregate([("x", "sum"), ("x", "count")])
-        return found.rename_columns({"x_sum": "sum", "x_count": "count"})
-
-    @property
-    def output_dtype(self) -> type:
-        """Type of a ratio."""
-        return np.float64
+        return sums.aggregate([("x", "sum"), ("x", "count")])
 
 
 class GaussRank(Continuous, StatOperator):  # type: ignore[misc]
@@ -110,9 +101,6 @@ class GaussRank(Continuous, StatOperator):  # type: ignore[misc]
     of 10,010 quantiles of every partition). After Jahrer's "RankGauss" (Porto Seguro, 2017), which
     maps ranks to (-1, 1) with a constant instead of (rank - 1/2) / n.
     """
-
-    knots: Floats
-    n: int
 
     def __init__(self) -> None:
         super().__init__()
@@ -153,15 +141,11 @@ class GaussRank(Continuous, StatOperator):  # type: ignore[misc]
 class NumberOperators:
     """The operators of one numeric feature, to be fitted or rebuilt from its statistics.
 
-    Args:
-        name: of the feature.
-        kind: of the feature.
-        scaling: standard, gauss_rank or fixed.
-        category: of a relative_number: the categorical feature and its type.
+    `category` is the categorical feature of a relative_number, and its type.
     """
 
     def __init__(
-        self, name: str, kind: str, scaling: str, category: tuple[str, IdType] | None = None
+        self, name: str, kind: str, scaling: str, category: tuple[str, IdType] | None
     ) -> None:
         self.name = name
         self.kind = kind
@@ -221,14 +205,11 @@ class NumberOperators:
             fitted["overall_mean"] = self.relative.overall_mean
         if isinstance(self.scaler, Normalize):
             mean, std = self.scaler.means[self.name], self.scaler.stds[self.name]
-            fitted |= {"mean": _finite_or_zero(mean), "std": _finite_or_zero(std)}
+            fitted["mean"] = float(np.nan_to_num(mean, posinf=0, neginf=0))
+            fitted["std"] = float(np.nan_to_num(std, posinf=0, neginf=0))
         if isinstance(self.scaler, GaussRank):
             fitted |= {"knots": self.scaler.knots.tolist(), "n": self.scaler.n}
         return NumberStatistics(**fitted)
-
-
-def _finite_or_zero(value: float) -> float:
-    return value if math.isfinite(value) else 0.0
 
 
 def _floats(column: Series) -> Floats:
@@ -238,8 +219,7 @@ def _floats(column: Series) -> Floats:
 
 def _merge_sums(partitions: list[pa.Table]) -> pa.Table:
     sums = pa.concat_tables(partitions).group_by("category", use_threads=False)
-    merged = sums.aggregate([("sum", "sum"), ("count", "sum")])
-    return merged.rename_columns({"sum_sum": "sum", "count_sum": "count"})
+    return sums.aggregate([("x_sum", "sum"), ("x_count", "sum")])
 
 
 def _partition_quantiles(column: Series) -> tuple[Floats, float, int]:

@@ -40,11 +40,9 @@ def vocabulary_schema(value_type: pa.DataType) -> pa.Schema:
 
 def empty_value_counts(value_type: pa.DataType) -> pa.Table:
     """Value counts of no events: a vocabulary's columns, index and window null below min_count."""
-    schema = vocabulary_schema(value_type)
-    for name in (INDEX, FIRST_WINDOW):
-        position = schema.get_field_index(name)
-        schema = schema.set(position, schema.field(position).with_nullable(True))
-    return schema.empty_table()
+    fields = vocabulary_schema(value_type)
+    nullable = [field.with_nullable(field.name in (INDEX, FIRST_WINDOW)) for field in fields]
+    return pa.schema(nullable).empty_table()
 
 
 def count_values(events: pa.Table, column: str) -> pa.Table:
@@ -74,11 +72,11 @@ def add_value_counts(
         looks_ahead: it gets its index in its first window, if its events reach the number over
             all windows. Indices then change when windows are added.
     """
-    tables = [counts]
-    for name, found in windows:
-        names = pa.array([name] * len(found), pa.string())
-        tables.append(found.append_column(FIRST_WINDOW, names))
-    rows = pa.concat_tables(tables, promote_options="permissive")
+    tables = [
+        found.append_column(FIRST_WINDOW, pa.array([name] * len(found), pa.string()))
+        for name, found in windows
+    ]
+    rows = pa.concat_tables([counts, *tables], promote_options="permissive")
     codes = codes_of(rows[VALUE])
     events = pd.Series(rows[EVENTS].to_numpy()).groupby(codes)
     so_far, totals = events.cumsum().to_numpy(), events.sum().to_numpy()

@@ -59,14 +59,20 @@ def encode(
 ) -> pa.Table:
     """Encode raw events, row by row: item_id and every feature's columns, int32 or float32.
 
-    A feature column that is missing counts as null: index 1, or the mean of a number.
+    A value that its vocabulary does not hold becomes 1 (unknown). A feature column that is missing
+    counts as null: index 1, or the mean of a number. `window` is as for `build_workflow`.
     """
     schema = pa.schema(encoded_columns(statistics).items())
     if len(events) == 0:  # Merlin loses the columns of empty frames
         return schema.empty_table()
     workflow = build_workflow(statistics, vocabularies, window)
     frame = to_frame(input_table(events, input_types(statistics)), device)
-    return _from_frame(workflow.transform(frame)).select(schema.names).cast(schema)
+    encoded = workflow.transform(frame)
+    if isinstance(encoded, pd.DataFrame):
+        table = pa.Table.from_pandas(encoded, preserve_index=False)
+    else:
+        table = encoded.to_arrow(preserve_index=False)
+    return table.replace_schema_metadata().select(schema.names).cast(schema)
 
 
 def encode_lists(
@@ -79,14 +85,8 @@ def encode_lists(
 ) -> pa.Table:
     """Encode raw events and split them into lists, one per session.
 
-    Args:
-        events: as for `encode`, in the order of the lists.
-        first: the row at which each list begins, ascending from 0; a list may be empty.
-        statistics: statistics.json.
-        vocabularies: by column; values that they do not hold become 1 (unknown).
-        device: where to compute.
-        window: chooses the statistics of features that each window has its own of; null: the
-            newest.
+    `first` holds the row at which each list begins, ascending from 0; a list may be empty. Other
+    arguments are those of `encode`.
 
     Returns:
         A row per list: item_id, event_time and the features' columns.
@@ -103,11 +103,8 @@ def encode_session(
 ) -> pa.Table:
     """Encode a live session's raw events as one row of a window file's columns.
 
-    Args:
-        events: columns of the event table: item_id, event_time and the features' raw columns. A
-            row number decides where times are equal; without one, the order given.
-        statistics: statistics.json.
-        vocabularies: by column; values that they do not hold become 1 (unknown).
+    `events` has columns of the event table: item_id, event_time and the features' raw columns. A
+    row number decides where times are equal; without one, the order given.
 
     Returns:
         One row: item_id, event_time and the features as lists, in the order of the events. The
@@ -168,9 +165,3 @@ def to_frame(table: pa.Table, device: Device) -> Frame:
         return cudf.DataFrame.from_arrow(table)
     # Int64 keeps 19-digit ids exact beside nulls, where numpy would turn them into floats.
     return table.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
-
-
-def _from_frame(frame: Frame) -> pa.Table:
-    if isinstance(frame, pd.DataFrame):
-        return pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
-    return frame.to_arrow(preserve_index=False).replace_schema_metadata()

@@ -56,7 +56,7 @@ from dayahead.preprocess.tasks import (
 from dayahead.windows.folder import MANIFEST, STATISTICS, n_known, vocabulary_path
 from dayahead.windows.metadata import (
     Statistics,
-    read_statistics,
+    read_metadata,
     write_manifest,
     write_statistics,
 )
@@ -283,7 +283,7 @@ class Build:
         if not path.exists():
             found = fit_features(features, windows, n, vocabularies, self.device)
             return statistics_of(self.dataset, self.window, list(windows)[:n], found)
-        statistics = read_statistics(path)
+        statistics = read_metadata(Statistics, path)
         by_window = {name: f for name, f in features.items() if f.fit == "look_ahead_window"}
         known = dict(statistics.features)
         found = fit_features(by_window, windows, 0, vocabularies, self.device)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dayahead.core.columns import FIRST_WINDOW, ITEM_ID, ROLES, SESSION_ID, SESSION_START
 from dayahead.core.errors import WindowError
-from dayahead.windows.metadata import Statistics, WindowsManifest, read_manifest, read_statistics
+from dayahead.windows.metadata import Statistics, WindowsManifest, read_metadata
 
 MANIFEST = "windows.json"
 STATISTICS = "statistics.json"
@@ -83,12 +83,12 @@ class WindowFolder:
     @cached_property
     def manifest(self) -> WindowsManifest:
         """windows.json."""
-        return read_manifest(self.folder / MANIFEST)
+        return read_metadata(WindowsManifest, self.folder / MANIFEST)
 
     @cached_property
     def statistics(self) -> Statistics:
         """statistics.json."""
-        return read_statistics(self.folder / STATISTICS)
+        return read_metadata(Statistics, self.folder / STATISTICS)
 
     @cached_property
     def windows(self) -> tuple[Window, ...]:

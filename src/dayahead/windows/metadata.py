@@ -54,7 +54,7 @@ class WindowsManifest:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class NumberStatistics:
-    """What a numeric feature was fitted to; null where its operators have no use for it."""
+    """Fitted statistics of a numeric feature; null where its kind and scale need none."""
 
     relative_to: str | None = None
     """Categorical feature whose averages a relative_number is compared with."""
@@ -142,27 +142,9 @@ class Statistics:
         return asdict(self, dict_factory=_given)
 
 
-def read_manifest(path: Path) -> WindowsManifest:
-    """Read windows.json.
-
-    Raises:
-        WindowError: the file is missing or damaged.
-    """
-    return _read(WindowsManifest, path)
-
-
 def write_manifest(path: Path, manifest: WindowsManifest) -> None:
     """Write windows.json."""
     write_json(path, asdict(manifest))
-
-
-def read_statistics(path: Path) -> Statistics:
-    """Read statistics.json.
-
-    Raises:
-        WindowError: the file is missing or damaged.
-    """
-    return _read(Statistics, path)
 
 
 def write_statistics(path: Path, statistics: Statistics) -> None:
@@ -170,7 +152,12 @@ def write_statistics(path: Path, statistics: Statistics) -> None:
     write_json(path, statistics.as_json())
 
 
-def _read(cls: type[T], path: Path) -> T:
+def read_metadata(cls: type[T], path: Path) -> T:
+    """Read windows.json (as WindowsManifest) or statistics.json (as Statistics).
+
+    Raises:
+        WindowError: the file is missing or damaged.
+    """
     try:
         return validated(cls, read_json(path), str(path))
     except (OSError, ValueError) as error:

@@ -13,8 +13,9 @@ from dayahead.windows.folder import MANIFEST, STATISTICS, WindowFolder
 from dayahead.windows.metadata import (
     FeatureStatistics,
     NumberStatistics,
-    read_manifest,
-    read_statistics,
+    Statistics,
+    WindowsManifest,
+    read_metadata,
     write_manifest,
     write_statistics,
 )
@@ -66,8 +67,8 @@ def test_statistics_json_has_this_layout(folder):
 
 
 def test_files_read_and_written_again_keep_their_bytes(folder, tmp_path):
-    write_manifest(tmp_path / MANIFEST, read_manifest(folder / MANIFEST))
-    write_statistics(tmp_path / STATISTICS, read_statistics(folder / STATISTICS))
+    write_manifest(tmp_path / MANIFEST, read_metadata(WindowsManifest, folder / MANIFEST))
+    write_statistics(tmp_path / STATISTICS, read_metadata(Statistics, folder / STATISTICS))
     for name in (MANIFEST, STATISTICS):
         assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
 
@@ -87,7 +88,7 @@ def test_every_number_and_value_is_read_back_exactly(tmp_path_factory, knots, va
     written = tiny_statistics()
     written.features.update(x=feature)
     write_statistics(path, written)
-    read = read_statistics(path)
+    read = read_metadata(Statistics, path)
     assert read == written
     signs = [math.copysign(1, knot) for knot in read.features["x"].windows["2026-01-01"].knots]
     assert signs == [math.copysign(1, knot) for knot in knots]
