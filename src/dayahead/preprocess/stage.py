@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dayahead.config.params import MachineConfig, PreprocessConfig, WindowConfig
-from dayahead.core.columns import SESSION_ID, USER_ID
+from dayahead.core.columns import SESSION_ID, TIMESTAMP, USER_ID
 from dayahead.core.errors import DataError
 from dayahead.core.files import write_json, write_parquet
 from dayahead.core.types import ID_TYPES, Device
@@ -30,7 +30,7 @@ from dayahead.dataset.schema import DatasetConfig
 from dayahead.features.arrays import Ints
 from dayahead.features.fit import fit_features
 from dayahead.features.vocabulary import add_value_counts, empty_value_counts, vocabulary_of
-from dayahead.preprocess.calendar import Progress, calendar_over, microseconds_of
+from dayahead.preprocess.calendar import Progress, calendar_over
 from dayahead.preprocess.dask_cluster import Phases, dask_client, memory_limit, resolve_device
 from dayahead.preprocess.event_log import Chunk, EventLog, check_parts, read_event_log
 from dayahead.preprocess.incremental import (
@@ -228,7 +228,7 @@ class Build:
                 "name the right column as columns.user_id in the data set's file"
             )
         calendar = calendar_over(self.window, min(starts), max(starts))
-        end = microseconds_of(self.log.end)
+        end = pa.scalar(self.log.end, TIMESTAMP).value
         n_closed = int(np.searchsorted(calendar.closes, end, side="right"))
         return Progress(calendar, previous.n_written, max(previous.n_written, n_closed))
 
