@@ -44,11 +44,7 @@ def process_group(
 ) -> Iterator[Process]:
     """Join the process group of a run for the length of the block.
 
-    Args:
-        launch: rank, world size and rendezvous address.
-        device: of this process.
-        compute: threads.
-        has_heartbeat: whether this process must itself notice that another one is lost.
+    With `has_heartbeat` this process itself notices that another one is lost.
 
     Raises:
         ConfigError: the processes do not fit together.

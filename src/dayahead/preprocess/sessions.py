@@ -105,8 +105,8 @@ def _with_gap_sessions(events: pa.Table, users: Ints, gap_minutes: float) -> pa.
     is_after_gap = np.diff(times, prepend=times[:1]) > gap_minutes * MINUTE
     begins = is_new(users) | is_after_gap
     first = events.filter(pa.array(begins))
-    moments = pc.strftime(first[EVENT_TIME], format="%Y-%m-%dT%H:%M:%SZ")
-    ids = pc.binary_join_element_wise(first[USER_ID], moments, ":").combine_chunks()
+    iso_times = pc.strftime(first[EVENT_TIME], format="%Y-%m-%dT%H:%M:%SZ")
+    ids = pc.binary_join_element_wise(first[USER_ID], iso_times, ":").combine_chunks()
     starts = first[EVENT_TIME].combine_chunks()
     if SESSION_ID in first.column_names:  # a finalised event keeps the session it was in
         ids = pc.if_else(first[FINALISED], first[SESSION_ID], ids).combine_chunks()

@@ -32,7 +32,7 @@ from dayahead.features.fit import fit_features
 from dayahead.features.vocabulary import add_value_counts, empty_value_counts, vocabulary_of
 from dayahead.preprocess.calendar import Progress, calendar_over
 from dayahead.preprocess.dask_cluster import Phases, dask_client, memory_limit, resolve_device
-from dayahead.preprocess.event_log import Chunk, EventLog, check_parts, read_event_log
+from dayahead.preprocess.event_log import Chunk, EventLog, read_event_log
 from dayahead.preprocess.incremental import (
     CARRY_OVER,
     LOOKUPS,
@@ -87,15 +87,7 @@ def preprocess(
     """Write the folder of windows, whole or not at all.
 
     Where the cache has a run over some parts of this log, its windows are linked into the folder,
-    and only the other parts are read.
-
-    Args:
-        raw: the event table, as `download` left it.
-        folder: replaced at the end.
-        dataset: what the events mean and what a session is.
-        window: unit, zone and rules of the windows.
-        config: device, windows to fit on, whether late rows rebuild windows.
-        machine: the Dask cluster.
+    and only the other parts are read. `raw` is the event table, as `download` left it.
 
     Raises:
         ConfigError: a setting that cannot be met (zone, scheduler, device, fit_windows).
@@ -209,12 +201,12 @@ class Build:
         """Return what is to be read: the carry-over, and parts that the previous run had not."""
         known = set(previous.positions_in(self.log) or ())
         unread = [part for n, part in enumerate(self.log.parts) if n not in known]
-        check_parts(unread)
+        self.log.check(unread)
         shifts = previous.row_shifts(self.log)
         carry_over = sorted(run.glob(f"{CARRY_OVER}/*"))
         return [
             *(Chunk.of_file(path, shifts) for path in carry_over),
-            *(Chunk.of_file(part.path, {0: part.first_row}) for part in unread),
+            *(Chunk.of_file(self.log.folder / part.file, {0: part.first_row}) for part in unread),
         ]
 
     def _progress(self, starts: Sequence[int], previous: RunState) -> Progress:
