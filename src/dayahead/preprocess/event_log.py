@@ -55,7 +55,7 @@ class Chunk:
 
     path: Path
     row_shifts: Mapping[int, int]
-    """What is added to row numbers, by the number from which on; ascending."""
+    """Row number: what is added to it and to all before the next one here; ascending."""
     row_groups: tuple[int, ...]
 
     @classmethod

@@ -211,7 +211,7 @@ class Build:
 
     def _progress(self, starts: Sequence[int], previous: RunState) -> Progress:
         """Cover every session's start with windows, from the log's first on."""
-        if previous.n_written:  # what starts before its first window comes late for that
+        if previous.n_written:  # earlier sessions count as late for its first window
             starts = [max(start, previous.begin) for start in starts]
             starts += [previous.begin, previous.end - 1]
         if not starts:
