@@ -16,7 +16,7 @@ from dayahead.core.errors import DataError
 from dayahead.core.fingerprints import sha256_of
 from dayahead.dataset.manifest import EventsFile, RawManifest
 from dayahead.dataset.schema import DatasetConfig
-from dayahead.features.arrays import Ints, ints, set_column
+from dayahead.features.arrays import ints, set_column
 
 FINALISED = "_finalised"
 """Column that marks events of windows that an earlier run wrote: they only give context."""
@@ -84,22 +84,19 @@ class Chunk:
         file = pq.ParquetFile(self.path)
         is_part = FINALISED not in file.schema_arrow.names
         wanted = columns if is_part else None
+        begins, shifts = np.array([*self.row_shifts]), np.array([*self.row_shifts.values()])
         batches = file.iter_batches(n_rows, self.row_groups, wanted)
         tables = (pa.Table.from_batches([batch]) for batch in batches)
         for events in chain([file.read_row_groups([], wanted)], tables):
             if is_part:
                 events = set_column(events, FINALISED, pa.array(np.zeros(len(events), dtype=bool)))
-            yield set_column(events, ROW, pa.array(self._numbered(ints(events[ROW]))))
+            rows = ints(events[ROW])
+            rows = rows + shifts[np.searchsorted(begins, rows, side="right") - 1]
+            yield set_column(events, ROW, pa.array(rows))
 
     def _group_sizes(self) -> list[int]:
         file = pq.read_metadata(self.path)
         return [file.row_group(group).num_rows for group in self.row_groups]
-
-    def _numbered(self, rows: Ints) -> Ints:
-        begins = np.array(list(self.row_shifts))
-        shifts = np.array(list(self.row_shifts.values()))
-        numbered: Ints = rows + shifts[np.searchsorted(begins, rows, side="right") - 1]
-        return numbered
 
 
 def past_columns(dataset: DatasetConfig) -> list[str]:
