@@ -1,7 +1,7 @@
 """A small study as one process of a launcher, and helpers to start such processes.
 
-python launched_study.py FOLDER [SILENCE]: reads windows from FOLDER and writes results there;
-SILENCE is the heartbeat's timeout in seconds.
+python launched_study.py FOLDER [SECONDS]: reads windows from FOLDER and writes results there;
+SECONDS is the heartbeat's timeout.
 """
 
 import logging
@@ -145,7 +145,7 @@ def study_command(*more: object) -> list[str]:
 def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     if len(sys.argv) > 2:
-        process_group.SILENCE = timedelta(seconds=float(sys.argv[2]))
+        process_group.HEARTBEAT_TIMEOUT = timedelta(seconds=float(sys.argv[2]))
         process_group.INTERVAL, process_group.GRACE = 0.5, 2.0
     run_study(Path(sys.argv[1]), "auto")
 

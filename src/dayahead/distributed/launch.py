@@ -24,8 +24,8 @@ from dayahead.distributed.process import Process, Rank, set_up_process
 from dayahead.distributed.process_group import process_group
 
 PR_SET_PDEATHSIG = 1
-_WORTH_A_RESTART = ("exit code", "RuntimeError", "Dist")
-"""How failures begin that come from outside (a killed process, a lost connection)."""
+_RESTARTABLE = ("exit code", "RuntimeError", "Dist")
+"""Prefixes of causes from outside: a killed process, a lost connection."""
 _log = logging.getLogger(__name__)
 
 # They log the whole traceback of a failed process; we report its one line ourselves.
@@ -134,7 +134,7 @@ def _start(
             elastic_launch(launch, _worker)(work, compute, *args)
         except ChildFailedError as failure:
             rank, cause = _first_failure(failure, Path(logs))
-            raise (DeadProcessError if cause.startswith(_WORTH_A_RESTART) else TrainingError)(
+            raise (DeadProcessError if cause.startswith(_RESTARTABLE) else TrainingError)(
                 f"process {rank} of {n_processes} failed and the others were stopped: {cause}"
             ) from None
 

@@ -25,7 +25,7 @@ _JOB_ID = {"mpirun": ("PMIX_NAMESPACE",), "srun": ("SLURM_JOB_ID", "SLURM_STEP_I
 
 @dataclass(frozen=True)
 class LaunchInfo:
-    """What a launcher tells a process that it started."""
+    """What a launcher sets in the environment of a process."""
 
     launcher: str
     rank: int
@@ -59,9 +59,9 @@ def launch_info(environ: Mapping[str, str]) -> LaunchInfo | None:
         )
     # Kubernetes sets no local rank, and starts one process per machine.
     local_rank = _number({local_name: "0"} | dict(environ), local_name, cure)
-    if world_size == 1:
-        return LaunchInfo(launcher, rank, world_size, local_rank, "", 0)
-    address, port = _address(environ, launcher), _port(environ, launcher)
+    address, port = "", 0
+    if world_size > 1:
+        address, port = _address(environ, launcher), _port(environ, launcher)
     return LaunchInfo(launcher, rank, world_size, local_rank, address, port)
 
 

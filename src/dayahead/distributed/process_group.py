@@ -25,12 +25,12 @@ from dayahead.core.errors import ConfigError, DeadProcessError, TrainingError
 from dayahead.distributed.launchers import LaunchInfo
 from dayahead.distributed.process import TIMEOUT, Process, Rank, divide_cores
 
-START = timedelta(minutes=10)
+RENDEZVOUS_TIMEOUT = timedelta(minutes=10)
 """For all processes to arrive: on a cold machine the imports alone take minutes."""
 NETWORK = "GLOO_SOCKET_IFNAME"
 INTERVAL = 5.0
 """Seconds between two heartbeats."""
-SILENCE = timedelta(seconds=60)
+HEARTBEAT_TIMEOUT = timedelta(seconds=60)
 """A process that misses heartbeats for so long is lost."""
 POLL = 0.05
 """Seconds between two checks whether a heartbeat is complete."""
@@ -44,11 +44,7 @@ def process_group(
 ) -> Iterator[Process]:
     """Join the process group of a run for the length of the block.
 
-    Args:
-        launch: rank, world size and rendezvous address.
-        device: of this process.
-        compute: threads.
-        has_heartbeat: whether this process must itself notice that another one is lost.
+    With `has_heartbeat` this process itself notices that another one is lost.
 
     Raises:
         ConfigError: the processes do not fit together.
@@ -83,7 +79,7 @@ def _init_process_group(launch: LaunchInfo, device: torch.device, own_address: s
     rank, world_size = launch.rank, launch.world_size
     host = f"[{launch.address}]" if ":" in launch.address else launch.address
     url = f"tcp://{host}:{launch.port}"
-    store, _, _ = next(rendezvous(url, rank, world_size, timeout=START))
+    store, _, _ = next(rendezvous(url, rank, world_size, timeout=RENDEZVOUS_TIMEOUT))
     store = PrefixStore(_attempt(rank, world_size, store), store)
     facts = {
         "host": socket.gethostname(),
@@ -92,7 +88,9 @@ def _init_process_group(launch: LaunchInfo, device: torch.device, own_address: s
         "the version of torch": torch.__version__,
     }
     encoded = json.dumps(facts).encode()
-    every = synchronize(store, encoded, rank, world_size, "facts", START.total_seconds())
+    every = synchronize(
+        store, encoded, rank, world_size, "facts", RENDEZVOUS_TIMEOUT.total_seconds()
+    )
     check_processes_match([json.loads(each) for each in every])
     is_cuda = device.type == "cuda"
     dist.init_process_group(
@@ -100,7 +98,7 @@ def _init_process_group(launch: LaunchInfo, device: torch.device, own_address: s
         store=store,
         rank=rank,
         world_size=world_size,
-        timeout=START,
+        timeout=RENDEZVOUS_TIMEOUT,
         device_id=device if is_cuda else None,
     )
     _set_pg_timeout(TIMEOUT)
@@ -119,7 +117,7 @@ def _attempt(rank: int, world_size: int, store: Store) -> str:
         name = str(store.get(f"reply-{token}"), "ascii")
         store.set(f"confirmed-{name}-{rank}", "")
         return name
-    deadline = time.monotonic() + START.total_seconds()
+    deadline = time.monotonic() + RENDEZVOUS_TIMEOUT.total_seconds()
     for other in range(1, world_size):
         while not store.check([f"confirmed-{token}-{other}"]):
             if time.monotonic() > deadline:
@@ -221,7 +219,7 @@ class _Heartbeat(Thread):
         self.process_name = process_name
         self.failure = ""
         self.is_done, self.has_left = Event(), Event()
-        self.group = dist.new_group(backend="gloo", timeout=SILENCE)
+        self.group = dist.new_group(backend="gloo", timeout=HEARTBEAT_TIMEOUT)
 
     def run(self) -> None:
         n_done, world_size = torch.tensor(0), dist.get_world_size()
@@ -240,8 +238,8 @@ class _Heartbeat(Thread):
     def _fail(self, message: str) -> None:
         if "Timed out" in message:
             cause = (
-                f"no sign of another process for {SILENCE.total_seconds():.0f} s: it hangs, or its "
-                f"machine or the network is down"
+                f"no sign of another process for {HEARTBEAT_TIMEOUT.total_seconds():.0f} s: it "
+                f"hangs, or its machine or the network is down"
             )
         else:  # gloo's message without its source line and advice
             message = message.split("] ", 1)[-1].split(". ")[0]

@@ -175,11 +175,8 @@ class Shard:
         step = ROWS_PER_CHUNK * self.world_size
         for begin in range(0, n_rows, step):
             end = min(begin + step, n_rows)
-            yield (
-                begin,
-                end,
-                [len(range(begin + r, end, self.world_size)) for r in range(self.world_size)],
-            )
+            ranks = range(self.world_size)
+            yield begin, end, [len(range(begin + rank, end, self.world_size)) for rank in ranks]
 
     def _all_to_all(self, values: Tensor, sent: Sizes, received: Sizes) -> Tensor:
         """Send the first `sent[0]` values to rank 0, and so on; return the values received."""

@@ -4,7 +4,6 @@ All instants are microseconds since 1970, UTC.
 """
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pandas as pd
@@ -17,18 +16,7 @@ from dayahead.features.operators import local_time
 MINUTE = 60_000_000
 MAX_WINDOWS = 100_000
 """Eleven years of hours; a single stray time would otherwise make millions of windows."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LENGTH = {"hour": 60 * MINUTE, "day": 24 * 60 * MINUTE}
-
-
-def instant(microseconds: int) -> datetime:
-    """Convert microseconds since 1970 to a datetime (UTC)."""
-    return _EPOCH + timedelta(microseconds=microseconds)
-
-
-def microseconds_of(instant: datetime) -> int:
-    """Convert a datetime of any zone to microseconds since 1970."""
-    return (instant - _EPOCH) // timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)

@@ -14,32 +14,39 @@ import pyarrow.parquet as pq
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, ROW
 from dayahead.core.errors import DataError
 from dayahead.core.fingerprints import sha256_of
-from dayahead.dataset.manifest import RawManifest
+from dayahead.dataset.manifest import EventsFile, RawManifest
 from dayahead.dataset.schema import DatasetConfig
-from dayahead.features.arrays import Ints, ints, set_column
+from dayahead.features.arrays import ints, set_column
 
 FINALISED = "_finalised"
 """Column that marks events of windows that an earlier run wrote: they only give context."""
 
 
 @dataclass(frozen=True)
-class Part:
-    """One events-*.parquet."""
-
-    path: Path
-    sha256: str
-    events: int
-    first_row: int
-    """Number of the first row of its source file in the whole log; rows count from there."""
-
-
-@dataclass(frozen=True)
 class EventLog:
     """The event table's files."""
 
-    parts: tuple[Part, ...]
+    folder: Path
+    parts: tuple[EventsFile, ...]
     end: datetime
     """Up to here the log is complete."""
+
+    def check(self, parts: Sequence[EventsFile]) -> None:
+        """Check that parts hold the bytes that `download` wrote: not every flipped bit shows.
+
+        Raises:
+            DataError: one does not.
+        """
+        paths = [self.folder / part.file for part in parts]
+        with ThreadPoolExecutor() as threads:
+            found = threads.map(sha256_of, paths)
+            files = zip(paths, parts, found, strict=True)
+            bad = [str(path) for path, part, sha256 in files if sha256 != part.sha256]
+        if bad:
+            raise DataError(
+                f"{', '.join(bad)}: damaged, not the bytes that were downloaded; "
+                f"run `dvc repro -f download`"
+            )
 
 
 @dataclass(frozen=True)
@@ -48,7 +55,7 @@ class Chunk:
 
     path: Path
     row_shifts: Mapping[int, int]
-    """What is added to row numbers, by the number from which on; ascending."""
+    """Row number: what is added to it and to all before the next one here; ascending."""
     row_groups: tuple[int, ...]
 
     @classmethod
@@ -70,47 +77,26 @@ class Chunk:
         return [replace(self, row_groups=tuple(chunk)) for chunk in chunks] or [self]
 
     def tables(self, columns: Sequence[str], n_rows: int) -> Iterator[pa.Table]:
-        """Read `n_rows` at a time, after an empty table that tells the columns.
+        """Read `n_rows` at a time, after an empty table with the columns.
 
         These are the columns named, or all of a carry-over, and FINALISED.
         """
         file = pq.ParquetFile(self.path)
         is_part = FINALISED not in file.schema_arrow.names
         wanted = columns if is_part else None
+        begins, shifts = np.array([*self.row_shifts]), np.array([*self.row_shifts.values()])
         batches = file.iter_batches(n_rows, self.row_groups, wanted)
         tables = (pa.Table.from_batches([batch]) for batch in batches)
         for events in chain([file.read_row_groups([], wanted)], tables):
             if is_part:
                 events = set_column(events, FINALISED, pa.array(np.zeros(len(events), dtype=bool)))
-            yield set_column(events, ROW, pa.array(self._numbered(ints(events[ROW]))))
+            rows = ints(events[ROW])
+            rows = rows + shifts[np.searchsorted(begins, rows, side="right") - 1]
+            yield set_column(events, ROW, pa.array(rows))
 
     def _group_sizes(self) -> list[int]:
         file = pq.read_metadata(self.path)
         return [file.row_group(group).num_rows for group in self.row_groups]
-
-    def _numbered(self, rows: Ints) -> Ints:
-        begins = np.array(list(self.row_shifts))
-        shifts = np.array(list(self.row_shifts.values()))
-        numbered: Ints = rows + shifts[np.searchsorted(begins, rows, side="right") - 1]
-        return numbered
-
-
-def check_parts(parts: Sequence[Part]) -> None:
-    """Check that parts hold the bytes that `download` wrote: not every flipped bit shows itself.
-
-    Raises:
-        DataError: one does not.
-    """
-    with ThreadPoolExecutor() as threads:
-        found = threads.map(sha256_of, [part.path for part in parts])
-        bad = [
-            part.path for part, sha256 in zip(parts, found, strict=True) if sha256 != part.sha256
-        ]
-    if bad:
-        raise DataError(
-            f"{', '.join(map(str, bad))}: damaged, not the bytes that were downloaded; "
-            f"run `dvc repro -f download`"
-        )
 
 
 def past_columns(dataset: DatasetConfig) -> list[str]:
@@ -129,14 +115,11 @@ def read_event_log(raw: Path, dataset: DatasetConfig) -> EventLog:
         DataError: the folder is missing, damaged, empty or of another data set.
     """
     manifest = RawManifest.read(raw)
-    parts = tuple(
-        Part(raw / part.file, part.sha256, part.events, part.first_row) for part in manifest.parts
-    )
-    if not any(part.events for part in parts):
+    if not any(part.events for part in manifest.parts):
         raise DataError(f"{raw}: expected events, found none; run `dvc repro -f download`")
-    for part in parts:
-        _check_columns(part.path, dataset.event_schema().names)
-    return EventLog(parts, manifest.log_end)
+    for part in manifest.parts:
+        _check_columns(raw / part.file, dataset.event_schema().names)
+    return EventLog(raw, manifest.parts, manifest.log_end)
 
 
 def _check_columns(path: Path, expected: Sequence[str]) -> None:

@@ -63,14 +63,13 @@ class RunState:
         Other parts may be between them. The order matters where events have equal times.
         """
         parts = iter(enumerate(log.parts))
-        found = (
-            next((n for n, part in parts if part.sha256 == sha), None) for sha, _ in self.parts
-        )
-        positions = [position for position in found if position is not None]
-        return positions if len(positions) == len(self.parts) else None
+        try:
+            return [next(n for n, part in parts if part.sha256 == sha) for sha, _ in self.parts]
+        except StopIteration:
+            return None
 
     def row_shifts(self, log: EventLog) -> dict[int, int]:
-        """Return how row numbers of this run change in a log: by the number from which on."""
+        """Return what a log adds to this run's row numbers: see `Chunk.row_shifts`."""
         positions = self.positions_in(log) or ()
         moved = {
             first_row: log.parts[position].first_row - first_row

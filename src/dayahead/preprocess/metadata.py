@@ -28,7 +28,7 @@ from dayahead.core.errors import ConfigError, DataError
 from dayahead.core.files import write_text
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.features.workflow import Vocabularies, build_workflow, encoded_columns
-from dayahead.preprocess.calendar import Calendar, instant
+from dayahead.preprocess.calendar import Calendar
 from dayahead.preprocess.sessions import STEPS
 from dayahead.windows.metadata import (
     FeatureStatistics,
@@ -53,9 +53,16 @@ class WindowCounts:
     """Events in no session, because gaps cut the sessions of users and they name none."""
 
     @cached_property
+    def entries(self) -> dict[int, WindowEntry]:
+        """By position, from the first to the last window in which a session starts."""
+        found = np.flatnonzero(self.counts["started"])
+        counts = self.counts.loc[found[0] : found[-1]].to_dict("index")
+        return {position: self._entry(position, count) for position, count in counts.items()}
+
+    @property
     def kept(self) -> list[int]:
         """Positions of the windows kept, in order of time."""
-        return [position for position in self._listed() if self._state(position)[0] == "kept"]
+        return [position for position, entry in self.entries.items() if entry.state == "kept"]
 
     def check(self, fit_windows: int) -> None:
         """Check that there is something to train on.
@@ -66,7 +73,7 @@ class WindowCounts:
         """
         kept = self.kept
         if not kept:
-            states = [self._state(position)[0] for position in self._listed()]
+            states = [entry.state for entry in self.entries.values()]
             raise DataError(
                 f"data/windows: none of {len(states)} windows is kept: {states.count('dropped')} "
                 f"have fewer sessions than window.min_sessions ({self.window.min_sessions}; the "
@@ -101,40 +108,36 @@ class WindowCounts:
                 "dropped_windows": int(total["events"] - kept["events"]),
                 "events_kept": int(kept["events"]),
             },
-            windows=[self._entry(position) for position in self._listed()],
+            windows=list(self.entries.values()),
         )
 
-    def _listed(self) -> Sequence[int]:
-        """From the first to the last window in which a session starts."""
-        found = np.flatnonzero(self.counts["started"])
-        return range(int(found[0]), int(found[-1]) + 1)
-
-    def _count(self, name: str, position: int) -> int:
-        return int(self.counts.at[position, name])
-
-    def _state(self, position: int) -> tuple[WindowState, str | None]:
-        n_sessions = self._count("sessions", position)
-        closes = instant(int(self.calendar.closes[position]))
+    def _entry(self, position: int, count: Mapping[str, int]) -> WindowEntry:
+        state: WindowState = "kept"
+        why = None
+        begin, end = (_instant(edge) for edge in self.calendar.edges[position : position + 2])
+        closes = _instant(self.calendar.closes[position])
         if self.log_end < closes:
-            return "open", f"the log ends at {_iso(self.log_end)}, the window at {_iso(closes)}"
-        if n_sessions < (least := self.window.min_sessions):
-            return "dropped", f"{n_sessions} sessions, window.min_sessions asks for {least}"
-        return "kept", None
-
-    def _entry(self, position: int) -> WindowEntry:
-        state, why = self._state(position)
-        begin, end = (int(edge) for edge in self.calendar.edges[position : position + 2])
+            state = "open"
+            why = f"the log ends at {_iso(self.log_end)}, the window at {_iso(closes)}"
+        elif count["sessions"] < (least := self.window.min_sessions):
+            state = "dropped"
+            why = f"{count['sessions']} sessions, window.min_sessions asks for {least}"
         return WindowEntry(
             window=self.calendar.names[position],
-            start=_iso(instant(begin)),
-            end=_iso(instant(end)),
-            sessions=self._count("sessions", position),
-            events=self._count("events", position),
+            start=_iso(begin),
+            end=_iso(end),
+            sessions=count["sessions"],
+            events=count["events"],
             state=state,
             why=why,
-            roles={role: self._count(role, position) for role in ROLES},
-            overrun_events=self._count("beyond", position),
+            roles={role: count[role] for role in ROLES},
+            overrun_events=count["beyond"],
         )
+
+
+def _instant(microseconds: int) -> datetime:
+    instant: datetime = pa.scalar(int(microseconds), TIMESTAMP).as_py()
+    return instant
 
 
 def _iso(moment: datetime) -> str:
@@ -149,11 +152,7 @@ def statistics_of(
 ) -> Statistics:
     """Return statistics.json: all that a live session's events need to become model input.
 
-    Args:
-        dataset: the rules of its sessions.
-        window: unit and zone.
-        fitted_on: names of the windows whose train sessions the features were fitted on.
-        features: as fitted.
+    `fitted_on` names the windows whose train sessions the features were fitted on.
     """
     sessions = dataset.sessions
     return Statistics(

@@ -66,7 +66,7 @@ def apply_user_steps(
     """Cut sessions by inactivity gap, mark repeats, list past events.
 
     A gap session's id is `user:time of its first event`, so it stays when the log grows. Events
-    without a user repeat nobody's and have no past; with gaps there must be none.
+    without a user are no repeats and have no past; with gaps there must be none.
 
     Args:
         events: the event table's columns and FINALISED, all that is known of each user; finalised
@@ -105,8 +105,8 @@ def _with_gap_sessions(events: pa.Table, users: Ints, gap_minutes: float) -> pa.
     is_after_gap = np.diff(times, prepend=times[:1]) > gap_minutes * MINUTE
     begins = is_new(users) | is_after_gap
     first = events.filter(pa.array(begins))
-    moments = pc.strftime(first[EVENT_TIME], format="%Y-%m-%dT%H:%M:%SZ")
-    ids = pc.binary_join_element_wise(first[USER_ID], moments, ":").combine_chunks()
+    iso_times = pc.strftime(first[EVENT_TIME], format="%Y-%m-%dT%H:%M:%SZ")
+    ids = pc.binary_join_element_wise(first[USER_ID], iso_times, ":").combine_chunks()
     starts = first[EVENT_TIME].combine_chunks()
     if SESSION_ID in first.column_names:  # a finalised event keeps the session it was in
         ids = pc.if_else(first[FINALISED], first[SESSION_ID], ids).combine_chunks()
@@ -263,7 +263,7 @@ def _sessions(
     ids = events[SESSION_ID].take(pa.array(first)).combine_chunks()
     starts = ints(events[SESSION_START if SESSION_START in events.column_names else EVENT_TIME])
     starts = np.minimum(starts[first], known_starts(ids))
-    # What starts before the first window came late for it: an earlier run began with it.
+    # An earlier run began with the first window: sessions before it count as late for that one.
     windows = np.maximum(progress.calendar.positions(starts), 0)
     return _Sessions(events, of_event, first, ids, starts, windows)
 
@@ -354,7 +354,7 @@ def _kept(sessions: _Sessions, alive: Flags, columns: dict[str, pa.Array]) -> pa
 
 
 def _carry_over(events: pa.Table, is_closed: Flags, progress: Progress) -> pa.Table:
-    """Take the events of open windows; and where users matter, of closed ones what is as late."""
+    """Take events of open windows; where a step needs users, all others since then, too."""
     taken = ~is_closed
     if REPEATED in events.column_names:
         taken |= ints(events[EVENT_TIME]) >= progress.closed_until

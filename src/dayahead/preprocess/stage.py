@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dayahead.config.params import MachineConfig, PreprocessConfig, WindowConfig
-from dayahead.core.columns import SESSION_ID, USER_ID
+from dayahead.core.columns import SESSION_ID, TIMESTAMP, USER_ID
 from dayahead.core.errors import DataError
 from dayahead.core.files import write_json, write_parquet
 from dayahead.core.types import ID_TYPES, Device
@@ -30,9 +30,10 @@ from dayahead.dataset.schema import DatasetConfig
 from dayahead.features.arrays import Ints
 from dayahead.features.fit import fit_features
 from dayahead.features.vocabulary import add_value_counts, empty_value_counts, vocabulary_of
-from dayahead.preprocess.calendar import Progress, calendar_over, microseconds_of
+from dayahead.preprocess import tasks
+from dayahead.preprocess.calendar import Progress, calendar_over
 from dayahead.preprocess.dask_cluster import Phases, dask_client, memory_limit, resolve_device
-from dayahead.preprocess.event_log import Chunk, EventLog, check_parts, read_event_log
+from dayahead.preprocess.event_log import Chunk, EventLog, read_event_log
 from dayahead.preprocess.incremental import (
     CARRY_OVER,
     LOOKUPS,
@@ -44,15 +45,6 @@ from dayahead.preprocess.incremental import (
 )
 from dayahead.preprocess.metadata import WindowCounts, statistics_of, write_merlin_schema
 from dayahead.preprocess.sessions import needs_users
-from dayahead.preprocess.tasks import (
-    Job,
-    categorical_columns,
-    collect_window,
-    process_sessions,
-    process_users,
-    scatter_chunk,
-    write_window,
-)
 from dayahead.windows.folder import MANIFEST, STATISTICS, n_known, vocabulary_path
 from dayahead.windows.metadata import (
     Statistics,
@@ -87,15 +79,7 @@ def preprocess(
     """Write the folder of windows, whole or not at all.
 
     Where the cache has a run over some parts of this log, its windows are linked into the folder,
-    and only the other parts are read.
-
-    Args:
-        raw: the event table, as `download` left it.
-        folder: replaced at the end.
-        dataset: what the events mean and what a session is.
-        window: unit, zone and rules of the windows.
-        config: device, windows to fit on, whether late rows rebuild windows.
-        machine: the Dask cluster.
+    and only the other parts are read. `raw` is the event table, as `download` left it.
 
     Raises:
         ConfigError: a setting that cannot be met (zone, scheduler, device, fit_windows).
@@ -172,17 +156,19 @@ class Build:
             n_small = min(phases.n_threads, n_events // MIN_EVENTS_PER_TASK)
             n_buckets = max(-(-n_events // per_task), n_small, 1)
             lookups = {key: sorted(run.glob(f"{LOOKUPS}/{key}/*")) for key in (USER_ID, SESSION_ID)}
-            job = Job(self.dataset, self.window, self.device, run, lookups, n_buckets, per_task)
+            job = tasks.Job(
+                self.dataset, self.window, self.device, run, lookups, n_buckets, per_task
+            )
             # No thread may be left without work while others have much.
             share = max(-(-n_events // phases.n_threads), MIN_EVENTS_PER_TASK)
             chunks = list(chain.from_iterable(chunk.split(share) for chunk in chunks))
             self._complete(job, chunks, phases, previous)
 
     def _complete(
-        self, job: Job, chunks: Sequence[Chunk], phases: Phases, previous: RunState
+        self, job: tasks.Job, chunks: Sequence[Chunk], phases: Phases, previous: RunState
     ) -> None:
         paths = phases.paths("parts", len(chunks))
-        parts = phases.run("parts", partial(scatter_chunk, job), chunks, paths)
+        parts = phases.run("parts", partial(tasks.scatter_chunk, job), chunks, paths)
         shutil.rmtree(job.run / CARRY_OVER, ignore_errors=True)  # it is among the parts
         without_user = previous.without_user + sum(part[0] for part in parts)
         progress = self._progress([start for part in parts for start in part[1]], previous)
@@ -209,17 +195,17 @@ class Build:
         """Return what is to be read: the carry-over, and parts that the previous run had not."""
         known = set(previous.positions_in(self.log) or ())
         unread = [part for n, part in enumerate(self.log.parts) if n not in known]
-        check_parts(unread)
+        self.log.check(unread)
         shifts = previous.row_shifts(self.log)
         carry_over = sorted(run.glob(f"{CARRY_OVER}/*"))
         return [
             *(Chunk.of_file(path, shifts) for path in carry_over),
-            *(Chunk.of_file(part.path, {0: part.first_row}) for part in unread),
+            *(Chunk.of_file(self.log.folder / part.file, {0: part.first_row}) for part in unread),
         ]
 
     def _progress(self, starts: Sequence[int], previous: RunState) -> Progress:
         """Cover every session's start with windows, from the log's first on."""
-        if previous.n_written:  # what starts before its first window comes late for that
+        if previous.n_written:  # earlier sessions count as late for its first window
             starts = [max(start, previous.begin) for start in starts]
             starts += [previous.begin, previous.end - 1]
         if not starts:
@@ -228,23 +214,23 @@ class Build:
                 "name the right column as columns.user_id in the data set's file"
             )
         calendar = calendar_over(self.window, min(starts), max(starts))
-        end = microseconds_of(self.log.end)
+        end = pa.scalar(self.log.end, TIMESTAMP).value
         n_closed = int(np.searchsorted(calendar.closes, end, side="right"))
         return Progress(calendar, previous.n_written, max(previous.n_written, n_closed))
 
     def _write_windows(
-        self, job: Job, kept: Sequence[int], progress: Progress, phases: Phases
+        self, job: tasks.Job, kept: Sequence[int], progress: Progress, phases: Phases
     ) -> None:
         """Write the kept windows that are new, the vocabularies, statistics and schema."""
         output = job.run / WINDOWS
         positions = [position for position in kept if position >= progress.n_written]
         names = [progress.calendar.names[position] for position in positions]
         paths = phases.paths("windows", len(names))
-        task = partial(collect_window, job, phases.paths("sessions", job.n_buckets))
+        task = partial(tasks.collect_window, job, phases.paths("sessions", job.n_buckets))
         found = phases.run("windows", task, positions, paths)
         phases.clear("sessions")
         vocabularies = {}
-        for column in categorical_columns(self.dataset):
+        for column in tasks.categorical_columns(self.dataset):
             values = [(name, tables[column]) for name, tables in zip(names, found, strict=True)]
             vocabularies[column] = self._grow_vocabulary(job.run, column, values)
         windows = dict(zip(names, paths, strict=True))
@@ -255,7 +241,7 @@ class Build:
             {column: n_known(table, name) for column, table in vocabularies.items()}
             for name in names
         ]
-        phases.run("features", partial(write_window, job, statistics), names, paths, sizes)
+        phases.run("features", partial(tasks.write_window, job, statistics), names, paths, sizes)
 
     def _grow_vocabulary(
         self, run: Path, column: str, windows: Sequence[tuple[str, pa.Table]]
@@ -294,17 +280,17 @@ class Build:
 
 
 def _process(
-    job: Job, paths: Sequence[Path], progress: Progress, phases: Phases
+    job: tasks.Job, paths: Sequence[Path], progress: Progress, phases: Phases
 ) -> list[pd.DataFrame]:
     """Take the events through the steps by user, if there are any, and by session; count them."""
     buckets = range(job.n_buckets)
     source = "parts"
     if needs_users(job.dataset.sessions):
         users = phases.paths("users", job.n_buckets)
-        phases.run("users", partial(process_users, job, paths, progress), buckets, users)
+        phases.run("users", partial(tasks.process_users, job, paths, progress), buckets, users)
         phases.clear(source)
         source, paths = "users", users
-    task = partial(process_sessions, job, paths, progress)
+    task = partial(tasks.process_sessions, job, paths, progress)
     counts = phases.run("sessions", task, buckets, phases.paths("sessions", job.n_buckets))
     phases.clear(source)
     return counts

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -54,10 +53,9 @@ class Recommender:
                 f"session's events as a file with --events"
             )
         raw = [self._typed(item) for item in items]
-        times = [datetime.fromtimestamp(second, UTC) for second in range(len(raw))]
         columns = {
             ITEM_ID: pa.array(raw, self._column_types[ITEM_ID]),
-            EVENT_TIME: pa.array(times, TIMESTAMP),
+            EVENT_TIME: pa.array(range(len(raw)), pa.timestamp("s", "UTC")).cast(TIMESTAMP),
         }
         return self.recommend_after(pa.table(columns), top_k)
 

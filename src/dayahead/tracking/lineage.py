@@ -140,8 +140,8 @@ def origin_tags(stage: str) -> dict[str, str]:
 def _git(*words: str) -> str:
     try:
         done = subprocess.run(
-            ["git", *words], capture_output=True, text=True, check=False, timeout=30
+            ["git", *words], capture_output=True, text=True, check=True, timeout=30
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except (OSError, subprocess.SubprocessError):
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return done.stdout.strip()

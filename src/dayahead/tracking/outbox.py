@@ -150,18 +150,14 @@ def outbox_for(stage: str, fingerprint: str | None) -> Outbox:
     return outbox if is_same else Outbox(following / f"{stage}.jsonl")
 
 
-def pipeline_run_key(pid: int | None = None) -> str:
-    """Return a name shared by the stages of one pipeline run, and by no other.
-
-    Args:
-        pid: The stage's process; None: this one.
-    """
+def pipeline_run_key() -> str:
+    """Return a name shared by the stages of one pipeline run, and by no other."""
     if key := os.environ.get(PIPELINE_RUN):
         return key
     if name := os.environ.get("DVC_EXP_NAME"):
         baseline = os.environ.get("DVC_EXP_BASELINE_REV", "")
         return re.sub(r"[^\w.-]", "_", f"{name}-{baseline[:7]}".rstrip("-"))
-    process = psutil.Process(pid)
+    process = psutil.Process()
     dvc = next((parent for parent in process.parents() if _is_dvc(parent)), None)
     kind, process = ("dvc", dvc) if dvc else ("alone", process)
     # Seconds from boot to the process's start: setting the clock does not change them.

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 import threading
 import time
 import uuid
@@ -12,8 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import requires
 from pathlib import Path
-from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 import mlflow.pyfunc
 import pandas as pd
@@ -168,12 +168,8 @@ def _terminable() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, _stop)
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _stop(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise SystemExit(TERMINATED)

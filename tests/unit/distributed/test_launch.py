@@ -106,7 +106,7 @@ def test_a_launcher_of_one_process_starts_no_more(monkeypatch, tmp_path):
 
 
 def test_processes_that_do_not_arrive_raise(launched, monkeypatch):
-    monkeypatch.setattr(process_group, "START", timedelta(seconds=1))
+    monkeypatch.setattr(process_group, "RENDEZVOUS_TIMEOUT", timedelta(seconds=1))
     message = r"process 0 of 2 on .*: rendezvous at localhost:\d+ failed .*were started"
     with pytest.raises(TrainingError, match=message):
         run_processes(write_process_info, compute_config(processes="auto"))

@@ -57,7 +57,7 @@ def test_attempts_that_failed_before_all_ranks_arrived_are_ignored(monkeypatch):
     store.set_timeout(timedelta(seconds=0.2))
     with pytest.raises(RuntimeError):  # rank 0 was killed before it arrived
         _attempt(2, WORLD_SIZE, store)
-    monkeypatch.setattr(process_group, "START", timedelta(seconds=0.2))
+    monkeypatch.setattr(process_group, "RENDEZVOUS_TIMEOUT", timedelta(seconds=0.2))
     with pytest.raises(RuntimeError):  # rank 1 was
         _attempt(0, WORLD_SIZE, store)
     monkeypatch.undo()
@@ -69,6 +69,6 @@ def test_a_rank_that_does_not_arrive_is_named(monkeypatch):
     store = HashStore()
     for rank in (1, 2):
         store.set(f"token-{rank}", "of a process that died")
-    monkeypatch.setattr(process_group, "START", timedelta(seconds=0.1))
+    monkeypatch.setattr(process_group, "RENDEZVOUS_TIMEOUT", timedelta(seconds=0.1))
     with pytest.raises(RuntimeError, match="process 1 did not arrive"):
         _attempt(0, WORLD_SIZE, store)

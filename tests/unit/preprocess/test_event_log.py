@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dayahead.core.columns import ITEM_ID, ROW, SESSION_ID
 from dayahead.core.errors import DataError
-from dayahead.preprocess.event_log import Chunk, check_parts, read_event_log
+from dayahead.preprocess.event_log import Chunk, read_event_log
 from support.builders import dataset_config, events, write_log
 
 LOG = events(
@@ -46,6 +46,11 @@ def test_chunks_of_a_part_are_the_part(path, n_events, by_group, by_chunk, at_on
     assert all(chunk.n_events < by_chunk + by_group for chunk in chunks)
 
 
+def check_log(raw):
+    log = read_event_log(raw, dataset_config())
+    log.check(log.parts)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_a_flipped_bit_or_a_truncated_file_is_detected(tmp_path, seed):
     dice = random.Random(seed)
@@ -56,5 +61,5 @@ def test_a_flipped_bit_or_a_truncated_file_is_detected(tmp_path, seed):
     held[at] ^= 1 << dice.randrange(8)
     path.write_bytes(held[:at] if seed % 3 == 0 else held)
     with pytest.raises(DataError, match=r"dvc repro (-f )?download") as raised:
-        check_parts(read_event_log(tmp_path, dataset_config()).parts)
+        check_log(tmp_path)
     assert path.name in str(raised.value) or "manifest.json" in str(raised.value)

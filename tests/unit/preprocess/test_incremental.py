@@ -123,7 +123,8 @@ def test_day_after_day_equals_one_run(run, log, rules, window, monkeypatch):
         def without_older_rows(raw, config, n=n_known):
             found = read_event_log(raw, config)
             for part in found.parts[:n]:
-                write_parquet(part.path, pq.read_table(part.path).slice(0, 0))
+                path = found.folder / part.file
+                write_parquet(path, pq.read_table(path).slice(0, 0))
             return found
 
         monkeypatch.setattr(stage, "read_event_log", without_older_rows)

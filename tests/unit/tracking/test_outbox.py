@@ -144,7 +144,10 @@ def test_stages_of_one_dvc_process_are_one_pipeline_run(cold_project, monkeypatc
     script.write_text(LAUNCH)
     launched = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True)
     try:
-        keys = [pipeline_run_key(int(pid)) for pid in launched.stdout.readline().split()]
+        keys = []
+        for pid in launched.stdout.readline().split():
+            monkeypatch.setattr("os.getpid", lambda pid=pid: int(pid))
+            keys.append(pipeline_run_key())
     finally:
         launched.kill()
         launched.communicate()
