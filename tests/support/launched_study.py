@@ -18,7 +18,7 @@ from dayahead.core.errors import exit_with_message
 from dayahead.distributed import heartbeat
 from dayahead.metrics.tables import read_windows
 from dayahead.train.stage import train
-from support.tiny_settings import evaluated_in, ranks_of, tiny_study
+from support.tiny_settings import evaluated_windows, ranks_of, tiny_study
 from support.window_folders import bytes_in, markov_days, write_window_folder
 
 SECTIONS = {"training": {"epochs": 2}, "evaluation": {"split": "test"}}
@@ -47,8 +47,8 @@ def left_in(folder: Path) -> dict[str, bytes]:
 
 def assert_equal(one: Path, several: Path) -> None:
     """What numbers of processes may not change."""
-    assert len(evaluated_in(one / "out")) == N_DAYS - 1
-    for window in evaluated_in(one / "out"):
+    assert len(evaluated_windows(one / "out")) == N_DAYS - 1
+    for window in evaluated_windows(one / "out"):
         same = ranks_of(one / "out", window) == ranks_of(several / "out", window)
         assert same.mean() >= 0.999
     rows = [read_windows(f / "out" / "results" / "windows.csv", [1, 5]) for f in (one, several)]

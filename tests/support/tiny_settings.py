@@ -285,7 +285,7 @@ def tiny_study(
     """A study of a folder of windows, from `first` to `last`; `sections` change settings."""
     ends = {name: more.pop(name) for name in ("first", "last") if name in more}
     values = {
-        "params": tiny_params(with_sections(sections, window=ends)),
+        "params": tiny_params(merge_sections(sections, window=ends)),
         "windows": windows,
         "results": out / "results",
         "models": out / "models",
@@ -294,7 +294,7 @@ def tiny_study(
     return Study(**(values | more))
 
 
-def with_sections(
+def merge_sections(
     sections: Mapping[str, Mapping[str, Any]] | None, **more: Mapping[str, Any]
 ) -> dict[str, dict[str, Any]]:
     """Changes of settings, with further ones."""
@@ -315,6 +315,6 @@ def ranks_of(out: Path, window: str) -> np.ndarray:
     return read_ranks(out / "results", window).ranks
 
 
-def evaluated_in(out: Path) -> list[str]:
+def evaluated_windows(out: Path) -> list[str]:
     """Windows that a study measured."""
     return sorted(path.stem for path in (out / "results" / "ranks").glob("*.parquet"))

@@ -5,7 +5,7 @@ import pytest
 
 from dayahead.core.errors import ConfigError
 from support.backbones import mark_slow
-from support.tiny_settings import evaluated_in, ranks_of, trained
+from support.tiny_settings import evaluated_windows, ranks_of, trained
 from support.window_folders import markov_days, write_window_folder
 
 DAYS = markov_days(n_days=3, sessions_per_day=30, n_items=25)
@@ -28,8 +28,8 @@ def windows(tmp_path_factory):
 def test_a_body_is_trained_and_measured_on_each_window(tmp_path, windows, architecture, task):
     sections = {"model": {"architecture": architecture}, "task": {"name": task}}
     out = trained(windows, tmp_path, sections)
-    assert len(evaluated_in(out)) == 2
-    ranks = np.concatenate([ranks_of(out, window) for window in evaluated_in(out)])
+    assert len(evaluated_windows(out)) == 2
+    ranks = np.concatenate([ranks_of(out, window) for window in evaluated_windows(out)])
     assert len(ranks) == 60
     assert ranks.max() > ranks[ranks > 0].min()
 

@@ -12,11 +12,11 @@ from dayahead.train.stage import train
 from dayahead.windows.folder import window_path
 from support.tiny_settings import (
     compute_config,
-    evaluated_in,
+    evaluated_windows,
     every_backbone,
     ranks_of,
     tiny_study,
-    with_sections,
+    merge_sections,
 )
 from support.window_folders import bytes_in, day, markov_days, write_window_folder
 from support.worker_studies import fit_and_die_once, run_and_record
@@ -109,7 +109,7 @@ def test_every_body_goes_on_from_a_state(windows, tmp_path, architecture, task):
 
 def test_two_processes_go_on_from_their_state(windows, tmp_path, fits):
     def study(name, cache, sections=DROPOUT, last=None):
-        sections = with_sections(sections, compute={"shard_items": name.endswith("shared")})
+        sections = merge_sections(sections, compute={"shard_items": name.endswith("shared")})
         out = tmp_path / name
         return tiny_study(windows, out, sections, cache=tmp_path / cache, last=last)
 
@@ -133,7 +133,7 @@ def test_two_processes_go_on_from_their_state(windows, tmp_path, fits):
     assert fits == [day(3), day(4)]
     never = study("never", "new", None)
     train(never)
-    for window in evaluated_in(tmp_path / "alone"):
+    for window in evaluated_windows(tmp_path / "alone"):
         one, other = (ranks_of(tmp_path / name, window) for name in ("alone", "never"))
         assert (one == other).all()
 

@@ -12,7 +12,7 @@ from dayahead.metrics.tables import read_ranks, read_windows
 from dayahead.model.checkpoint import load_model
 from dayahead.windows.folder import window_path
 from support.process_studies import CHOSEN, every_protocol
-from support.tiny_settings import evaluated_in, every_backbone, ranks_of, trained
+from support.tiny_settings import evaluated_windows, every_backbone, ranks_of, trained
 from support.window_folders import day, markov_days, write_window_folder
 
 DAYS = markov_days(n_days=4, sessions_per_day=30, n_items=25)
@@ -68,7 +68,9 @@ def test_train_sessions_are_drawn_by_seed_and_window_and_change_nothing_else(
     sevenths = [7 * metrics["recall_at_5"] for metrics in found]
     assert sevenths == pytest.approx([round(value) for value in sevenths])
     assert found != [row.train_metrics for row in rows_of(other)]
-    assert all(np.array_equal(ranks_of(none, d), ranks_of(some, d)) for d in evaluated_in(none))
+    assert all(
+        np.array_equal(ranks_of(none, d), ranks_of(some, d)) for d in evaluated_windows(none)
+    )
 
 
 def test_train_metrics_leave_training_alone(windows, tmp_path):
@@ -249,7 +251,7 @@ def test_two_processes_write_what_one_does(runs, name):
         assert one.train_metrics == other.train_metrics
         assert set(one.train_metrics) == set(one.metrics)
         assert other.train_loss == pytest.approx(one.train_loss, rel=1e-5)
-    for window in evaluated_in(alone):
+    for window in evaluated_windows(alone):
         one, other = (table_of(out, "predictions", window) for out in (alone, together))
         assert [row.pop("scores") for row in one] == [
             pytest.approx(row.pop("scores"), rel=1e-4, abs=1e-5) for row in other

@@ -12,7 +12,7 @@ from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Process, Rank
 from dayahead.metrics.tables import read_windows
 from support.process_studies import DAYS, N_SESSIONS, every_variant
-from support.tiny_settings import BACKBONES, compute_config, evaluated_in, ranks_of, tiny_study
+from support.tiny_settings import BACKBONES, compute_config, evaluated_windows, ranks_of, tiny_study
 from support.window_folders import markov_days, write_window_folder
 from support.worker_studies import die, die_once, refuse, run_and_record, say_who
 
@@ -43,8 +43,8 @@ def test_every_session_is_read_by_one_process_once_per_epoch(runs, name):
 @every_variant
 def test_ranks_and_metrics_are_the_same(runs, name):
     alone, together = (folder / name for folder in runs)
-    assert evaluated_in(alone) == evaluated_in(together)
-    for window in evaluated_in(alone):
+    assert evaluated_windows(alone) == evaluated_windows(together)
+    for window in evaluated_windows(alone):
         assert np.array_equal(ranks_of(alone, window), ranks_of(together, window))
     rows = [read_windows(out / "results" / "windows.csv", [1, 5]) for out in (alone, together)]
     assert [row.metrics for row in rows[0]] == [row.metrics for row in rows[1]]

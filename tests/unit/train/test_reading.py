@@ -12,7 +12,7 @@ from dayahead.metrics.tables import read_windows
 from dayahead.model.checkpoint import load_model
 from dayahead.train.stage import fitted_windows
 from dayahead.windows.folder import Window, window_path
-from support.tiny_settings import evaluated_in, ranks_of, trained, training_config
+from support.tiny_settings import evaluated_windows, ranks_of, trained, training_config
 from support.window_folders import day, markov_days, write_window_folder
 
 DAYS = markov_days(n_days=4, sessions_per_day=30, n_items=25)
@@ -49,7 +49,7 @@ def same(first, second, *names):
 
 
 def ranks_files(out):
-    return [f"results/ranks/{window}.parquet" for window in evaluated_in(out)]
+    return [f"results/ranks/{window}.parquet" for window in evaluated_windows(out)]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_from_scratch_is_a_fresh_fit_on_all_days_so_far(windows, tmp_path, loade
     fresh = trained(folder, tmp_path / "a", sections, first=day(2))
     sections["training"] |= {"protocol": "from_scratch"}
     whole = trained(windows, tmp_path / "b", sections)
-    assert evaluated_in(whole) == [day(1), day(2), day(3)]
+    assert evaluated_windows(whole) == [day(1), day(2), day(3)]
     assert np.array_equal(ranks_of(fresh, day(3)), ranks_of(whole, day(3)))
     models = [load_model(out / "models").model.state_dict() for out in (fresh, whole)]
     assert all(models[0][name].equal(models[1][name]) for name in models[0])

@@ -13,7 +13,7 @@ from dayahead.core.files import write_parquet
 from dayahead.metrics.tables import read_ranks, read_windows
 from dayahead.model.checkpoint import load_model
 from dayahead.windows.folder import window_path
-from support.tiny_settings import evaluated_in, every_backbone, ranks_of, trained
+from support.tiny_settings import evaluated_windows, every_backbone, ranks_of, trained
 from support.window_folders import day, markov_days, write_window_folder
 
 POPULARITY = {"model": {"architecture": "popularity"}}
@@ -118,7 +118,7 @@ def test_fitting_the_last_window_changes_no_measure(windows, tmp_path):
 def test_windows_the_statistics_were_fitted_on_are_never_measured(tmp_path):
     folder = write_window_folder(tmp_path / "windows", DAYS, fitted_on=2)
     trained(folder, tmp_path, POPULARITY)
-    assert evaluated_in(tmp_path) == [day(2), day(3)]
+    assert evaluated_windows(tmp_path) == [day(2), day(3)]
     csv = read_windows(tmp_path / "results" / "windows.csv", [1, 5])
     assert [row.window for row in csv] == [day(2), day(3)]
 
@@ -149,7 +149,7 @@ def test_another_seed_gives_another_model(windows, tmp_path):
 def test_a_run_again_leaves_nothing_of_the_run_before(windows, tmp_path):
     trained(windows, tmp_path, POPULARITY)
     trained(windows, tmp_path, POPULARITY, last=day(2))
-    assert evaluated_in(tmp_path) == [day(1), day(2)]
+    assert evaluated_windows(tmp_path) == [day(1), day(2)]
 
 
 @every_backbone
@@ -157,8 +157,8 @@ def test_a_longer_run_begins_with_the_shorter_one(windows, tmp_path, architectur
     sections = {"model": DROPOUT["model"] | {"architecture": architecture}, "task": {"name": task}}
     short = trained(windows, tmp_path / "a", sections, last=day(2))
     long = trained(windows, tmp_path / "b", sections)
-    assert evaluated_in(short) == [day(1), day(2)]
-    for window in evaluated_in(short):
+    assert evaluated_windows(short) == [day(1), day(2)]
+    for window in evaluated_windows(short):
         assert same_files(short, long, f"results/ranks/{window}.parquet")
 
 
