@@ -14,9 +14,9 @@ from support.tiny_settings import (
     compute_config,
     evaluated_windows,
     every_backbone,
+    merge_sections,
     ranks_of,
     tiny_study,
-    merge_sections,
 )
 from support.window_folders import bytes_in, day, markov_days, write_window_folder
 from support.worker_studies import fit_and_die_once, run_and_record
