@@ -302,7 +302,7 @@ def merge_sections(
     return {name: {**given.get(name, {}), **more.get(name, {})} for name in {**given, **more}}
 
 
-def trained(
+def train_study(
     windows: Path, out: Path, sections: Mapping[str, Mapping[str, Any]] | None = None, **more: Any
 ) -> Path:
     """Run such a study on one process; the folder `out`."""

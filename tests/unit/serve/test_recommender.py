@@ -10,7 +10,7 @@ from dayahead.distributed.process import Rank
 from dayahead.serve.recommender import Recommender
 from dayahead.train.batches import Sessions
 from dayahead.windows.folder import WindowFolder
-from support.tiny_settings import BACKBONES, ranks_of, trained
+from support.tiny_settings import BACKBONES, ranks_of, train_study
 from support.window_folders import day, markov_days, raw_events, write_window_folder
 
 MAX_LENGTH = 6
@@ -35,7 +35,7 @@ def fitted(tmp_path, architecture, task, features):
         "task": {"name": task},
         "training": {"fit_last": False},
     }
-    trained(folder, tmp_path, sections)
+    train_study(folder, tmp_path, sections)
     return Recommender.load(tmp_path / "models")
 
 

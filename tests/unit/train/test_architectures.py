@@ -5,7 +5,7 @@ import pytest
 
 from dayahead.core.errors import ConfigError
 from support.backbones import mark_slow
-from support.tiny_settings import evaluated_windows, ranks_of, trained
+from support.tiny_settings import evaluated_windows, ranks_of, train_study
 from support.window_folders import markov_days, write_window_folder
 
 DAYS = markov_days(n_days=3, sessions_per_day=30, n_items=25)
@@ -27,7 +27,7 @@ def windows(tmp_path_factory):
 )
 def test_a_body_is_trained_and_measured_on_each_window(tmp_path, windows, architecture, task):
     sections = {"model": {"architecture": architecture}, "task": {"name": task}}
-    out = trained(windows, tmp_path, sections)
+    out = train_study(windows, tmp_path, sections)
     assert len(evaluated_windows(out)) == 2
     ranks = np.concatenate([ranks_of(out, window) for window in evaluated_windows(out)])
     assert len(ranks) == 60
@@ -49,7 +49,7 @@ def test_a_body_is_trained_and_measured_on_each_window(tmp_path, windows, archit
 )
 def test_a_wrong_architecture_ends_the_run_before_a_step(tmp_path, windows, model, task, told):
     with pytest.raises(ConfigError) as refusal:
-        trained(windows, tmp_path, {"model": model, "task": {"name": task}})
+        train_study(windows, tmp_path, {"model": model, "task": {"name": task}})
     assert told in str(refusal.value)
     assert not list(tmp_path.rglob("*.parquet"))
     assert not list(tmp_path.rglob("*.safetensors"))

@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from dayahead.metrics.tables import read_windows
 from support.backbones import TRAINED
-from support.tiny_settings import trained
+from support.tiny_settings import train_study
 from support.window_folders import markov_days, write_window_folder
 
 N_ITEMS = 40
@@ -39,7 +39,7 @@ def last_recall(windows, out, architecture, task="clm", model=MODEL, **training)
         "training": TRAINING | {"epochs": EPOCHS[task]} | training,
         "evaluation": {"cutoffs": [2]},
     }
-    trained(windows, out, sections)
+    train_study(windows, out, sections)
     return read_windows(out / "results" / "windows.csv", [2])[-1].metrics["recall_at_2"]
 
 

@@ -7,7 +7,7 @@ from dayahead.metrics.tables import read_windows
 from dayahead.model.checkpoint import load_model
 from dayahead.model.losses import SAMPLED_LOSSES
 from dayahead.windows.folder import WindowFolder
-from support.tiny_settings import trained
+from support.tiny_settings import train_study
 from support.window_folders import markov_days, write_window_folder
 
 EPOCHS = {"gbce": 24}
@@ -28,7 +28,7 @@ def recall(windows, out, name, **loss):
         "training": {"batch_size": 32, "learning_rate": 0.01, "epochs": EPOCHS.get(name, 8)},
         "evaluation": {"cutoffs": [2]},
     }
-    trained(windows, out, sections)
+    train_study(windows, out, sections)
     return read_windows(out / "results" / "windows.csv", [2])[-1].metrics["recall_at_2"]
 
 
@@ -52,7 +52,7 @@ def test_every_loss_does_with_negatives_of_one_kind(windows, tmp_path, name, neg
 def test_the_stored_model_knows_every_event_it_was_fitted_on(tmp_path):
     days = markov_days(n_days=3, sessions_per_day=20, n_items=10)
     windows = write_window_folder(tmp_path / "windows", days)
-    trained(windows, tmp_path, {"loss": {"name": "gbce"}, "training": {"epochs": 2}})
+    train_study(windows, tmp_path, {"loss": {"name": "gbce"}, "training": {"epochs": 2}})
     model = load_model(tmp_path / "models").model
     store = WindowFolder(windows)
     events = [

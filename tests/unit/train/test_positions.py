@@ -12,7 +12,7 @@ from dayahead.metrics.tables import read_ranks, read_windows
 from dayahead.model.checkpoint import load_model
 from dayahead.windows.folder import window_path
 from support.process_studies import CHOSEN, every_protocol
-from support.tiny_settings import evaluated_windows, every_backbone, ranks_of, trained
+from support.tiny_settings import evaluated_windows, every_backbone, ranks_of, train_study
 from support.window_folders import day, markov_days, write_window_folder
 
 DAYS = markov_days(n_days=4, sessions_per_day=30, n_items=25)
@@ -44,7 +44,7 @@ def table_of(out, kind, window):
 
 def test_train_metrics_by_hand(by_hand, tmp_path):
     """Popularity ranks the targets 12, 13 and 11 of day 0 second, third and first."""
-    out = trained(by_hand, tmp_path, POPULARITY | {"evaluation": {"train_sessions": 9}})
+    out = train_study(by_hand, tmp_path, POPULARITY | {"evaluation": {"train_sessions": 9}})
     first, _ = rows_of(out)
     assert first.train_metrics["recall_at_1"] == 1 / 3
     assert first.train_metrics["mrr_at_5"] == pytest.approx((1 / 2 + 1 / 3 + 1) / 3)
@@ -60,7 +60,7 @@ def test_train_sessions_are_drawn_by_seed_and_window_and_change_nothing_else(
         model = {"architecture": "popularity"}  # which depends on no seed
         evaluation = {"train_sessions": n_sessions, "split": "test"}
         sections = {"training": training, "model": model, "evaluation": evaluation}
-        return trained(windows, tmp_path / name, sections)
+        return train_study(windows, tmp_path / name, sections)
 
     none, some, other = run("none", 0), run("some", 7), run("other", 7, seed=2)
     assert [row.train_metrics for row in rows_of(none)] == [{}] * 3
@@ -75,7 +75,7 @@ def test_train_sessions_are_drawn_by_seed_and_window_and_change_nothing_else(
 
 def test_train_metrics_leave_training_alone(windows, tmp_path):
     outs = [
-        trained(
+        train_study(
             windows,
             tmp_path / str(n),
             {"evaluation": {"train_sessions": n}, "model": {"dropout": 0.2}},
@@ -89,7 +89,7 @@ def test_train_metrics_leave_training_alone(windows, tmp_path):
 def test_a_window_without_train_sessions_has_no_train_metrics(by_hand, tmp_path):
     path = window_path(by_hand, "day", day(1), "train")
     write_parquet(path, pq.read_table(path, partitioning=None).slice(0, 0))
-    out = trained(by_hand, tmp_path, POPULARITY | {"evaluation": {"train_sessions": 2}})
+    out = train_study(by_hand, tmp_path, POPULARITY | {"evaluation": {"train_sessions": 2}})
     first, second = rows_of(out)
     assert first.train_metrics
     assert second.train_metrics == {}
@@ -105,7 +105,7 @@ def test_all_positions_rank_every_prefix_as_if_it_were_the_session(
         "training": {"fit_last": False},
         "evaluation": {"positions": "all", "split": "test"},
     }
-    out = trained(windows, tmp_path, sections, last=day(1))
+    out = train_study(windows, tmp_path, sections, last=day(1))
     stored = load_model(out / "models")
     table = pq.read_table(
         windows / f"session_start_date={day(1)}-test.parquet", partitioning=None
@@ -139,7 +139,7 @@ def test_all_positions_rank_every_prefix_as_if_it_were_the_session(
 
 def test_last_positions_are_among_all_and_two_runs_compare(windows, tmp_path):
     outs = [
-        trained(windows, tmp_path / name, {"evaluation": {"positions": name}})
+        train_study(windows, tmp_path / name, {"evaluation": {"positions": name}})
         for name in ("last", "all")
     ]
     last, every = (read_ranks(out / "results", day(2)) for out in outs)
@@ -151,7 +151,7 @@ def test_last_positions_are_among_all_and_two_runs_compare(windows, tmp_path):
 
 
 def test_predictions_by_hand(by_hand, tmp_path):
-    out = trained(by_hand, tmp_path, POPULARITY | {"evaluation": {"predictions": 2}})
+    out = train_study(by_hand, tmp_path, POPULARITY | {"evaluation": {"predictions": 2}})
     listed = table_of(out, "predictions", day(1))
     assert listed[2] == {
         "session_id": "1-000002",
@@ -168,7 +168,7 @@ def test_predictions_by_hand(by_hand, tmp_path):
         (14, None),
     ]
     # Day 1 adds: 12 x4, 11 x2, 13, 14, 19 x1 each; more are asked for than there are.
-    out = trained(by_hand, tmp_path, POPULARITY | {"evaluation": {"predictions": 99}})
+    out = train_study(by_hand, tmp_path, POPULARITY | {"evaluation": {"predictions": 99}})
     [row] = table_of(out, "predictions", day(2))
     assert row["items"] == [12, 11, 13, 19, 14]  # equals by the lower index
     assert row["scores"] == [4, 2, 1, 1, 1]
@@ -178,7 +178,7 @@ def test_predictions_by_hand(by_hand, tmp_path):
 @pytest.mark.parametrize("positions", ["last", "all"])
 def test_the_item_listed_at_its_rank_is_the_target(windows, tmp_path, positions):
     evaluation = {"predictions": 5, "positions": positions}
-    out = trained(windows, tmp_path, {"evaluation": evaluation})
+    out = train_study(windows, tmp_path, {"evaluation": evaluation})
     ranks = read_ranks(out / "results", day(2))
     listed = table_of(out, "predictions", day(2))
     assert [row["rank"] or 0 for row in listed] == ranks.ranks.tolist()
@@ -191,7 +191,7 @@ def test_the_item_listed_at_its_rank_is_the_target(windows, tmp_path, positions)
 
 
 def test_no_lists_are_written_unasked(windows, tmp_path):
-    out = trained(windows, tmp_path, POPULARITY)
+    out = train_study(windows, tmp_path, POPULARITY)
     for kind in ("predictions", "attention"):
         assert [path.name for path in (out / "results" / kind).iterdir()] == ["README.txt"]
 
@@ -207,7 +207,7 @@ def test_attention_of_chosen_sessions(windows, tmp_path, architecture, task, n_r
         "task": {"name": task},
         "evaluation": {"attention_of": CHOSEN},
     }
-    out = trained(windows, tmp_path, sections)
+    out = train_study(windows, tmp_path, sections)
     assert not (out / "results" / "attention" / f"{day(3)}.parquet").exists()
     for number, id_, session in ((1, CHOSEN[0], DAYS[1][2]), (2, CHOSEN[1], DAYS[2][4])):
         rows = table_of(out, "attention", day(number))
@@ -239,7 +239,7 @@ def test_attention_of_chosen_sessions(windows, tmp_path, architecture, task, n_r
 def test_what_cannot_be_had_is_refused_before_any_training(windows, tmp_path, sections, complaint):
     wanted = {"evaluation": {"attention_of": CHOSEN}} | sections
     with pytest.raises(ConfigError, match=complaint):
-        trained(windows, tmp_path, wanted)
+        train_study(windows, tmp_path, wanted)
     assert not (tmp_path / "results").exists()
 
 

@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 
 from dayahead.core.errors import ConfigError
 from dayahead.serve.recommender import Recommender
-from support.tiny_settings import trained
+from support.tiny_settings import train_study
 from support.window_folders import write_window_folder
 
 DAYS = [[[1, 2, 3], [3, 4]], [[4, 5, 6], [6, 1]], [[7, 8], [2, 9]]]
@@ -37,7 +37,7 @@ def stored_rows(out):
 
 def study(tmp_path, **changes):
     folder = write_window_folder(tmp_path / "windows", DAYS)
-    return trained(folder, tmp_path, {"model": {"item_embedding_dim": DIM, **changes}})
+    return train_study(folder, tmp_path, {"model": {"item_embedding_dim": DIM, **changes}})
 
 
 def test_frozen_items_end_as_they_began_in_whichever_window_they_came(tmp_path, vectors):

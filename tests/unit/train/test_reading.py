@@ -12,7 +12,7 @@ from dayahead.metrics.tables import read_windows
 from dayahead.model.checkpoint import load_model
 from dayahead.train.stage import fitted_windows
 from dayahead.windows.folder import Window, window_path
-from support.tiny_settings import evaluated_windows, ranks_of, trained, training_config
+from support.tiny_settings import evaluated_windows, ranks_of, train_study, training_config
 from support.window_folders import day, markov_days, write_window_folder
 
 DAYS = markov_days(n_days=4, sessions_per_day=30, n_items=25)
@@ -28,7 +28,7 @@ def windows(tmp_path_factory):
 
 def study(windows, out, **training):
     model = DROPOUT | {"features": ["category", "price"]}
-    return trained(windows, out, {"training": training, "model": model})
+    return train_study(windows, out, {"training": training, "model": model})
 
 
 def joined(windows, folder, n_days):
@@ -83,9 +83,9 @@ def test_from_scratch_is_a_fresh_fit_on_all_days_so_far(windows, tmp_path, loade
         "evaluation": {"split": "test"},
         "model": DROPOUT,
     }
-    fresh = trained(folder, tmp_path / "a", sections, first=day(2))
+    fresh = train_study(folder, tmp_path / "a", sections, first=day(2))
     sections["training"] |= {"protocol": "from_scratch"}
-    whole = trained(windows, tmp_path / "b", sections)
+    whole = train_study(windows, tmp_path / "b", sections)
     assert evaluated_windows(whole) == [day(1), day(2), day(3)]
     assert np.array_equal(ranks_of(fresh, day(3)), ranks_of(whole, day(3)))
     models = [load_model(out / "models").model.state_dict() for out in (fresh, whole)]
@@ -111,7 +111,7 @@ def test_a_short_history_forgets_what_came_before(windows, tmp_path):
         for name, days in (("x", DAYS), ("y", other))
     ]
     settings = {"protocol": "sliding", "history": 2, "carry_model": False}
-    outs = [trained(f, tmp_path / f"out-{f.name}", {"training": settings}) for f in folders]
+    outs = [train_study(f, tmp_path / f"out-{f.name}", {"training": settings}) for f in folders]
     assert not same(*outs, f"results/ranks/{day(2)}.parquet")
     assert same(*outs, f"results/ranks/{day(3)}.parquet", OUTPUTS[0])
 
@@ -130,7 +130,7 @@ def test_counts_follow_the_protocol(tmp_path, settings, popularity):
     folder = write_window_folder(tmp_path / "windows", COUNTS)
     sections = {"model": {"architecture": "popularity"}}
     sections["training"] = settings | {"fit_last": False}
-    out = trained(folder, tmp_path / "out", sections)
+    out = train_study(folder, tmp_path / "out", sections)
     assert load_model(out / "models").model.popularity.tolist() == popularity
 
 
@@ -148,7 +148,7 @@ def test_transitions_start_from_nothing_with_a_fresh_model(tmp_path, settings, a
     folder = write_window_folder(tmp_path / "windows", COUNTS)
     sections = {"model": {"architecture": "transitions"}}
     sections["training"] = settings | {"fit_last": False, "steps_per_window": 1, "batch_size": 1}
-    out = trained(folder, tmp_path / "out", sections)
+    out = train_study(folder, tmp_path / "out", sections)
     assert load_model(out / "models").model.transitions[0, 1] == after_one
 
 
@@ -156,7 +156,7 @@ def test_candidates_are_those_of_all_windows_whatever_is_fitted(tmp_path):
     folder = write_window_folder(tmp_path / "windows", COUNTS)
     settings = {"protocol": "sliding", "history": 1, "carry_model": False, "fit_last": False}
     sections = {"model": {"architecture": "popularity"}, "training": settings}
-    out = trained(folder, tmp_path / "out", sections, last=day(2))
+    out = train_study(folder, tmp_path / "out", sections, last=day(2))
     # Item 1 (day 0 only) is measured on day 2 after a fit on day 1, which has 2 and 3.
     assert ranks_of(out, day(2)).tolist() == [3, 2]
 
@@ -164,10 +164,10 @@ def test_candidates_are_those_of_all_windows_whatever_is_fitted(tmp_path):
 def test_a_fit_that_nothing_would_be_asked_of_is_left_out(tmp_path):
     folder = write_window_folder(tmp_path / "windows", DAYS, fitted_on=2)
     settings = {"protocol": "from_scratch", "fit_last": False}
-    out = trained(folder, tmp_path / "a", {"training": settings})
+    out = train_study(folder, tmp_path / "a", {"training": settings})
     rows = read_windows(out / "results" / "windows.csv", [1, 5])
     assert [row.window for row in rows] == [day(2), day(3)]
-    whole = trained(
+    whole = train_study(
         write_window_folder(tmp_path / "all", DAYS), tmp_path / "b", {"training": settings}
     )
     assert np.array_equal(ranks_of(out, day(3)), ranks_of(whole, day(3)))

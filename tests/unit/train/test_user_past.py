@@ -20,7 +20,7 @@ from dayahead.windows.folder import WindowFolder
 from support.tiny_settings import (
     ranks_of,
     tiny_params,
-    trained,
+    train_study,
 )
 from support.window_folders import day, raw_events, write_window_folder
 
@@ -85,7 +85,7 @@ def study(folder, out, architecture="gpt2", task="clm", epochs=1, **changes):
         "evaluation": {"candidates": "all"},
     }
     sections["model"]["catalogue"] = "full"
-    return trained(folder, out, sections)
+    return train_study(folder, out, sections)
 
 
 @pytest.mark.parametrize(
