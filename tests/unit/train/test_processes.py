@@ -1,4 +1,4 @@
-"""One process or two: the same steps, the same losses, the same ranks."""
+"""One process and two: the same steps, losses and ranks."""
 
 from itertools import chain
 
@@ -11,52 +11,81 @@ from dayahead.core.files import read_json
 from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Process, Rank
 from dayahead.metrics.tables import read_windows
-from support.process_studies import DAYS, N_SESSIONS, every_variant
+from dayahead.train.run import Run
+from dayahead.train.stage import train
+from support.process_studies import DAYS, N_SESSIONS, N_STEPS, every_variant
 from support.tiny_settings import BACKBONES, compute_config, evaluated_windows, ranks_of, tiny_study
-from support.window_folders import markov_days, write_window_folder
+from support.window_folders import bytes_in, day, markov_days, write_window_folder
 from support.worker_studies import die, die_once, refuse, run_and_record, say_who
 
-COUNTED = {"transitions"}
+BASELINES = {"transitions"}
 
 
 @every_variant
 def test_every_step_has_the_same_loss(runs, name):
-    alone, together = (read_json(folder / f"{name}-0.json")["losses"] for folder in runs)
-    assert len(alone) == (0 if name in COUNTED else len(DAYS) * 2 * 5)
-    assert together == pytest.approx(alone, rel=1e-5)
-    assert read_json(runs[1] / f"{name}-1.json")["losses"] == together
+    one, two = (read_json(folder / f"{name}-0.json")["losses"] for folder in runs)
+    assert len(one) == (0 if name in BASELINES else len(DAYS) * 2 * N_STEPS)
+    assert two == pytest.approx(one, rel=1e-5)
+    assert read_json(runs[1] / f"{name}-1.json")["losses"] == two
 
 
 @every_variant
 def test_every_session_is_read_by_one_process_once_per_epoch(runs, name):
-    [alone] = [read_json(runs[0] / f"{name}-0.json")["sessions"]]
-    shares = [read_json(runs[1] / f"{name}-{rank}.json")["sessions"] for rank in (0, 1)]
-    for whole, *parts in zip(alone, *shares, strict=True):
-        assert len(parts[0]) == len(parts[1])
-        real = [place for place in chain(*parts) if place >= 0]
-        assert sorted(real) == sorted(whole)
-    if name not in COUNTED:
-        assert sorted(chain(*alone[:5])) == list(range(N_SESSIONS))
-        assert [-1] in shares[1]
+    one = read_json(runs[0] / f"{name}-0.json")["sessions"]
+    two = [read_json(runs[1] / f"{name}-{rank}.json")["sessions"] for rank in (0, 1)]
+    for whole, first, second in zip(one, *two, strict=True):
+        assert len(first) == len(second)
+        assert sorted(session for session in first + second if session >= 0) == sorted(whole)
+    if name not in BASELINES:
+        assert sorted(chain(*one[:N_STEPS])) == list(range(N_SESSIONS))
+        assert [-1] in two[1]
 
 
 @every_variant
 def test_ranks_and_metrics_are_the_same(runs, name):
-    alone, together = (folder / name for folder in runs)
-    assert evaluated_windows(alone) == evaluated_windows(together)
-    for window in evaluated_windows(alone):
-        assert np.array_equal(ranks_of(alone, window), ranks_of(together, window))
-    rows = [read_windows(out / "results" / "windows.csv", [1, 5]) for out in (alone, together)]
+    one, two = (folder / name for folder in runs)
+    assert evaluated_windows(one) == evaluated_windows(two)
+    for window in evaluated_windows(one):
+        assert np.array_equal(ranks_of(one, window), ranks_of(two, window))
+    rows = [read_windows(out / "results" / "windows.csv", [1, 5]) for out in (one, two)]
     assert [row.metrics for row in rows[0]] == [row.metrics for row in rows[1]]
+
+
+@pytest.mark.parametrize("kind", ["", "-sharded"])
+def test_two_processes_resume_from_the_cache(both_ways, kind):
+    _, folder = both_ways(False)
+    whole, resumed = (bytes_in(folder / f"{name}{kind}") for name in ("whole", "resumed"))
+    for files in (whole, resumed):
+        files.pop("results/timing.csv")
+    assert resumed == whole
+    names = [f"{name}{kind}" for name in ("whole", "short", "resumed")]
+    n_steps = [len(read_json(folder / f"{name}-1.json")["losses"]) for name in names]
+    assert n_steps == [3 * N_STEPS, 2 * N_STEPS, N_STEPS]
+
+
+def test_one_process_resumes_what_two_left(both_ways, tmp_path, monkeypatch):
+    windows, cache = (
+        both_ways(False)[1].parent / "windows",
+        both_ways(False)[1] / "cache-no-dropout",
+    )
+    fitted = []
+    fit = Run.fit
+    monkeypatch.setattr(Run, "fit", lambda self, w: (fitted.append(w[-1].name), fit(self, w))[1])
+    train(tiny_study(windows, tmp_path / "resumed", cache=cache))
+    assert fitted == [day(2)]
+    train(tiny_study(windows, tmp_path / "whole"))
+    for window in (day(1), day(2)):
+        resumed, whole = (ranks_of(tmp_path / name, window) for name in ("resumed", "whole"))
+        assert np.array_equal(resumed, whole)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("architecture", "task"), BACKBONES)
-def test_two_processes_stay_together_for_300_steps(tmp_path, architecture, task):
+def test_two_processes_agree_with_one_over_300_steps(tmp_path, architecture, task):
     days = markov_days(n_days=4, sessions_per_day=1201, n_items=300)
     windows = write_window_folder(tmp_path / "windows", days)
     sections = {
-        # Rows as far apart as those of the presets: nearer ones tie but for rounding.
+        # Item embeddings as far apart as the presets': closer ones tie but for rounding.
         "model": {
             "architecture": architecture,
             "d_model": 32,
@@ -76,14 +105,14 @@ def test_two_processes_stay_together_for_300_steps(tmp_path, architecture, task)
         ranks.append([ranks_of(out / "study", row.window) for row in rows[-1]])
     assert len(losses[0]) == 4 * 101
     assert losses[1][:300] == pytest.approx(losses[0][:300], rel=1e-5)
-    for alone, together in zip(*ranks, strict=True):
-        assert (alone == together).mean() >= 0.999
+    for one, two in zip(*ranks, strict=True):
+        assert (one == two).mean() >= 0.999
     for metric in rows[0][0].metrics:
         first, second = (np.mean([row.metrics[metric] for row in table]) for table in rows)
         assert second == pytest.approx(first, abs=5e-4)
 
 
-def test_one_process_runs_right_here(tmp_path):
+def test_one_process_runs_in_the_calling_process(tmp_path):
     run_processes(say_who, compute_config(processes=1, threads=2), tmp_path)
     assert read_json(tmp_path / "0.json") == {
         "world": 1,
@@ -95,7 +124,7 @@ def test_one_process_runs_right_here(tmp_path):
 
 
 @pytest.mark.slow
-def test_three_processes_know_their_places_and_sum(tmp_path):
+def test_three_processes_know_their_rank_and_reduce(tmp_path):
     run_processes(say_who, compute_config(processes=3, threads=1), tmp_path)
     for rank in range(3):
         assert read_json(tmp_path / f"{rank}.json") == {
@@ -108,10 +137,10 @@ def test_three_processes_know_their_places_and_sum(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("attempt", range(3))
-def test_the_process_that_failed_first_is_named_with_its_reason(attempt):
-    """The other one fails too, for want of it."""
-    told = r"process 1 of 2 failed.*ConfigError: model\.features: price not among"
-    with pytest.raises(TrainingError, match=told):
+def test_the_error_names_the_process_that_failed_first_and_its_reason(attempt):
+    """The other process fails too, as it loses its connection."""
+    message = r"process 1 of 2 failed.*ConfigError: model\.features: price not among"
+    with pytest.raises(TrainingError, match=message):
         run_processes(refuse, compute_config(processes=2))
 
 
@@ -122,14 +151,14 @@ def test_a_killed_process_ends_the_others():
 
 
 @pytest.mark.slow
-def test_processes_are_started_again_where_one_died(tmp_path, caplog):
+def test_processes_restart_after_one_is_killed(tmp_path, caplog):
     run_processes(die_once, compute_config(processes=2), tmp_path, max_restarts=1)
     assert [read_json(tmp_path / f"{rank}.json")["sum"] for rank in (0, 1)] == [3, 3]
     assert caplog.text.count("started again, at most 1 times") == 1
 
 
 @pytest.mark.slow
-def test_an_error_that_would_come_again_is_not_tried_again(caplog):
+def test_a_users_error_causes_no_restart(caplog):
     with pytest.raises(TrainingError, match=r"model\.features") as failure:
         run_processes(refuse, compute_config(processes=2), max_restarts=3)
     assert not isinstance(failure.value, DeadProcessError)
@@ -137,11 +166,11 @@ def test_an_error_that_would_come_again_is_not_tried_again(caplog):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there are GPUs here")
-def test_gpus_that_are_not_there_are_refused():
+def test_missing_gpus_are_an_error():
     with pytest.raises(ConfigError, match=r"compute\.device is cuda.*sees 0 GPUs"):
         run_processes(say_who, compute_config(device="cuda"))
 
 
-def test_a_single_process_sums_its_own():
+def test_all_reduce_of_a_single_process():
     alone = Process(Rank(0, 1), torch.device("cpu"))
     assert alone.all_reduce(torch.tensor([1, 2])).tolist() == [1, 2]
