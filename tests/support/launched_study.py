@@ -1,6 +1,7 @@
-"""A small study as one process of a launcher's, and hosts for such: namespaces of this machine.
+"""A small study as one process of a launcher, and helpers to start such processes.
 
-python launched_study.py FOLDER [SILENCE]: windows are in FOLDER, results go there too.
+python launched_study.py FOLDER [SILENCE]: reads windows from FOLDER and writes results there;
+SILENCE is the heartbeat's timeout in seconds.
 """
 
 import logging
@@ -27,26 +28,26 @@ SCRIPT = Path(__file__)
 
 
 def write_host(folder: Path) -> Path:
-    """What a machine must have before a run."""
+    """Write what a machine needs before a run: the windows."""
     write_window_folder(folder / "windows", markov_days(N_DAYS, 61, n_items=30))
     return folder
 
 
 def run_study(folder: Path, processes: int | str) -> None:
-    """Train in a folder; its results lie beside its windows."""
+    """Train in a folder, beside its windows."""
     more = {"compute": {"processes": processes}, "machine": {"keep_fits": "all"}}
     train(tiny_study(folder / "windows", folder / "out", SECTIONS | more))
 
 
 def left_in(folder: Path) -> dict[str, bytes]:
-    """All that a run leaves, but for clock times."""
-    left = bytes_in(folder / "out")
-    left.pop("results/timing.csv")
-    return left
+    """Bytes of all output files but the timings."""
+    files = bytes_in(folder / "out")
+    files.pop("results/timing.csv")
+    return files
 
 
 def assert_equal(one: Path, several: Path) -> None:
-    """What numbers of processes may not change."""
+    """Check what must not depend on the number of processes."""
     assert len(evaluated_windows(one / "out")) == N_DAYS - 1
     for window in evaluated_windows(one / "out"):
         same = ranks_of(one / "out", window) == ranks_of(several / "out", window)
@@ -59,12 +60,12 @@ def assert_equal(one: Path, several: Path) -> None:
 
 @dataclass
 class Ranks:
-    """Processes of a run that are under way."""
+    """Running processes of a run."""
 
     processes: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def start(self, command: list[str], cwd: Path, **environ: str) -> subprocess.Popen[str]:
-        """Begin one, or a launcher of several, in a process group of its own."""
+        """Start a rank, or a launcher of several, in a process group of its own."""
         process = subprocess.Popen(
             command,
             cwd=cwd,
@@ -78,12 +79,12 @@ class Ranks:
         return process
 
     def said(self, timeout: float = 240) -> list[str]:
-        """Wait for all; what each said."""
+        """Wait for all; return the output of each."""
         return [process.communicate(timeout=timeout)[0] for process in self.processes]
 
     @property
     def statuses(self) -> list[int]:
-        """How each ended."""
+        """Exit statuses."""
         return [process.returncode for process in self.processes]
 
 
@@ -103,7 +104,7 @@ def ranks() -> Iterator[Ranks]:
 
 
 def clean_environment() -> dict[str, str]:
-    """This process's, without any launcher's variables."""
+    """This process's environment without any launcher's variables."""
     ours = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "OMPI_", "PMIX_"))}
     folders = [str(SCRIPT.parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -111,23 +112,23 @@ def clean_environment() -> dict[str, str]:
 
 
 def errors_in(said: str) -> list[str]:
-    """What a process ended with."""
+    """The error lines of an output."""
     return [line for line in said.splitlines() if line.startswith("error: ")]
 
 
-def wait_for(words: str, process: subprocess.Popen[str]) -> None:
-    """Read on until a process has said this."""
+def wait_for(text: str, process: subprocess.Popen[str]) -> None:
+    """Read a process's output until a line contains this text."""
     assert process.stdout is not None
-    heard = []
+    lines = []
     for line in process.stdout:
-        heard.append(line)
-        if words in line:
+        lines.append(line)
+        if text in line:
             return
-    raise AssertionError("".join(heard))
+    raise AssertionError("".join(lines))
 
 
 def study_command(*more: object) -> list[str]:
-    """The study in the folder it is started in."""
+    """Command that runs the study in the working directory."""
     return [sys.executable, str(SCRIPT), ".", *map(str, more)]
 
 

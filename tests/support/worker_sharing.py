@@ -1,4 +1,4 @@
-"""What the processes of a test do that share an item table out."""
+"""Functions that tests of sharded item tables run in worker processes."""
 
 from pathlib import Path
 
@@ -40,44 +40,42 @@ CANDIDATES = {
 }
 
 
-def compare_with_whole(process: Process, folder: Path) -> None:
-    """Write how far each case's loss and gradients are from those of one process, relatively."""
+def compare_gradients(process: Process, folder: Path) -> None:
+    """Write each case's relative differences of loss and gradients from those of one process."""
     shard = Shard.create(process.rank)
-    found = {name: _departures(process, shard, *case) for name, case in CASES.items()}
+    found = {name: _differences(process, shard, *case) for name, case in CASES.items()}
     write_json(folder / f"{process.rank.index}.json", found)
 
 
-def rank_together(process: Process, folder: Path) -> None:
-    """Write whether shared ranks and best items are those of all scores in one place."""
+def compare_ranks(process: Process, folder: Path) -> None:
+    """Write whether ranks and top items of sharded scores are those of one process."""
     shard = Shard.create(process.rank)
-    draw = torch.Generator().manual_seed(2)
-    scores = torch.randint(6, (23, N_ITEMS), generator=draw).float()  # many ties
-    targets = torch.randint(2, N_ITEMS + 2, (23,), generator=draw)
-    own = slice(shard.rank, None, shard.world_size)  # not as many for all
-    same = {}
+    generator = torch.Generator().manual_seed(2)
+    scores = torch.randint(6, (23, N_ITEMS), generator=generator).float()  # many ties
+    targets = torch.randint(2, N_ITEMS + 2, (23,), generator=generator)
+    own = slice(shard.rank, None, shard.world_size)  # more rows on some ranks than on others
+    is_same = {}
     for name, candidates in CANDIDATES.items():
-        answers = [
-            ShardedRanking(each, candidates, n_best=5)(found, asked)
-            for each, found, asked in (
-                (WHOLE, scores[:, candidates - 2], targets),
-                (shard, _in_order(scores, shard, candidates), targets[own]),
-            )
+        whole = ShardedRanking(WHOLE, candidates, n_best=5)(scores[:, candidates - 2], targets)
+        local = _local_scores(scores, shard, candidates)
+        sharded = ShardedRanking(shard, candidates, n_best=5)(local, targets[own])
+        is_same[name] = [
+            bool(one[own].equal(part)) for one, part in zip(whole, sharded, strict=True)
         ]
-        same[name] = [bool(one[own].equal(other)) for one, other in zip(*answers, strict=True)]
-    write_json(folder / f"{process.rank.index}.json", same)
+    write_json(folder / f"{process.rank.index}.json", is_same)
 
 
-def _in_order(scores: Tensor, shard: Shard, candidates: Tensor) -> Tensor:
-    """Scores of candidates held here for the questions of all, one process after the other."""
-    every = torch.cat([scores[rank :: shard.world_size] for rank in range(shard.world_size)])
-    return every[:, candidates[(candidates - 2) % shard.world_size == shard.rank] - 2]
+def _local_scores(scores: Tensor, shard: Shard, candidates: Tensor) -> Tensor:
+    """Scores of the candidates held here, for the targets of all ranks in order."""
+    by_rank = torch.cat([scores[rank :: shard.world_size] for rank in range(shard.world_size)])
+    return by_rank[:, candidates[(candidates - 2) % shard.world_size == shard.rank] - 2]
 
 
-def _departures(
+def _differences(
     process: Process, shard: Shard, model: dict, task: dict, loss: dict
 ) -> dict[str, float]:
-    """By parameter; the loss is named `loss`."""
-    built = [
+    """By parameter, and `loss`."""
+    models = [
         NextItemModel(
             model_config(**model),
             task_config(**task),
@@ -91,36 +89,36 @@ def _departures(
         for each in (WHOLE, shard)
     ]
     whole, own = (
-        _with_gradients(each, _batch(share))
-        for each, share in zip(built, (Rank(0, 1), process.rank), strict=True)
+        _gradients(each, _batch(rank))
+        for each, rank in zip(models, (Rank(0, 1), process.rank), strict=True)
     )
     for name, gradient in own.items():
-        if name in built[1].sharded:
+        if name in models[1].sharded:
             whole[name] = whole[name][shard.rank :: shard.world_size]
         else:
             process.all_reduce(gradient)
-    # A bias of attention's keys has no gradient but for rounding.
-    least = 0.01 * torch.stack([wanted.norm() for wanted in whole.values()]).norm()
+    # The bias of attention keys has no gradient but for rounding.
+    least = 0.01 * torch.stack([expected.norm() for expected in whole.values()]).norm()
     return {
-        name: float((own[name] - wanted).norm() / wanted.norm().clamp(min=least))
-        for name, wanted in whole.items()
+        name: float((own[name] - expected).norm() / expected.norm().clamp(min=least))
+        for name, expected in whole.items()
     }
 
 
 def _batch(rank: Rank) -> Batch:
     """Ten sessions of 2 to 8 events; of four processes, two have an empty row."""
-    draw = torch.Generator().manual_seed(3)
-    lengths = torch.randint(2, 9, (10,), generator=draw)
-    items = torch.randint(2, N_ITEMS + 2, (int(lengths.sum()),), generator=draw)
+    generator = torch.Generator().manual_seed(3)
+    lengths = torch.randint(2, 9, (10,), generator=generator)
+    items = torch.randint(2, N_ITEMS + 2, (int(lengths.sum()),), generator=generator)
     offsets = torch.nn.functional.pad(lengths.cumsum(0), (1, 0))
     return Sessions({ITEM_ID: items}, offsets).gather(torch.arange(10), rank)
 
 
-def _with_gradients(model: NextItemModel, batch: Batch) -> dict[str, Tensor]:
+def _gradients(model: NextItemModel, batch: Batch) -> dict[str, Tensor]:
     model.grow({ITEM_ID: N_ITEMS})
     model.train()
-    draws: StepRandom = _step_random(batch, seed=5)
-    loss, _ = model(batch.columns, batch.lengths, draws, 2)
+    random: StepRandom = _step_random(batch, seed=5)
+    loss, _ = model(batch.columns, batch.lengths, random, 2)
     loss.backward()
     gradients = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
     return {"loss": loss.detach()} | gradients
