@@ -15,7 +15,7 @@ from dayahead.windows.folder import Window, window_path
 from support.tiny_settings import evaluated_windows, ranks_of, train_study, training_config
 from support.window_folders import day, markov_days, write_window_folder
 
-DAYS = markov_days(n_days=4, sessions_per_day=20, n_items=25)
+DAYS = markov_days(n_days=4, sessions_per_day=16, n_items=25)
 DROPOUT = {"dropout": 0.2, "input_dropout": 0.1}
 OUTPUTS = ["models/model.safetensors", "results/windows.csv"]
 COUNTS = [[[1, 2], [1, 2]], [[2, 3]], [[3, 1], [3, 2]], [[1, 3]]]
@@ -103,7 +103,7 @@ def test_sliding_over_all_windows_with_a_fresh_model_equals_from_scratch(windows
 
 def test_a_fresh_model_does_not_depend_on_windows_before_its_history(windows, tmp_path):
     """A fresh model fitted on two windows, days 1 and 2, does not depend on day 0."""
-    other = markov_days(n_days=1, sessions_per_day=20, n_items=25, seed=5)
+    other = markov_days(n_days=1, sessions_per_day=16, n_items=25, seed=5)
     # The same items on every first day, so that indices agree.
     every = [[list(range(25))]]
     folders = [

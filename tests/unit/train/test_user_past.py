@@ -79,7 +79,7 @@ def study(folder, out, architecture="gpt2", task="clm", epochs=1, **changes):
     sections = {
         "model": {"architecture": architecture, "d_model": 32, **changes},
         "task": {"name": task},
-        "training": {"epochs": epochs, "batch_size": 12, "fit_last": False},
+        "training": {"epochs": epochs, "batch_size": 12, "learning_rate": 0.02, "fit_last": False},
         "evaluation": {"candidates": "all"},
     }
     sections["model"]["catalogue"] = "full"
@@ -98,7 +98,7 @@ def test_a_model_learns_from_the_past(folder, tmp_path, architecture, task):
     """If a target leaked, sessions without a past would be predicted correctly too."""
     for past_length, has_learned in ((3, True), (0, False)):
         out = tmp_path / str(past_length)
-        study(folder, out, architecture, task, epochs=16, past_length=past_length)
+        study(folder, out, architecture, task, epochs=12, past_length=past_length)
         is_right = ranks_of(out, day(1)) == 1
         assert is_right[:N_WITHOUT_PAST].mean() < 0.6
         assert (is_right[N_WITHOUT_PAST:].mean() > 0.8) == has_learned
