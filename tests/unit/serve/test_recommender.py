@@ -74,7 +74,9 @@ def mark_slow(models, fast, *more):
         *mark_slow(EVERY_MODEL, FAST_WITHOUT_FEATURES, ()),
     ],
 )
-def test_evaluate_and_recommend_agree_in_every_score_and_rank(fitted, architecture, task, features):
+def test_evaluate_and_recommend_give_the_same_scores_and_ranks(
+    fitted, architecture, task, features
+):
     folder, recommender = fitted(architecture, task, features)
     scores = evaluated_scores(recommender, folder / "windows", features)
     candidates = recommender.stored.vocabularies["item_id"]["value"].to_pylist()

@@ -14,7 +14,7 @@ from support.tiny_settings import compute_config, each_task, tiny_study
 from support.window_folders import bytes_in, day, markov_days, write_window_folder
 from support.worker_studies import fit_and_die_once
 
-DAYS = markov_days(n_days=5, sessions_per_day=16, n_items=25)
+DAYS = markov_days(n_days=5, sessions_per_day=12, n_items=25)
 DROPOUT = {"model": {"dropout": 0.2, "input_dropout": 0.1}}
 KEEP_ALL = {"machine": {"keep_fits": "all"}}
 
@@ -91,7 +91,13 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("sections", SETTINGS.values(), ids=SETTINGS)
+@pytest.mark.parametrize(
+    "sections",
+    [
+        pytest.param(sections, id=name, marks=pytest.mark.slow if name == "sliding" else ())
+        for name, sections in SETTINGS.items()
+    ],
+)
 def test_a_killed_run_resumes_to_the_same_result(windows, tmp_path, monkeypatch, fits, sections):
     """Killed twice at the third window: while fitting it, and before the evaluation of that fit."""
     whole = run(windows, tmp_path / "a" / "out", sections)
@@ -107,13 +113,13 @@ def test_a_killed_run_resumes_to_the_same_result(windows, tmp_path, monkeypatch,
 def test_a_longer_run_extends_a_shorter_one(windows, tmp_path, architecture, task):
     """It starts from the shorter one's state, and repeats its ranks."""
     sections = {"model": {"architecture": architecture, "dropout": 0.1}, "task": {"name": task}}
-    whole = run(windows, tmp_path / "a" / "out", sections)
-    shorter = run(windows, tmp_path / "b" / "out", sections, last=day(3))
-    for window in (day(1), day(2), day(3)):
+    whole = run(windows, tmp_path / "a" / "out", sections, last=day(3))
+    shorter = run(windows, tmp_path / "b" / "out", sections, last=day(2))
+    for window in (day(1), day(2)):
         name = f"results/ranks/{window}.parquet"
         assert shorter[name] == whole[name]
-    assert f"results/ranks/{day(4)}.parquet" not in shorter
-    assert run(windows, tmp_path / "b" / "out", sections) == whole
+    assert f"results/ranks/{day(3)}.parquet" not in shorter
+    assert run(windows, tmp_path / "b" / "out", sections, last=day(3)) == whole
 
 
 @pytest.mark.slow
