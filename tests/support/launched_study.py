@@ -1,7 +1,7 @@
 """A small study as one process of a launcher, and helpers to start such processes.
 
-python launched_study.py FOLDER [SECONDS]: reads windows from FOLDER and writes results there;
-SECONDS is the heartbeat's timeout.
+python launched_study.py FOLDER [SILENCE]: reads windows from FOLDER and writes results there;
+SILENCE is the heartbeat's timeout in seconds.
 """
 
 import logging
@@ -19,7 +19,7 @@ from dayahead.core.errors import exit_with_message
 from dayahead.distributed import process_group
 from dayahead.metrics.tables import read_windows
 from dayahead.train.stage import train
-from support.tiny_settings import evaluated_in, ranks_of, tiny_study
+from support.tiny_settings import evaluated_windows, ranks_of, tiny_study
 from support.window_folders import bytes_in, markov_days, write_window_folder
 
 SECTIONS = {"training": {"epochs": 2}, "evaluation": {"split": "test"}}
@@ -41,15 +41,15 @@ def run_study(folder: Path, processes: int | str) -> None:
 
 def left_in(folder: Path) -> dict[str, bytes]:
     """Bytes of all output files but the timings."""
-    left = bytes_in(folder / "out")
-    left.pop("results/timing.csv")
-    return left
+    files = bytes_in(folder / "out")
+    files.pop("results/timing.csv")
+    return files
 
 
 def assert_equal(one: Path, several: Path) -> None:
     """Check what must not depend on the number of processes."""
-    assert len(evaluated_in(one / "out")) == N_DAYS - 1
-    for window in evaluated_in(one / "out"):
+    assert len(evaluated_windows(one / "out")) == N_DAYS - 1
+    for window in evaluated_windows(one / "out"):
         same = ranks_of(one / "out", window) == ranks_of(several / "out", window)
         assert same.mean() >= 0.999
     rows = [read_windows(f / "out" / "results" / "windows.csv", [1, 5]) for f in (one, several)]

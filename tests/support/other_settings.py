@@ -1,4 +1,4 @@
-"""Another value of every setting of `tiny_settings` that a fit or a measurement depends on."""
+"""Another value of every setting of `tiny_settings` that a fit or an evaluation depends on."""
 
 OTHER = {
     "model": {
@@ -69,8 +69,8 @@ OTHER = {
         "seed": 2,
     },
 }
-"""Of a fit."""
-OF_MEASURING = {
+"""Settings of a fit."""
+OTHER_EVALUATION = {
     "split": "valid",
     "candidates": "all",
     "positions": "all",
@@ -79,4 +79,4 @@ OF_MEASURING = {
     "attention_of": ["1-000002"],
     "batch_size": 4,
 }
-"""Of a measurement alone."""
+"""Settings of the evaluation only."""

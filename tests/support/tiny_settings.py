@@ -1,4 +1,4 @@
-"""Settings small enough to fit a model in a blink, and what a study of them leaves behind."""
+"""Settings of models small enough to train in a second, and studies with them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -155,6 +155,25 @@ BACKBONES = [
     ("electra", "rtd"),
 ]
 every_backbone = pytest.mark.parametrize(("architecture", "task"), BACKBONES)
+FAST_BACKBONES = [
+    ("gpt2", "clm"),
+    ("gru", "clm"),
+    ("bert", "mlm"),
+    ("xlnet", "plm"),
+    ("electra", "rtd"),
+]
+each_task = pytest.mark.parametrize(
+    ("architecture", "task"),
+    [
+        *FAST_BACKBONES,
+        *(
+            pytest.param(*pair, marks=pytest.mark.slow)
+            for pair in BACKBONES
+            if pair not in FAST_BACKBONES
+        ),
+    ],
+)
+"""One backbone of each task in the fast tests, and a recurrent one; the others are slow."""
 
 
 def model_config(**changes: Any) -> ModelConfig:
@@ -203,7 +222,7 @@ def tiny_model(
     loss: Mapping[str, Any] | None = None,
     **changes: Any,
 ) -> NextItemModel:
-    """A model of `n_items` items that reads `category` (3 values) and `price` too."""
+    """A model of `n_items` items with the features `category` (3 values) and `price`."""
     model = NextItemModel(
         model_config(architecture=architecture, **changes),
         task_config(name=task, **(task_settings or {})),
@@ -232,14 +251,14 @@ def count_window(model: CountingModel, sessions: list[list[int]]) -> None:
 
 
 def padded(sessions: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Sessions as [B, L], zeros behind each, and their lengths."""
+    """Sessions as a zero-padded tensor [B, L], and their lengths."""
     lengths = [len(session) for session in sessions]
     rows = [session + [0] * (max(lengths) - len(session)) for session in sessions]
     return torch.tensor(rows), torch.tensor(lengths)
 
 
 def columns_of(items: torch.Tensor) -> dict[str, torch.Tensor]:
-    """The columns a `tiny_model` reads; side features follow the items."""
+    """Input columns of a `tiny_model`; the features are functions of the items."""
     return {"item_id": items, "category": items % 3 + 2, "price": items.float() / 10}
 
 
@@ -249,7 +268,7 @@ def step_random(
     past: torch.Tensor | None = None,
     rows: torch.Tensor | None = None,
 ) -> StepRandom:
-    """Random numbers of some rows of a global batch, of all by default."""
+    """Random numbers of some rows of a global batch, by default of all."""
     past = items.new_zeros(len(items)) if past is None else past
     rows = torch.arange(len(items)) if rows is None else rows
     return StepRandom(seed, items, past, rows, items.shape[1])
@@ -282,30 +301,30 @@ def tiny_params(sections: Mapping[str, Mapping[str, Any]] | None = None) -> Para
 def tiny_study(
     windows: Path, out: Path, sections: Mapping[str, Mapping[str, Any]] | None = None, **more: Any
 ) -> Study:
-    """A study of a folder of windows, from `first` to `last`; `sections` change settings."""
+    """A study of the windows from `first` to `last`; `sections` change settings."""
     ends = {name: more.pop(name) for name in ("first", "last") if name in more}
     values = {
-        "params": tiny_params(with_sections(sections, window=ends)),
+        "params": tiny_params(merge_sections(sections, window=ends)),
         "windows": windows,
         "results": out / "results",
         "models": out / "models",
-        "cache": out.with_name(f"{out.name}-store"),
+        "cache": out.with_name(f"{out.name}-cache"),
     }
     return Study(**(values | more))
 
 
-def with_sections(
+def merge_sections(
     sections: Mapping[str, Mapping[str, Any]] | None, **more: Mapping[str, Any]
 ) -> dict[str, dict[str, Any]]:
-    """Changes of settings, with further ones."""
+    """Merge changed settings section by section; the later ones win."""
     given = sections or {}
     return {name: {**given.get(name, {}), **more.get(name, {})} for name in {**given, **more}}
 
 
-def trained(
+def train_study(
     windows: Path, out: Path, sections: Mapping[str, Mapping[str, Any]] | None = None, **more: Any
 ) -> Path:
-    """Run such a study on one process; the folder `out`."""
+    """Run a `tiny_study` on one process; return its folder `out`."""
     train(tiny_study(windows, out, sections, **more))
     return out
 
@@ -315,6 +334,6 @@ def ranks_of(out: Path, window: str) -> np.ndarray:
     return read_ranks(out / "results", window).ranks
 
 
-def evaluated_in(out: Path) -> list[str]:
-    """Windows that a study measured."""
+def evaluated_windows(out: Path) -> list[str]:
+    """Names of the windows that a study evaluated."""
     return sorted(path.stem for path in (out / "results" / "ranks").glob("*.parquet"))

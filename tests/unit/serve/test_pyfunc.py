@@ -14,7 +14,7 @@ from dayahead.serve import pyfunc
 from dayahead.serve.pyfunc import ServedModel
 from dayahead.serve.recommender import Recommender
 from dayahead.tracking.runs import package_model
-from support.tiny_settings import trained
+from support.tiny_settings import train_study
 from support.window_folders import markov_days, write_window_folder
 
 
@@ -51,7 +51,7 @@ print(json.dumps([dayahead.__file__, found]))
 def test_the_packaged_model_needs_nothing_but_its_folder(tmp_path):
     days = markov_days(n_days=2, sessions_per_day=20, n_items=15)
     folder = write_window_folder(tmp_path / "windows", days)
-    trained(folder, tmp_path, {"training": {"fit_last": False}})
+    train_study(folder, tmp_path, {"training": {"fit_last": False}})
     package = package_model(tmp_path / "package", tmp_path / "models", Path(pyfunc.__file__))
     assert not [*package.rglob("*.pkl")]
     expected = Recommender.load(tmp_path / "models").recommend([1, 2], 3)

@@ -1,5 +1,7 @@
 """`recommend` returns the scores that evaluation computes, and rejects invalid sessions."""
 
+from functools import cache
+
 import numpy as np
 import pyarrow.csv
 import pytest
@@ -10,7 +12,7 @@ from dayahead.distributed.process import Rank
 from dayahead.serve.recommender import Recommender
 from dayahead.train.batches import Sessions
 from dayahead.windows.folder import WindowFolder
-from support.tiny_settings import BACKBONES, ranks_of, trained
+from support.tiny_settings import BACKBONES, FAST_BACKBONES, ranks_of, train_study
 from support.window_folders import day, markov_days, raw_events, write_window_folder
 
 MAX_LENGTH = 6
@@ -20,23 +22,30 @@ NEW = 99
 EVALUATED = [*DAYS[1][:8], [3, NEW, 4, 5], [NEW, 7], [1, 2, NEW], [4] * 6]
 WINDOWS = [[session[:MAX_LENGTH] for session in sessions] for sessions in (DAYS[0], EVALUATED)]
 EVERY_MODEL = [*BACKBONES, ("popularity", "clm"), ("transitions", "clm")]
+FAST_MODELS = [*FAST_BACKBONES, ("popularity", "clm"), ("transitions", "clm")]
 FAST_WITHOUT_FEATURES = [("gpt2", "clm"), ("xlnet", "plm"), ("transitions", "clm")]
-"""Tested without features among the fast tests; with features all are."""
 FEATURES = ("category", "price")
 
 
-def fitted(tmp_path, architecture, task, features):
-    """Fit day 0, evaluate day 1; load the model that was evaluated."""
-    folder = write_window_folder(
-        tmp_path / "windows", WINDOWS, max_length=MAX_LENGTH, features=bool(features)
-    )
-    sections = {
-        "model": {"architecture": architecture, "features": features},
-        "task": {"name": task},
-        "training": {"fit_last": False},
-    }
-    trained(folder, tmp_path, sections)
-    return Recommender.load(tmp_path / "models")
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    """Fit day 0, evaluate day 1; return the folder and the evaluated model, each fitted once."""
+
+    @cache
+    def fit(architecture, task, features):
+        folder = tmp_path_factory.mktemp(architecture)
+        windows = write_window_folder(
+            folder / "windows", WINDOWS, max_length=MAX_LENGTH, features=bool(features)
+        )
+        sections = {
+            "model": {"architecture": architecture, "features": features},
+            "task": {"name": task},
+            "training": {"fit_last": False},
+        }
+        train_study(windows, folder, sections)
+        return folder, Recommender.load(folder / "models")
+
+    return fit
 
 
 def evaluated_scores(recommender, folder, features):
@@ -50,26 +59,29 @@ def evaluated_scores(recommender, folder, features):
     return scorer(batch.columns, batch.lengths - 1)
 
 
+def mark_slow(models, fast, *more):
+    """Parameters of models, all but the fast ones marked as slow."""
+    return [
+        pytest.param(*model, *more, marks=() if model in fast else pytest.mark.slow)
+        for model in models
+    ]
+
+
 @pytest.mark.parametrize(
     ("architecture", "task", "features"),
     [
-        *((*body, FEATURES) for body in EVERY_MODEL),
-        *((*body, ()) for body in EVERY_MODEL if body in FAST_WITHOUT_FEATURES),
-        *(
-            pytest.param(*body, (), marks=pytest.mark.slow)
-            for body in EVERY_MODEL
-            if body not in FAST_WITHOUT_FEATURES
-        ),
+        *mark_slow([*EVERY_MODEL, ("gru", "clm")], FAST_MODELS, FEATURES),
+        *mark_slow(EVERY_MODEL, FAST_WITHOUT_FEATURES, ()),
     ],
 )
-def test_evaluate_and_recommend_agree_in_every_score_and_rank(
-    tmp_path, architecture, task, features
+def test_evaluate_and_recommend_give_the_same_scores_and_ranks(
+    fitted, architecture, task, features
 ):
-    recommender = fitted(tmp_path, architecture, task, features)
-    scores = evaluated_scores(recommender, tmp_path / "windows", features)
+    folder, recommender = fitted(architecture, task, features)
+    scores = evaluated_scores(recommender, folder / "windows", features)
     candidates = recommender.stored.vocabularies["item_id"]["value"].to_pylist()
     candidates = [candidates[index - 2] for index in recommender.stored.candidates]
-    ranks = ranks_of(tmp_path, day(1))
+    ranks = ranks_of(folder, day(1))
     for row, session in enumerate(WINDOWS[1]):
         events = raw_events(session[:-1])
         found = dict(recommender.recommend_after(events, top_k=1000))
@@ -81,9 +93,9 @@ def test_evaluate_and_recommend_agree_in_every_score_and_rank(
         assert rank == ranks[row]
 
 
-@pytest.mark.parametrize(("architecture", "task"), BACKBONES)
-def test_only_the_last_events_of_a_long_session_are_used(tmp_path, architecture, task):
-    recommender = fitted(tmp_path, architecture, task, ())
+@pytest.mark.parametrize(("architecture", "task"), mark_slow(BACKBONES, FAST_WITHOUT_FEATURES))
+def test_only_the_last_events_of_a_long_session_are_used(fitted, architecture, task):
+    _, recommender = fitted(architecture, task, ())
     session = DAYS[0][0] + DAYS[0][1] + DAYS[0][2]
     assert len(session) >= MAX_LENGTH
     whole = recommender.recommend(session, top_k=5)
@@ -91,21 +103,21 @@ def test_only_the_last_events_of_a_long_session_are_used(tmp_path, architecture,
 
 
 @pytest.mark.parametrize(("architecture", "task"), [("gpt2", "clm"), ("bert", "mlm")])
-def test_events_are_sorted_by_time(tmp_path, architecture, task):
-    recommender = fitted(tmp_path, architecture, task, FEATURES)
+def test_events_are_sorted_by_time(fitted, architecture, task):
+    _, recommender = fitted(architecture, task, FEATURES)
     events = raw_events([1, 2, 3, 4])
     shuffled = events.take([2, 0, 3, 1])
     assert recommender.recommend_after(shuffled, 9) == recommender.recommend_after(events, 9)
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory):
-    return fitted(tmp_path_factory.mktemp("plain"), "gpt2", "clm", ())
+def plain(fitted):
+    return fitted("gpt2", "clm", ())[1]
 
 
 @pytest.fixture(scope="module")
-def rich(tmp_path_factory):
-    return fitted(tmp_path_factory.mktemp("rich"), "gpt2", "clm", FEATURES)
+def rich(fitted):
+    return fitted("gpt2", "clm", FEATURES)[1]
 
 
 def test_the_top_items_come_first(plain):
@@ -131,10 +143,10 @@ def test_ids_may_be_text(plain):
 
 
 @pytest.mark.parametrize(
-    ("items", "complaint"), [(["shoe"], "item id 'shoe'"), ([], "at least one event")]
+    ("items", "message"), [(["shoe"], "item id 'shoe'"), ([], "at least one event")]
 )
-def test_invalid_sessions_are_rejected(plain, items, complaint):
-    with pytest.raises(DataError, match=complaint):
+def test_invalid_sessions_are_rejected(plain, items, message):
+    with pytest.raises(DataError, match=message):
         plain.recommend(items, 3)
 
 

@@ -1,26 +1,34 @@
 """Fixtures of the training tests: studies on one process and on two, run once."""
 
 from functools import cache
+from importlib.metadata import version
 
 import pytest
 
-from support.process_studies import AT_ONCE, PROTOCOLS, VARIANTS, run_both_ways
+from support.process_studies import FAST, PROTOCOLS, VARIANTS, run_both_ways
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cached_package_versions():
+    """Look every package up once; each study asks for all."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dayahead.train.cached_windows.version", cache(version))
+        yield
 
 
 @pytest.fixture(scope="session")
 def both_ways(tmp_path_factory):
-    """Studies on one process and on two: all the fast ones together, and all the slow ones."""
+    """Studies on one process and on two: all fast ones in one launch, all slow ones in another."""
 
     @cache
-    def done(is_slow):
-        names = [name for name in VARIANTS if (name not in AT_ONCE) == is_slow]
-        names += [] if is_slow else PROTOCOLS
+    def run(is_slow):
+        names = [name for name in (*VARIANTS, *PROTOCOLS) if (name not in FAST) == is_slow]
         return run_both_ways(tmp_path_factory.mktemp("runs"), names)
 
-    return done
+    return run
 
 
 @pytest.fixture
 def runs(both_ways, name):
-    """Where the study `name` was done on one process, and where on two."""
-    return both_ways(name in VARIANTS and name not in AT_ONCE)
+    """Output folders of the study `name` on one process and on two."""
+    return both_ways(name not in FAST)

@@ -1,3 +1,5 @@
+"""Sessions in memory, their padded batches, and the order of sessions in an epoch."""
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -21,7 +23,7 @@ session_lengths = st.lists(st.integers(2, 20), min_size=1, max_size=40)
 def table_of(items: list[list[int]], prices: list[list[float]]) -> pa.Table:
     return pa.table(
         {
-            "session_id": [f"s{place}" for place in range(len(items))],
+            "session_id": [f"s{number}" for number in range(len(items))],
             "item_id": pa.array(items, pa.list_(pa.int32())),
             "price": pa.array(prices, pa.list_(pa.float32())),
         }
@@ -29,21 +31,19 @@ def table_of(items: list[list[int]], prices: list[list[float]]) -> pa.Table:
 
 
 def sessions_of(lengths: list[int]) -> Sessions:
-    """Sessions whose every event has a value of its own."""
+    """Sessions in which no two events have the same item."""
     offsets = torch.tensor([0, *lengths]).cumsum(0)
     return Sessions(columns={"item_id": torch.arange(2, 2 + int(offsets[-1]))}, offsets=offsets)
 
 
-def plan_of(kind: str, lengths: torch.Tensor, size: int, seed: int) -> list[torch.Tensor]:
+def row_batches(kind: str, lengths: torch.Tensor, size: int, seed: int) -> list[torch.Tensor]:
     return (
-        sorted_rows(lengths, size)
-        if kind == "measuring"
-        else shuffled_rows(lengths, size, seed=seed)
+        sorted_rows(lengths, size) if kind == "sorted" else shuffled_rows(lengths, size, seed=seed)
     )
 
 
 class TestSessions:
-    def test_takes_the_list_columns_as_flat_tensors(self):
+    def test_list_columns_become_flat_tensors(self):
         sessions = Sessions.from_table(table_of(ITEMS, PRICES))
         assert list(sessions.columns) == ["item_id", "price"]
         assert sessions.columns["item_id"].tolist() == [5, 6, 7, 8, 9, 2, 3, 4, 5]
@@ -52,7 +52,7 @@ class TestSessions:
         assert sessions.offsets.tolist() == [0, 3, 5, 9]
         assert sessions.lengths.tolist() == [3, 2, 4]
 
-    def test_reads_a_table_of_several_chunks_and_a_slice(self):
+    def test_chunked_and_sliced_tables_are_read(self):
         whole = table_of(ITEMS, PRICES)
         for table in (
             pa.concat_tables([whole, whole])[3:],
@@ -62,18 +62,18 @@ class TestSessions:
             assert sessions.columns["item_id"].tolist() == [5, 6, 7, 8, 9, 2, 3, 4, 5]
             assert sessions.offsets.tolist() == [0, 3, 5, 9]
 
-    def test_reads_an_empty_table(self):
+    def test_an_empty_table_is_read(self):
         sessions = Sessions.from_table(table_of([], []))
         assert len(sessions) == 0
         assert sorted_rows(sessions.lengths, 4) == [] == shuffled_rows(sessions.lengths, 4, 0)
 
-    def test_refuses_lists_of_unequal_lengths(self):
+    def test_lists_of_unequal_lengths_raise(self):
         with pytest.raises(WindowError, match=r"column price: expected 9 events.*found 8"):
             Sessions.from_table(table_of(ITEMS, [*PRICES[:2], PRICES[2][:3]]))
 
 
 class TestGather:
-    def test_pads_to_the_longest_session_of_the_global_batch(self):
+    def test_batches_are_padded_to_the_longest_session_of_the_global_batch(self):
         sessions = Sessions.from_table(table_of(ITEMS, PRICES))
         batch = sessions.gather(torch.tensor([1, 2, 0]), Rank(0, 1))
         assert batch.columns["item_id"].tolist() == [[8, 9, 0, 0], [2, 3, 4, 5], [5, 6, 7, 0]]
@@ -82,7 +82,7 @@ class TestGather:
         assert batch.sessions.tolist() == [1, 2, 0]
         assert batch.n_global == 3
 
-    def test_gives_every_process_as_many_rows(self):
+    def test_every_process_gets_the_same_number_of_rows(self):
         sessions = Sessions.from_table(table_of(ITEMS, PRICES))
         first, second = (sessions.gather(torch.tensor([1, 2, 0]), Rank(r, 2)) for r in (0, 1))
         assert first.columns["item_id"].tolist() == [[8, 9, 0, 0], [5, 6, 7, 0]]
@@ -92,13 +92,13 @@ class TestGather:
         assert second.sessions.tolist() == [2, -1]
         assert first.n_global == second.n_global == 4
 
-    def test_leaves_a_process_empty_rows_where_there_are_too_few(self):
+    def test_a_process_without_sessions_gets_an_empty_row(self):
         batch = sessions_of([2, 3]).gather(torch.tensor([0]), Rank(2, 3))
         assert batch.lengths.tolist() == [0]
         assert batch.columns["item_id"].tolist() == [[0, 0]]
         assert batch.without_empty_rows().columns["item_id"].shape == (0, 2)
 
-    def test_moves_to_a_device(self):
+    def test_batches_move_to_a_device(self):
         batch = sessions_of([2, 3]).gather(torch.tensor([0, 1]), Rank(0, 1))
         moved = batch.to(torch.device("meta"))
         assert moved.columns["item_id"].device.type == moved.lengths.device.type == "meta"
@@ -107,46 +107,48 @@ class TestGather:
 
     @given(session_lengths, worlds, st.data())
     @settings(max_examples=50, deadline=None)
-    def test_is_the_same_global_batch_for_any_number_of_processes(self, lengths, world, data):
+    def test_the_global_batch_does_not_depend_on_the_number_of_processes(
+        self, lengths, world, data
+    ):
         sessions = sessions_of(lengths)
         rows = torch.tensor(data.draw(st.permutations(range(len(lengths)))))
         whole = sessions.gather(rows, Rank(0, 1))
-        shares = [sessions.gather(rows, Rank(rank, world)) for rank in range(world)]
-        assert len({len(share.lengths) for share in shares}) == 1
-        assert {share.n_global for share in shares} == {-(-len(rows) // world) * world}
-        woven = {
-            "items": torch.stack([share.columns["item_id"] for share in shares], 1).flatten(0, 1),
-            "lengths": torch.stack([share.lengths for share in shares], 1).flatten(),
-            "sessions": torch.stack([share.sessions for share in shares], 1).flatten(),
+        parts = [sessions.gather(rows, Rank(rank, world)) for rank in range(world)]
+        assert len({len(part.lengths) for part in parts}) == 1
+        assert {part.n_global for part in parts} == {-(-len(rows) // world) * world}
+        interleaved = {
+            "items": torch.stack([part.columns["item_id"] for part in parts], 1).flatten(0, 1),
+            "lengths": torch.stack([part.lengths for part in parts], 1).flatten(),
+            "sessions": torch.stack([part.sessions for part in parts], 1).flatten(),
         }
         n = len(rows)
         assert torch.equal(whole.global_items, whole.columns["item_id"])
-        assert all(torch.equal(share.global_items, woven["items"]) for share in shares)
-        assert torch.equal(woven["items"][:n], whole.columns["item_id"])
-        assert torch.equal(woven["lengths"][:n], whole.lengths)
-        assert torch.equal(woven["sessions"][:n], whole.sessions)
-        assert not woven["items"][n:].any()
-        assert not woven["lengths"][n:].any()
-        assert (woven["sessions"][n:] == -1).all()
+        assert all(torch.equal(part.global_items, interleaved["items"]) for part in parts)
+        assert torch.equal(interleaved["items"][:n], whole.columns["item_id"])
+        assert torch.equal(interleaved["lengths"][:n], whole.lengths)
+        assert torch.equal(interleaved["sessions"][:n], whole.sessions)
+        assert not interleaved["items"][n:].any()
+        assert not interleaved["lengths"][n:].any()
+        assert (interleaved["sessions"][n:] == -1).all()
 
 
-class TestPlans:
-    @given(st.sampled_from(["measuring", "shuffled"]), session_lengths, batch_sizes, seeds)
+class TestRowOrders:
+    @given(st.sampled_from(["sorted", "shuffled"]), session_lengths, batch_sizes, seeds)
     @settings(max_examples=80, deadline=None)
-    def test_hold_every_session_once_in_full_batches(self, kind, lengths, size, seed):
-        plan = plan_of(kind, torch.tensor(lengths), size, seed)
+    def test_every_session_is_in_one_batch_and_batches_are_full(self, kind, lengths, size, seed):
+        plan = row_batches(kind, torch.tensor(lengths), size, seed)
         assert sorted(torch.cat(plan).tolist()) == list(range(len(lengths)))
         assert len(plan) == -(-len(lengths) // size)
-        # Pools are whole batches, so at most one batch is short.
+        # At most one batch is short.
         assert sum(len(rows) < size for rows in plan) == (len(lengths) % size > 0)
 
     @given(session_lengths, batch_sizes)
     @settings(max_examples=50, deadline=None)
-    def test_measure_the_shortest_first_and_equals_in_their_order(self, lengths, size):
+    def test_sorted_rows_are_stable_by_length(self, lengths, size):
         order = torch.cat(sorted_rows(torch.tensor(lengths), size)).tolist()
-        assert order == sorted(range(len(lengths)), key=lambda place: (lengths[place], place))
+        assert order == sorted(range(len(lengths)), key=lambda row: (lengths[row], row))
 
-    def test_shuffle_by_the_seed_alone(self):
+    def test_shuffled_rows_depend_on_the_seed_alone(self):
         lengths = torch.randint(2, 21, (500,), generator=torch.Generator().manual_seed(3))
         torch.manual_seed(1)
         one = shuffled_rows(lengths, 16, seed=7)
@@ -156,7 +158,7 @@ class TestPlans:
         assert all(torch.equal(a, b) for a, b in zip(one, again, strict=True))
         assert torch.cat(one).tolist() != torch.cat(other).tolist()
 
-    def test_leave_to_chance_who_shares_a_batch_and_put_its_shorter_first(self):
+    def test_shuffled_batches_mix_lengths_and_are_sorted_within(self):
         lengths = torch.arange(2, 66)
         for rows in shuffled_rows(lengths, 16, seed=7):
             within = lengths[rows].tolist()
@@ -167,13 +169,13 @@ class TestPlans:
 class TestMemoryBatches:
     @given(session_lengths, batch_sizes, worlds, seeds)
     @settings(max_examples=50, deadline=None)
-    def test_give_every_session_once_over_all_processes(self, lengths, size, world, seed):
+    def test_all_processes_together_read_every_session_once(self, lengths, size, world, seed):
         sessions = sessions_of(lengths)
         plan = shuffled_rows(sessions.lengths, size, seed)
-        passes = [MemoryBatches(sessions, plan, Rank(rank, world)) for rank in range(world)]
-        batches = [list(one) for one in passes]
-        assert {len(one) for one in batches} == {passes[0].n_steps} == {-(-len(lengths) // size)}
-        held = np.concatenate([batch.sessions.numpy() for one in batches for batch in one])
-        assert sorted(held[held >= 0]) == list(range(len(lengths)))
+        of_ranks = [MemoryBatches(sessions, plan, Rank(rank, world)) for rank in range(world)]
+        batches = [list(one) for one in of_ranks]
+        assert {len(one) for one in batches} == {of_ranks[0].n_steps} == {-(-len(lengths) // size)}
+        found = np.concatenate([batch.sessions.numpy() for one in batches for batch in one])
+        assert sorted(found[found >= 0]) == list(range(len(lengths)))
         for batch in (batch for one in batches for batch in one):
             assert ((batch.sessions < 0) == (batch.lengths == 0)).all()

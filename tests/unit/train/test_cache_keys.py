@@ -1,9 +1,7 @@
-"""Keys: whatever a fit or a measurement depends on changes them, and nothing else does."""
+"""Cache keys change with everything that a fit or an evaluation depends on, and nothing else."""
 
 import shutil
 from dataclasses import fields
-from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -13,18 +11,17 @@ import torch
 from dayahead.core.columns import ITEM_ID, VALUE
 from dayahead.core.files import read_json, write_json, write_parquet
 from dayahead.distributed.process import Process, Rank
-from dayahead.train import cached_windows as keys_module
+from dayahead.train import cached_windows
 from dayahead.train.cached_windows import CacheKeys
 from dayahead.train.run import Run
 from dayahead.windows.folder import WindowFolder, vocabulary_path, window_path
-from support.other_settings import OF_MEASURING, OTHER
+from support.other_settings import OTHER, OTHER_EVALUATION
 from support.tiny_settings import tiny_study
 from support.window_folders import day, markov_days, write_window_folder
 
 DAYS = markov_days(n_days=5, sessions_per_day=12, n_items=300)
-AFTERWARDS = {"fit_last", "cutoffs"}
+IN_NO_KEY = {"fit_last", "cutoffs"}
 CHANGES = [(section, name) for section, values in OTHER.items() for name in values]
-known_version = cache(version)
 
 
 @pytest.fixture(scope="module")
@@ -36,16 +33,15 @@ def windows(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _no_models(monkeypatch):
-    """Keys look at no model; and packages are looked up once."""
+    """Build no models, because keys do not depend on them."""
     monkeypatch.setattr(Run, "_build", lambda _: (None, None))
     monkeypatch.setattr("dayahead.train.run.check_attention", lambda _: None)
-    monkeypatch.setattr(keys_module, "version", known_version)
 
 
 @pytest.fixture
-def own(windows, tmp_path):
+def copied(windows, tmp_path):
     """A copy of the windows that a test may change."""
-    return Path(shutil.copytree(windows, tmp_path / "own"))
+    return Path(shutil.copytree(windows, tmp_path / "copied"))
 
 
 def edit(path, change):
@@ -56,12 +52,12 @@ def edit(path, change):
 
 
 def rewrite(path, change):
-    """Write a table anew, changed."""
+    """Write a changed table in place of a table."""
     write_parquet(path, change(pq.read_table(path, partitioning=None)))
 
 
 def keys_of(folder, sections=None, *, world=1, device="cpu", machine=None):
-    """Keys of a study; it measures by the test split unless it says otherwise."""
+    """Keys of a study, which evaluates the test split by default."""
     sections = {"evaluation": {"split": "test"}} | (sections or {})
     process = Process(Rank(0, world), torch.device(device))
     windows = WindowFolder(folder).windows
@@ -75,7 +71,7 @@ def evaluations(keys):
 
 
 def n_shared(keys, others):
-    """How many fits and how many measurements two runs share: the first ones, and none later."""
+    """How many fits and evaluations two runs share; checks that these are the first ones."""
     counts = []
     for pair in ((keys.fits, others.fits), (evaluations(keys), evaluations(others))):
         same = [a == b for a, b in zip(*pair, strict=False)]
@@ -84,21 +80,21 @@ def n_shared(keys, others):
     return tuple(counts)
 
 
-def test_every_window_has_keys_of_its_own_that_come_again(windows):
+def test_every_window_has_its_own_keys_and_a_second_run_the_same(windows):
     keys = keys_of(windows)
     assert len({*keys.fits, *evaluations(keys)}) == 5 + 4
     assert n_shared(keys, keys_of(windows)) == (5, 4)
 
 
 @pytest.mark.parametrize(("section", "name"), CHANGES, ids=[".".join(each) for each in CHANGES])
-def test_every_setting_of_a_fit_is_in_all_keys(windows, section, name):
+def test_every_setting_of_a_fit_changes_all_keys(windows, section, name):
     other = keys_of(windows, {section: {name: OTHER[section][name]}})
     assert n_shared(keys_of(windows), other) == (0, 0)
 
 
-@pytest.mark.parametrize("name", OF_MEASURING)
-def test_every_setting_of_a_measurement_is_in_its_keys_alone(windows, name):
-    evaluation = {"split": "test"} | {name: OF_MEASURING[name]}
+@pytest.mark.parametrize("name", OTHER_EVALUATION)
+def test_every_setting_of_evaluation_changes_its_keys_only(windows, name):
+    evaluation = {"split": "test"} | {name: OTHER_EVALUATION[name]}
     assert n_shared(keys_of(windows), keys_of(windows, {"evaluation": evaluation})) == (5, 0)
 
 
@@ -106,18 +102,18 @@ def test_every_setting_of_a_measurement_is_in_its_keys_alone(windows, name):
     "sections",
     [{"training": {"fit_last": False}}, {"evaluation": {"split": "test", "cutoffs": [3]}}],
 )
-def test_what_comes_after_the_ranks_is_in_no_key(windows, sections):
+def test_fit_last_and_cutoffs_change_no_key(windows, sections):
     assert n_shared(keys_of(windows), keys_of(windows, sections)) == (5, 4)
 
 
-def test_no_setting_is_forgotten_here(windows):
+def test_these_tests_cover_every_setting(windows):
     study = tiny_study(windows, windows)
-    for section, values in {**OTHER, "evaluation": OF_MEASURING}.items():
+    for section, values in {**OTHER, "evaluation": OTHER_EVALUATION}.items():
         names = {field.name for field in fields(getattr(study.params, section))}
-        assert names - set(values) <= {*AFTERWARDS, "pretrained_items"}, section
+        assert names - set(values) <= {*IN_NO_KEY, "pretrained_items"}, section
 
 
-def test_other_item_vectors_are_another_fit(windows, tmp_path):
+def test_other_pretrained_items_change_the_fits(windows, tmp_path):
     path = tmp_path / "vectors.parquet"
     fits = []
     for text in ("some", "others"):
@@ -126,39 +122,39 @@ def test_other_item_vectors_are_another_fit(windows, tmp_path):
     assert fits[0] != fits[1]
 
 
-def test_train_sessions_change_the_fits_from_their_window_on(windows, own):
-    rewrite(window_path(own, "day", day(2), "train"), lambda table: table.slice(1))
-    assert n_shared(keys_of(windows), keys_of(own)) == (2, 2)
+def test_train_sessions_change_the_fits_from_their_window_on(windows, copied):
+    rewrite(window_path(copied, "day", day(2), "train"), lambda table: table.slice(1))
+    assert n_shared(keys_of(windows), keys_of(copied)) == (2, 2)
 
 
-def test_sessions_that_measure_change_what_is_measured_on_them_alone(windows, own):
-    rewrite(window_path(own, "day", day(2), "test"), lambda table: table.slice(1))
+def test_evaluated_sessions_change_the_evaluation_of_their_window_only(windows, copied):
+    rewrite(window_path(copied, "day", day(2), "test"), lambda table: table.slice(1))
     for split, is_same in (("test", False), ("valid", True), ("all", False)):
         sections = {"evaluation": {"split": split}}
-        before, after = keys_of(windows, sections), keys_of(own, sections)
+        before, after = keys_of(windows, sections), keys_of(copied, sections)
         assert after.fits == before.fits
         same = [a == b for a, b in zip(evaluations(before), evaluations(after), strict=True)]
         assert same == [True, is_same, True, True]
 
 
-def test_a_renamed_item_changes_the_keys_from_where_it_is_held(windows, own):
+def test_a_renamed_item_changes_the_keys_from_its_first_window_on(windows, copied):
     store = WindowFolder(windows)
-    place = store.n_known(ITEM_ID, store.windows[0])  # the first item that the second window adds
+    row = store.n_known(ITEM_ID, store.windows[0])  # the first item that the second window adds
 
     def renamed(table):
         values = table[VALUE].to_pylist()
-        values[place] = -1
+        values[row] = -1
         return table.set_column(table.column_names.index(VALUE), VALUE, [values])
 
-    rewrite(vocabulary_path(own, ITEM_ID), renamed)
-    assert n_shared(keys_of(windows), keys_of(own)) == (1, 1)
-    # Lists of predictions may name what the window measured adds.
+    rewrite(vocabulary_path(copied, ITEM_ID), renamed)
+    assert n_shared(keys_of(windows), keys_of(copied)) == (1, 1)
+    # Predictions may name items that the evaluated window adds.
     lists = {"evaluation": {"split": "test", "predictions": 3}}
-    assert n_shared(keys_of(windows, lists), keys_of(own, lists)) == (1, 0)
+    assert n_shared(keys_of(windows, lists), keys_of(copied, lists)) == (1, 0)
 
 
 @pytest.mark.parametrize(("catalogue", "shared"), [("grow", (3, 2)), ("full", (0, 0))])
-def test_a_longer_log_begins_with_the_keys_of_the_shorter(tmp_path, catalogue, shared):
+def test_a_longer_log_starts_with_the_keys_of_a_shorter_one(tmp_path, catalogue, shared):
     folders = [write_window_folder(tmp_path / str(n), DAYS[:n]) for n in (3, 5)]
     shorter, longer = (keys_of(each, {"model": {"catalogue": catalogue}}) for each in folders)
     assert n_shared(shorter, longer) == shared
@@ -171,34 +167,34 @@ def test_a_longer_log_begins_with_the_keys_of_the_shorter(tmp_path, catalogue, s
         lambda known: known["features"]["price"].update(columns=["other"]),
     ],
 )
-def test_what_features_and_sessions_are_is_in_the_keys(windows, own, change):
-    edit(own / "statistics.json", change)
+def test_feature_and_session_statistics_change_the_keys(windows, copied, change):
+    edit(copied / "statistics.json", change)
     sections = {"model": {"features": ["price"]}}
-    assert n_shared(keys_of(windows, sections), keys_of(own, sections)) == (0, 0)
+    assert n_shared(keys_of(windows, sections), keys_of(copied, sections)) == (0, 0)
 
 
-def test_features_that_are_not_read_are_in_no_key(windows, own):
-    edit(own / "statistics.json", lambda known: known["features"]["price"].update(kind="hour"))
-    assert n_shared(keys_of(windows), keys_of(own)) == (5, 4)
+def test_features_that_the_model_does_not_use_change_no_key(windows, copied):
+    edit(copied / "statistics.json", lambda known: known["features"]["price"].update(kind="hour"))
+    assert n_shared(keys_of(windows), keys_of(copied)) == (5, 4)
 
 
 @pytest.mark.parametrize(
     "settings",
     [{"dropout": 0.1}, {"input_dropout": 0.1}, {"config": {"attn_pdrop": 0.1, "resid_pdrop": 0}}],
 )
-def test_processes_have_keys_of_their_own_where_they_draw_dropout(windows, settings):
+def test_with_dropout_the_number_of_processes_changes_the_keys(windows, settings):
     assert n_shared(keys_of(windows), keys_of(windows, world=2)) == (5, 4)
     drops = {"model": settings}
     assert n_shared(keys_of(windows, drops), keys_of(windows, drops, world=2)) == (0, 0)
 
 
-def test_a_machine_is_in_the_keys_where_it_is_given(windows):
+def test_a_given_machine_changes_the_keys(windows):
     given = [keys_of(windows, machine={"cpu": name}) for name in ("one", "other", "one")]
     assert n_shared(given[0], given[1]) == n_shared(given[0], keys_of(windows)) == (0, 0)
     assert n_shared(given[0], given[2]) == (5, 4)
 
 
-def test_another_device_is_another_fit(windows):
+def test_another_device_changes_the_keys(windows):
     assert n_shared(keys_of(windows), keys_of(windows, device="meta")) == (0, 0)
 
 
@@ -206,8 +202,8 @@ def test_another_device_is_another_fit(windows):
     ("name", "changed"),
     [("version", lambda _: "0"), ("source_fingerprint", lambda *rooms: "0")],
 )
-def test_packages_and_source_are_in_the_keys(windows, monkeypatch, name, changed):
+def test_packages_and_source_change_the_keys(windows, monkeypatch, name, changed):
     before = keys_of(windows)
     assert before.fits
-    monkeypatch.setattr(keys_module, name, changed)
+    monkeypatch.setattr(cached_windows, name, changed)
     assert n_shared(before, keys_of(windows)) == (0, 0)

@@ -1,4 +1,4 @@
-"""Windows of a run are selected, and settings that cannot work are named before any training."""
+"""Selection of a run's windows, and errors about selections without anything to do."""
 
 from types import SimpleNamespace
 
@@ -29,7 +29,7 @@ def selected(folder, first=None, last=None):
     ("first", "last", "names"),
     [(None, None, "abcd"), ("b", None, "bcd"), (None, "c", "abc"), ("b", "c", "bc")],
 )
-def test_windows_from_first_to_last_take_part(first, last, names):
+def test_windows_from_first_to_last_are_selected(first, last, names):
     assert selected(folder_of("abcd"), first, last) == [names, names[1:]]
 
 
@@ -38,7 +38,7 @@ def test_windows_that_statistics_were_fitted_on_are_not_evaluated(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("folder", "first", "last", "complaint"),
+    ("folder", "first", "last", "message"),
     [
         (folder_of("abcd"), "x", None, r"window\.first: x is not among the 4 kept windows, a to d"),
         (folder_of("abcd"), None, "x", r"window\.last: x is not among"),
@@ -51,6 +51,6 @@ def test_windows_that_statistics_were_fitted_on_are_not_evaluated(tmp_path):
         (folder_of("abcd", empty="cd"), None, None, "no session in 2 of the 3.*first in c"),
     ],
 )
-def test_a_selection_that_cannot_work_is_an_error(folder, first, last, complaint):
-    with pytest.raises(ConfigError, match=complaint):
+def test_an_invalid_selection_is_an_error(folder, first, last, message):
+    with pytest.raises(ConfigError, match=message):
         selected(folder, first, last)

@@ -1,4 +1,4 @@
-"""Which batches fit and measure a window."""
+"""The batches that a window is fitted and evaluated on."""
 
 from itertools import chain
 
@@ -32,7 +32,7 @@ def order(batches):
 
 
 @pytest.mark.parametrize("loader", ["memory", "nvtabular"])
-def test_every_epoch_reads_every_session_in_an_order_of_its_own(store, loader):
+def test_every_epoch_reads_all_sessions_in_another_order(store, loader):
     loading = loader_of(store, epochs=2, loader=loader)
     first, second = loading.fit_batches(store.windows[:1], ALONE)
     assert sorted(chain(*order(first))) == sorted(chain(*order(second))) == list(range(21))
@@ -40,7 +40,7 @@ def test_every_epoch_reads_every_session_in_an_order_of_its_own(store, loader):
     assert first.n_steps == len(order(first)) == 3
 
 
-def test_orders_depend_on_seed_and_window_alone(store):
+def test_the_order_depends_on_seed_and_window_alone(store):
     runs = {
         (seed, window.name): order(loader_of(store, seed=seed).fit_batches([window], ALONE)[0])
         for seed in (1, 2)
@@ -51,7 +51,7 @@ def test_orders_depend_on_seed_and_window_alone(store):
     assert len({str(found) for found in runs.values()}) == 4
 
 
-def test_fitting_goes_on_as_it_would_with_fewer_epochs(store):
+def test_the_first_epochs_do_not_depend_on_their_number(store):
     few, many = (loader_of(store, epochs=n).fit_batches(store.windows[:1], ALONE) for n in (1, 3))
     assert order(few[0]) == order(many[0])
 
@@ -61,25 +61,25 @@ def test_several_windows_are_shuffled_together(store, loader):
     loading = loader_of(store, loader=loader)
     [batches] = loading.fit_batches(store.windows, ALONE)
     assert sorted(chain(*order(batches))) == list(range(42))
-    assert any({place < 21 for place in batch} == {True, False} for batch in order(batches))
+    assert any({row < 21 for row in batch} == {True, False} for batch in order(batches))
     table = [store.read(window, "train", ["item_id"])["item_id"] for window in store.windows]
     items = [*table[0].to_pylist(), *table[1].to_pylist()]
     for batch in batches:
         rows = zip(batch.sessions, batch.columns["item_id"], batch.lengths, strict=True)
-        assert all(row[:n].tolist() == items[place] for place, row, n in rows)
+        assert all(row[:n].tolist() == items[session] for session, row, n in rows)
 
 
-@pytest.mark.parametrize(("steps", "passes"), [(None, 2), (1, 1), (3, 1), (4, 2), (10, 4)])
-def test_there_are_as_many_passes_as_the_steps_take(store, steps, passes):
+@pytest.mark.parametrize(("steps", "n_epochs"), [(None, 2), (1, 1), (3, 1), (4, 2), (10, 4)])
+def test_there_are_as_many_epochs_as_the_steps_need(store, steps, n_epochs):
     loading = loader_of(store, epochs=2, steps_per_window=steps)
     found = loading.fit_batches(store.windows[:1], ALONE)
-    assert [batches.n_steps for batches in found] == [3] * passes
-    assert len({str(order(batches)) for batches in found}) == passes
+    assert [batches.n_steps for batches in found] == [3] * n_epochs
+    assert len({str(order(batches)) for batches in found}) == n_epochs
 
 
 @pytest.mark.parametrize("loader", ["memory", "nvtabular"])
 @pytest.mark.parametrize(("split", "n_sessions"), [("valid", 11), ("test", 10)])
-def test_a_split_is_measured_whole_in_places_of_its_file(store, loader, split, n_sessions):
+def test_evaluation_reads_the_whole_split_by_rows_of_its_file(store, loader, split, n_sessions):
     loading = loader_of(store, split=split, loader=loader)
     batches = loading.evaluation_batches(store.windows[1], ALONE)
     ids = loading.evaluation_sessions(store.windows[1])["session_id"].to_pylist()
@@ -87,24 +87,24 @@ def test_a_split_is_measured_whole_in_places_of_its_file(store, loader, split, n
     table = store.read(store.windows[1], split, ["session_id", "item_id"]).to_pydict()
     assert table["session_id"] == ids
     for batch in batches:
-        for place, row, n in zip(
+        for session, row, n in zip(
             batch.sessions.tolist(), batch.columns["item_id"].tolist(), batch.lengths, strict=True
         ):
-            assert row[:n] == table["item_id"][place]
+            assert row[:n] == table["item_id"][session]
 
 
-def test_only_the_columns_of_the_models_features_are_read(store):
+def test_only_columns_of_the_models_features_are_read(store):
     batch = next(iter(loader_of(store, ("price",)).evaluation_batches(store.windows[0], ALONE)))
     assert list(batch.columns) == ["item_id", "price"]
     assert batch.columns["price"].dtype == torch.float32
 
 
-def test_streaming_a_split_of_three_files_is_refused(store):
+def test_streaming_all_three_splits_is_rejected(store):
     with pytest.raises(ConfigError, match=r"set evaluation\.split to valid or test, or training"):
         loader_of(store, split="all", loader="nvtabular")
     assert loader_of(store, split="all", loader="memory")
 
 
-def test_features_that_are_not_there_are_refused(store):
+def test_missing_features_are_an_error(store):
     with pytest.raises(ConfigError, match=r"size not among the data set's \(category, price\)"):
         loader_of(store, ("size", "price"))

@@ -1,4 +1,4 @@
-"""Ranks of targets against a brute-force sort, whatever the batches, the order or the processes."""
+"""Ranks of targets equal those of brute force for any batches and number of processes."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dayahead.core.errors import ScoreError
@@ -21,7 +21,7 @@ ALONE = Process(Rank(0, 1), CPU)
 
 @dataclass
 class Remainders:
-    """Scores an item by its distance from the last known one modulo 5: many ties."""
+    """Scores an item by its distance from the last known item modulo 5, with many ties."""
 
     worst: float = 5.0
     shard = WHOLE
@@ -42,9 +42,9 @@ def sessions_of(lists):
 def evaluated(lists, candidates, batch_size=3, process=ALONE, *, model=None, is_all=False, k=0):
     sessions = sessions_of(lists)
     batches = MemoryBatches(sessions, sorted_rows(sessions.lengths, batch_size), process.rank)
-    wanted = np.array(candidates, np.int32)
+    columns = np.array(candidates, np.int32)
     targets = Targets.all(np.array([*map(len, lists)])) if is_all else Targets.last(len(lists))
-    return evaluate(model or Remainders(), batches, targets, wanted, process, k)
+    return evaluate(model or Remainders(), batches, targets, columns, process, k)
 
 
 def brute_force(session, candidates):
@@ -62,15 +62,17 @@ many_sessions = st.lists(
 some_candidates = st.sets(st.integers(2, 20)).map(sorted)
 
 
+@settings(max_examples=30)
 @given(many_sessions, some_candidates, st.integers(1, 10))
-def test_ranks_equal_a_count_by_hand_for_any_batches(lists, candidates, batch_size):
+def test_ranks_equal_brute_force_for_any_batches(lists, candidates, batch_size):
     found = evaluated(lists, candidates, batch_size)
     assert found.targets.tolist() == [session[-1] for session in lists]
     assert found.ranks.tolist() == [brute_force(session, candidates) for session in lists]
 
 
+@settings(max_examples=30)
 @given(many_sessions, some_candidates, st.integers(1, 10))
-def test_at_all_positions_each_prefix_is_a_session_of_its_own(lists, candidates, batch_size):
+def test_at_all_positions_each_prefix_is_ranked_like_a_session(lists, candidates, batch_size):
     found = evaluated(lists, candidates, batch_size, is_all=True)
     prefixes = [session[:end] for session in lists for end in range(2, len(session) + 1)]
     assert found.targets.tolist() == [prefix[-1] for prefix in prefixes]
@@ -93,9 +95,10 @@ def test_past_events_are_no_targets():
     assert found.targets.tolist() == [6, 7, 9]
 
 
+@settings(max_examples=30)
 @given(many_sessions, some_candidates, st.integers(0, 30), st.booleans())
-def test_the_top_k_hold_the_target_at_its_rank(lists, candidates, n, is_all):
-    """Among equal scores the target ranks last, and the top k go by the lower index."""
+def test_the_top_k_have_the_target_at_its_rank(lists, candidates, n, is_all):
+    """The target ranks behind equal scores; the top k are sorted by index among equal scores."""
     found = evaluated(lists, candidates, is_all=is_all, k=n)
     k = min(n, len(candidates))
     assert found.top_columns.shape == found.top_scores.shape == (len(found.ranks), k)
@@ -109,8 +112,9 @@ def test_the_top_k_hold_the_target_at_its_rank(lists, candidates, n, is_all):
             assert rank == k or scores[rank] < scores[rank - 1]
 
 
+@settings(max_examples=30)
 @given(many_sessions, some_candidates, st.integers(1, 4))
-def test_each_process_ranks_its_own_sessions_and_none_twice(lists, candidates, world):
+def test_each_process_ranks_its_own_sessions_once(lists, candidates, world):
     """Without the all_reduce, what a process did not rank stays 0."""
 
     class Unreduced(Process):

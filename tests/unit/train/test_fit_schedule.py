@@ -1,4 +1,4 @@
-"""The schedule of fits: which are done, given which are in the cache."""
+"""Which fits a schedule does, given the fits in the cache."""
 
 from types import SimpleNamespace
 
@@ -26,12 +26,12 @@ FITTED_ON = {
     "sliding, fresh": ["a", "ab", "abc", "bcd", "cde", "def"],
     "from scratch": ["a", "ab", "abc", "abcd", "abcde", "abcdef"],
 }
-CARRIED = ("incremental", "sliding, carried")
+WITH_CARRIED_MODEL = ("incremental", "sliding, carried")
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
 class Recorder:
-    """A run whose model is the list of fits it went through."""
+    """A run whose model is the list of windows it was fitted on."""
 
     def __init__(self, protocol, keep):
         sections = {"training": PROTOCOLS[protocol], "machine": {"keep_fits": keep}}
@@ -50,14 +50,14 @@ class Recorder:
         return {"model": torch.tensor(self.model)}
 
     def restore(self, window, state):
-        """Where this is not the main process, the model comes from there."""
+        """Without a state, as on other processes, set the model that the main process has."""
         self.model = list(range(window.position + 1)) if state is None else state["model"].tolist()
         self.restored.append(window.position)
         assert self.model[-1] == window.position
 
 
 def schedule_over(cache, protocol, keep="all"):
-    """The schedule of a new run over what earlier ones left in a cache."""
+    """The schedule of a new run with this cache."""
     run = Recorder(protocol, keep)
     cached = CachedWindows(cache, run, WINDOWS)
     cached.keys = SimpleNamespace(fits=[f"key-{window.name}" for window in WINDOWS])
@@ -65,7 +65,7 @@ def schedule_over(cache, protocol, keep="all"):
 
 
 def fits_up_to(schedule, indices):
-    """Names of the windows that were fitted on, fit after fit, on the way to some windows."""
+    """Bring the model to some windows in turn; return the windows of each fit done for that."""
     for index in indices:
         fit = schedule.fit_up_to(index)
         assert fit.window == WINDOWS[index] == WINDOWS[schedule.index]
@@ -73,7 +73,7 @@ def fits_up_to(schedule, indices):
 
 
 def keep_only(cache, protocol, indices):
-    """Fit all windows, and keep the fits of some in the cache."""
+    """Fit all windows, and leave the fits of some in the cache."""
     schedule = schedule_over(cache, protocol)
     fits_up_to(schedule, range(6))
     others = set(range(6)) - set(indices)
@@ -87,10 +87,13 @@ def test_every_window_is_fitted_once_on_the_windows_of_its_protocol(tmp_path, pr
 
 
 @every_protocol
-def test_a_later_window_takes_the_fits_its_model_depends_on(tmp_path, protocol):
+def test_only_the_fits_that_a_windows_model_depends_on_are_done(tmp_path, protocol):
     schedule = schedule_over(tmp_path, protocol)
-    assert fits_up_to(schedule, [3]) == FITTED_ON[protocol][0 if protocol in CARRIED else 3 : 4]
-    assert schedule.run.model == ([0, 1, 2, 3] if protocol in CARRIED else [3])
+    assert (
+        fits_up_to(schedule, [3])
+        == FITTED_ON[protocol][0 if protocol in WITH_CARRIED_MODEL else 3 : 4]
+    )
+    assert schedule.run.model == ([0, 1, 2, 3] if protocol in WITH_CARRIED_MODEL else [3])
 
 
 @pytest.mark.parametrize(
@@ -107,20 +110,18 @@ def test_a_later_window_takes_the_fits_its_model_depends_on(tmp_path, protocol):
     ],
 )
 @every_protocol
-def test_no_fit_is_repeated_that_the_cache_holds(
-    tmp_path, protocol, cached, indices, carried, fresh
-):
+def test_cached_fits_are_not_repeated(tmp_path, protocol, cached, indices, carried, fresh):
     keep_only(tmp_path, protocol, cached)
     schedule = schedule_over(tmp_path, protocol)
-    fitted = carried if protocol in CARRIED else fresh
+    fitted = carried if protocol in WITH_CARRIED_MODEL else fresh
     assert fits_up_to(schedule, indices) == [FITTED_ON[protocol][index] for index in fitted]
     whole = list(range(indices[-1] + 1))
-    assert schedule.run.model == (whole if protocol in CARRIED else whole[-1:])
-    if protocol not in CARRIED:  # a fresh model depends on no other fit
+    assert schedule.run.model == (whole if protocol in WITH_CARRIED_MODEL else whole[-1:])
+    if protocol not in WITH_CARRIED_MODEL:  # a fresh model depends on no other fit
         assert schedule.run.restored == [index for index in indices if index in cached]
 
 
-def test_a_cached_fit_has_the_figures_of_the_fit(tmp_path):
+def test_a_cached_fit_equals_the_fit(tmp_path):
     fit = schedule_over(tmp_path, "incremental").fit_up_to(2)
     assert schedule_over(tmp_path, "incremental").fit_up_to(2) == fit
 
@@ -130,13 +131,13 @@ def test_a_cached_fit_has_the_figures_of_the_fit(tmp_path):
     [(1, [5]), (2, [4, 5]), (4, [2, 3, 4, 5]), ("all", [*range(6)])],
 )
 @every_protocol
-def test_as_many_fits_are_kept_as_the_settings_say(tmp_path, protocol, keep, kept):
+def test_the_cache_keeps_as_many_fits_as_keep_fits(tmp_path, protocol, keep, kept):
     fits_up_to(schedule_over(tmp_path, protocol, keep), range(6))
     found = {path.name for path in (tmp_path / "fits").glob("key-*")}
     assert found == {f"key-{WINDOWS[index].name}" for index in kept}
 
 
-def test_fits_of_other_settings_are_kept(tmp_path):
+def test_fits_of_other_settings_are_not_removed(tmp_path):
     fits_up_to(schedule_over(tmp_path, "incremental", 1), range(3))
     others = schedule_over(tmp_path, "incremental", 1)
     others.cached.keys = SimpleNamespace(fits=[f"other-{window.name}" for window in WINDOWS])
@@ -144,7 +145,7 @@ def test_fits_of_other_settings_are_kept(tmp_path):
     assert sorted(path.name for path in (tmp_path / "fits").glob("*-*")) == ["key-c", "other-f"]
 
 
-def test_other_processes_follow_the_main_one(tmp_path):
+def test_other_processes_restore_what_the_main_one_found(tmp_path):
     newest = (2, schedule_over(tmp_path, "incremental").fit_up_to(2))
     schedule = schedule_over(tmp_path / "unused", "incremental")
     schedule.cached.is_used = False

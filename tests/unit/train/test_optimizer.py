@@ -1,4 +1,4 @@
-"""AdamW whose parameters grow, and the course of its learning rate."""
+"""AdamW with growing parameters, and learning-rate schedules."""
 
 import pytest
 import torch
@@ -37,7 +37,7 @@ def grow(model, optimizer, **sizes):
     replace_grown(optimizer, before, model)
 
 
-def moments(model, optimizer):
+def state_by_name(model, optimizer):
     return {
         name: {key: value.clone() for key, value in optimizer.state[parameter].items()}
         for name, parameter in model.named_parameters()
@@ -54,11 +54,11 @@ def fitted(**changes):
 
 
 @pytest.mark.parametrize("tie_weights", [True, False])
-def test_moments_follow_and_new_rows_start_from_zero(tie_weights):
+def test_the_state_of_grown_parameters_is_kept_and_padded_with_zeros(tie_weights):
     model, optimizer = fitted(tie_weights=tie_weights)
-    before = moments(model, optimizer)
+    before = state_by_name(model, optimizer)
     grow(model, optimizer, item_id=15, category=3)
-    after = moments(model, optimizer)
+    after = state_by_name(model, optimizer)
     assert after.keys() == before.keys()
     grown = {"inputs.items.weight", "bias"} | (set() if tie_weights else {"output_items.weight"})
     for name, state in after.items():
@@ -71,23 +71,23 @@ def test_moments_follow_and_new_rows_start_from_zero(tie_weights):
         assert before[name]["exp_avg"].any() or "key.bias" in name or "unknown" in name
 
 
-def test_every_parameter_keeps_its_group_and_none_is_lost():
+def test_every_parameter_keeps_its_group_after_growth():
     model, optimizer = fitted()
     grow(model, optimizer, item_id=15, category=5)
-    held = [[id(p) for p in group["params"]] for group in optimizer.param_groups]
+    found = [[id(p) for p in group["params"]] for group in optimizer.param_groups]
     wanted = [p for p in model.parameters() if p.requires_grad]
-    assert sorted(held[0]) == sorted(id(p) for p in wanted if p.dim() > 1)
-    assert sorted(held[1]) == sorted(id(p) for p in wanted if p.dim() <= 1)
+    assert sorted(found[0]) == sorted(id(p) for p in wanted if p.dim() > 1)
+    assert sorted(found[1]) == sorted(id(p) for p in wanted if p.dim() <= 1)
     assert set(optimizer.state) <= set(wanted)
 
 
-def test_a_grown_model_learns_on_as_one_whose_state_was_padded_by_hand():
+def test_a_grown_model_trains_like_one_whose_state_was_padded_by_hand():
     model, optimizer = fitted()
-    twin, twin_optimiser = fitted()
+    twin, twin_optimizer = fitted()
     grow(model, optimizer, item_id=15, category=3)
 
     twin.grow({"item_id": 15, "category": 3})
-    state = twin_optimiser.state_dict()
+    state = twin_optimizer.state_dict()
     for entry in state["state"].values():
         for key in ("exp_avg", "exp_avg_sq"):
             if entry[key].shape in ((10, 16), (10,)):
@@ -103,7 +103,7 @@ def test_a_grown_model_learns_on_as_one_whose_state_was_padded_by_hand():
         assert torch.equal(tensor, wanted[name]), name
 
 
-def test_growth_before_the_first_step_leaves_no_state():
+def test_growth_before_the_first_step_creates_no_state():
     model = tiny_model(n_items=10)
     optimizer = build_optimizer(model, training_config())
     grow(model, optimizer, item_id=15, category=3)
@@ -112,7 +112,7 @@ def test_growth_before_the_first_step_leaves_no_state():
     assert optimizer.state[model.inputs.items.weight]["exp_avg"].shape == (15, 16)
 
 
-def test_vectors_do_not_decay_and_frozen_weights_are_left_out():
+def test_vectors_have_no_weight_decay_and_frozen_weights_no_group():
     model = tiny_model()
     matrices, vectors = build_optimizer(model, training_config(weight_decay=0.3)).param_groups
     assert (matrices["weight_decay"], vectors["weight_decay"]) == (0.3, 0.0)
@@ -132,12 +132,12 @@ def test_vectors_do_not_decay_and_frozen_weights_are_left_out():
         ({"schedule": "cosine", "cosine_cycles": 1.0, "warmup_steps": 2}, [0.0, 0.4, 0.8, 0.0]),
     ],
 )
-def test_the_course_of_the_rate_by_hand(settings, rates):
+def test_learning_rates_by_hand(settings, rates):
     config = training_config(learning_rate=0.8, **settings)
     optimizer = build_optimizer(tiny_model(), config)
     found = []
-    for place in range(4):
-        set_learning_rate(optimizer, config, place, 4)
+    for index in range(4):
+        set_learning_rate(optimizer, config, index, 4)
         found.append([group["lr"] for group in optimizer.param_groups])
     assert found == [[pytest.approx(rate)] * 2 for rate in rates]
 
@@ -147,8 +147,8 @@ def test_the_course_of_the_rate_by_hand(settings, rates):
     warmup_steps=st.integers(0, 60),
     cosine_cycles=st.floats(0.5, 4),
 )
-def test_the_courses_are_those_of_transformers(n_steps, warmup_steps, cosine_cycles):
-    """Their schedulers step through the same number of steps beside ours."""
+def test_the_schedules_equal_those_of_transformers(n_steps, warmup_steps, cosine_cycles):
+    """Run their schedulers step by step beside ours."""
     theirs = {
         "constant": lambda o: get_constant_schedule_with_warmup(o, warmup_steps),
         "linear": lambda o: get_linear_schedule_with_warmup(o, warmup_steps, n_steps),
@@ -162,14 +162,14 @@ def test_the_courses_are_those_of_transformers(n_steps, warmup_steps, cosine_cyc
         )
         optimizer = SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
         scheduler = build(optimizer)
-        for place in range(n_steps):
+        for index in range(n_steps):
             [rate] = scheduler.get_last_lr()
-            assert rate_factor(config, place, n_steps) == pytest.approx(rate, abs=1e-12)
+            assert rate_factor(config, index, n_steps) == pytest.approx(rate, abs=1e-12)
             optimizer.step()
             scheduler.step()
 
 
-def test_a_warm_up_without_end_is_refused():
+def test_a_warm_up_as_long_as_the_window_is_rejected():
     with pytest.raises(ConfigError, match=r"warmup_steps \(3\) must be below steps_per_window"):
         training_config(steps_per_window=3, warmup_steps=3)
     assert training_config(steps_per_window=3, warmup_steps=2)

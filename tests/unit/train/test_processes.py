@@ -8,9 +8,11 @@ import pytest
 from dayahead.core.files import read_json
 from dayahead.distributed.launch import run_processes
 from dayahead.metrics.tables import read_windows
-from support.process_studies import DAYS, N_SESSIONS, every_variant
-from support.tiny_settings import BACKBONES, compute_config, evaluated_in, ranks_of, tiny_study
-from support.window_folders import markov_days, write_window_folder
+from dayahead.train.run import Run
+from dayahead.train.stage import train
+from support.process_studies import DAYS, N_SESSIONS, N_STEPS, every_variant
+from support.tiny_settings import BACKBONES, compute_config, evaluated_windows, ranks_of, tiny_study
+from support.window_folders import bytes_in, day, markov_days, write_window_folder
 from support.worker_studies import run_and_record
 
 BASELINES = {"transitions"}
@@ -19,7 +21,7 @@ BASELINES = {"transitions"}
 @every_variant
 def test_every_step_has_the_same_loss(runs, name):
     one, two = (read_json(folder / f"{name}-0.json")["losses"] for folder in runs)
-    assert len(one) == (0 if name in BASELINES else len(DAYS) * 2 * 5)
+    assert len(one) == (0 if name in BASELINES else len(DAYS) * 2 * N_STEPS)
     assert two == pytest.approx(one, rel=1e-5)
     assert read_json(runs[1] / f"{name}-1.json")["losses"] == two
 
@@ -32,18 +34,46 @@ def test_every_session_is_read_by_one_process_once_per_epoch(runs, name):
         assert len(first) == len(second)
         assert sorted(session for session in first + second if session >= 0) == sorted(whole)
     if name not in BASELINES:
-        assert sorted(chain(*one[:5])) == list(range(N_SESSIONS))
+        assert sorted(chain(*one[:N_STEPS])) == list(range(N_SESSIONS))
         assert [-1] in two[1]
 
 
 @every_variant
 def test_ranks_and_metrics_are_the_same(runs, name):
     one, two = (folder / name for folder in runs)
-    assert evaluated_in(one) == evaluated_in(two)
-    for window in evaluated_in(one):
+    assert evaluated_windows(one) == evaluated_windows(two)
+    for window in evaluated_windows(one):
         assert np.array_equal(ranks_of(one, window), ranks_of(two, window))
     rows = [read_windows(out / "results" / "windows.csv", [1, 5]) for out in (one, two)]
     assert [row.metrics for row in rows[0]] == [row.metrics for row in rows[1]]
+
+
+@pytest.mark.parametrize("kind", ["", "-sharded"])
+def test_two_processes_resume_from_the_cache(both_ways, kind):
+    _, folder = both_ways(False)
+    whole, resumed = (bytes_in(folder / f"{name}{kind}") for name in ("whole", "resumed"))
+    for files in (whole, resumed):
+        files.pop("results/timing.csv")
+    assert resumed == whole
+    names = [f"{name}{kind}" for name in ("whole", "short", "resumed")]
+    n_steps = [len(read_json(folder / f"{name}-1.json")["losses"]) for name in names]
+    assert n_steps == [3 * N_STEPS, 2 * N_STEPS, N_STEPS]
+
+
+def test_one_process_resumes_what_two_left(both_ways, tmp_path, monkeypatch):
+    windows, cache = (
+        both_ways(False)[1].parent / "windows",
+        both_ways(False)[1] / "cache-no-dropout",
+    )
+    fitted = []
+    fit = Run.fit
+    monkeypatch.setattr(Run, "fit", lambda self, w: (fitted.append(w[-1].name), fit(self, w))[1])
+    train(tiny_study(windows, tmp_path / "resumed", cache=cache))
+    assert fitted == [day(2)]
+    train(tiny_study(windows, tmp_path / "whole"))
+    for window in (day(1), day(2)):
+        resumed, whole = (ranks_of(tmp_path / name, window) for name in ("resumed", "whole"))
+        assert np.array_equal(resumed, whole)
 
 
 @pytest.mark.slow
@@ -75,5 +105,5 @@ def test_two_processes_agree_with_one_over_300_steps(tmp_path, architecture, tas
     for one, two in zip(*ranks, strict=True):
         assert (one == two).mean() >= 0.999
     for metric in rows[0][0].metrics:
-        one, two = (np.mean([row.metrics[metric] for row in table]) for table in rows)
-        assert two == pytest.approx(one, abs=5e-4)
+        first, second = (np.mean([row.metrics[metric] for row in table]) for table in rows)
+        assert second == pytest.approx(first, abs=5e-4)

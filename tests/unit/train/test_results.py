@@ -18,7 +18,7 @@ def add(results, window, predictions=None):
     results.add(evaluated)
 
 
-def timed(folder):
+def read_timing(folder):
     with (folder / "timing.csv").open() as file:
         return list(csv.DictReader(file))
 
@@ -27,16 +27,20 @@ def test_tables_hold_every_window_so_far(tmp_path):
     results = ResultsFolder(tmp_path, [5])
     for n_windows, window in enumerate(["2026-01-02", "2026-01-03"], start=1):
         add(results, window)
-        assert len(read_windows(tmp_path / "windows.csv", [5])) == len(timed(tmp_path)) == n_windows
+        assert (
+            len(read_windows(tmp_path / "windows.csv", [5]))
+            == len(read_timing(tmp_path))
+            == n_windows
+        )
         assert read_ranks(tmp_path, window).ranks.tolist() == [1, 0, 7]
 
 
-def test_clock_times_stay_out_of_windows_csv(tmp_path):
+def test_timings_are_in_a_file_of_their_own(tmp_path):
     add(ResultsFolder(tmp_path, [5]), "2026-01-02")
     [row] = read_windows(tmp_path / "windows.csv", [5])
     assert (row.n_sessions, row.train_loss, row.metrics["recall_at_5"]) == (3, 1.5, 1 / 3)
     assert "seconds" not in (tmp_path / "windows.csv").read_text()
-    assert timed(tmp_path) == [
+    assert read_timing(tmp_path) == [
         {
             "window": "2026-01-02",
             "fit_seconds": "1.0",
@@ -47,7 +51,7 @@ def test_clock_times_stay_out_of_windows_csv(tmp_path):
     ]
 
 
-def test_an_earlier_run_is_cleared_away(tmp_path):
+def test_clear_removes_an_earlier_run(tmp_path):
     add(ResultsFolder(tmp_path, [5]), "2026-01-02", pa.table({"items": [[1]]}))
     for name in ("predictions", "attention"):
         assert (tmp_path / name / "2026-01-02.parquet").exists()
@@ -59,8 +63,8 @@ def test_an_earlier_run_is_cleared_away(tmp_path):
     results.clear()
 
 
-def test_folders_that_may_stay_empty_describe_their_content(tmp_path):
-    """DVC warns of empty folders, and fails where an out is missing."""
+def test_folders_that_may_stay_empty_have_a_readme(tmp_path):
+    """DVC warns of empty outputs, and fails if one is missing."""
     ResultsFolder(tmp_path, [5]).clear()
     for name in ("predictions", "attention"):
         assert "session_id" in (tmp_path / name / "README.txt").read_text()

@@ -1,3 +1,5 @@
+"""Batches streamed from window files equal those of memory."""
+
 import threading
 from dataclasses import replace
 from itertools import islice
@@ -22,12 +24,12 @@ from dayahead.train.batches import (
 from dayahead.train.streaming import StreamedBatches
 
 COLUMNS = ("item_id", "price")
-N = 500
+N = 250
 
 
 def window_table(n: int = N, seed: int = 0) -> pa.Table:
-    draw = np.random.default_rng(seed)
-    offsets = np.concatenate([[0], draw.integers(2, 21, n).cumsum()]).astype(np.int32)
+    rng = np.random.default_rng(seed)
+    offsets = np.concatenate([[0], rng.integers(2, 21, n).cumsum()]).astype(np.int32)
 
     def lists(values: np.ndarray) -> pa.ListArray:
         return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values))
@@ -35,10 +37,10 @@ def window_table(n: int = N, seed: int = 0) -> pa.Table:
     n_events = offsets[-1]
     return pa.table(
         {
-            "session_id": [f"{seed}-{place}" for place in range(n)],
-            "item_id": lists(draw.integers(2, 5000, n_events).astype(np.int32)),
+            "session_id": [f"{seed}-{number}" for number in range(n)],
+            "item_id": lists(rng.integers(2, 5000, n_events).astype(np.int32)),
             "event_time": lists(np.zeros(n_events, "datetime64[us]")),
-            "price": lists(draw.normal(size=n_events).astype(np.float32)),
+            "price": lists(rng.normal(size=n_events).astype(np.float32)),
         }
     )
 
@@ -60,9 +62,9 @@ def streamed(path) -> StreamedBatches:
     return StreamedBatches((path,), COLUMNS, 16, Rank(0, 1), buffer=96)
 
 
-def held(batches: Batches) -> list[int]:
+def sessions_in(batches: Batches) -> list[int]:
     found = torch.cat([batch.sessions for batch in batches]).tolist()
-    return [place for place in found if place >= 0]
+    return [session for session in found if session >= 0]
 
 
 def assert_equal(found: Batches, expected: Batches) -> None:
@@ -86,76 +88,75 @@ def in_memory(table: pa.Table) -> Sessions:
 
 
 @pytest.mark.parametrize("rank", [Rank(0, 1), Rank(0, 3), Rank(2, 3)])
-def test_a_window_that_fits_the_buffer_makes_the_batches_of_memory(streamed, rank):
+def test_with_a_buffer_as_large_as_the_window_batches_equal_those_of_memory(streamed, rank):
     sessions = in_memory(window_table())
-    measuring = replace(streamed, rank=rank, buffer=N)
+    sequential = replace(streamed, rank=rank, buffer=N)
     plan = sorted_rows(sessions.lengths, 16)
-    assert_equal(measuring, MemoryBatches(sessions, plan, rank))
-    training = replace(measuring, seed=11)
+    assert_equal(sequential, MemoryBatches(sessions, plan, rank))
+    shuffled = replace(sequential, seed=11)
     plan = shuffled_rows(sessions.lengths, 16, seed=11)
-    assert_equal(training, MemoryBatches(sessions, plan, rank))
+    assert_equal(shuffled, MemoryBatches(sessions, plan, rank))
 
 
-def test_unshuffled_batches_are_those_of_memory_buffer_by_buffer(streamed):
+def test_without_shuffling_each_buffer_makes_the_batches_of_memory(streamed):
     sessions = in_memory(window_table())
     plan = [
-        begin + rows
-        for begin in range(0, N, 96)
-        for rows in sorted_rows(sessions.lengths[begin : begin + 96], 16)
+        start + rows
+        for start in range(0, N, 96)
+        for rows in sorted_rows(sessions.lengths[start : start + 96], 16)
     ]
     assert_equal(streamed, MemoryBatches(sessions, plan, Rank(0, 1)))
 
 
 def test_a_buffer_of_one_batch_keeps_the_order_of_the_file(streamed):
     batches = replace(streamed, buffer=1)
-    places = [sorted(batch.sessions.tolist()) for batch in batches]
-    assert places == [list(range(begin, min(begin + 16, N))) for begin in range(0, N, 16)]
+    found = [sorted(batch.sessions.tolist()) for batch in batches]
+    assert found == [list(range(start, min(start + 16, N))) for start in range(0, N, 16)]
 
 
-@pytest.mark.parametrize("seed", [None, 4, 2**63 - 1])
-def test_every_session_comes_once_with_its_own_content(streamed, seed):
+@pytest.mark.parametrize("seed", [None, 2**63 - 1])
+def test_every_session_is_read_once_with_its_own_content(streamed, seed):
     batches = replace(streamed, seed=seed)
     sessions = in_memory(window_table())
-    assert sorted(held(batches)) == list(range(N))
+    assert sorted(sessions_in(batches)) == list(range(N))
     assert sum(1 for _ in batches) == batches.n_steps == -(-N // 16)
     for batch in batches:
         assert_same_rows(batch, sessions.gather(batch.sessions, Rank(0, 1)))
 
 
-@pytest.mark.parametrize("seed", [None, 4])
-@pytest.mark.parametrize("world", [2, 3, 8])
-def test_processes_share_the_same_global_batches(streamed, seed, world):
+@pytest.mark.parametrize(("seed", "world"), [(None, 3), (4, 2), (4, 8)])
+def test_the_global_batches_do_not_depend_on_the_number_of_processes(streamed, seed, world):
     whole = list(replace(streamed, seed=seed))
     ranks = [list(replace(streamed, seed=seed, rank=Rank(r, world))) for r in range(world)]
-    for batch, *shares in zip(whole, *ranks, strict=True):
-        woven = torch.stack([share.columns["item_id"] for share in shares], 1).flatten(0, 1)
+    for batch, *parts in zip(whole, *ranks, strict=True):
+        interleaved = torch.stack([part.columns["item_id"] for part in parts], 1).flatten(0, 1)
         n = len(batch.lengths)
-        assert torch.equal(woven[:n], batch.columns["item_id"])
-        assert not woven[n:].any()
-        assert {share.n_global for share in shares} == {-(-n // world) * world}
+        assert torch.equal(interleaved[:n], batch.columns["item_id"])
+        assert not interleaved[n:].any()
+        assert {part.n_global for part in parts} == {-(-n // world) * world}
 
 
-def test_the_seed_alone_sets_the_order(streamed):
+def test_the_order_depends_on_the_seed_alone(streamed):
     np.random.seed(1)
-    one = held(replace(streamed, seed=4))
+    one = sessions_in(replace(streamed, seed=4))
     np.random.seed(2)
-    assert held(replace(streamed, seed=4)) == one
-    assert held(replace(streamed, seed=5)) != one
+    assert sessions_in(replace(streamed, seed=4)) == one
+    assert sessions_in(replace(streamed, seed=5)) != one
 
 
-def test_reading_leaves_the_global_random_states_alone(streamed):
+def test_reading_does_not_change_the_global_random_states(streamed):
     numpy_state, torch_state = np.random.get_state()[1].tolist(), torch.get_rng_state()
-    assert len(held(replace(streamed, seed=4))) == N
+    assert len(sessions_in(replace(streamed, seed=4))) == N
     assert np.random.get_state()[1].tolist() == numpy_state
     assert torch.equal(torch.get_rng_state(), torch_state)
 
 
-def test_a_shuffled_buffer_draws_from_the_whole_window(streamed):
-    first = held(replace(streamed, seed=4))[:96]
+def test_a_shuffled_buffer_samples_the_whole_window(streamed):
+    first = sessions_in(replace(streamed, seed=4))[:96]
     assert max(first) - min(first) > N / 2
 
 
-def test_one_object_can_be_passed_over_twice(streamed):
+def test_batches_can_be_iterated_twice(streamed):
     batches = replace(streamed, seed=4)
     assert_equal(batches, batches)
 
@@ -170,13 +171,13 @@ def test_several_files_are_one_stream_in_natural_order(streamed, tmp_path):
     assert_equal(batches, MemoryBatches(sessions, plan, Rank(0, 1)))
 
 
-def test_a_window_without_sessions_makes_no_steps(streamed, tmp_path):
+def test_a_window_without_sessions_has_no_steps(streamed, tmp_path):
     empty = replace(streamed, paths=(write(tmp_path, "valid", window_table(0), 40),), seed=1)
     assert empty.n_steps == 0
     assert list(empty) == []
 
 
-def test_a_pass_broken_off_leaves_no_thread_behind(streamed):
+def test_closing_the_iterator_ends_its_thread(streamed):
     before = threading.active_count()
     batches = iter(replace(streamed, seed=4))
     assert len(list(islice(batches, 2))) == 2
@@ -184,17 +185,17 @@ def test_a_pass_broken_off_leaves_no_thread_behind(streamed):
     assert threading.active_count() == before
 
 
-def test_a_missing_file_is_told(streamed, tmp_path):
+def test_a_missing_file_raises(streamed, tmp_path):
     with pytest.raises(WindowError, match=r"gone.parquet: not readable.*dvc repro -f preprocess"):
         _ = replace(streamed, paths=(tmp_path / "gone.parquet",)).n_steps
 
 
-def test_a_missing_column_is_told(streamed, path):
+def test_a_missing_column_raises(streamed, path):
     with pytest.raises(WindowError, match=f"{path.name}: no column age; run"):
         next(iter(replace(streamed, columns=("item_id", "age"))))
 
 
-def test_a_damaged_row_group_is_told(streamed, path):
+def test_a_damaged_row_group_raises(streamed, path):
     content = bytearray(path.read_bytes())
     content[4:2000] = bytes(1996)  # the first pages; the footer still reads
     path.write_bytes(content)

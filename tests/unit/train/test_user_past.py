@@ -1,4 +1,4 @@
-"""A user's past: what only it tells is learned, measured and recommended from; no target leaks."""
+"""Events before a session: models use them in training, evaluation and recommendations."""
 
 from pathlib import Path
 
@@ -20,29 +20,27 @@ from dayahead.windows.folder import WindowFolder
 from support.tiny_settings import (
     ranks_of,
     tiny_params,
-    trained,
+    train_study,
 )
 from support.window_folders import day, raw_events, write_window_folder
 
 N_SIGNALS = 4
-N_ALONE = 20
-"""Sessions of a day, the first ones, whose users have no past."""
+N_WITHOUT_PAST = 20
+"""Sessions of each day, the first ones, whose users have no past."""
 LONGEST = 5
 
 
 def planted_days(n_days: int = 2, n_sessions: int = 120) -> tuple[list, list]:
-    """Sessions [a, b], a by chance, and pasts whose last item alone tells b; some have none."""
-    draw = np.random.default_rng(1)
+    """Sessions [a, b] with a random, and pasts whose last item determines b; some have no past."""
+    rng = np.random.default_rng(1)
     days, pasts = [], []
     for _ in range(n_days):
-        signals = draw.integers(0, N_SIGNALS, n_sessions)
-        days.append(
-            [[int(draw.integers(N_SIGNALS)), N_SIGNALS + int(signal)] for signal in signals]
-        )
-        noise = draw.integers(0, N_SIGNALS, (n_sessions, 4))
+        signals = rng.integers(0, N_SIGNALS, n_sessions)
+        days.append([[int(rng.integers(N_SIGNALS)), N_SIGNALS + int(signal)] for signal in signals])
+        noise = rng.integers(0, N_SIGNALS, (n_sessions, 4))
         pasts.append(
             [
-                [*noise[i, : draw.integers(5)].tolist(), int(signal)] if i >= N_ALONE else []
+                [*noise[i, : rng.integers(5)].tolist(), int(signal)] if i >= N_WITHOUT_PAST else []
                 for i, signal in enumerate(signals)
             ]
         )
@@ -53,7 +51,7 @@ DAYS, PASTS = planted_days()
 
 
 def past_folder(folder: Path) -> Path:
-    """A window folder with past columns; sessions keep their ids' numbers as places in PASTS."""
+    """A window folder with past columns; session `d-00000i` has the past PASTS[d][i]."""
     write_window_folder(folder, DAYS, features=True, max_length=4)
     store = WindowFolder(folder)
     vocabulary = store.vocabulary(ITEM_ID)
@@ -81,11 +79,11 @@ def study(folder, out, architecture="gpt2", task="clm", epochs=1, **changes):
     sections = {
         "model": {"architecture": architecture, "d_model": 32, **changes},
         "task": {"name": task},
-        "training": {"epochs": epochs, "batch_size": 12, "fit_last": False},
+        "training": {"epochs": epochs, "batch_size": 12, "learning_rate": 0.02, "fit_last": False},
         "evaluation": {"candidates": "all"},
     }
     sections["model"]["catalogue"] = "full"
-    return trained(folder, out, sections)
+    return train_study(folder, out, sections)
 
 
 @pytest.mark.parametrize(
@@ -96,17 +94,17 @@ def study(folder, out, architecture="gpt2", task="clm", epochs=1, **changes):
         pytest.param("bert", "mlm", marks=pytest.mark.slow),
     ],
 )
-def test_what_only_the_past_tells_is_learned(folder, tmp_path, architecture, task):
-    """Were a target to leak, sessions without a past would be right too."""
+def test_a_model_learns_from_the_past(folder, tmp_path, architecture, task):
+    """If a target leaked, sessions without a past would be predicted correctly too."""
     for past_length, has_learned in ((3, True), (0, False)):
         out = tmp_path / str(past_length)
-        study(folder, out, architecture, task, epochs=16, past_length=past_length)
+        study(folder, out, architecture, task, epochs=12, past_length=past_length)
         is_right = ranks_of(out, day(1)) == 1
-        assert is_right[:N_ALONE].mean() < 0.6
-        assert (is_right[N_ALONE:].mean() > 0.8) == has_learned
+        assert is_right[:N_WITHOUT_PAST].mean() < 0.6
+        assert (is_right[N_WITHOUT_PAST:].mean() > 0.8) == has_learned
 
 
-def test_evaluate_and_recommend_agree_after_a_past(folder, tmp_path):
+def test_evaluate_and_recommend_give_the_same_scores_after_a_past(folder, tmp_path):
     study(folder, tmp_path, features=["category"], past_length=3)
     recommender = Recommender.load(tmp_path / "models")
     store = WindowFolder(folder)
@@ -116,20 +114,20 @@ def test_evaluate_and_recommend_agree_after_a_past(folder, tmp_path):
     stored = recommender.stored
     scorer = stored.model.scorer(torch.from_numpy(stored.candidates).long())
     wanted = scorer(batch.columns, batch.lengths - 1).sort(descending=True).values
-    for place in range(N_ALONE - 4, N_ALONE + 8):
-        session, past = raw_events(DAYS[1][place][:-1]), raw_events(PASTS[1][place])
+    for row in range(N_WITHOUT_PAST - 4, N_WITHOUT_PAST + 8):
+        session, past = raw_events(DAYS[1][row][:-1]), raw_events(PASTS[1][row])
         hour_ago = pc.subtract(past[EVENT_TIME], pa.scalar(3600, pa.duration("s")))
         past = past.set_column(1, EVENT_TIME, hour_ago.cast(session[EVENT_TIME].type))
-        both = pa.concat_tables([past, session])  # of which the past is what lies before
+        both = pa.concat_tables([past, session])  # the past is what lies before the session
         for given in (past, both):
             live = [score for _, score in recommender.recommend_after(session, 99, given)]
-            np.testing.assert_allclose(live, wanted[place], rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(live, wanted[row], rtol=1e-5, atol=1e-5)
         if past.num_rows:
             alone = [score for _, score in recommender.recommend_after(session, 99)]
             assert not np.allclose(alone, live)
 
 
-def test_a_model_without_a_past_refuses_one(folder, tmp_path):
+def test_a_model_without_past_length_rejects_a_past(folder, tmp_path):
     study(folder, tmp_path)
     recommender = Recommender.load(tmp_path / "models")
     with pytest.raises(ConfigError, match="reads no past events"):
@@ -142,15 +140,15 @@ def loader_of(folder, past_length, architecture="gpt2", **training):
     return Loader(WindowFolder(folder), tiny_params(sections))
 
 
-def batch_of(loader):
-    """Of the longest sessions."""
+def last_batch(loader):
+    """The batch of the longest sessions of day 1."""
     return list(loader.evaluation_batches(loader.folder.windows[1], Rank(0, 1)))[-1]
 
 
-def test_the_loader_reads_so_much_of_the_past(folder):
+def test_the_loader_reads_at_most_past_length_events(folder):
     loader = loader_of(folder, 2)
     assert loader.columns == [ITEM_ID, "bef_item_id"]
-    batch = batch_of(loader)
+    batch = last_batch(loader)
     assert set(batch.columns) == {ITEM_ID, "_is_past"}
     assert batch.columns["_is_past"].sum(1).tolist() == batch.global_past.tolist()
     assert int(batch.global_past.max()) == 2
@@ -158,19 +156,21 @@ def test_the_loader_reads_so_much_of_the_past(folder):
 
 
 @pytest.mark.parametrize(("past_length", "architecture"), [(0, "gpt2"), (2, "transitions")])
-def test_without_a_past_nothing_of_it_is_read(folder, past_length, architecture):
-    batch = batch_of(loader_of(folder, past_length, architecture))
+def test_without_past_length_or_for_baselines_the_past_is_not_read(
+    folder, past_length, architecture
+):
+    batch = last_batch(loader_of(folder, past_length, architecture))
     assert set(batch.columns) == {ITEM_ID}
     assert set(batch.lengths.tolist()) == {2}
     assert not batch.global_past.any()
 
 
-def test_more_past_than_there_is_is_refused(folder):
+def test_a_past_length_above_the_data_sets_is_rejected(folder):
     loader_of(folder, LONGEST)
     with pytest.raises(ConfigError, match=r"past_length: 6.*at most 5.*past_max_length.*to 6"):
         loader_of(folder, LONGEST + 1)
 
 
-def test_streaming_a_past_is_refused(folder):
+def test_streaming_a_past_is_rejected(folder):
     with pytest.raises(ConfigError, match=r"set training\.loader to memory"):
         loader_of(folder, 2, loader="nvtabular")

@@ -1,4 +1,4 @@
-"""What each protocol reads at a window, and which model goes on from there."""
+"""Which windows each protocol fits on, and which model it starts from."""
 
 import filecmp
 
@@ -12,10 +12,10 @@ from dayahead.metrics.tables import read_windows
 from dayahead.model.checkpoint import load_model
 from dayahead.train.stage import fitted_windows
 from dayahead.windows.folder import Window, window_path
-from support.tiny_settings import evaluated_in, ranks_of, trained, training_config
+from support.tiny_settings import evaluated_windows, ranks_of, train_study, training_config
 from support.window_folders import day, markov_days, write_window_folder
 
-DAYS = markov_days(n_days=4, sessions_per_day=30, n_items=25)
+DAYS = markov_days(n_days=4, sessions_per_day=16, n_items=25)
 DROPOUT = {"dropout": 0.2, "input_dropout": 0.1}
 OUTPUTS = ["models/model.safetensors", "results/windows.csv"]
 COUNTS = [[[1, 2], [1, 2]], [[2, 3]], [[3, 1], [3, 2]], [[1, 3]]]
@@ -28,11 +28,11 @@ def windows(tmp_path_factory):
 
 def study(windows, out, **training):
     model = DROPOUT | {"features": ["category", "price"]}
-    return trained(windows, out, {"training": training, "model": model})
+    return train_study(windows, out, {"training": training, "model": model})
 
 
-def joined(windows, folder, n_days):
-    """The same folder, but day `n_days - 1` trains on all days up to it."""
+def with_joined_days(windows, folder, n_days):
+    """A copy in which day `n_days - 1` has the train sessions of all days up to it."""
     folder.mkdir()
     for path in windows.rglob("*"):
         if path.is_file():
@@ -49,7 +49,7 @@ def same(first, second, *names):
 
 
 def ranks_files(out):
-    return [f"results/ranks/{window}.parquet" for window in evaluated_in(out)]
+    return [f"results/ranks/{window}.parquet" for window in evaluated_windows(out)]
 
 
 @pytest.mark.parametrize(
@@ -62,37 +62,37 @@ def ranks_files(out):
         ("from_scratch", 1, ["a", "b", "c", "d"]),
     ],
 )
-def test_windows_read_at_the_fourth(protocol, history, names):
-    past = [Window(name, place, "") for place, name in enumerate("abcd")]
+def test_fitted_windows_at_the_fourth_window(protocol, history, names):
+    past = [Window(name, position, "") for position, name in enumerate("abcd")]
     found = fitted_windows(past, training_config(protocol=protocol, history=history))
     assert [window.name for window in found] == names
 
 
-def test_sliding_over_one_window_with_the_model_carried_is_incremental(windows, tmp_path):
-    first = study(windows, tmp_path / "a", epochs=2)
-    second = study(windows, tmp_path / "b", epochs=2, protocol="sliding", history=1)
+def test_sliding_over_one_window_equals_incremental(windows, tmp_path):
+    first = study(windows, tmp_path / "a")
+    second = study(windows, tmp_path / "b", protocol="sliding", history=1)
     assert same(first, second, *OUTPUTS, *ranks_files(first))
 
 
 @pytest.mark.parametrize("loader", ["memory", "nvtabular"])
-def test_from_scratch_is_a_fresh_fit_on_all_days_so_far(windows, tmp_path, loader):
-    """Day 3 is measured after days 0, 1 and 2: as by a first fit on a day that is all three."""
-    folder = joined(windows, tmp_path / "joined", 3)
+def test_from_scratch_equals_a_first_fit_on_all_days_so_far(windows, tmp_path, loader):
+    """Day 3 is evaluated after a fit on days 0 to 2, as after a first fit on all three at once."""
+    folder = with_joined_days(windows, tmp_path / "joined", 3)
     sections = {
         "training": {"loader": loader, "fit_last": False, "epochs": 2},
         "evaluation": {"split": "test"},
         "model": DROPOUT,
     }
-    fresh = trained(folder, tmp_path / "a", sections, first=day(2))
+    fresh = train_study(folder, tmp_path / "a", sections, first=day(2))
     sections["training"] |= {"protocol": "from_scratch"}
-    whole = trained(windows, tmp_path / "b", sections)
-    assert evaluated_in(whole) == [day(1), day(2), day(3)]
+    whole = train_study(windows, tmp_path / "b", sections)
+    assert evaluated_windows(whole) == [day(1), day(2), day(3)]
     assert np.array_equal(ranks_of(fresh, day(3)), ranks_of(whole, day(3)))
     models = [load_model(out / "models").model.state_dict() for out in (fresh, whole)]
     assert all(models[0][name].equal(models[1][name]) for name in models[0])
 
 
-def test_a_long_enough_history_with_a_fresh_model_is_from_scratch(windows, tmp_path):
+def test_sliding_over_all_windows_with_a_fresh_model_equals_from_scratch(windows, tmp_path):
     first = study(windows, tmp_path / "a", protocol="from_scratch")
     second = study(windows, tmp_path / "b", protocol="sliding", history=4, carry_model=False)
     third = study(windows, tmp_path / "c", protocol="sliding", history=4)
@@ -101,9 +101,9 @@ def test_a_long_enough_history_with_a_fresh_model_is_from_scratch(windows, tmp_p
     assert not same(first, third, OUTPUTS[0])
 
 
-def test_a_short_history_forgets_what_came_before(windows, tmp_path):
-    """With a fresh model and two windows read, day 0 is nothing to the model fitted at day 2."""
-    other = markov_days(n_days=1, sessions_per_day=30, n_items=25, seed=5)
+def test_a_fresh_model_does_not_depend_on_windows_before_its_history(windows, tmp_path):
+    """A fresh model fitted on two windows, days 1 and 2, does not depend on day 0."""
+    other = markov_days(n_days=1, sessions_per_day=16, n_items=25, seed=5)
     # The same items on every first day, so that indices agree.
     every = [[list(range(25))]]
     folders = [
@@ -111,7 +111,7 @@ def test_a_short_history_forgets_what_came_before(windows, tmp_path):
         for name, days in (("x", DAYS), ("y", other))
     ]
     settings = {"protocol": "sliding", "history": 2, "carry_model": False}
-    outs = [trained(f, tmp_path / f"out-{f.name}", {"training": settings}) for f in folders]
+    outs = [train_study(f, tmp_path / f"out-{f.name}", {"training": settings}) for f in folders]
     assert not same(*outs, f"results/ranks/{day(2)}.parquet")
     assert same(*outs, f"results/ranks/{day(3)}.parquet", OUTPUTS[0])
 
@@ -125,12 +125,12 @@ def test_a_short_history_forgets_what_came_before(windows, tmp_path):
         ({"protocol": "from_scratch"}, [3, 4, 3]),
     ],
 )
-def test_counts_follow_the_protocol(tmp_path, settings, popularity):
+def test_popularity_by_protocol(tmp_path, settings, popularity):
     """Popularity of items 1, 2 and 3 after the fit at day 2, which holds 3 1 and 3 2."""
     folder = write_window_folder(tmp_path / "windows", COUNTS)
     sections = {"model": {"architecture": "popularity"}}
     sections["training"] = settings | {"fit_last": False}
-    out = trained(folder, tmp_path / "out", sections)
+    out = train_study(folder, tmp_path / "out", sections)
     assert load_model(out / "models").model.popularity.tolist() == popularity
 
 
@@ -143,31 +143,31 @@ def test_counts_follow_the_protocol(tmp_path, settings, popularity):
         ({"protocol": "from_scratch"}, 2),
     ],
 )
-def test_transitions_start_from_nothing_with_a_fresh_model(tmp_path, settings, after_one):
-    """How often 2 followed 1, twice on day 0, is remembered at day 2."""
+def test_transitions_by_protocol(tmp_path, settings, after_one):
+    """How often 2 followed 1 as counted at day 2; it did twice, on day 0."""
     folder = write_window_folder(tmp_path / "windows", COUNTS)
     sections = {"model": {"architecture": "transitions"}}
     sections["training"] = settings | {"fit_last": False, "steps_per_window": 1, "batch_size": 1}
-    out = trained(folder, tmp_path / "out", sections)
+    out = train_study(folder, tmp_path / "out", sections)
     assert load_model(out / "models").model.transitions[0, 1] == after_one
 
 
-def test_candidates_are_those_of_all_windows_whatever_is_fitted(tmp_path):
+def test_candidates_come_from_all_windows_so_far_with_a_fresh_model_too(tmp_path):
     folder = write_window_folder(tmp_path / "windows", COUNTS)
     settings = {"protocol": "sliding", "history": 1, "carry_model": False, "fit_last": False}
     sections = {"model": {"architecture": "popularity"}, "training": settings}
-    out = trained(folder, tmp_path / "out", sections, last=day(2))
-    # Item 1 (day 0 only) is measured on day 2 after a fit on day 1, which has 2 and 3.
+    out = train_study(folder, tmp_path / "out", sections, last=day(2))
+    # Item 1 (of day 0 only) is ranked on day 2 after a fit on day 1, which has 2 and 3.
     assert ranks_of(out, day(2)).tolist() == [3, 2]
 
 
-def test_a_fit_that_nothing_would_be_asked_of_is_left_out(tmp_path):
+def test_from_scratch_skips_fits_that_are_not_evaluated(tmp_path):
     folder = write_window_folder(tmp_path / "windows", DAYS, fitted_on=2)
     settings = {"protocol": "from_scratch", "fit_last": False}
-    out = trained(folder, tmp_path / "a", {"training": settings})
+    out = train_study(folder, tmp_path / "a", {"training": settings})
     rows = read_windows(out / "results" / "windows.csv", [1, 5])
     assert [row.window for row in rows] == [day(2), day(3)]
-    whole = trained(
+    whole = train_study(
         write_window_folder(tmp_path / "all", DAYS), tmp_path / "b", {"training": settings}
     )
     assert np.array_equal(ranks_of(out, day(3)), ranks_of(whole, day(3)))
