@@ -100,7 +100,6 @@ class ModelConfig:
     """Dropout in the backbone."""
     input_dropout: Fraction
     """Dropout on the merged inputs, before their projection."""
-    """Of what is merged, before its projection."""
     swap_noise: Fraction
     """Probability that an input item is replaced by one of the batch; targets are left alone."""
     tie_weights: bool
