@@ -22,19 +22,30 @@ SETTINGS = {
 DAYS = {f"2019-10-0{day}": [day, 0, 2 * day, 1] for day in range(2, 8)}
 
 
-@pytest.fixture
-def folders(tmp_path):
-    results = write_results(tmp_path / "results", DAYS, train_loss=5.5)
-    return results, write_listing(tmp_path / "windows", ["2019-10-01", *DAYS, "2019-10-08"])
+def write_folders(folder):
+    results = write_results(folder / "results", DAYS, train_loss=5.5)
+    return results, write_listing(folder / "windows", ["2019-10-01", *DAYS, "2019-10-08"])
 
 
 def run(folders):
     return aggregate(*folders, CUTOFFS, SETTINGS)
 
 
-def test_aod_json_has_the_documented_content(folders):
+@pytest.fixture
+def folders(tmp_path):
+    return write_folders(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """Results folder that `aggregate` has written to; tests only read it."""
+    folders = write_folders(tmp_path_factory.mktemp("aggregated"))
     run(folders)
-    content = json.loads((folders[0] / "aod.json").read_text())
+    return folders[0]
+
+
+def test_aod_json_has_the_documented_content(written):
+    content = json.loads((written / "aod.json").read_text())
     assert list(content) == ["aod", "ci95", "session_mean", "n_windows", "n_sessions"]
     assert (content["n_windows"], content["n_sessions"]) == (6, 24)
     # Every day: 4 sessions, 3 within the first 10 up to day 5, 2 on days 6 and 7.
@@ -43,11 +54,10 @@ def test_aod_json_has_the_documented_content(folders):
     assert low < content["aod"]["recall_at_10"] < high
 
 
-def test_the_transformers4rec_export(folders):
-    run(folders)
-    lines = (folders[0] / "eval_results_avg_over_days.txt").read_text().splitlines()
+def test_the_transformers4rec_export(written):
+    lines = (written / "eval_results_avg_over_days.txt").read_text().splitlines()
     assert lines[0] == "recall_at_10_AOD = 0.666667"
-    head, first, *_ = (folders[0] / "eval_train_results_dates.csv").read_text().splitlines()
+    head, first, *_ = (written / "eval_train_results_dates.csv").read_text().splitlines()
     assert head.startswith("date,eval_recall_at_10,eval_recall_at_20,eval_ndcg_at_10")
     assert head.endswith(",train_loss")
     assert first.startswith("2019-10-02,0.75,0.75,")
@@ -78,13 +88,13 @@ def test_with_all_positions_means_are_over_targets(tmp_path, folders):
     assert "33.33 % of all targets" in (results / "report.html").read_text()
 
 
-def test_the_same_input_gives_the_same_bytes(folders):
+def test_the_same_input_gives_the_same_bytes(folders, written):
     run(folders)
-    first = {path.name: path.read_bytes() for path in folders[0].iterdir() if path.is_file()}
-    run(folders)
-    assert first == {
-        path.name: path.read_bytes() for path in folders[0].iterdir() if path.is_file()
-    }
+    first, second = (
+        {path.name: path.read_bytes() for path in results.iterdir() if path.is_file()}
+        for results in (folders[0], written)
+    )
+    assert first == second
 
 
 class Page(HTMLParser):
@@ -109,11 +119,10 @@ class Page(HTMLParser):
         self.text.append(data)
 
 
-@pytest.fixture
-def page(folders):
-    run(folders)
+@pytest.fixture(scope="module")
+def page(written):
     page = Page()
-    page.source = (folders[0] / "report.html").read_text()
+    page.source = (written / "report.html").read_text()
     page.feed(page.source)
     return page
 

@@ -25,7 +25,7 @@ DATASETS = Path(__file__).parents[3] / "datasets"
 
 
 @pytest.fixture
-def windows_of(tmp_path, dask_address, monkeypatch):
+def windows_of(tmp_path, dask_thread, monkeypatch):
     """Download a data set of the project from a file written here, and preprocess it."""
     monkeypatch.setenv("DAYAHEAD_DATA", str(tmp_path))
 
@@ -34,7 +34,7 @@ def windows_of(tmp_path, dask_address, monkeypatch):
         dataset = replace(dataset, source=source_config)
         raw, folder = tmp_path / "raw", tmp_path / "windows"
         download(dataset, "mine", raw)
-        machine = machine_config(scheduler=dask_address)
+        machine = machine_config(scheduler=dask_thread)
         preprocess(raw, folder, dataset, window_config(**window), preprocess_config(), machine)
         return WindowFolder(folder)
 

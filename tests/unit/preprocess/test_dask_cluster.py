@@ -48,41 +48,31 @@ def test_a_memory_limit_must_be_a_size(tmp_path):
         dask_client(machine_config(memory_limit="much"), "cpu", tmp_path).__enter__()
 
 
-def test_a_scheduler_by_address_is_used_and_left_running(dask_address, tmp_path):
-    config = machine_config(scheduler=dask_address)
+def test_a_scheduler_by_address_is_used_and_left_running(dask_thread, tmp_path):
+    config = machine_config(scheduler=dask_thread)
     for _ in range(2):
         with dask_client(config, "cpu", tmp_path) as client:
             assert client.submit(sum, [1, 2]).result() == 3
 
 
-def test_a_cluster_of_our_own_works_in_processes_and_ends(tmp_path):
-    with dask_client(machine_config(workers=1), "cpu", tmp_path) as client:
-        assert len(client.scheduler_info()["workers"]) == 1
-        worker = client.submit(os.getpid).result()
-    assert worker != os.getpid()
-    assert not psutil.pid_exists(worker)
-
-
-@pytest.mark.parametrize(("workers", "here"), [("auto", True), (1, False)])
-def test_small_work_stays_in_this_process_unless_workers_are_asked_for(tmp_path, workers, here):
-    with dask_client(machine_config(workers=workers), "cpu", tmp_path, is_small=True) as client:
-        assert (client.submit(os.getpid).result() == os.getpid()) is here
-        assert sum(client.ncores().values()) == psutil.cpu_count()
-
-
 def listening():
-    """Where this process and those it started can be reached."""
+    """Addresses on which this process and its children listen."""
     here = psutil.Process()
     found = [c for p in (here, *here.children(recursive=True)) for c in p.net_connections()]
     return {connection.laddr for connection in found if connection.status == "LISTEN"}
 
 
-@pytest.mark.parametrize("workers", ["auto", 1])
-def test_the_cluster_listens_on_this_machine_only(tmp_path, workers):
+@pytest.mark.parametrize(("workers", "in_process"), [("auto", True), (1, False)])
+def test_a_cluster_of_our_own_is_local_and_stops_at_the_end(tmp_path, workers, in_process):
+    """Small work runs in this process unless the settings demand workers."""
     before = listening()
     with dask_client(machine_config(workers=workers), "cpu", tmp_path, is_small=True) as client:
-        assert client.submit(sum, [1, 2]).result() == 3
+        assert len(client.scheduler_info()["workers"]) == 1
+        assert sum(client.ncores().values()) == psutil.cpu_count()
+        worker = client.submit(os.getpid).result()
+        assert (worker == os.getpid()) is in_process
         assert {address.ip for address in listening() - before} == {"127.0.0.1"}
+    assert psutil.pid_exists(worker) is in_process
 
 
 @pytest.mark.slow
@@ -192,8 +182,8 @@ def test_the_stage_survives_the_kill_of_a_worker(tmp_path, run, expected):
 def test_a_scheduler_without_workers_is_an_error_that_names_it(tmp_path, run, monkeypatch):
     monkeypatch.setattr("dayahead.preprocess.dask_cluster._CONNECT_SECONDS", 0.5)
     with (
-        cluster(tmp_path, n_workers=0) as (address, _),
-        pytest.raises(ConfigError, match=f"{address} has no worker"),
+        LocalCluster(n_workers=0, dashboard_address=":0") as cluster,
+        pytest.raises(ConfigError, match=f"{cluster.scheduler_address} has no worker"),
     ):
-        run(TWO_DAYS, dataset_config(), scheduler=address)
+        run(TWO_DAYS, dataset_config(), scheduler=cluster.scheduler_address)
     assert not list(tmp_path.glob("*/windows"))

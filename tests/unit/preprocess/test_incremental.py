@@ -1,8 +1,10 @@
 """A longer log continues from a cached run, and its output equals that of a run from scratch."""
 
 import os
+import shutil
 import time
 from dataclasses import fields
+from functools import cache
 from itertools import product
 
 import pyarrow as pa
@@ -21,9 +23,12 @@ from support.builders import (
     RANDOM_LOG_FEATURES,
     dataset_config,
     events,
+    machine_config,
+    preprocess_config,
     random_log,
     session,
     window_config,
+    write_log,
 )
 from support.window_folders import bytes_in
 
@@ -80,12 +85,12 @@ def midnight(n_days):
     return f"2026-01-{1 + n_days:02d}"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def log():
     return by_day(random_log(seed=11, days=5))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def plain(log):
     return [
         table.select(["session_id", "user_id", "item_id", "event_time", "row"]) for table in log
@@ -107,18 +112,55 @@ def entries(tmp_path):
 PLAIN = dataset_config(columns=USER)
 
 
+@pytest.fixture(scope="module")
+def prepared(plain, tmp_path_factory, dask_thread):
+    """Run the first parts of `plain` one after another, once; return project, last bytes."""
+
+    @cache
+    def prepared(*runs):
+        folder = tmp_path_factory.mktemp("prepared")
+        machine = machine_config(scheduler=dask_thread)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("DVC_ROOT", str(folder / "project"))
+            for n_parts, log_end in runs:
+                write_log(folder / "raw", plain[:n_parts], log_end=log_end)
+                stage.preprocess(
+                    folder / "raw", folder / "windows", PLAIN, window_config(),
+                    preprocess_config(), machine,
+                )  # fmt: skip
+        return folder / "project", bytes_in(folder / "windows")
+
+    return prepared
+
+
+@pytest.fixture
+def finished(prepared, tmp_path):
+    """Bytes of the run over all of `plain`, which the cache of the project `shared` holds."""
+    project, content = prepared((None, midnight(5)))
+    shutil.copytree(project, tmp_path / "shared")
+    return content
+
+
+@pytest.fixture
+def two_finished(prepared, tmp_path):
+    """Have runs over two and three parts in the cache of `shared`; return bytes of one over all."""
+    project, _ = prepared((2, "2026-01-02 12:00"), (3, "2026-01-03 12:00"))
+    shutil.copytree(project, tmp_path / "shared")
+    return prepared((None, midnight(5)))[1]
+
+
 @pytest.mark.parametrize(("rules", "window"), [*pairs()])
 def test_day_after_day_equals_one_run(run, log, rules, window, monkeypatch):
     """In any number of buckets, and without reading a row of an older part again."""
     dataset = dataset_config(**{**MESSY, **rules})
     if dataset.columns.session_id is None:
         log = [table.drop_columns(["session_id"]) for table in log]
-    fresh = run(log[:5], dataset, log_end=midnight(5), **window)
+    fresh = run(log[:4], dataset, log_end=midnight(4), **window)
     run(log[:2], dataset, project="shared", log_end=midnight(2), **window)
     read_event_log = stage.read_event_log
     monkeypatch.setattr(stage, "MAX_EVENTS_PER_TASK", 40)
     monkeypatch.setattr(stage, "MIN_EVENTS_PER_TASK", 10)
-    for n_known, n_days in ((2, 3), (3, 5)):
+    for n_known, n_days in ((2, 3), (3, 4)):
 
         def without_older_rows(raw, config, n=n_known):
             found = read_event_log(raw, config)
@@ -133,11 +175,10 @@ def test_day_after_day_equals_one_run(run, log, rules, window, monkeypatch):
     assert bytes_in(grown.folder) == bytes_in(fresh.folder)
 
 
-def test_the_same_log_again_needs_no_cluster(run, plain, monkeypatch):
-    first = run(plain, PLAIN, project="shared", log_end=midnight(5))
+def test_the_same_log_again_needs_no_cluster(run, plain, finished, monkeypatch):
     monkeypatch.setattr(stage, "dask_client", None)
     again = run(plain, PLAIN, project="shared", log_end=midnight(5))
-    assert bytes_in(again.folder) == bytes_in(first.folder)
+    assert bytes_in(again.folder) == finished
 
 
 def test_runs_share_the_files_that_they_have_in_common(run, plain, entries):
@@ -151,8 +192,8 @@ def test_runs_share_the_files_that_they_have_in_common(run, plain, entries):
     assert lookups[0] < lookups[1]
 
 
+@pytest.mark.usefixtures("finished")
 def test_other_settings_use_runs_of_their_own(run, plain):
-    run(plain, PLAIN, project="shared", log_end=midnight(5))
     other = dataset_config(columns=USER, max_length=3)
     again = run(plain, other, project="shared", log_end=midnight(5))
     assert bytes_in(again.folder) == bytes_in(run(plain, other, log_end=midnight(5)).folder)
@@ -169,14 +210,14 @@ def test_the_key_names_every_setting_of_a_window_but_which_are_trained_on(field)
     assert len(keys) == (1 if field.name in ("first", "last") else 2)
 
 
+@pytest.mark.usefixtures("finished")
 def test_a_run_of_more_parts_is_not_reused(run, plain):
-    run(plain, PLAIN, project="shared", log_end=midnight(5))
     shorter = run(plain[1:], PLAIN, project="shared", log_end=midnight(5))
     assert bytes_in(shorter.folder) == bytes_in(run(plain[1:], PLAIN, log_end=midnight(5)).folder)
 
 
+@pytest.mark.usefixtures("finished")
 def test_a_run_whose_log_ended_later_is_not_reused(run, plain):
-    run(plain, PLAIN, project="shared", log_end=midnight(5))
     shorter = run(plain, PLAIN, project="shared", log_end=midnight(4))
     assert bytes_in(shorter.folder) == bytes_in(run(plain, PLAIN, log_end=midnight(4)).folder)
 
@@ -199,30 +240,29 @@ def test_parts_may_arrive_between_those_of_an_earlier_run(run, plain):
     assert bytes_in(grown.folder) == bytes_in(run(files, PLAIN, log_end=midnight(5)).folder)
 
 
-@pytest.mark.parametrize("log_end", [midnight(4), midnight(5)])
-def test_a_feature_that_looks_ahead_is_fitted_on_the_whole_log(run, log, log_end):
+def test_a_feature_that_looks_ahead_is_fitted_on_the_whole_log(run, log):
     ahead = {"price": {"kind": "number", "column": "price", "fit": "look_ahead"}}
     dataset = dataset_config(columns=USER, features=ahead)
-    run(log[:4], dataset, project="shared", log_end=midnight(3))
-    grown = run(log[:4], dataset, project="shared", log_end=log_end)
-    assert bytes_in(grown.folder) == bytes_in(run(log[:4], dataset, log_end=log_end).folder)
+    run(log[:3], dataset, project="shared", log_end=midnight(2))
+    for log_end in (midnight(3), midnight(4)):
+        grown = run(log[:3], dataset, project="shared", log_end=log_end)
+        assert bytes_in(grown.folder) == bytes_in(run(log[:3], dataset, log_end=log_end).folder)
 
 
 class TestLateRows:
     late = events(session("late", [1, 2, 3], "2026-01-02 09:00", user_id="u1"))
 
-    @pytest.mark.parametrize("position", [0, 2, 5])
-    def test_they_are_an_error_that_names_windows_and_counts(self, run, plain, position):
-        before = run(plain, PLAIN, project="shared", log_end=midnight(5))
-        files = [*plain[:position], self.late, *plain[position:]]
+    def test_they_are_an_error_that_names_windows_and_counts(self, run, plain, finished):
         message = r"3 events came for 1 windows .* 2026-01-02 \(3 events\).*preprocess\.rebuild"
-        with pytest.raises(LateRowsError, match=message):
-            run(files, PLAIN, project="shared", log_end=midnight(5))
+        for position in (0, 2, 5):
+            files = [*plain[:position], self.late, *plain[position:]]
+            with pytest.raises(LateRowsError, match=message):
+                run(files, PLAIN, project="shared", log_end=midnight(5))
         again = run(plain, PLAIN, project="shared", log_end=midnight(5))
-        assert bytes_in(again.folder) == bytes_in(before.folder)
+        assert bytes_in(again.folder) == finished
 
-    def test_rebuild_writes_them_and_leaves_the_windows_before(self, run, plain):
-        before = bytes_in(run(plain, PLAIN, project="shared", log_end=midnight(5)).folder)
+    def test_rebuild_writes_them_and_leaves_the_windows_before(self, run, plain, finished):
+        before = finished
         files = [*plain, self.late]
         rebuilt = run(files, PLAIN, project="shared", log_end=midnight(5), rebuild=True)
         after = bytes_in(rebuilt.folder)
@@ -235,8 +275,8 @@ class TestLateRows:
         again = run(files, PLAIN, project="shared", log_end=midnight(5))
         assert bytes_in(again.folder) == after
 
+    @pytest.mark.usefixtures("finished")
     def test_a_session_that_goes_on_past_its_window_is_cut_not_late(self, run, plain):
-        run(plain, PLAIN, project="shared", log_end=midnight(5))
         of_day_one = plain[0]["session_id"][0].as_py()
         more = events(session(of_day_one, [7, 8], "2026-01-06 09:00", user_id="u1"))
         more_too = events(session("new", [7, 8], "2026-01-06 09:00", user_id="u1"))
@@ -262,7 +302,7 @@ class TestLateRows:
 
 
 @pytest.mark.parametrize(
-    ("name", "damage"),
+    "damage",
     [
         ("windows/session_start_date=2026-01-02-train.parquet", b"damage"),
         ("carry_over/00000.parquet", b"damage"),
@@ -271,17 +311,16 @@ class TestLateRows:
     ],
 )
 def test_a_damaged_run_is_set_aside_and_an_earlier_one_continued(
-    run, plain, entries, caplog, name, damage
+    run, plain, two_finished, entries, caplog, damage
 ):
-    for n_days in (2, 3):
-        run(plain[:n_days], PLAIN, project="shared", log_end=f"2026-01-{n_days:02d} 12:00")
+    name, content = damage
     path = entries()[3] / name
     text = path.read_bytes()
-    path.unlink()  # the file that is linked to it stays whole
-    if damage is not None:
-        path.write_bytes(text[:20] + damage + text[26:])
+    path.unlink()  # files linked to it stay whole
+    if content is not None:
+        path.write_bytes(text[:20] + content + text[26:])
     grown = run(plain, PLAIN, project="shared", log_end=midnight(5))
-    assert bytes_in(grown.folder) == bytes_in(run(plain, PLAIN, log_end=midnight(5)).folder)
+    assert bytes_in(grown.folder) == two_finished
     assert f"damaged ({name}), set aside" in caplog.text
     assert 3 not in entries()
 

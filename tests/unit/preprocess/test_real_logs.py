@@ -1,6 +1,7 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
+import pytest
 
 from support.builders import dataset_config
 
@@ -48,6 +49,7 @@ def test_rees46_head_adds_up(run, real_data):
     assert store.vocabulary("category")["value"].type == pa.int64()
 
 
+@pytest.mark.slow
 def test_diginetica_sample_adds_up(run, real_data):
     source = pa.csv.read_csv(
         real_data / "diginetica-sample/sample_train-item-views.csv.gz",

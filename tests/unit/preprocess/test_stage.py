@@ -108,7 +108,7 @@ def rows_of_file(sessions, role, values):
 )  # fmt: skip
 def test_windows_equal_those_of_the_row_by_row_oracle(run, monkeypatch, rules, window):
     monkeypatch.setattr(stage, "MAX_EVENTS_PER_TASK", 60)
-    dataset = dataset_config(**{**MESSY, **rules})
+    dataset = dataset_config(**{**MESSY, "features": {}, **rules})
     table = random_log(seed=3, days=3)
     if dataset.columns.session_id is None:
         table = table.drop_columns(["session_id"])
@@ -140,14 +140,14 @@ def test_windows_equal_those_of_the_row_by_row_oracle(run, monkeypatch, rules, w
 
 def test_a_longer_log_leaves_earlier_files_byte_for_byte(run, monkeypatch):
     dataset = dataset_config(**MESSY)
-    longer = random_log(seed=1, days=5)
-    shorter = longer.slice(0, len(random_log(seed=1, days=3)))
-    before = run(shorter, dataset, log_end="2026-01-04")
+    longer = random_log(seed=1, days=3)
+    shorter = longer.slice(0, len(random_log(seed=1, days=2)))
+    before = run(shorter, dataset, log_end="2026-01-03")
     monkeypatch.setattr(stage, "MAX_EVENTS_PER_TASK", 50)
-    after = run(longer, dataset, log_end="2026-01-06", parts=4)
-    assert len(before.windows) == 3
-    assert len(after.windows) == 5
-    assert bytes_of(after, until="2026-01-03") == bytes_of(before)
+    after = run(longer, dataset, log_end="2026-01-04", parts=4)
+    assert len(before.windows) == 2
+    assert len(after.windows) == 3
+    assert bytes_of(after, until="2026-01-02") == bytes_of(before)
     assert after.statistics == before.statistics
     for column in ["item_id", "colour", "shop"]:
         known, grown = before.vocabulary(column), after.vocabulary(column)
@@ -156,7 +156,7 @@ def test_a_longer_log_leaves_earlier_files_byte_for_byte(run, monkeypatch):
 
 
 def test_what_happens_tomorrow_changes_nothing_of_today(run):
-    table = random_log(seed=2, days=3)
+    table = random_log(seed=2, days=2)
     midnight = pa.scalar(instant("2026-01-02"), table["event_time"].type)
     tomorrow = pc.greater_equal(table["event_time"], midnight)
     other = pc.if_else(tomorrow, pc.add(table["item_id"], 100), table["item_id"])
@@ -173,7 +173,7 @@ def test_what_happens_tomorrow_changes_nothing_of_today(run):
 
 
 def test_parts_buckets_and_workers_change_no_byte(run, monkeypatch):
-    table = random_log(seed=4, days=3)
+    table = random_log(seed=4, days=2)
     dataset = dataset_config(**MESSY)
     one = run(table, dataset)
     monkeypatch.setattr(stage, "MAX_EVENTS_PER_TASK", 40)
@@ -217,10 +217,11 @@ def test_live_encoding_equals_the_window_files(run):
 
 def test_statistics_are_fitted_on_fit_windows(run):
     table = random_log(seed=6, days=3)
-    store = run(table, dataset_config(**MESSY), fit_windows=2)
+    dataset = dataset_config(columns=USER, features={"price": RANDOM_LOG_FEATURES["price"]})
+    store = run(table, dataset, fit_windows=2)
     assert store.statistics.fitted_on == ["2026-01-01", "2026-01-02"]
     mean = store.statistics.features["price"].mean
-    assert mean != run(table, dataset_config(**MESSY)).statistics.features["price"].mean
+    assert mean != run(table, dataset).statistics.features["price"].mean
 
 
 def test_string_items(run):
@@ -275,7 +276,8 @@ class TestPastEvents:
     )
     def test_they_equal_those_of_the_row_by_row_oracle(self, run, monkeypatch, rules):
         monkeypatch.setattr(stage, "MAX_EVENTS_PER_TASK", 60)
-        dataset = dataset_config(**{**MESSY, **rules, "past_max_length": 4})
+        features = {name: RANDOM_LOG_FEATURES[name] for name in ("colour", "hour")}
+        dataset = dataset_config(**{**MESSY, "features": features, **rules, "past_max_length": 4})
         table = random_log(seed=9, days=4)
         if dataset.columns.session_id is None:
             table = table.drop_columns(["session_id"])
@@ -295,6 +297,6 @@ class TestPastEvents:
         assert some > 50
 
     def test_they_are_in_the_schema(self, run):
-        store = run(random_log(seed=9, days=2), dataset_config(**MESSY, past_max_length=4))
+        store = run(random_log(seed=9, days=1), dataset_config(**MESSY, past_max_length=4))
         schema = (store.folder / "schema.pbtxt").read_text()
         assert 'name: "bef_item_id"' in schema
