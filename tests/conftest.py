@@ -9,8 +9,6 @@ import pytest
 from distributed import Client, LocalCluster
 from hypothesis import settings
 
-collect_ignore = ["pipeline/test_words.py"]  # enabled when every room has been rewritten
-
 # No deadline, because the first call into torch or Dask is slow; fixed examples.
 settings.register_profile("dayahead", deadline=None, derandomize=True)
 settings.load_profile("dayahead")

@@ -242,10 +242,10 @@ def test_a_folder_is_linked_with_its_subfolders_and_an_entry_without_its_content
 
 
 def test_a_file_is_copied_where_there_are_no_hard_links(tmp_path, monkeypatch):
-    def refuse_links(source, target):
+    def fail_to_link(source, target):
         raise OSError(95, "Operation not supported")
 
     (tmp_path / "source").write_text("x")
-    monkeypatch.setattr(os, "link", refuse_links)
+    monkeypatch.setattr(os, "link", fail_to_link)
     link_or_copy(tmp_path / "source", tmp_path / "far" / "target")
     assert Path(tmp_path / "far" / "target").read_text() == "x"

@@ -69,8 +69,8 @@ def check(folder: Path, dataset: DatasetConfig, wanted: Expected | None, first: 
             event("unreadable file")
         elif wanted.faulty and is_strict:
             event("faulty row")
-            places = {f"{number + first:,}" for number in wanted.faulty}
-            assert re.search(r", (?:line|row) ([\d,]+): ", message)[1] in places
+            numbers = {f"{number + first:,}" for number in wanted.faulty}
+            assert re.search(r", (?:line|row) ([\d,]+): ", message)[1] in numbers
         else:
             event("no events")
             assert not wanted.events, message

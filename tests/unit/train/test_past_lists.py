@@ -37,7 +37,7 @@ def table_of(items, before, prices=None, prices_before=None):
     return pa.table(columns)
 
 
-def test_past_events_come_first_and_are_told_from_the_sessions_own():
+def test_past_events_come_first_and_are_marked():
     table = table_of(ITEMS, BEFORE, PRICES, PRICES_BEFORE)
     sessions = Sessions.from_table(table, past_length=2)
     assert sessions.columns["item_id"].tolist() == [12, 13, 5, 6, 7, 8, 9, 14, 2, 3, 4, 5]
