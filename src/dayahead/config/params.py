@@ -85,17 +85,17 @@ class ModelConfig:
     item_embedding_dim: PositiveInt | None
     """Null: the same as d_model."""
     merge: Literal["concat", "elementwise"]
-    """Side features beside the item's vector, or item * (1 + their sum), all of its size."""
+    """concat: item embedding and side features; elementwise: item * (1 + sum of side features)."""
     embedding_multiplier: PositiveFloat
-    """A categorical's vector has this times the fourth root of its values, rounded up."""
+    """A categorical feature's embedding has ceil(this * cardinality ** 0.25) dimensions."""
     number_dim: Annotated[int, Field(ge=0)]
-    """Size of a number's vector; 0: the number itself."""
+    """Dimensions of a number's embedding; 0: the number itself."""
     soft_one_hot: Annotated[int, Field(ge=0)]
-    """Vectors that a number's is a soft choice of; 0: a linear map of the number."""
+    """Embeddings in the soft one-hot encoding of a number; 0: a linear map of the number."""
     feature_norm: bool
     """Layer norm over each feature's vector (a bare number has none)."""
     activation: Literal["none", "tanh", "relu", "gelu"]
-    """After the projections into and out of the backbone."""
+    """Activation after the projections into and out of the backbone."""
     dropout: Fraction
     """Dropout in the backbone."""
     input_dropout: Fraction
@@ -103,13 +103,13 @@ class ModelConfig:
     swap_noise: Fraction
     """Probability that an input item is replaced by one of the batch; targets are left alone."""
     tie_weights: bool
-    """Score with the input item embeddings, or with a table of its own."""
+    """Whether items are scored with the input embeddings; false: with a separate output table."""
     item_init_std: PositiveFloat
-    """Standard deviation of a new row of the item embeddings."""
+    """Initial standard deviation of the item embeddings."""
     feature_init_std: PositiveFloat
-    """Of the side features' embeddings and of the vectors of `soft_one_hot`."""
+    """Initial standard deviation of the side features' embeddings and of `soft_one_hot`'s."""
     init_std: PositiveFloat
-    """Of the backbone's weights and the mask; projections, gru, lstm and rnn start as in torch."""
+    """The same of the backbone and the mask; projections, gru, lstm and rnn start as in torch."""
     pretrained_items: str | None
     """Parquet file of item vectors (value, vector), instead of random ones where it has one."""
     freeze_items: bool
@@ -312,8 +312,8 @@ class ComputeConfig:
 class MachineConfig:
     """What suits the machine at hand.
 
-    It changes no result, so it is no parameter of a study: no stage runs again for it, and neither
-    cache keys nor MLflow's parameters hold it.
+    It is no parameter of a study: no stage runs again for it, and neither MLflow's parameters nor
+    cache keys hold it (`strict` decides whether fits of other machines are reused).
     """
 
     workers: PositiveInt | Auto

@@ -1,1 +1,1 @@
-"""Names, errors, files and the store: imported by every stage."""
+"""Names, errors, files and the cache, for all other rooms."""

@@ -40,7 +40,10 @@ SIGNATURE = ModelSignature(
 
 @dataclass(frozen=True)
 class StageRun:
-    """Records of one stage; can be pickled. Every method appends to the outbox; none raises."""
+    """Records of one stage; can be pickled. No method raises.
+
+    Each appends to the outbox; `tracking.uploader` sends the outbox to MLflow.
+    """
 
     outbox: Outbox
 

@@ -50,7 +50,7 @@ from dayahead.train.trainers import (
 from dayahead.windows.folder import Window, WindowFolder
 
 WindowRecord = Mapping[str, Any]
-"""An evaluated window: `step` (its position in the log), `timestamp_ms` (its start) and `metrics`
+"""An evaluated window: `step` (its position among the kept windows), `timestamp_ms` (its start) and `metrics`
 by name, None where there is no value."""
 
 
