@@ -1,12 +1,10 @@
-"""Fixtures of all tests: real click logs, a Dask cluster in a process of its own, a free port."""
+"""Fixtures of all tests: real click logs, a free port."""
 
 import os
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from distributed import Client, LocalCluster
 from hypothesis import settings
 
 # No deadline, because the first call into torch or Dask is slow; fixed examples.
@@ -20,16 +18,6 @@ def real_data() -> Path:
     if "DAYAHEAD_DATA" not in os.environ:
         pytest.skip("DAYAHEAD_DATA is not set: no real click logs to test on")
     return Path(os.environ["DAYAHEAD_DATA"])
-
-
-@pytest.fixture(scope="session")
-def dask_address() -> Iterator[str]:
-    """Address of a Dask cluster with one worker process, started once for all tests."""
-    with (
-        LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=":0") as cluster,
-        Client(cluster) as client,
-    ):
-        yield client.scheduler.address
 
 
 @pytest.fixture
