@@ -50,8 +50,8 @@ from dayahead.train.trainers import (
 from dayahead.windows.folder import Window, WindowFolder
 
 WindowRecord = Mapping[str, Any]
-"""An evaluated window: `step` (its position among the kept windows), `timestamp_ms` (its start) and `metrics`
-by name, None where there is no value."""
+"""An evaluated window: `step` (its position among the kept windows), `timestamp_ms` (its start) and
+`metrics` by name, None where there is no value."""
 
 
 @dataclass(frozen=True, kw_only=True)
