@@ -53,7 +53,7 @@ bench-processes: $(READY)  ## measure several processes and a longer log, on $$D
 ui: $(READY)  ## open MLflow on the tracking store at http://127.0.0.1:5000 (PORT=...)
 	@tools/ui $(PORT)
 
-cache: $(READY)  ## list the cache of finished work (DAYS=30: remove what was not used for so long)
+cache: $(READY)  ## list the cache (DAYS=30: remove entries not used for 30 days)
 	python -m dayahead cache $(if $(DAYS),--prune $(DAYS))
 
 docs: $(READY) $(DOCS_READY)  ## build the documentation: build/docs/index.html
@@ -73,8 +73,8 @@ clean:  ## remove .venv and the tools' caches; data, models, results and experim
 	rm -rf src/*.egg-info
 	find src stages tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
-# The stamp goes first and comes back last: a set-up that failed leaves none. What is locked is what
-# builds, too: the constraint reaches the build of a package that has no wheel.
+# The stamp is removed first and written last, so a failed set-up leaves none. The lock constrains
+# build environments too, for packages that have no wheel.
 $(READY): requirements.txt pyproject.toml
 	@rm -f $@
 	@.venv/bin/python -c 'import pip, sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null \

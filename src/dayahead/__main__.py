@@ -66,7 +66,7 @@ def compare(
     run_a: Annotated[
         str, typer.Argument(help="DVC experiment, Git revision, MLflow run id or results folder.")
     ],
-    run_b: Annotated[str, typer.Argument(help="The run to compare it with, given likewise.")],
+    run_b: Annotated[str, typer.Argument(help="The run to compare with RUN_A.")],
 ) -> None:
     """Test which of two runs is better, per session and per window, over the same targets."""
     cutoffs = load_params().evaluation.cutoffs
@@ -88,7 +88,7 @@ def preset(
 def cache(
     prune: Annotated[
         float | None,
-        typer.Option(min=0, metavar="DAYS", help="Remove entries not used for so many days."),
+        typer.Option(min=0, metavar="DAYS", help="Remove entries not used for this many days."),
     ] = None,
 ) -> None:
     """List the cached results of finished work, their size and last use."""
@@ -114,7 +114,7 @@ def track(
         bool, typer.Option("--sync", help="Upload the records that the server has missed.")
     ] = False,
 ) -> None:
-    """Upload to the tracking server what it missed while it could not be reached."""
+    """Upload the records that the tracking server missed while it was unreachable."""
     if not sync:
         raise ConfigError("track: expected the option --sync")
     report = sync_all()

@@ -37,7 +37,9 @@ def test_the_disk_is_full(project, reference, name, size):
 def test_a_folder_is_read_only(project, reference, name):
     folder = project.folder / name
     with mounted(folder, "ro"):
-        assert_error(project.stage("train"), rf"Read-only file system: .*{folder.name}.*rights")
+        assert_error(
+            project.stage("train"), rf"Read-only file system: .*{folder.name}.*permissions"
+        )
     project.assert_completes(reference)
 
 

@@ -35,7 +35,7 @@ class WindowConfig:
     origin: Literal["calendar", "first_session"]
     """Where windows start: at midnight or the full hour, or every unit since the first session."""
     timezone: str
-    """IANA name; moves days and time features. Hours are always cut and named in UTC."""
+    """IANA time zone of day windows and time features. Hours are always cut and named in UTC."""
     first: str | None
     """Name of the first window fitted on (2019-10-01 or 2019-10-01T13); null: the first."""
     last: str | None
@@ -55,7 +55,7 @@ class PreprocessConfig:
     device: Literal["auto", "cpu", "cuda"]
     """cuda needs RAPIDS; auto: cuda where a GPU and cudf are found."""
     fit_windows: PositiveInt
-    """Windows whose train sessions give means and deviations; they are never evaluated."""
+    """Initial windows whose train sessions features are fitted on; they are never evaluated."""
     rebuild: bool
     """Whether rows that arrive for windows already written rewrite them; false: an error."""
 
@@ -75,7 +75,7 @@ class ModelConfig:
     features: tuple[str, ...]
     """Side features fed beside the item id, by their names in the data set's file."""
     past_length: Annotated[int, Field(ge=0)]
-    """The user's events before the session that are read before it (columns bef_...)."""
+    """How many of the user's events before the session the model reads (columns bef_...)."""
     d_model: PositiveInt
     """Width of the backbone."""
     n_layer: PositiveInt

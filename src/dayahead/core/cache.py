@@ -249,7 +249,7 @@ def _files(folder: Path) -> dict[str, Path]:
 
 
 def _contents(folder: Path) -> dict[str, str]:
-    """Hash every file; threads, for hashing lets go of Python's lock."""
+    """Hash every file, in threads, because hashing releases the GIL."""
     files = _files(folder)
     with ThreadPoolExecutor() as threads:
         return dict(zip(files, threads.map(sha256_of, files.values()), strict=True))

@@ -92,14 +92,14 @@ def require_space(folder: Path, needed: int, what: str) -> None:
     free = shutil.disk_usage(existing).free
     if free < needed:
         raise DataError(
-            f"{folder}: not enough space: {what} needs {needed / 1e6:,.1f} MB, free are "
-            f"{free / 1e6:,.1f} MB. Free that much, or move the folder to a larger disk and leave "
-            f"a link in its place"
+            f"{folder}: not enough space: {what} needs {needed / 1e6:,.1f} MB, but only "
+            f"{free / 1e6:,.1f} MB are free. Free more, or move the folder to a larger disk and "
+            f"leave a link in its place"
         )
 
 
 def _repeating(schema: pa.Schema) -> list[str]:
-    """Columns worth a dictionary: one of real numbers is made at length and then given up."""
+    """Columns to dictionary-encode; for floats parquet builds a dictionary, then drops it."""
     types = {field.name: field.type for field in schema}
     lists = {name for name, type_ in types.items() if pa.types.is_list(type_)}
     values = {name: types[name].value_type if name in lists else types[name] for name in types}

@@ -244,9 +244,9 @@ class QualityConfig:
     """Rows with a value that cannot be read. At 0 the first one ends the stage; above, such rows
     are left out and counted."""
     duplicates: Share | None = None
-    """Events equal to another of the same part in every column."""
+    """Events that equal another event of the same events file in every column."""
     backwards: Share | None = None
-    """Events before the one in the row before, in the same file."""
+    """Events earlier than the event in the preceding row of the same file."""
     negative: dict[str, Share | None] = Field(default_factory=dict)
     """Events with a number below zero, by feature."""
     empty_days: Share | None = None

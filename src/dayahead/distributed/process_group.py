@@ -59,7 +59,7 @@ def process_group(
         raise TrainingError(
             f"{name}: rendezvous at {launch.address}:{launch.port} failed "
             f"({str(error).splitlines()[0]}); check that all processes were started, that "
-            f"MASTER_ADDR and MASTER_PORT are free and reachable from all, and that {NETWORK} "
+            f"MASTER_PORT is free and MASTER_ADDR reachable from all, and that {NETWORK} "
             f"({os.environ.get(NETWORK)}) is the network between them"
         ) from None
     try:
@@ -243,7 +243,7 @@ class _Heartbeat(Thread):
             )
         else:  # gloo's message without its source line and advice
             message = message.split("] ", 1)[-1].split(". ")[0]
-            cause = f"another process has ended ({message}) and reports why, if it can"
+            cause = f"another process has ended ({message}); its own output may say why"
         self.failure = f"{self.process_name}: {cause}; run again: finished work is kept"
         if not self.has_left.wait(GRACE):
             # The main thread waits inside torch, where no exception can reach it.

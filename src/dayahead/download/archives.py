@@ -109,8 +109,8 @@ class _BoundedStream(io.RawIOBase):
         self.n_left -= len(data)
         if self.n_left < 0:
             raise SourceError(
-                f"{self._name}: unpacks to more than {MAX_RATIO} times its size, as no log does; "
-                f"if it is one, unpack it by hand and name the file itself"
+                f"{self._name}: unpacks to more than {MAX_RATIO} times its size, like a zip bomb; "
+                f"if it is a real log, unpack it by hand and list that file in source.urls"
             )
         buffer[: len(data)] = data
         return len(data)
@@ -147,7 +147,7 @@ def _is_match(member: str, globs: Sequence[str]) -> bool:
 def _check_inside(member: str, name: str) -> None:
     path = PurePosixPath(member.replace("\\", "/"))
     if path.is_absolute() or ".." in path.parts:
-        raise SourceError(f"{name}: its member {member!r} would be written outside its folder")
+        raise SourceError(f"{name}: member {member!r} would be extracted outside the target folder")
 
 
 def _zip_members(path: Path, name: str, members: Sequence[str]) -> Iterator[RawFile]:

@@ -54,7 +54,9 @@ def download(dataset: DatasetConfig, name: str, folder: Path) -> None:
                 quality=results,
             ).write(aside)
     except OSError as error:
-        raise DataError(f"{folder}: cannot be written: {error}; free space or rights") from None
+        raise DataError(
+            f"{folder}: cannot be written: {error}; free space or fix permissions"
+        ) from None
 
 
 def _converted_files(dataset: DatasetConfig, name: str) -> ConvertedFiles:

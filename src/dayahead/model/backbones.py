@@ -139,7 +139,7 @@ def _checked_network(config: ModelConfig, causal: bool, max_length: int) -> nn.M
                 f"n_layer {config.n_layer}, n_head {config.n_head} and model.config "
                 f"{config.config}: {build_error}"
             ) from None
-    needed = "past only" if causal else "past and what follows"
+    needed = "past only" if causal else "past and the future"
     raise ConfigError(
         f"model.architecture: {name} does not fit the task, which needs a backbone that sees the "
         f"{needed}: {error}; {CURES[causal]}"

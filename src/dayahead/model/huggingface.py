@@ -180,7 +180,7 @@ def _hf_config(config: ModelConfig, causal: bool, max_length: int) -> Pretrained
         )
     made = cls(**own | config.config)
     if (made.hidden_size, made.num_hidden_layers) != (config.d_model, config.n_layer):
-        raise ValueError("the names of its sizes are not known")
+        raise ValueError("its configuration has no known fields for width, layers and heads")
     if "inputs_embeds" not in inspect.signature(_model_class(made).forward).parameters:
         raise ValueError("it reads ids, images or sound, not vectors (inputs_embeds)")
     return made

@@ -104,7 +104,7 @@ def _cluster(
     options: dict[str, Any] = {
         "memory_limit": memory_limit(config),
         "local_directory": str(scratch),
-        # Their pages, which nobody asked for, stay on this machine.
+        # Dashboards listen on this machine only.
         "dashboard_address": "127.0.0.1:0",
         "worker_dashboard_address": "127.0.0.1:0",
         "silence_logs": logging.CRITICAL,
@@ -166,7 +166,7 @@ class Phases:
             results: list[T] = self.client.gather(futures)
         except KilledWorker:
             raise DataError(
-                f"preprocess, {phase}: Dask workers died again and again, out of memory or "
+                f"preprocess, {phase}: Dask workers died repeatedly, out of memory or "
                 f"killed; raise machine.memory_limit or lower machine.workers"
             ) from None
         finally:

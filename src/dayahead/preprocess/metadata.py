@@ -50,7 +50,7 @@ class WindowCounts:
     """By window: see `preprocess.sessions.STEPS`."""
     log_end: datetime
     without_user: int
-    """Events in no session, because gaps cut the sessions of users and they name none."""
+    """Events without a user, which are in no session where sessions are cut by gaps."""
 
     @cached_property
     def entries(self) -> dict[int, WindowEntry]:

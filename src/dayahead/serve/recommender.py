@@ -49,7 +49,7 @@ class Recommender:
         """
         if self.features:
             raise ConfigError(
-                f"this model reads {', '.join(self.features)} beside the item id; pass the "
+                f"this model reads {', '.join(self.features)} besides the item id; pass the "
                 f"session's events as a file with --events"
             )
         raw = [self._typed(item) for item in items]

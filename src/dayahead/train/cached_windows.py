@@ -25,7 +25,7 @@ from dayahead.train.trainers import uses_bfloat16
 from dayahead.windows.folder import Window
 
 Machine = Mapping[str, str | int]
-"""What decides the last bit of a sum, beside settings, source and packages."""
+"""What affects floating-point rounding, besides settings, source and packages."""
 ROOMS = ("config", "core", "distributed", "metrics", "model", "train", "windows")
 """Rooms whose source shapes a fit or an evaluation."""
 PACKAGES = (

@@ -45,7 +45,7 @@ def select_windows(folder: WindowFolder, params: Params) -> tuple[list[Window], 
 def _between(kept: Sequence[Window], first: str | None, last: str | None) -> list[Window]:
     if not kept:
         raise ConfigError(
-            "data/windows/windows.json: no window was kept, and it says why for each; lower "
+            "data/windows/windows.json: no window was kept (the file gives each reason); lower "
             "window.min_sessions in params.yaml or download a longer log"
         )
     names = [window.name for window in kept]
@@ -132,6 +132,6 @@ def _facts(process: Process, study: Study) -> dict[str, object]:
         **flat_settings(study.params),
         "the source in src": source_fingerprint(*ROOMS)[:12],
         **{f"the version of {name}": version(name) for name in PACKAGES},
-        "whether bfloat16 is fast": process.multiplies_bfloat16,
+        "native bfloat16 support": process.multiplies_bfloat16,
         **{str(path): sha256_of(path)[:12] for path in files if path.is_file()},
     }

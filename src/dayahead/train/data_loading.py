@@ -36,8 +36,8 @@ class Loader:
         """Check the settings against the windows."""
         if self.is_streaming and self.params.evaluation.split == "all":
             raise ConfigError(
-                "params.yaml: training.loader: nvtabular streams one file per window, and "
-                "evaluation.split: all is three; set evaluation.split to valid or test, or "
+                "params.yaml: training.loader: nvtabular streams a single file per window, but "
+                "evaluation.split: all needs three; set evaluation.split to valid or test, or "
                 "training.loader to memory"
             )
         known = self.folder.statistics.features

@@ -196,7 +196,7 @@ def test_a_7z_is_unpacked_only_if_there_is_space(tmp_path, monkeypatch):
     as_7z(tmp_path / "a.7z", {"a.csv": TEXT, "b.txt": README})
     usage = shutil.disk_usage(tmp_path)._replace(free=len(TEXT) - 1)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
-    with pytest.raises(DataError, match=r"unpacking a\.7z needs 0\.2 MB, free are 0\.2 MB"):
+    with pytest.raises(DataError, match=r"unpacking a\.7z needs 0\.2 MB, but only 0\.2 MB are"):
         read(tmp_path / "a.7z", "*.csv")
     assert list((tmp_path / "scratch").iterdir()) == []
     assert list(read(tmp_path / "a.7z", "*.txt")) == ["a.7z::b.txt"]

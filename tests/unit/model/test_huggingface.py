@@ -181,7 +181,7 @@ def test_transformer_xl_is_rejected_in_favour_of_xlnet(name):
         ("gemma3", "is made of several models; name a single one (gemma3_text)"),
         ("whisper", "not vectors (inputs_embeds)"),
         ("vit", "not vectors (inputs_embeds)"),
-        ("funnel", "the names of its sizes are not known"),
+        ("funnel", "no known fields for width, layers and heads"),
         ("fnet", "it attends to padding"),
         ("layoutlmv2", "cannot be built"),
     ],

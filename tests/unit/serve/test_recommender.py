@@ -151,7 +151,7 @@ def test_invalid_sessions_are_rejected(plain, items, message):
 
 
 def test_a_model_with_features_rejects_ids_alone(rich):
-    with pytest.raises(ConfigError, match=r"reads category, price beside the item id;.*--events"):
+    with pytest.raises(ConfigError, match=r"reads category, price besides the item id;.*--events"):
         rich.recommend([1, 2], 3)
 
 
