@@ -128,7 +128,7 @@ def test_a_window_file_holds_a_number_that_is_not_finite(project, number):
             set_age(path, stream.randrange(10**6), number)
             assert_error(project.stage("train"), f"{path.name}: .*item_age")
         finished = times_of_writing(project.cached("evaluations"))
-        assert len(finished) == hour
+        assert len(finished) == hour - 1  # the window is evaluated before it is fitted on
         project.run_successfully("python stages/train.py")
         assert finished.items() <= times_of_writing(project.cached("evaluations")).items()
         assert project.outputs() == expected
