@@ -108,8 +108,8 @@ def encode_session(
 
     Returns:
         One row: item_id, event_time and the features as lists, in the order of the events. The
-        data set's rule for repeats is applied; of the rest the last max_length - 1 events are
-        listed, as many as a model reads before a target.
+        data set's rule for repeats is applied, then the session is truncated to its last
+        max_length - 1 events: as many as a model reads before a target.
     """
     if ROW not in events.column_names:
         events = events.append_column(ROW, pa.array(np.arange(len(events))))
