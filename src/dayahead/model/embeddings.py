@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from dayahead.core.columns import INDEX, N_RESERVED, UNKNOWN, VALUE
 from dayahead.core.errors import ConfigError
-from dayahead.core.seeds import derived_seed
 from dayahead.distributed.sharding import WHOLE, Shard
+from dayahead.model.rng import derived_seed
 
 CHUNK_ROWS = 2**16
 """Rows initialised at once; a sharded table may be larger than the memory of one process."""

@@ -10,10 +10,9 @@ from torch import Tensor, nn
 
 from dayahead.config.params import ModelConfig
 from dayahead.core.columns import IS_PAST, ITEM_ID, PADDING
-from dayahead.core.seeds import derived_seed
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.embeddings import GrowingEmbedding
-from dayahead.model.rng import StepRandom
+from dayahead.model.rng import StepRandom, derived_seed
 
 FEATURE = "feature_"
 """Prefix of a feature's module: `type` and `items` are feature names but no module names."""

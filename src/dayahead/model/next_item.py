@@ -10,14 +10,13 @@ from torch import Tensor, nn
 from dayahead.config.params import LossConfig, ModelConfig, TaskConfig
 from dayahead.core.columns import ITEM_ID, N_RESERVED, PADDING
 from dayahead.core.errors import ConfigError
-from dayahead.core.seeds import derived_seed
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.backbones import Backbone
 from dayahead.model.embeddings import GrowingEmbedding
 from dayahead.model.inputs import EventInputs, projection, swap_noise
 from dayahead.model.losses import Negatives, NegativeSampler, catalogue_loss
 from dayahead.model.output_layer import Columns, OutputLayer, Scorer, States
-from dayahead.model.rng import StepRandom
+from dayahead.model.rng import StepRandom, derived_seed
 from dayahead.model.rtd import build_backbones, generator_samples
 from dayahead.model.tasks import Labels, PredictionPositions, all_positions, build_task, is_before
 

@@ -1,12 +1,21 @@
-"""Random numbers of one training step, the same whatever the number of processes."""
+"""Seeds by purpose, and random numbers of a step that do not depend on the number of processes."""
 
+import hashlib
 from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from dayahead.core.seeds import derived_seed
+
+def derived_seed(seed: int, *names: str | int) -> int:
+    """Return 63 bits of sha256 over the root seed and the names of a purpose.
+
+    Random streams of different purposes are then independent, and what is drawn for (window, step)
+    does not depend on anything drawn before.
+    """
+    text = "\x1f".join(str(part) for part in (seed, *names))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
 @dataclass(frozen=True)

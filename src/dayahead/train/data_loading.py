@@ -13,8 +13,8 @@ from pyarrow.dataset import dataset
 from dayahead.config.params import Params
 from dayahead.core.columns import ITEM_ID, PAST_PREFIX, SESSION_ID
 from dayahead.core.errors import ConfigError
-from dayahead.core.seeds import derived_seed
 from dayahead.distributed.process import Rank
+from dayahead.model.rng import derived_seed
 from dayahead.train.batches import Batches, MemoryBatches, Sessions, shuffled_rows, sorted_rows
 from dayahead.train.evaluate import Targets
 from dayahead.train.streaming import StreamedBatches

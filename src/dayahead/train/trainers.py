@@ -14,12 +14,11 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from dayahead.config.params import TrainingConfig
 from dayahead.core.columns import ITEM_ID
 from dayahead.core.errors import TrainingError
-from dayahead.core.seeds import derived_seed
 from dayahead.distributed.process import Process, Rank
 from dayahead.model.baselines import CountingModel
 from dayahead.model.checkpoint import WEIGHTS, restore_weights, weights_of, with_prefix
 from dayahead.model.next_item import NextItemModel
-from dayahead.model.rng import StepRandom
+from dayahead.model.rng import StepRandom, derived_seed
 from dayahead.train.batches import Batch, Batches
 from dayahead.train.optimizer import (
     MOMENTS,

@@ -5,7 +5,7 @@ import hashlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dayahead.core.seeds import derived_seed
+from dayahead.model.rng import derived_seed
 
 purposes = st.tuples(st.integers(0, 5), st.lists(st.text("ab1\n", max_size=3), max_size=3))
 
