@@ -236,7 +236,7 @@ def test_torchrun_restarts_after_kills(two, host, free_port, rendezvous):
             psutil.Process(torchrun.pid).children()[1].kill()
         said = started.said(timeout=120)
     assert started.statuses == [0], said
-    assert "out of the store" in said[0]
+    assert "from the cache" in said[0]
     assert left_in(host) == left_in(two)
 
 
@@ -258,7 +258,7 @@ def test_two_agents_of_torchrun_restart_after_a_kill(two, tmp_path, free_port):
         psutil.Process(started.processes[1 - main].pid).children()[0].kill()
         said = started.said(timeout=120)
     assert started.statuses == [0, 0], said
-    assert "out of the store" in said[main]
+    assert "from the cache" in said[main]
     assert left_in(hosts[main]) == left_in(two)
 
 
@@ -323,7 +323,7 @@ def test_a_killed_process_ends_the_others_and_a_rerun_resumes(two, host, free_po
             started.start(study_command(), host, **torchrun_variables(rank, free_port))
         said = started.said()
     assert started.statuses == [0, 0], said
-    assert "out of the store" in said[0]
+    assert "from the cache" in said[0]
     assert left_in(host) == left_in(two)
 
 

@@ -146,7 +146,7 @@ def test_a_lost_connection_ends_both_and_a_rerun_resumes(machines, hosts, two):
         [line] = errors_in(each)
         assert f"process {rank} of 2 on host-{'ab'[rank]}: no sign of another process " in line
         assert "for 5 s" in line
-    assert "out of the store" in run_on(machines, hosts)[0]
+    assert "from the cache" in run_on(machines, hosts)[0]
     assert left_in(hosts[0]) == left_in(two)
 
 
