@@ -20,7 +20,11 @@ ROWS_PER_GROUP = 65_536
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; rename it to `path` only when the block succeeds."""
+    """Yield a temporary path beside `path`; rename it to `path` only when the block succeeds.
+
+    Raises:
+        OSError: of the file system, with the path, which pyarrow leaves out.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     os.close(handle)
@@ -29,6 +33,10 @@ def written_whole(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         temporary.replace(path)
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
+        raise OSError(error.errno, os.strerror(error.errno), str(path)) from None
     finally:
         temporary.unlink(missing_ok=True)
 
