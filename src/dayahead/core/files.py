@@ -94,10 +94,8 @@ def require_space(folder: Path, needed: int, what: str) -> None:
     Raises:
         DataError: the file system of `folder` has less than `needed` bytes free.
     """
-    existing = folder.absolute()
-    while not existing.exists():
-        existing = existing.parent
-    free = shutil.disk_usage(existing).free
+    existing = (each for each in (folder, *folder.absolute().parents) if each.exists())
+    free = shutil.disk_usage(next(existing)).free
     if free < needed:
         raise DataError(
             f"{folder}: not enough space: {what} needs {needed / 1e6:,.1f} MB, but only "
