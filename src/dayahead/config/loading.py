@@ -18,6 +18,7 @@ STRICT = ConfigDict(extra="forbid", strict=True)
 PositiveInt = Annotated[int, Field(gt=0)]
 PositiveFloat = Annotated[float, Field(gt=0)]
 Auto = Literal["auto"]
+Device = Literal["cpu", "cuda"]
 
 
 def read_yaml(path: Path) -> Any:  # noqa: ANN401

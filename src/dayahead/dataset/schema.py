@@ -16,6 +16,7 @@ from pydantic.dataclasses import dataclass
 from dayahead.config.loading import STRICT, PositiveFloat, PositiveInt, read_yaml, validated
 from dayahead.core.columns import (
     EVENT_TIME,
+    ID_TYPES,
     ITEM_ID,
     PAST_PREFIX,
     ROLES,
@@ -25,9 +26,10 @@ from dayahead.core.columns import (
     TIMESTAMP,
     USER_ID,
     WINDOW,
+    FeatureKind,
+    IdType,
 )
 from dayahead.core.errors import ConfigError
-from dayahead.core.types import ID_TYPES, FeatureKind, IdType
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Interval = tuple[Share, Share]

@@ -13,8 +13,7 @@ from nvtabular.ops import Clip, FillMissing, LogOp, Normalize, Operator, StatOpe
 from nvtabular.workflow.node import WorkflowNode
 from scipy.special import ndtri
 
-from dayahead.core.columns import EVENT_TIME
-from dayahead.core.types import ID_TYPES, IdType
+from dayahead.core.columns import EVENT_TIME, ID_TYPES, IdType
 from dayahead.features.operators import Continuous, Frame, ItemAge, Series, to_arrow
 from dayahead.windows.metadata import NumberStatistics, Statistics
 

@@ -21,15 +21,15 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dayahead.config.loading import Device
 from dayahead.config.params import MachineConfig, PreprocessConfig, WindowConfig
-from dayahead.core.columns import SESSION_ID, TIMESTAMP, USER_ID
+from dayahead.core.columns import ID_TYPES, SESSION_ID, TIMESTAMP, USER_ID
 from dayahead.core.errors import DataError
 from dayahead.core.files import write_json, write_parquet
-from dayahead.core.types import ID_TYPES, Device
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.features.arrays import Ints
-from dayahead.features.fit import fit_features
 from dayahead.features.vocabulary import add_value_counts, empty_value_counts, vocabulary_of
+from dayahead.features.workflow import fit_features
 from dayahead.preprocess import tasks
 from dayahead.preprocess.calendar import Progress, calendar_over
 from dayahead.preprocess.dask_cluster import Phases, dask_client, memory_limit, resolve_device

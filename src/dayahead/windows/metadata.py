@@ -8,9 +8,9 @@ from typing import Any, Literal, TypeVar
 from pydantic.dataclasses import dataclass
 
 from dayahead.config.loading import STRICT, validated
+from dayahead.core.columns import FeatureKind, IdType
 from dayahead.core.errors import ConfigError, WindowError
 from dayahead.core.files import read_json, write_json
-from dayahead.core.types import FeatureKind, IdType
 
 T = TypeVar("T")
 WindowState = Literal["kept", "dropped", "open"]

@@ -1,4 +1,4 @@
-"""Statistics: on whose events they are fit_features, and that they are the plain ones."""
+"""Statistics: on whose events they are fitted, and that they are the plain ones."""
 
 from statistics import NormalDist, mean, stdev
 
@@ -16,7 +16,6 @@ from scipy.special import ndtr
 from dayahead.core.columns import ITEM_ID
 from dayahead.core.files import write_parquet
 from dayahead.dataset.schema import FeatureConfig
-from dayahead.features.fit import fit_features, looks_ahead
 from dayahead.features.scalers import GaussRank
 from dayahead.features.vocabulary import (
     add_value_counts,
@@ -24,6 +23,7 @@ from dayahead.features.vocabulary import (
     empty_value_counts,
     vocabulary_of,
 )
+from dayahead.features.workflow import fit_features, looks_ahead
 from dayahead.windows.metadata import FeatureStatistics, NumberStatistics
 from support.builders import dataset_config, events, random_log
 
