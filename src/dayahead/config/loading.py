@@ -2,9 +2,9 @@
 
 from io import StringIO
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import to_json
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
@@ -15,8 +15,6 @@ T = TypeVar("T")
 
 STRICT = ConfigDict(extra="forbid", strict=True)
 
-PositiveInt = Annotated[int, Field(gt=0)]
-PositiveFloat = Annotated[float, Field(gt=0)]
 Auto = Literal["auto"]
 Device = Literal["cpu", "cuda"]
 

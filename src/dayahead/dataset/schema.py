@@ -10,10 +10,10 @@ from zoneinfo import available_timezones
 import pyarrow as pa
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from pydantic import Field
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 from pydantic.dataclasses import dataclass
 
-from dayahead.config.loading import STRICT, PositiveFloat, PositiveInt, read_yaml, validated
+from dayahead.config.loading import STRICT, read_yaml, validated
 from dayahead.core.columns import (
     EVENT_TIME,
     ID_TYPES,
@@ -141,7 +141,7 @@ class SessionsConfig:
     min_length: Annotated[int, Field(ge=2)] = 2
     max_length: Annotated[int, Field(ge=2)] = 20
     truncate: Literal["first", "last"] = "first"
-    past_max_length: Annotated[int, Field(ge=0)] = 0
+    past_max_length: NonNegativeInt = 0
     """Columns bef_<name> hold at most this many of the user's events before the session; 0: no
     such columns."""
 
