@@ -32,7 +32,7 @@ from merlin.io import Dataset
 from nvtabular import Workflow
 from nvtabular.ops import Categorify, Groupby, ListSlice, LogOp, Normalize
 
-from dayahead.core.columns import EVENT_TIME, N_RESERVED, TIMESTAMP, VALUE
+from dayahead.core.columns import DAY, EVENT_TIME, N_RESERVED, TIMESTAMP, VALUE
 from dayahead.dataset.schema import FeatureConfig
 from dayahead.features.arrays import ints, is_new, set_column
 from dayahead.features.vocabulary import (
@@ -52,7 +52,6 @@ ROUNDS = 5
 CATEGORICAL = ["item_id", "category_id"]
 LISTS = [*CATEGORICAL, "price", "event_time"]
 START = 1_569_888_000_000_000
-DAY = 86_400_000_000
 """Microseconds."""
 
 FEATURES = {

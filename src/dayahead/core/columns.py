@@ -34,6 +34,8 @@ N_RESERVED: Final = 2
 """Vocabulary indices 0 (padding) and 1 (unknown); the first real value has index 2."""
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+DAY: Final = 24 * 60 * 60 * 1_000_000
+"""Microseconds."""
 IdType = Literal["int", "string"]
 """Of item ids and categorical values."""
 ID_TYPES: Final = {"int": pa.int64(), "string": pa.string()}

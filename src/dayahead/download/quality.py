@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dayahead.core.columns import EVENT_TIME, ITEM_ID, ROW
+from dayahead.core.columns import DAY, EVENT_TIME, ITEM_ID, ROW
 from dayahead.core.errors import SourceError
 from dayahead.dataset.manifest import QualityResult
 from dayahead.dataset.schema import DatasetConfig
@@ -25,7 +25,6 @@ from dayahead.download.events import EventBatch
 from dayahead.download.readers import EXAMPLES, RawBatch
 from dayahead.download.sources import Source
 
-_DAY_US = 86_400_000_000
 _TINY = 0.001
 """Shares below this are shown with more digits."""
 _HEADINGS = ("check", "found", "of", "share", "limit", "verdict", "most in one file", "first")
@@ -106,7 +105,7 @@ class QualityCounters:
         before = times[0] if self._last_time is None else self._last_time
         self._count("backwards", events, pa.array(np.diff(times, prepend=before) < 0))
         self._last_time = int(times[-1])
-        self._days.update(np.unique(times // _DAY_US).tolist())
+        self._days.update(np.unique(times // DAY).tolist())
 
     def _count(self, check: str, table: pa.Table, mask: pa.Array) -> None:
         n_rows = pc.sum(mask).as_py() or 0
