@@ -6,6 +6,7 @@ Windows and live sessions are encoded by the same workflow, so that they cannot 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import dask.dataframe as dd
 import numpy as np
@@ -18,19 +19,104 @@ from merlin.io import Dataset
 from merlin.schema import ColumnSchema, Schema, Tags
 from numpy.typing import NDArray
 from nvtabular import Workflow
+from nvtabular.ops import Clip, FillMissing, LogOp, Normalize
+from nvtabular.workflow.node import WorkflowNode
 
 from dayahead.config.loading import Device
-from dayahead.core.columns import EVENT_TIME, ID_TYPES, ITEM_ID, ROW, TIMESTAMP, VALUE
+from dayahead.core.columns import EVENT_TIME, ID_TYPES, ITEM_ID, ROW, TIMESTAMP, VALUE, IdType
 from dayahead.dataset.schema import TIME_FEATURES, FeatureConfig
 from dayahead.features.arrays import codes_of, find_repeats
-from dayahead.features.operators import CyclicTime, Frame, LookUp
-from dayahead.features.scalers import NumberOperators
+from dayahead.features.operators import (
+    CyclicTime,
+    FixedScale,
+    Frame,
+    GaussRank,
+    ItemAge,
+    LookUp,
+    RelativeTo,
+)
 from dayahead.windows.metadata import FeatureStatistics, NumberStatistics, Statistics
 
 Vocabularies = Mapping[str, pa.Table]
 """Vocabulary tables by column: item_id and every categorical feature."""
 Types = Mapping[str, pa.DataType]
 """Types of a workflow's input columns."""
+AGE_SCALE = float(np.log1p(30))
+"""Item age drifts as a log grows, so it is divided by a constant, unless its scale is fitted."""
+
+
+class NumberOperators:
+    """The operators of one numeric feature, to be fitted or rebuilt from its statistics.
+
+    `category` is the categorical feature of a relative_number, and its type.
+    """
+
+    def __init__(
+        self, name: str, kind: str, scaling: str, category: tuple[str, IdType] | None
+    ) -> None:
+        self.name = name
+        self.kind = kind
+        self.relative = RelativeTo(name, *category) if category else None
+        match scaling:
+            case "standard":
+                self.scaler = Normalize(out_dtype=np.float32)
+            case "gauss_rank":
+                self.scaler = GaussRank()
+            case _:
+                self.scaler = FixedScale(AGE_SCALE if kind == "item_age" else 1.0)
+
+    @classmethod
+    def from_statistics(
+        cls, name: str, statistics: Statistics, window: str | None
+    ) -> "NumberOperators":
+        """Rebuild fitted operators; `window` matters where each has its own statistics."""
+        feature = statistics.features[name]
+        fitted = feature.fitted_at(window)
+        category = statistics.category_of(name, window)
+        operators = cls(name, feature.kind, fitted.scaling, category)
+        if operators.relative:
+            operators.relative.values = pa.array(fitted.values, operators.relative.type)
+            operators.relative.means = np.array(fitted.means, dtype=np.float64)
+            operators.relative.overall_mean = fitted.overall_mean or 0.0
+            operators.relative.fitted = True
+        if fitted.scaling == "standard":
+            operators.scaler.means, operators.scaler.stds = {name: fitted.mean}, {name: fitted.std}
+        elif fitted.scaling == "gauss_rank":
+            operators.scaler.knots, operators.scaler.n = np.array(fitted.knots), fitted.n
+        operators.scaler.fitted = True
+        return operators
+
+    def node(self, items: WorkflowNode, vocabulary: pa.Table) -> WorkflowNode:
+        """Graph from the raw column (of item_age: from `items`, looked up) to float32, no nulls.
+
+        A null becomes the mean, 0. log_number takes numbers below 0 as 0.
+        """
+        match self.kind:
+            case "relative_number" if self.relative:
+                raw = [self.name, self.relative.category] >> self.relative
+            case "log_number":
+                raw = [self.name] >> Clip(min_value=0) >> LogOp()
+            case "item_age":
+                raw = (items + EVENT_TIME) >> ItemAge(self.name, vocabulary)
+            case _:
+                raw = [self.name]
+        return raw >> self.scaler >> FillMissing(0)
+
+    def statistics(self) -> NumberStatistics:
+        """What was fitted; with nothing to fit a mean is 0."""
+        fitted: dict[str, Any] = {}
+        if self.relative:
+            fitted["relative_to"] = self.relative.category
+            fitted["values"] = self.relative.values.to_pylist()
+            fitted["means"] = self.relative.means.tolist()
+            fitted["overall_mean"] = self.relative.overall_mean
+        if isinstance(self.scaler, Normalize):
+            mean, std = self.scaler.means[self.name], self.scaler.stds[self.name]
+            fitted["mean"] = float(np.nan_to_num(mean, posinf=0, neginf=0))
+            fitted["std"] = float(np.nan_to_num(std, posinf=0, neginf=0))
+        if isinstance(self.scaler, GaussRank):
+            fitted |= {"knots": self.scaler.knots.tolist(), "n": self.scaler.n}
+        return NumberStatistics(**fitted)
 
 
 def looks_ahead(features: Mapping[str, FeatureConfig]) -> bool:
