@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pydantic import TypeAdapter
 from tqdm import tqdm
 
 from dayahead.core.cache import Cache
@@ -23,7 +24,7 @@ from dayahead.dataset.manifest import EventsFile, events_file_name
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.download.archives import raw_files
 from dayahead.download.events import source_columns, to_events
-from dayahead.download.quality import Defects, FileQuality, QualityCounters
+from dayahead.download.quality import FileQuality, QualityCounters
 from dayahead.download.readers import RawBatch, read_batches
 from dayahead.download.sources import Source
 from dayahead.download.synthetic import generate
@@ -91,7 +92,6 @@ def _cache() -> Cache:
 
 
 def _key(source: Source, dataset: DatasetConfig) -> str:
-    """Name everything that the result depends on."""
     return fingerprint(
         {
             "sha256": source.sha256,
@@ -123,15 +123,8 @@ def _settings(dataset: DatasetConfig) -> str:
 
 
 def _read_conversion(folder: Path) -> Conversion:
-    record = read_json(folder / _RECORD)
-    defects = {check: Defects(**counts) for check, counts in record["quality"]["defects"].items()}
-    return Conversion(
-        folder,
-        record["rows"],
-        record["dropped"],
-        [EventsFile(**part) for part in record["parts"]],
-        FileQuality(defects, record["quality"]["days"]),
-    )
+    record = {"folder": folder, **read_json(folder / _RECORD)}
+    return TypeAdapter(Conversion).validate_python(record)
 
 
 def _convert(source: Source, dataset: DatasetConfig, folder: Path) -> None:
