@@ -147,7 +147,11 @@ class Cache:
         for key in keys:
             if (self.folder / key).exists():
                 with self._lock(key):
-                    self._delete(key)
+                    doomed = self.partial(key)
+                    shutil.rmtree(doomed, ignore_errors=True)
+                    with suppress(FileNotFoundError):  # in one step: a kill leaves no half of it
+                        (self.folder / key).replace(doomed)
+                    shutil.rmtree(doomed, ignore_errors=True)
 
     def entries(self) -> list[Entry]:
         """Return every entry with its size, the one used last first."""
@@ -213,14 +217,6 @@ class Cache:
         finally:
             if not is_resumed:
                 shutil.rmtree(partial, ignore_errors=True)
-
-    def _delete(self, key: str) -> None:
-        """Remove an entry in one step, so that a kill leaves no half of it."""
-        doomed = self.partial(key)
-        shutil.rmtree(doomed, ignore_errors=True)
-        with suppress(FileNotFoundError):
-            (self.folder / key).replace(doomed)
-        shutil.rmtree(doomed, ignore_errors=True)
 
     def _lock(self, key: str, *, blocking: bool = True) -> FileLock:
         locks = self.folder / "locks"

@@ -31,13 +31,12 @@ def source_fingerprint(*rooms: str) -> str:
     formatting discards no cached result. Keys name every room that a result depends on;
     tests/pipeline/test_contract.py compares them with the import graph.
     """
-    modules = sorted(path for room in rooms for path in (PACKAGE / room).rglob("*.py"))
-    return fingerprint({path.relative_to(PACKAGE).as_posix(): _code(path) for path in modules})
-
-
-def _code(path: Path) -> str:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return ast.dump(_WithoutDocstrings().visit(tree))
+    code = {}
+    for room in rooms:
+        for path in (PACKAGE / room).rglob("*.py"):
+            tree = _WithoutDocstrings().visit(ast.parse(path.read_text(encoding="utf-8")))
+            code[path.relative_to(PACKAGE).as_posix()] = ast.dump(tree)
+    return fingerprint(code)
 
 
 class _WithoutDocstrings(ast.NodeTransformer):
