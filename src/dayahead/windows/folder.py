@@ -118,9 +118,8 @@ class WindowFolder:
             return _read_table(self.path(window, role), columns)
         wanted = list(dict.fromkeys([SESSION_START, SESSION_ID, *columns]))
         table = pa.concat_tables([_read_table(self.path(window, part), wanted) for part in ROLES])
-        keys = table.select([SESSION_START, SESSION_ID]).append_column(
-            "row", pa.array(range(len(table)), pa.int64())
-        )
+        keys = table.select([SESSION_START, SESSION_ID])
+        keys = keys.append_column("row", pa.array(np.arange(len(table))))
         first = keys.group_by([SESSION_START, SESSION_ID]).aggregate([("row", "min")])
         first = first.sort_by([(SESSION_START, "ascending"), (SESSION_ID, "ascending")])
         return table.take(first["row_min"]).select(columns).combine_chunks()
