@@ -130,15 +130,12 @@ def _read_conversion(folder: Path) -> Conversion:
 def _convert(source: Source, dataset: DatasetConfig, folder: Path) -> None:
     counters = QualityCounters(source.shown)
     dropped: Counter[str] = Counter()
-    n_rows = 0
 
     def tables() -> Iterator[pa.Table]:
-        nonlocal n_rows
         with tqdm(unit="rows", unit_scale=True, desc=source.file, disable=None) as bar:
             for raw in _raw_batches(source, dataset, folder):
-                batch = to_events(raw, dataset, n_rows)
-                counters.count_batch(raw, batch, n_rows)
-                n_rows += raw.n_rows
+                batch = to_events(raw, dataset, counters.n_rows)
+                counters.count_batch(raw, batch)
                 dropped.update(batch.dropped)
                 bar.update(raw.n_rows)
                 yield batch.table
@@ -147,7 +144,7 @@ def _convert(source: Source, dataset: DatasetConfig, folder: Path) -> None:
     for part in parts:
         counters.count_duplicates(folder / part.file)
     record = {
-        "rows": n_rows,
+        "rows": counters.n_rows,
         "dropped": dropped,
         "parts": [asdict(part) for part in parts],
         "quality": asdict(counters.result()),
