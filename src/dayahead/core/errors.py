@@ -99,7 +99,6 @@ def exit_with_message() -> Iterator[None]:
 
 
 def _signal_of(error: BaseException) -> int | None:
-    """Return the signal that ended the process, if one did."""
     if isinstance(error, KeyboardInterrupt):
         return SIGINT
     if isinstance(error, SystemExit):

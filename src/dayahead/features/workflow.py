@@ -74,11 +74,11 @@ class NumberOperators:
         fitted = feature.fitted_at(window)
         category = statistics.category_of(name, window)
         operators = cls(name, feature.kind, fitted.scaling, category)
-        if operators.relative:
-            operators.relative.values = pa.array(fitted.values, operators.relative.type)
-            operators.relative.means = np.array(fitted.means, dtype=np.float64)
-            operators.relative.overall_mean = fitted.overall_mean or 0.0
-            operators.relative.fitted = True
+        if relative := operators.relative:
+            relative.values = pa.array(fitted.values, relative.type)
+            relative.means = np.array(fitted.means, dtype=np.float64)
+            relative.overall_mean = fitted.overall_mean or 0.0
+            relative.fitted = True
         if fitted.scaling == "standard":
             operators.scaler.means, operators.scaler.stds = {name: fitted.mean}, {name: fitted.std}
         elif fitted.scaling == "gauss_rank":
@@ -105,11 +105,9 @@ class NumberOperators:
     def statistics(self) -> NumberStatistics:
         """What was fitted; with nothing to fit a mean is 0."""
         fitted: dict[str, Any] = {}
-        if self.relative:
-            fitted["relative_to"] = self.relative.category
-            fitted["values"] = self.relative.values.to_pylist()
-            fitted["means"] = self.relative.means.tolist()
-            fitted["overall_mean"] = self.relative.overall_mean
+        if relative := self.relative:
+            fitted |= {"relative_to": relative.category, "overall_mean": relative.overall_mean}
+            fitted |= {"values": relative.values.to_pylist(), "means": relative.means.tolist()}
         if isinstance(self.scaler, Normalize):
             mean, std = self.scaler.means[self.name], self.scaler.stds[self.name]
             fitted["mean"] = float(np.nan_to_num(mean, posinf=0, neginf=0))
@@ -180,13 +178,13 @@ def _fit_numbers(
     types = {ITEM_ID: vocabulary.schema.field(VALUE).type, EVENT_TIME: pa.int64()}
     operators = []
     for name in names:
-        feature, category = features[name], features[name].relative_to
+        feature, category = features[name], None
         if feature.kind != "item_age":
             types[name] = pa.float64()
-        if category is not None:
-            types[category] = ID_TYPES[features[category].type]
-        relative_to = (category, features[category].type) if category is not None else None
-        operators.append(NumberOperators(name, feature.kind, feature.scaling, relative_to))
+        if feature.relative_to is not None:
+            category = feature.relative_to, features[feature.relative_to].type
+            types[category[0]] = ID_TYPES[category[1]]
+        operators.append(NumberOperators(name, feature.kind, feature.scaling, category))
     nodes = [each.node(items, vocabulary) for each in operators]
     empty = to_frame(pa.schema(types.items()).empty_table(), "cpu")
     frames = dd.from_map(_train_events, paths, types=types, meta=empty)
@@ -195,7 +193,6 @@ def _fit_numbers(
 
 
 def _train_events(path: Path, types: Types) -> pd.DataFrame:
-    """Read the input columns of a window's train events."""
     table = pq.read_table(path, columns=list(types), filters=pc.field("train"))
     return to_frame(input_table(table, types), "cpu")
 
