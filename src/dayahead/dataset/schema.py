@@ -261,10 +261,8 @@ class QualityConfig:
             ("negative", self.negative, numbers),
         ):
             if unknown := [name for name in limits if name not in known]:
-                known_names = ", ".join(known) or "none"
-                raise ValueError(
-                    f"quality.{key}: {', '.join(unknown)}: expected some of {known_names}"
-                )
+                some = ", ".join(known) or "none"
+                raise ValueError(f"quality.{key}: {', '.join(unknown)}: expected some of {some}")
 
     def limit(self, check: str, required: Sequence[str]) -> float | None:
         """Return the limit of a check as a share; None: no limit.
@@ -342,12 +340,11 @@ class DatasetConfig:
         self.quality.check_names(columns, numbers)
 
     def _check_features(self) -> None:
-        reserved = [n for n in self.features if n in RESERVED or n.startswith(PAST_PREFIX)]
-        if reserved:
+        if reserved := [n for n in self.features if n in RESERVED or n.startswith(PAST_PREFIX)]:
             raise ValueError(f"features: {', '.join(reserved)}: reserved column names")
+        categories = [name for name, each in self.features.items() if each.kind == "categorical"]
         for name, feature in self.features.items():
-            other = self.features.get(feature.relative_to or name, feature)
-            if feature.relative_to and other.kind != "categorical":
+            if feature.relative_to and feature.relative_to not in categories:
                 raise ValueError(
                     f"features.{name}.relative_to: {feature.relative_to} is no categorical "
                     f"feature of this data set"
