@@ -233,10 +233,10 @@ def test_the_synthetic_log_is_generated_once(tmp_path, converted_files):
 def test_a_new_day_of_g1_converts_only_that_day(tmp_path, converted_files):
     folder = Path(os.environ["DAYAHEAD_DATA"]) / "g1-news"
     dataset = load_dataset("g1", Path(__file__).parents[3] / "datasets")
-    days = [str(folder / f"clicks-2017-10-{day}.csv.gz") for day in ("01", "17")]
-    for n in (1, 2):
+    days = [str(folder / f"clicks-2017-10-{day}.csv.gz") for day in ("01", "16", "17")]
+    for n in (2, 3):
         now = replace(dataset, source=replace(dataset.source, urls=tuple(days[:n])))
         download(now, "g1", tmp_path / "data" / "raw")
     assert [Path(day).name for day in days] == converted_files
     parts = read_json(tmp_path / "data/raw/manifest.json")["parts"]
-    assert [part["first_row"] for part in parts] == [0, 96_640]
+    assert [part["first_row"] for part in parts] == [0, 96_640, 96_640 + 190_891]
