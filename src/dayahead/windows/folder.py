@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -79,6 +79,7 @@ class WindowFolder:
     """The folder that preprocess writes and train reads."""
 
     folder: Path
+    _vocabularies: dict[str, pa.Table] = field(default_factory=dict, init=False, compare=False)
 
     @cached_property
     def manifest(self) -> WindowsManifest:
@@ -97,10 +98,6 @@ class WindowFolder:
         return tuple(
             Window(entry.window, position, entry.start) for position, entry in enumerate(kept)
         )
-
-    @cached_property
-    def _vocabularies(self) -> dict[str, pa.Table]:
-        return {}
 
     def path(self, window: Window, role: str) -> Path:
         """Path of one window's file for one role (train, valid or test)."""
