@@ -113,11 +113,9 @@ def require_space(folder: Path, needed: int, what: str) -> None:
 
 def _repeating(schema: pa.Schema) -> list[str]:
     """Columns to dictionary-encode; for floats parquet builds a dictionary, then drops it."""
-    types = {field.name: field.type for field in schema}
-    lists = {name for name, type_ in types.items() if pa.types.is_list(type_)}
-    values = {name: types[name].value_type if name in lists else types[name] for name in types}
-    return [
-        f"{name}.list.element" if name in lists else name
-        for name, type_ in values.items()
-        if not pa.types.is_floating(type_)
-    ]
+    names = []
+    for field in schema:
+        is_list = pa.types.is_list(field.type)
+        if not pa.types.is_floating(field.type.value_type if is_list else field.type):
+            names.append(f"{field.name}.list.element" if is_list else field.name)
+    return names
