@@ -39,13 +39,9 @@ def validated(cls: type[T], value: object, where: str) -> T:
         # Through JSON text: pydantic's strict mode builds nested dataclasses and tuples only there.
         return TypeAdapter(cls).validate_json(to_json(value))
     except ValidationError as error:
-        raise ConfigError("\n".join(_errors(error, where))) from None
-
-
-def _errors(error: ValidationError, where: str) -> list[str]:
-    lines = []
-    for each in error.errors(include_url=False):
-        key = ".".join(str(part) for part in each["loc"]) or "(top level)"
-        found = "" if each["type"] == "missing" else f" (got {each['input']!r})"
-        lines.append(f"{where}: {key}: {each['msg']}{found}")
-    return lines
+        lines = []
+        for each in error.errors(include_url=False):
+            key = ".".join(str(part) for part in each["loc"]) or "(top level)"
+            found = "" if each["type"] == "missing" else f" (got {each['input']!r})"
+            lines.append(f"{where}: {key}: {each['msg']}{found}")
+        raise ConfigError("\n".join(lines)) from None
