@@ -18,9 +18,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from dayahead.core.columns import EVENT_TIME, ROW, TIMESTAMP
-from dayahead.core.files import write_json
-from dayahead.core.fingerprints import sha256_of
+from dayahead.core.columns import DAY, EVENT_TIME, ROW, TIMESTAMP
+from dayahead.core.files import sha256_of, write_json
 from dayahead.dataset.schema import DatasetConfig, load_dataset
 
 DAYS = 31
@@ -34,7 +33,6 @@ _N_ITEMS, _N_CATEGORIES, _N_BRANDS = 166_794, 624, 3_444
 _NO_CODE, _NO_BRAND = 0.32, 0.14
 """Share of the categories without a code, of the items without a brand."""
 _REPEATS, _RESUMES = 0.25, 0.001
-_DAY = 86_400_000_000
 """Microseconds."""
 _FIRST_ITEM, _FIRST_USER, _FIRST_CATEGORY = 1_000_978, 512_000_000, 2_053_013_551_000_000_000
 
@@ -93,7 +91,7 @@ def daily_events(shape: Shape) -> Iterator[pa.Table]:
     for day in range(shape.days):
         started = _random_sessions(shape, day)
         known = started if later is None else pa.concat_tables([later, started])
-        is_over = pc.less(known["time"], (day + 1) * _DAY)
+        is_over = pc.less(known["time"], (day + 1) * DAY)
         later = known.filter(pc.invert(is_over))
         yield _event_table(shape, known.filter(is_over))
 
@@ -178,9 +176,9 @@ def _random_sessions(shape: Shape, day: int) -> pa.Table:
     is_repeat = (rng.random(len(session)) < _REPEATS) & ~is_first
     items = items[np.maximum.accumulate(np.where(is_repeat, 0, np.arange(len(session))))]
     gaps = rng.lognormal(np.log(45), 1.2, len(session)) * 1_000_000
-    gaps += (rng.random(len(session)) < _RESUMES / EVENTS_PER_SESSION) * rng.exponential(3 * _DAY)
+    gaps += (rng.random(len(session)) < _RESUMES / EVENTS_PER_SESSION) * rng.exponential(3 * DAY)
     since = np.cumsum(np.where(is_first, 0, gaps))
-    starts = day * _DAY + rng.beta(2.5, 2, n) * _DAY
+    starts = day * DAY + rng.beta(2.5, 2, n) * DAY
     times = (starts - since[is_first])[session] + since
     users = _FIRST_USER + rng.integers(0, shape.n_users, n)
     types = np.searchsorted([0.96, 0.982], rng.random(len(session)), side="right")

@@ -32,17 +32,16 @@ from merlin.io import Dataset
 from nvtabular import Workflow
 from nvtabular.ops import Categorify, Groupby, ListSlice, LogOp, Normalize
 
-from dayahead.core.columns import EVENT_TIME, N_RESERVED, TIMESTAMP, VALUE
+from dayahead.core.columns import DAY, EVENT_TIME, N_RESERVED, TIMESTAMP, VALUE
 from dayahead.dataset.schema import FeatureConfig
 from dayahead.features.arrays import ints, is_new, set_column
-from dayahead.features.fit import fit_features
 from dayahead.features.vocabulary import (
     add_value_counts,
     count_values,
     empty_value_counts,
     vocabulary_of,
 )
-from dayahead.features.workflow import encode_lists
+from dayahead.features.workflow import encode_lists, fit_features
 from dayahead.windows.metadata import SessionRules, Statistics
 from measurement import print_header, seconds
 
@@ -53,7 +52,6 @@ ROUNDS = 5
 CATEGORICAL = ["item_id", "category_id"]
 LISTS = [*CATEGORICAL, "price", "event_time"]
 START = 1_569_888_000_000_000
-DAY = 86_400_000_000
 """Microseconds."""
 
 FEATURES = {

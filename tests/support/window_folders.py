@@ -1,6 +1,7 @@
 """A folder of windows written by hand, for tests that need one without preprocessing."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, SESSION_ID, SESSION_START, TIMESTAMP, USER_ID
-from dayahead.core.files import write_parquet
+from dayahead.core.files import write_json, write_parquet
 from dayahead.windows.folder import MANIFEST, STATISTICS, vocabulary_path, window_path
 from dayahead.windows.metadata import (
     FeatureStatistics,
@@ -18,8 +19,6 @@ from dayahead.windows.metadata import (
     Statistics,
     WindowEntry,
     WindowsManifest,
-    write_manifest,
-    write_statistics,
 )
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -70,12 +69,12 @@ def write_window_folder(
         steps={},
         windows=entries,
     )
-    write_manifest(folder / MANIFEST, manifest)
+    write_json(folder / MANIFEST, asdict(manifest))
     fitted_windows = [day(number) for number in range(fitted_on)]
     statistics = tiny_statistics(
         FEATURES if features else (), max_length=max_length, fitted_on=fitted_windows
     )
-    write_statistics(folder / STATISTICS, statistics)
+    write_json(folder / STATISTICS, statistics.as_json())
     return folder
 
 

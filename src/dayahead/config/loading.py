@@ -2,9 +2,9 @@
 
 from io import StringIO
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import to_json
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
@@ -15,9 +15,8 @@ T = TypeVar("T")
 
 STRICT = ConfigDict(extra="forbid", strict=True)
 
-PositiveInt = Annotated[int, Field(gt=0)]
-PositiveFloat = Annotated[float, Field(gt=0)]
 Auto = Literal["auto"]
+Device = Literal["cpu", "cuda"]
 
 
 def read_yaml(path: Path) -> Any:  # noqa: ANN401
@@ -40,13 +39,9 @@ def validated(cls: type[T], value: object, where: str) -> T:
         # Through JSON text: pydantic's strict mode builds nested dataclasses and tuples only there.
         return TypeAdapter(cls).validate_json(to_json(value))
     except ValidationError as error:
-        raise ConfigError("\n".join(_errors(error, where))) from None
-
-
-def _errors(error: ValidationError, where: str) -> list[str]:
-    lines = []
-    for each in error.errors(include_url=False):
-        key = ".".join(str(part) for part in each["loc"]) or "(top level)"
-        found = "" if each["type"] == "missing" else f" (got {each['input']!r})"
-        lines.append(f"{where}: {key}: {each['msg']}{found}")
-    return lines
+        lines = []
+        for each in error.errors(include_url=False):
+            key = ".".join(str(part) for part in each["loc"]) or "(top level)"
+            found = "" if each["type"] == "missing" else f" (got {each['input']!r})"
+            lines.append(f"{where}: {key}: {each['msg']}{found}")
+        raise ConfigError("\n".join(lines)) from None

@@ -7,17 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from pydantic.dataclasses import dataclass
 
-from dayahead.config.loading import (
-    STRICT,
-    Auto,
-    PositiveFloat,
-    PositiveInt,
-    read_yaml,
-    validated,
-)
+from dayahead.config.loading import STRICT, Auto, read_yaml, validated
 from dayahead.core.errors import ConfigError
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
@@ -44,7 +37,7 @@ class WindowConfig:
     """Windows with fewer sessions are dropped and listed."""
     overrun: Literal["cut", "keep"]
     """Events at or after the window's end plus grace: dropped and counted, or kept (the paper)."""
-    grace: Annotated[int, Field(ge=0)]
+    grace: NonNegativeInt
     """Allowed lateness: minutes after a window's end in which its sessions may still go on."""
 
 
@@ -74,7 +67,7 @@ class ModelConfig:
     paper); then a longer log changes all results."""
     features: tuple[str, ...]
     """Side features fed beside the item id, by their names in the data set's file."""
-    past_length: Annotated[int, Field(ge=0)]
+    past_length: NonNegativeInt
     """How many of the user's events before the session the model reads (columns bef_...)."""
     d_model: PositiveInt
     """Width of the backbone."""
@@ -88,9 +81,9 @@ class ModelConfig:
     """concat: item embedding and side features; elementwise: item * (1 + sum of side features)."""
     embedding_multiplier: PositiveFloat
     """A categorical feature's embedding has ceil(this * cardinality ** 0.25) dimensions."""
-    number_dim: Annotated[int, Field(ge=0)]
+    number_dim: NonNegativeInt
     """Dimensions of a number's embedding; 0: the number itself."""
-    soft_one_hot: Annotated[int, Field(ge=0)]
+    soft_one_hot: NonNegativeInt
     """Embeddings in the soft one-hot encoding of a number; 0: a linear map of the number."""
     feature_norm: bool
     """Layer norm over each feature's vector (a bare number has none)."""
@@ -169,7 +162,7 @@ class LossConfig:
     """Scores are divided by it, in training and in evaluation alike."""
     label_smoothing: Fraction
     """Only for softmax and sampled_softmax: pairwise and binary losses have nothing to smooth."""
-    negatives: Annotated[int, Field(ge=0)]
+    negatives: NonNegativeInt
     """Items sampled for each step, beside those of the batch."""
     negatives_of_batch: bool
     """Whether other targets of the global batch are negatives too."""
@@ -178,7 +171,7 @@ class LossConfig:
     popularity."""
     gbce_calibration: Annotated[float, Field(ge=0, le=1)]
     """t of gBCE: 0 is plain binary cross entropy, 1 undoes the sampling (Petrov 2023)."""
-    bpr_max_regularisation: Annotated[float, Field(ge=0)]
+    bpr_max_regularisation: NonNegativeFloat
     """Weight of the score regularization of bpr_max (Hidasi and Karatzoglou 2018)."""
     logits_budget_mib: PositiveInt
     """Logits are computed in chunks of this size (or of the item table's, where that is larger) and
@@ -234,9 +227,9 @@ class TrainingConfig:
     get_{linear,constant,cosine}_schedule_with_warmup."""
     cosine_cycles: PositiveFloat
     """Cycles of `cosine` in a window: 0.5 falls to 0 once, 1.5 rises again and falls once more."""
-    warmup_steps: Annotated[int, Field(ge=0)]
+    warmup_steps: NonNegativeInt
     """Steps of each window in which the learning rate rises from 0."""
-    weight_decay: Annotated[float, Field(ge=0)]
+    weight_decay: NonNegativeFloat
     """Of AdamW; biases, norms and the mask are not decayed."""
     max_grad_norm: PositiveFloat
     """Gradients are clipped to this norm."""
@@ -249,7 +242,7 @@ class TrainingConfig:
     Scores are always float32."""
     fit_last: bool
     """Whether the last evaluated window is fitted on too: the model that tomorrow starts from."""
-    seed: Annotated[int, Field(ge=0)]
+    seed: NonNegativeInt
     """Of initial weights, order, dropout, masks and negatives."""
 
     def __post_init__(self) -> None:
@@ -278,10 +271,10 @@ class EvaluationConfig:
     positions: Literal["last", "all"]
     """Targets: a session's last item, or every item after its first. Each target is predicted from
     the items before it; metrics are means over targets."""
-    train_sessions: Annotated[int, Field(ge=0)]
+    train_sessions: NonNegativeInt
     """Train sessions of the newest fitted window, sampled by the seed, that are evaluated too
     (columns train_<metric>); 0: none."""
-    predictions: Annotated[int, Field(ge=0)]
+    predictions: NonNegativeInt
     """Highest-scored candidates written with their scores for every target (results/predictions/);
     0: none. They are held in memory for a whole window."""
     attention_of: tuple[str, ...]
@@ -326,7 +319,7 @@ class MachineConfig:
     """How many of the newest fits of a chain of windows the cache keeps. A killed run, or one over
     a longer log, goes on from the last of them. all: then other settings of `evaluation` need no
     fit either."""
-    max_restarts: Annotated[int, Field(ge=0)]
+    max_restarts: NonNegativeInt
     """How often several processes are started again, from the last fit kept, when one dies."""
     strict: bool
     """Whether fits from another kind of machine, or from other numbers of processes and threads,
@@ -367,20 +360,13 @@ def load_params(path: Path = Path("params.yaml")) -> Params:
         ConfigError: names every invalid setting, also of sections that do not go together.
     """
     params = validated(Params, read_yaml(path), str(path))
-    if errors := _conflicts(params):
-        raise ConfigError("\n".join(f"{path}: {error}" for error in errors))
-    return params
-
-
-def _conflicts(params: Params) -> list[str]:
-    errors = []
     if params.evaluation.candidates == "all" and params.model.catalogue == "grow":
-        errors.append(
-            "evaluation.candidates: all ranks over every item of the log, and model.catalogue: "
-            "grow knows only those seen so far; set model.catalogue to full or "
-            "evaluation.candidates to seen"
+        raise ConfigError(
+            f"{path}: evaluation.candidates: all ranks over every item of the log, and "
+            f"model.catalogue: grow knows only those seen so far; set model.catalogue to full or "
+            f"evaluation.candidates to seen"
         )
-    return errors
+    return params
 
 
 def flat_settings(params: Params) -> dict[str, Any]:
@@ -388,12 +374,9 @@ def flat_settings(params: Params) -> dict[str, Any]:
 
     The section `machine` is left out, for it is no part of the study.
     """
-    flat: dict[str, Any] = {}
-    for section, value in asdict(params).items():
-        if section == "machine":
-            continue
-        if isinstance(value, dict):
-            flat |= {f"{section}.{key}": setting for key, setting in value.items()}
-        else:
-            flat[section] = value
+    sections = asdict(params)
+    del sections["machine"]
+    flat = {"dataset": sections.pop("dataset")}
+    for section, settings in sections.items():
+        flat |= {f"{section}.{key}": value for key, value in settings.items()}
     return flat

@@ -4,22 +4,26 @@ DVC empties a stage's outputs before it runs; what is finished is kept here, und
 and linked out again. All experiments of a project share it, those of `--temp` and `--queue` too.
 """
 
+import ast
+import hashlib
+import json
 import logging
 import os
 import shutil
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from filelock import FileLock, Timeout
 
-from dayahead.core.files import read_json, write_json
-from dayahead.core.fingerprints import sha256_of
+from dayahead.core.files import read_json, sha256_of, write_json
 
 T = TypeVar("T")
+PACKAGE = Path(__file__).parents[1]
 KINDS = {
     "downloads": "source files",
     "events": "source files, converted",
@@ -31,6 +35,28 @@ KINDS = {
 DAMAGED = ".damaged"
 _CONTENTS = "contents.json"
 _log = logging.getLogger(__name__)
+
+
+def fingerprint(value: Mapping[str, Any]) -> str:
+    """Return the hex sha256 of a JSON-able mapping, whatever the order of its keys."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@cache
+def source_fingerprint(*rooms: str) -> str:
+    """Return the hex sha256 of the source of some rooms (folders of src/dayahead).
+
+    It is taken over syntax trees without docstrings and comments, so that editing prose or
+    formatting discards no cached result. Keys name every room that a result depends on;
+    tests/pipeline/test_contract.py compares them with the import graph.
+    """
+    code = {}
+    for room in rooms:
+        for path in (PACKAGE / room).rglob("*.py"):
+            tree = _WithoutDocstrings().visit(ast.parse(path.read_text(encoding="utf-8")))
+            code[path.relative_to(PACKAGE).as_posix()] = ast.dump(tree)
+    return fingerprint(code)
 
 
 def link_or_copy(source: Path, target: Path) -> None:
@@ -84,7 +110,7 @@ class Cache:
 
     def __contains__(self, key: str) -> bool:
         """Return whether an entry exists; its files are not verified."""
-        return self._path(key).is_dir()
+        return (self.folder / key).is_dir()
 
     def partial(self, key: str) -> Path:
         """Return the folder in which an entry is built, and an interrupted one is resumed."""
@@ -92,9 +118,9 @@ class Cache:
 
     def get(self, key: str, read: Callable[[Path], T]) -> T | None:
         """Return what `read` makes of an entry's folder, or None where there is no whole one."""
-        if not self._path(key).exists():
+        if not (self.folder / key).exists():
             return None
-        with self._locked(key):
+        with self._lock(key):
             return self._read(key, read)
 
     def put(self, key: str, build: Callable[[Path], None]) -> None:
@@ -103,8 +129,8 @@ class Cache:
         Raises:
             OSError: it cannot be written; names the entry.
         """
-        with self._locked(key):
-            if not self._path(key).exists():
+        with self._lock(key):
+            if not (self.folder / key).exists():
                 self._build(key, build, is_resumed=False)
 
     def get_or_build(
@@ -126,18 +152,18 @@ class Cache:
         Raises:
             OSError: the entry cannot be written; names the entry.
         """
-        with self._locked(key):
+        with self._lock(key):
             found = self._read(key, read)
             if found is None:
                 self._build(key, build, is_resumed=is_resumed)
-                found = read(self._path(key))
+                found = read(self.folder / key)
             return found
 
     def keys(self, prefix: str = "") -> list[str]:
         """Return the keys of all entries that begin with `prefix`, the one used last first."""
         used = {}
-        for path in self.folder.glob(f"{prefix}*"):
-            if _is_entry(path):
+        for path in self._folders():
+            if path.name == _key_of(path) and path.name.startswith(prefix):
                 with suppress(FileNotFoundError):  # removed by another process
                     used[path.name] = path.stat().st_mtime_ns
         return sorted(used, key=lambda key: used[key], reverse=True)
@@ -145,14 +171,18 @@ class Cache:
     def remove(self, keys: Collection[str]) -> None:
         """Remove entries, if they exist."""
         for key in keys:
-            if self._path(key).exists():
-                with self._locked(key):
-                    self._delete(key)
+            if (self.folder / key).exists():
+                with self._lock(key):
+                    doomed = self.partial(key)
+                    shutil.rmtree(doomed, ignore_errors=True)
+                    with suppress(FileNotFoundError):  # in one step: a kill leaves no half of it
+                        (self.folder / key).replace(doomed)
+                    shutil.rmtree(doomed, ignore_errors=True)
 
     def entries(self) -> list[Entry]:
         """Return every entry with its size, the one used last first."""
         seen: set[int] = set()
-        return [_described(self._path(key), seen) for key in self.keys()]
+        return [_described(self.folder / key, seen) for key in self.keys()]
 
     def prune(self, before: float) -> int:
         """Remove entries that were last used before that Unix time, and return how many.
@@ -177,17 +207,14 @@ class Cache:
 
     def _is_removed(self, path: Path) -> bool:
         try:
-            with self._locked(_key_of(path), blocking=False):
+            with self._lock(_key_of(path), blocking=False):
                 shutil.rmtree(path, ignore_errors=True)
         except Timeout:
             return False
         return not path.exists()
 
-    def _path(self, key: str) -> Path:
-        return self.folder / key
-
     def _read(self, key: str, read: Callable[[Path], T]) -> T | None:
-        entry = self._path(key)
+        entry = self.folder / key
         if not entry.exists():
             return None
         bad = _damages(entry)
@@ -201,7 +228,7 @@ class Cache:
         return None
 
     def _build(self, key: str, build: Callable[[Path], None], *, is_resumed: bool) -> None:
-        entry = self._path(key)
+        entry = self.folder / key
         partial = self.partial(key)
         if not is_resumed:
             shutil.rmtree(partial, ignore_errors=True)  # left by a killed process
@@ -217,29 +244,22 @@ class Cache:
             if not is_resumed:
                 shutil.rmtree(partial, ignore_errors=True)
 
-    def _delete(self, key: str) -> None:
-        """Remove an entry in one step, so that a kill leaves no half of it."""
-        doomed = self.partial(key)
-        shutil.rmtree(doomed, ignore_errors=True)
-        with suppress(FileNotFoundError):
-            self._path(key).replace(doomed)
-        shutil.rmtree(doomed, ignore_errors=True)
-
-    @contextmanager
-    def _locked(self, key: str, *, blocking: bool = True) -> Iterator[None]:
+    def _lock(self, key: str, *, blocking: bool = True) -> FileLock:
         locks = self.folder / "locks"
         locks.mkdir(parents=True, exist_ok=True)
-        with FileLock(locks / f"{key}.lock", blocking=blocking):
-            yield
+        return FileLock(locks / f"{key}.lock", blocking=blocking)
+
+
+class _WithoutDocstrings(ast.NodeTransformer):
+    """Removes strings that stand alone: docstrings of modules, classes, functions, attributes."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
+        is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        return None if is_text else node
 
 
 def _key_of(path: Path) -> str:
     return path.name.removeprefix(".").removesuffix(".partial").removesuffix(DAMAGED)
-
-
-def _is_entry(path: Path) -> bool:
-    is_listed = not path.name.startswith(".") and path.suffix != DAMAGED and path.name != "locks"
-    return is_listed and path.is_dir()
 
 
 def _files(folder: Path) -> dict[str, Path]:

@@ -1,6 +1,6 @@
 """Names, types and reserved indices of every table, each spelled once."""
 
-from typing import Final
+from typing import Final, Literal
 
 import pyarrow as pa
 
@@ -34,6 +34,14 @@ N_RESERVED: Final = 2
 """Vocabulary indices 0 (padding) and 1 (unknown); the first real value has index 2."""
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+DAY: Final = 24 * 60 * 60 * 1_000_000
+"""Microseconds."""
+IdType = Literal["int", "string"]
+"""Of item ids and categorical values."""
+ID_TYPES: Final = {"int": pa.int64(), "string": pa.string()}
+FeatureKind = Literal[
+    "categorical", "log_number", "number", "relative_number", "hour", "weekday", "item_age"
+]
 
 ROLES: Final = ("train", "valid", "test")
 

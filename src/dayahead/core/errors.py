@@ -1,18 +1,5 @@
 """The errors Dayahead raises on purpose, and how a process ends with one line.
 
-DayaheadError
-    ConfigError         params.yaml or a data set's file is wrong
-    DataError           a file's content is not what it should be
-        SourceError     a source cannot be fetched or read
-        WindowError     a window file or windows.json is missing or damaged
-        ModelFileError  models/ is missing or damaged
-    BusyError           another process runs the same stage
-    TrainingError       a fit cannot go on (a non-finite loss)
-        DeadProcessError    a process was killed or lost the others
-    ScoreError          scores that cannot be ranked
-    ComparisonError     two runs that cannot be compared
-    TrackingError       a tracking store that cannot be used (never raised into training)
-
 Every message says what, where, expected, found and how to fix it, in one or two sentences.
 """
 
@@ -68,7 +55,7 @@ class BusyError(DayaheadError):
 
 
 class TrainingError(DayaheadError):
-    """A fit cannot go on."""
+    """A fit cannot go on, such as with a loss that is not finite."""
 
 
 class DeadProcessError(TrainingError):
@@ -84,7 +71,7 @@ class ComparisonError(DayaheadError):
 
 
 class TrackingError(DayaheadError):
-    """The tracking store cannot be used."""
+    """The tracking store cannot be used; never raised into training."""
 
 
 def redacted(text: str) -> str:
@@ -112,7 +99,6 @@ def exit_with_message() -> Iterator[None]:
 
 
 def _signal_of(error: BaseException) -> int | None:
-    """Return the signal that ended the process, if one did."""
     if isinstance(error, KeyboardInterrupt):
         return SIGINT
     if isinstance(error, SystemExit):

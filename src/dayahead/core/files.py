@@ -1,5 +1,6 @@
-"""Files written whole or not at all, and the space they need."""
+"""Files written whole or not at all, their hashes, and the space they need."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -83,6 +84,12 @@ def write_parquet(path: Path, table: pa.Table) -> None:
         )
 
 
+def sha256_of(path: Path) -> str:
+    """Return the hex sha256 of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def require_space(folder: Path, needed: int, what: str) -> None:
     """Check the free disk space before something large is written.
 
@@ -94,10 +101,8 @@ def require_space(folder: Path, needed: int, what: str) -> None:
     Raises:
         DataError: the file system of `folder` has less than `needed` bytes free.
     """
-    existing = folder.absolute()
-    while not existing.exists():
-        existing = existing.parent
-    free = shutil.disk_usage(existing).free
+    existing = (each for each in (folder, *folder.absolute().parents) if each.exists())
+    free = shutil.disk_usage(next(existing)).free
     if free < needed:
         raise DataError(
             f"{folder}: not enough space: {what} needs {needed / 1e6:,.1f} MB, but only "
@@ -108,11 +113,9 @@ def require_space(folder: Path, needed: int, what: str) -> None:
 
 def _repeating(schema: pa.Schema) -> list[str]:
     """Columns to dictionary-encode; for floats parquet builds a dictionary, then drops it."""
-    types = {field.name: field.type for field in schema}
-    lists = {name for name, type_ in types.items() if pa.types.is_list(type_)}
-    values = {name: types[name].value_type if name in lists else types[name] for name in types}
-    return [
-        f"{name}.list.element" if name in lists else name
-        for name, type_ in values.items()
-        if not pa.types.is_floating(type_)
-    ]
+    names = []
+    for field in schema:
+        is_list = pa.types.is_list(field.type)
+        if not pa.types.is_floating(field.type.value_type if is_list else field.type):
+            names.append(f"{field.name}.list.element" if is_list else field.name)
+    return names

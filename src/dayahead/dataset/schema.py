@@ -10,12 +10,13 @@ from zoneinfo import available_timezones
 import pyarrow as pa
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from pydantic import Field
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 from pydantic.dataclasses import dataclass
 
-from dayahead.config.loading import STRICT, PositiveFloat, PositiveInt, read_yaml, validated
+from dayahead.config.loading import STRICT, read_yaml, validated
 from dayahead.core.columns import (
     EVENT_TIME,
+    ID_TYPES,
     ITEM_ID,
     PAST_PREFIX,
     ROLES,
@@ -25,9 +26,10 @@ from dayahead.core.columns import (
     TIMESTAMP,
     USER_ID,
     WINDOW,
+    FeatureKind,
+    IdType,
 )
 from dayahead.core.errors import ConfigError
-from dayahead.core.types import ID_TYPES, FeatureKind, IdType
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Interval = tuple[Share, Share]
@@ -139,7 +141,7 @@ class SessionsConfig:
     min_length: Annotated[int, Field(ge=2)] = 2
     max_length: Annotated[int, Field(ge=2)] = 20
     truncate: Literal["first", "last"] = "first"
-    past_max_length: Annotated[int, Field(ge=0)] = 0
+    past_max_length: NonNegativeInt = 0
     """Columns bef_<name> hold at most this many of the user's events before the session; 0: no
     such columns."""
 
@@ -259,10 +261,8 @@ class QualityConfig:
             ("negative", self.negative, numbers),
         ):
             if unknown := [name for name in limits if name not in known]:
-                known_names = ", ".join(known) or "none"
-                raise ValueError(
-                    f"quality.{key}: {', '.join(unknown)}: expected some of {known_names}"
-                )
+                some = ", ".join(known) or "none"
+                raise ValueError(f"quality.{key}: {', '.join(unknown)}: expected some of {some}")
 
     def limit(self, check: str, required: Sequence[str]) -> float | None:
         """Return the limit of a check as a share; None: no limit.
@@ -340,12 +340,11 @@ class DatasetConfig:
         self.quality.check_names(columns, numbers)
 
     def _check_features(self) -> None:
-        reserved = [n for n in self.features if n in RESERVED or n.startswith(PAST_PREFIX)]
-        if reserved:
+        if reserved := [n for n in self.features if n in RESERVED or n.startswith(PAST_PREFIX)]:
             raise ValueError(f"features: {', '.join(reserved)}: reserved column names")
+        categories = [name for name, each in self.features.items() if each.kind == "categorical"]
         for name, feature in self.features.items():
-            other = self.features.get(feature.relative_to or name, feature)
-            if feature.relative_to and other.kind != "categorical":
+            if feature.relative_to and feature.relative_to not in categories:
                 raise ValueError(
                     f"features.{name}.relative_to: {feature.relative_to} is no categorical "
                     f"feature of this data set"

@@ -12,18 +12,18 @@ from pathlib import Path, PurePosixPath
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pydantic import TypeAdapter
 from tqdm import tqdm
 
-from dayahead.core.cache import Cache
+from dayahead.core.cache import Cache, fingerprint, source_fingerprint
 from dayahead.core.columns import EVENT_TIME
-from dayahead.core.files import read_json, write_json
-from dayahead.core.fingerprints import fingerprint, sha256_of, source_fingerprint
+from dayahead.core.files import read_json, sha256_of, write_json
 from dayahead.core.project import cache_root
 from dayahead.dataset.manifest import EventsFile, events_file_name
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.download.archives import raw_files
 from dayahead.download.events import source_columns, to_events
-from dayahead.download.quality import Defects, FileQuality, QualityCounters
+from dayahead.download.quality import FileQuality, QualityCounters
 from dayahead.download.readers import RawBatch, read_batches
 from dayahead.download.sources import Source
 from dayahead.download.synthetic import generate
@@ -91,7 +91,6 @@ def _cache() -> Cache:
 
 
 def _key(source: Source, dataset: DatasetConfig) -> str:
-    """Name everything that the result depends on."""
     return fingerprint(
         {
             "sha256": source.sha256,
@@ -123,29 +122,19 @@ def _settings(dataset: DatasetConfig) -> str:
 
 
 def _read_conversion(folder: Path) -> Conversion:
-    record = read_json(folder / _RECORD)
-    defects = {check: Defects(**counts) for check, counts in record["quality"]["defects"].items()}
-    return Conversion(
-        folder,
-        record["rows"],
-        record["dropped"],
-        [EventsFile(**part) for part in record["parts"]],
-        FileQuality(defects, record["quality"]["days"]),
-    )
+    record = {"folder": folder, **read_json(folder / _RECORD)}
+    return TypeAdapter(Conversion).validate_python(record)
 
 
 def _convert(source: Source, dataset: DatasetConfig, folder: Path) -> None:
     counters = QualityCounters(source.shown)
     dropped: Counter[str] = Counter()
-    n_rows = 0
 
     def tables() -> Iterator[pa.Table]:
-        nonlocal n_rows
         with tqdm(unit="rows", unit_scale=True, desc=source.file, disable=None) as bar:
             for raw in _raw_batches(source, dataset, folder):
-                batch = to_events(raw, dataset, n_rows)
-                counters.count_batch(raw, batch, n_rows)
-                n_rows += raw.n_rows
+                batch = to_events(raw, dataset, counters.n_rows)
+                counters.count_batch(raw, batch)
                 dropped.update(batch.dropped)
                 bar.update(raw.n_rows)
                 yield batch.table
@@ -154,7 +143,7 @@ def _convert(source: Source, dataset: DatasetConfig, folder: Path) -> None:
     for part in parts:
         counters.count_duplicates(folder / part.file)
     record = {
-        "rows": n_rows,
+        "rows": counters.n_rows,
         "dropped": dropped,
         "parts": [asdict(part) for part in parts],
         "quality": asdict(counters.result()),

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dayahead.core.columns import EVENT_TIME, ITEM_ID, ROW
+from dayahead.core.columns import DAY, EVENT_TIME, ITEM_ID, ROW
 from dayahead.core.errors import SourceError
 from dayahead.dataset.manifest import QualityResult
 from dayahead.dataset.schema import DatasetConfig
@@ -25,7 +25,6 @@ from dayahead.download.events import EventBatch
 from dayahead.download.readers import EXAMPLES, RawBatch
 from dayahead.download.sources import Source
 
-_DAY_US = 86_400_000_000
 _TINY = 0.001
 """Shares below this are shown with more digits."""
 _HEADINGS = ("check", "found", "of", "share", "limit", "verdict", "most in one file", "first")
@@ -42,7 +41,7 @@ class Defects:
     examples: list[str] = field(default_factory=list)
     """Location of the first ones, without the name of the file."""
 
-    def add(self, rows: int, of: int, locations: Iterable[str] = ()) -> None:
+    def add(self, rows: int, of: int, locations: Iterable[str]) -> None:
         """Count more rows."""
         self.rows += rows
         self.of += of
@@ -63,6 +62,8 @@ class QualityCounters:
     """Counts the defects of one source file, called `shown` in messages, as it is converted."""
 
     def __init__(self, shown: str) -> None:
+        self.n_rows = 0
+        """Rows of the file so far."""
         self._defects: dict[str, Defects] = defaultdict(Defects)
         self._shown = shown
         self._days: set[int] = set()
@@ -70,13 +71,11 @@ class QualityCounters:
         """First row of each batch, from 0; its number for messages; and the text before that."""
         self._last_time: int | None = None
 
-    def count_batch(self, raw: RawBatch, batch: EventBatch, first_row: int) -> None:
-        """Count the defects of a batch; batches come in the order of the file.
-
-        `first_row` is the number of the batch's first row in the file, from 0.
-        """
+    def count_batch(self, raw: RawBatch, batch: EventBatch) -> None:
+        """Count the rows and the defects of a batch; batches come in the order of the file."""
         location = f"{raw.name}, {raw.unit} ".removeprefix(self._shown)
-        self._batches.append((first_row, raw.first, location))
+        self._batches.append((self.n_rows, raw.first, location))
+        self.n_rows += raw.n_rows
         n_unreadable = raw.n_rows - batch.readable.num_rows
         errors = (error.removeprefix(self._shown) for error in batch.errors)
         self._defects["unreadable"].add(n_unreadable, raw.n_rows, errors)
@@ -106,7 +105,7 @@ class QualityCounters:
         before = times[0] if self._last_time is None else self._last_time
         self._count("backwards", events, pa.array(np.diff(times, prepend=before) < 0))
         self._last_time = int(times[-1])
-        self._days.update(np.unique(times // _DAY_US).tolist())
+        self._days.update(np.unique(times // DAY).tolist())
 
     def _count(self, check: str, table: pa.Table, mask: pa.Array) -> None:
         n_rows = pc.sum(mask).as_py() or 0

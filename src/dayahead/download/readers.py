@@ -126,17 +126,6 @@ def _check_columns(columns: Columns, found: Sequence[str], name: str) -> None:
             )
 
 
-def _set_nulls(table: pa.Table, nulls: Sequence[str]) -> pa.Table:
-    """Replace the texts that stand for null, as the CSV reader does itself."""
-    marks = pa.array(nulls, pa.string())
-    for index, field in enumerate(table.schema):
-        if pa.types.is_string(field.type):
-            values = table.column(index)
-            values = pc.if_else(pc.is_in(values, marks), None, values)
-            table = table.set_column(index, field, values)
-    return table
-
-
 def _read_csv(raw: RawFile, source: SourceConfig, columns: Columns) -> Iterator[RawBatch]:
     stream = _buffered(raw)
     header = list(source.header) if source.header else _header_line(stream, raw.name, source)
@@ -180,23 +169,26 @@ def _read_parquet(raw: RawFile, source: SourceConfig, columns: Columns) -> Itera
             _check_columns(columns, file.schema_arrow.names, raw.name)
             first = 1
             for batch in file.iter_batches(batch_size=BLOCK // 64, columns=list(columns)):
-                table = _set_nulls(_plain_types(pa.Table.from_batches([batch])), source.nulls)
+                table = _plain(pa.Table.from_batches([batch]), source.nulls)
                 yield RawBatch(table, raw.name, "row", first)
                 first += batch.num_rows
     except pa.ArrowInvalid as error:
         raise SourceError(f"{raw.name}: not readable as parquet: {error}") from None
 
 
-def _plain_types(table: pa.Table) -> pa.Table:
-    """Decode dictionaries; give text and bytes the same types as other formats."""
+def _plain(table: pa.Table, nulls: Sequence[str]) -> pa.Table:
+    """Decode dictionaries, give text and bytes one type each; `nulls` become null, as in CSV."""
+    marks = pa.array(nulls, pa.string())
     for index, field in enumerate(table.schema):
         kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
         if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
             kind = pa.string()
         elif any(test(kind) for test in _BYTES):
             kind = pa.binary()
-        if kind != field.type:
-            table = table.set_column(index, field.name, table.column(index).cast(kind))
+        values = table.column(index).cast(kind)
+        if kind == pa.string():
+            values = pc.if_else(pc.is_in(values, marks), None, values)
+        table = table.set_column(index, field.name, values)
     return table
 
 
@@ -225,7 +217,7 @@ def _read_json_lines(
         table, invalid, errors = _parse_lines(lines, schema, raw.name, first)
         if is_strict and errors:
             raise SourceError(errors[0])
-        table = _set_nulls(table, source.nulls)
+        table = _plain(table, source.nulls)
         yield RawBatch(table, raw.name, "line", first, invalid, errors)
         first += len(lines)
 

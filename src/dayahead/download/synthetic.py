@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dayahead.core.columns import TIMESTAMP
+from dayahead.core.columns import DAY, TIMESTAMP
 from dayahead.dataset.schema import SyntheticConfig
 
 Ints = npt.NDArray[np.int64]
@@ -35,7 +35,6 @@ _TASTE = 16.0
 _AT_HOME, _HABITUAL, _KNOWN = 0.6, 0.7, 0.85
 """Shares of sessions that start in a favourite topic, are in the user's usual tier, logged in."""
 _WEEKDAYS = np.array([1.05, 1.08, 1.06, 1.04, 1.0, 0.86, 0.91])
-_DAY_US = 86_400_000_000
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ def generate(config: SyntheticConfig) -> pa.Table:
     step = np.arange(len(session)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     times = _click_times(rng, starts, session, step)
     chosen = _walk(rng, items, config, times, (session, step), (home, taste))
-    inside = np.flatnonzero(times < config.days * _DAY_US)  # a log ends in mid-session
+    inside = np.flatnonzero(times < config.days * DAY)  # a log ends in mid-session
     order = inside[np.argsort(times[inside], kind="stable")]
     return _table(config, items, times[order], session[order], user[session[order]], chosen[order])
 
@@ -130,7 +129,7 @@ def _session_starts(rng: np.random.Generator, config: SyntheticConfig) -> Ints:
     n = int(counts.sum())
     hour = rng.choice(24, n, p=rhythm / rhythm.sum()) + rng.random(n)
     day = np.repeat(np.arange(config.days), counts)
-    return np.sort((day * _DAY_US + hour / 24 * _DAY_US).astype(np.int64))
+    return np.sort((day * DAY + hour / 24 * DAY).astype(np.int64))
 
 
 def _visitors(
@@ -187,7 +186,7 @@ def _walk(
     """
     (session, step), (home, taste) = click, visitor
     popularity = _Popularity(items, config)
-    slots = np.minimum(times * SLOTS_PER_DAY // _DAY_US, config.days * SLOTS_PER_DAY - 1)
+    slots = np.minimum(times * SLOTS_PER_DAY // DAY, config.days * SLOTS_PER_DAY - 1)
     chosen = np.zeros(len(times), np.int64)
     anywhere = len(items.birth)
     for k in range(MAX_LENGTH):
@@ -199,7 +198,7 @@ def _walk(
         chosen[clicks] = popularity.sample(rng, slots[clicks], low, high)
         if k > 0:
             follows = clicks[~roams & (rng.random(len(clicks)) < _FOLLOWS / (1 - _SWITCHES))]
-            day = times[follows] / _DAY_US
+            day = times[follows] / DAY
             after = _successor(rng, items, chosen[follows - 1], taste[session[follows]], day)
             chosen[follows] = np.where(after < 0, chosen[follows], after)
     return chosen

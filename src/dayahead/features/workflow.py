@@ -1,31 +1,200 @@
-"""Raw events to model input: the NVTabular workflow, rebuilt from statistics and vocabularies.
+"""Raw events to model input: the NVTabular workflow, fitted once and rebuilt wherever it is used.
 
 Windows and live sessions are encoded by the same workflow, so that they cannot differ.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from merlin.core.compat import cudf
+from merlin.io import Dataset
 from merlin.schema import ColumnSchema, Schema, Tags
 from numpy.typing import NDArray
 from nvtabular import Workflow
+from nvtabular.ops import Clip, FillMissing, LogOp, Normalize
+from nvtabular.workflow.node import WorkflowNode
 
-from dayahead.core.columns import EVENT_TIME, ITEM_ID, ROW, TIMESTAMP
-from dayahead.core.types import ID_TYPES, Device
-from dayahead.dataset.schema import TIME_FEATURES
+from dayahead.config.loading import Device
+from dayahead.core.columns import EVENT_TIME, ID_TYPES, ITEM_ID, ROW, TIMESTAMP, VALUE, IdType
+from dayahead.dataset.schema import TIME_FEATURES, FeatureConfig
 from dayahead.features.arrays import codes_of, find_repeats
-from dayahead.features.operators import CyclicTime, Frame, LookUp
-from dayahead.features.scalers import NumberOperators
-from dayahead.windows.metadata import Statistics
+from dayahead.features.operators import (
+    CyclicTime,
+    FixedScale,
+    Frame,
+    GaussRank,
+    ItemAge,
+    LookUp,
+    RelativeTo,
+)
+from dayahead.windows.metadata import FeatureStatistics, NumberStatistics, Statistics
 
 Vocabularies = Mapping[str, pa.Table]
 """Vocabulary tables by column: item_id and every categorical feature."""
 Types = Mapping[str, pa.DataType]
 """Types of a workflow's input columns."""
+AGE_SCALE = float(np.log1p(30))
+"""Item age drifts as a log grows, so it is divided by a constant, unless its scale is fitted."""
+
+
+class NumberOperators:
+    """The operators of one numeric feature, to be fitted or rebuilt from its statistics.
+
+    `category` is the categorical feature of a relative_number, and its type.
+    """
+
+    def __init__(
+        self, name: str, kind: str, scaling: str, category: tuple[str, IdType] | None
+    ) -> None:
+        self.name = name
+        self.kind = kind
+        self.relative = RelativeTo(name, *category) if category else None
+        match scaling:
+            case "standard":
+                self.scaler = Normalize(out_dtype=np.float32)
+            case "gauss_rank":
+                self.scaler = GaussRank()
+            case _:
+                self.scaler = FixedScale(AGE_SCALE if kind == "item_age" else 1.0)
+
+    @classmethod
+    def from_statistics(
+        cls, name: str, statistics: Statistics, window: str | None
+    ) -> "NumberOperators":
+        """Rebuild fitted operators; `window` matters where each has its own statistics."""
+        feature = statistics.features[name]
+        fitted = feature.fitted_at(window)
+        category = statistics.category_of(name, window)
+        operators = cls(name, feature.kind, fitted.scaling, category)
+        if relative := operators.relative:
+            relative.values = pa.array(fitted.values, relative.type)
+            relative.means = np.array(fitted.means, dtype=np.float64)
+            relative.overall_mean = fitted.overall_mean or 0.0
+            relative.fitted = True
+        if fitted.scaling == "standard":
+            operators.scaler.means, operators.scaler.stds = {name: fitted.mean}, {name: fitted.std}
+        elif fitted.scaling == "gauss_rank":
+            operators.scaler.knots, operators.scaler.n = np.array(fitted.knots), fitted.n
+        operators.scaler.fitted = True
+        return operators
+
+    def node(self, items: WorkflowNode, vocabulary: pa.Table) -> WorkflowNode:
+        """Graph from the raw column (of item_age: from `items`, looked up) to float32, no nulls.
+
+        A null becomes the mean, 0. log_number takes numbers below 0 as 0.
+        """
+        match self.kind:
+            case "relative_number" if self.relative:
+                raw = [self.name, self.relative.category] >> self.relative
+            case "log_number":
+                raw = [self.name] >> Clip(min_value=0) >> LogOp()
+            case "item_age":
+                raw = (items + EVENT_TIME) >> ItemAge(self.name, vocabulary)
+            case _:
+                raw = [self.name]
+        return raw >> self.scaler >> FillMissing(0)
+
+    def statistics(self) -> NumberStatistics:
+        """What was fitted; with nothing to fit a mean is 0."""
+        fitted: dict[str, Any] = {}
+        if relative := self.relative:
+            fitted |= {"relative_to": relative.category, "overall_mean": relative.overall_mean}
+            fitted |= {"values": relative.values.to_pylist(), "means": relative.means.tolist()}
+        if isinstance(self.scaler, Normalize):
+            mean, std = self.scaler.means[self.name], self.scaler.stds[self.name]
+            fitted["mean"] = float(np.nan_to_num(mean, posinf=0, neginf=0))
+            fitted["std"] = float(np.nan_to_num(std, posinf=0, neginf=0))
+        if isinstance(self.scaler, GaussRank):
+            fitted |= {"knots": self.scaler.knots.tolist(), "n": self.scaler.n}
+        return NumberStatistics(**fitted)
+
+
+def looks_ahead(features: Mapping[str, FeatureConfig]) -> bool:
+    """Whether a window's numbers depend on later windows, so that no window can be appended."""
+    return any(feature.fit == "look_ahead" for feature in features.values())
+
+
+def fit_features(
+    features: Mapping[str, FeatureConfig],
+    paths: Mapping[str, Path],
+    fit_windows: int,
+    vocabularies: Vocabularies,
+    device: Device,
+) -> dict[str, FeatureStatistics]:
+    """Fit the features on train events.
+
+    Args:
+        features: by name.
+        paths: event tables with a column `train`, by kept window, in order of time.
+        fit_windows: how many of the windows features are fitted on, unless they look ahead.
+        vocabularies: that of item_id gives the items' ages.
+        device: where to compute.
+
+    Returns:
+        Statistics by feature; a feature without fitted numbers has only kind and columns. With
+        nothing to fit a mean is 0; numbers that do not vary have std 0 and are only centred.
+    """
+
+    def fit(kind: str, chosen: Sequence[Path]) -> dict[str, NumberStatistics]:
+        names = [name for name, each in features.items() if each.is_fitted and each.fit == kind]
+        return _fit_numbers(names, features, chosen, vocabularies, device) if names else {}
+
+    files = list(paths.values())
+    numbers = fit("first_windows", files[:fit_windows]) | fit("look_ahead", files)
+    by_window: dict[str, dict[str, NumberStatistics]] = defaultdict(dict)
+    for window, path in paths.items():
+        for name, fitted in fit("look_ahead_window", [path]).items():
+            by_window[name][window] = fitted
+    return {
+        name: FeatureStatistics(
+            kind=feature.kind,
+            columns=feature.columns_of(name),
+            type=feature.type if feature.kind == "categorical" else None,
+            windows=by_window.get(name),
+            **vars(numbers.get(name, NumberStatistics())),
+        )
+        for name, feature in features.items()
+    }
+
+
+def _fit_numbers(
+    names: Sequence[str],
+    features: Mapping[str, FeatureConfig],
+    paths: Sequence[Path],
+    vocabularies: Vocabularies,
+    device: Device,
+) -> dict[str, NumberStatistics]:
+    """Fit numeric features on some files, a Dask partition per file."""
+    vocabulary = vocabularies[ITEM_ID]
+    items = [ITEM_ID] >> LookUp(vocabulary)
+    types = {ITEM_ID: vocabulary.schema.field(VALUE).type, EVENT_TIME: pa.int64()}
+    operators = []
+    for name in names:
+        feature, category = features[name], None
+        if feature.kind != "item_age":
+            types[name] = pa.float64()
+        if feature.relative_to is not None:
+            category = feature.relative_to, features[feature.relative_to].type
+            types[category[0]] = ID_TYPES[category[1]]
+        operators.append(NumberOperators(name, feature.kind, feature.scaling, category))
+    nodes = [each.node(items, vocabulary) for each in operators]
+    empty = to_frame(pa.schema(types.items()).empty_table(), "cpu")
+    frames = dd.from_map(_train_events, paths, types=types, meta=empty)
+    Workflow(sum(nodes[1:], nodes[0])).fit(Dataset(frames, cpu=device == "cpu"))
+    return {each.name: each.statistics() for each in operators}
+
+
+def _train_events(path: Path, types: Types) -> pd.DataFrame:
+    table = pq.read_table(path, columns=list(types), filters=pc.field("train"))
+    return to_frame(input_table(table, types), "cpu")
 
 
 def build_workflow(

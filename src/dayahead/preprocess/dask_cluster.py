@@ -14,9 +14,9 @@ from distributed import Client, KilledWorker, LocalCluster, as_completed
 from merlin.core.compat import HAS_GPU, cudf
 from tqdm import tqdm
 
+from dayahead.config.loading import Device
 from dayahead.config.params import MachineConfig, PreprocessConfig
 from dayahead.core.errors import ConfigError, DataError
-from dayahead.core.types import Device
 
 T = TypeVar("T")
 START_SECONDS = 120

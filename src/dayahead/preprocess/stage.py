@@ -21,15 +21,15 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dayahead.config.loading import Device
 from dayahead.config.params import MachineConfig, PreprocessConfig, WindowConfig
-from dayahead.core.columns import SESSION_ID, TIMESTAMP, USER_ID
+from dayahead.core.columns import ID_TYPES, SESSION_ID, TIMESTAMP, USER_ID
 from dayahead.core.errors import DataError
 from dayahead.core.files import write_json, write_parquet
-from dayahead.core.types import ID_TYPES, Device
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.features.arrays import Ints
-from dayahead.features.fit import fit_features
 from dayahead.features.vocabulary import add_value_counts, empty_value_counts, vocabulary_of
+from dayahead.features.workflow import fit_features
 from dayahead.preprocess import tasks
 from dayahead.preprocess.calendar import Progress, calendar_over
 from dayahead.preprocess.dask_cluster import Phases, dask_client, memory_limit, resolve_device
@@ -46,12 +46,7 @@ from dayahead.preprocess.incremental import (
 from dayahead.preprocess.metadata import WindowCounts, statistics_of, write_merlin_schema
 from dayahead.preprocess.sessions import needs_users
 from dayahead.windows.folder import MANIFEST, STATISTICS, n_known, vocabulary_path
-from dayahead.windows.metadata import (
-    Statistics,
-    read_metadata,
-    write_manifest,
-    write_statistics,
-)
+from dayahead.windows.metadata import Statistics, read_metadata
 
 MAX_EVENTS_PER_TASK = 1_000_000
 """Fewer if the memory limit asks for it."""
@@ -179,7 +174,7 @@ class Build:
         summary = WindowCounts(self.window, progress.calendar, counts, self.log.end, without_user)
         summary.check(self.config.fit_windows)
         self._write_windows(job, summary.kept, progress, phases)
-        write_manifest(job.run / WINDOWS / MANIFEST, summary.manifest())
+        write_json(job.run / WINDOWS / MANIFEST, asdict(summary.manifest()))
         state = RunState(
             parts=[(part.sha256, part.first_row) for part in self.log.parts],
             log_end=self.log.end.isoformat(),
@@ -235,7 +230,7 @@ class Build:
             vocabularies[column] = self._grow_vocabulary(job.run, column, values)
         windows = dict(zip(names, paths, strict=True))
         statistics = self._statistics(output / STATISTICS, windows, vocabularies)
-        write_statistics(output / STATISTICS, statistics)
+        write_json(output / STATISTICS, statistics.as_json())
         write_merlin_schema(output / "schema.pbtxt", statistics, vocabularies)
         sizes = [
             {column: n_known(table, name) for column, table in vocabularies.items()}

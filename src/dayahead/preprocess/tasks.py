@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from dayahead.config.loading import Device
 from dayahead.config.params import WindowConfig
 from dayahead.core.columns import (
     EVENT_TIME,
@@ -27,7 +28,6 @@ from dayahead.core.columns import (
     WINDOW,
 )
 from dayahead.core.files import write_parquet
-from dayahead.core.types import Device
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.features.arrays import Ints, codes_of, ints, is_new
 from dayahead.features.vocabulary import count_values

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -79,6 +79,7 @@ class WindowFolder:
     """The folder that preprocess writes and train reads."""
 
     folder: Path
+    _vocabularies: dict[str, pa.Table] = field(default_factory=dict, init=False, compare=False)
 
     @cached_property
     def manifest(self) -> WindowsManifest:
@@ -98,10 +99,6 @@ class WindowFolder:
             Window(entry.window, position, entry.start) for position, entry in enumerate(kept)
         )
 
-    @cached_property
-    def _vocabularies(self) -> dict[str, pa.Table]:
-        return {}
-
     def path(self, window: Window, role: str) -> Path:
         """Path of one window's file for one role (train, valid or test)."""
         return window_path(self.folder, self.manifest.unit, window.name, role)
@@ -118,9 +115,8 @@ class WindowFolder:
             return _read_table(self.path(window, role), columns)
         wanted = list(dict.fromkeys([SESSION_START, SESSION_ID, *columns]))
         table = pa.concat_tables([_read_table(self.path(window, part), wanted) for part in ROLES])
-        keys = table.select([SESSION_START, SESSION_ID]).append_column(
-            "row", pa.array(range(len(table)), pa.int64())
-        )
+        keys = table.select([SESSION_START, SESSION_ID])
+        keys = keys.append_column("row", pa.array(np.arange(len(table))))
         first = keys.group_by([SESSION_START, SESSION_ID]).aggregate([("row", "min")])
         first = first.sort_by([(SESSION_START, "ascending"), (SESSION_ID, "ascending")])
         return table.take(first["row_min"]).select(columns).combine_chunks()

@@ -8,9 +8,9 @@ from typing import Any, Literal, TypeVar
 from pydantic.dataclasses import dataclass
 
 from dayahead.config.loading import STRICT, validated
+from dayahead.core.columns import FeatureKind, IdType
 from dayahead.core.errors import ConfigError, WindowError
-from dayahead.core.files import read_json, write_json
-from dayahead.core.types import FeatureKind, IdType
+from dayahead.core.files import read_json
 
 T = TypeVar("T")
 WindowState = Literal["kept", "dropped", "open"]
@@ -140,16 +140,6 @@ class Statistics:
     def as_json(self) -> dict[str, Any]:
         """Return the content of statistics.json; fields that are null are left out."""
         return asdict(self, dict_factory=_given)
-
-
-def write_manifest(path: Path, manifest: WindowsManifest) -> None:
-    """Write windows.json."""
-    write_json(path, asdict(manifest))
-
-
-def write_statistics(path: Path, statistics: Statistics) -> None:
-    """Write statistics.json."""
-    write_json(path, statistics.as_json())
 
 
 def read_metadata(cls: type[T], path: Path) -> T:

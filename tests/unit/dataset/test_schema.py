@@ -89,7 +89,8 @@ def keys_of(cls: Any) -> set[str]:
     for field in fields(cls):
         found.add(field.name)
         for inner in (field.type, *get_args(field.type)):
-            found |= keys_of(inner) if is_dataclass(inner) else set()
+            if isinstance(inner, type) and is_dataclass(inner):
+                found |= keys_of(inner)
     return found
 
 

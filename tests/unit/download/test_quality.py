@@ -97,7 +97,7 @@ ROWS = st.lists(
 
 
 @given(rows=ROWS.filter(lambda rows: any(None not in row[:3] for row in rows)))
-@settings(max_examples=20)
+@settings(max_examples=30)
 def test_counts_agree_with_plain_python(tmp_path_factory, rows):
     folder = tmp_path_factory.mktemp("log")
     columns = dict(zip(["session", "item", "time", "price"], zip(*rows, strict=True), strict=True))

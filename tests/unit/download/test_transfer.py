@@ -49,7 +49,7 @@ def test_any_size(serve, size):
     assert len(served.requests) == max(1, -(-size // 8192))
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(3))
 def test_broken_connections_are_retried(serve, monkeypatch, seed):
     monkeypatch.setattr(transfer, "ATTEMPTS", 50)
     served = serve(change=cut_at_random(seed, 0.6))

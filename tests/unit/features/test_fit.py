@@ -1,4 +1,4 @@
-"""Statistics: on whose events they are fit_features, and that they are the plain ones."""
+"""Statistics: on whose events they are fitted, and that they are the plain ones."""
 
 from statistics import NormalDist, mean, stdev
 
@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from merlin.dag import ColumnSelector
 from scipy.special import ndtr
@@ -16,14 +16,14 @@ from scipy.special import ndtr
 from dayahead.core.columns import ITEM_ID
 from dayahead.core.files import write_parquet
 from dayahead.dataset.schema import FeatureConfig
-from dayahead.features.fit import fit_features, looks_ahead
-from dayahead.features.scalers import GaussRank
+from dayahead.features.operators import GaussRank
 from dayahead.features.vocabulary import (
     add_value_counts,
     count_values,
     empty_value_counts,
     vocabulary_of,
 )
+from dayahead.features.workflow import fit_features, looks_ahead
 from dayahead.windows.metadata import FeatureStatistics, NumberStatistics
 from support.builders import dataset_config, events, random_log
 
@@ -157,7 +157,6 @@ def fit_ranks(partitions):
     return operator, [operator.transform(selector, frame)["x"] for frame in frames]
 
 
-@settings(max_examples=40)
 @given(st.lists(numbers, min_size=1, max_size=4))
 def test_few_numbers_keep_their_mean_ranks(partitions):
     _, outputs = fit_ranks(partitions)

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dayahead.features.vocabulary import (
@@ -112,7 +112,6 @@ def by_rows(contents, min_count):
     return known
 
 
-@settings(max_examples=40)
 @given(
     st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=12), min_size=2, max_size=5),
     st.integers(1, 4),

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayahead.core.errors import WindowError
+from dayahead.core.files import write_json
 from dayahead.windows.folder import MANIFEST, STATISTICS, WindowFolder
 from dayahead.windows.metadata import (
     FeatureStatistics,
@@ -16,8 +17,6 @@ from dayahead.windows.metadata import (
     Statistics,
     WindowsManifest,
     read_metadata,
-    write_manifest,
-    write_statistics,
 )
 from support.window_folders import tiny_statistics, write_window_folder
 
@@ -67,8 +66,10 @@ def test_statistics_json_has_this_layout(folder):
 
 
 def test_files_read_and_written_again_keep_their_bytes(folder, tmp_path):
-    write_manifest(tmp_path / MANIFEST, read_metadata(WindowsManifest, folder / MANIFEST))
-    write_statistics(tmp_path / STATISTICS, read_metadata(Statistics, folder / STATISTICS))
+    manifest = read_metadata(WindowsManifest, folder / MANIFEST)
+    write_json(tmp_path / MANIFEST, asdict(manifest))
+    statistics = read_metadata(Statistics, folder / STATISTICS)
+    write_json(tmp_path / STATISTICS, statistics.as_json())
     for name in (MANIFEST, STATISTICS):
         assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
 
@@ -87,7 +88,7 @@ def test_every_number_and_value_is_read_back_exactly(tmp_path_factory, knots, va
     feature = FeatureStatistics(kind="number", columns=["x"], windows={"2026-01-01": number})
     written = tiny_statistics()
     written.features.update(x=feature)
-    write_statistics(path, written)
+    write_json(path, written.as_json())
     read = read_metadata(Statistics, path)
     assert read == written
     signs = [math.copysign(1, knot) for knot in read.features["x"].windows["2026-01-01"].knots]
