@@ -191,7 +191,11 @@ class Uploader:
             case "model":
                 self._upload_model(run, str(folder / entry["file"]))
             case "input":
-                client.log_inputs(run, [_dataset(entry)])
+                source = json.dumps({"uri": entry["source"]})
+                digest = entry["digest"][:36]  # MLflow takes no more
+                dataset = entities.Dataset(entry["name"], digest, "local", source)
+                tag = entities.InputTag("mlflow.data.context", "input")
+                client.log_inputs(run, [entities.DatasetInput(dataset, [tag])])
             case "end":
                 for target in (run, progress.parent):
                     client.set_terminated(target, entry["status"], entry["at"])
@@ -207,13 +211,6 @@ class Uploader:
         client.log_model_artifacts(model.model_id, folder)
         client.finalize_logged_model(model.model_id, "READY")
         client.log_outputs(run, [entities.LoggedModelOutput(model.model_id, step=0)])
-
-
-def _dataset(entry: Entry) -> entities.DatasetInput:
-    source = json.dumps({"uri": entry["source"]})
-    digest = entry["digest"][:36]  # MLflow takes no more
-    dataset = entities.Dataset(entry["name"], digest, source_type="local", source=source)
-    return entities.DatasetInput(dataset, [entities.InputTag("mlflow.data.context", "input")])
 
 
 @contextmanager
