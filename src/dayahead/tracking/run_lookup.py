@@ -11,7 +11,7 @@ from mlflow.artifacts import download_artifacts
 
 from dayahead.core.errors import ComparisonError, first_line
 from dayahead.core.project import project_root
-from dayahead.tracking.store import open_store
+from dayahead.tracking.store import Store
 from dayahead.tracking.uploader import LINEAGE_TAG
 
 RANKS = "ranks"
@@ -56,7 +56,7 @@ def _from_folder(run: str, _into: Path) -> Path:
 
 def _from_mlflow(run: str, into: Path) -> Path:
     """Download artifacts of the run itself or of the train run that its tags link to."""
-    store = open_store()
+    store = Store()
     source = store.client.get_run(run).data.tags.get(f"{LINEAGE_TAG}train", run)
     into.mkdir(parents=True, exist_ok=True)
     for name in (RANKS, WINDOWS):

@@ -19,7 +19,7 @@ from mlflow import MlflowException, entities
 from dayahead.core.errors import BusyError, TrackingError, first_line, redacted
 from dayahead.core.files import read_json, write_json
 from dayahead.tracking.outbox import Entry, Outbox, outboxes, warn_once
-from dayahead.tracking.store import Store, open_store
+from dayahead.tracking.store import Store
 
 ID_TAG: Final = "dayahead.id"
 STAGE_TAG: Final = "dvc.stage"
@@ -245,7 +245,7 @@ def background_sync(outbox: Outbox) -> Iterator[None]:
 
 def _sync(outbox: Outbox, lock: FileLock, closing: threading.Event) -> None:
     """Upload until closed, and once more then; try a store that fails less and less often."""
-    uploader = Uploader(open_store())
+    uploader = Uploader(Store())
     others, pause, is_last = None, PAUSE_SECONDS, False
     while not is_last:
         is_last = closing.is_set()
@@ -292,7 +292,7 @@ class SyncReport:
 
 def sync_all() -> SyncReport:
     """Upload what the store missed, of all pipeline runs; runs get their true times."""
-    uploader = Uploader(open_store())
+    uploader = Uploader(Store())
     report = SyncReport(uploader.name)
     for outbox in outboxes():
         stage = f"{outbox.path.parent.name}/{outbox.path.stem}"
