@@ -21,7 +21,7 @@ from torch.distributed.elastic.utils.store import synchronize
 from torch.distributed.rendezvous import rendezvous
 
 from dayahead.config.params import ComputeConfig
-from dayahead.core.errors import ConfigError, DeadProcessError, TrainingError
+from dayahead.core.errors import ConfigError, DeadProcessError, TrainingError, first_line
 from dayahead.distributed.launchers import LaunchInfo
 from dayahead.distributed.process import TIMEOUT, Process, Rank, divide_cores
 
@@ -58,7 +58,7 @@ def process_group(
     except RuntimeError as error:
         raise TrainingError(
             f"{name}: rendezvous at {launch.address}:{launch.port} failed "
-            f"({str(error).splitlines()[0]}); check that all processes were started, that "
+            f"({first_line(error)}); check that all processes were started, that "
             f"MASTER_PORT is free and MASTER_ADDR reachable from all, and that {NETWORK} "
             f"({os.environ.get(NETWORK)}) is the network between them"
         ) from None
