@@ -284,7 +284,6 @@ def uses_bfloat16(config: TrainingConfig, process: Process) -> bool:
 
 
 def _step_random(batch: Batch, seed: int) -> StepRandom:
-    """Return random streams for this process's rows of a global batch."""
     rank = batch.rank
     rows = torch.arange(batch.n_global)[rank.index :: rank.world_size]
     width = batch.global_items.shape[1]
