@@ -62,7 +62,6 @@ many_sessions = st.lists(
 some_candidates = st.sets(st.integers(2, 20)).map(sorted)
 
 
-@settings(max_examples=30)
 @given(many_sessions, some_candidates, st.integers(1, 10))
 def test_ranks_equal_brute_force_for_any_batches(lists, candidates, batch_size):
     found = evaluated(lists, candidates, batch_size)
@@ -70,7 +69,6 @@ def test_ranks_equal_brute_force_for_any_batches(lists, candidates, batch_size):
     assert found.ranks.tolist() == [brute_force(session, candidates) for session in lists]
 
 
-@settings(max_examples=30)
 @given(many_sessions, some_candidates, st.integers(1, 10))
 def test_at_all_positions_each_prefix_is_ranked_like_a_session(lists, candidates, batch_size):
     found = evaluated(lists, candidates, batch_size, is_all=True)
@@ -96,7 +94,6 @@ def test_past_events_are_no_targets():
     assert found.targets.tolist() == [6, 7, 9]
 
 
-@settings(max_examples=30)
 @given(many_sessions, some_candidates, st.integers(0, 30), st.booleans())
 def test_the_top_k_have_the_target_at_its_rank(lists, candidates, n, is_all):
     """The target ranks behind equal scores; the top k are sorted by index among equal scores."""
