@@ -6,6 +6,7 @@ own rows of each batch. So one process or eight make the same steps on the same 
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -142,7 +143,7 @@ class Sessions:
         """Return the number of sessions."""
         return len(self.offsets) - 1
 
-    @property
+    @cached_property
     def lengths(self) -> Int[Tensor, " S"]:
         """Events per session."""
         return self.offsets.diff()
