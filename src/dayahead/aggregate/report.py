@@ -68,14 +68,10 @@ def render_report(
     settings: Mapping[str, Setting],
     outside: float,
 ) -> str:
-    """Render the report; the same input always gives the same text.
+    """Render the report of these windows and their averages; the same input gives the same text.
 
-    Args:
-        rows: the evaluated windows.
-        summary: their averages.
-        listing: the content of windows.json.
-        settings: params.yaml, flat: {"model.n_layer": 2, ...}.
-        outside: share of all targets that were not among the candidates.
+    `listing` is windows.json, `settings` are params.yaml, flat: {"model.n_layer": 2, ...}, and
+    `outside` is the share of all targets that were not among the candidates.
     """
     page = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True

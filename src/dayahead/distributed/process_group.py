@@ -153,13 +153,8 @@ def check_processes_match(every: Sequence[Mapping[str, str]]) -> None:
 def _choose_network(launch: LaunchInfo) -> str:
     """Let gloo use the network interface that leads to rank 0, unless the user names one.
 
-    By itself gloo takes the address of the host name, which is often 127.0.1.1.
-
-    Returns:
-        This machine's address in that network; empty if the user names one.
-
-    Raises:
-        ConfigError: rank 0's address cannot be resolved.
+    By itself gloo takes the address of the host name, which is often 127.0.1.1. Returns this
+    machine's address in that network; empty if the user names one.
     """
     if NETWORK in os.environ:
         return ""
@@ -188,10 +183,7 @@ def heartbeat(name: str) -> Iterator[None]:
 
     When a machine or the network fails, torch waits in silence until TIMEOUT, which must be long
     because a process may work alone for minutes. So a thread of every process joins the others in
-    an all_reduce every few seconds.
-
-    Args:
-        name: of this process, in messages.
+    an all_reduce every few seconds. Messages call this process `name`.
 
     Raises:
         DeadProcessError: another process is lost.
