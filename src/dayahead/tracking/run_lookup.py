@@ -22,9 +22,8 @@ RESULTS = "results"
 def results_of(run: str, into: Path) -> Path:
     """Find the results of a run and return a folder with ranks/*.parquet and windows.csv.
 
-    Args:
-        run: A results folder, MLflow run id, DVC experiment or Git revision.
-        into: Folder for what has to be fetched.
+    `run` is a results folder, MLflow run id, DVC experiment or Git revision; what has to be fetched
+    goes to the folder `into`.
 
     Raises:
         ComparisonError: none of these has such results; says what was tried.

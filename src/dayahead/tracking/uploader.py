@@ -9,7 +9,6 @@ import shutil
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -279,21 +278,20 @@ def _others(outbox: Outbox) -> list[Outbox]:
     return [each for each in others if each.path.parent == outbox.path.parent or each.is_open()]
 
 
-@dataclass
-class SyncReport:
+class SyncReport(NamedTuple):
     """Result of `sync_all`, by stage."""
 
     store: str
-    uploaded: dict[str, int] = field(default_factory=dict)
+    uploaded: dict[str, int]
     """Number of records, of stages that had some left."""
-    failures: dict[str, str] = field(default_factory=dict)
+    failures: dict[str, str]
     """Why the store does not have all records."""
 
 
 def sync_all() -> SyncReport:
     """Upload what the store missed, of all pipeline runs; runs get their true times."""
     uploader = Uploader(Store())
-    report = SyncReport(uploader.name)
+    report = SyncReport(uploader.name, {}, {})
     for outbox in outboxes():
         stage = f"{outbox.path.parent.name}/{outbox.path.stem}"
         try:
