@@ -12,12 +12,9 @@ from dayahead.core.errors import ConfigError
 def preset_options(
     name: str, folder: Path = Path("presets"), params: Path = Path("params.yaml")
 ) -> list[str]:
-    """Return a preset as options of `dvc exp run`: -Smodel.d_model=128 ...
+    """Return a preset, such as g1/xlnet-mlm, as options of `dvc exp run`: -Smodel.d_model=128 ...
 
-    Args:
-        name: data set and row, for example g1/xlnet-mlm.
-        folder: folder of the presets.
-        params: the settings that the preset changes.
+    `folder` holds the presets, `params` the settings that they change.
 
     Raises:
         ConfigError: no such preset, or it does not fit the settings.

@@ -36,10 +36,7 @@ def average(
 ) -> Average:
     """Average over windows, and over the targets of all windows.
 
-    Args:
-        results: one row per window.
-        ranks: of the same windows, in the same order; 0 is a miss.
-        cutoffs: lengths of the lists, as in evaluation.cutoffs.
+    `ranks` are those of the windows of `results`, in the same order; 0 is a miss.
     """
     names = metric_names(cutoffs)
     by_window = {name: [result.metrics[name] for result in results] for name in names}

@@ -1,5 +1,6 @@
 """results/report.html: one self-contained page that summarizes a run."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -67,14 +68,10 @@ def render_report(
     settings: Mapping[str, Setting],
     outside: float,
 ) -> str:
-    """Render the report; the same input always gives the same text.
+    """Render the report of these windows and their averages; the same input gives the same text.
 
-    Args:
-        rows: the evaluated windows.
-        summary: their averages.
-        listing: the content of windows.json.
-        settings: params.yaml, flat: {"model.n_layer": 2, ...}.
-        outside: share of all targets that were not among the candidates.
+    `listing` is windows.json, `settings` are params.yaml, flat: {"model.n_layer": 2, ...}, and
+    `outside` is the share of all targets that were not among the candidates.
     """
     page = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -86,8 +83,8 @@ def render_report(
         summary=summary,
         listing=listing,
         settings=settings,
-        charts=[*_metric_charts(rows, summary), *_loss_chart(rows)],
-        data_charts=[_sessions_chart(listing.windows), _outside_chart(rows)],
+        charts=_result_charts(rows, summary),
+        data_charts=_data_charts(rows, listing.windows),
         outside=outside,
     )
 
@@ -97,7 +94,7 @@ def _title(name: str) -> str:
     return f"{_TITLES[kind]}@{cutoff}"
 
 
-def _metric_charts(rows: Sequence[WindowResult], summary: Average) -> Iterator[tuple[str, Markup]]:
+def _result_charts(rows: Sequence[WindowResult], summary: Average) -> Iterator[tuple[str, Markup]]:
     windows = [row.window for row in rows]
     for kind, names in groupby(summary.aod, key=lambda name: name.split("_at_")[0]):
         series = {name: [row.metrics[name] for row in rows] for name in names}
@@ -105,27 +102,20 @@ def _metric_charts(rows: Sequence[WindowResult], summary: Average) -> Iterator[t
         centre = (summary.aod[longest], summary.ci95[longest])
         labelled = {_title(name): values for name, values in series.items()}
         yield _TITLES[kind], curves(kind, windows, labelled, centre)
-
-
-def _loss_chart(rows: Sequence[WindowResult]) -> Iterator[tuple[str, Markup]]:
     losses = [row.train_loss for row in rows]
     if any(loss is not None for loss in losses):
-        windows = [row.window for row in rows]
         yield "Training loss", curves("loss", windows, {"loss": losses})
 
 
-def _sessions_chart(entries: Sequence[WindowEntry]) -> tuple[str, Markup]:
+def _data_charts(
+    rows: Sequence[WindowResult], entries: Sequence[WindowEntry]
+) -> Iterator[tuple[str, Markup]]:
     windows = [entry.window for entry in entries]
     sessions = [entry.sessions for entry in entries]
     is_muted = [entry.state != "kept" for entry in entries]
-    return "Sessions per window (pale: not used)", bars("sessions", windows, sessions, is_muted)
-
-
-def _outside_chart(rows: Sequence[WindowResult]) -> tuple[str, Markup]:
-    windows = [row.window for row in rows]
-    percentages = [100 * row.target_outside for row in rows]
-    title = "Targets outside the candidates, %"
-    return title, curves("outside", windows, {"outside": percentages})
+    yield "Sessions per window (pale: not used)", bars("sessions", windows, sessions, is_muted)
+    outside = {"outside": [100 * row.target_outside for row in rows]}
+    yield "Targets outside the candidates, %", curves("outside", [r.window for r in rows], outside)
 
 
 def curves(
@@ -212,11 +202,6 @@ def _themed(svg: str, key: str) -> Markup:
     for placeholder, variable in _VARIABLES.items():
         element = element.replace(placeholder, f"var(--{variable})")
     # Ids are unique within a chart only; HTML needs no namespaces.
-    for reference in ('id="', '"#', "url(#"):
-        element = element.replace(reference, f"{reference}{key}-")
-    for namespace in (
-        ' xmlns:xlink="http://www.w3.org/1999/xlink"',
-        ' xmlns="http://www.w3.org/2000/svg"',
-    ):
-        element = element.replace(namespace, "")
+    element = re.sub(r'id="|"#|url\(#', rf"\g<0>{key}-", element)
+    element = re.sub(r' xmlns(:xlink)?="[^"]*"', "", element)
     return Markup(element)  # noqa: S704 - matplotlib escapes its texts

@@ -29,11 +29,8 @@ def aggregate(
 ) -> Average:
     """Write aod.json, report.html and the Transformers4Rec export into `results`.
 
-    Args:
-        results: folder with windows.csv and ranks/.
-        windows: folder with windows.json.
-        cutoffs: lengths of the lists, as in evaluation.cutoffs.
-        settings: params.yaml, flat: {"model.n_layer": 2, ...}; for the report.
+    `results` has windows.csv and ranks/, `windows` has windows.json; `settings` are params.yaml,
+    flat: {"model.n_layer": 2, ...}, for the report.
 
     Raises:
         DataError: windows.csv and the ranks disagree, or a file is damaged.

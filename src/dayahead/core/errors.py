@@ -90,7 +90,7 @@ def exit_with_message() -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if (number := _signal_of(error)) is not None:
+        if (number := signal_of(error)) is not None:
             sys.stderr.write(f"error: stopped by {Signals(number).name}; {_RERUN}\n")
             raise SystemExit(128 + number) from None
         if (message := _message_of(error)) is None:
@@ -98,7 +98,8 @@ def exit_with_message() -> Iterator[None]:
         raise SystemExit(f"error: {redacted(message)}") from None
 
 
-def _signal_of(error: BaseException) -> int | None:
+def signal_of(error: BaseException) -> int | None:
+    """Return the signal that ended the process, if one did."""
     if isinstance(error, KeyboardInterrupt):
         return SIGINT
     if isinstance(error, SystemExit):

@@ -74,10 +74,8 @@ def is_secondary_process(environ: Mapping[str, str]) -> bool:
 def exec_launcher(environ: Mapping[str, str]) -> None:
     """Replace this process by the launcher in DAYAHEAD_LAUNCH, which runs this script in each rank.
 
-    Returns only if there is no such variable, or a launcher has started this process.
-
-    Args:
-        environ: passed on to the launcher, without DAYAHEAD_LAUNCH.
+    Returns only if there is no such variable, or a launcher has started this process. The launcher
+    gets `environ` without DAYAHEAD_LAUNCH.
 
     Raises:
         ConfigError: the program is not found.

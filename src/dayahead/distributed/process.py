@@ -126,16 +126,14 @@ def allowed_cores(device: torch.device, sys: Path = SYS) -> list[int]:
 def core_slice(cores: Iterable[int], index: int, n: int, sys: Path = SYS) -> list[int]:
     """Return slice `index` of `n` equal ones; hyper-threads of a physical core stay together."""
 
-    def physical_core(cpu: int) -> tuple[int, int]:
+    def package_core_cpu(cpu: int) -> tuple[int, int, int]:
         topology = sys / "devices" / "system" / "cpu" / f"cpu{cpu}" / "topology"
         if not topology.is_dir():
-            return 0, cpu
-        socket, core = (
-            int((topology / name).read_text()) for name in ("physical_package_id", "core_id")
-        )
-        return socket, core
+            return 0, cpu, cpu
+        package, core = (topology / name for name in ("physical_package_id", "core_id"))
+        return int(package.read_text()), int(core.read_text()), cpu
 
-    ordered = sorted(cores, key=lambda cpu: (*physical_core(cpu), cpu))
+    ordered = sorted(cores, key=package_core_cpu)
     size = len(ordered) // n
     return sorted(ordered[index * size : (index + 1) * size])
 

@@ -21,7 +21,7 @@ from torch.distributed.elastic.utils.store import synchronize
 from torch.distributed.rendezvous import rendezvous
 
 from dayahead.config.params import ComputeConfig
-from dayahead.core.errors import ConfigError, DeadProcessError, TrainingError
+from dayahead.core.errors import ConfigError, DeadProcessError, TrainingError, first_line
 from dayahead.distributed.launchers import LaunchInfo
 from dayahead.distributed.process import TIMEOUT, Process, Rank, divide_cores
 
@@ -58,7 +58,7 @@ def process_group(
     except RuntimeError as error:
         raise TrainingError(
             f"{name}: rendezvous at {launch.address}:{launch.port} failed "
-            f"({str(error).splitlines()[0]}); check that all processes were started, that "
+            f"({first_line(error)}); check that all processes were started, that "
             f"MASTER_PORT is free and MASTER_ADDR reachable from all, and that {NETWORK} "
             f"({os.environ.get(NETWORK)}) is the network between them"
         ) from None
@@ -153,13 +153,8 @@ def check_processes_match(every: Sequence[Mapping[str, str]]) -> None:
 def _choose_network(launch: LaunchInfo) -> str:
     """Let gloo use the network interface that leads to rank 0, unless the user names one.
 
-    By itself gloo takes the address of the host name, which is often 127.0.1.1.
-
-    Returns:
-        This machine's address in that network; empty if the user names one.
-
-    Raises:
-        ConfigError: rank 0's address cannot be resolved.
+    By itself gloo takes the address of the host name, which is often 127.0.1.1. Returns this
+    machine's address in that network; empty if the user names one.
     """
     if NETWORK in os.environ:
         return ""
@@ -188,10 +183,7 @@ def heartbeat(name: str) -> Iterator[None]:
 
     When a machine or the network fails, torch waits in silence until TIMEOUT, which must be long
     because a process may work alone for minutes. So a thread of every process joins the others in
-    an all_reduce every few seconds.
-
-    Args:
-        name: of this process, in messages.
+    an all_reduce every few seconds. Messages call this process `name`.
 
     Raises:
         DeadProcessError: another process is lost.

@@ -101,8 +101,7 @@ class Shard:
     ) -> tuple[list[Float[Tensor, "E ..."]], list[int]]:
         """Concatenate every process's values by rank, and count those of each rank.
 
-        Args:
-            values: all of the same length, which may differ between processes.
+        All `values` have the same length, which may differ between processes.
         """
         n_local = len(values[0])
         if self.is_whole:
@@ -114,15 +113,12 @@ class Shard:
     def send_back(
         self, results: Float[Tensor, "E k"], n_of: list[int], widths: list[int]
     ) -> list[Float[Tensor, "T k"]]:
-        """Return each gathered value's results to its own process: the reverse of `all_gather`.
+        """Return the results of each rank for this process's values: the reverse of `all_gather`.
 
         Args:
             results: of this process, for the concatenated values of `all_gather`.
             n_of: values of each rank, from `all_gather`.
             widths: columns of each rank's results.
-
-        Returns:
-            The results of each rank for the values of this process.
         """
         if self.is_whole:
             return [results]
@@ -132,12 +128,9 @@ class Shard:
         return [part.view(n_local, k) for part, k in zip(parts, widths, strict=True)]
 
     def gather_rows(self, local: Tensor, n_rows: int, device: torch.device) -> Tensor:
-        """Gather the whole table in rank 0; the other ranks return their local rows.
+        """Gather the whole table of `n_rows` in rank 0; the other ranks return their local rows.
 
-        Args:
-            local: on the CPU, like the result.
-            n_rows: of the whole table.
-            device: that the process group transfers from.
+        `local` is on the CPU, like the result; `device` is what the process group transfers from.
         """
         whole = local if self.rank else local.new_empty((n_rows, *local.shape[1:]))
         for begin, end, n_of in self._chunks(n_rows):
@@ -150,12 +143,10 @@ class Shard:
         return whole
 
     def scatter_rows(self, whole: Tensor | None, like: Tensor, n_rows: int) -> Tensor:
-        """Scatter rank 0's whole table and return this rank's rows.
+        """Scatter rank 0's whole table of `n_rows` and return this rank's rows.
 
-        Args:
-            whole: on the CPU of rank 0; ignored on other ranks.
-            like: of the same dtype and columns, on the device of the result.
-            n_rows: of the whole table.
+        `whole` is on the CPU, and ignored on other ranks; `like` has the dtype, columns and device
+        of the result.
         """
         local = like.new_empty((self.n_local(n_rows), *like.shape[1:]))
         for begin, end, n_of in self._chunks(n_rows):

@@ -95,10 +95,9 @@ class Outbox:
         return FileLock(self.path.with_suffix(".lock"), timeout=0, thread_local=False)
 
     def add_file(self, source: Path) -> str:
-        """Link or copy a file or folder, for DVC deletes the workspaces of --temp runs.
+        """Link or copy a file or folder; return its path relative to the outbox's folder.
 
-        Returns:
-            Its path relative to the outbox's folder.
+        The original may be gone at the upload: DVC deletes the workspaces of --temp runs.
         """
         target = self.new_folder() / source.name
         if source.is_dir():

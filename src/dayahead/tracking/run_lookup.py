@@ -11,7 +11,7 @@ from mlflow.artifacts import download_artifacts
 
 from dayahead.core.errors import ComparisonError, first_line
 from dayahead.core.project import project_root
-from dayahead.tracking.store import open_store
+from dayahead.tracking.store import Store
 from dayahead.tracking.uploader import LINEAGE_TAG
 
 RANKS = "ranks"
@@ -22,9 +22,8 @@ RESULTS = "results"
 def results_of(run: str, into: Path) -> Path:
     """Find the results of a run and return a folder with ranks/*.parquet and windows.csv.
 
-    Args:
-        run: A results folder, MLflow run id, DVC experiment or Git revision.
-        into: Folder for what has to be fetched.
+    `run` is a results folder, MLflow run id, DVC experiment or Git revision; what has to be fetched
+    goes to the folder `into`.
 
     Raises:
         ComparisonError: none of these has such results; says what was tried.
@@ -56,7 +55,7 @@ def _from_folder(run: str, _into: Path) -> Path:
 
 def _from_mlflow(run: str, into: Path) -> Path:
     """Download artifacts of the run itself or of the train run that its tags link to."""
-    store = open_store()
+    store = Store()
     source = store.client.get_run(run).data.tags.get(f"{LINEAGE_TAG}train", run)
     into.mkdir(parents=True, exist_ok=True)
     for name in (RANKS, WINDOWS):

@@ -23,7 +23,7 @@ from mlflow.types.schema import AnyType, Array, Object, Property
 
 import dayahead
 from dayahead.config.params import Params, flat_settings
-from dayahead.core.errors import TERMINATED, redacted
+from dayahead.core.errors import TERMINATED, redacted, signal_of
 from dayahead.tracking.lineage import Lineage, lineage_of, origin_tags
 from dayahead.tracking.outbox import Outbox, never_raising, outbox_for, outboxes
 from dayahead.tracking.uploader import background_sync
@@ -159,10 +159,7 @@ def _status(error: BaseException) -> str:
     """MLflow's status of a stage that an exception ended."""
     if isinstance(error, SystemExit) and not error.code:
         return "FINISHED"
-    by_exit = isinstance(error, SystemExit) and error.code == TERMINATED
-    # torch's launcher turns a signal into an exception that carries it as `sigval`.
-    by_signal = isinstance(error, KeyboardInterrupt) or hasattr(error, "sigval")
-    return "KILLED" if by_exit or by_signal else "FAILED"
+    return "FAILED" if signal_of(error) is None else "KILLED"
 
 
 @contextmanager

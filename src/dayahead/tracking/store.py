@@ -3,7 +3,6 @@
 import logging
 import os
 import re
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -41,12 +40,12 @@ def artifact_location(uri: str, root: Path) -> str | None:
     return str(root / ARTIFACTS) if re.match(r"^(postgresql|mysql|mssql)", uri) else None
 
 
-@dataclass(frozen=True)
 class Store:
-    """An MLflow tracking store, opened at first use; methods pass MLflow's exceptions on."""
+    """The project's MLflow tracking store, opened at first use; methods pass its exceptions on."""
 
-    uri: str
-    root: Path
+    def __init__(self, root: Path | None = None) -> None:
+        self.root = root or project_root()
+        self.uri = tracking_uri(self.root)
 
     @cached_property
     def client(self) -> MlflowClient:
@@ -68,9 +67,3 @@ class Store:
                 return str(found.experiment_id)
             location = artifact_location(self.uri, self.root)
             return str(self.client.create_experiment(name, artifact_location=location))
-
-
-def open_store(root: Path | None = None) -> Store:
-    """Return the store in use; nothing is read or created yet."""
-    root = root or project_root()
-    return Store(tracking_uri(root), root)

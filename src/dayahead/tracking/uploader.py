@@ -9,7 +9,6 @@ import shutil
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -19,7 +18,7 @@ from mlflow import MlflowException, entities
 from dayahead.core.errors import BusyError, TrackingError, first_line, redacted
 from dayahead.core.files import read_json, write_json
 from dayahead.tracking.outbox import Entry, Outbox, outboxes, warn_once
-from dayahead.tracking.store import Store, open_store
+from dayahead.tracking.store import Store
 
 ID_TAG: Final = "dayahead.id"
 STAGE_TAG: Final = "dvc.stage"
@@ -191,7 +190,11 @@ class Uploader:
             case "model":
                 self._upload_model(run, str(folder / entry["file"]))
             case "input":
-                client.log_inputs(run, [_dataset(entry)])
+                source = json.dumps({"uri": entry["source"]})
+                digest = entry["digest"][:36]  # MLflow takes no more
+                dataset = entities.Dataset(entry["name"], digest, "local", source)
+                tag = entities.InputTag("mlflow.data.context", "input")
+                client.log_inputs(run, [entities.DatasetInput(dataset, [tag])])
             case "end":
                 for target in (run, progress.parent):
                     client.set_terminated(target, entry["status"], entry["at"])
@@ -207,13 +210,6 @@ class Uploader:
         client.log_model_artifacts(model.model_id, folder)
         client.finalize_logged_model(model.model_id, "READY")
         client.log_outputs(run, [entities.LoggedModelOutput(model.model_id, step=0)])
-
-
-def _dataset(entry: Entry) -> entities.DatasetInput:
-    source = json.dumps({"uri": entry["source"]})
-    digest = entry["digest"][:36]  # MLflow takes no more
-    dataset = entities.Dataset(entry["name"], digest, source_type="local", source=source)
-    return entities.DatasetInput(dataset, [entities.InputTag("mlflow.data.context", "input")])
 
 
 @contextmanager
@@ -248,7 +244,7 @@ def background_sync(outbox: Outbox) -> Iterator[None]:
 
 def _sync(outbox: Outbox, lock: FileLock, closing: threading.Event) -> None:
     """Upload until closed, and once more then; try a store that fails less and less often."""
-    uploader = Uploader(open_store())
+    uploader = Uploader(Store())
     others, pause, is_last = None, PAUSE_SECONDS, False
     while not is_last:
         is_last = closing.is_set()
@@ -282,21 +278,20 @@ def _others(outbox: Outbox) -> list[Outbox]:
     return [each for each in others if each.path.parent == outbox.path.parent or each.is_open()]
 
 
-@dataclass
-class SyncReport:
+class SyncReport(NamedTuple):
     """Result of `sync_all`, by stage."""
 
     store: str
-    uploaded: dict[str, int] = field(default_factory=dict)
+    uploaded: dict[str, int]
     """Number of records, of stages that had some left."""
-    failures: dict[str, str] = field(default_factory=dict)
+    failures: dict[str, str]
     """Why the store does not have all records."""
 
 
 def sync_all() -> SyncReport:
     """Upload what the store missed, of all pipeline runs; runs get their true times."""
-    uploader = Uploader(open_store())
-    report = SyncReport(uploader.name)
+    uploader = Uploader(Store())
+    report = SyncReport(uploader.name, {}, {})
     for outbox in outboxes():
         stage = f"{outbox.path.parent.name}/{outbox.path.stem}"
         try:

@@ -6,6 +6,7 @@ own rows of each batch. So one process or eight make the same steps on the same 
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -66,11 +67,9 @@ class Batches(Protocol):
     @property
     def n_steps(self) -> int:
         """Global batches in the pass, the same on every process."""
-        ...
 
     def __iter__(self) -> Iterator[Batch]:
         """Yield this process's rows, batch by batch."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -116,10 +115,12 @@ class Sessions:
     @classmethod
     def _of_lists(cls, lists: Mapping[str, pa.ListArray]) -> "Sessions":
         offsets = next(iter(lists.values())).offsets.to_numpy()
-        return cls(
-            columns={name: _flat_tensor(array.flatten()) for name, array in lists.items()},
-            offsets=torch.from_numpy(offsets - offsets[0]).long(),
-        )
+        columns = {}
+        for name, array in lists.items():
+            dtype = np.int64 if pa.types.is_integer(array.type.value_type) else np.float32
+            values = array.flatten().to_numpy(zero_copy_only=False)
+            columns[name] = torch.from_numpy(values.astype(dtype))
+        return cls(columns, torch.from_numpy(offsets - offsets[0]).long())
 
     def after(self, past: "Sessions", length: int) -> "Sessions":
         """Prepend the last `length` events of each row of `past` to this one's rows."""
@@ -142,7 +143,7 @@ class Sessions:
         """Return the number of sessions."""
         return len(self.offsets) - 1
 
-    @property
+    @cached_property
     def lengths(self) -> Int[Tensor, " S"]:
         """Events per session."""
         return self.offsets.diff()
@@ -210,8 +211,3 @@ def sorted_rows(lengths: Int[Tensor, " S"], batch_size: int) -> list[Tensor]:
 def _cut(rows: Int[Tensor, " n"], size: int) -> list[Tensor]:
     """Split into chunks of `size`; empty input gives no chunk (torch.split would give one)."""
     return [rows[start : start + size] for start in range(0, len(rows), size)]
-
-
-def _flat_tensor(array: pa.Array) -> Tensor:
-    dtype = np.int64 if pa.types.is_integer(array.type) else np.float32
-    return torch.from_numpy(array.to_numpy(zero_copy_only=False).astype(dtype))

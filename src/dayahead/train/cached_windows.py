@@ -5,7 +5,7 @@ import logging
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -120,14 +120,15 @@ class CachedWindows:
     Only the main process reads and writes: on others nothing is found and nothing is written.
     """
 
-    def __init__(self, cache: Path, run: Run, windows: Sequence[Window]) -> None:
-        self.fits = Cache(cache / "fits")
-        self.evaluations = Cache(cache / "evaluations")
+    def __init__(self, folder: Path, run: Run, windows: Sequence[Window]) -> None:
+        self.fits = Cache(folder / "fits")
+        self.evaluations = Cache(folder / "evaluations")
         self.windows = windows
         self.config = run.params.machine
         self.is_used = run.process.is_main
         self.machine = _machine(run)
         self.keys = CacheKeys(run, windows, self.machine if self.config.strict else None)
+        self.evaluation_key = cache(self.keys.evaluation)  # which hashes the window's files
         self._has_warned = False
 
     def newest_fit(self, lowest: int, highest: int) -> tuple[int, Fit, dict[str, Tensor]] | None:
@@ -167,7 +168,7 @@ class CachedWindows:
                 link_or_copy(path, results / path.relative_to(folder))
             return EvaluatedWindow.read(folder)
 
-        return self.evaluations.get(self.keys.evaluation(index), read) if self.is_used else None
+        return self.evaluations.get(self.evaluation_key(index), read) if self.is_used else None
 
     def write_evaluation(self, index: int, evaluated: EvaluatedWindow) -> None:
         """Cache the evaluation of the model fitted on windows[index]."""
@@ -178,7 +179,7 @@ class CachedWindows:
             evaluated.write(folder)
             write_json(folder / "machine.json", self.machine)
 
-        self.evaluations.put(self.keys.evaluation(index), write)
+        self.evaluations.put(self.evaluation_key(index), write)
 
     def _read_fit(self, folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         about = read_json(folder / "fit.json")

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, count, islice
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
+from numpy.typing import NDArray
 from pyarrow.dataset import dataset
 
 from dayahead.config.params import Params
@@ -16,7 +18,6 @@ from dayahead.core.errors import ConfigError
 from dayahead.distributed.process import Rank
 from dayahead.model.rng import derived_seed
 from dayahead.train.batches import Batches, MemoryBatches, Sessions, shuffled_rows, sorted_rows
-from dayahead.train.evaluate import Targets
 from dayahead.train.streaming import StreamedBatches
 from dayahead.windows.folder import Window, WindowFolder
 
@@ -122,19 +123,20 @@ class Loader:
         return MemoryBatches(sessions, rows, rank)
 
     def evaluation_sessions(self, window: Window) -> pa.Table:
-        """Return ids, and items where `targets_of` needs them, of a window's sessions in order."""
+        """Return a window's sessions in order: ids, and items where `n_targets_of` needs them."""
         is_last = self.params.evaluation.positions == "last"
         columns = [SESSION_ID] if is_last else [SESSION_ID, ITEM_ID]
         return self.folder.read(window, self.params.evaluation.split, columns)
 
-    def targets_of(self, sessions: pa.Table) -> Targets:
-        """Return which items of some sessions are predicted."""
+    def n_targets_of(self, sessions: pa.Table) -> NDArray[np.int64]:
+        """Return how many of each session's items, the last ones, are predicted."""
         if self.params.evaluation.positions == "last":
-            return Targets.last(len(sessions))
-        return Targets.all(pc.list_value_length(sessions[ITEM_ID]).to_numpy())
+            return np.ones(len(sessions), np.int64)
+        n_items = pc.list_value_length(sessions[ITEM_ID]).to_numpy()
+        return np.asarray(n_items, np.int64) - 1
 
-    def train_sample(self, window: Window, rank: Rank) -> tuple[Targets, Batches]:
-        """Return targets of a seeded sample of train sessions, and one pass over the sample."""
+    def train_sample(self, window: Window, rank: Rank) -> tuple[NDArray[np.int64], Batches]:
+        """Return `n_targets_of` a seeded sample of train sessions, and one pass over it."""
         n_sessions = self.folder.n_sessions(window, "train")
         seed = derived_seed(self.params.training.seed, "train sample", window.name)
         order = torch.randperm(n_sessions, generator=torch.Generator().manual_seed(seed))
@@ -142,4 +144,4 @@ class Loader:
         # Unlike a table's, this `take` holds no more than it takes, however large the file is.
         file = dataset(self.folder.path(window, "train"))
         table = file.take(pa.array(chosen.numpy()), columns=self.columns)
-        return self.targets_of(table), self._sorted_batches(table, rank)
+        return self.n_targets_of(table), self._sorted_batches(table, rank)

@@ -24,36 +24,6 @@ TopItems = tuple[Int[Tensor, "Q K"], Float[Tensor, "Q K"]]
 
 
 @dataclass(frozen=True)
-class Targets:
-    """Which items of a window's sessions are predicted."""
-
-    counts: NDArray[np.int64]
-    """[S] number of targets of each session, in file order: its last so many items."""
-
-    @classmethod
-    def last(cls, n_sessions: int) -> "Targets":
-        """Each session's last item."""
-        return cls(np.ones(n_sessions, np.int64))
-
-    @classmethod
-    def all(cls, lengths: NDArray[np.int32]) -> "Targets":
-        """Every item after the first of each session, whose lengths are given."""
-        return cls(lengths.astype(np.int64) - 1)
-
-    @property
-    def sessions(self) -> NDArray[np.int64]:
-        """[T] row of each target's session."""
-        return np.arange(len(self.counts)).repeat(self.counts)
-
-    @property
-    def positions(self) -> NDArray[np.int32]:
-        """[T] position of each target in its session, where all but the first are targets."""
-        starts = np.cumsum(self.counts) - self.counts
-        steps = np.arange(1, self.counts.sum() + 1) - starts.repeat(self.counts)
-        return np.asarray(steps, np.int32)
-
-
-@dataclass(frozen=True)
 class RankedTargets:
     """Every target of a window, session after session in file order."""
 
@@ -67,16 +37,18 @@ class RankedTargets:
     """[T, K]"""
 
     def as_window_ranks(
-        self, session_ids: pa.ChunkedArray, targets: Targets, positions: str
+        self, session_ids: pa.ChunkedArray, n_targets: NDArray[np.int64], positions: str
     ) -> WindowRanks:
         """Return the ranks under the ids of the window's sessions, which are in file order.
 
-        `targets` are those that were ranked; `positions` is the setting `evaluation.positions`.
+        `n_targets` is that of `evaluate`; `positions` is the setting `evaluation.positions`.
         """
         if positions == "last":
             return WindowRanks(session_ids, None, self.targets, self.ranks)
-        ids = session_ids.take(pa.array(targets.sessions))
-        return WindowRanks(ids, targets.positions, self.targets, self.ranks)
+        starts = np.cumsum(n_targets) - n_targets
+        steps = np.arange(1, n_targets.sum() + 1) - starts.repeat(n_targets)  # [T]
+        ids = session_ids.take(pa.array(np.arange(len(n_targets)).repeat(n_targets)))
+        return WindowRanks(ids, steps.astype(np.int32), self.targets, self.ranks)
 
 
 @dataclass(frozen=True)
@@ -94,7 +66,7 @@ class _Prefixes:
 def evaluate(
     model: NextItemModel | CountingModel,
     batches: Batches,
-    targets: Targets,
+    n_targets: NDArray[np.int64],
     candidates: NDArray[np.int32],
     process: Process,
     top_k: int = 0,
@@ -107,7 +79,7 @@ def evaluate(
     Args:
         model: fitted on earlier windows only.
         batches: one pass over the sessions.
-        targets: which of their items are predicted.
+        n_targets: [S] how many items of each session are predicted, the last ones.
         candidates: catalogue indices, ascending.
         process: this one.
         top_k: candidates with the highest scores to return for each target.
@@ -116,9 +88,7 @@ def evaluate(
         ScoreError: a score is not finite.
     """
     device = process.device
-    wanted, counts = (
-        torch.from_numpy(each).long().to(device) for each in (candidates, targets.counts)
-    )
+    wanted, counts = (torch.from_numpy(each).long().to(device) for each in (candidates, n_targets))
     scorer = model.scorer(wanted)
     ranks_of = ShardedRanking(model.shard, wanted, top_k)
     # Rows: targets, ranks, top columns. The extra last column is for what idle processes rank.

@@ -10,9 +10,8 @@ import numpy as np
 import pyarrow as pa
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from dayahead.core.columns import IS_PAST, ITEM_ID, N_RESERVED, POSITION, RANK, SESSION_ID, TARGET
+from dayahead.core.columns import N_RESERVED, POSITION, RANK, SESSION_ID, TARGET
 from dayahead.core.errors import ConfigError
 from dayahead.core.files import read_json, write_json, write_parquet, write_text, written_whole
 from dayahead.distributed.process import Rank
@@ -176,10 +175,26 @@ def attention_table(
     """
     sessions = Sessions.from_table(table, past_length)
     batch = sessions.gather(torch.arange(len(sessions)), Rank(0, 1)).to(device)
-    layers, n_read = model.attention(batch.columns, batch.lengths - 1)
-    is_past = batch.columns.get(IS_PAST, torch.zeros_like(batch.columns[ITEM_ID]))
+    layers, n_of_row = model.attention(batch.columns, batch.lengths - 1)
     weights = torch.stack(layers, 1).float().cpu()  # [B, N, H, L, L]
-    return _attention_rows(weights, n_read.cpu(), is_past.sum(1).cpu(), table[SESSION_ID])
+    n_read, n_past = n_of_row.cpu(), batch.global_past.cpu()
+    steps = torch.arange(weights.shape[-1])
+    is_read = (steps < n_read[:, None])[:, None, None].expand(weights.shape[:-1])
+    row, layer, head, query = is_read.nonzero(as_tuple=True)
+    is_key = steps < n_read[row][:, None]  # [R, L]
+    offsets = pa.array(torch.nn.functional.pad(n_read[row].cumsum(0), (1, 0)).int().numpy())
+    keys = (steps - n_past[row][:, None])[is_key]
+    values = weights[row, layer, head, query][is_key]
+    return pa.table(
+        {
+            SESSION_ID: table[SESSION_ID].take(pa.array(row.numpy())),
+            "layer": layer.int().numpy(),
+            "head": head.int().numpy(),
+            "query": (query - n_past[row]).int().numpy(),
+            "keys": pa.ListArray.from_arrays(offsets, pa.array(keys.int().numpy())),
+            "weights": pa.ListArray.from_arrays(offsets, pa.array(values.numpy())),
+        }
+    )
 
 
 def check_attention(model: NextItemModel | CountingModel) -> None:
@@ -203,25 +218,3 @@ def check_attention(model: NextItemModel | CountingModel) -> None:
     inputs = torch.ones(1, 2, model.config.d_model, device=device)
     with torch.no_grad():
         model.body.attention_weights(inputs, torch.tensor([2], device=device))
-
-
-def _attention_rows(
-    weights: Tensor, n_read: Tensor, n_past: Tensor, ids: pa.ChunkedArray
-) -> pa.Table:
-    steps = torch.arange(weights.shape[-1])
-    is_read = (steps < n_read[:, None])[:, None, None].expand(weights.shape[:-1])
-    row, layer, head, query = is_read.nonzero(as_tuple=True)
-    is_key = steps < n_read[row][:, None]  # [R, L]
-    offsets = pa.array(torch.nn.functional.pad(n_read[row].cumsum(0), (1, 0)).int().numpy())
-    keys = (steps - n_past[row][:, None])[is_key]
-    values = weights[row, layer, head, query][is_key]
-    return pa.table(
-        {
-            SESSION_ID: ids.take(pa.array(row.numpy())),
-            "layer": layer.int().numpy(),
-            "head": head.int().numpy(),
-            "query": (query - n_past[row]).int().numpy(),
-            "keys": pa.ListArray.from_arrays(offsets, pa.array(keys.int().numpy())),
-            "weights": pa.ListArray.from_arrays(offsets, pa.array(values.numpy())),
-        }
-    )

@@ -192,11 +192,11 @@ class Run:
         train_ranks = self._train_ranks(fit.window)
         start = time.perf_counter()
         sessions = self.loader.evaluation_sessions(window)
-        targets = self.loader.targets_of(sessions)
+        n_targets = self.loader.n_targets_of(sessions)
         batches = self.loader.evaluation_batches(window, self.process.rank)
         top_k = config.predictions
-        ranked = evaluate(self.model, batches, targets, self.candidates, self.process, top_k)
-        ranks = ranked.as_window_ranks(sessions[SESSION_ID], targets, config.positions)
+        ranked = evaluate(self.model, batches, n_targets, self.candidates, self.process, top_k)
+        ranks = ranked.as_window_ranks(sessions[SESSION_ID], n_targets, config.positions)
         seconds = time.perf_counter() - start
         timing = Timing(
             window=window.name,
@@ -230,8 +230,8 @@ class Run:
         """Return ranks of a sample of the sessions just fitted; empty where the sample is."""
         if not self.params.evaluation.train_sessions:
             return np.zeros(0, np.int32)
-        targets, batches = self.loader.train_sample(window, self.process.rank)
-        return evaluate(self.model, batches, targets, self.candidates, self.process).ranks
+        n_targets, batches = self.loader.train_sample(window, self.process.rank)
+        return evaluate(self.model, batches, n_targets, self.candidates, self.process).ranks
 
     def save(self, window: Window) -> None:
         """Write models/, the model after the fit of `window`; every process calls this."""

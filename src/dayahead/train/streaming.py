@@ -63,7 +63,10 @@ class StreamedBatches:
 
     def __iter__(self) -> Iterator[Batch]:
         """Yield this process's rows, batch by batch; `sessions` are rows counted over all files."""
-        order = self._reading_order()
+        order = list(range(len(self._row_groups)))
+        if self.seed is not None:
+            generator = torch.Generator().manual_seed(self.seed)
+            order = torch.randperm(len(order), generator=generator).tolist()
         row_numbers = chain.from_iterable(self._row_groups[group] for group in order)
         for number, sessions in enumerate(self._buffers(order)):
             file_rows = torch.from_numpy(np.fromiter(row_numbers, np.int64, count=len(sessions)))
@@ -82,9 +85,17 @@ class StreamedBatches:
     @cached_property
     def _files(self) -> dict[str, pq.FileMetaData]:
         """Files that hold sessions, in the order in which Merlin numbers their row groups."""
-        paths = sorted(map(str, self.paths), key=natural_sort_key)
-        found = {path: _metadata(path, self.columns) for path in paths}
-        return {path: metadata for path, metadata in found.items() if metadata.num_rows}
+        found = {}
+        for path in sorted(map(str, self.paths), key=natural_sort_key):
+            with wrap_read_errors(path):
+                metadata = pq.read_metadata(path)
+            missing = sorted(set(self.columns) - set(metadata.schema.to_arrow_schema().names))
+            if missing:
+                names = ", ".join(missing)
+                raise WindowError(f"{path}: no column {names}; run `dvc repro -f preprocess`")
+            if metadata.num_rows:
+                found[path] = metadata
+        return found
 
     @cached_property
     def _row_groups(self) -> list[range]:
@@ -98,13 +109,6 @@ class StreamedBatches:
     @property
     def _n_sessions(self) -> int:
         return sum(file.num_rows for file in self._files.values())
-
-    def _reading_order(self) -> list[int]:
-        """Return the row groups in reading order."""
-        if self.seed is None:
-            return list(range(len(self._row_groups)))
-        generator = torch.Generator().manual_seed(self.seed)
-        return torch.randperm(len(self._row_groups), generator=generator).tolist()
 
     def _buffers(self, order: list[int]) -> Iterator[Sessions]:
         """Read the row groups and split the stream into buffers of whole batches."""
@@ -127,15 +131,6 @@ class StreamedBatches:
                     for name, numbers in sessions.columns.items():
                         check_finite(numbers.numpy(), name, ", ".join(self._files))
                     yield sessions
-
-
-def _metadata(path: str, columns: tuple[str, ...]) -> pq.FileMetaData:
-    with wrap_read_errors(path):
-        found = pq.read_metadata(path)
-    missing = sorted(set(columns) - set(found.schema.to_arrow_schema().names))
-    if missing:
-        raise WindowError(f"{path}: no column {', '.join(missing)}; run `dvc repro -f preprocess`")
-    return found
 
 
 def _sessions(values: dict[str, Tensor], columns: tuple[str, ...]) -> Sessions:

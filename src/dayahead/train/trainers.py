@@ -1,5 +1,6 @@
-"""Trainers, which fit a model on one window after another, and their states for the cache."""
+"""Trainers, which fit a model on one window after another; their optimizer and their states."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -10,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+from torch.optim import AdamW
 
 from dayahead.config.params import TrainingConfig
 from dayahead.core.columns import ITEM_ID
@@ -20,15 +22,9 @@ from dayahead.model.checkpoint import WEIGHTS, restore_weights, weights_of, with
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.rng import StepRandom, derived_seed
 from dayahead.train.batches import Batch, Batches
-from dayahead.train.optimizer import (
-    MOMENTS,
-    build_optimizer,
-    optimizer_state,
-    replace_grown,
-    restore_optimizer,
-    set_learning_rate,
-)
 
+MOMENTS = ("exp_avg", "exp_avg_sq")
+"""Names of AdamW's state that has the shape of its parameter."""
 _OPTIMIZER = "moments."
 """Prefix of the optimizer's tensors in a state; the model's have WEIGHTS."""
 OnStep = Callable[[int], object]
@@ -166,22 +162,72 @@ class GradientTrainer:
 
         Nothing else is needed: random streams are keyed by window and step.
         """
-        optimizer = (
-            optimizer_state(self.optimizer, self.model) if self.config.carry_optimizer else {}
-        )
-        return {
-            **{WEIGHTS + name: tensor for name, tensor in weights_of(self.model).items()},
-            **{_OPTIMIZER + name: tensor for name, tensor in optimizer.items()},
-        }
+        state = {WEIGHTS + name: tensor for name, tensor in weights_of(self.model).items()}
+        if self.config.carry_optimizer:
+            for name, parameter in self.model.named_parameters():
+                for key, value in self.optimizer.state.get(parameter, {}).items():
+                    state[f"{_OPTIMIZER}{name}.{key}"] = value.cpu().contiguous()
+        return state
 
     def restore(self, sizes: dict[str, int], state: Mapping[str, Tensor]) -> None:
         """Load the state of a trainer whose vocabularies had these sizes."""
         restore_weights(self.model, sizes, with_prefix(state, WEIGHTS))
         self.optimizer = build_optimizer(self.model, self.config)
-        restore_optimizer(self.optimizer, self.model, with_prefix(state, _OPTIMIZER))
+        parameters = dict(self.model.named_parameters())
+        for name, value in with_prefix(state, _OPTIMIZER).items():
+            parameter, _, key = name.rpartition(".")
+            held = parameters[parameter]
+            self.optimizer.state[held][key] = value.to(held.device, copy=True)
 
 
 Trainer = CountTrainer | GradientTrainer
+
+
+def build_optimizer(model: nn.Module, config: TrainingConfig) -> AdamW:
+    """Return AdamW (Loshchilov and Hutter 2019) without weight decay of biases, norms, the mask."""
+    wanted = [p for p in model.parameters() if p.requires_grad]
+    groups = [
+        {"params": [p for p in wanted if p.dim() > 1], "weight_decay": config.weight_decay},
+        {"params": [p for p in wanted if p.dim() <= 1], "weight_decay": 0.0},
+    ]
+    return AdamW(groups, lr=config.learning_rate, fused=True)
+
+
+def replace_grown(optimizer: AdamW, before: dict[str, nn.Parameter], model: nn.Module) -> None:
+    """Put grown parameters in place of their old versions; the state of new rows is zero."""
+    for name, new in model.named_parameters():
+        old = before[name]
+        if new is old:
+            continue
+        for group in optimizer.param_groups:
+            group["params"] = [new if p is old else p for p in group["params"]]
+        state = optimizer.state.pop(old, None)
+        if state:
+            padding = (0, 0) * (new.dim() - 1) + (0, len(new) - len(old))
+            grown = {key: nn.functional.pad(state[key], padding) for key in MOMENTS}
+            optimizer.state[new] = state | grown
+
+
+def set_learning_rate(optimizer: AdamW, config: TrainingConfig, step: int, n_steps: int) -> None:
+    """Set the rate of step `step` (the first is 0) of a window's `n_steps`."""
+    for group in optimizer.param_groups:
+        group["lr"] = config.learning_rate * rate_factor(config, step, n_steps)
+
+
+def rate_factor(config: TrainingConfig, step: int, n_steps: int) -> float:
+    """Return the fraction of the learning rate at a step of a window.
+
+    The same as transformers' get_{constant,linear,cosine}_schedule_with_warmup, but stateless: the
+    rate restarts with each window, so it depends on the step alone.
+    """
+    if step < config.warmup_steps:
+        return step / config.warmup_steps
+    progress = (step - config.warmup_steps) / max(1, n_steps - config.warmup_steps)
+    if config.schedule == "linear":
+        return 1.0 - progress
+    if config.schedule == "cosine":
+        return 0.5 * (1.0 + math.cos(2.0 * math.pi * config.cosine_cycles * progress))
+    return 1.0
 
 
 def gather_state(
@@ -238,7 +284,6 @@ def uses_bfloat16(config: TrainingConfig, process: Process) -> bool:
 
 
 def _step_random(batch: Batch, seed: int) -> StepRandom:
-    """Return random streams for this process's rows of a global batch."""
     rank = batch.rank
     rows = torch.arange(batch.n_global)[rank.index :: rank.world_size]
     width = batch.global_items.shape[1]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dayahead.config.params import Params, load_params
-from dayahead.tracking.store import Store, open_store
+from dayahead.tracking.store import Store
 from support.tracked_stages import DVC_YAML
 
 REPOSITORY = Path(__file__).parents[3]
@@ -18,7 +18,7 @@ def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("store")
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
-        assert open_store(folder).client.search_experiments()
+        assert Store(folder).client.search_experiments()
     return folder / "mlflow.db"
 
 
@@ -50,7 +50,7 @@ def project(cold_project: Path, empty_database: Path) -> Path:
 
 @pytest.fixture
 def store(project: Path) -> Store:
-    return open_store(project)
+    return Store(project)
 
 
 @pytest.fixture

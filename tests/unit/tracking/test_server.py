@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import pytest
 
 from dayahead.tracking.runs import stage_run
-from dayahead.tracking.store import open_store
+from dayahead.tracking.store import Store
 from dayahead.tracking.uploader import sync_all
 from support.mlflow_servers import free_address, server
 from support.tracked_stages import CURVE, points_of, runs_of, window
@@ -22,7 +22,7 @@ def address(project, monkeypatch):
 
 
 def _await_train(project, has_arrived):
-    store = open_store(project)
+    store = Store(project)
     deadline = time.time() + 90
     while time.time() < deadline:
         for train in runs_of(store).get("train", []):
@@ -62,7 +62,7 @@ def test_a_server_that_dies_halfway(project, params, address, comes_back):
         # A server that came back has all but the end, which was recorded after its second stop.
         assert report.failures == {}
         assert (report.uploaded["lofty-sail/train"] == 1) == comes_back
-        store = open_store(project)
+        store = Store(project)
         (train,) = runs_of(store)["train"]
         (parent,) = runs_of(store)["pipeline"]
         assert points_of(store, train) == points_of(store, parent) == CURVE

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from dayahead.tracking.store import artifact_location, open_store, tracking_uri
+from dayahead.tracking.store import Store, artifact_location, tracking_uri
 from support.tracked_stages import runs_of, start_stage
 
 
@@ -40,7 +40,7 @@ def test_databases_get_an_absolute_artifact_folder(uri, expected):
 
 def test_an_experiment_is_created_once(store, project):
     first = store.experiment_id("dayahead")
-    assert open_store(project).experiment_id("dayahead") == first
+    assert Store(project).experiment_id("dayahead") == first
     experiment = store.client.get_experiment(first)
     assert experiment.artifact_location == str(project / "mlartifacts")
 
@@ -53,7 +53,7 @@ def test_processes_that_start_at_once_create_one_store(cold_project, n_processes
         process.join(90)
     assert [process.exitcode for process in processes] == [0] * n_processes
     assert "".join(output.read_text() for output in cold_project.glob("output-*")) == ""
-    runs = runs_of(open_store(cold_project))
+    runs = runs_of(Store(cold_project))
     assert {run.data.tags["dvc.exp_name"] for run in runs["pipeline"]} == names
     assert [run.info.status for run in runs["download"]] == ["FINISHED"] * n_processes
 

@@ -12,7 +12,7 @@ from mlflow import MlflowException
 from dayahead.tracking import uploader as uploading
 from dayahead.tracking.outbox import Outbox, outboxes
 from dayahead.tracking.runs import stage_run
-from dayahead.tracking.store import Store, open_store
+from dayahead.tracking.store import Store
 from dayahead.tracking.uploader import Progress, Uploader, sync_all
 from support.tracked_stages import CURVE, points_of, run_stage, runs_of, window
 
@@ -114,7 +114,7 @@ def deaths(store, folder, calls):
     """Let an uploader die after each of `calls`; yield what the store has after a second one."""
     for n_calls in calls:
         outbox = outbox_in(folder, f"died-{n_calls}")
-        deadly = Store(store.uri, store.root)
+        deadly = Store(store.root)
         deadly.__dict__["client"] = Deadly(store.client, n_calls)
         with pytest.raises(KeyboardInterrupt):
             Uploader(deadly).upload(outbox)
@@ -176,7 +176,7 @@ def test_a_stage_of_the_same_pipeline_run_is_preferred(store, tmp_path):
 def test_a_failing_store_raises(project, tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", NOWHERE)
     with pytest.raises(MlflowException):
-        Uploader(open_store(project)).upload(outbox_in(tmp_path, "one"))
+        Uploader(Store(project)).upload(outbox_in(tmp_path, "one"))
 
 
 def wait_until(condition):
@@ -202,7 +202,7 @@ def test_records_of_an_unreachable_server_are_uploaded_later(project):
     report = sync_all()
     assert report.uploaded == {"lofty-sail/download": 7, "lofty-sail/train": 7}
     assert report.failures == {}
-    store = open_store(project)
+    store = Store(project)
     runs = runs_of(store)
     (parent,), (train,) = runs["pipeline"], runs["train"]
     assert points_of(store, train) == points_of(store, parent) == CURVE

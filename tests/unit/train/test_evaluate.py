@@ -13,7 +13,7 @@ from dayahead.core.errors import ScoreError
 from dayahead.distributed.process import Process, Rank
 from dayahead.distributed.sharding import WHOLE
 from dayahead.train.batches import MemoryBatches, Sessions, sorted_rows
-from dayahead.train.evaluate import Targets, evaluate
+from dayahead.train.evaluate import evaluate
 
 CPU = torch.device("cpu")
 ALONE = Process(Rank(0, 1), CPU)
@@ -43,8 +43,8 @@ def evaluated(lists, candidates, batch_size=3, process=ALONE, *, model=None, is_
     sessions = sessions_of(lists)
     batches = MemoryBatches(sessions, sorted_rows(sessions.lengths, batch_size), process.rank)
     columns = np.array(candidates, np.int32)
-    targets = Targets.all(np.array([*map(len, lists)])) if is_all else Targets.last(len(lists))
-    return evaluate(model or Remainders(), batches, targets, columns, process, k)
+    n_targets = np.array([len(session) - 1 if is_all else 1 for session in lists])
+    return evaluate(model or Remainders(), batches, n_targets, columns, process, k)
 
 
 def brute_force(session, candidates):
@@ -62,7 +62,6 @@ many_sessions = st.lists(
 some_candidates = st.sets(st.integers(2, 20)).map(sorted)
 
 
-@settings(max_examples=30)
 @given(many_sessions, some_candidates, st.integers(1, 10))
 def test_ranks_equal_brute_force_for_any_batches(lists, candidates, batch_size):
     found = evaluated(lists, candidates, batch_size)
@@ -70,7 +69,6 @@ def test_ranks_equal_brute_force_for_any_batches(lists, candidates, batch_size):
     assert found.ranks.tolist() == [brute_force(session, candidates) for session in lists]
 
 
-@settings(max_examples=30)
 @given(many_sessions, some_candidates, st.integers(1, 10))
 def test_at_all_positions_each_prefix_is_ranked_like_a_session(lists, candidates, batch_size):
     found = evaluated(lists, candidates, batch_size, is_all=True)
@@ -78,7 +76,8 @@ def test_at_all_positions_each_prefix_is_ranked_like_a_session(lists, candidates
     assert found.targets.tolist() == [prefix[-1] for prefix in prefixes]
     assert found.ranks.tolist() == [brute_force(prefix, candidates) for prefix in prefixes]
     ids = pa.chunked_array([[f"s{i}" for i in range(len(lists))]])
-    ranks = found.as_window_ranks(ids, Targets.all(np.array([*map(len, lists)])), "all")
+    n_targets = np.array([len(session) - 1 for session in lists])
+    ranks = found.as_window_ranks(ids, n_targets, "all")
     pairs = [(f"s{i}", n) for i, session in enumerate(lists) for n in range(1, len(session))]
     assert [*zip(ranks.session_ids.to_pylist(), ranks.positions.tolist(), strict=True)] == pairs
     assert ranks.n_sessions == len(lists)
@@ -91,11 +90,10 @@ def test_past_events_are_no_targets():
     sessions = Sessions({"item_id": items, "_is_past": is_past}, torch.tensor([0, 5, 7]))
     batches = MemoryBatches(sessions, sorted_rows(sessions.lengths, 4), ALONE.rank)
     every = np.arange(2, 10, dtype=np.int32)
-    found = evaluate(Remainders(), batches, Targets.all(np.array([3, 2])), every, ALONE)
+    found = evaluate(Remainders(), batches, np.array([2, 1]), every, ALONE)
     assert found.targets.tolist() == [6, 7, 9]
 
 
-@settings(max_examples=30)
 @given(many_sessions, some_candidates, st.integers(0, 30), st.booleans())
 def test_the_top_k_have_the_target_at_its_rank(lists, candidates, n, is_all):
     """The target ranks behind equal scores; the top k are sorted by index among equal scores."""

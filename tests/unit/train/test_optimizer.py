@@ -12,7 +12,7 @@ from transformers import (
 )
 
 from dayahead.core.errors import ConfigError
-from dayahead.train.optimizer import (
+from dayahead.train.trainers import (
     build_optimizer,
     rate_factor,
     replace_grown,

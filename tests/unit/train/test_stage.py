@@ -215,7 +215,7 @@ def test_features_change_the_model(default, tmp_path):
     assert set(config["statistics"]["features"]) == {"category", "price"}
 
 
-@pytest.mark.parametrize("architecture", ["gpt2", "transitions"])
+@pytest.mark.parametrize("architecture", ["gpt2", "popularity", "transitions"])
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_window_without_train_sessions_is_fitted_as_nothing(tmp_path, architecture, number):
     folder = write_window_folder(tmp_path / "windows", DAYS[:3])
