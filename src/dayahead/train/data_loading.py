@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
-from pyarrow.dataset import dataset
 
 from dayahead.config.params import Params
 from dayahead.core.columns import ITEM_ID, PAST_PREFIX, SESSION_ID
@@ -141,7 +140,5 @@ class Loader:
         seed = derived_seed(self.params.training.seed, "train sample", window.name)
         order = torch.randperm(n_sessions, generator=torch.Generator().manual_seed(seed))
         chosen = order[: self.params.evaluation.train_sessions].sort().values
-        # Unlike a table's, this `take` holds no more than it takes, however large the file is.
-        file = dataset(self.folder.path(window, "train"))
-        table = file.take(pa.array(chosen.numpy()), columns=self.columns)
+        table = self.folder.take(window, "train", pa.array(chosen.numpy()), self.columns)
         return self.n_targets_of(table), self._sorted_batches(table, rank)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from pyarrow.dataset import dataset
 
 from dayahead.core.columns import FIRST_WINDOW, ITEM_ID, ROLES, SESSION_ID, SESSION_START
 from dayahead.core.errors import WindowError
@@ -121,6 +122,14 @@ class WindowFolder:
         first = first.sort_by([(SESSION_START, "ascending"), (SESSION_ID, "ascending")])
         return table.take(first["row_min"]).select(columns).combine_chunks()
 
+    def take(self, window: Window, role: str, rows: pa.Array, columns: list[str]) -> pa.Table:
+        """Read some of a role's sessions, as `read` does; memory holds these alone.
+
+        Raises:
+            WindowError: as `read` does.
+        """
+        return _read_table(self.path(window, role), columns, rows)
+
     def n_sessions(self, window: Window, role: str) -> int:
         """Count the sessions of a role in a window."""
         path = self.path(window, role)
@@ -147,9 +156,14 @@ class WindowFolder:
         return n_known(self.vocabulary(column), window.name)
 
 
-def _read_table(path: Path, columns: list[str] | None = None) -> pa.Table:
+def _read_table(
+    path: Path, columns: list[str] | None = None, rows: pa.Array | None = None
+) -> pa.Table:
     with wrap_read_errors(path):
-        table = pq.read_table(path, columns=columns, partitioning=None)
+        if rows is None:
+            table = pq.read_table(path, columns=columns, partitioning=None)
+        else:  # unlike a table's, this `take` holds no more than it takes
+            table = dataset(path).take(rows, columns=columns)
     for name, column in zip(table.column_names, table.columns, strict=True):
         if pa.types.is_list(column.type) and pa.types.is_floating(column.type.value_type):
             for chunk in column.chunks:  # a null among the numbers becomes NaN

@@ -39,6 +39,8 @@ def test_a_column_with_nan_or_infinity_is_rejected_however_it_is_read(store, num
     with pytest.raises(WindowError, match=message):
         store.read(window, "train", ["item_id", "price"])
     with pytest.raises(WindowError, match=message):
+        store.take(window, "train", pa.array([2, 7]), ["item_id", "price"])
+    with pytest.raises(WindowError, match=message):
         list(StreamedBatches((path,), ("item_id", "price"), 8, Rank(0, 1)))
     assert len(store.read(window, "train", ["item_id"])) == 30
 
@@ -49,6 +51,7 @@ def test_a_column_with_nan_or_infinity_is_rejected_however_it_is_read(store, num
         lambda store, window: store.n_sessions(window, "train"),
         lambda store, window: store.items_in(window, "train"),
         lambda store, window: store.read(window, "train", ["item_id"]),
+        lambda store, window: store.take(window, "train", pa.array([2]), ["item_id"]),
     ],
 )
 @pytest.mark.parametrize("kept", [0.0, 0.01, 0.5, 0.99, None])
