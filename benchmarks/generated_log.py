@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from dayahead.core.columns import DAY, EVENT_TIME, ROW, TIMESTAMP
-from dayahead.core.files import sha256_of, write_json
+from dayahead.core.files import write_json
+from dayahead.core.fingerprints import sha256_of
 from dayahead.dataset.schema import DatasetConfig, load_dataset
 
 DAYS = 31

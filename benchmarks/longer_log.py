@@ -21,7 +21,7 @@ import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from dayahead.core.files import sha256_of
+from dayahead.core.fingerprints import sha256_of
 from measurement import print_header, seconds
 from scratch_project import ScratchProject, Settings
 

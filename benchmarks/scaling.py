@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 
 from dayahead.config.params import load_params
 from dayahead.core.columns import EVENT_TIME, INDEX, ROW, SESSION_ID, VALUE
-from dayahead.core.files import sha256_of
+from dayahead.core.fingerprints import sha256_of
 from dayahead.preprocess.stage import preprocess
 from generated_log import Shape, rees46, shape_of, write_days, write_month
 from measurement import peak_memory, print_header, seconds

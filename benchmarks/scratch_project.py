@@ -15,7 +15,8 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from dayahead.core.files import read_json, sha256_of
+from dayahead.core.files import read_json
+from dayahead.core.fingerprints import sha256_of
 
 PROJECT = Path(__file__).parents[1]
 COPIED = ("src", "stages", "datasets", "dvc.yaml", "params.yaml", "requirements.txt")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from dayahead.config.params import load_params
 from dayahead.core.errors import exit_with_message
-from dayahead.core.files import sha256_of
+from dayahead.core.fingerprints import sha256_of
 from dayahead.core.project import stage_lock
 from dayahead.dataset.schema import load_dataset
 from dayahead.preprocess.stage import preprocess

@@ -20,7 +20,8 @@ from dayahead.core.columns import (
     TIMESTAMP,
     USER_ID,
 )
-from dayahead.core.files import sha256_of, write_parquet
+from dayahead.core.files import write_parquet
+from dayahead.core.fingerprints import sha256_of
 from dayahead.dataset.manifest import EventsFile, RawManifest
 from dayahead.dataset.schema import DatasetConfig
 

@@ -4,26 +4,22 @@ DVC empties a stage's outputs before it runs; what is finished is kept here, und
 and linked out again. All experiments of a project share it, those of `--temp` and `--queue` too.
 """
 
-import ast
-import hashlib
-import json
 import logging
 import os
 import shutil
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from filelock import FileLock, Timeout
 
-from dayahead.core.files import read_json, sha256_of, write_json
+from dayahead.core.files import read_json, write_json
+from dayahead.core.fingerprints import sha256_of
 
 T = TypeVar("T")
-PACKAGE = Path(__file__).parents[1]
 KINDS = {
     "downloads": "source files",
     "events": "source files, converted",
@@ -35,28 +31,6 @@ KINDS = {
 DAMAGED = ".damaged"
 _CONTENTS = "contents.json"
 _log = logging.getLogger(__name__)
-
-
-def fingerprint(value: Mapping[str, Any]) -> str:
-    """Return the hex sha256 of a JSON-able mapping, whatever the order of its keys."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-@cache
-def source_fingerprint(*rooms: str) -> str:
-    """Return the hex sha256 of the source of some rooms (folders of src/dayahead).
-
-    It is taken over syntax trees without docstrings and comments, so that editing prose or
-    formatting discards no cached result. Keys name every room that a result depends on;
-    tests/pipeline/test_contract.py compares them with the import graph.
-    """
-    code = {}
-    for room in rooms:
-        for path in (PACKAGE / room).rglob("*.py"):
-            tree = _WithoutDocstrings().visit(ast.parse(path.read_text(encoding="utf-8")))
-            code[path.relative_to(PACKAGE).as_posix()] = ast.dump(tree)
-    return fingerprint(code)
 
 
 def link_or_copy(source: Path, target: Path) -> None:
@@ -248,14 +222,6 @@ class Cache:
         locks = self.folder / "locks"
         locks.mkdir(parents=True, exist_ok=True)
         return FileLock(locks / f"{key}.lock", blocking=blocking)
-
-
-class _WithoutDocstrings(ast.NodeTransformer):
-    """Removes strings that stand alone: docstrings of modules, classes, functions, attributes."""
-
-    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
-        is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-        return None if is_text else node
 
 
 def _key_of(path: Path) -> str:

@@ -1,6 +1,5 @@
-"""Files written whole or not at all, their hashes, and the space they need."""
+"""Files written whole or not at all, and the space they need."""
 
-import hashlib
 import json
 import os
 import shutil
@@ -82,12 +81,6 @@ def write_parquet(path: Path, table: pa.Table) -> None:
             row_group_size=ROWS_PER_GROUP,
             use_dictionary=_repeating(table.schema),
         )
-
-
-def sha256_of(path: Path) -> str:
-    """Return the hex sha256 of a file's bytes."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def require_space(folder: Path, needed: int, what: str) -> None:

@@ -15,9 +15,10 @@ import pyarrow.parquet as pq
 from pydantic import TypeAdapter
 from tqdm import tqdm
 
-from dayahead.core.cache import Cache, fingerprint, source_fingerprint
+from dayahead.core.cache import Cache
 from dayahead.core.columns import EVENT_TIME
-from dayahead.core.files import read_json, sha256_of, write_json
+from dayahead.core.files import read_json, write_json
+from dayahead.core.fingerprints import fingerprint, sha256_of, source_fingerprint
 from dayahead.core.project import cache_root
 from dayahead.dataset.manifest import EventsFile, events_file_name
 from dayahead.dataset.schema import DatasetConfig

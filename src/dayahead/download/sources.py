@@ -16,9 +16,10 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 from tqdm import tqdm
 
-from dayahead.core.cache import Cache, fingerprint, recorded_hashes
+from dayahead.core.cache import Cache, recorded_hashes
 from dayahead.core.errors import SourceError, redacted
-from dayahead.core.files import require_space, sha256_of
+from dayahead.core.files import require_space
+from dayahead.core.fingerprints import fingerprint, sha256_of
 from dayahead.core.project import cache_root
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.download.transfer import HTTP, Transfer, describe_error, retry

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, ROW
 from dayahead.core.errors import DataError
-from dayahead.core.files import sha256_of
+from dayahead.core.fingerprints import sha256_of
 from dayahead.dataset.manifest import EventsFile, RawManifest
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.features.arrays import ints, set_column

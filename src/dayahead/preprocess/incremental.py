@@ -17,8 +17,9 @@ from pathlib import Path
 
 from dayahead.config.loading import Device
 from dayahead.config.params import WindowConfig
-from dayahead.core.cache import Cache, fingerprint, link_tree, source_fingerprint
+from dayahead.core.cache import Cache, link_tree
 from dayahead.core.files import read_json
+from dayahead.core.fingerprints import fingerprint, source_fingerprint
 from dayahead.core.project import cache_root
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.features.workflow import looks_ahead

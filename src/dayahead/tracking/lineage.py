@@ -13,9 +13,8 @@ import psutil
 from pydantic_core import to_json
 
 from dayahead.config.loading import read_yaml
-from dayahead.core.cache import fingerprint
 from dayahead.core.errors import ConfigError, redacted
-from dayahead.core.files import sha256_of
+from dayahead.core.fingerprints import fingerprint, sha256_of
 
 MANIFEST = "manifest.json"
 """File of an output folder with the hashes of sources that no dependency names (URLs)."""

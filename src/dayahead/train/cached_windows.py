@@ -14,9 +14,10 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from dayahead.core.cache import Cache, fingerprint, link_or_copy, source_fingerprint
+from dayahead.core.cache import Cache, link_or_copy
 from dayahead.core.columns import ITEM_ID, ROLES, VALUE
-from dayahead.core.files import read_json, sha256_of, write_json
+from dayahead.core.files import read_json, write_json
+from dayahead.core.fingerprints import fingerprint, sha256_of, source_fingerprint
 from dayahead.model.checkpoint import write_tensors
 from dayahead.train.results import EvaluatedWindow
 from dayahead.train.run import Fit, Run

@@ -6,10 +6,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 from dayahead.config.params import EvaluationConfig, Params, flat_settings
-from dayahead.core.cache import source_fingerprint
 from dayahead.core.columns import ROLES, SESSION_ID
 from dayahead.core.errors import ConfigError
-from dayahead.core.files import sha256_of
+from dayahead.core.fingerprints import sha256_of, source_fingerprint
 from dayahead.distributed.process import Process
 from dayahead.train.cached_windows import PACKAGES, ROOMS
 from dayahead.train.run import Study

@@ -7,7 +7,8 @@ import pytest
 
 import generated_log
 from dayahead.core.columns import EVENT_TIME, ROW, SESSION_ID
-from dayahead.core.files import read_json, sha256_of
+from dayahead.core.files import read_json
+from dayahead.core.fingerprints import sha256_of
 from dayahead.preprocess.event_log import read_event_log
 from generated_log import START, Shape, rees46, shape_of, write_days, write_month
 

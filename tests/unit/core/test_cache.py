@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dayahead.core.cache import Cache, link_or_copy, link_tree, recorded_hashes
-from dayahead.core.files import sha256_of
+from dayahead.core.fingerprints import sha256_of
 
 DAY = 86_400
 

@@ -2,9 +2,8 @@
 
 import pytest
 
-from dayahead.core import cache
-from dayahead.core.cache import fingerprint, source_fingerprint
-from dayahead.core.files import sha256_of
+from dayahead.core import fingerprints
+from dayahead.core.fingerprints import fingerprint, sha256_of, source_fingerprint
 
 CODE = '''"""A module."""
 
@@ -21,7 +20,7 @@ def double(x):
 @pytest.fixture
 def package(tmp_path, monkeypatch):
     """A package of two rooms."""
-    monkeypatch.setattr(cache, "PACKAGE", tmp_path)
+    monkeypatch.setattr(fingerprints, "PACKAGE", tmp_path)
     for room in ("model", "train"):
         (tmp_path / room / "deep").mkdir(parents=True)
         (tmp_path / room / "deep" / "code.py").write_text(CODE)
@@ -73,7 +72,7 @@ def test_a_new_module_and_a_moved_one_change_the_fingerprint(package):
 
 
 def test_every_room_of_the_package_has_source():
-    for room in cache.PACKAGE.iterdir():
+    for room in fingerprints.PACKAGE.iterdir():
         if (room / "__init__.py").exists():
             assert source_fingerprint(room.name) != source_fingerprint()
 

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dayahead.core.errors import DataError, SourceError
-from dayahead.core.files import read_json, sha256_of
+from dayahead.core.files import read_json
+from dayahead.core.fingerprints import sha256_of
 from dayahead.dataset.schema import DatasetConfig, load_dataset
 from dayahead.download import convert
 from dayahead.download.stage import download
