@@ -95,7 +95,9 @@ def apply_user_steps(
     context = set_column(context, FINALISED, pa.array(np.ones(len(context), dtype=bool)))
     if columns := past_columns(dataset):
         kept = has_user & ~drops
-        first = _first_of_sessions(events, users, kept & ~is_final)
+        rows = np.flatnonzero(kept & ~is_final)
+        # Of each session, and of each user where a session has several.
+        first = np.sort(rows[first_of_pairs(users[rows], codes_of(events[SESSION_ID])[rows])])
         events = _with_past(events, users, kept, first, sessions.past_max_length, columns)
     return events.filter(pa.array(~(is_final & is_closed))), context
 
@@ -154,12 +156,6 @@ def _n_later_of_group(groups: Ints, flags: Flags) -> Ints:
     last = np.flatnonzero(is_new(groups[::-1])[::-1])
     later: Ints = so_far[last][np.cumsum(is_new(groups)) - 1] - so_far
     return later
-
-
-def _first_of_sessions(events: pa.Table, users: Ints, wanted: Flags) -> Ints:
-    """Return rows of the first wanted event of each session (of each user, if it has several)."""
-    rows = np.flatnonzero(wanted)
-    return np.sort(rows[first_of_pairs(users[rows], codes_of(events[SESSION_ID])[rows])])
 
 
 def _with_past(

@@ -43,10 +43,11 @@ from dayahead.preprocess.incremental import (
     FinishedRuns,
     RunState,
 )
-from dayahead.preprocess.metadata import WindowCounts, statistics_of, write_merlin_schema
+from dayahead.preprocess.metadata import WindowCounts, write_merlin_schema
 from dayahead.preprocess.sessions import needs_users
 from dayahead.windows.folder import MANIFEST, STATISTICS, n_known, vocabulary_path
 from dayahead.windows.metadata import (
+    SessionRules,
     Statistics,
     read_metadata,
     write_manifest,
@@ -265,10 +266,22 @@ class Build:
         self, path: Path, windows: Mapping[str, Path], vocabularies: Mapping[str, pa.Table]
     ) -> Statistics:
         """Fit the features, or add to a previous run's those that are fitted on each window."""
-        features, n = self.dataset.features, self.config.fit_windows
+        features, rules, n = self.dataset.features, self.dataset.sessions, self.config.fit_windows
         if not path.exists():
-            found = fit_features(features, windows, n, vocabularies, self.device)
-            return statistics_of(self.dataset, self.window, list(windows)[:n], found)
+            return Statistics(
+                unit=self.window.unit,
+                timezone=self.window.timezone,
+                item_type=self.dataset.columns.item_id.type,
+                sessions=SessionRules(
+                    repeats=rules.repeats.rule,
+                    min_length=rules.min_length,
+                    max_length=rules.max_length,
+                    truncate=rules.truncate,
+                    past_max_length=rules.past_max_length,
+                ),
+                fitted_on=list(windows)[:n],
+                features=fit_features(features, windows, n, vocabularies, self.device),
+            )
         statistics = read_metadata(Statistics, path)
         by_window = {name: f for name, f in features.items() if f.fit == "look_ahead_window"}
         known = dict(statistics.features)
