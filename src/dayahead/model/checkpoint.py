@@ -84,7 +84,7 @@ def build_model(  # noqa: PLR0913, PLR0917
     """
     if config.is_counted:
         return CountingModel(config)
-    features = {name: statistics.features[name] for name in config.features}
+    features = statistics.select(config.features).features
     categoricals = vocabulary_columns(config, statistics)[1:]
     numbers = {
         column: feature.kind
@@ -107,12 +107,10 @@ def build_model(  # noqa: PLR0913, PLR0917
 
 def vocabulary_columns(config: ModelConfig, statistics: Statistics) -> tuple[str, ...]:
     """Columns for whose vocabularies the model has embeddings, the item id first."""
-    kinds = {name: statistics.features[name].kind for name in config.features}
-    return (ITEM_ID, *(name for name, kind in kinds.items() if kind == "categorical"))
+    return (ITEM_ID, *(n for n in config.features if statistics.features[n].kind == "categorical"))
 
 
 def _check_inputs(config: ModelConfig, *, has_numbers: bool) -> None:
-    """Reject settings that contradict each other or would have no effect."""
     is_elementwise = config.merge == "elementwise"
     if is_elementwise and not config.features:
         raise ConfigError(
@@ -174,7 +172,7 @@ def load_model(folder: Path) -> StoredModel:
     """
     try:
         path = folder / "config.json"
-        config = validated(ModelConfigFile, read_json(path), str(path))
+        file = validated(ModelConfigFile, read_json(path), str(path))
         tensors = load_file(folder / "model.safetensors")
         vocabularies = {
             column: pq.read_table(
@@ -182,14 +180,13 @@ def load_model(folder: Path) -> StoredModel:
                 columns=[INDEX, VALUE, FIRST_TIME],
                 partitioning=None,
             )
-            for column in config.sizes
+            for column in file.sizes
         }
         model = build_model(
-            *(config.model, config.task, config.loss),
-            *(config.statistics, config.first_sizes, config.seed),
+            file.model, file.task, file.loss, file.statistics, file.first_sizes, file.seed
         )
-        restore_weights(model, config.sizes, with_prefix(tensors, WEIGHTS))
-        stored = StoredModel(config, model, tensors[CANDIDATES].numpy(), vocabularies)
+        restore_weights(model, file.sizes, with_prefix(tensors, WEIGHTS))
+        stored = StoredModel(file, model, tensors[CANDIDATES].numpy(), vocabularies)
         _check_consistency(stored)
     except READ_ERRORS as error:
         raise ModelFileError(
