@@ -92,12 +92,7 @@ def compare(a: Path, b: Path, cutoffs: Sequence[int]) -> Comparison:
 
 
 def paired_test(a: Values, b: Values) -> PairedTest:
-    """Test whether B differs from A on the same units.
-
-    Args:
-        a: one value per unit.
-        b: the other run's, in the same order.
-    """
+    """Test whether B differs from A, given the values of both for the same units in one order."""
     differences = b - a
     better, worse = int((differences > 0).sum()), int((differences < 0).sum())
     return PairedTest(

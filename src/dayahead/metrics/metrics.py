@@ -24,12 +24,7 @@ def metric_names(cutoffs: Sequence[int]) -> list[str]:
 
 
 def target_metric(name: str, ranks: Ranks) -> Values:
-    """Return the value of one metric for each target, float64.
-
-    Args:
-        name: one of `metric_names`, such as ndcg_at_20.
-        ranks: 1 is best, 0 is a miss.
-    """
+    """Return one of `metric_names`, such as ndcg_at_20, for each target; rank 0 is a miss."""
     kind, cutoff = name.split("_at_")
     is_found = (ranks > 0) & (ranks <= int(cutoff))
     values = np.zeros(len(ranks))

@@ -23,9 +23,6 @@ from dayahead.core.errors import DataError
 from dayahead.core.files import write_parquet, written_whole
 from dayahead.metrics.metrics import metric_names, window_metrics
 
-_BEFORE_METRICS = (WINDOW, "n_sessions", "target_outside")
-_TRAIN_LOSS = "train_loss"
-
 
 @dataclass(frozen=True)
 class WindowRanks:
@@ -102,7 +99,8 @@ def write_windows(path: Path, results: Sequence[WindowResult]) -> None:
     trained = metrics if any(result.train_metrics for result in results) else []
     with written_whole(path) as temporary, temporary.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([*_BEFORE_METRICS, *metrics, _TRAIN_LOSS, *map(_train_column, trained)])
+        head = (WINDOW, "n_sessions", "target_outside")
+        writer.writerow([*head, *metrics, "train_loss", *(f"train_{name}" for name in trained)])
         for result in results:
             before = (result.window, result.n_sessions, result.target_outside)
             after = (result.train_metrics.get(name) for name in trained)
@@ -132,15 +130,11 @@ def _window_result_of(row: dict[str, str], names: Sequence[str]) -> WindowResult
         n_sessions=int(row["n_sessions"]),
         target_outside=float(row["target_outside"]),
         metrics={name: float(row[name]) for name in names},
-        train_loss=float(row[_TRAIN_LOSS]) if row[_TRAIN_LOSS] else None,
+        train_loss=float(row["train_loss"]) if row["train_loss"] else None,
         train_metrics={
-            name: float(row[_train_column(name)]) for name in names if row.get(_train_column(name))
+            name: float(row[f"train_{name}"]) for name in names if row.get(f"train_{name}")
         },
     )
-
-
-def _train_column(metric: str) -> str:
-    return f"train_{metric}"
 
 
 def ranks_path(results: Path, window: str) -> Path:
