@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from datetime import datetime
 from itertools import chain
 from pathlib import Path
 
@@ -20,33 +19,6 @@ from dayahead.features.arrays import ints, set_column
 
 FINALISED = "_finalised"
 """Column that marks events of windows that an earlier run wrote: they only give context."""
-
-
-@dataclass(frozen=True)
-class EventLog:
-    """The event table's files."""
-
-    folder: Path
-    parts: tuple[EventsFile, ...]
-    end: datetime
-    """Up to here the log is complete."""
-
-    def check(self, parts: Sequence[EventsFile]) -> None:
-        """Check that parts hold the bytes that `download` wrote: not every flipped bit shows.
-
-        Raises:
-            DataError: one does not.
-        """
-        paths = [self.folder / part.file for part in parts]
-        with ThreadPoolExecutor() as threads:
-            found = threads.map(sha256_of, paths)
-            files = zip(paths, parts, found, strict=True)
-            bad = [str(path) for path, part, sha256 in files if sha256 != part.sha256]
-        if bad:
-            raise DataError(
-                f"{', '.join(bad)}: damaged, not the bytes that were downloaded; "
-                f"run `dvc repro -f download`"
-            )
 
 
 @dataclass(frozen=True)
@@ -108,8 +80,8 @@ def past_columns(dataset: DatasetConfig) -> list[str]:
     return [ITEM_ID, EVENT_TIME, *read]
 
 
-def read_event_log(raw: Path, dataset: DatasetConfig) -> EventLog:
-    """Read data/raw/manifest.json and check the parts it names.
+def read_event_log(raw: Path, dataset: DatasetConfig) -> RawManifest:
+    """Read data/raw/manifest.json and check the columns of the parts it names.
 
     Raises:
         DataError: the folder is missing, damaged, empty or of another data set.
@@ -119,7 +91,7 @@ def read_event_log(raw: Path, dataset: DatasetConfig) -> EventLog:
         raise DataError(f"{raw}: expected events, found none; run `dvc repro -f download`")
     for part in manifest.parts:
         _check_columns(raw / part.file, dataset.event_schema().names)
-    return EventLog(raw, manifest.parts, manifest.log_end)
+    return manifest
 
 
 def _check_columns(path: Path, expected: Sequence[str]) -> None:
@@ -133,4 +105,22 @@ def _check_columns(path: Path, expected: Sequence[str]) -> None:
         raise DataError(
             f"{path}: columns {', '.join(missing)} of the data set's file are missing "
             f"(found {', '.join(names)}); run `dvc repro download`"
+        )
+
+
+def check_parts(raw: Path, parts: Sequence[EventsFile]) -> None:
+    """Check that parts hold the bytes that `download` wrote: not every flipped bit shows.
+
+    Raises:
+        DataError: one does not.
+    """
+    paths = [raw / part.file for part in parts]
+    with ThreadPoolExecutor() as threads:
+        found = threads.map(sha256_of, paths)
+        files = zip(paths, parts, found, strict=True)
+        bad = [str(path) for path, part, sha256 in files if sha256 != part.sha256]
+    if bad:
+        raise DataError(
+            f"{', '.join(bad)}: damaged, not the bytes that were downloaded; "
+            f"run `dvc repro -f download`"
         )

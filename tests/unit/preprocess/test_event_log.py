@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dayahead.core.columns import ITEM_ID, ROW, SESSION_ID
 from dayahead.core.errors import DataError
-from dayahead.preprocess.event_log import Chunk, read_event_log
+from dayahead.preprocess.event_log import Chunk, check_parts, read_event_log
 from support.builders import dataset_config, events, write_log
 
 LOG = events(
@@ -47,8 +47,7 @@ def test_chunks_of_a_part_are_the_part(path, n_events, by_group, by_chunk, at_on
 
 
 def check_log(raw):
-    log = read_event_log(raw, dataset_config())
-    log.check(log.parts)
+    check_parts(raw, read_event_log(raw, dataset_config()).parts)
 
 
 @pytest.mark.parametrize("seed", range(20))
