@@ -25,6 +25,7 @@ from dayahead.core.files import read_json, write_json, write_parquet, written_wh
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.baselines import CountingModel
 from dayahead.model.next_item import NextItemModel
+from dayahead.windows.folder import vocabulary_path
 from dayahead.windows.metadata import Statistics
 
 CANDIDATES = "candidates"
@@ -139,7 +140,7 @@ def save_model(folder: Path, stored: StoredModel, weights: Mapping[str, Tensor])
     """Replace the folder, with the unsharded `weights_of` the model; config.json comes last."""
     shutil.rmtree(folder, ignore_errors=True)
     for column, table in stored.vocabularies.items():
-        write_parquet(folder / "vocabulary" / f"{column}.parquet", table)
+        write_parquet(vocabulary_path(folder, column), table)
     tensors = {CANDIDATES: torch.from_numpy(stored.candidates)}
     tensors |= {WEIGHTS + name: tensor for name, tensor in weights.items()}
     with written_whole(folder / "model.safetensors") as temporary:
@@ -174,11 +175,10 @@ def load_model(folder: Path) -> StoredModel:
         path = folder / "config.json"
         file = validated(ModelConfigFile, read_json(path), str(path))
         tensors = load_file(folder / "model.safetensors")
+        wanted = [INDEX, VALUE, FIRST_TIME]
         vocabularies = {
             column: pq.read_table(
-                folder / "vocabulary" / f"{column}.parquet",
-                columns=[INDEX, VALUE, FIRST_TIME],
-                partitioning=None,
+                vocabulary_path(folder, column), columns=wanted, partitioning=None
             )
             for column in file.sizes
         }

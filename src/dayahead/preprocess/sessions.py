@@ -68,11 +68,8 @@ def apply_user_steps(
     A gap session's id is `user:time of its first event`, so it stays when the log grows. Events
     without a user are no repeats and have no past; with gaps there must be none.
 
-    Args:
-        events: the event table's columns and FINALISED, all that is known of each user; finalised
-            events have the columns that an earlier run added.
-        dataset: rules for sessions and repeats.
-        progress: which windows are closed.
+    `events` has the event table's columns and FINALISED, all that is known of each user; finalised
+    events have the columns that an earlier run added.
 
     Returns:
         The events with REPEATED; with gaps, SESSION_ID and SESSION_START; with past events, lists
@@ -220,14 +217,10 @@ def apply_session_steps(
 ) -> SessionResult:
     """Take whole sessions through repeats, overrun, length and truncation, and give them roles.
 
-    Args:
-        events: the event table's columns and FINALISED, a session id in every row, and the columns
-            of `apply_user_steps` where it is needed; all events of a session are here, or, of a
-            session that began in a window written before, those that came since.
-        dataset: rules of the steps, and the split.
-        overrun: cut or keep, for events at or after the close of their window.
-        progress: windows that cover every session's start, and which of them are closed.
-        known_starts: starts of sessions by id, as earlier runs saw them, or UNSEEN.
+    `events` has the event table's columns and FINALISED, a session id in every row, and the columns
+    of `apply_user_steps` where it is needed; all events of a session are here, or, of a session
+    that began in a window written before, those that came since. `overrun` is window.overrun.
+    `known_starts` returns the starts of sessions by id, as earlier runs saw them, or UNSEEN.
     """
     sessions = _sessions(events, progress, known_starts)
     flags, roles = _steps(sessions, dataset, overrun, progress)
@@ -267,11 +260,7 @@ def _sessions(
 def _steps(
     sessions: _Sessions, dataset: DatasetConfig, overrun: str, progress: Progress
 ) -> tuple[dict[str, Flags], Flags]:
-    """Drop events step by step.
-
-    Returns:
-        Flags of the events by what is counted (see STEPS), and roles, shape [sessions, 3].
-    """
+    """Flag the events by what is counted (see STEPS); return roles too, shape [sessions, 3]."""
     rules, of_event = dataset.sessions, sessions.of_event
     fresh = ~np.asarray(sessions.events[FINALISED].to_numpy())
     beyond = (
