@@ -161,11 +161,9 @@ def _with_past(
     """List the user's last kept events strictly before each of the `first` events, at that one."""
     history = np.flatnonzero(kept)
     n_before: Ints = np.cumsum(kept) - kept
-    same_instant = is_new(users) | is_new(ints(events[EVENT_TIME]))
-    begin_of_instant = np.maximum.accumulate(np.where(same_instant, np.arange(len(users)), 0))
-    begin_of_user = np.maximum.accumulate(np.where(is_new(users), np.arange(len(users)), 0))
-    high: Ints = n_before[begin_of_instant[first]]
-    low = np.maximum(n_before[begin_of_user[first]], high - max_length)
+    instants = np.cumsum(is_new(users) | is_new(ints(events[EVENT_TIME])))
+    high: Ints = n_before[np.searchsorted(instants, instants[first])]
+    low = np.maximum(n_before[np.searchsorted(users, users[first])], high - max_length)
     rows = pa.array(history[ranges(low, high - low)])
     offsets = pa.array(np.append(0, np.cumsum(high - low)).astype(np.int32))
     number = np.full(len(users), -1)
