@@ -176,7 +176,6 @@ def is_before(ends: Counts, items: Items) -> Mask:
 
 
 def _is_at(index: Counts, items: Items) -> Mask:
-    """One position of each row."""
     return torch.arange(items.shape[1], device=items.device) == index[:, None]
 
 

@@ -180,7 +180,6 @@ def _merlin_schema(statistics: Statistics, vocabularies: Vocabularies) -> Schema
 def _list_column(
     column: ColumnSchema, vocabularies: Vocabularies, length: Mapping[str, int]
 ) -> ColumnSchema:
-    """Return a column of lists whose values are as in `column`."""
     properties: dict[str, Mapping[str, object]] = {"value_count": length}
     if column.name in vocabularies:
         size = N_RESERVED + len(vocabularies[column.name])

@@ -102,7 +102,6 @@ class Recommender:
             ) from None
 
     def _encoded(self, events: pa.Table, past: pa.Table | None) -> Sessions:
-        """Encode the session, preceded by the user's past events."""
         statistics, vocabularies = self.stored.config.statistics, self.stored.vocabularies
         length = self.stored.config.model.past_length
         row = encode_session(events, statistics, vocabularies)
