@@ -209,7 +209,7 @@ def loss_of(
     negatives: Negatives | None = None,
 ) -> torch.Tensor:
     """The loss over a catalogue with these rows and biases."""
-    return catalogue_loss(config, hidden, OutputLayer.whole(table, bias), targets, negatives)
+    return catalogue_loss(config, hidden, OutputLayer(table, bias, len(table)), targets, negatives)
 
 
 def tiny_model(

@@ -9,8 +9,16 @@ from scipy.stats import binomtest, ttest_rel
 
 from dayahead.aggregate.averaging import Interval, bootstrap_interval
 from dayahead.core.errors import ComparisonError
-from dayahead.metrics.metrics import Ranks, Values, mean, metric_names, target_metric
-from dayahead.metrics.tables import WindowRanks, ranked_windows, read_ranks
+from dayahead.metrics.tables import (
+    Ranks,
+    Values,
+    WindowRanks,
+    mean,
+    metric_names,
+    ranked_windows,
+    read_ranks,
+    target_metric,
+)
 
 
 @dataclass(frozen=True)
@@ -61,12 +69,7 @@ class Comparison:
 
 
 def compare(a: Path, b: Path, cutoffs: Sequence[int]) -> Comparison:
-    """Compare two results folders by their ranks.
-
-    Args:
-        a: folder holding ranks/<window>.parquet.
-        b: the same of the other run.
-        cutoffs: lengths of the lists, as in evaluation.cutoffs.
+    """Compare two results folders by their ranks/<window>.parquet, at evaluation.cutoffs.
 
     Raises:
         ComparisonError: the runs differ in windows, sessions, positions or targets.
@@ -92,12 +95,7 @@ def compare(a: Path, b: Path, cutoffs: Sequence[int]) -> Comparison:
 
 
 def paired_test(a: Values, b: Values) -> PairedTest:
-    """Test whether B differs from A on the same units.
-
-    Args:
-        a: one value per unit.
-        b: the other run's, in the same order.
-    """
+    """Test whether B differs from A, given the values of both for the same units in one order."""
     differences = b - a
     better, worse = int((differences > 0).sum()), int((differences < 0).sum())
     return PairedTest(

@@ -6,7 +6,7 @@ from typing import Final
 
 from tabulate import tabulate  # type: ignore[import-untyped]
 
-from dayahead.aggregate.averaging import MIN_WINDOWS, Interval
+from dayahead.aggregate.averaging import MIN_WINDOWS
 from dayahead.compare.paired_tests import Comparison, MetricComparison, PairedTest
 
 _SIGNIFICANT: Final = 0.01
@@ -18,10 +18,7 @@ _WIDTH: Final = 100
 def summarize(comparison: Comparison, a: str = "A", b: str = "B") -> str:
     """Say in one sentence which run is better and how significant that is, then in two tables.
 
-    Args:
-        comparison: of two runs.
-        a: the user's name for the first.
-        b: the user's name for the second.
+    `a` and `b` are the user's names for the runs.
     """
     windows, targets = f"{comparison.n_windows:,} windows", f"{comparison.n_targets:,}"
     head = f"A = {a}\nB = {b}\n{windows}, {comparison.n_sessions:,} sessions, the same targets"
@@ -77,23 +74,18 @@ def _table(
     has_interval: bool = False,
 ) -> str:
     head = ["metric", "A", "B", "B - A", "B better", "worse", "equal", "p (t)", "p (sign)"]
+    if has_interval:
+        head.insert(4, "95 % interval")
     rows = []
     for metric in metrics:
         test = test_of(metric)
-        counts = (f"{count:,}" for count in (test.better, test.worse, test.equal))
-        p_t = "-" if test.p_t is None else _p(test.p_t)
-        means = f"{test.a:.4f}", f"{test.b:.4f}", f"{test.difference:+.4f}"
-        rows.append([metric.name, *means, *counts, p_t, _p(test.p_sign)])
-    if has_interval:
-        head.insert(4, "95 % interval")
-        for row, metric in zip(rows, metrics, strict=True):
-            row.insert(4, _interval(metric.ci95))
+        row = [metric.name, f"{test.a:.4f}", f"{test.b:.4f}", f"{test.difference:+.4f}"]
+        if has_interval:
+            row.append("{:+.4f} to {:+.4f}".format(*metric.ci95) if metric.ci95 else "-")
+        row += (f"{count:,}" for count in (test.better, test.worse, test.equal))
+        rows.append([*row, "-" if test.p_t is None else _p(test.p_t), _p(test.p_sign)])
     alignment = ["left"] + ["right"] * (len(head) - 1)
     return str(tabulate(rows, head, tablefmt="plain", disable_numparse=True, colalign=alignment))
-
-
-def _interval(interval: Interval | None) -> str:
-    return f"{interval[0]:+.4f} to {interval[1]:+.4f}" if interval else "-"
 
 
 def _p(p: float) -> str:

@@ -42,17 +42,20 @@ def n_at_least(scores: Float32[Tensor, "B C"], score: Float32[Tensor, "B"]) -> I
 
 
 def check_finite(scores: Float32[Tensor, "B C"]) -> None:
-    """Raise ScoreError unless all scores are finite.
-
-    Raises:
-        ScoreError: a score is NaN or infinite, in whichever row.
-    """
+    """Raise ScoreError if a score is NaN or infinite, in whichever row."""
     if scores.shape[1] == 0:
         return
     # Two reductions instead of isfinite, which would hold a second matrix: NaN passes through both.
     is_finite = scores.amax(dim=1).isfinite() & scores.amin(dim=1).isfinite()  # [B]
     if not is_finite.all():
-        raise ScoreError(_describe(scores, is_finite))
+        rows = (~is_finite).nonzero().flatten()
+        row = int(rows[0])
+        column = int((~scores[row].isfinite()).nonzero()[0])
+        raise ScoreError(
+            f"{len(rows)} of {len(scores)} rows contain scores that are not finite: the first is "
+            f"row {row}, candidate column {column} ({scores[row, column].item()}); expected finite "
+            f"numbers only. The loss has probably diverged: lower training.learning_rate"
+        )
 
 
 def top_columns(
@@ -73,14 +76,3 @@ def top_columns(
     columns = is_best.nonzero()[:, 1].view(len(scores), k)  # ascending in each row
     found, order = scores.gather(1, columns).sort(stable=True, dim=1, descending=True)
     return columns.gather(1, order), found
-
-
-def _describe(scores: Float32[Tensor, "B C"], is_finite: Tensor) -> str:
-    rows = (~is_finite).nonzero().flatten()
-    row = int(rows[0])
-    column = int((~scores[row].isfinite()).nonzero()[0])
-    return (
-        f"{len(rows)} of {len(scores)} rows contain scores that are not finite: the first is row "
-        f"{row}, candidate column {column} ({scores[row, column].item()}); expected finite "
-        f"numbers only. The loss has probably diverged: lower training.learning_rate"
-    )

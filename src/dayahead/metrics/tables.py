@@ -1,9 +1,14 @@
-"""windows.csv, and results/ranks/, which every metric is computed from."""
+"""Metrics as functions of ranks, and the tables that hold both: windows.csv and results/ranks/.
+
+With one target recall is the hit rate, and MRR is MAP.
+"""
 
 import csv
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,10 +26,40 @@ from dayahead.core.columns import (
 )
 from dayahead.core.errors import DataError
 from dayahead.core.files import write_parquet, written_whole
-from dayahead.metrics.metrics import metric_names, window_metrics
 
-_BEFORE_METRICS = (WINDOW, "n_sessions", "target_outside")
-_TRAIN_LOSS = "train_loss"
+Values = NDArray[np.float64]
+Ranks = NDArray[np.integer[Any]]
+
+_GAIN: Final[dict[str, Callable[[Values], Values]]] = {
+    "recall": np.ones_like,
+    "ndcg": lambda ranks: 1 / np.log2(1 + ranks),
+    "mrr": lambda ranks: 1 / ranks,
+}
+"""Value of a target within the cutoff, by its rank."""
+
+
+def metric_names(cutoffs: Sequence[int]) -> list[str]:
+    """Return the names of all metrics: recall_at_10, recall_at_20, ndcg_at_10, ..."""
+    return [f"{kind}_at_{cutoff}" for kind in _GAIN for cutoff in sorted(set(cutoffs))]
+
+
+def target_metric(name: str, ranks: Ranks) -> Values:
+    """Return one of `metric_names`, such as ndcg_at_20, for each target; rank 0 is a miss."""
+    kind, cutoff = name.split("_at_")
+    is_found = (ranks > 0) & (ranks <= int(cutoff))
+    values = np.zeros(len(ranks))
+    values[is_found] = _GAIN[kind](ranks[is_found].astype(np.float64))
+    return values
+
+
+def mean(values: Sequence[float] | Values) -> float:
+    """Return the mean by an exact sum, which does not depend on the order of the values."""
+    return math.fsum(values) / len(values)
+
+
+def window_metrics(ranks: Ranks, cutoffs: Sequence[int]) -> dict[str, float]:
+    """Return every metric's mean over a window's targets (at least one)."""
+    return {name: mean(target_metric(name, ranks)) for name in metric_names(cutoffs)}
 
 
 @dataclass(frozen=True)
@@ -102,7 +137,8 @@ def write_windows(path: Path, results: Sequence[WindowResult]) -> None:
     trained = metrics if any(result.train_metrics for result in results) else []
     with written_whole(path) as temporary, temporary.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([*_BEFORE_METRICS, *metrics, _TRAIN_LOSS, *map(_train_column, trained)])
+        head = (WINDOW, "n_sessions", "target_outside")
+        writer.writerow([*head, *metrics, "train_loss", *(f"train_{name}" for name in trained)])
         for result in results:
             before = (result.window, result.n_sessions, result.target_outside)
             after = (result.train_metrics.get(name) for name in trained)
@@ -132,15 +168,11 @@ def _window_result_of(row: dict[str, str], names: Sequence[str]) -> WindowResult
         n_sessions=int(row["n_sessions"]),
         target_outside=float(row["target_outside"]),
         metrics={name: float(row[name]) for name in names},
-        train_loss=float(row[_TRAIN_LOSS]) if row[_TRAIN_LOSS] else None,
+        train_loss=float(row["train_loss"]) if row["train_loss"] else None,
         train_metrics={
-            name: float(row[_train_column(name)]) for name in names if row.get(_train_column(name))
+            name: float(row[f"train_{name}"]) for name in names if row.get(f"train_{name}")
         },
     )
-
-
-def _train_column(metric: str) -> str:
-    return f"train_{metric}"
 
 
 def ranks_path(results: Path, window: str) -> Path:

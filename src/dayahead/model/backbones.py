@@ -19,7 +19,7 @@ from dayahead.model.huggingface import (
     Weights,
     huggingface_backbones,
 )
-from dayahead.model.tasks import Attention
+from dayahead.model.tasks import Attention, is_before
 
 NAMED_TRANSFORMERS = ("gpt2", "xlnet", "bert", "albert", "electra", "longformer", "reformer")
 """Transformers types named by the paper or its code; any other type may be named too."""
@@ -118,8 +118,7 @@ class Backbone(nn.Module):
 
 def _is_event(inputs: Vectors, lengths: Int[Tensor, " B"]) -> EventMask:
     """Attention mask; an empty row keeps its first position, because a softmax over none is NaN."""
-    steps = torch.arange(inputs.shape[1], device=inputs.device)
-    return steps < lengths.clamp(min=1)[:, None]
+    return is_before(lengths.clamp(min=1), inputs)
 
 
 def _checked_network(config: ModelConfig, causal: bool, max_length: int) -> nn.Module:

@@ -13,6 +13,7 @@ from dayahead.config.params import ModelConfig
 from dayahead.core.columns import ITEM_ID, N_RESERVED
 from dayahead.distributed.sharding import WHOLE
 from dayahead.model.output_layer import Columns, Scorer
+from dayahead.model.tasks import is_before
 
 STATE = ("popularity", "before", "after", "counts")
 """Names of tensors in model.safetensors."""
@@ -56,12 +57,11 @@ class CountingModel:
 
     def count(self, items: Int[Tensor, "B L"], lengths: Int[Tensor, " B"]) -> None:
         """Count train sessions: right-padded vocabulary indices."""
-        steps = torch.arange(items.shape[1])
         rows = items.numpy() - N_RESERVED
-        events = rows[(steps < lengths[:, None]).numpy()]
+        events = rows[is_before(lengths, items).numpy()]
         self.popularity += np.bincount(events, minlength=self.n_items)
         if self.counts_transitions:
-            has_next = (steps[:-1] < lengths[:, None] - 1).numpy()
+            has_next = is_before(lengths - 1, items[:, 1:]).numpy()
             self._pairs.append((rows[:, :-1][has_next], rows[:, 1:][has_next]))
 
     def finish_window(self) -> None:

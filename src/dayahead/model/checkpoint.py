@@ -25,6 +25,7 @@ from dayahead.core.files import read_json, write_json, write_parquet, written_wh
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.baselines import CountingModel
 from dayahead.model.next_item import NextItemModel
+from dayahead.windows.folder import vocabulary_path
 from dayahead.windows.metadata import Statistics
 
 CANDIDATES = "candidates"
@@ -84,7 +85,7 @@ def build_model(  # noqa: PLR0913, PLR0917
     """
     if config.is_counted:
         return CountingModel(config)
-    features = {name: statistics.features[name] for name in config.features}
+    features = statistics.select(config.features).features
     categoricals = vocabulary_columns(config, statistics)[1:]
     numbers = {
         column: feature.kind
@@ -107,12 +108,10 @@ def build_model(  # noqa: PLR0913, PLR0917
 
 def vocabulary_columns(config: ModelConfig, statistics: Statistics) -> tuple[str, ...]:
     """Columns for whose vocabularies the model has embeddings, the item id first."""
-    kinds = {name: statistics.features[name].kind for name in config.features}
-    return (ITEM_ID, *(name for name, kind in kinds.items() if kind == "categorical"))
+    return (ITEM_ID, *(n for n in config.features if statistics.features[n].kind == "categorical"))
 
 
 def _check_inputs(config: ModelConfig, *, has_numbers: bool) -> None:
-    """Reject settings that contradict each other or would have no effect."""
     is_elementwise = config.merge == "elementwise"
     if is_elementwise and not config.features:
         raise ConfigError(
@@ -141,7 +140,7 @@ def save_model(folder: Path, stored: StoredModel, weights: Mapping[str, Tensor])
     """Replace the folder, with the unsharded `weights_of` the model; config.json comes last."""
     shutil.rmtree(folder, ignore_errors=True)
     for column, table in stored.vocabularies.items():
-        write_parquet(folder / "vocabulary" / f"{column}.parquet", table)
+        write_parquet(vocabulary_path(folder, column), table)
     tensors = {CANDIDATES: torch.from_numpy(stored.candidates)}
     tensors |= {WEIGHTS + name: tensor for name, tensor in weights.items()}
     with written_whole(folder / "model.safetensors") as temporary:
@@ -174,22 +173,20 @@ def load_model(folder: Path) -> StoredModel:
     """
     try:
         path = folder / "config.json"
-        config = validated(ModelConfigFile, read_json(path), str(path))
+        file = validated(ModelConfigFile, read_json(path), str(path))
         tensors = load_file(folder / "model.safetensors")
+        wanted = [INDEX, VALUE, FIRST_TIME]
         vocabularies = {
             column: pq.read_table(
-                folder / "vocabulary" / f"{column}.parquet",
-                columns=[INDEX, VALUE, FIRST_TIME],
-                partitioning=None,
+                vocabulary_path(folder, column), columns=wanted, partitioning=None
             )
-            for column in config.sizes
+            for column in file.sizes
         }
         model = build_model(
-            *(config.model, config.task, config.loss),
-            *(config.statistics, config.first_sizes, config.seed),
+            file.model, file.task, file.loss, file.statistics, file.first_sizes, file.seed
         )
-        restore_weights(model, config.sizes, with_prefix(tensors, WEIGHTS))
-        stored = StoredModel(config, model, tensors[CANDIDATES].numpy(), vocabularies)
+        restore_weights(model, file.sizes, with_prefix(tensors, WEIGHTS))
+        stored = StoredModel(file, model, tensors[CANDIDATES].numpy(), vocabularies)
         _check_consistency(stored)
     except READ_ERRORS as error:
         raise ModelFileError(

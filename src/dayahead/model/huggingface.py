@@ -236,7 +236,6 @@ def _general_values(config: ModelConfig, defaults: dict[str, Any], causal: bool)
 
 
 def _special_values(config: ModelConfig, max_length: int) -> dict[str, Any]:
-    """What some types need beyond the general values."""
     head_dim = config.d_model // config.n_head
     # Longformer's windows reach half their size to either side; inputs are padded to whole ones.
     window = 2 * max_length

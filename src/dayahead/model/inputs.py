@@ -78,12 +78,9 @@ class EventInputs(nn.Module):
         """Encode every event.
 
         Events of the user's past (where the column IS_PAST is 1) have one learned vector added,
-        which distinguishes them from the session's own.
-
-        Args:
-            columns: of the window file.
-            items: `self.items` of the item column. Each lookup in a table allocates a gradient as
-                large as the table, so the parts of a batch share one.
+        which distinguishes them from the session's own. `items` is `self.items` of the item column:
+        each lookup in a table allocates a gradient as large as the table, so the parts of a batch
+        share one.
         """
         others = list(self.tables.items())[1:]
         vectors = {ITEM_ID: items} | {name: table(columns[name]) for name, table in others}

@@ -17,6 +17,7 @@ from dayahead.config.params import LossConfig
 from dayahead.core.columns import N_RESERVED
 from dayahead.model.output_layer import OutputLayer, States, Targets, rows_per_chunk, softmax_loss
 from dayahead.model.rng import StepRandom
+from dayahead.model.tasks import is_before
 
 WEIGHT_UNIT = 2**16
 """Sampling weights are integers: their sums are exact, so all processes sample the same items."""
@@ -57,8 +58,7 @@ class NegativeSampler(nn.Module):
     def count(self, rng: StepRandom) -> None:
         """Count the events of the global batch's sessions, without the users' past."""
         items = rng.global_items
-        steps = torch.arange(items.shape[1], device=items.device)
-        rows = items[(items >= N_RESERVED) & (steps >= rng.global_n_past[:, None])] - N_RESERVED
+        rows = items[(items >= N_RESERVED) & ~is_before(rng.global_n_past, items)] - N_RESERVED
         self.counts.scatter_add_(0, rows, torch.ones_like(rows))
 
     def forward(self, batch_targets: Int[Tensor, " M"], rng: StepRandom) -> Negatives:

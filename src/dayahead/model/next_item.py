@@ -18,7 +18,7 @@ from dayahead.model.losses import Negatives, NegativeSampler, catalogue_loss
 from dayahead.model.output_layer import Columns, OutputLayer, Scorer, States
 from dayahead.model.rng import StepRandom, derived_seed
 from dayahead.model.rtd import build_backbones, generator_samples
-from dayahead.model.tasks import Labels, PredictionPositions, all_positions, build_task, is_before
+from dayahead.model.tasks import Labels, PredictionPositions, build_task, is_before, session_events
 
 
 class NextItemModel(nn.Module):
@@ -194,10 +194,11 @@ class NextItemModel(nn.Module):
         items, labels = columns[ITEM_ID], self._global_labels(rng)
         samples = self._samples(states, rng.uniform("guess")[positions.is_masked], labels, rng)
         replaced = items.masked_scatter(positions.is_masked, samples)
-        every = all_positions(items, positions.lengths, rng)
+        is_event = session_events(items, positions.lengths, rng)
+        every = PredictionPositions(positions.lengths, torch.zeros_like(is_event), is_event)
         read = {**columns, ITEM_ID: replaced}
         states = self._states(read, every, length_groups, self.detector.body)
-        loss: Tensor = self.detector(states, (replaced != items)[every.is_predicted])
+        loss: Tensor = self.detector(states, (replaced != items)[is_event])
         n_events = ((rng.global_items != PADDING).sum() - rng.global_n_past.sum()).clamp(min=1)
         return self.task_config.rtd_discriminator_weight * loss * len(labels) / n_events
 
@@ -212,7 +213,7 @@ class NextItemModel(nn.Module):
         items = None
         if self.task_config.rtd_replacements == "batch":
             items = torch.unique(labels)
-            layer = OutputLayer.whole(*layer.rows(items - N_RESERVED))
+            layer = OutputLayer(*layer.rows(items - N_RESERVED), len(items))
         samples: Tensor = generator_samples(states, layer, offsets, rng, config.logits_budget_mib)
         return samples + N_RESERVED if items is None else items[samples]
 

@@ -21,8 +21,6 @@ States = Float[Tensor, "T d"]
 Targets = Int[Tensor, " T"]
 """Items, numbered from 0."""
 
-BYTES_PER_SCORE = 4
-
 
 @dataclass(frozen=True)
 class OutputLayer:
@@ -37,11 +35,6 @@ class OutputLayer:
     n_items: int
     """Over all processes."""
     shard: Shard = WHOLE
-
-    @classmethod
-    def whole(cls, table: Float[Tensor, "n d"], bias: Float[Tensor, " n"]) -> "OutputLayer":
-        """A layer whose rows are all on this process."""
-        return cls(table, bias, len(table))
 
     def at_temperature(self, temperature: float) -> "OutputLayer":
         """The layer for hidden states already divided by the temperature."""
@@ -63,7 +56,7 @@ class OutputLayer:
 
 def rows_per_chunk(n_scores: int, logits_budget_mib: int, minimum: int = 1) -> int:
     """Hidden states whose float32 scores, `n_scores` each, fit the budget."""
-    return max(minimum, logits_budget_mib * 2**20 // (BYTES_PER_SCORE * max(1, n_scores)))
+    return max(minimum, logits_budget_mib * 2**20 // (4 * max(1, n_scores)))
 
 
 def softmax_loss(
@@ -144,12 +137,11 @@ class _ShardedSoftmax(Function):
             logits[own] -= 1
             logits_grad = logits.to(table.dtype)
             torch.mm(logits_grad, table, out=chunk_grad)
-            if not ctx.needs_input_grad[1]:  # type: ignore[attr-defined]
-                pass
-            elif chunk.dtype == torch.float32:
-                table_grad.addmm_(logits_grad.T, chunk)
-            else:
-                table_grad += logits_grad.T @ chunk
+            if ctx.needs_input_grad[1]:  # type: ignore[attr-defined]
+                if chunk.dtype == torch.float32:
+                    table_grad.addmm_(logits_grad.T, chunk)
+                else:
+                    table_grad += logits_grad.T @ chunk
             bias_grad += logits.sum(0)
         ctx.gradients = states_grad, table_grad, bias_grad  # type: ignore[attr-defined]
         return torch.cat(losses).sum()

@@ -149,12 +149,6 @@ def build_task(config: TaskConfig) -> Task:
     return MaskedTask(config.mlm_probability)
 
 
-def all_positions(items: Items, lengths: Counts, rng: StepRandom) -> PredictionPositions:
-    """Every event of the session, nothing masked."""
-    is_event = session_events(items, lengths, rng)
-    return PredictionPositions(lengths, torch.zeros_like(is_event), is_event)
-
-
 def session_events(items: Items, lengths: Counts, rng: StepRandom) -> Mask:
     """Events that can be masked and predicted: the session's own, not the user's past."""
     return is_before(lengths, items) & ~is_before(rng.n_past, items)
@@ -182,7 +176,6 @@ def is_before(ends: Counts, items: Items) -> Mask:
 
 
 def _is_at(index: Counts, items: Items) -> Mask:
-    """One position of each row."""
     return torch.arange(items.shape[1], device=items.device) == index[:, None]
 
 

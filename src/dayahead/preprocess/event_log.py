@@ -1,9 +1,9 @@
 """data/raw as `download` wrote it: its parts, checked against the data set and read in chunks."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from datetime import datetime
 from itertools import chain
 from pathlib import Path
 
@@ -23,58 +23,36 @@ FINALISED = "_finalised"
 
 
 @dataclass(frozen=True)
-class EventLog:
-    """The event table's files."""
-
-    folder: Path
-    parts: tuple[EventsFile, ...]
-    end: datetime
-    """Up to here the log is complete."""
-
-    def check(self, parts: Sequence[EventsFile]) -> None:
-        """Check that parts hold the bytes that `download` wrote: not every flipped bit shows.
-
-        Raises:
-            DataError: one does not.
-        """
-        paths = [self.folder / part.file for part in parts]
-        with ThreadPoolExecutor() as threads:
-            found = threads.map(sha256_of, paths)
-            files = zip(paths, parts, found, strict=True)
-            bad = [str(path) for path, part, sha256 in files if sha256 != part.sha256]
-        if bad:
-            raise DataError(
-                f"{', '.join(bad)}: damaged, not the bytes that were downloaded; "
-                f"run `dvc repro -f download`"
-            )
-
-
-@dataclass(frozen=True)
 class Chunk:
     """Events that one task reads: row groups of a part, or of an earlier run's carry-over."""
 
     path: Path
     row_shifts: Mapping[int, int]
     """Row number: what is added to it and to all before the next one here; ascending."""
-    row_groups: tuple[int, ...]
+    row_groups: Mapping[int, int]
+    """Rows of each row group that is read."""
 
     @classmethod
     def of_file(cls, path: Path, row_shifts: Mapping[int, int]) -> "Chunk":
         """Return a whole file."""
         path = path.absolute()
-        return cls(path, row_shifts, tuple(range(pq.read_metadata(path).num_row_groups)))
+        file = pq.read_metadata(path)
+        sizes = {n: file.row_group(n).num_rows for n in range(file.num_row_groups)}
+        return cls(path, row_shifts, sizes)
 
     @property
     def n_events(self) -> int:
         """Rows to be read."""
-        return sum(self._group_sizes())
+        return sum(self.row_groups.values())
 
     def split(self, n_rows: int) -> list["Chunk"]:
         """Split between row groups, every `n_rows` or a little later."""
-        pieces = np.cumsum([0, *self._group_sizes()])[:-1] // n_rows
-        groups = np.array(self.row_groups, dtype=np.int64)
-        chunks = [groups[pieces == piece].tolist() for piece in np.unique(pieces)]
-        return [replace(self, row_groups=tuple(chunk)) for chunk in chunks] or [self]
+        pieces: dict[int, dict[int, int]] = defaultdict(dict)
+        n_before = 0
+        for group, size in self.row_groups.items():
+            pieces[n_before // n_rows][group] = size
+            n_before += size
+        return [replace(self, row_groups=piece) for piece in pieces.values()] or [self]
 
     def tables(self, columns: Sequence[str], n_rows: int) -> Iterator[pa.Table]:
         """Read `n_rows` at a time, after an empty table with the columns.
@@ -85,7 +63,7 @@ class Chunk:
         is_part = FINALISED not in file.schema_arrow.names
         wanted = columns if is_part else None
         begins, shifts = np.array([*self.row_shifts]), np.array([*self.row_shifts.values()])
-        batches = file.iter_batches(n_rows, self.row_groups, wanted)
+        batches = file.iter_batches(n_rows, [*self.row_groups], wanted)
         tables = (pa.Table.from_batches([batch]) for batch in batches)
         for events in chain([file.read_row_groups([], wanted)], tables):
             if is_part:
@@ -93,10 +71,6 @@ class Chunk:
             rows = ints(events[ROW])
             rows = rows + shifts[np.searchsorted(begins, rows, side="right") - 1]
             yield set_column(events, ROW, pa.array(rows))
-
-    def _group_sizes(self) -> list[int]:
-        file = pq.read_metadata(self.path)
-        return [file.row_group(group).num_rows for group in self.row_groups]
 
 
 def past_columns(dataset: DatasetConfig) -> list[str]:
@@ -108,8 +82,8 @@ def past_columns(dataset: DatasetConfig) -> list[str]:
     return [ITEM_ID, EVENT_TIME, *read]
 
 
-def read_event_log(raw: Path, dataset: DatasetConfig) -> EventLog:
-    """Read data/raw/manifest.json and check the parts it names.
+def read_event_log(raw: Path, dataset: DatasetConfig) -> RawManifest:
+    """Read data/raw/manifest.json and check the columns of the parts it names.
 
     Raises:
         DataError: the folder is missing, damaged, empty or of another data set.
@@ -119,7 +93,7 @@ def read_event_log(raw: Path, dataset: DatasetConfig) -> EventLog:
         raise DataError(f"{raw}: expected events, found none; run `dvc repro -f download`")
     for part in manifest.parts:
         _check_columns(raw / part.file, dataset.event_schema().names)
-    return EventLog(raw, manifest.parts, manifest.log_end)
+    return manifest
 
 
 def _check_columns(path: Path, expected: Sequence[str]) -> None:
@@ -133,4 +107,22 @@ def _check_columns(path: Path, expected: Sequence[str]) -> None:
         raise DataError(
             f"{path}: columns {', '.join(missing)} of the data set's file are missing "
             f"(found {', '.join(names)}); run `dvc repro download`"
+        )
+
+
+def check_parts(raw: Path, parts: Sequence[EventsFile]) -> None:
+    """Check that parts hold the bytes that `download` wrote: not every flipped bit shows.
+
+    Raises:
+        DataError: one does not.
+    """
+    paths = [raw / part.file for part in parts]
+    with ThreadPoolExecutor() as threads:
+        found = threads.map(sha256_of, paths)
+        files = zip(paths, parts, found, strict=True)
+        bad = [str(path) for path, part, sha256 in files if sha256 != part.sha256]
+    if bad:
+        raise DataError(
+            f"{', '.join(bad)}: damaged, not the bytes that were downloaded; "
+            f"run `dvc repro -f download`"
         )

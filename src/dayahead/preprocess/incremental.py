@@ -21,9 +21,9 @@ from dayahead.core.cache import Cache, link_tree
 from dayahead.core.files import read_json
 from dayahead.core.fingerprints import fingerprint, source_fingerprint
 from dayahead.core.project import cache_root
+from dayahead.dataset.manifest import RawManifest
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.features.workflow import looks_ahead
-from dayahead.preprocess.event_log import EventLog
 
 ROOMS = ("config", "core", "dataset", "features", "preprocess", "windows")
 """Whose source makes the windows."""
@@ -57,7 +57,7 @@ class RunState:
     counts: Mapping[str, Sequence[int]] | None = None
     """By window written: see `preprocess.sessions.STEPS`."""
 
-    def positions_in(self, log: EventLog) -> list[int] | None:
+    def positions_in(self, log: RawManifest) -> list[int] | None:
         """Find this run's parts in a log, in the same order; None if it lacks any.
 
         Other parts may be between them. The order matters where events have equal times.
@@ -68,7 +68,7 @@ class RunState:
         except StopIteration:
             return None
 
-    def row_shifts(self, log: EventLog) -> dict[int, int]:
+    def row_shifts(self, log: RawManifest) -> dict[int, int]:
         """Return what a log adds to this run's row numbers: see `Chunk.row_shifts`."""
         positions = self.positions_in(log) or ()
         moved = {
@@ -101,19 +101,19 @@ class FinishedRuns:
         """No longer log can continue: its windows change the numbers of the earlier ones."""
         self._cache = Cache(cache_root() / "windows")
 
-    def key(self, log: EventLog) -> str:
+    def key(self, log: RawManifest) -> str:
         """Return the key of the run over a log."""
-        value = {"parts": [part.sha256 for part in log.parts], "end": log.end.isoformat()}
+        value = {"parts": [part.sha256 for part in log.parts], "end": log.log_end.isoformat()}
         return f"{self.settings}-{fingerprint(value)[:16]}"
 
-    def candidates(self, log: EventLog) -> list[str]:
+    def candidates(self, log: RawManifest) -> list[str]:
         """Return keys of the runs that this log can continue from, the longest first."""
         found = {}
         for key in self._cache.keys(f"{self.settings}-"):
             try:
                 state = _read_state(self._cache.folder / key)
                 end = datetime.fromisoformat(state.log_end)
-                fits = end <= log.end and state.positions_in(log) is not None
+                fits = end <= log.log_end and state.positions_in(log) is not None
             except (OSError, ValueError, TypeError):
                 self._cache.get(key, lambda _: None)  # sets it aside
                 continue
@@ -130,7 +130,7 @@ class FinishedRuns:
 
         return self._cache.get(key, link)
 
-    def save(self, run: Path, log: EventLog) -> None:
+    def save(self, run: Path, log: RawManifest) -> None:
         """Link a finished run into the cache; of the others the one used last stays."""
         new = self.key(log)
         self._cache.put(new, lambda entry: link_tree(run, entry))

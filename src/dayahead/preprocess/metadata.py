@@ -1,6 +1,6 @@
 """What describes data/windows: windows.json, statistics.json and the schemas."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -26,18 +26,10 @@ from dayahead.core.columns import (
 )
 from dayahead.core.errors import ConfigError, DataError
 from dayahead.core.files import write_text
-from dayahead.dataset.schema import DatasetConfig
 from dayahead.features.workflow import Vocabularies, build_workflow, encoded_columns
 from dayahead.preprocess.calendar import Calendar
 from dayahead.preprocess.sessions import STEPS
-from dayahead.windows.metadata import (
-    FeatureStatistics,
-    SessionRules,
-    Statistics,
-    WindowEntry,
-    WindowsManifest,
-    WindowState,
-)
+from dayahead.windows.metadata import Statistics, WindowEntry, WindowsManifest, WindowState
 
 
 @dataclass(frozen=True)
@@ -114,8 +106,8 @@ class WindowCounts:
     def _entry(self, position: int, count: Mapping[str, int]) -> WindowEntry:
         state: WindowState = "kept"
         why = None
-        begin, end = (_instant(edge) for edge in self.calendar.edges[position : position + 2])
-        closes = _instant(self.calendar.closes[position])
+        edges = (*self.calendar.edges[position : position + 2], self.calendar.closes[position])
+        begin, end, closes = (pa.scalar(int(edge), TIMESTAMP).as_py() for edge in edges)
         if self.log_end < closes:
             state = "open"
             why = f"the log ends at {_iso(self.log_end)}, the window at {_iso(closes)}"
@@ -135,50 +127,14 @@ class WindowCounts:
         )
 
 
-def _instant(microseconds: int) -> datetime:
-    instant: datetime = pa.scalar(int(microseconds), TIMESTAMP).as_py()
-    return instant
-
-
 def _iso(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-def statistics_of(
-    dataset: DatasetConfig,
-    window: WindowConfig,
-    fitted_on: Sequence[str],
-    features: Mapping[str, FeatureStatistics],
-) -> Statistics:
-    """Return statistics.json: all that a live session's events need to become model input.
-
-    `fitted_on` names the windows whose train sessions the features were fitted on.
-    """
-    sessions = dataset.sessions
-    return Statistics(
-        unit=window.unit,
-        timezone=window.timezone,
-        item_type=dataset.columns.item_id.type,
-        sessions=SessionRules(
-            repeats=sessions.repeats.rule,
-            min_length=sessions.min_length,
-            max_length=sessions.max_length,
-            truncate=sessions.truncate,
-            past_max_length=sessions.past_max_length,
-        ),
-        fitted_on=list(fitted_on),
-        features=dict(features),
-    )
-
-
 def window_schema(statistics: Statistics) -> pa.Schema:
     """Return the columns of a window file, in order; those of past events, if any, last."""
-    encoded = encoded_columns(statistics)
-    lists = [
-        pa.field(ITEM_ID, pa.list_(encoded.pop(ITEM_ID))),
-        pa.field(EVENT_TIME, pa.list_(TIMESTAMP)),
-        *(pa.field(name, pa.list_(type_)) for name, type_ in encoded.items()),
-    ]
+    types = {ITEM_ID: pa.int32(), EVENT_TIME: TIMESTAMP, **encoded_columns(statistics)}
+    lists = [pa.field(name, pa.list_(type_)) for name, type_ in types.items()]
     has_past = statistics.sessions.past_max_length > 0
     return pa.schema(
         [
@@ -224,7 +180,6 @@ def _merlin_schema(statistics: Statistics, vocabularies: Vocabularies) -> Schema
 def _list_column(
     column: ColumnSchema, vocabularies: Vocabularies, length: Mapping[str, int]
 ) -> ColumnSchema:
-    """Return a column of lists whose values are as in `column`."""
     properties: dict[str, Mapping[str, object]] = {"value_count": length}
     if column.name in vocabularies:
         size = N_RESERVED + len(vocabularies[column.name])

@@ -68,11 +68,8 @@ def apply_user_steps(
     A gap session's id is `user:time of its first event`, so it stays when the log grows. Events
     without a user are no repeats and have no past; with gaps there must be none.
 
-    Args:
-        events: the event table's columns and FINALISED, all that is known of each user; finalised
-            events have the columns that an earlier run added.
-        dataset: rules for sessions and repeats.
-        progress: which windows are closed.
+    `events` has the event table's columns and FINALISED, all that is known of each user; finalised
+    events have the columns that an earlier run added.
 
     Returns:
         The events with REPEATED; with gaps, SESSION_ID and SESSION_START; with past events, lists
@@ -95,7 +92,9 @@ def apply_user_steps(
     context = set_column(context, FINALISED, pa.array(np.ones(len(context), dtype=bool)))
     if columns := past_columns(dataset):
         kept = has_user & ~drops
-        first = _first_of_sessions(events, users, kept & ~is_final)
+        rows = np.flatnonzero(kept & ~is_final)
+        # Of each session, and of each user where a session has several.
+        first = np.sort(rows[first_of_pairs(users[rows], codes_of(events[SESSION_ID])[rows])])
         events = _with_past(events, users, kept, first, sessions.past_max_length, columns)
     return events.filter(pa.array(~(is_final & is_closed))), context
 
@@ -156,23 +155,15 @@ def _n_later_of_group(groups: Ints, flags: Flags) -> Ints:
     return later
 
 
-def _first_of_sessions(events: pa.Table, users: Ints, wanted: Flags) -> Ints:
-    """Return rows of the first wanted event of each session (of each user, if it has several)."""
-    rows = np.flatnonzero(wanted)
-    return np.sort(rows[first_of_pairs(users[rows], codes_of(events[SESSION_ID])[rows])])
-
-
 def _with_past(
     events: pa.Table, users: Ints, kept: Flags, first: Ints, max_length: int, columns: list[str]
 ) -> pa.Table:
     """List the user's last kept events strictly before each of the `first` events, at that one."""
     history = np.flatnonzero(kept)
     n_before: Ints = np.cumsum(kept) - kept
-    same_instant = is_new(users) | is_new(ints(events[EVENT_TIME]))
-    begin_of_instant = np.maximum.accumulate(np.where(same_instant, np.arange(len(users)), 0))
-    begin_of_user = np.maximum.accumulate(np.where(is_new(users), np.arange(len(users)), 0))
-    high: Ints = n_before[begin_of_instant[first]]
-    low = np.maximum(n_before[begin_of_user[first]], high - max_length)
+    instants = np.cumsum(is_new(users) | is_new(ints(events[EVENT_TIME])))
+    high: Ints = n_before[np.searchsorted(instants, instants[first])]
+    low = np.maximum(n_before[np.searchsorted(users, users[first])], high - max_length)
     rows = pa.array(history[ranges(low, high - low)])
     offsets = pa.array(np.append(0, np.cumsum(high - low)).astype(np.int32))
     number = np.full(len(users), -1)
@@ -224,14 +215,10 @@ def apply_session_steps(
 ) -> SessionResult:
     """Take whole sessions through repeats, overrun, length and truncation, and give them roles.
 
-    Args:
-        events: the event table's columns and FINALISED, a session id in every row, and the columns
-            of `apply_user_steps` where it is needed; all events of a session are here, or, of a
-            session that began in a window written before, those that came since.
-        dataset: rules of the steps, and the split.
-        overrun: cut or keep, for events at or after the close of their window.
-        progress: windows that cover every session's start, and which of them are closed.
-        known_starts: starts of sessions by id, as earlier runs saw them, or UNSEEN.
+    `events` has the event table's columns and FINALISED, a session id in every row, and the columns
+    of `apply_user_steps` where it is needed; all events of a session are here, or, of a session
+    that began in a window written before, those that came since. `overrun` is window.overrun.
+    `known_starts` returns the starts of sessions by id, as earlier runs saw them, or UNSEEN.
     """
     sessions = _sessions(events, progress, known_starts)
     flags, roles = _steps(sessions, dataset, overrun, progress)
@@ -271,11 +258,7 @@ def _sessions(
 def _steps(
     sessions: _Sessions, dataset: DatasetConfig, overrun: str, progress: Progress
 ) -> tuple[dict[str, Flags], Flags]:
-    """Drop events step by step.
-
-    Returns:
-        Flags of the events by what is counted (see STEPS), and roles, shape [sessions, 3].
-    """
+    """Flag the events by what is counted (see STEPS); return roles too, shape [sessions, 3]."""
     rules, of_event = dataset.sessions, sessions.of_event
     fresh = ~np.asarray(sessions.events[FINALISED].to_numpy())
     beyond = (

@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dayahead.core.files import written_whole
-from dayahead.features.arrays import Ints
+from dayahead.features.arrays import Ints, is_new
 
 Hashes = NDArray[np.uint64]
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -52,7 +52,7 @@ def write_shuffled(tables: Iterable[tuple[pa.Table, Ints]], path: Path) -> None:
             for key, rows in _by_key(table, keys):
                 file.write_table(rows)
                 found.append(key)
-    with written_whole(_keys_path(path)) as temporary:
+    with written_whole(path.with_suffix(".keys")) as temporary:
         np.array(found, dtype=np.int64).tofile(temporary)
 
 
@@ -60,7 +60,7 @@ def read_shuffled(paths: Sequence[Path], key: int) -> pa.Table:
     """Read the rows of one key from every file; columns that one lacks are null there."""
     tables = []
     for path in paths:
-        batches = np.flatnonzero(np.fromfile(_keys_path(path), dtype=np.int64) == key)
+        batches = np.flatnonzero(np.fromfile(path.with_suffix(".keys"), dtype=np.int64) == key)
         with pa.OSFile(str(path)) as source:
             file = pa.ipc.open_file(source)
             rows = [file.get_batch(int(batch)) for batch in batches]
@@ -73,14 +73,8 @@ def _by_key(table: pa.Table, keys: Ints) -> Iterator[tuple[int, pa.Table]]:
     order = np.argsort(keys.astype(np.min_scalar_type(keys.max(initial=0))), kind="stable")
     ordered = keys[order]
     table = table.combine_chunks().take(order).combine_chunks()
-    edges = [0, *(np.flatnonzero(np.diff(ordered)) + 1), len(table)]
-    for begin, end in pairwise(edges):
-        if end > begin:
-            yield int(ordered[begin]), table.slice(begin, end - begin)
-
-
-def _keys_path(path: Path) -> Path:
-    return path.with_suffix(".keys")
+    for begin, end in pairwise([*np.flatnonzero(is_new(ordered)), len(table)]):
+        yield int(ordered[begin]), table.slice(begin, end - begin)
 
 
 def write_lookup(path: Path, hashes: Hashes, rows: pa.Table) -> None:
@@ -90,10 +84,7 @@ def write_lookup(path: Path, hashes: Hashes, rows: pa.Table) -> None:
     """
     order = np.argsort(hashes, kind="stable")
     rows = rows.take(order).combine_chunks().append_column(_HASH, pa.array(hashes[order]))
-    with (
-        written_whole(path) as temporary,
-        pa.ipc.new_file(str(temporary), rows.schema) as file,
-    ):
+    with written_whole(path) as temporary, pa.ipc.new_file(str(temporary), rows.schema) as file:
         file.write_table(rows, max_chunksize=max(len(rows), 1))
 
 

@@ -26,6 +26,7 @@ from dayahead.config.params import MachineConfig, PreprocessConfig, WindowConfig
 from dayahead.core.columns import ID_TYPES, SESSION_ID, TIMESTAMP, USER_ID
 from dayahead.core.errors import DataError
 from dayahead.core.files import write_json, write_parquet
+from dayahead.dataset.manifest import RawManifest
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.features.arrays import Ints
 from dayahead.features.vocabulary import add_value_counts, empty_value_counts, vocabulary_of
@@ -33,7 +34,7 @@ from dayahead.features.workflow import fit_features
 from dayahead.preprocess import tasks
 from dayahead.preprocess.calendar import Progress, calendar_over
 from dayahead.preprocess.dask_cluster import Phases, dask_client, memory_limit, resolve_device
-from dayahead.preprocess.event_log import Chunk, EventLog, read_event_log
+from dayahead.preprocess.event_log import Chunk, check_parts, read_event_log
 from dayahead.preprocess.incremental import (
     CARRY_OVER,
     LOOKUPS,
@@ -43,10 +44,10 @@ from dayahead.preprocess.incremental import (
     FinishedRuns,
     RunState,
 )
-from dayahead.preprocess.metadata import WindowCounts, statistics_of, write_merlin_schema
+from dayahead.preprocess.metadata import WindowCounts, write_merlin_schema
 from dayahead.preprocess.sessions import needs_users
 from dayahead.windows.folder import MANIFEST, STATISTICS, n_known, vocabulary_path
-from dayahead.windows.metadata import Statistics, read_metadata
+from dayahead.windows.metadata import SessionRules, Statistics, read_metadata
 
 MAX_EVENTS_PER_TASK = 1_000_000
 """Fewer if the memory limit asks for it."""
@@ -85,7 +86,7 @@ def preprocess(
     # Workers of a cluster that was there before us have working directories of their own.
     folder = folder.absolute()
     building = folder.with_name(f".{folder.name}.building")
-    build = Build(log, dataset, window, config, machine, device)
+    build = Build(raw, log, dataset, window, config, machine, device)
     try:
         run = _finished_run(build, building)
         if folder.exists():
@@ -125,7 +126,8 @@ def _finished_run(build: "Build", building: Path) -> Path:
 class Build:
     """All that the windows depend on."""
 
-    log: EventLog
+    raw: Path
+    log: RawManifest
     dataset: DatasetConfig
     window: WindowConfig
     config: PreprocessConfig
@@ -171,13 +173,15 @@ class Build:
         earlier = pd.DataFrame(previous.counts, dtype=np.int64)
         counts = pd.concat([*found, earlier]).groupby(level=0).sum()
         _check_late(counts["late"].to_numpy(), progress.calendar.names)
-        summary = WindowCounts(self.window, progress.calendar, counts, self.log.end, without_user)
+        summary = WindowCounts(
+            self.window, progress.calendar, counts, self.log.log_end, without_user
+        )
         summary.check(self.config.fit_windows)
         self._write_windows(job, summary.kept, progress, phases)
         write_json(job.run / WINDOWS / MANIFEST, asdict(summary.manifest()))
         state = RunState(
             parts=[(part.sha256, part.first_row) for part in self.log.parts],
-            log_end=self.log.end.isoformat(),
+            log_end=self.log.log_end.isoformat(),
             begin=int(progress.calendar.edges[0]),
             end=progress.closed_until,
             n_written=progress.n_closed,
@@ -190,12 +194,12 @@ class Build:
         """Return what is to be read: the carry-over, and parts that the previous run had not."""
         known = set(previous.positions_in(self.log) or ())
         unread = [part for n, part in enumerate(self.log.parts) if n not in known]
-        self.log.check(unread)
+        check_parts(self.raw, unread)
         shifts = previous.row_shifts(self.log)
         carry_over = sorted(run.glob(f"{CARRY_OVER}/*"))
         return [
             *(Chunk.of_file(path, shifts) for path in carry_over),
-            *(Chunk.of_file(self.log.folder / part.file, {0: part.first_row}) for part in unread),
+            *(Chunk.of_file(self.raw / part.file, {0: part.first_row}) for part in unread),
         ]
 
     def _progress(self, starts: Sequence[int], previous: RunState) -> Progress:
@@ -209,7 +213,7 @@ class Build:
                 "name the right column as columns.user_id in the data set's file"
             )
         calendar = calendar_over(self.window, min(starts), max(starts))
-        end = pa.scalar(self.log.end, TIMESTAMP).value
+        end = pa.scalar(self.log.log_end, TIMESTAMP).value
         n_closed = int(np.searchsorted(calendar.closes, end, side="right"))
         return Progress(calendar, previous.n_written, max(previous.n_written, n_closed))
 
@@ -260,10 +264,22 @@ class Build:
         self, path: Path, windows: Mapping[str, Path], vocabularies: Mapping[str, pa.Table]
     ) -> Statistics:
         """Fit the features, or add to a previous run's those that are fitted on each window."""
-        features, n = self.dataset.features, self.config.fit_windows
+        features, rules, n = self.dataset.features, self.dataset.sessions, self.config.fit_windows
         if not path.exists():
-            found = fit_features(features, windows, n, vocabularies, self.device)
-            return statistics_of(self.dataset, self.window, list(windows)[:n], found)
+            return Statistics(
+                unit=self.window.unit,
+                timezone=self.window.timezone,
+                item_type=self.dataset.columns.item_id.type,
+                sessions=SessionRules(
+                    repeats=rules.repeats.rule,
+                    min_length=rules.min_length,
+                    max_length=rules.max_length,
+                    truncate=rules.truncate,
+                    past_max_length=rules.past_max_length,
+                ),
+                fitted_on=list(windows)[:n],
+                features=fit_features(features, windows, n, vocabularies, self.device),
+            )
         statistics = read_metadata(Statistics, path)
         by_window = {name: f for name, f in features.items() if f.fit == "look_ahead_window"}
         known = dict(statistics.features)

@@ -25,12 +25,9 @@ class ServedModel(PythonModel):  # type: ignore[misc]
     ) -> list[list[dict[str, Any]]]:
         """Return the top items of each row of `session`: ids, oldest first, comma-separated."""
         top_k = int((params or {}).get("top_k", 10))
-        return [self._recommend(session, top_k) for session in model_input["session"]]
-
-    def _recommend(self, session: str, top_k: int) -> list[dict[str, Any]]:
-        items = [item.strip() for item in session.split(",")]
-        top = self._recommender.recommend(items, top_k)
-        return [{"item": item, "score": score} for item, score in top]
+        sessions = [[item.strip() for item in each.split(",")] for each in model_input["session"]]
+        found = [self._recommender.recommend(items, top_k) for items in sessions]
+        return [[{"item": item, "score": score} for item, score in top] for top in found]
 
 
 set_model(ServedModel())

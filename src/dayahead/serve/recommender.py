@@ -62,13 +62,10 @@ class Recommender:
     def recommend_after(
         self, events: pa.Table, top_k: int, past: pa.Table | None = None
     ) -> list[Recommendation]:
-        """Return the `top_k` most likely next items after a session's raw events.
+        """Return the `top_k` most likely next items after a session's events (`read_events`).
 
-        Args:
-            events: of the session, as `read_events` returns them.
-            top_k: number of items.
-            past: the user's events, after the data set's rule for repeats; only those before the
-                session are used. None for an unknown user.
+        `past` has the user's events, after the data set's rule for repeats; only those before the
+        session are used. None for an unknown user.
 
         Raises:
             DataError: there are no events.
@@ -105,7 +102,6 @@ class Recommender:
             ) from None
 
     def _encoded(self, events: pa.Table, past: pa.Table | None) -> Sessions:
-        """Encode the session, preceded by the user's past events."""
         statistics, vocabularies = self.stored.config.statistics, self.stored.vocabularies
         length = self.stored.config.model.past_length
         row = encode_session(events, statistics, vocabularies)

@@ -50,14 +50,14 @@ def test_samples_have_the_softmax_distribution():
     table = torch.tensor([[0.0], [1.0], [2.0], [-1.0]])
     bias = torch.tensor([0.5, 0.0, -0.5, 0.0])
     offsets = torch.rand(40_000, generator=torch.Generator().manual_seed(0))
-    found = samples_of(torch.ones(40_000, 1), OutputLayer.whole(table, bias), offsets)
+    found = samples_of(torch.ones(40_000, 1), OutputLayer(table, bias, len(table)), offsets)
     shares = torch.bincount(found, minlength=4) / len(found)
     torch.testing.assert_close(shares, (table[:, 0] + bias).softmax(0), atol=0.01, rtol=0)
 
 
 def test_two_samples_from_one_strip_of_noise_are_equal_by_chance_alone():
     n_items = 10
-    layer = OutputLayer.whole(torch.zeros(n_items, 1), torch.zeros(n_items))
+    layer = OutputLayer(torch.zeros(n_items, 1), torch.zeros(n_items), n_items)
     offsets = torch.rand(10_000, generator=torch.Generator().manual_seed(0))
     found = samples_of(torch.ones(10_000, 1), layer, offsets)
     are_equal = found[:5_000] == found[5_000:]
@@ -67,7 +67,8 @@ def test_two_samples_from_one_strip_of_noise_are_equal_by_chance_alone():
 def test_samples_do_not_depend_on_chunks():
     noise = torch.Generator().manual_seed(0)
     hidden, table = torch.randn(50, 8, generator=noise), torch.randn(30_000, 8, generator=noise)
-    layer, offsets = OutputLayer.whole(table, torch.zeros(30_000)), torch.rand(50, generator=noise)
+    layer = OutputLayer(table, torch.zeros(30_000), 30_000)
+    offsets = torch.rand(50, generator=noise)
     small, large = (samples_of(hidden, layer, offsets, budget) for budget in (1, 64))
     assert torch.equal(small, large)
 

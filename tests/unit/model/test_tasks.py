@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dayahead.core.errors import ConfigError
@@ -106,6 +106,7 @@ class TestMasked:
         assert positions.is_masked.float().mean().item() == pytest.approx(probability, abs=0.02)
 
 
+@settings(max_examples=200)
 @given(batches(), masked_tasks | permutation_tasks)
 def test_at_least_one_event_is_predicted_and_never_all(batch, task):
     items, lengths, rng = batch

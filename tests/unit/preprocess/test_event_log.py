@@ -5,12 +5,12 @@ import random
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dayahead.core.columns import ITEM_ID, ROW, SESSION_ID
 from dayahead.core.errors import DataError
-from dayahead.preprocess.event_log import Chunk, read_event_log
+from dayahead.preprocess.event_log import Chunk, check_parts, read_event_log
 from support.builders import dataset_config, events, write_log
 
 LOG = events(
@@ -34,7 +34,6 @@ def read(chunks, n_rows):
     by_chunk=st.integers(1, 20),
     at_once=st.integers(1, 9),
 )
-@settings(max_examples=40)
 def test_chunks_of_a_part_are_the_part(path, n_events, by_group, by_chunk, at_once):
     pq.write_table(LOG.slice(0, n_events), path, row_group_size=by_group)
     whole = Chunk.of_file(path, {0: 100, 5: 200})
@@ -48,11 +47,10 @@ def test_chunks_of_a_part_are_the_part(path, n_events, by_group, by_chunk, at_on
 
 
 def check_log(raw):
-    log = read_event_log(raw, dataset_config())
-    log.check(log.parts)
+    check_parts(raw, read_event_log(raw, dataset_config()).parts)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(20))
 def test_a_flipped_bit_or_a_truncated_file_is_detected(tmp_path, seed):
     dice = random.Random(seed)
     write_log(tmp_path, LOG, parts=2)
