@@ -6,7 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from dayahead.metrics.tables import Ranks, WindowResult, mean, metric_names, target_metric
+from dayahead.metrics.metrics import Ranks, mean, metric_names, target_metric
+from dayahead.metrics.tables import WindowResult
 
 N_SAMPLES: Final = 10_000
 SEED: Final = 20_190_901

@@ -12,10 +12,10 @@ from dayahead.aggregate.averaging import Average, average
 from dayahead.aggregate.report import Setting, render_report
 from dayahead.core.errors import DataError
 from dayahead.core.files import write_json, write_text, written_whole
+from dayahead.metrics.metrics import mean
 from dayahead.metrics.tables import (
     WindowRanks,
     WindowResult,
-    mean,
     ranked_windows,
     read_ranks,
     read_windows,

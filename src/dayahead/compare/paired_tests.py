@@ -9,16 +9,8 @@ from scipy.stats import binomtest, ttest_rel
 
 from dayahead.aggregate.averaging import Interval, bootstrap_interval
 from dayahead.core.errors import ComparisonError
-from dayahead.metrics.tables import (
-    Ranks,
-    Values,
-    WindowRanks,
-    mean,
-    metric_names,
-    ranked_windows,
-    read_ranks,
-    target_metric,
-)
+from dayahead.metrics.metrics import Ranks, Values, mean, metric_names, target_metric
+from dayahead.metrics.tables import WindowRanks, ranked_windows, read_ranks
 
 
 @dataclass(frozen=True)
@@ -69,7 +61,12 @@ class Comparison:
 
 
 def compare(a: Path, b: Path, cutoffs: Sequence[int]) -> Comparison:
-    """Compare two results folders by their ranks/<window>.parquet, at evaluation.cutoffs.
+    """Compare two results folders by their ranks.
+
+    Args:
+        a: folder holding ranks/<window>.parquet.
+        b: the same of the other run.
+        cutoffs: lengths of the lists, as in evaluation.cutoffs.
 
     Raises:
         ComparisonError: the runs differ in windows, sessions, positions or targets.

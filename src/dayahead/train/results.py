@@ -15,11 +15,11 @@ from dayahead.core.columns import N_RESERVED, POSITION, RANK, SESSION_ID, TARGET
 from dayahead.core.errors import ConfigError
 from dayahead.core.files import read_json, write_json, write_parquet, write_text, written_whole
 from dayahead.distributed.process import Rank
+from dayahead.metrics.metrics import window_metrics
 from dayahead.metrics.tables import (
     WindowRanks,
     WindowResult,
     read_ranks,
-    window_metrics,
     window_result,
     write_ranks,
     write_windows,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dayahead.metrics.tables import mean, metric_names, target_metric, window_metrics
+from dayahead.metrics.metrics import mean, metric_names, target_metric, window_metrics
 
 RANKS = st.lists(st.integers(0, 40), min_size=1, max_size=60).map(np.array)
 

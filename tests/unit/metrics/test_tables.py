@@ -7,12 +7,12 @@ import pytest
 
 from dayahead.core.columns import RANKS_SCHEMA
 from dayahead.core.errors import DataError
+from dayahead.metrics.metrics import window_metrics
 from dayahead.metrics.tables import (
     ranked_windows,
     ranks_path,
     read_ranks,
     read_windows,
-    window_metrics,
     window_result,
     write_ranks,
     write_windows,

@@ -1,0 +1,42 @@
+"""Metrics as functions of ranks. With one target recall is the hit rate, and MRR is MAP."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Values = NDArray[np.float64]
+Ranks = NDArray[np.integer[Any]]
+
+_GAIN: Final[dict[str, Callable[[Values], Values]]] = {
+    "recall": np.ones_like,
+    "ndcg": lambda ranks: 1 / np.log2(1 + ranks),
+    "mrr": lambda ranks: 1 / ranks,
+}
+"""Value of a target within the cutoff, by its rank."""
+
+
+def metric_names(cutoffs: Sequence[int]) -> list[str]:
+    """Return the names of all metrics: recall_at_10, recall_at_20, ndcg_at_10, ..."""
+    return [f"{kind}_at_{cutoff}" for kind in _GAIN for cutoff in sorted(set(cutoffs))]
+
+
+def target_metric(name: str, ranks: Ranks) -> Values:
+    """Return one of `metric_names`, such as ndcg_at_20, for each target; rank 0 is a miss."""
+    kind, cutoff = name.split("_at_")
+    is_found = (ranks > 0) & (ranks <= int(cutoff))
+    values = np.zeros(len(ranks))
+    values[is_found] = _GAIN[kind](ranks[is_found].astype(np.float64))
+    return values
+
+
+def mean(values: Sequence[float] | Values) -> float:
+    """Return the mean by an exact sum, which does not depend on the order of the values."""
+    return math.fsum(values) / len(values)
+
+
+def window_metrics(ranks: Ranks, cutoffs: Sequence[int]) -> dict[str, float]:
+    """Return every metric's mean over a window's targets (at least one)."""
+    return {name: mean(target_metric(name, ranks)) for name in metric_names(cutoffs)}
