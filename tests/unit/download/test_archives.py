@@ -249,7 +249,7 @@ def peak_of(body: str, path: Path) -> int:
 @pytest.mark.parametrize(
     ("body", "n_bytes", "limit"),
     [
-        pytest.param(READ, 100_000_000, 20_000_000, id="read"),
+        pytest.param(READ, 200_000_000, 20_000_000, id="read"),
         # Arrow reads 32 blocks ahead.
         pytest.param(DOWNLOAD, 500_000_000, 40 * BLOCK, id="download", marks=pytest.mark.slow),
     ],

@@ -5,6 +5,8 @@ from functools import lru_cache
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 
 from dayahead.core.errors import ConfigError
@@ -261,10 +263,10 @@ def test_recurrent_depth_and_dropout_in_training_only(architecture, n_layer):
     assert torch.equal(backbone.eval()(inputs, lengths), backbone(inputs, lengths))
 
 
-@pytest.mark.parametrize("width", [1, 3, 9])
-def test_the_average_is_the_mean_of_each_prefix(width):
-    events = torch.randn(4, width, 3, generator=torch.Generator().manual_seed(0))
-    means = Average()(events, torch.ones(4, width).bool())
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 99))
+def test_the_average_is_the_mean_of_each_prefix(n_rows, width, seed):
+    events = torch.randn(n_rows, width, 3, generator=torch.Generator().manual_seed(seed))
+    means = Average()(events, torch.ones(n_rows, width).bool())
     for n in range(1, width + 1):
         torch.testing.assert_close(means[:, n - 1], events[:, :n].mean(1))
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dayahead.preprocess.shuffle import (
@@ -24,7 +24,6 @@ def table_of(ids):
 
 
 @given(files=st.lists(st.lists(IDS, min_size=1, max_size=3), min_size=1, max_size=3))
-@settings(max_examples=40)
 def test_each_row_is_read_once_and_with_all_of_its_key(tmp_path_factory, files):
     folder = tmp_path_factory.mktemp("scratch")
     paths = [folder / f"{n}.events" for n in range(len(files))]
@@ -47,7 +46,6 @@ def test_columns_that_a_file_lacks_are_null(tmp_path):
 
 
 @given(known=st.lists(IDS, max_size=3), wanted=st.lists(st.sampled_from("abcxyz"), unique=True))
-@settings(max_examples=40)
 def test_a_lookup_finds_the_rows_of_its_keys_in_every_file(tmp_path_factory, known, wanted):
     folder = tmp_path_factory.mktemp("lookups")
     paths = [folder / f"{n}.arrow" for n in range(len(known))]

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dayahead.core.errors import ScoreError
@@ -110,7 +110,6 @@ def test_the_top_k_have_the_target_at_its_rank(lists, candidates, n, is_all):
             assert rank == k or scores[rank] < scores[rank - 1]
 
 
-@settings(max_examples=30)
 @given(many_sessions, some_candidates, st.integers(1, 4))
 def test_each_process_ranks_its_own_sessions_once(lists, candidates, world):
     """Without the all_reduce, what a process did not rank stays 0."""
