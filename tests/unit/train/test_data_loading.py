@@ -77,6 +77,12 @@ def test_there_are_as_many_epochs_as_the_steps_need(store, steps, n_epochs):
     assert len({str(order(batches)) for batches in found}) == n_epochs
 
 
+def test_epochs_of_one_step_are_repeated_for_each_step(store):
+    loading = loader_of(store, epochs=2, steps_per_window=5, batch_size=64)
+    found = loading.fit_batches(store.windows[:1], ALONE)
+    assert [batches.n_steps for batches in found] == [1] * 5
+
+
 @pytest.mark.parametrize("loader", ["memory", "nvtabular"])
 @pytest.mark.parametrize(("split", "n_sessions"), [("valid", 11), ("test", 10)])
 def test_evaluation_reads_the_whole_split_by_rows_of_its_file(store, loader, split, n_sessions):
