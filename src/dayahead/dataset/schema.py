@@ -10,7 +10,7 @@ from zoneinfo import available_timezones
 import pyarrow as pa
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveFloat
 from pydantic.dataclasses import dataclass
 
 from dayahead.config.loading import STRICT, read_yaml, validated
@@ -30,9 +30,11 @@ from dayahead.core.columns import (
     IdType,
 )
 from dayahead.core.errors import ConfigError
+from dayahead.dataset.source import SourceConfig
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Interval = tuple[Share, Share]
+
 RESERVED = (SESSION_ID, USER_ID, ITEM_ID, EVENT_TIME, SESSION_START, ROW, WINDOW, *ROLES)
 """Columns of the event table and of preprocess; no feature may have such a name."""
 TIME_FEATURES = ("hour", "weekday", "item_age")
@@ -41,44 +43,6 @@ SCALED_FEATURES = ("number", "log_number", "relative_number", "item_age")
 """Kinds that are one number, which `scale` applies to."""
 REQUIRED_NULLS = 0.01
 """Default limit on the share of rows that lack a required value."""
-
-
-@dataclass(frozen=True, kw_only=True, config=STRICT)
-class SyntheticConfig:
-    """Sizes of the generated click log."""
-
-    seed: int
-    days: PositiveInt
-    sessions_per_day: PositiveInt
-    n_items: PositiveInt
-    n_topics: PositiveInt
-    start: datetime
-
-
-@dataclass(frozen=True, kw_only=True, config=STRICT)
-class SourceConfig:
-    """Where the events come from and how their files are written."""
-
-    urls: tuple[str, ...] = ()
-    """Any fsspec URL or local path, globs allowed; ${oc.env:NAME} is filled in."""
-    sha256: dict[str, str] = Field(default_factory=dict)
-    """Expected checksums by file name; those of other files are only recorded."""
-    manual: str | None = None
-    """What the user must do where `urls` finds nothing (a token, a form)."""
-    synthetic: SyntheticConfig | None = None
-    """Generate the log instead of fetching it."""
-    format: Literal["csv", "jsonl", "parquet"] = "csv"
-    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
-    header: tuple[str, ...] | None = None
-    """Column names of files without a header line."""
-    nulls: tuple[str, ...] = ("",)
-    members: tuple[str, ...] = ("*",)
-    """Which files of an archive (zip, 7z, tar.gz) to read, as globs."""
-
-    def __post_init__(self) -> None:
-        """Check that there is exactly one source."""
-        if bool(self.urls) == (self.synthetic is not None):
-            raise ValueError("give either urls or synthetic")
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -245,6 +209,9 @@ class QualityConfig:
     unreadable: Share = 0.0
     """Rows with a value that cannot be read. At 0 the first one ends the stage; above, such rows
     are left out and counted."""
+    multiline: Share | None = 0.0
+    """Rows of a csv file with a value that spans lines, as after a stray quote. Set source.quote to
+    null if quotes are ordinary characters."""
     duplicates: Share | None = None
     """Events that equal another event of the same events file in every column."""
     backwards: Share | None = None

@@ -185,6 +185,18 @@ def test_environment_variables_are_filled_in(tmp_path, monkeypatch):
         ),
         ("urls: [a.csv]", "urls: [a.csv], delimiter: ', '", "source.delimiter"),
         ("urls: [a.csv]", "urls: [a.csv], delimiter: ''", "source.delimiter"),
+        ("urls: [a.csv]", "urls: [a.csv], delimiter: \u00a6", "one ASCII character"),
+        (
+            "urls: [a.csv]",
+            'urls: [a.csv], delimiter: "\\r"',
+            "source.delimiter: Value error, expected one",
+        ),
+        (
+            "urls: [a.csv]",
+            "urls: [a.csv], quote: \u201c",
+            "source.quote: Value error, expected one ASCII",
+        ),
+        ("urls: [a.csv]", "urls: [a.csv], quote: ','", "delimiter and quote are both ','"),
         ("valid: [0, 0.5]", "valid: [0.5, 0]", "valid: [0.5, 0.0]: expected the lower end first"),
         ("train: [0, 1]", "train: [0, 2]", "split.train"),
         ("licence: none\n", "", "licence: Field required"),

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayahead.core.errors import SourceError
-from dayahead.dataset.schema import SourceConfig
+from dayahead.dataset.source import SourceConfig
 from dayahead.download import readers
 from dayahead.download.archives import raw_files
 from dayahead.download.readers import find_invalid, read_batches
