@@ -42,6 +42,8 @@ def validated(cls: type[T], value: object, where: str) -> T:
         lines = []
         for each in error.errors(include_url=False):
             key = ".".join(str(part) for part in each["loc"]) or "(top level)"
-            found = "" if each["type"] == "missing" else f" (got {each['input']!r})"
+            value = repr(each["input"])
+            is_shown = each["type"] != "missing" and "://" not in value  # a URL may hold secrets
+            found = f" (got {value})" if is_shown else ""
             lines.append(f"{where}: {key}: {each['msg']}{found}")
         raise ConfigError("\n".join(lines)) from None
