@@ -48,6 +48,10 @@ class SourceConfig:
     quote: Character | None = '"'
     """Around csv values that hold a delimiter, a line end or, doubled, itself; null: quotes are
     ordinary characters."""
+    decimal: Literal[".", ","] = "."
+    """Decimal sign of numeric features that are written as text."""
+    thousands: Annotated[str, Field(pattern=r"^[^\w+-]$")] | None = None
+    """Sign between groups of three digits of the same numbers; null: none."""
     header: tuple[str, ...] | None = None
     """Column names of files without a header line."""
     nulls: tuple[str, ...] = ("",)
@@ -60,3 +64,5 @@ class SourceConfig:
             raise ValueError("give either urls or synthetic")
         if self.delimiter == self.quote:
             raise ValueError(f"delimiter and quote are both {self.quote!r}")
+        if self.decimal == self.thousands:
+            raise ValueError(f"decimal and thousands are both {self.decimal!r}")

@@ -1,5 +1,6 @@
 """Raw batches to the event table: the columns, types and times of data/raw."""
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import pyarrow.compute as pc
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, ROW, SESSION_ID, SESSION_START, TIMESTAMP
 from dayahead.core.errors import SourceError
 from dayahead.dataset.schema import DatasetConfig, TimeConfig
+from dayahead.dataset.source import SourceConfig
 from dayahead.download.readers import EXAMPLES, RawBatch, find_invalid
 
 MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
@@ -56,7 +58,7 @@ def to_events(raw: RawBatch, dataset: DatasetConfig, first_row: int) -> EventBat
     unreadable = _UnreadableRows(raw, is_strict=dataset.quality.unreadable == 0)
     columns = {ROW: pa.array(first_row + raw.indices())}
     for name, column in dataset.event_columns().items():
-        convert, expected = _converter(schema.field(name), dataset.time)
+        convert, expected = _converter(schema.field(name), dataset)
         columns[name] = _convert_column(unreadable, column, convert, expected)
     if dataset.time.offset is not None:
         columns[EVENT_TIME] = _add_offsets(columns[EVENT_TIME], unreadable, dataset.time)
@@ -87,8 +89,9 @@ class _UnreadableRows:
         self.mask |= mask
 
 
-def _converter(field: pa.Field, time: TimeConfig) -> tuple[_Convert, str]:
+def _converter(field: pa.Field, dataset: DatasetConfig) -> tuple[_Convert, str]:
     """Return the conversion to a column's type, and what it expects, for messages."""
+    source, time = dataset.source, dataset.time
     if field.type == TIMESTAMP:
         expected = "text such as 2019-10-01 00:00:00" if time.unit == "text" else "Unix time"
         return (
@@ -98,7 +101,8 @@ def _converter(field: pa.Field, time: TimeConfig) -> tuple[_Convert, str]:
     if pa.types.is_int64(field.type):
         return _to_int, "a whole number of at most 64 bits (or set its type to string)"
     if pa.types.is_floating(field.type):
-        return _to_float, "a number"
+        expected = f"a number such as 1{source.thousands or ''}234{source.decimal}5"
+        return lambda values: _to_float(values, source), expected
     return _to_text, "text in UTF-8"
 
 
@@ -152,10 +156,28 @@ def _to_int(values: pa.Array) -> pa.Array:
     return values.cast(pa.int64())
 
 
-def _to_float(values: pa.Array) -> pa.Array:
+def _to_float(values: pa.Array, source: SourceConfig) -> pa.Array:
     """Convert to float64; NaN and infinity become null."""
-    values = _decoded(values).cast(pa.float64())
+    values = _decoded(values)
+    if pa.types.is_string(values.type):
+        values = _with_point(values, source.decimal, source.thousands)
+    values = values.cast(pa.float64())
     return pc.if_else(pc.is_finite(values), values, None)
+
+
+def _with_point(text: pa.Array, decimal: str, thousands: str | None) -> pa.Array:
+    """Write numbers with a decimal point and without groups."""
+    if thousands is not None:
+        grouped = rf"^[+-]?\d{{1,3}}(\x{{{ord(thousands):x}}}\d{{3}})+({re.escape(decimal)}\d*)?$"
+        has_groups = pc.match_substring(text, thousands)
+        if pc.any(pc.and_not(has_groups, pc.match_substring_regex(text, grouped))).as_py():
+            raise pa.ArrowInvalid("not in groups of three digits")
+        text = pc.replace_substring(text, thousands, "")
+    if decimal != ".":
+        if pc.any(pc.match_substring(text, ".")).as_py():
+            raise pa.ArrowInvalid("a point is not the decimal sign")
+        text = pc.replace_substring(text, decimal, ".")
+    return text
 
 
 def _to_times(values: pa.Array, time: TimeConfig) -> pa.Array:

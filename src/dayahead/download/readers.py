@@ -263,7 +263,8 @@ def _infer_schema(lines: list[bytes], columns: Columns, name: str, *, is_strict:
             objects.append(entry)
         elif is_strict:
             raise SourceError(f"{name}, line {number:,}: {problem}")
-    _check_columns(columns, sorted(set().union(*objects)), name)
+    if objects:  # otherwise all these lines are unreadable
+        _check_columns(columns, sorted(set().union(*objects)), name)
     kinds = {column: Counter(type(entry.get(column)) for entry in objects) for column in columns}
     return pa.schema([(column, _json_type(kinds[column], columns[column])) for column in columns])
 

@@ -197,6 +197,8 @@ def test_environment_variables_are_filled_in(tmp_path, monkeypatch):
             "source.quote: Value error, expected one ASCII",
         ),
         ("urls: [a.csv]", "urls: [a.csv], quote: ','", "delimiter and quote are both ','"),
+        ("urls: [a.csv]", "urls: [a.csv], thousands: '.'", "decimal and thousands are both '.'"),
+        ("urls: [a.csv]", "urls: [a.csv], thousands: '0'", "source.thousands"),
         ("valid: [0, 0.5]", "valid: [0.5, 0]", "valid: [0.5, 0.0]: expected the lower end first"),
         ("train: [0, 1]", "train: [0, 2]", "split.train"),
         ("licence: none\n", "", "licence: Field required"),

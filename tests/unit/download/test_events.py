@@ -109,6 +109,38 @@ def test_infinite_numbers_become_null():
     assert table["price"].to_pylist() == [1.5, None, None, None, -2000.0]
 
 
+NUMBERS = [
+    (
+        ",",
+        None,
+        {"1234,5": 1234.5, "-1,5e3": -1500.0, ",5": 0.5, "7": 7.0, "nan": None},
+        "1.5 1,2,3",
+    ),
+    (",", ".", {"1.234,5": 1234.5, "1.234.567": 1234567.0, "12,5": 12.5}, "1.23 12.34,5 1,234.5"),
+    (".", ",", {"1,234.5": 1234.5, "-1,234": -1234.0, "1234.5": 1234.5}, "1,23 1234,567 1.234,5"),
+    (",", "\u202f", {"12\u202f345,6": 12345.6}, "1\u202f2"),
+]
+
+
+@pytest.mark.parametrize(("decimal", "thousands", "fine", "bad"), NUMBERS)
+def test_numbers_with_other_signs(decimal, thousands, fine, bad):
+    sections = {
+        "features": {"price": {"kind": "number", "column": "cost"}},
+        "source": {"decimal": decimal, "thousands": thousands},
+    }
+
+    def prices(texts):
+        n = len(texts)
+        rows = {"session": ["s"] * n, "item": [1] * n, "time": ["2019-10-01"] * n, "cost": texts}
+        return events(rows, **sections).table["price"].to_pylist()
+
+    assert prices(list(fine)) == list(fine.values())
+    shown = f"1{thousands or ''}234{decimal}5"
+    for text in bad.split(" "):
+        with pytest.raises(SourceError, match=f"line 2: column cost: .* such as {shown}, found"):
+            prices([text])
+
+
 def test_rows_without_session_item_or_time_are_dropped_and_counted():
     day = "2019-10-01"
     rows = [("a", 1, day), (None, None, day), ("a", None, None), ("a", 2, None), ("b", 3, day)]

@@ -269,6 +269,17 @@ UNREADABLE = [
 ]
 
 
+def test_the_share_is_named_where_all_rows_are_unreadable(tmp_path):
+    text = csv("a,x,2019-10-01", "a,y,2019-10-01")
+    with pytest.raises(
+        SourceError, match=r"100\.00% of 2 rows \(limit 1\.00%\), first 0\.csv, line"
+    ):
+        quality_of(tmp_path, text, quality={"unreadable": 0.01})
+    with pytest.raises(SourceError, match=r"100\.00% of 2 rows \(limit 1\.00%\), first 0\.jsonl"):
+        quality_of(tmp_path, "{\n{\n", ending="jsonl", source={"format": "jsonl"},
+                   quality={"unreadable": 0.01})  # fmt: skip
+
+
 @pytest.mark.parametrize("bad", UNREADABLE)
 def test_unreadable_rows_are_dropped_up_to_the_limit(tmp_path, bad):
     rows = [f"a,{number},2019-10-01 00:00:0{number}" for number in range(4)]
