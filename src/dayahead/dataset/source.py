@@ -1,12 +1,13 @@
 """Section `source` of datasets/<name>.yaml: where the events come from, how they are written."""
 
 from datetime import datetime
+from pathlib import PurePosixPath
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, PositiveInt
+from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 
-from dayahead.config.loading import STRICT
+from dayahead.config.loading import STRICT, Seed
 
 
 def _check_ascii(text: str) -> str:
@@ -15,6 +16,14 @@ def _check_ascii(text: str) -> str:
     return text
 
 
+def _check_glob(text: str) -> str:
+    if not PurePosixPath(text).name:
+        raise ValueError("expected a file name or a glob, such as *.csv")
+    return text
+
+
+Count = Annotated[int, Field(ge=1, le=10_000_000)]
+Glob = Annotated[str, AfterValidator(_check_glob)]
 Character = Annotated[str, AfterValidator(_check_ascii)]
 
 
@@ -22,12 +31,17 @@ Character = Annotated[str, AfterValidator(_check_ascii)]
 class SyntheticConfig:
     """Sizes of the generated click log."""
 
-    seed: int
-    days: PositiveInt
-    sessions_per_day: PositiveInt
-    n_items: PositiveInt
-    n_topics: PositiveInt
+    seed: Seed
+    days: Annotated[int, Field(ge=1, le=10_000)]
+    sessions_per_day: Count
+    n_items: Count
+    n_topics: Count
     start: datetime
+
+    def __post_init__(self) -> None:
+        """Check the time."""
+        if not 1970 <= self.start.year <= 2150:  # noqa: PLR2004
+            raise ValueError(f"start: expected a year from 1970 to 2150, found {self.start.year}")
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -55,13 +69,16 @@ class SourceConfig:
     header: tuple[str, ...] | None = None
     """Column names of files without a header line."""
     nulls: tuple[str, ...] = ("",)
-    members: tuple[str, ...] = ("*",)
+    members: Annotated[tuple[Glob, ...], Field(min_length=1)] = ("*",)
     """Which files of an archive (zip, 7z, tar.gz) to read, as globs."""
 
     def __post_init__(self) -> None:
         """Check that there is exactly one source."""
         if bool(self.urls) == (self.synthetic is not None):
             raise ValueError("give either urls or synthetic")
+        if len(set(self.urls)) < len(self.urls):
+            twice = [n for n, url in enumerate(self.urls) if url in self.urls[:n]]
+            raise ValueError(f"urls: entry {twice[0] + 1} equals an earlier one; list it once")
         if self.delimiter == self.quote:
             raise ValueError(f"delimiter and quote are both {self.quote!r}")
         if self.decimal == self.thousands:

@@ -19,8 +19,9 @@ from dayahead.download.readers import EXAMPLES, RawBatch, find_invalid
 MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _LATEST = 7_258_118_400_000_000
 """The year 2200 in Unix microseconds: later times, and those before 1970, have a wrong unit."""
-_EXACT = 2**53
-"""Larger whole numbers lose digits in a float."""
+_EXACT = {32: 2**24, 64: 2**53}
+"""By bits: larger whole numbers lose digits in a float."""
+_LARGEST = float(np.finfo(np.float32).max)
 _NAIVE = pa.timestamp("us")
 _Convert = Callable[[pa.Array], pa.Array]
 """Converts a column; raises an ArrowException if a value is invalid."""
@@ -132,7 +133,10 @@ def _invalid_values(values: pa.Array, convert: _Convert) -> npt.NDArray[np.bool_
     """Mark the values that `convert` cannot convert; each distinct value is tried once."""
     if pa.types.is_nested(values.type):
         return np.asarray(values.is_valid())
-    distinct = values.unique()
+    try:
+        distinct = values.unique()
+    except pa.ArrowNotImplementedError:  # of rare types
+        return np.asarray(values.is_valid())
     bad = distinct.take(pa.array(list(find_invalid(distinct, convert)), pa.int64())).drop_null()
     return np.asarray(pc.is_in(values, value_set=bad))
 
@@ -151,18 +155,19 @@ def _to_int(values: pa.Array) -> pa.Array:
     values = _decoded(values)
     if pa.types.is_string(values.type) and pc.any(pc.match_substring_regex(values, "[xX]")).as_py():
         raise pa.ArrowInvalid("Arrow would read 0xFFFFFFFFFFFFFFFF as -1")
-    if pa.types.is_floating(values.type) and pc.any(pc.greater(pc.abs(values), _EXACT)).as_py():
+    bits = values.type.bit_width if pa.types.is_floating(values.type) else 0
+    if bits and pc.any(pc.greater(pc.abs(values), _EXACT[bits])).as_py():
         raise pa.ArrowInvalid("the float has lost digits")
     return values.cast(pa.int64())
 
 
 def _to_float(values: pa.Array, source: SourceConfig) -> pa.Array:
-    """Convert to float64; NaN and infinity become null."""
+    """Convert to float64; NaN, infinity and what becomes infinite as a float32 become null."""
     values = _decoded(values)
     if pa.types.is_string(values.type):
         values = _with_point(values, source.decimal, source.thousands)
     values = values.cast(pa.float64())
-    return pc.if_else(pc.is_finite(values), values, None)
+    return pc.if_else(pc.less_equal(pc.abs(values), _LARGEST), values, None)
 
 
 def _with_point(text: pa.Array, decimal: str, thousands: str | None) -> pa.Array:

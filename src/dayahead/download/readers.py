@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import IO, TypeVar
@@ -31,8 +31,11 @@ BLOCK = 8 << 20
 EXAMPLES = 3
 """Invalid rows that messages and reports show at most."""
 QUOTE_ADVICE = "If quotes are ordinary characters there, set source.quote to null"
+_MAX_HEADER = 1 << 20
+"""Bytes of a csv header."""
 _SAMPLE = 1000
 """JSON lines from which the types of the columns are inferred."""
+_TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 _BYTES = (pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
 Columns = Mapping[str, pa.DataType]
 """Source columns, with the type that they are to become."""
@@ -181,12 +184,17 @@ def _multiline(table: pa.Table, source: SourceConfig) -> npt.NDArray[np.bool_]:
 
 
 def _header_line(stream: io.BufferedReader, name: str, source: SourceConfig) -> list[str]:
-    try:
-        text = stream.readline().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise SourceError(f"{name}, line 1: expected column names in UTF-8: {error}") from None
+    line = bytearray()
+    while len(line) < _MAX_HEADER and (byte := stream.read(1)) not in (b"", b"\r", b"\n"):
+        line += byte
+    if byte == b"\r" and stream.peek(1).startswith(b"\n"):
+        stream.read(1)
     quoting = {"quotechar": source.quote} if source.quote else {"quoting": csv.QUOTE_NONE}
-    return next(csv.reader([text.rstrip("\r\n")], delimiter=source.delimiter, **quoting), [])
+    try:
+        text = line.decode("utf-8-sig")
+        return next(csv.reader([text], delimiter=source.delimiter, **quoting), [])
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise SourceError(f"{name}, line 1: expected column names in UTF-8: {error}") from None
 
 
 def _read_parquet(raw: RawFile, source: SourceConfig, columns: Columns) -> Iterator[RawBatch]:
@@ -204,17 +212,21 @@ def _read_parquet(raw: RawFile, source: SourceConfig, columns: Columns) -> Itera
 
 
 def _plain(table: pa.Table, nulls: Sequence[str]) -> pa.Table:
-    """Decode dictionaries, give text and bytes one type each; `nulls` become null, as in CSV."""
+    """Decode dictionaries, give text, bytes and floats one type each; `nulls` become null."""
     marks = pa.array(nulls, pa.string())
     for index, field in enumerate(table.schema):
-        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-        if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-            kind = pa.string()
-        elif any(test(kind) for test in _BYTES):
-            kind = pa.binary()
-        values = table.column(index).cast(kind)
-        if kind == pa.string():
-            values = pc.if_else(pc.is_in(values, marks), None, values)
+        values = table.column(index)
+        if pa.types.is_dictionary(field.type):
+            values = pc.dictionary_decode(values)
+        if any(test(values.type) for test in _TEXT):
+            values = values.cast(pa.binary())
+            with suppress(pa.ArrowInvalid):  # not UTF-8: messages will name the rows
+                values = values.cast(pa.string())
+            values = pc.if_else(pc.is_in(values, marks.cast(values.type)), None, values)
+        elif any(test(values.type) for test in _BYTES):
+            values = values.cast(pa.binary())
+        elif pa.types.is_float16(values.type):
+            values = values.cast(pa.float32())
         table = table.set_column(index, field.name, values)
     return table
 

@@ -25,6 +25,7 @@ from dayahead.dataset.schema import DatasetConfig
 from dayahead.download.transfer import HTTP, Transfer, describe_error, retry
 
 MAX_NAME_LENGTH = 200
+"""Bytes: a file system takes 255."""
 _VERSION_KEYS = ("ETag", "Last-Modified", "LastModified", "etag", "mtime", "updated", "created")
 _CONTENT = "content"
 """Folder of the file in its cache entry, where no name can clash with those of the cache."""
@@ -58,7 +59,8 @@ class SourceFile:
         # No leading dots: they would hide the file, or name the parent folder.
         path = urlsplit(self.path).path.partition(";")[0]  # ;token=...
         name = posixpath.basename(path.rstrip("/"))
-        return name.lstrip(".")[-MAX_NAME_LENGTH:] or "download"
+        end = name.lstrip(".").encode()[-MAX_NAME_LENGTH:].decode(errors="ignore")
+        return end or "download"
 
     @property
     def shown(self) -> str:

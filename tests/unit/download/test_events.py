@@ -99,14 +99,24 @@ def test_floats_become_whole_numbers_only_if_exact():
             events([("s", number, "2019-10-01")])
 
 
+def test_whole_floats_of_any_width_become_ids():
+    values = [1.0, 0.0, float(2**24), None]
+    for kind in (pa.float32(), pa.float64()):
+        rows = {"session": ["s"] * 4, "item": pa.array(values, kind), "time": ["2019-10-01"] * 4}
+        assert events(rows).table["item_id"].to_pylist() == [1, 0, 2**24]
+    rows["item"] = pa.array([2.0**24 + 2] * 4, pa.float32())
+    with pytest.raises(SourceError, match="column item: expected a whole number"):
+        events(rows)
+
+
 def test_infinite_numbers_become_null():
     features = {"price": {"kind": "number", "column": "cost"}}
     rows = {
-        "session": ["s"] * 5, "item": [1] * 5, "time": ["2019-10-01"] * 5,
-        "cost": [b"1.5", b"nan", b"inf", None, b"-2e3"],
+        "session": ["s"] * 7, "item": [1] * 7, "time": ["2019-10-01"] * 7,
+        "cost": [b"1.5", b"nan", b"inf", None, b"-2e3", b"1e308", b"-3e38"],
     }  # fmt: skip
     table = events(rows, features=features).table
-    assert table["price"].to_pylist() == [1.5, None, None, None, -2000.0]
+    assert table["price"].to_pylist() == [1.5, None, None, None, -2000.0, None, -3e38]
 
 
 NUMBERS = [

@@ -297,6 +297,8 @@ def test_a_url_of_the_wrong_type_gives_no_secret_away():
         (".done-16777216", "done-16777216"),
         ("a/" + "x" * 300 + ".csv", "x" * 196 + ".csv"),
         ("a/b\\..\\c.csv", "b\\..\\c.csv"),
+        ("a/" + "\u65e5" * 100 + ".csv", "\u65e5" * 65 + ".csv"),
+        ("a/b.csv;token=x", "b.csv"),
     ],
 )
 def test_no_url_names_a_file_outside_its_cache_entry(path, name):
