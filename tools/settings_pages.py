@@ -112,9 +112,9 @@ def _plain(schema: dict[str, Any]) -> str:
     kind = str(schema.get("format") or schema.get("type", "section"))
     text = names.get(kind, kind)
     if "minimum" in schema and "maximum" in schema:
-        return f"{text} from {schema['minimum']:g} to {schema['maximum']:g}"
+        return f"{text} from {schema['minimum']:,.12g} to {schema['maximum']:,.12g}"
     signs = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
-    limits = [f"{sign} {schema[key]:g}" for key, sign in signs.items() if key in schema]
+    limits = [f"{sign} {schema[key]:,.12g}" for key, sign in signs.items() if key in schema]
     return " ".join([text, ", ".join(limits)]).rstrip()
 
 

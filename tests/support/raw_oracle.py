@@ -55,7 +55,7 @@ def real(value: Any) -> float | None:
         value = float(text(value))
     if not isinstance(value, int | float):
         raise BadError
-    return float(value) if abs(value) < float("inf") else None
+    return float(value) if abs(value) < 3.4028235e38 else None
 
 
 def microseconds(milliseconds: Any) -> int:

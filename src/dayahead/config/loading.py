@@ -1,10 +1,12 @@
 """YAML files into frozen dataclasses; all errors are reported at once."""
 
+import json
 from io import StringIO
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
+from zoneinfo import ZoneInfo
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import to_json
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
@@ -13,9 +15,28 @@ from dayahead.core.errors import ConfigError
 
 T = TypeVar("T")
 
-STRICT = ConfigDict(extra="forbid", strict=True)
+STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+def _check_zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # unknown; not a name; a folder of zones
+        raise ValueError(
+            f"unknown time zone {name!r}; expected an IANA name such as Europe/Oslo"
+        ) from None
+    return name
+
+
+def _check_finite(values: dict[str, Any]) -> dict[str, Any]:
+    json.dumps(values, allow_nan=False)
+    return values
+
 
 Auto = Literal["auto"]
+FiniteMapping = Annotated[dict[str, Any], AfterValidator(_check_finite)]
+TimeZone = Annotated[str, AfterValidator(_check_zone)]
+Seed = Annotated[int, Field(ge=0, lt=1 << 63)]
 Device = Literal["cpu", "cuda"]
 
 
@@ -42,6 +63,8 @@ def validated(cls: type[T], value: object, where: str) -> T:
         lines = []
         for each in error.errors(include_url=False):
             key = ".".join(str(part) for part in each["loc"]) or "(top level)"
-            found = "" if each["type"] == "missing" else f" (got {each['input']!r})"
+            value = repr(each["input"])
+            is_shown = each["type"] != "missing" and "://" not in value  # a URL may hold secrets
+            found = f" (got {value})" if is_shown else ""
             lines.append(f"{where}: {key}: {each['msg']}{found}")
         raise ConfigError("\n".join(lines)) from None

@@ -7,13 +7,28 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from dayahead.config.loading import STRICT, Auto, read_yaml, validated
+from dayahead.config.loading import (
+    STRICT,
+    Auto,
+    FiniteMapping,
+    Seed,
+    TimeZone,
+    read_yaml,
+    validated,
+)
 from dayahead.core.errors import ConfigError
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
+# Bounds far beyond use: a typing error must neither hang the machine nor fill its memory.
+Positive = Annotated[float, Field(gt=0, le=1e6)]
+NonNegative = Annotated[float, Field(ge=0, le=1e6)]
+Size = Annotated[int, Field(ge=1, le=1 << 16)]
+SizeOrZero = Annotated[int, Field(ge=0, le=1 << 16)]
+Count = Annotated[int, Field(ge=1, le=10_000_000)]
+CountOrZero = Annotated[int, Field(ge=0, le=10_000_000)]
 
 COUNTED = ("popularity", "transitions")
 SMOOTHED = ("softmax", "sampled_softmax")
@@ -27,17 +42,17 @@ class WindowConfig:
     """Length of a window."""
     origin: Literal["calendar", "first_session"]
     """Where windows start: at midnight or the full hour, or every unit since the first session."""
-    timezone: str
+    timezone: TimeZone
     """IANA time zone of day windows and time features. Hours are always cut and named in UTC."""
     first: str | None
     """Name of the first window fitted on (2019-10-01 or 2019-10-01T13); null: the first."""
     last: str | None
     """Name of the last window evaluated; null: the last."""
-    min_sessions: PositiveInt
+    min_sessions: Count
     """Windows with fewer sessions are dropped and listed."""
     overrun: Literal["cut", "keep"]
     """Events at or after the window's end plus grace: dropped and counted, or kept (the paper)."""
-    grace: NonNegativeInt
+    grace: Annotated[int, Field(ge=0, le=5_256_000)]
     """Allowed lateness: minutes after a window's end in which its sessions may still go on."""
 
 
@@ -47,7 +62,7 @@ class PreprocessConfig:
 
     device: Literal["auto", "cpu", "cuda"]
     """cuda needs RAPIDS; auto: cuda where a GPU and cudf are found."""
-    fit_windows: PositiveInt
+    fit_windows: Count
     """Initial windows whose train sessions features are fitted on; they are never evaluated."""
     rebuild: bool
     """Whether rows that arrive for windows already written rewrite them; false: an error."""
@@ -60,30 +75,30 @@ class ModelConfig:
     architecture: Annotated[str, Field(min_length=1)]
     """gpt2, xlnet, bert, albert, electra, longformer, reformer or any model type of transformers
     that reads `inputs_embeds`; gru, lstm, rnn; avg; popularity, transitions."""
-    config: dict[str, Any]
+    config: FiniteMapping
     """Further fields of the transformers configuration, by their names there."""
     catalogue: Literal["grow", "full"]
     """Items known at window i: those seen up to it, or every item of the log's kept windows (the
     paper); then a longer log changes all results."""
     features: tuple[str, ...]
     """Side features fed beside the item id, by their names in the data set's file."""
-    past_length: NonNegativeInt
+    past_length: SizeOrZero
     """How many of the user's events before the session the model reads (columns bef_...)."""
-    d_model: PositiveInt
+    d_model: Size
     """Width of the backbone."""
-    n_layer: PositiveInt
+    n_layer: Annotated[int, Field(ge=1, le=1000)]
     """Layers of the backbone."""
-    n_head: PositiveInt
+    n_head: Size
     """Attention heads; d_model is a multiple of it."""
-    item_embedding_dim: PositiveInt | None
+    item_embedding_dim: Size | None
     """Null: the same as d_model."""
     merge: Literal["concat", "elementwise"]
     """concat: item embedding and side features; elementwise: item * (1 + sum of side features)."""
-    embedding_multiplier: PositiveFloat
+    embedding_multiplier: Positive
     """A categorical feature's embedding has ceil(this * cardinality ** 0.25) dimensions."""
-    number_dim: NonNegativeInt
+    number_dim: SizeOrZero
     """Dimensions of a number's embedding; 0: the number itself."""
-    soft_one_hot: NonNegativeInt
+    soft_one_hot: SizeOrZero
     """Embeddings in the soft one-hot encoding of a number; 0: a linear map of the number."""
     feature_norm: bool
     """Layer norm over each feature's vector (a bare number has none)."""
@@ -97,11 +112,11 @@ class ModelConfig:
     """Probability that an input item is replaced by one of the batch; targets are left alone."""
     tie_weights: bool
     """Whether items are scored with the input embeddings; false: with a separate output table."""
-    item_init_std: PositiveFloat
+    item_init_std: Positive
     """Initial standard deviation of the item embeddings."""
-    feature_init_std: PositiveFloat
+    feature_init_std: Positive
     """Initial standard deviation of the side features' embeddings and of `soft_one_hot`'s."""
-    init_std: PositiveFloat
+    init_std: Positive
     """The same of the backbone and the mask; projections, gru, lstm and rnn start as in torch."""
     pretrained_items: str | None
     """Parquet file of item vectors (value, vector), instead of random ones where it has one."""
@@ -138,7 +153,7 @@ class TaskConfig:
     """Probability of an item to be masked (mlm, rtd)."""
     plm_probability: Annotated[float, Field(gt=0, lt=1)]
     """Share of a session's items that are predicted."""
-    plm_max_span: PositiveInt
+    plm_max_span: Size
     """Longest stretch of neighbours predicted together."""
     rtd_tied_generator: bool
     """Whether the discriminator's backbone generates too; false: a smaller one of its own."""
@@ -146,9 +161,9 @@ class TaskConfig:
     """Width of a separate generator, as a share of the backbone's."""
     rtd_replacements: Literal["batch", "catalogue"]
     """What the generator samples from: the items masked in the batch, or all known items."""
-    rtd_generator_weight: PositiveFloat
+    rtd_generator_weight: Positive
     """Weight of the generator's loss."""
-    rtd_discriminator_weight: PositiveFloat
+    rtd_discriminator_weight: Positive
     """Weight of the discriminator's loss."""
 
 
@@ -158,11 +173,11 @@ class LossConfig:
 
     name: Literal["softmax", "sampled_softmax", "gbce", "bpr", "bpr_max", "top1", "top1_max"]
     """softmax: over all known items; the others: against negatives."""
-    temperature: PositiveFloat
+    temperature: Positive
     """Scores are divided by it, in training and in evaluation alike."""
     label_smoothing: Fraction
     """Only for softmax and sampled_softmax: pairwise and binary losses have nothing to smooth."""
-    negatives: NonNegativeInt
+    negatives: CountOrZero
     """Items sampled for each step, beside those of the batch."""
     negatives_of_batch: bool
     """Whether other targets of the global batch are negatives too."""
@@ -171,9 +186,9 @@ class LossConfig:
     popularity."""
     gbce_calibration: Annotated[float, Field(ge=0, le=1)]
     """t of gBCE: 0 is plain binary cross entropy, 1 undoes the sampling (Petrov 2023)."""
-    bpr_max_regularisation: NonNegativeFloat
+    bpr_max_regularisation: NonNegative
     """Weight of the score regularization of bpr_max (Hidasi and Karatzoglou 2018)."""
-    logits_budget_mib: PositiveInt
+    logits_budget_mib: Annotated[int, Field(ge=1, le=1 << 20)]
     """Logits are computed in chunks of this size (or of the item table's, where that is larger) and
     never held whole. 32 fits a CPU's cache, which is faster than one large chunk; on a GPU larger
     chunks are faster."""
@@ -207,33 +222,33 @@ class TrainingConfig:
     last `history` windows; from_scratch: a fresh model is fitted on all windows so far. Baselines
     count the same windows once. The candidates `seen` are always the items of all windows so
     far."""
-    history: PositiveInt
+    history: Count
     """Windows that `sliding` fits on, the newest included; fewer at the start of a log."""
     carry_model: bool
     """Whether `sliding` carries the model on; false: each fit starts from the same fresh model."""
     carry_optimizer: bool
     """Whether the optimizer state is carried on too; false: it restarts at each window."""
-    epochs: PositiveInt
+    epochs: Annotated[int, Field(ge=1, le=10_000)]
     """Epochs of each fit, where `steps_per_window` is null."""
-    steps_per_window: PositiveInt | None
+    steps_per_window: Count | None
     """Steps of each fit, whatever the size of the window: epochs are repeated as needed and the
     last one is cut. null: `epochs` decides."""
-    batch_size: PositiveInt
+    batch_size: Count
     """Sessions per step over all processes together."""
-    learning_rate: PositiveFloat
+    learning_rate: Positive
     """Peak learning rate of AdamW."""
     schedule: Literal["linear", "constant", "cosine"]
     """Learning rate over a window's steps; it restarts with each window. As transformers'
     get_{linear,constant,cosine}_schedule_with_warmup."""
-    cosine_cycles: PositiveFloat
+    cosine_cycles: Positive
     """Cycles of `cosine` in a window: 0.5 falls to 0 once, 1.5 rises again and falls once more."""
-    warmup_steps: NonNegativeInt
+    warmup_steps: CountOrZero
     """Steps of each window in which the learning rate rises from 0."""
-    weight_decay: NonNegativeFloat
+    weight_decay: NonNegative
     """Of AdamW; biases, norms and the mask are not decayed."""
-    max_grad_norm: PositiveFloat
+    max_grad_norm: Positive
     """Gradients are clipped to this norm."""
-    length_groups: PositiveInt
+    length_groups: Size
     """Groups of similar length in which a batch goes through the backbone, to save padding."""
     loader: Literal["memory", "nvtabular"]
     """nvtabular streams windows from disk (merlin-dataloader), if they are larger than memory."""
@@ -242,7 +257,7 @@ class TrainingConfig:
     Scores are always float32."""
     fit_last: bool
     """Whether the last evaluated window is fitted on too: the model that tomorrow starts from."""
-    seed: NonNegativeInt
+    seed: Seed
     """Of initial weights, order, dropout, masks and negatives."""
 
     def __post_init__(self) -> None:
@@ -271,18 +286,18 @@ class EvaluationConfig:
     positions: Literal["last", "all"]
     """Targets: a session's last item, or every item after its first. Each target is predicted from
     the items before it; metrics are means over targets."""
-    train_sessions: NonNegativeInt
+    train_sessions: CountOrZero
     """Train sessions of the newest fitted window, sampled by the seed, that are evaluated too
     (columns train_<metric>); 0: none."""
-    predictions: NonNegativeInt
+    predictions: CountOrZero
     """Highest-scored candidates written with their scores for every target (results/predictions/);
     0: none. They are held in memory for a whole window."""
     attention_of: tuple[str, ...]
     """Ids of evaluated sessions whose attention weights are written (results/attention/), of the
     pass that scores their last item."""
-    cutoffs: Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
+    cutoffs: Annotated[tuple[Count, ...], Field(min_length=1)]
     """Cutoffs k of recall@k, NDCG@k and MRR@k."""
-    batch_size: PositiveInt
+    batch_size: Count
     """Sessions scored at once over all processes together; with `positions: all`, targets."""
 
 
@@ -290,9 +305,9 @@ class EvaluationConfig:
 class ComputeConfig:
     """Processes, threads and devices."""
 
-    processes: PositiveInt | Auto
+    processes: Size | Auto
     """auto: one per GPU, one on the CPU, or as many as a launcher started."""
-    threads: PositiveInt | Auto
+    threads: Size | Auto
     """Threads per process, never inherited; auto: the cores divided by the processes."""
     device: Literal["auto", "cpu", "cuda"]
     """Of training and evaluation; auto: cuda where there is a GPU."""
@@ -309,17 +324,17 @@ class MachineConfig:
     cache keys hold it (`strict` decides whether fits of other machines are reused).
     """
 
-    workers: PositiveInt | Auto
+    workers: Size | Auto
     """Dask workers of `preprocess`; auto: one per GPU, or one per two cores."""
     memory_limit: str
     """Memory of each of them, as Dask writes it (4GiB)."""
     scheduler: str | None
     """Address of a running Dask scheduler; null: `preprocess` starts a cluster of its own."""
-    keep_fits: PositiveInt | Literal["all"]
+    keep_fits: Count | Literal["all"]
     """How many of the newest fits of a chain of windows the cache keeps. A killed run, or one over
     a longer log, goes on from the last of them. all: then other settings of `evaluation` need no
     fit either."""
-    max_restarts: NonNegativeInt
+    max_restarts: CountOrZero
     """How often several processes are started again, from the last fit kept, when one dies."""
     strict: bool
     """Whether fits from another kind of machine, or from other numbers of processes and threads,

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from signal import SIGINT, SIGTERM, Signals
+from urllib.parse import urlsplit
 
 TERMINATED = 128 + SIGTERM
 """Exit status of a stage that SIGTERM stopped, as a shell would have it."""
@@ -22,8 +23,11 @@ _LESS_MEMORY = (
     f"Probably out of memory: reduce training.batch_size, evaluation.batch_size or "
     f"loss.logits_budget_mib (for preprocess: machine.memory_limit), and {_RERUN}"
 )
-_USER = re.compile(r"(?<=://)[^/\s]*@")
-_QUERY = re.compile(r"((?:://|url: /)[^\s?]*\?)[^\s'\"]+")
+CHAIN = re.compile(r"::(?=\w+://)")
+"""Between the URLs of a chain, such as zip://a.csv::https://host/a.zip."""
+# Of a URL within a text, what follows the scheme; a password may hold blanks and quotes.
+_URL = re.compile(r"(?<=://)(?:[^/\n]*@)?(?:(?!::\w+://)[^\s'\"<>])*(?<![.,;:)}])")
+_QUERY = re.compile(r"(url: /[^\s?]*\?)[^\s'\"]+")
 
 
 class DayaheadError(Exception):
@@ -75,8 +79,33 @@ class TrackingError(DayaheadError):
 
 
 def redacted(text: str) -> str:
-    """Return text without the user, password and query of any URL in it: they may be secrets."""
-    return _QUERY.sub(r"\1***", _USER.sub("***@", text))
+    """Return text with each URL in it as `public_url` gives it; a URL ends at a blank or quote."""
+    return _QUERY.sub(r"\1***", _URL.sub(lambda match: _public(match[0]), text))
+
+
+def public_url(url: str) -> str:
+    """Return scheme, host and path of a URL: the rest may be secret.
+
+    Where it is not certain which part is which, the result ends in ://***.
+    """
+    parts = (each.partition("://") for each in CHAIN.split(url))
+    return "::".join(
+        f"{scheme}{mark}{_public(rest) if mark else ''}" for scheme, mark, rest in parts
+    )
+
+
+def _public(rest: str) -> str:
+    place, mark, hidden = re.split(r"([?#;]|$)", rest, maxsplit=1)
+    authority, slash, _ = place.partition("/")
+    is_host = "@" in authority or (slash and ":" not in authority)  # me:1/2@host: 1/2 is a password
+    try:
+        _ = urlsplit(f"//{authority}").port  # raises where a password has been taken for a port
+    except ValueError:
+        return "***"
+    if "@" in rest[len(authority) :] and not is_host:
+        return "***"
+    _, at, public = place.rpartition("@")
+    return f"{'***' * bool(at)}{at}{public}{mark}{'***' * bool(hidden)}"
 
 
 def first_line(error: BaseException) -> str:

@@ -5,15 +5,14 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal
-from zoneinfo import available_timezones
 
 import pyarrow as pa
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from dayahead.config.loading import STRICT, read_yaml, validated
+from dayahead.config.loading import STRICT, TimeZone, read_yaml, validated
 from dayahead.core.columns import (
     EVENT_TIME,
     ID_TYPES,
@@ -30,9 +29,12 @@ from dayahead.core.columns import (
     IdType,
 )
 from dayahead.core.errors import ConfigError
+from dayahead.dataset.source import SourceConfig
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Interval = tuple[Share, Share]
+Length = Annotated[int, Field(ge=2, le=1 << 16)]
+
 RESERVED = (SESSION_ID, USER_ID, ITEM_ID, EVENT_TIME, SESSION_START, ROW, WINDOW, *ROLES)
 """Columns of the event table and of preprocess; no feature may have such a name."""
 TIME_FEATURES = ("hour", "weekday", "item_age")
@@ -41,44 +43,6 @@ SCALED_FEATURES = ("number", "log_number", "relative_number", "item_age")
 """Kinds that are one number, which `scale` applies to."""
 REQUIRED_NULLS = 0.01
 """Default limit on the share of rows that lack a required value."""
-
-
-@dataclass(frozen=True, kw_only=True, config=STRICT)
-class SyntheticConfig:
-    """Sizes of the generated click log."""
-
-    seed: int
-    days: PositiveInt
-    sessions_per_day: PositiveInt
-    n_items: PositiveInt
-    n_topics: PositiveInt
-    start: datetime
-
-
-@dataclass(frozen=True, kw_only=True, config=STRICT)
-class SourceConfig:
-    """Where the events come from and how their files are written."""
-
-    urls: tuple[str, ...] = ()
-    """Any fsspec URL or local path, globs allowed; ${oc.env:NAME} is filled in."""
-    sha256: dict[str, str] = Field(default_factory=dict)
-    """Expected checksums by file name; those of other files are only recorded."""
-    manual: str | None = None
-    """What the user must do where `urls` finds nothing (a token, a form)."""
-    synthetic: SyntheticConfig | None = None
-    """Generate the log instead of fetching it."""
-    format: Literal["csv", "jsonl", "parquet"] = "csv"
-    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
-    header: tuple[str, ...] | None = None
-    """Column names of files without a header line."""
-    nulls: tuple[str, ...] = ("",)
-    members: tuple[str, ...] = ("*",)
-    """Which files of an archive (zip, 7z, tar.gz) to read, as globs."""
-
-    def __post_init__(self) -> None:
-        """Check that there is exactly one source."""
-        if bool(self.urls) == (self.synthetic is not None):
-            raise ValueError("give either urls or synthetic")
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -108,20 +72,13 @@ class TimeConfig:
     column: str
     unit: Literal["s", "ms", "us", "text"] = "text"
     """Unix time in this unit, or text in ISO 8601 order (`2019-10-01 00:00:00 UTC` too)."""
-    zone: str = "UTC"
+    zone: TimeZone = "UTC"
     """IANA time zone of text without a UTC offset."""
     offset: str | None = None
     """A column added to `column` (a date), in `offset_unit`."""
     offset_unit: Literal["s", "ms", "us"] = "ms"
     complete_until: datetime | None = None
     """Watermark: the log is complete up to here; null: up to its last event."""
-
-    def __post_init__(self) -> None:
-        """Check the time zone."""
-        if self.zone not in available_timezones():
-            raise ValueError(
-                f"unknown time zone {self.zone!r}; expected an IANA name such as Europe/Oslo"
-            )
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -136,12 +93,12 @@ class RepeatsConfig:
 class SessionsConfig:
     """How events become sessions, in the order of the steps."""
 
-    gap_minutes: PositiveFloat | None = None
+    gap_minutes: Annotated[float, Field(gt=0, le=5_256_000)] | None = None
     repeats: RepeatsConfig
-    min_length: Annotated[int, Field(ge=2)] = 2
-    max_length: Annotated[int, Field(ge=2)] = 20
+    min_length: Length = 2
+    max_length: Length = 20
     truncate: Literal["first", "last"] = "first"
-    past_max_length: NonNegativeInt = 0
+    past_max_length: Annotated[int, Field(ge=0, le=1 << 16)] = 0
     """Columns bef_<name> hold at most this many of the user's events before the session; 0: no
     such columns."""
 
@@ -167,7 +124,7 @@ class FeatureConfig:
     min_count: Annotated[int, Field(ge=1)] = 1
     """Of a categorical column: a value enters the vocabulary in the window in which its count of
     events reaches this number; before, it is 1 (unknown)."""
-    relative_to: str | None = None
+    relative_to: Annotated[str, Field(min_length=1)] | None = None
     """Of a relative_number: the categorical feature whose means it is compared with."""
     scale: Literal["standard", "gauss_rank", "fixed"] | None = None
     """standard: (x - mean) / std. gauss_rank: the normal quantile of its rank. fixed: nothing is
@@ -245,6 +202,9 @@ class QualityConfig:
     unreadable: Share = 0.0
     """Rows with a value that cannot be read. At 0 the first one ends the stage; above, such rows
     are left out and counted."""
+    multiline: Share | None = 0.0
+    """Rows of a csv file with a value that spans lines, as after a stray quote. Set source.quote to
+    null if quotes are ordinary characters."""
     duplicates: Share | None = None
     """Events that equal another event of the same events file in every column."""
     backwards: Share | None = None

@@ -2,10 +2,12 @@
 
 import io
 import lzma
+import posixpath
 import tarfile
 import tempfile
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -70,7 +72,8 @@ def raw_files(path: Path, name: str, members: Sequence[str], scratch: Path) -> I
         scratch: an existing folder, used for what can only be read unpacked (7z).
 
     Raises:
-        SourceError: damaged, protected, a member outside the archive's folder, or no match.
+        SourceError: damaged, protected, a member outside the archive's folder, two of one name, or
+            no match.
         DataError: too little space in `scratch`.
     """
     lower = path.name.lower()
@@ -127,13 +130,23 @@ def _decompressed(stream: IO[bytes], name: str) -> IO[bytes]:
 
 
 def _select(found: Iterable[str], members: Sequence[str], name: str) -> list[str]:
-    """Return the members that match, in the archive's order."""
+    """Return the members that match, in the archive's order.
+
+    Raises:
+        SourceError: there is none, two have one name, or one is outside the archive's folder.
+    """
     found = list(found)
     selected = [member for member in found if _is_match(member, members)]
     if not selected:
         raise SourceError(
             f"{name}: no file in it matches source.members {', '.join(members)}; it holds "
             f"{', '.join(found[:10]) or 'nothing'}"
+        )
+    paths = Counter(posixpath.normpath(member.replace("\\", "/")) for member in selected)
+    if twice := [path for path, n in paths.items() if n > 1]:
+        raise SourceError(
+            f"{name}: holds two files called {twice[0]}: expected one. Unpack it by hand and list "
+            f"the right one in source.urls, or leave them out by source.members"
         )
     for member in selected:
         _check_inside(member, name)
@@ -162,8 +175,9 @@ def _seven_zip_members(
     path: Path, name: str, members: Sequence[str], scratch: Path
 ) -> Iterator[RawFile]:
     with tempfile.TemporaryDirectory(dir=scratch) as unpacked, py7zr.SevenZipFile(path) as archive:
-        sizes = {info.filename: info.uncompressed for info in archive.list() if info.is_file}
-        selected = _select(sizes, members, name)
+        files = [info for info in archive.list() if info.is_file]
+        sizes = {info.filename: info.uncompressed for info in files}
+        selected = _select((info.filename for info in files), members, name)
         require_space(scratch, sum(sizes[member] for member in selected), f"unpacking {name}")
         archive.extract(unpacked, targets=selected)
         for member in selected:

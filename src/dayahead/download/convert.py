@@ -113,7 +113,8 @@ def _settings(dataset: DatasetConfig) -> str:
     ]
     return repr(
         [
-            (source.format, source.delimiter, source.header, source.nulls, source.members),
+            (source.format, source.delimiter, source.quote, source.header, source.nulls),
+            (source.decimal, source.thousands, source.members),
             dataset.columns,
             (time.column, time.unit, time.zone, time.offset, time.offset_unit),
             features,

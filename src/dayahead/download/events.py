@@ -1,5 +1,6 @@
 """Raw batches to the event table: the columns, types and times of data/raw."""
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,13 +13,15 @@ import pyarrow.compute as pc
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, ROW, SESSION_ID, SESSION_START, TIMESTAMP
 from dayahead.core.errors import SourceError
 from dayahead.dataset.schema import DatasetConfig, TimeConfig
+from dayahead.dataset.source import SourceConfig
 from dayahead.download.readers import EXAMPLES, RawBatch, find_invalid
 
 MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _LATEST = 7_258_118_400_000_000
 """The year 2200 in Unix microseconds: later times, and those before 1970, have a wrong unit."""
-_EXACT = 2**53
-"""Larger whole numbers lose digits in a float."""
+_EXACT = {32: 2**24, 64: 2**53}
+"""By bits: larger whole numbers lose digits in a float."""
+_LARGEST = float(np.finfo(np.float32).max)
 _NAIVE = pa.timestamp("us")
 _Convert = Callable[[pa.Array], pa.Array]
 """Converts a column; raises an ArrowException if a value is invalid."""
@@ -56,7 +59,7 @@ def to_events(raw: RawBatch, dataset: DatasetConfig, first_row: int) -> EventBat
     unreadable = _UnreadableRows(raw, is_strict=dataset.quality.unreadable == 0)
     columns = {ROW: pa.array(first_row + raw.indices())}
     for name, column in dataset.event_columns().items():
-        convert, expected = _converter(schema.field(name), dataset.time)
+        convert, expected = _converter(schema.field(name), dataset)
         columns[name] = _convert_column(unreadable, column, convert, expected)
     if dataset.time.offset is not None:
         columns[EVENT_TIME] = _add_offsets(columns[EVENT_TIME], unreadable, dataset.time)
@@ -87,8 +90,9 @@ class _UnreadableRows:
         self.mask |= mask
 
 
-def _converter(field: pa.Field, time: TimeConfig) -> tuple[_Convert, str]:
+def _converter(field: pa.Field, dataset: DatasetConfig) -> tuple[_Convert, str]:
     """Return the conversion to a column's type, and what it expects, for messages."""
+    source, time = dataset.source, dataset.time
     if field.type == TIMESTAMP:
         expected = "text such as 2019-10-01 00:00:00" if time.unit == "text" else "Unix time"
         return (
@@ -98,7 +102,8 @@ def _converter(field: pa.Field, time: TimeConfig) -> tuple[_Convert, str]:
     if pa.types.is_int64(field.type):
         return _to_int, "a whole number of at most 64 bits (or set its type to string)"
     if pa.types.is_floating(field.type):
-        return _to_float, "a number"
+        expected = f"a number such as 1{source.thousands or ''}234{source.decimal}5"
+        return lambda values: _to_float(values, source), expected
     return _to_text, "text in UTF-8"
 
 
@@ -128,7 +133,10 @@ def _invalid_values(values: pa.Array, convert: _Convert) -> npt.NDArray[np.bool_
     """Mark the values that `convert` cannot convert; each distinct value is tried once."""
     if pa.types.is_nested(values.type):
         return np.asarray(values.is_valid())
-    distinct = values.unique()
+    try:
+        distinct = values.unique()
+    except pa.ArrowNotImplementedError:  # of rare types
+        return np.asarray(values.is_valid())
     bad = distinct.take(pa.array(list(find_invalid(distinct, convert)), pa.int64())).drop_null()
     return np.asarray(pc.is_in(values, value_set=bad))
 
@@ -147,15 +155,34 @@ def _to_int(values: pa.Array) -> pa.Array:
     values = _decoded(values)
     if pa.types.is_string(values.type) and pc.any(pc.match_substring_regex(values, "[xX]")).as_py():
         raise pa.ArrowInvalid("Arrow would read 0xFFFFFFFFFFFFFFFF as -1")
-    if pa.types.is_floating(values.type) and pc.any(pc.greater(pc.abs(values), _EXACT)).as_py():
+    bits = values.type.bit_width if pa.types.is_floating(values.type) else 0
+    if bits and pc.any(pc.greater(pc.abs(values), _EXACT[bits])).as_py():
         raise pa.ArrowInvalid("the float has lost digits")
     return values.cast(pa.int64())
 
 
-def _to_float(values: pa.Array) -> pa.Array:
-    """Convert to float64; NaN and infinity become null."""
-    values = _decoded(values).cast(pa.float64())
-    return pc.if_else(pc.is_finite(values), values, None)
+def _to_float(values: pa.Array, source: SourceConfig) -> pa.Array:
+    """Convert to float64; NaN, infinity and what becomes infinite as a float32 become null."""
+    values = _decoded(values)
+    if pa.types.is_string(values.type):
+        values = _with_point(values, source.decimal, source.thousands)
+    values = values.cast(pa.float64())
+    return pc.if_else(pc.less_equal(pc.abs(values), _LARGEST), values, None)
+
+
+def _with_point(text: pa.Array, decimal: str, thousands: str | None) -> pa.Array:
+    """Write numbers with a decimal point and without groups."""
+    if thousands is not None:
+        grouped = rf"^[+-]?\d{{1,3}}(\x{{{ord(thousands):x}}}\d{{3}})+({re.escape(decimal)}\d*)?$"
+        has_groups = pc.match_substring(text, thousands)
+        if pc.any(pc.and_not(has_groups, pc.match_substring_regex(text, grouped))).as_py():
+            raise pa.ArrowInvalid("not in groups of three digits")
+        text = pc.replace_substring(text, thousands, "")
+    if decimal != ".":
+        if pc.any(pc.match_substring(text, ".")).as_py():
+            raise pa.ArrowInvalid("a point is not the decimal sign")
+        text = pc.replace_substring(text, decimal, ".")
+    return text
 
 
 def _to_times(values: pa.Array, time: TimeConfig) -> pa.Array:

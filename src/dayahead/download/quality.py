@@ -22,7 +22,7 @@ from dayahead.core.errors import SourceError
 from dayahead.dataset.manifest import QualityResult
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.download.events import EventBatch
-from dayahead.download.readers import EXAMPLES, RawBatch
+from dayahead.download.readers import EXAMPLES, QUOTE_ADVICE, RawBatch
 from dayahead.download.sources import Source
 
 _TINY = 0.001
@@ -53,7 +53,7 @@ class FileQuality:
     """What was counted in one source file."""
 
     defects: dict[str, Defects]
-    """By check: unreadable, nulls.<column>, negative.<feature>, backwards, duplicates."""
+    """By check, as in section `quality` of the data set's file, without empty_days."""
     days: list[str]
     """Days (UTC) with an event, ISO 8601, in order."""
 
@@ -79,6 +79,10 @@ class QualityCounters:
         n_unreadable = raw.n_rows - batch.readable.num_rows
         errors = (error.removeprefix(self._shown) for error in batch.errors)
         self._defects["unreadable"].add(n_unreadable, raw.n_rows, errors)
+        if raw.multiline is not None:
+            rows = np.flatnonzero(raw.multiline) + self._batches[-1][0]
+            first = map(self._location, rows[:EXAMPLES].tolist())
+            self._defects["multiline"].add(len(rows), raw.n_rows, first)
         for name in batch.readable.schema.names:
             if name != ROW:
                 self._count(f"nulls.{name}", batch.readable, batch.readable[name].is_null())
@@ -163,9 +167,10 @@ def check_quality(files: Files, dataset: DatasetConfig, name: str) -> tuple[Qual
     if exceeded:
         limits = ", ".join(f"quality.{result.check}" for result in exceeded)
         found = "; ".join(f"{_summary(result)}, first {result.examples[0]}" for result in exceeded)
+        advice = f". {QUOTE_ADVICE}" if "multiline" in [each.check for each in exceeded] else ""
         raise SourceError(
             f"datasets/{name}.yaml: too many defects in the log: {found}. Correct the files, or, "
-            f"if that is how the log is, raise {limits} there"
+            f"if that is how the log is, raise {limits} there{advice}"
         )
     return tuple(results)
 

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import IO, TypeVar
@@ -23,15 +23,19 @@ import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
 from dayahead.core.errors import SourceError
-from dayahead.dataset.schema import SourceConfig
+from dayahead.dataset.source import SourceConfig
 from dayahead.download.archives import RawFile, wrap_errors
 
 BLOCK = 8 << 20
 """Bytes of text per batch; of parquet, a 64th as many rows."""
 EXAMPLES = 3
 """Invalid rows that messages and reports show at most."""
+QUOTE_ADVICE = "If quotes are ordinary characters there, set source.quote to null"
+_MAX_HEADER = 1 << 20
+"""Bytes of a csv header."""
 _SAMPLE = 1000
 """JSON lines from which the types of the columns are inferred."""
+_TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 _BYTES = (pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
 Columns = Mapping[str, pa.DataType]
 """Source columns, with the type that they are to become."""
@@ -54,6 +58,8 @@ class RawBatch:
     """Indices in the batch, from 0, of rows that could not be parsed and are not in `table`."""
     errors: tuple[str, ...] = ()
     """Location of the first of them, and what is wrong."""
+    multiline: npt.NDArray[np.bool_] | None = None
+    """Of csv: rows with a value that spans lines, in any column of the file."""
 
     @property
     def n_rows(self) -> int:
@@ -132,34 +138,63 @@ def _read_csv(raw: RawFile, source: SourceConfig, columns: Columns) -> Iterator[
     _check_columns(columns, header, raw.name)
     if not stream.peek(1):
         return  # a header without rows, as of an hour without events
-    # As bytes: values are checked later, when messages can name their line.
-    conversion = pa_csv.ConvertOptions(
-        include_columns=list(columns),
-        column_types=dict.fromkeys(columns, pa.binary()),
-        null_values=list(source.nulls),
-        strings_can_be_null=True,
-    )
-    # One thread: only then do errors count rows; decompression is no faster.
-    reading = pa_csv.ReadOptions(column_names=header, block_size=BLOCK, use_threads=False)
-    parsing = pa_csv.ParseOptions(delimiter=source.delimiter, newlines_in_values=True)
     start = first = 1 if source.header else 2
+    positions = [header.index(column) for column in columns]
     try:
-        for batch in pa_csv.open_csv(stream, reading, parsing, conversion):
-            yield RawBatch(pa.Table.from_batches([batch]), raw.name, "line", first)
+        for batch in _open_csv(stream, len(header), positions, source):
+            table = pa.Table.from_batches([batch])
+            multiline = _multiline(table, source)
+            table = table.select(list(map(str, positions))).rename_columns(list(columns))
+            yield RawBatch(table, raw.name, "line", first, multiline=multiline)
             first += batch.num_rows
     except pa.ArrowInvalid as error:
         match = re.search(r"Row #(\d+): (.*)", str(error), re.DOTALL)
         line = f", line {int(match[1]) + start - 1:,}" if match else ""
-        reason = (match[2] if match else str(error))[:300]
-        raise SourceError(f"{raw.name}{line}: not a row of this table: {reason}") from None
+        reason = (match[2] if match else str(error))[:300].replace("\n", "\\n")
+        advice = f". {QUOTE_ADVICE}" if source.quote and source.quote in reason else ""
+        raise SourceError(f"{raw.name}{line}: not a row of this table: {reason}{advice}") from None
+
+
+def _open_csv(
+    stream: IO[bytes], n_columns: int, positions: Sequence[int], source: SourceConfig
+) -> pa_csv.CSVStreamingReader:
+    """Read columns called 0, 1, 2 ...: those at `positions`, or all where quotes can span lines."""
+    names = list(map(str, range(n_columns)))
+    # As bytes: values are checked later, when messages can name their line.
+    conversion = pa_csv.ConvertOptions(
+        include_columns=names if source.quote else [names[position] for position in positions],
+        column_types=dict.fromkeys(names, pa.binary()),
+        null_values=list(source.nulls),
+        strings_can_be_null=True,
+    )
+    # One thread: only then do errors count rows; decompression is no faster.
+    reading = pa_csv.ReadOptions(column_names=names, block_size=BLOCK, use_threads=False)
+    quoting = {"quote_char": source.quote or False, "newlines_in_values": True}
+    parsing = pa_csv.ParseOptions(delimiter=source.delimiter, **quoting)
+    return pa_csv.open_csv(stream, reading, parsing, conversion)
+
+
+def _multiline(table: pa.Table, source: SourceConfig) -> npt.NDArray[np.bool_]:
+    """Mark the rows with a value that spans lines."""
+    marks = np.zeros(table.num_rows, bool)
+    for values in table.columns if source.quote else ():
+        found = pc.match_substring_regex(values, r"[\r\n]")
+        marks |= np.asarray(pc.fill_null(found, fill_value=False))
+    return marks
 
 
 def _header_line(stream: io.BufferedReader, name: str, source: SourceConfig) -> list[str]:
+    line = bytearray()
+    while len(line) < _MAX_HEADER and (byte := stream.read(1)) not in (b"", b"\r", b"\n"):
+        line += byte
+    if byte == b"\r" and stream.peek(1).startswith(b"\n"):
+        stream.read(1)
+    quoting = {"quotechar": source.quote} if source.quote else {"quoting": csv.QUOTE_NONE}
     try:
-        text = stream.readline().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
+        text = line.decode("utf-8-sig")
+        return next(csv.reader([text], delimiter=source.delimiter, **quoting), [])
+    except (UnicodeDecodeError, csv.Error) as error:
         raise SourceError(f"{name}, line 1: expected column names in UTF-8: {error}") from None
-    return next(csv.reader([text.rstrip("\r\n")], delimiter=source.delimiter), [])
 
 
 def _read_parquet(raw: RawFile, source: SourceConfig, columns: Columns) -> Iterator[RawBatch]:
@@ -177,17 +212,21 @@ def _read_parquet(raw: RawFile, source: SourceConfig, columns: Columns) -> Itera
 
 
 def _plain(table: pa.Table, nulls: Sequence[str]) -> pa.Table:
-    """Decode dictionaries, give text and bytes one type each; `nulls` become null, as in CSV."""
+    """Decode dictionaries, give text, bytes and floats one type each; `nulls` become null."""
     marks = pa.array(nulls, pa.string())
     for index, field in enumerate(table.schema):
-        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-        if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-            kind = pa.string()
-        elif any(test(kind) for test in _BYTES):
-            kind = pa.binary()
-        values = table.column(index).cast(kind)
-        if kind == pa.string():
-            values = pc.if_else(pc.is_in(values, marks), None, values)
+        values = table.column(index)
+        if pa.types.is_dictionary(field.type):
+            values = pc.dictionary_decode(values)
+        if any(test(values.type) for test in _TEXT):
+            values = values.cast(pa.binary())
+            with suppress(pa.ArrowInvalid):  # not UTF-8: messages will name the rows
+                values = values.cast(pa.string())
+            values = pc.if_else(pc.is_in(values, marks.cast(values.type)), None, values)
+        elif any(test(values.type) for test in _BYTES):
+            values = values.cast(pa.binary())
+        elif pa.types.is_float16(values.type):
+            values = values.cast(pa.float32())
         table = table.set_column(index, field.name, values)
     return table
 
@@ -236,7 +275,8 @@ def _infer_schema(lines: list[bytes], columns: Columns, name: str, *, is_strict:
             objects.append(entry)
         elif is_strict:
             raise SourceError(f"{name}, line {number:,}: {problem}")
-    _check_columns(columns, sorted(set().union(*objects)), name)
+    if objects:  # otherwise all these lines are unreadable
+        _check_columns(columns, sorted(set().union(*objects)), name)
     kinds = {column: Counter(type(entry.get(column)) for entry in objects) for column in columns}
     return pa.schema([(column, _json_type(kinds[column], columns[column])) for column in columns])
 

@@ -17,7 +17,7 @@ from fsspec.implementations.local import LocalFileSystem
 from tqdm import tqdm
 
 from dayahead.core.cache import Cache, recorded_hashes
-from dayahead.core.errors import SourceError, redacted
+from dayahead.core.errors import CHAIN, SourceError, public_url
 from dayahead.core.files import require_space
 from dayahead.core.fingerprints import fingerprint, sha256_of
 from dayahead.core.project import cache_root
@@ -25,6 +25,7 @@ from dayahead.dataset.schema import DatasetConfig
 from dayahead.download.transfer import HTTP, Transfer, describe_error, retry
 
 MAX_NAME_LENGTH = 200
+"""Bytes: a file system takes 255."""
 _VERSION_KEYS = ("ETag", "Last-Modified", "LastModified", "etag", "mtime", "updated", "created")
 _CONTENT = "content"
 """Folder of the file in its cache entry, where no name can clash with those of the cache."""
@@ -56,19 +57,21 @@ class SourceFile:
         if self.is_local:
             return posixpath.basename(self.path)
         # No leading dots: they would hide the file, or name the parent folder.
-        name = posixpath.basename(urlsplit(self.path).path.rstrip("/"))
-        return name.lstrip(".")[-MAX_NAME_LENGTH:] or "download"
+        path = urlsplit(self.path).path.partition(";")[0]  # ;token=...
+        name = posixpath.basename(path.rstrip("/"))
+        end = name.lstrip(".").encode()[-MAX_NAME_LENGTH:].decode(errors="ignore")
+        return end or "download"
 
     @property
     def shown(self) -> str:
         """The address for messages."""
-        return self.path if self.is_local else redacted(self.url)
+        return self.path if self.is_local else public_url(self.url)
 
     @property
     def recorded(self) -> str:
         """The address for manifest.json: without secrets and without folders of this machine."""
         if not self.is_local:
-            return redacted(self.url)
+            return public_url(self.url)
         path, here = Path(os.path.normpath(self.path)), Path.cwd()
         return path.relative_to(here).as_posix() if path.is_relative_to(here) else self.name
 
@@ -113,22 +116,40 @@ def list_files(urls: Sequence[str], manual: str | None) -> tuple[SourceFile, ...
     """Find every file that the URLs name, in their order, the matches of a glob sorted by name.
 
     Raises:
-        SourceError: a URL cannot be reached or matches no file; ends with `manual`.
+        SourceError: a URL is none, cannot be reached or matches no file; ends with `manual`.
     """
     advice = manual or "Check the address in source.urls of the data set's file"
     found = {file.url: file for url in urls for file in _matches(url, advice)}
     return tuple(found.values())
 
 
+def _check_url(url: str, shown: str) -> None:
+    """Check that there is no doubt which part of a URL is secret, also within a message."""
+    for part in CHAIN.split(url):
+        scheme, mark, rest = part.partition("://")
+        is_http = scheme.strip().lower() in ("http", "https")
+        # The names of objects in a store are not encoded, and may hold anything.
+        exposed = part if is_http else scheme + re.sub(r"/[^?#;]*", "", rest, count=1)
+        if mark and (
+            public_url(part).endswith("://***") or re.search(r"[\s'\"<>\0-\x1f]", exposed)
+        ):
+            raise SourceError(
+                f"source.urls: {shown}: not a URL: percent-encode blanks, quotes, < and > (%20, "
+                f"%22, %27, %3C, %3E), and in user and password all but letters and digits"
+            )
+
+
 def _matches(url: str, advice: str) -> list[SourceFile]:
+    shown = " ".join(public_url(url).split())
+    _check_url(url, shown)
     try:
         fs, path = url_to_fs(url, **(HTTP if re.match(r"https?://", url) else {}))
-        files = retry(lambda: [_stat(fs, url, match) for match in _paths(fs, path)], redacted(url))
+        files = retry(lambda: [_stat(fs, url, match) for match in _paths(fs, path)], shown)
     except Exception as error:  # noqa: BLE001 - every file system raises its own kinds
         reason = describe_error(error)
-        raise SourceError(f"{redacted(url)}: cannot be read: {reason}. {advice}") from None
+        raise SourceError(f"{shown}: cannot be read: {reason}. {advice}") from None
     if not files:
-        raise SourceError(f"{redacted(url)}: no file matches. {advice}")
+        raise SourceError(f"{shown}: no file matches. {advice}")
     return files
 
 

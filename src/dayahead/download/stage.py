@@ -41,6 +41,10 @@ def download(dataset: DatasetConfig, name: str, folder: Path) -> None:
             files = _converted_files(dataset, name)
             counts = [(source, conversion.quality) for source, conversion in files]
             results = check_quality(counts, dataset, name)
+            if not any(conversion.events for _, conversion in files):
+                raise SourceError(
+                    f"datasets/{name}.yaml: no event in any of its {len(files)} files"
+                )
             parts = tuple(_link_parts(files, aside))
             write_text(aside / QUALITY_REPORT, report(results, name, len(files)))
             RawManifest(
@@ -63,10 +67,7 @@ def _converted_files(dataset: DatasetConfig, name: str) -> ConvertedFiles:
     sources = fetch_sources(dataset, name)
     needed = sum(space_needed(source, dataset) for source in sources)
     require_space(cache_root(), needed, f"the event table of {name}")
-    files = [(source, convert(source, dataset)) for source in sources]
-    if not any(conversion.events for _, conversion in files):
-        raise SourceError(f"datasets/{name}.yaml: no event in any of its {len(files)} files")
-    return files
+    return [(source, convert(source, dataset)) for source in sources]
 
 
 def _link_parts(files: ConvertedFiles, folder: Path) -> Iterator[EventsFile]:

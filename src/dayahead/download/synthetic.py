@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dayahead.core.columns import DAY, TIMESTAMP
-from dayahead.dataset.schema import SyntheticConfig
+from dayahead.dataset.source import SyntheticConfig
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

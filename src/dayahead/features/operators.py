@@ -36,6 +36,7 @@ Frame = Any
 Series = Any
 """One of its columns."""
 Floats = NDArray[np.float64]
+LARGEST = float(np.finfo(np.float32).max)
 N_KNOTS = 1001
 """Quantiles that stand for a distribution."""
 N_PARTITION_KNOTS = 10 * N_KNOTS
@@ -178,8 +179,9 @@ class RelativeTo(Continuous, StatOperator):  # type: ignore[misc]
         found = pc.index_in(category, value_set=self.values, skip_nulls=True)
         mean = np.append(self.means, self.overall_mean)[found.fill_null(-1).to_numpy()]
         number = _floats(df[self.name])
-        ratio = np.divide(number - mean, mean, out=number * 0, where=mean != 0)
-        return type(df)({self.name: ratio})
+        with np.errstate(over="ignore"):  # of a mean next to 0
+            ratio = np.divide(number - mean, mean, out=number * 0, where=mean != 0)
+        return type(df)({self.name: np.clip(ratio, -LARGEST, LARGEST)})
 
     def _sums(self, df: Frame) -> pa.Table:
         """Sum and count of the numbers that are not null, by category."""

@@ -19,6 +19,7 @@ from dayahead.config.params import MachineConfig, PreprocessConfig
 from dayahead.core.errors import ConfigError, DataError
 
 T = TypeVar("T")
+MIN_MEMORY, MAX_MEMORY = 1 << 26, 1 << 50
 START_SECONDS = 120
 """How long workers may take to start."""
 END_SECONDS = 30
@@ -131,15 +132,15 @@ def memory_limit(config: MachineConfig) -> int:
     """Return the bytes that one worker may hold.
 
     Raises:
-        ConfigError: the setting is no size.
+        ConfigError: the setting is no size, or too small for a worker.
     """
-    try:
-        return int(parse_bytes(config.memory_limit))
-    except ValueError:
-        raise ConfigError(
-            f"params.yaml: machine.memory_limit: expected a size such as 4GiB "
-            f"(got {config.memory_limit!r})"
-        ) from None
+    with suppress(ValueError, OverflowError):
+        if MIN_MEMORY <= (size := int(parse_bytes(config.memory_limit))) < MAX_MEMORY:
+            return size
+    raise ConfigError(
+        f"params.yaml: machine.memory_limit: expected a size such as 4GiB, from 64MiB to 1PiB "
+        f"(got {config.memory_limit!r})"
+    )
 
 
 @dataclass(frozen=True)

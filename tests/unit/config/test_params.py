@@ -77,9 +77,47 @@ def test_a_missing_setting_is_named():
     assert "loss.label_smoothing" in line
 
 
+NUMBERS = [
+    f"{section}.{key}"
+    for section, values in VALUES.items()
+    if section != "dataset"
+    for key, value in values.items()
+    if isinstance(value, int | float) and not isinstance(value, bool)
+]
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan"), 10**12, 1e300])
+def test_every_number_has_a_bound(value):
+    others = [
+        *("model.item_embedding_dim", "training.steps_per_window", "compute.processes"),
+        *("compute.threads", "machine.workers", "machine.keep_fits"),
+    ]
+    keys = [key for key in [*NUMBERS, *others] if (key, value) != ("training.seed", 10**12)]
+    lines = errors_in(edited(dict.fromkeys(keys, value)))
+    assert [key for key in keys if not any(f" {key}" in line for line in lines)] == []
+    assert len(keys) > 40
+    for key in ("evaluation.cutoffs", "model.config"):
+        inner = [value] if key == "evaluation.cutoffs" else {"eps": value}
+        if key == "evaluation.cutoffs" or value not in (10**12, 1e300):
+            assert any(f" {key}" in line for line in errors_in(edited({key: inner})))
+
+
+@pytest.mark.parametrize(
+    "zone", ["", "Europe", "Oslo", "../UTC", "\0", "tzdata.zi", " UTC", "/etc"]
+)
+def test_a_time_zone_must_be_known(zone):
+    [line] = errors_in(edited({"window.timezone": zone}))
+    assert "window.timezone: " in line
+    assert "expected an IANA name such as Europe/Oslo" in line
+
+
 def test_values_out_of_range_are_errors():
     cases = [
         ("training.epochs", 0),
+        ("training.epochs", 10**9),
+        ("training.steps_per_window", 10**9),
+        ("model.n_layer", 2**31),
+        ("window.grace", 10**12),
         ("training.epochs", 1.5),
         ("training.epochs", True),
         ("training.seed", -1),

@@ -24,6 +24,9 @@ sessions: {repeats: {rule: keep, scope: session}}
 features: {}
 split: {seed: 1, train: [0, 1], valid: [0, 0.5], test: [0.5, 1]}
 """
+SYNTHETIC = (
+    "{seed: 1, days: 2, sessions_per_day: 9, n_items: 9, n_topics: 2, start: 2026-01-01T00:00:00Z}"
+)
 
 
 def load(folder: Path, text: str) -> DatasetConfig:
@@ -185,6 +188,34 @@ def test_environment_variables_are_filled_in(tmp_path, monkeypatch):
         ),
         ("urls: [a.csv]", "urls: [a.csv], delimiter: ', '", "source.delimiter"),
         ("urls: [a.csv]", "urls: [a.csv], delimiter: ''", "source.delimiter"),
+        ("urls: [a.csv]", "urls: [a.csv], delimiter: \u00a6", "one ASCII character"),
+        (
+            "urls: [a.csv]",
+            'urls: [a.csv], delimiter: "\\r"',
+            "source.delimiter: Value error, expected one",
+        ),
+        (
+            "urls: [a.csv]",
+            "urls: [a.csv], quote: \u201c",
+            "source.quote: Value error, expected one ASCII",
+        ),
+        ("urls: [a.csv]", "urls: [a.csv], quote: ','", "delimiter and quote are both ','"),
+        ("urls: [a.csv]", "urls: [a.csv], members: ['']", "expected a file name or a glob"),
+        ("urls: [a.csv]", "urls: [a.csv], members: ['*', .]", "source.members.1: Value error"),
+        ("urls: [a.csv]", "urls: [a.csv], members: []", "source.members: Tuple should have"),
+        ("urls: [a.csv]", "urls: [a.csv, b.csv, a.csv]", "urls: entry 3 equals an earlier one"),
+        ("column: time}", "column: time, zone: ''}", "unknown time zone ''"),
+        ("scope: session}", "scope: session}, gap_minutes: .inf", "sessions.gap_minutes"),
+        ("scope: session}", "scope: session}, max_length: 10000000000", "sessions.max_length"),
+        feature(
+            "relative_number, column: a, relative_to: ''",
+            "relative_to: String should have at least 1",
+        ),
+        ("urls: [a.csv]", f"synthetic: {SYNTHETIC.replace('days: 2', 'days: 100000000')}", "days"),
+        ("urls: [a.csv]", f"synthetic: {SYNTHETIC.replace('seed: 1', 'seed: -1')}", "seed"),
+        ("urls: [a.csv]", f"synthetic: {SYNTHETIC.replace('2026-', '9999-')}", "start: expected a"),
+        ("urls: [a.csv]", "urls: [a.csv], thousands: '.'", "decimal and thousands are both '.'"),
+        ("urls: [a.csv]", "urls: [a.csv], thousands: '0'", "source.thousands"),
         ("valid: [0, 0.5]", "valid: [0.5, 0]", "valid: [0.5, 0.0]: expected the lower end first"),
         ("train: [0, 1]", "train: [0, 2]", "split.train"),
         ("licence: none\n", "", "licence: Field required"),

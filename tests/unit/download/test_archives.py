@@ -9,6 +9,7 @@ import sys
 import tarfile
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import py7zr
 import pytest
@@ -135,6 +136,17 @@ def test_links_are_skipped(tmp_path):
         archive.addfile(link)
     with pytest.raises(SourceError, match="it holds nothing"):
         read(tmp_path / "a.tar", "*.csv")
+
+
+@pytest.mark.parametrize("kind", ["a.zip", "a.7z", "a.tar"])
+@pytest.mark.parametrize("second", ["a.csv", "./a.csv"])
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_two_members_of_one_name_are_an_error(tmp_path, kind, second):
+    files = [("a.csv", TEXT), (second, TEXT[:100]), ("b.csv", TEXT)]
+    MAKERS[kind](tmp_path / kind, SimpleNamespace(items=lambda: files))
+    with pytest.raises(SourceError, match=rf"{kind}: holds two files called a\.csv: .*Unpack"):
+        read(tmp_path / kind, "*.csv")
+    assert read(tmp_path / kind, "b.csv") == {f"{kind}::b.csv": TEXT}
 
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "../secret.csv", "secret.csv"])

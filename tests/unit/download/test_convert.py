@@ -105,6 +105,10 @@ def test_events_files_are_hard_links_to_the_cache(tmp_path, entries, converted_f
         ({"features": {"same": {"kind": "number", "column": "item"}}}, False),
         ({"features": {"same": {"kind": "categorical", "column": "item"}}}, False),
         ({"source": {"nulls": ["", "none"]}}, False),
+        ({"source": {"quote": None}}, False),
+        ({"source": {"decimal": ","}}, False),
+        ({"source": {"thousands": "'"}}, False),
+        ({"quality": {"multiline": 1}}, True),
     ],
 )
 def test_a_changed_setting_converts_again_if_it_is_read(

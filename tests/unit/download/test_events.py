@@ -99,14 +99,56 @@ def test_floats_become_whole_numbers_only_if_exact():
             events([("s", number, "2019-10-01")])
 
 
+def test_whole_floats_of_any_width_become_ids():
+    values = [1.0, 0.0, float(2**24), None]
+    for kind in (pa.float32(), pa.float64()):
+        rows = {"session": ["s"] * 4, "item": pa.array(values, kind), "time": ["2019-10-01"] * 4}
+        assert events(rows).table["item_id"].to_pylist() == [1, 0, 2**24]
+    rows["item"] = pa.array([2.0**24 + 2] * 4, pa.float32())
+    with pytest.raises(SourceError, match="column item: expected a whole number"):
+        events(rows)
+
+
 def test_infinite_numbers_become_null():
     features = {"price": {"kind": "number", "column": "cost"}}
     rows = {
-        "session": ["s"] * 5, "item": [1] * 5, "time": ["2019-10-01"] * 5,
-        "cost": [b"1.5", b"nan", b"inf", None, b"-2e3"],
+        "session": ["s"] * 7, "item": [1] * 7, "time": ["2019-10-01"] * 7,
+        "cost": [b"1.5", b"nan", b"inf", None, b"-2e3", b"1e308", b"-3e38"],
     }  # fmt: skip
     table = events(rows, features=features).table
-    assert table["price"].to_pylist() == [1.5, None, None, None, -2000.0]
+    assert table["price"].to_pylist() == [1.5, None, None, None, -2000.0, None, -3e38]
+
+
+NUMBERS = [
+    (
+        ",",
+        None,
+        {"1234,5": 1234.5, "-1,5e3": -1500.0, ",5": 0.5, "7": 7.0, "nan": None},
+        "1.5 1,2,3",
+    ),
+    (",", ".", {"1.234,5": 1234.5, "1.234.567": 1234567.0, "12,5": 12.5}, "1.23 12.34,5 1,234.5"),
+    (".", ",", {"1,234.5": 1234.5, "-1,234": -1234.0, "1234.5": 1234.5}, "1,23 1234,567 1.234,5"),
+    (",", "\u202f", {"12\u202f345,6": 12345.6}, "1\u202f2"),
+]
+
+
+@pytest.mark.parametrize(("decimal", "thousands", "fine", "bad"), NUMBERS)
+def test_numbers_with_other_signs(decimal, thousands, fine, bad):
+    sections = {
+        "features": {"price": {"kind": "number", "column": "cost"}},
+        "source": {"decimal": decimal, "thousands": thousands},
+    }
+
+    def prices(texts):
+        n = len(texts)
+        rows = {"session": ["s"] * n, "item": [1] * n, "time": ["2019-10-01"] * n, "cost": texts}
+        return events(rows, **sections).table["price"].to_pylist()
+
+    assert prices(list(fine)) == list(fine.values())
+    shown = f"1{thousands or ''}234{decimal}5"
+    for text in bad.split(" "):
+        with pytest.raises(SourceError, match=f"line 2: column cost: .* such as {shown}, found"):
+            prices([text])
 
 
 def test_rows_without_session_item_or_time_are_dropped_and_counted():

@@ -43,6 +43,7 @@ def test_counts_and_locations_of_every_check(tmp_path):
     )
     assert found == {
         "unreadable": result(0, 9, limit=0.0, worst=""),
+        "multiline": result(0, 9, limit=0.0, worst=""),
         "nulls.session_id": result(1, 9, "0.csv, line 3", limit=1.0, worst="14.29% 0.csv"),
         "nulls.item_id": result(0, 9, limit=0.01, worst=""),
         "nulls.event_time": result(0, 9, limit=0.01, worst=""),
@@ -178,6 +179,44 @@ def test_exceeding_a_limit_is_an_error(tmp_path, limit, too_low, enough, message
     assert (tmp_path / "data/raw/manifest.json").read_bytes() == before
 
 
+STRAY = [f"a,{number},2019-10-01,tv" for number in range(135)]
+STRAY[10] = 'a,10,2019-10-01,"5 inch tv'
+STRAY[45] = 'a,45,2019-10-01,"6 inch tv'
+STRAY = csv(*STRAY, header="session,item,time,title")
+
+
+def test_a_stray_quote_swallows_no_row_silently(tmp_path):
+    with pytest.raises(SourceError) as caught:
+        quality_of(tmp_path, STRAY)
+    assert str(caught.value) == (
+        "datasets/mine.yaml: too many defects in the log: multiline: 1.00% of 100 rows (limit "
+        "0.00%), first 0.csv, line 12. Correct the files, or, if that is how the log is, raise "
+        "quality.multiline there. If quotes are ordinary characters there, set source.quote to null"
+    )
+    found = quality_of(tmp_path, STRAY, quality={"multiline": 0.01})
+    assert found["multiline"] == result(1, 100, "0.csv, line 12", limit=0.01, worst="1.00% 0.csv")
+    found = quality_of(tmp_path, STRAY, source={"quote": None})
+    assert found["multiline"] == result(0, 135, limit=0.0, worst="")
+
+
+def test_any_character_can_quote(tmp_path):
+    text = csv("'a,b',1,2019-10-01", header="'session',item,time")
+    quality_of(tmp_path, text, source={"quote": "'"})
+    events = pq.read_table(tmp_path / "data/raw/events-00000.parquet")
+    assert events["session_id"].to_pylist() == ["a,b"]
+
+
+def test_a_ragged_row_with_a_quote_names_the_setting(tmp_path):
+    with pytest.raises(SourceError, match=r"line 2: not a row .* set source\.quote to null"):
+        quality_of(tmp_path, csv('"a,1,2019-10-01', "a,2,2019-10-01"))
+
+
+def test_columns_of_one_name_that_are_not_read_may_span_lines_too(tmp_path):
+    text = csv('a,1,2019-10-01,"x\ny",z', 'a,1,2019-10-01,x,"y\nz"', header="session,item,time,x,x")
+    found = quality_of(tmp_path, text, quality={"multiline": None})
+    assert (found["multiline"]["found"], found["multiline"]["of"]) == (2, 2)
+
+
 def test_all_exceeded_limits_are_reported_together(tmp_path):
     limits = {"backwards": 0, "duplicates": 0}
     with pytest.raises(
@@ -228,6 +267,17 @@ UNREADABLE = [
     "1,1969-12-31",
     "1.5,2019-10-01",
 ]
+
+
+def test_the_share_is_named_where_all_rows_are_unreadable(tmp_path):
+    text = csv("a,x,2019-10-01", "a,y,2019-10-01")
+    with pytest.raises(
+        SourceError, match=r"100\.00% of 2 rows \(limit 1\.00%\), first 0\.csv, line"
+    ):
+        quality_of(tmp_path, text, quality={"unreadable": 0.01})
+    with pytest.raises(SourceError, match=r"100\.00% of 2 rows \(limit 1\.00%\), first 0\.jsonl"):
+        quality_of(tmp_path, "{\n{\n", ending="jsonl", source={"format": "jsonl"},
+                   quality={"unreadable": 0.01})  # fmt: skip
 
 
 @pytest.mark.parametrize("bad", UNREADABLE)

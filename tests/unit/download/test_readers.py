@@ -2,9 +2,11 @@
 
 import gzip
 import json
+import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -12,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayahead.core.errors import SourceError
-from dayahead.dataset.schema import SourceConfig
+from dayahead.dataset.source import SourceConfig
 from dayahead.download import readers
 from dayahead.download.archives import raw_files
 from dayahead.download.readers import find_invalid, read_batches
@@ -57,6 +59,13 @@ def test_rows_do_not_depend_on_the_batch_size(tmp_path, monkeypatch, block):
     assert read(tmp_path / "a.csv.gz", gzip.compress(text)) == csv(*rows)
 
 
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_line_ends_of_any_system(tmp_path, end):
+    lines = [b"session,item,price", b"a,1,2", b"b,2,3", b""]
+    rows = csv((b"a", b"1", b"2"), (b"b", b"2", b"3"))
+    assert read(tmp_path / "a.csv", end.join(lines)) == rows
+
+
 def test_a_header_without_rows(tmp_path):
     assert read(tmp_path / "a.csv", b"session,item,price\n") == []
 
@@ -92,6 +101,7 @@ def test_parquet(tmp_path, wrapped):
         (b"", {"format": "parquet"}, r"a\.txt: not readable as parquet"),
         (b"session,item\na,1\n", {}, r"a\.txt: no column price; it has session, item\."),
         (b"<html>\n", {}, "it has <html>"),
+        (b"x" * 200_000 + b",item\n", {}, r"a\.txt, line 1: expected column names in UTF-8: field"),
         (b"\xff,\n", {}, r"a\.txt, line 1: expected column names in UTF-8"),
         (b"session,item,price\na,1,1\n\nb,2\n", {}, r"a\.txt, line 3: .*Expected 3 columns, got 2"),
         (b"a,1,1\nb,2\n", {"header": ("session", "item", "price")}, r"line 2: .*got 2: b,2"),
@@ -152,6 +162,46 @@ def test_json_with_a_byte_order_mark(tmp_path):
     content = b'\xef\xbb\xbf{"session": "a", "item": 1, "price": 2}\n'
     rows = [{"session": "a", "item": 1, "price": 2.0}]
     assert read(tmp_path / "a.jsonl", content, format="jsonl") == rows
+
+
+NOT_UTF8 = pa.StringArray.from_buffers(
+    2, pa.array([0, 1, 2], pa.int32()).buffers()[1], pa.py_buffer(b"\xffa")
+)
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()])
+def test_parquet_text_that_is_not_utf8_stays_bytes(tmp_path, kind):
+    sessions = NOT_UTF8.cast(kind)
+    pq.write_table(pa.table({"session": sessions, "item": [1, 2], "price": [1, 2]}), tmp_path / "t")
+    rows = read(tmp_path / "b", (tmp_path / "t").read_bytes(), format="parquet")
+    assert [row["session"] for row in rows] == [b"\xff", b"a"]
+
+
+def test_half_floats_of_parquet_are_read(tmp_path):
+    half = pa.array(np.array([1, 2], np.float16))
+    pq.write_table(pa.table({"session": half, "item": half, "price": half}), tmp_path / "t")
+    rows = read(tmp_path / "b", (tmp_path / "t").read_bytes(), format="parquet")
+    assert rows == [{"session": n, "item": n, "price": n} for n in (1.0, 2.0)]
+
+
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_flipped_bits_in_parquet_are_errors_of_ours(tmp_path, seed, compression):
+    n = 300
+    columns = {"session": [f"s{i // 3}" for i in range(n)], "item": [*range(n)], "price": [0.5] * n}
+    pq.write_table(pa.table(columns), tmp_path / "t", compression=compression)
+    content = (tmp_path / "t").read_bytes()
+    rng = random.Random(seed)
+    n_errors = 0
+    for _ in range(1000 if seed else 100):
+        damaged = bytearray(content)
+        for _ in range(rng.choice([1, 1, 2, 5])):
+            damaged[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+        try:
+            read(tmp_path / "b", bytes(damaged), format="parquet")
+        except SourceError:
+            n_errors += 1
+    assert n_errors > 10
 
 
 def test_all_parquet_text_types_are_read_the_same(tmp_path):

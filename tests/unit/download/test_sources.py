@@ -6,7 +6,7 @@ import shutil
 import fsspec
 import pytest
 
-from dayahead.core.errors import DataError, SourceError
+from dayahead.core.errors import ConfigError, DataError, SourceError
 from dayahead.download import sources, transfer
 from dayahead.download.sources import SourceFile, fetch, list_files
 from dayahead.download.stage import download
@@ -226,6 +226,68 @@ def test_files_and_logs_hold_no_secrets(serve, tmp_path, caplog):
     assert "fetching" in caplog.text
 
 
+FETCHED = [
+    "http://me:SECRET@{}/log.csv",
+    "http://me:SECRET@{}/log.csv?token=SECRET",
+    "http://SECRET@{}/log.csv;token=SECRET",
+    "http://{}/log.csv#token=SECRET",
+    "http://{}/log.csv?a=b#token=SECRET",
+    "http://{}/log.csv;token=SECRET?a=b",
+    "http://me:SECRET%20SECRET@{}/log.csv?token=SEC%20SECRET%22SECRET",
+    "http://me:a@SECRET@{}/log.csv",
+    "simplecache::http://me:SECRET@{}/log.csv?token=SECRET",
+]
+REFUSED = [
+    "http://{}/log.csv?a=' SECRET'",
+    "http://{}/log.csv?a='SECRET'",
+    'http://{}/log.csv?a="SECRET"',
+    "http://{}/log.csv?a=b SECRET",
+    "http://{}/log.csv?a=b\nSECRET",
+    "http://{}/log.csv?a=b\tSECRET",
+    "http://{}/log.csv?a=b\u00a0SECRET",
+    "http://{}/log.csv?a=<SECRET>",
+    "http://{}/log.csv?a=b\x01SECRET",
+    " http://me:SECRET@{}/log.csv",
+    "http://me:a SECRET b@{}/log.csv",
+    "http://me:'SECRET'SECRET@{}/log.csv",
+    "http://me:SEC/SECRET@{}/log.csv",
+    "http://me:SECRET/SEC@{}/log.csv",
+    "http://me:SECRET?SECRET@{}/log.csv",
+    "http://me:SECRET#SECRET@{}/log.csv",
+    "http://me:SECRET;SECRET@{}/log.csv",
+    "http://SECRET:80/SECRET@{}/log.csv",
+    "http://SECRET?SECRET@{}/log.csv",
+    "http://SECRET#SECRET@{}/log.csv",
+    "http://[SECRET@{}/log.csv",
+    "s3://key:SECRET/SECRET@bucket/log.csv",
+    "zip://log.csv::http://me:SECRET/SECRET@{}/log.zip",
+]
+
+
+@pytest.mark.parametrize("form", [*FETCHED, *REFUSED])
+def test_odd_urls_give_no_secret_away(serve, tmp_path, caplog, form):
+    served = serve()
+    served.files |= dict.fromkeys(["log.csv", "log.csv;token=SECRET"], LOG)
+    dataset = a_dataset(source={"urls": [form.format(f"127.0.0.1:{served.port}")]})
+    message = ""
+    try:
+        with caplog.at_level(logging.INFO):
+            download(dataset, "mine", tmp_path / "raw")
+    except SourceError as error:
+        message = str(error)
+    assert ("not a URL" in message and "percent-encode" in message) == (form in REFUSED), message
+    assert message == "" or form in REFUSED
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert [path for path in files if b"SECRET" in path.read_bytes() or "SECRET" in str(path)] == []
+    assert "SECRET" not in message + caplog.text
+
+
+def test_a_url_of_the_wrong_type_gives_no_secret_away():
+    with pytest.raises(ConfigError, match=r"source\.urls") as caught:
+        a_dataset(source={"urls": "https://host/log.csv?token=a SECRET"})
+    assert "SECRET" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("path", "name"),
     [
@@ -235,6 +297,8 @@ def test_files_and_logs_hold_no_secrets(serve, tmp_path, caplog):
         (".done-16777216", "done-16777216"),
         ("a/" + "x" * 300 + ".csv", "x" * 196 + ".csv"),
         ("a/b\\..\\c.csv", "b\\..\\c.csv"),
+        ("a/" + "\u65e5" * 100 + ".csv", "\u65e5" * 65 + ".csv"),
+        ("a/b.csv;token=x", "b.csv"),
     ],
 )
 def test_no_url_names_a_file_outside_its_cache_entry(path, name):

@@ -244,7 +244,8 @@ def test_a_fetched_file_stays_in_the_cache(tmp_path):
     ("content", "source", "message"),
     [
         (b"session,item,time\ns,x,2019-10-01\n", {}, "line 2: column item"),
-        (b"session,item,time\n,1,2019-10-01\n", {}, r"datasets/mine\.yaml: no event in any"),
+        (b"session,item,time\n", {}, r"datasets/mine\.yaml: no event in any of its 1 files"),
+        (b"session,item,time\n,1,2019-10-01\n", {}, r"mine\.yaml: .*session_id: 100\.00% of 1 row"),
         (b"session,item\n", {}, "no column time"),
         (b"session,item,time\n", {"sha256": {"log.csv": "0" * 64}}, "wrong checksum"),
         (b"session,item,time\n", {"sha256": {"lag.csv": "0" * 64}}, "sha256 names lag.csv"),

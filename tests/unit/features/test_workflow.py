@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from statistics import NormalDist
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -267,6 +268,17 @@ def test_a_relative_number_is_compared_with_its_categorys_mean():
     # On a scale of its own.
     features["price"] |= {"mean": 0.25, "std": 0.5}
     assert encoded(features, rows, known)["price"] == [0, 0, -0.5, -1, -2]
+
+
+def test_a_relative_number_is_finite_however_small_the_mean():
+    rows = [{"item_id": 50, "event_time": "2026-01-03", "brand": "a", "price": 3e38}]
+    features = {
+        "brand": {"kind": "categorical", "type": "string"},
+        "price": {"kind": "relative_number", "relative_to": "brand", "values": ["a"],
+                  "means": [1e-300], "overall_mean": 8.0},
+    }  # fmt: skip
+    known = {"brand": vocabulary("brand", ["a"], pa.string())}
+    assert encoded(features, rows, known)["price"] == [np.finfo(np.float32).max]
 
 
 def test_gauss_rank_is_the_normal_quantile_of_the_rank():

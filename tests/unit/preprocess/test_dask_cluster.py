@@ -43,9 +43,10 @@ def test_a_scheduler_that_does_not_answer_is_named(tmp_path, monkeypatch):
         dask_client(config, "cpu", tmp_path).__enter__()
 
 
-def test_a_memory_limit_must_be_a_size(tmp_path):
-    with pytest.raises(ConfigError, match=r"machine\.memory_limit.*'much'"):
-        dask_client(machine_config(memory_limit="much"), "cpu", tmp_path).__enter__()
+@pytest.mark.parametrize("limit", ["much", "", "-1GiB", "0", "1kB", "1e400", "nan", "1e30GB"])
+def test_a_memory_limit_must_be_a_size(tmp_path, limit):
+    with pytest.raises(ConfigError, match=rf"machine\.memory_limit.*'{limit}'"):
+        dask_client(machine_config(memory_limit=limit), "cpu", tmp_path).__enter__()
 
 
 def test_a_scheduler_by_address_is_used_and_left_running(dask_thread, tmp_path):
