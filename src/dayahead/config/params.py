@@ -167,8 +167,8 @@ class LossConfig:
     negatives_of_batch: bool
     """Whether other targets of the global batch are negatives too."""
     popularity_exponent: Annotated[float, Field(ge=0, le=1)]
-    """Negatives are sampled by (1 + their events in fits so far) to this power: 0 uniformly, 1 by
-    popularity."""
+    """Negatives are sampled by (1 + how often they are targets of the sessions fitted on) to this
+    power: 0 uniformly, 1 by popularity."""
     gbce_calibration: Annotated[float, Field(ge=0, le=1)]
     """t of gBCE: 0 is plain binary cross entropy, 1 undoes the sampling (Petrov 2023)."""
     bpr_max_regularisation: NonNegativeFloat

@@ -106,8 +106,6 @@ class NextItemModel(nn.Module):
         self.inputs.grow(sizes)
         if not self.config.tie_weights:
             self.output_items.grow(n_items)
-        if self.sampler:
-            self.sampler.grow(n_items)
         n_new = self.shard.n_local(n_items) - len(self.bias)
         if n_new > 0:
             self.bias = nn.Parameter(nn.functional.pad(self.bias.detach(), (0, n_new)))
@@ -169,8 +167,6 @@ class NextItemModel(nn.Module):
         """Negatives for every target of the global batch; None for the full softmax."""
         if not self.sampler:
             return None
-        if self.training:
-            self.sampler.count(rng)
         targets = rng.global_items.new_empty(0)
         if self.loss_config.negatives_of_batch:
             targets = self._global_labels(rng) - N_RESERVED
