@@ -140,10 +140,6 @@ class TaskConfig:
     """Share of a session's items that are predicted."""
     plm_max_span: PositiveInt
     """Longest stretch of neighbours predicted together."""
-    rtd_tied_generator: bool
-    """Whether the discriminator's backbone generates too; false: a smaller one of its own."""
-    rtd_generator_share: Annotated[float, Field(gt=0, le=1)]
-    """Width of a separate generator, as a share of the backbone's."""
     rtd_replacements: Literal["batch", "catalogue"]
     """What the generator samples from: the items masked in the batch, or all known items."""
     rtd_generator_weight: PositiveFloat
