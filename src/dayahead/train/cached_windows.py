@@ -19,6 +19,7 @@ from dayahead.core.columns import ITEM_ID, ROLES, VALUE
 from dayahead.core.files import read_json, write_json
 from dayahead.core.fingerprints import fingerprint, sha256_of, source_fingerprint
 from dayahead.model.checkpoint import write_tensors
+from dayahead.train.effective_settings import effective_settings
 from dayahead.train.results import EvaluatedWindow
 from dayahead.train.run import Fit, Run
 from dayahead.train.trainers import uses_bfloat16
@@ -76,7 +77,7 @@ class CacheKeys:
             "window": window.name,
             "sessions": [sha256_of(self.run.folder.path(window, role)) for role in roles],
             # Metrics at any cutoff are computed from cached ranks.
-            "evaluation": _without(asdict(evaluation), "cutoffs"),
+            "evaluation": {k: v for k, v in asdict(evaluation).items() if k != "cutoffs"},
             # Lists of predictions name items that are new in this window.
             "values": self._values(ITEM_ID, start, end) if evaluation.predictions else None,
         }
@@ -87,20 +88,18 @@ class CacheKeys:
         """Fingerprint of what the first fit starts from."""
         params, process = self.run.params, self.run.process
         statistics = self.run.folder.statistics
-        pretrained = None if params.model.is_counted else params.model.pretrained_items
+        is_counted = params.model.is_counted
+        pretrained = None if is_counted else params.model.pretrained_items
         value = {
-            "model": asdict(params.model),
+            **effective_settings(params),
             "pretrained_items": sha256_of(Path(pretrained)) if pretrained else None,
-            "task": asdict(params.task),
-            "loss": asdict(params.loss),
-            "training": _without(asdict(params.training), "fit_last"),
             "features": {
                 name: [statistics.features[name].kind, statistics.features[name].columns]
                 for name in params.model.features
             },
             "sessions": asdict(statistics.sessions),
             "device": process.device.type,
-            "bfloat16": uses_bfloat16(params.training, process),
+            "bfloat16": not is_counted and uses_bfloat16(params.training, process),
             # Every process has its own random stream for dropout.
             "dropout": process.rank.world_size if params.model.has_dropout else None,
             "machine": self.machine,
@@ -213,7 +212,3 @@ def _machine(run: Run) -> Machine:
         machine = {"device": platform.machine(), "cpu": cpu, "threads": threads}
     items = {} if run.shard.is_whole else {"items": "sharded"}
     return {**machine, **items, "processes": run.process.rank.world_size}
-
-
-def _without(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
-    return {key: value for key, value in settings.items() if key != name}
