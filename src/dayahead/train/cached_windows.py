@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -33,6 +34,14 @@ PACKAGES = (
     *("torch", "transformers", "safetensors", "numpy", "scipy", "pyarrow"),
     *("dask", "merlin-core", "merlin-dataloader"),
 )
+CPU_VARIABLES = (
+    *("ATEN_CPU_CAPABILITY", "MKL_CBWR", "MKL_DEBUG_CPU_TYPE", "MKL_ENABLE_INSTRUCTIONS"),
+    *("DNNL_MAX_CPU_ISA", "ONEDNN_MAX_CPU_ISA", "ONEDNN_DEFAULT_FPMATH_MODE"),
+)
+"""Environment variables that choose the instructions of torch, MKL and oneDNN."""
+ARITHMETIC = ("avx", "amx", "fma", "f16c", "asimd", "neon", "sve", "sme", "bf16", "fp16", "i8mm")
+"""How the names of these instructions begin in `torch.cpu.get_capabilities`."""
+MISSING = "missing"
 _log = logging.getLogger(__name__)
 
 
@@ -189,7 +198,7 @@ class CachedWindows:
     def _compare(self, machine: Machine, folder: Path) -> None:
         """Warn once where an entry comes from another machine: its last bits may differ."""
         differences = [
-            f"{name} {machine.get(name)}, here {self.machine.get(name)}"
+            f"{name} {machine.get(name, MISSING)}, here {self.machine.get(name, MISSING)}"
             for name in sorted({*machine, *self.machine})
             if machine.get(name) != self.machine.get(name)
         ]
@@ -203,12 +212,27 @@ class CachedWindows:
         self._has_warned |= bool(differences)
 
 
+def _cpu() -> Machine:
+    """Name of the CPU, and its instructions that arithmetic may use."""
+    about = torch.cpu.get_capabilities()
+    instructions = (name for name, has in about.items() if has is True)
+    return {
+        "cpu": about.get("cpu_name", "unknown"),
+        **{name: True for name in instructions if name.startswith(ARITHMETIC)},
+    }
+
+
 def _machine(run: Run) -> Machine:
     device = run.process.device
     if device.type == "cuda":
         machine: dict[str, str | int] = {"device": torch.cuda.get_device_name(device)}
     else:
-        cpu, threads = torch.backends.cpu.get_cpu_capability(), torch.get_num_threads()
-        machine = {"device": platform.machine(), "cpu": cpu, "threads": threads}
+        machine = {
+            "device": platform.machine(),
+            "kernels": torch.backends.cpu.get_cpu_capability(),
+            "threads": torch.get_num_threads(),
+            **_cpu(),
+            **{name: value for name, value in os.environ.items() if name in CPU_VARIABLES},
+        }
     items = {} if run.shard.is_whole else {"items": "sharded"}
     return {**machine, **items, "processes": run.process.rank.world_size}
