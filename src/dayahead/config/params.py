@@ -312,9 +312,9 @@ class MachineConfig:
     scheduler: str | None
     """Address of a running Dask scheduler; null: `preprocess` starts a cluster of its own."""
     keep_fits: PositiveInt | Literal["all"]
-    """How many of the newest fits of a chain of windows the cache keeps. A killed run, or one over
-    a longer log, goes on from the last of them. all: then other settings of `evaluation` need no
-    fit either."""
+    """How many of the newest fits that a run does the cache keeps. A killed run, or one over a
+    longer log, goes on from the last of them. all: then other settings of `evaluation`, or an
+    earlier `window.last`, need no fit either."""
     max_restarts: NonNegativeInt
     """How often several processes are started again, from the last fit kept, when one dies."""
     strict: bool

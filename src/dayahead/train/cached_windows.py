@@ -139,6 +139,8 @@ class CachedWindows:
         self.keys = CacheKeys(run, windows, self.machine if self.config.strict else None)
         self.evaluation_key = cache(self.keys.evaluation)  # which hashes the window's files
         self._has_warned = False
+        self._written: list[str] = []
+        """Keys of this run's fits in the cache, the newest last."""
 
     def newest_fit(self, lowest: int, highest: int) -> tuple[int, Fit, dict[str, Tensor]] | None:
         """Return the newest cached fit from windows[lowest] to windows[highest], if there is one.
@@ -152,7 +154,10 @@ class CachedWindows:
         return None
 
     def write_fit(self, index: int, fit: Fit, state: dict[str, Tensor]) -> None:
-        """Cache a fit's checkpoint, and remove older ones beyond machine.keep_fits."""
+        """Cache a fit's checkpoint, and remove this run's older ones beyond machine.keep_fits.
+
+        Those that were there before stay: another run with these settings may resume from them.
+        """
         if not self.is_used:
             return
 
@@ -161,9 +166,13 @@ class CachedWindows:
             write_json(folder / "fit.json", {"machine": self.machine, "fit": figures})
             write_tensors(folder / "state.safetensors", state)
 
-        self.fits.put(self.keys.fits[index], write)
+        key = self.keys.fits[index]
+        if key not in self.fits:
+            self._written.append(key)
+        self.fits.put(key, write)
         if self.config.keep_fits != "all":
-            self.fits.remove(self.keys.fits[: max(0, index + 1 - self.config.keep_fits)])
+            self.fits.remove(self._written[: -self.config.keep_fits])
+            del self._written[: -self.config.keep_fits]
 
     def read_evaluation(self, index: int, results: Path) -> EvaluatedWindow | None:
         """Return the cached evaluation of the model fitted on windows[index], if there is one.
