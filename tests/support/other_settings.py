@@ -32,8 +32,6 @@ OTHER = {
         "mlm_probability": 0.2,
         "plm_probability": 0.2,
         "plm_max_span": 2,
-        "rtd_tied_generator": False,
-        "rtd_generator_share": 0.25,
         "rtd_replacements": "catalogue",
         "rtd_generator_weight": 2.0,
         "rtd_discriminator_weight": 2.0,

@@ -44,7 +44,7 @@ LOSSES = {
     "sampled-sharded": SAMPLED | {"label_smoothing": 0.1},
     "untied-sharded": {"label_smoothing": 0.1},
 }
-TASKS = {"rtd-sharded": {"rtd_replacements": "catalogue", "rtd_tied_generator": False}}
+TASKS = {"rtd-sharded": {"rtd_replacements": "catalogue"}}
 PROTOCOLS = {
     "default": {"protocol": "incremental"},
     "sliding": {"protocol": "sliding", "carry_model": False, "steps_per_window": 7},

@@ -60,8 +60,6 @@ TASK = {
     "mlm_probability": 0.3,
     "plm_probability": 0.3,
     "plm_max_span": 3,
-    "rtd_tied_generator": True,
-    "rtd_generator_share": 0.5,
     "rtd_replacements": "batch",
     "rtd_generator_weight": 1.0,
     "rtd_discriminator_weight": 1.0,

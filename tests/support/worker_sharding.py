@@ -130,6 +130,8 @@ def _batch(rank: Rank) -> Batch:
 
 def _gradients(model: NextItemModel, batch: Batch) -> dict[str, Tensor]:
     model.grow({ITEM_ID: N_ITEMS})
+    if model.sampler is not None:
+        model.sampler.set_counts(torch.arange(1, N_ITEMS + 1))
     model.train()
     random: StepRandom = _step_random(batch, seed=5)
     loss, _ = model(batch.columns, batch.lengths, random, 2)

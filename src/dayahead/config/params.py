@@ -155,10 +155,6 @@ class TaskConfig:
     """Share of a session's items that are predicted."""
     plm_max_span: Size
     """Longest stretch of neighbours predicted together."""
-    rtd_tied_generator: bool
-    """Whether the discriminator's backbone generates too; false: a smaller one of its own."""
-    rtd_generator_share: Annotated[float, Field(gt=0, le=1)]
-    """Width of a separate generator, as a share of the backbone's."""
     rtd_replacements: Literal["batch", "catalogue"]
     """What the generator samples from: the items masked in the batch, or all known items."""
     rtd_generator_weight: Positive
@@ -182,8 +178,8 @@ class LossConfig:
     negatives_of_batch: bool
     """Whether other targets of the global batch are negatives too."""
     popularity_exponent: Annotated[float, Field(ge=0, le=1)]
-    """Negatives are sampled by (1 + their events in fits so far) to this power: 0 uniformly, 1 by
-    popularity."""
+    """Negatives are sampled by (1 + how often they are targets of the sessions fitted on) to this
+    power: 0 uniformly, 1 by popularity."""
     gbce_calibration: Annotated[float, Field(ge=0, le=1)]
     """t of gBCE: 0 is plain binary cross entropy, 1 undoes the sampling (Petrov 2023)."""
     bpr_max_regularisation: NonNegative
@@ -331,9 +327,9 @@ class MachineConfig:
     scheduler: str | None
     """Address of a running Dask scheduler; null: `preprocess` starts a cluster of its own."""
     keep_fits: Count | Literal["all"]
-    """How many of the newest fits of a chain of windows the cache keeps. A killed run, or one over
-    a longer log, goes on from the last of them. all: then other settings of `evaluation` need no
-    fit either."""
+    """How many of the newest fits that a run does the cache keeps. A killed run, or one over a
+    longer log, goes on from the last of them. all: then other settings of `evaluation`, or an
+    earlier `window.last`, need no fit either."""
     max_restarts: CountOrZero
     """How often several processes are started again, from the last fit kept, when one dies."""
     strict: bool

@@ -14,10 +14,8 @@ from torch.nn.functional import log_softmax, logsigmoid, softplus
 from torch.utils.checkpoint import checkpoint
 
 from dayahead.config.params import LossConfig
-from dayahead.core.columns import N_RESERVED
 from dayahead.model.output_layer import OutputLayer, States, Targets, rows_per_chunk, softmax_loss
 from dayahead.model.rng import StepRandom
-from dayahead.model.tasks import is_before
 
 WEIGHT_UNIT = 2**16
 """Sampling weights are integers: their sums are exact, so all processes sample the same items."""
@@ -36,12 +34,12 @@ class Negatives:
 
 
 class NegativeSampler(nn.Module):
-    """Samples negatives by popularity, counted over the batches fitted so far.
+    """Samples negatives by popularity among the targets of the sessions fitted on.
 
-    An item's weight is (1 + its events so far) to the power of `popularity_exponent`, so that
-    unseen items can be sampled too (word2vec's unigram distribution, Mikolov et al. 2013,
-    smoothed), with replacement. In-batch negatives are the global batch's targets (Hidasi et al.
-    2016), which count as sampled by popularity itself.
+    An item's weight is (1 + how often it is a target) to the power of `popularity_exponent`, so
+    that items that are none can be sampled too (word2vec's unigram distribution, Mikolov et al.
+    2013, smoothed), with replacement. In-batch negatives are the global batch's targets (Hidasi et
+    al. 2016): beside a target, the others are a sample of all the fit's other targets.
     """
 
     counts: Tensor
@@ -49,17 +47,11 @@ class NegativeSampler(nn.Module):
     def __init__(self, config: LossConfig) -> None:
         super().__init__()
         self.config = config
-        self.register_buffer("counts", torch.zeros(0, dtype=torch.int64))
+        self.register_buffer("counts", torch.zeros(0, dtype=torch.int64), persistent=False)
 
-    def grow(self, n_items: int) -> None:
-        """Extend the counts to the first `n_items` of the catalogue."""
-        self.counts = nn.functional.pad(self.counts, (0, max(0, n_items - len(self.counts))))
-
-    def count(self, rng: StepRandom) -> None:
-        """Count the events of the global batch's sessions, without the users' past."""
-        items = rng.global_items
-        rows = items[(items >= N_RESERVED) & ~is_before(rng.global_n_past, items)] - N_RESERVED
-        self.counts.scatter_add_(0, rows, torch.ones_like(rows))
+    def set_counts(self, counts: Int[Tensor, " n"]) -> None:
+        """Tell how often each item of the catalogue is a target of the fit that begins."""
+        self.counts = counts.to(self.counts.device)
 
     def forward(self, batch_targets: Int[Tensor, " M"], rng: StepRandom) -> Negatives:
         """Sample for one step, the same on all processes; in-batch negatives may be empty."""
@@ -72,7 +64,8 @@ class NegativeSampler(nn.Module):
         sampled = torch.searchsorted(ends, points.to(ends.device), right=True)
         items = torch.cat([sampled, batch_targets])
         n_others = max(len(batch_targets) - 1, 0)  # a target is no negative of itself
-        popularity = (1 + self.counts[items]) / (len(self.counts) + self.counts.sum())
+        n_other_targets = (self.counts.sum() - 1).clamp(min=1)
+        popularity = self.counts[items] / n_other_targets
         expected = self.config.negatives * weights[items] / total + n_others * popularity
         return Negatives(items, expected.log().float())
 

@@ -1,7 +1,6 @@
 """The next-item model: event inputs, a backbone, and scores over the catalogue."""
 
 from collections.abc import Mapping
-from typing import cast
 
 import torch
 from jaxtyping import Float, Int
@@ -17,7 +16,7 @@ from dayahead.model.inputs import EventInputs, projection, swap_noise
 from dayahead.model.losses import Negatives, NegativeSampler, catalogue_loss
 from dayahead.model.output_layer import Columns, OutputLayer, Scorer, States
 from dayahead.model.rng import StepRandom, derived_seed
-from dayahead.model.rtd import build_backbones, generator_samples
+from dayahead.model.rtd import Discriminator, generator_samples
 from dayahead.model.tasks import Labels, PredictionPositions, build_task, is_before, session_events
 
 
@@ -62,7 +61,8 @@ class NextItemModel(nn.Module):
             self.inputs = EventInputs(config, categoricals, numbers, seed, shard)
             self.mask = nn.Parameter(torch.randn(config.d_model) * config.init_std)
             self.mask.requires_grad_(attention == "bidirectional")
-            self.body, self.detector = build_backbones(config, task, attention, max_length)
+            self.body = Backbone(config, attention, max_length)
+            self.detector = Discriminator(config.d_model) if task.name == "rtd" else None
             self.project_out = projection(config.d_model, item_dim, config.activation)
         if not config.tie_weights:
             own_seed = derived_seed(seed, "table", "output_items")
@@ -106,8 +106,6 @@ class NextItemModel(nn.Module):
         self.inputs.grow(sizes)
         if not self.config.tie_weights:
             self.output_items.grow(n_items)
-        if self.sampler:
-            self.sampler.grow(n_items)
         n_new = self.shard.n_local(n_items) - len(self.bias)
         if n_new > 0:
             self.bias = nn.Parameter(nn.functional.pad(self.bias.detach(), (0, n_new)))
@@ -169,8 +167,6 @@ class NextItemModel(nn.Module):
         """Negatives for every target of the global batch; None for the full softmax."""
         if not self.sampler:
             return None
-        if self.training:
-            self.sampler.count(rng)
         targets = rng.global_items.new_empty(0)
         if self.loss_config.negatives_of_batch:
             targets = self._global_labels(rng) - N_RESERVED
@@ -197,7 +193,7 @@ class NextItemModel(nn.Module):
         is_event = session_events(items, positions.lengths, rng)
         every = PredictionPositions(positions.lengths, torch.zeros_like(is_event), is_event)
         read = {**columns, ITEM_ID: replaced}
-        states = self._states(read, every, length_groups, self.detector.body)
+        states = self._states(read, every, length_groups)
         loss: Tensor = self.detector(states, (replaced != items)[is_event])
         n_events = ((rng.global_items != PADDING).sum() - rng.global_n_past.sum()).clamp(min=1)
         return self.task_config.rtd_discriminator_weight * loss * len(labels) / n_events
@@ -230,11 +226,7 @@ class NextItemModel(nn.Module):
         return states
 
     def _states(
-        self,
-        columns: Columns,
-        positions: PredictionPositions,
-        length_groups: int,
-        backbone: Backbone | None = None,
+        self, columns: Columns, positions: PredictionPositions, length_groups: int
     ) -> Float[Tensor, "T D"]:
         """Hidden states at the predicted positions, in row-major order."""
         states = []
@@ -244,7 +236,7 @@ class NextItemModel(nn.Module):
             part = positions.part(part_rows)
             part_columns = {name: values[part_rows] for name, values in columns.items()}
             inputs = self._masked_inputs(part_columns, part_items, part)
-            states.append(_predicted_states(backbone or self.body, inputs, part))
+            states.append(_predicted_states(self.body, inputs, part))
         return torch.cat(states)
 
     def _masked_inputs(
@@ -258,7 +250,7 @@ class NextItemModel(nn.Module):
 
 
 def _predicted_states(
-    backbone: nn.Module, inputs: Float[Tensor, "B W D"], positions: PredictionPositions
+    backbone: Backbone, inputs: Float[Tensor, "B W D"], positions: PredictionPositions
 ) -> Float[Tensor, "T D"]:
     """Hidden states at the predicted positions; where events are hidden, of the query stream."""
     if positions.is_hidden is None:
@@ -267,6 +259,5 @@ def _predicted_states(
     n_predicted = positions.is_predicted.sum(1)
     first = positions.is_predicted.int().argsort(stable=True, dim=1, descending=True)
     queries = first[:, : max(1, int(n_predicted.max()))]  # [B, M], the predicted positions first
-    stream = cast("Backbone", backbone).query_stream
-    states = stream(inputs, positions.lengths, positions.is_hidden, queries)
+    states = backbone.query_stream(inputs, positions.lengths, positions.is_hidden, queries)
     return states[is_before(n_predicted, queries)]

@@ -67,23 +67,22 @@ def softmax_loss(
     A chunk has at least as many states as they have dimensions: with fewer, the passes over the
     table and its gradient take longer than the products (four to eight times at a million items).
     """
-    if not layer.shard.is_whole:
+    # torch's would round each chunk's gradients to bfloat16, whatever its acc_dtype.
+    if not layer.shard.is_whole or _product_dtype(states) == torch.bfloat16:
         return sharded_softmax_loss(states, layer, targets, logits_budget_mib)
-    states, table, bias = _autocast(states, layer.table, layer.bias)
-    loss = linear_cross_entropy(
+    table = layer.table
+    return linear_cross_entropy(
         states,
         table,
         targets,
-        linear_bias=bias,
-        # A bfloat16 sum is off by up to .4 %; in float32 reducing here is a third faster.
-        reduction="sum" if states.dtype == torch.float32 else "none",
+        linear_bias=layer.bias,
+        reduction="sum",
         options=LinearCrossEntropyOptions(
             batch_chunk_size=rows_per_chunk(len(table), logits_budget_mib, table.shape[1]),
             chunking_method=None,
             acc_policy="compact",
         ),
-    )
-    return loss.float().sum()
+    ).float()
 
 
 def sharded_softmax_loss(
@@ -92,23 +91,24 @@ def sharded_softmax_loss(
     """This process's part of the softmax loss over sharded rows (Shoeybi et al. 2019), float32.
 
     It belongs to the targets, of all processes, whose rows are here. The sum over processes is the
-    loss of all targets; all must scale it by the same factor before `backward`.
+    loss of all targets; all must scale it by the same factor before `backward`. Products of
+    bfloat16 are summed in float32.
     """
     shard = layer.shard
     (states, targets), _ = shard.all_gather(states, targets)
-    states, table, bias = _autocast(states, layer.table, layer.bias)
     n_own = layer.n_items // shard.world_size  # or one more, but all processes need equal chunks
     n_rows = rows_per_chunk(n_own, logits_budget_mib, states.shape[1])
-    loss: Tensor = _ShardedSoftmax.apply(states, table, bias, targets, shard, n_rows)  # type: ignore[no-untyped-call]
+    loss: Tensor = _ShardedSoftmax.apply(  # type: ignore[no-untyped-call]
+        states, layer.table, layer.bias, targets, shard, n_rows
+    )
     return loss
 
 
-def _autocast(*tensors: Tensor) -> list[Tensor]:
-    """Cast to the autocast dtype, because fused losses bypass autocast."""
-    device = tensors[0].device.type
-    if not torch.is_autocast_enabled(device):
-        return list(tensors)
-    return [tensor.to(torch.get_autocast_dtype(device)) for tensor in tensors]
+def _product_dtype(tensor: Tensor) -> torch.dtype:
+    """Dtype of a product with this tensor under the current autocast."""
+    device = tensor.device.type
+    is_enabled = torch.is_autocast_enabled(device)
+    return torch.get_autocast_dtype(device) if is_enabled else tensor.dtype
 
 
 class _ShardedSoftmax(Function):
@@ -124,6 +124,8 @@ class _ShardedSoftmax(Function):
         shard: Shard,
         n_rows: int,
     ) -> Tensor:
+        dtype = _product_dtype(states)
+        states, table, bias = (each.to(dtype) for each in (states, table, bias))
         states_grad = torch.empty_like(states)
         table_grad, bias_grad = (torch.zeros_like(t, dtype=torch.float32) for t in (table, bias))
         losses = []

@@ -1,20 +1,12 @@
 """`rtd`: replaced-token detection, a generator's samples and the discriminator that finds them."""
 
-import math
-from dataclasses import replace
-
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from dayahead.config.params import ModelConfig, TaskConfig
-from dayahead.core.errors import ConfigError
-from dayahead.model.backbones import Backbone
-from dayahead.model.huggingface import Vectors, Weights
 from dayahead.model.output_layer import OutputLayer, States, rows_per_chunk
 from dayahead.model.rng import StepRandom
-from dayahead.model.tasks import Attention
 
 N_OFFSETS = 2**16
 """Offsets in the strip of noise at which a sample's window may begin."""
@@ -24,13 +16,13 @@ class Discriminator(nn.Module):
     """Tells replaced items from original ones (ELECTRA, Clark et al. 2020).
 
     The generator is the model itself, with `mlm`'s masks: items sampled from its predictions
-    replace the masked ones. Only the item is replaced; the side features of its event stay. Without
-    a backbone of its own it shares the generator's.
+    replace the masked ones. Only the item is replaced; the side features of its event stay. It
+    reads the states of the generator's backbone: with two, items would be scored by a generator
+    that the discriminator's teaches nothing.
     """
 
-    def __init__(self, d_model: int, backbone: Backbone | None) -> None:
+    def __init__(self, d_model: int) -> None:
         super().__init__()
-        self.body = backbone  # `body` in model.safetensors, as in NextItemModel
         self.head = nn.Sequential(nn.Linear(d_model, d_model), nn.GELU(), nn.Linear(d_model, 1))
 
     def forward(
@@ -39,53 +31,6 @@ class Discriminator(nn.Module):
         """Sum over events of the binary cross entropy, float32."""
         scores = self.head(hidden)[:, 0].float()
         return binary_cross_entropy_with_logits(scores, is_replaced.float(), reduction="sum")
-
-
-class Generator(nn.Module):
-    """A backbone of a share of the width, between linear projections.
-
-    Its width is a multiple of the heads, and even: XLNet's positions are pairs of sine and cosine.
-
-    Raises:
-        ConfigError: the architecture cannot be that narrow.
-    """
-
-    def __init__(self, config: ModelConfig, task: TaskConfig, max_length: int) -> None:
-        super().__init__()
-        unit = math.lcm(config.n_head, 2)
-        width = max(1, round(task.rtd_generator_share * config.d_model / unit)) * unit
-        narrow = replace(config, d_model=width)
-        self.project_in = nn.Linear(config.d_model, width)
-        try:
-            self.body = Backbone(narrow, "bidirectional", max_length)
-        except ConfigError as error:
-            raise ConfigError(
-                f"task.rtd_generator_share ({task.rtd_generator_share}) makes a generator "
-                f"{width} wide: {error}"
-            ) from None
-        self.project_out = nn.Linear(width, config.d_model)
-
-    def forward(self, inputs: Vectors, lengths: Int[Tensor, " B"]) -> Vectors:
-        """Encode as a backbone of full width would."""
-        hidden: Tensor = self.project_out(self.body(self.project_in(inputs), lengths))
-        return hidden
-
-    def attention_weights(self, inputs: Vectors, lengths: Int[Tensor, " B"]) -> Weights:
-        """Those of the narrow backbone (see `Backbone.attention_weights`)."""
-        return self.body.attention_weights(self.project_in(inputs), lengths)
-
-
-def build_backbones(
-    config: ModelConfig, task: TaskConfig, attention: Attention, max_length: int
-) -> tuple[Backbone | Generator, Discriminator | None]:
-    """The backbone that predicts items and, for `rtd`, the discriminator."""
-    backbone = Backbone(config, attention, max_length)
-    if task.name != "rtd":
-        return backbone, None
-    if task.rtd_tied_generator:
-        return backbone, Discriminator(config.d_model, backbone=None)
-    generator = Generator(config, task, max_length)
-    return generator, Discriminator(config.d_model, backbone)
 
 
 @torch.no_grad()

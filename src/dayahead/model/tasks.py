@@ -56,6 +56,7 @@ class CausalTask:
     """`clm`: predict the following item at every position (Radford et al. 2018)."""
 
     attention: ClassVar[Attention] = "causal"
+    first_target: ClassVar[int] = 1
 
     def training_positions(
         self, items: Items, lengths: Counts, rng: StepRandom
@@ -81,6 +82,7 @@ class MaskedTask:
 
     probability: float
     attention: ClassVar[Attention] = "bidirectional"
+    first_target: ClassVar[int] = 0
 
     def training_positions(
         self, items: Items, lengths: Counts, rng: StepRandom
@@ -110,6 +112,7 @@ class PermutationTask:
     probability: float
     max_span: int
     attention: ClassVar[Attention] = "permutation"
+    first_target: ClassVar[int] = 0
 
     def training_positions(
         self, items: Items, lengths: Counts, rng: StepRandom
@@ -137,7 +140,8 @@ class PermutationTask:
 
 Task = CausalTask | MaskedTask | PermutationTask
 """`training_positions` of sessions whose every item is known, with their labels;
-`next_item_positions` after the first `n_known` items, where later columns are never read."""
+`next_item_positions` after the first `n_known` items, where later columns are never read;
+`first_target`, how many items at the start of a session are never predicted."""
 
 
 def build_task(config: TaskConfig) -> Task:

@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -19,6 +20,7 @@ from dayahead.core.columns import ITEM_ID, ROLES, VALUE
 from dayahead.core.files import read_json, write_json
 from dayahead.core.fingerprints import fingerprint, sha256_of, source_fingerprint
 from dayahead.model.checkpoint import write_tensors
+from dayahead.train.effective_settings import effective_settings
 from dayahead.train.results import EvaluatedWindow
 from dayahead.train.run import Fit, Run
 from dayahead.train.trainers import uses_bfloat16
@@ -32,6 +34,14 @@ PACKAGES = (
     *("torch", "transformers", "safetensors", "numpy", "scipy", "pyarrow"),
     *("dask", "merlin-core", "merlin-dataloader"),
 )
+CPU_VARIABLES = (
+    *("ATEN_CPU_CAPABILITY", "MKL_CBWR", "MKL_DEBUG_CPU_TYPE", "MKL_ENABLE_INSTRUCTIONS"),
+    *("DNNL_MAX_CPU_ISA", "ONEDNN_MAX_CPU_ISA", "ONEDNN_DEFAULT_FPMATH_MODE"),
+)
+"""Environment variables that choose the instructions of torch, MKL and oneDNN."""
+ARITHMETIC = ("avx", "amx", "fma", "f16c", "asimd", "neon", "sve", "sme", "bf16", "fp16", "i8mm")
+"""How the names of these instructions begin in `torch.cpu.get_capabilities`."""
+MISSING = "missing"
 _log = logging.getLogger(__name__)
 
 
@@ -76,7 +86,7 @@ class CacheKeys:
             "window": window.name,
             "sessions": [sha256_of(self.run.folder.path(window, role)) for role in roles],
             # Metrics at any cutoff are computed from cached ranks.
-            "evaluation": _without(asdict(evaluation), "cutoffs"),
+            "evaluation": {k: v for k, v in asdict(evaluation).items() if k != "cutoffs"},
             # Lists of predictions name items that are new in this window.
             "values": self._values(ITEM_ID, start, end) if evaluation.predictions else None,
         }
@@ -87,20 +97,18 @@ class CacheKeys:
         """Fingerprint of what the first fit starts from."""
         params, process = self.run.params, self.run.process
         statistics = self.run.folder.statistics
-        pretrained = None if params.model.is_counted else params.model.pretrained_items
+        is_counted = params.model.is_counted
+        pretrained = None if is_counted else params.model.pretrained_items
         value = {
-            "model": asdict(params.model),
+            **effective_settings(params),
             "pretrained_items": sha256_of(Path(pretrained)) if pretrained else None,
-            "task": asdict(params.task),
-            "loss": asdict(params.loss),
-            "training": _without(asdict(params.training), "fit_last"),
             "features": {
                 name: [statistics.features[name].kind, statistics.features[name].columns]
                 for name in params.model.features
             },
             "sessions": asdict(statistics.sessions),
             "device": process.device.type,
-            "bfloat16": uses_bfloat16(params.training, process),
+            "bfloat16": not is_counted and uses_bfloat16(params.training, process),
             # Every process has its own random stream for dropout.
             "dropout": process.rank.world_size if params.model.has_dropout else None,
             "machine": self.machine,
@@ -131,6 +139,8 @@ class CachedWindows:
         self.keys = CacheKeys(run, windows, self.machine if self.config.strict else None)
         self.evaluation_key = cache(self.keys.evaluation)  # which hashes the window's files
         self._has_warned = False
+        self._written: list[str] = []
+        """Keys of this run's fits in the cache, the newest last."""
 
     def newest_fit(self, lowest: int, highest: int) -> tuple[int, Fit, dict[str, Tensor]] | None:
         """Return the newest cached fit from windows[lowest] to windows[highest], if there is one.
@@ -144,7 +154,10 @@ class CachedWindows:
         return None
 
     def write_fit(self, index: int, fit: Fit, state: dict[str, Tensor]) -> None:
-        """Cache a fit's checkpoint, and remove older ones beyond machine.keep_fits."""
+        """Cache a fit's checkpoint, and remove this run's older ones beyond machine.keep_fits.
+
+        Those that were there before stay: another run with these settings may resume from them.
+        """
         if not self.is_used:
             return
 
@@ -153,9 +166,13 @@ class CachedWindows:
             write_json(folder / "fit.json", {"machine": self.machine, "fit": figures})
             write_tensors(folder / "state.safetensors", state)
 
-        self.fits.put(self.keys.fits[index], write)
+        key = self.keys.fits[index]
+        if key not in self.fits:
+            self._written.append(key)
+        self.fits.put(key, write)
         if self.config.keep_fits != "all":
-            self.fits.remove(self.keys.fits[: max(0, index + 1 - self.config.keep_fits)])
+            self.fits.remove(self._written[: -self.config.keep_fits])
+            del self._written[: -self.config.keep_fits]
 
     def read_evaluation(self, index: int, results: Path) -> EvaluatedWindow | None:
         """Return the cached evaluation of the model fitted on windows[index], if there is one.
@@ -190,7 +207,7 @@ class CachedWindows:
     def _compare(self, machine: Machine, folder: Path) -> None:
         """Warn once where an entry comes from another machine: its last bits may differ."""
         differences = [
-            f"{name} {machine.get(name)}, here {self.machine.get(name)}"
+            f"{name} {machine.get(name, MISSING)}, here {self.machine.get(name, MISSING)}"
             for name in sorted({*machine, *self.machine})
             if machine.get(name) != self.machine.get(name)
         ]
@@ -204,16 +221,27 @@ class CachedWindows:
         self._has_warned |= bool(differences)
 
 
+def _cpu() -> Machine:
+    """Name of the CPU, and its instructions that arithmetic may use."""
+    about = torch.cpu.get_capabilities()
+    instructions = (name for name, has in about.items() if has is True)
+    return {
+        "cpu": about.get("cpu_name", "unknown"),
+        **{name: True for name in instructions if name.startswith(ARITHMETIC)},
+    }
+
+
 def _machine(run: Run) -> Machine:
     device = run.process.device
     if device.type == "cuda":
         machine: dict[str, str | int] = {"device": torch.cuda.get_device_name(device)}
     else:
-        cpu, threads = torch.backends.cpu.get_cpu_capability(), torch.get_num_threads()
-        machine = {"device": platform.machine(), "cpu": cpu, "threads": threads}
+        machine = {
+            "device": platform.machine(),
+            "kernels": torch.backends.cpu.get_cpu_capability(),
+            "threads": torch.get_num_threads(),
+            **_cpu(),
+            **{name: value for name, value in os.environ.items() if name in CPU_VARIABLES},
+        }
     items = {} if run.shard.is_whole else {"items": "sharded"}
     return {**machine, **items, "processes": run.process.rank.world_size}
-
-
-def _without(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
-    return {key: value for key, value in settings.items() if key != name}

@@ -10,11 +10,10 @@ from dayahead.core.columns import ROLES, SESSION_ID
 from dayahead.core.errors import ConfigError
 from dayahead.core.fingerprints import sha256_of, source_fingerprint
 from dayahead.distributed.process import Process
-from dayahead.train.cached_windows import PACKAGES, ROOMS
+from dayahead.train.cached_windows import MISSING, PACKAGES, ROOMS
 from dayahead.train.run import Study
 from dayahead.windows.folder import Window, WindowFolder
 
-MISSING = "missing"
 N_REPORTED = 5
 """Differences between copies of the project that the message lists."""
 

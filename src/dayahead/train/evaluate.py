@@ -116,7 +116,8 @@ def _synchronised_prefixes(
         yield from parts
         return
     one = torch.ones(1, dtype=torch.int64, device=process.device)
-    first = {name: values[:1, :1].to(one.device) for name, values in batch.columns.items()}
+    # Two columns: `mlm` and the tasks like it predict at the position behind the one known.
+    first = {name: values[:1, :2].to(one.device) for name, values in batch.columns.items()}
     idle = _Prefixes(first, n_known=one, targets=one * 0, indices=-one)
     while True:
         part = next(parts, None)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
@@ -156,6 +157,7 @@ class Run:
         if self.params.training.starts_afresh:
             self.model, self.trainer = self._build()
         self.trainer.grow(self.sizes_at(window))
+        self._count_targets(windows)
         epochs = self.loader.fit_batches(windows, self.trainer.rank)
         n_sessions = self._n_sessions(windows, epochs)
         with tqdm(
@@ -167,6 +169,14 @@ class Run:
         ) as bar:
             loss = self.trainer.fit(window.name, epochs, bar.update)
         return Fit(window, loss, n_sessions, time.perf_counter() - start)
+
+    def _count_targets(self, windows: Sequence[Window]) -> None:
+        """Tell the sampler of negatives how often each item is a target in these windows."""
+        if isinstance(self.model, CountingModel) or self.model.sampler is None:
+            return
+        start, end = self.model.task.first_target, N_RESERVED + self.model.n_items
+        counts = [self.folder.item_counts(window, "train", start) for window in windows]
+        self.model.sampler.set_counts(torch.from_numpy(np.sum(counts, axis=0)[N_RESERVED:end]))
 
     def _n_sessions(self, windows: Sequence[Window], epochs: list[Batches]) -> int:
         """Count the sessions that a fit goes through; only the last batch of an epoch is short."""

@@ -15,7 +15,7 @@ from torch.optim import AdamW
 
 from dayahead.config.params import TrainingConfig
 from dayahead.core.columns import ITEM_ID
-from dayahead.core.errors import TrainingError
+from dayahead.core.errors import ConfigError, TrainingError
 from dayahead.distributed.process import Process, Rank
 from dayahead.model.baselines import CountingModel
 from dayahead.model.checkpoint import WEIGHTS, restore_weights, weights_of, with_prefix
@@ -65,9 +65,15 @@ class CountTrainer:
 
 
 class GradientTrainer:
-    """Minimizes the loss of a next-item model by AdamW; the same steps on every process."""
+    """Minimizes the loss of a next-item model by AdamW; the same steps on every process.
+
+    Raises:
+        ConfigError: the device cannot compute this architecture in bfloat16.
+    """
 
     def __init__(self, model: NextItemModel, config: TrainingConfig, process: Process) -> None:
+        if uses_bfloat16(config, process):
+            check_bfloat16(model.config.architecture, process)
         self.model = model.to(process.device)
         self.config = config
         self.process = process
@@ -281,6 +287,17 @@ def uses_bfloat16(config: TrainingConfig, process: Process) -> bool:
     if config.precision == "auto":
         return process.multiplies_bfloat16
     return config.precision == "bfloat16"
+
+
+def check_bfloat16(architecture: str, process: Process) -> None:
+    """Raise ConfigError if the device cannot compute this architecture in bfloat16."""
+    is_cpu = process.device.type == "cpu"
+    if architecture == "lstm" and is_cpu and not torch.cpu.get_capabilities().get("avx512_f"):
+        raise ConfigError(
+            "params.yaml: training.precision: bfloat16: an lstm needs a CPU with AVX-512 for it, "
+            "and this one has none; set training.precision to auto or float32, or "
+            "model.architecture to gru"
+        )
 
 
 def _step_random(batch: Batch, seed: int) -> StepRandom:

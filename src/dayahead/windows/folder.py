@@ -14,7 +14,14 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyarrow.dataset import dataset
 
-from dayahead.core.columns import FIRST_WINDOW, ITEM_ID, ROLES, SESSION_ID, SESSION_START
+from dayahead.core.columns import (
+    FIRST_WINDOW,
+    ITEM_ID,
+    N_RESERVED,
+    ROLES,
+    SESSION_ID,
+    SESSION_START,
+)
 from dayahead.core.errors import WindowError
 from dayahead.windows.metadata import Statistics, WindowsManifest, read_metadata
 
@@ -136,14 +143,19 @@ class WindowFolder:
         with wrap_read_errors(path):
             return int(pq.read_metadata(path).num_rows)
 
+    def item_counts(self, window: Window, role: str, start: int = 0) -> NDArray[np.int64]:
+        """Count each catalogue index in a role's sessions, from their event `start` on."""
+        path, size = self.path(window, role), N_RESERVED + len(self.vocabulary(ITEM_ID))
+        counts = np.zeros(size, np.int64)
+        with wrap_read_errors(path):
+            for batch in pq.ParquetFile(path).iter_batches(columns=[ITEM_ID]):
+                items = pc.list_slice(batch.column(0), start).flatten().to_numpy()
+                counts += np.bincount(items, minlength=size)
+        return counts
+
     def items_in(self, window: Window, role: str) -> NDArray[np.int32]:
         """Catalogue indices that occur in a role's sessions, ascending, int32."""
-        path = self.path(window, role)
-        with wrap_read_errors(path):
-            batches = pq.ParquetFile(path).iter_batches(columns=[ITEM_ID])
-            found = [np.unique(batch.column(0).flatten().to_numpy()) for batch in batches]
-        items: NDArray[np.int32] = np.unique(np.concatenate([np.zeros(0, np.int32), *found]))
-        return items
+        return self.item_counts(window, role).nonzero()[0].astype(np.int32)
 
     def vocabulary(self, column: str) -> pa.Table:
         """Read a column's vocabulary: index, value, first_window, events ..., by index."""

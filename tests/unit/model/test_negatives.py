@@ -1,5 +1,7 @@
 """Negative sampling: how often items are sampled, and that all processes sample the same."""
 
+from itertools import combinations
+
 import pytest
 import torch
 
@@ -26,13 +28,15 @@ EVENTS = torch.tensor([item for session in SESSIONS for item in session])
 
 def sampler_of(counts, **changes):
     sampler = NegativeSampler(loss_config(name="sampled_softmax", **changes))
-    sampler.grow(len(counts))
-    sampler.counts += torch.tensor(counts)
+    sampler.set_counts(torch.tensor(counts))
     return sampler
 
 
 def model_of(name="sampled_softmax", task="clm", architecture="gpt2", **changes):
-    return tiny_model(architecture, task, n_items=N_ITEMS, loss={"name": name, **changes})
+    model = tiny_model(architecture, task, n_items=N_ITEMS, loss={"name": name, **changes})
+    if model.sampler is not None:
+        model.sampler.set_counts(torch.bincount(EVENTS - 2, minlength=N_ITEMS))
+    return model
 
 
 def batch_of(rank):
@@ -65,12 +69,12 @@ class TestSampler:
         )
 
     def test_in_batch_negatives_count_as_sampled_by_popularity(self):
-        """Three others among the four targets: 3 (1 + count) / (items + counts) each."""
+        """Three others among the four targets, of 25 others of the fit: 3 count / 25 each."""
         sampler = sampler_of([0, 3, 8, 15], popularity_exponent=0.0, negatives=2)
-        targets = torch.tensor([3, 3, 1, 0])
+        targets = torch.tensor([3, 3, 1, 2])
         negatives = sampler(targets, some_rng())
         assert negatives.items[2:].tolist() == targets.tolist()
-        wanted = [2 / 4 + 3 * count / 30 for count in (16, 16, 4, 1)]
+        wanted = [2 / 4 + 3 * count / 25 for count in (15, 15, 3, 8)]
         assert negatives.log_expected[2:].exp().tolist() == pytest.approx(wanted)
 
     def test_depends_on_the_seed_alone(self):
@@ -84,31 +88,18 @@ class TestSampler:
         assert sampler(torch.tensor([1]), some_rng()).items.tolist() == [1]
         assert torch.isfinite(sampler(torch.tensor([1, 0]), some_rng()).log_expected).all()
 
-    def test_counts_sessions_but_neither_padding_nor_the_past(self):
-        sampler = sampler_of([5, 0, 0, 0])
-        items = torch.tensor([[2, 3, 3, 0], [5, 4, 2, 4]])
-        sampler.count(step_random(items, past=torch.tensor([0, 2])))
-        assert sampler.counts.tolist() == [7, 2, 1, 0]
-
-    def test_growing_keeps_the_counts(self):
-        sampler = sampler_of([5, 7])
-        sampler.grow(4)
-        assert sampler.counts.tolist() == [5, 7, 0, 0]
-        sampler.grow(3)
-        assert len(sampler.counts) == 4
-
     @pytest.mark.parametrize(("exponent", "of_batch"), [(0.0, False), (0.7, False), (0.7, True)])
     def test_the_correction_makes_the_sampled_softmax_estimate_the_full_one(
         self, exponent, of_batch
     ):
         """Many negatives, among which popular items of high score are far too frequent."""
         generator = torch.Generator().manual_seed(0)
-        counts = torch.arange(40) ** 2
+        counts = 1 + torch.arange(40) ** 2
         settings = {"popularity_exponent": exponent, "negatives": 40_000}
         sampler = sampler_of(counts.tolist(), **settings)
         n_of_batch = 40_000 if of_batch else 0
         batch = torch.multinomial(
-            1.0 + counts, n_of_batch or 1, replacement=True, generator=generator
+            counts.float(), n_of_batch or 1, replacement=True, generator=generator
         )
         negatives = sampler(batch[:n_of_batch], some_rng())
         hidden, table = (torch.randn(n, 6, generator=generator) for n in (20, 40))
@@ -122,24 +113,50 @@ class TestSampler:
         assert exponent == 0.0 or uncorrected.item() > 1.02 * full.item()
 
 
+WINDOW_TARGETS = torch.tensor([0, 2, 3, 3, 4, 4, 4])
+BEFORE = torch.tensor([90, 60, 5, 0, 0])
+"""Earlier events of the same items: 0 and 1 were popular and are rare now, 3 and 4 are new."""
+
+
+def estimate_over_truth(sampler, own, n_batch):
+    """The estimated sum over items but target `own`, over the true sum; the mean over all batches.
+
+    The batches are all those of WINDOW_TARGETS with this target. Without samples, both sums are
+    over the window's targets alone.
+    """
+    scores = torch.tensor([1.0, -0.5, 0.3, 1.2, 2.0]).double()
+    others = [index for index in range(len(WINDOW_TARGETS)) if index != own]
+    batches = [WINDOW_TARGETS[[own, *rest]] for rest in combinations(others, n_batch - 1)]
+    counts = [torch.bincount(batch[1:], minlength=5) for batch in batches]
+    weights = (1 + sampler.counts).double() ** sampler.config.popularity_exponent
+    occurrences = torch.stack(counts).double().mean(0)
+    occurrences += sampler.config.negatives * weights / weights.sum()
+    expected = torch.full((5,), torch.inf).double()
+    for batch in batches:
+        negatives = sampler(batch, some_rng())
+        expected[negatives.items] = negatives.log_expected.double().exp()
+    is_summed = (occurrences > 0) & (torch.arange(5) != WINDOW_TARGETS[own])
+    terms = scores.exp()[is_summed]
+    return float((terms * (occurrences / expected)[is_summed]).sum() / terms.sum())
+
+
+@pytest.mark.parametrize("n_negatives", [0, 60])
+@pytest.mark.parametrize("n_batch", [2, 4])
+@pytest.mark.parametrize("own", range(len(WINDOW_TARGETS)))
+def test_the_estimate_has_no_bias_in_a_window_unlike_those_before(n_negatives, n_batch, own):
+    counts = torch.bincount(WINDOW_TARGETS, minlength=5)
+    sampler = sampler_of(counts.tolist(), negatives=n_negatives)
+    assert estimate_over_truth(sampler, own, n_batch) == pytest.approx(1.0, rel=1e-4)
+    stale = sampler_of((counts + BEFORE).tolist(), negatives=n_negatives)
+    assert estimate_over_truth(stale, own, n_batch) > (1.001 if n_negatives else 3)
+
+
 class TestModel:
     def test_softmax_needs_no_counts(self):
         assert model_of("softmax").sampler is None
 
-    def test_counts_the_events_of_each_training_step_only(self):
-        model = model_of()
-        batch = batch_of(Rank(0, 1))
-        model.train()(*batch, 3)
-        assert torch.equal(model.sampler.counts, torch.bincount(EVENTS - 2, minlength=N_ITEMS))
-        before = model.sampler.counts.clone()
-        model.eval()(*batch, 3)
-        assert torch.equal(model.sampler.counts, before)
-
-    def test_the_counts_are_in_the_state(self):
-        model, other = model_of(), model_of()
-        model.train()(*batch_of(Rank(0, 1)), 1)
-        other.load_state_dict(model.state_dict())
-        assert other.sampler.counts.sum() == sum(map(len, SESSIONS))
+    def test_the_counts_are_of_a_fit_and_not_in_the_state(self):
+        assert not [name for name in model_of().state_dict() if "sampler" in name]
 
     @pytest.mark.parametrize("task", ["clm", "mlm"])
     def test_in_batch_negatives_are_the_targets_of_all_processes(self, task):
@@ -171,8 +188,6 @@ class TestModel:
                     if parameter.requires_grad
                 },
             }
-            if name != "softmax":
-                assert len({tuple(model.sampler.counts.tolist()) for model in models}) == 1
         torch.testing.assert_close(found[1], found[2], rtol=1e-5, atol=1e-5)
 
     @pytest.mark.parametrize("name", ["softmax", "sampled_softmax"])

@@ -266,7 +266,7 @@ N_SESSIONS, LENGTH, N_STEPS = 20, 5, 300
         ("xlnet", "plm", {}),
         ("xlnet", "rtd", {}),
         ("electra", "rtd", {"rtd_replacements": "catalogue"}),
-        ("bert", "rtd", {"rtd_tied_generator": False}),
+        ("bert", "rtd", {}),
     ],
 )
 def test_every_task_overfits_twenty_sessions(architecture, task, changes):

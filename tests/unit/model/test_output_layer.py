@@ -105,6 +105,20 @@ def test_bfloat16_is_within_its_rounding(smoothing):
         assert (found - value).norm() <= 0.02 * value.norm()
 
 
+@pytest.mark.parametrize("n_rows", [8, 100, 10_000])
+def test_bfloat16_products_are_summed_in_float32(chunk_rows, n_rows):
+    """Relative to the exact sums over the same rounded inputs; bfloat16 itself rounds by .004."""
+    chunk_rows(n_rows)
+    *parts, targets = problem(n_targets=4_000, n_items=50, scale=0.1)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = chunked(*parts, targets)
+    rounded = [part.detach().bfloat16().double().requires_grad_() for part in parts]
+    exact = with_gradients(dense(*rounded, targets), *rounded)
+    limits = (1e-5, 0.003, 0.003, 1e-4)  # loss, states, table, bias
+    for found, wanted, limit in zip(with_gradients(loss, *parts), exact, limits, strict=True):
+        assert (found - wanted).norm() <= limit * wanted.norm()
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_no_tensor_is_larger_than_the_budget(smoothing):
     n_targets, n_items, budget = 300, 10_000, 2  # dense logits: 11 MiB

@@ -19,7 +19,6 @@ from support.tiny_settings import columns_of, padded, step_random, tiny_model
 SESSIONS = [[2, 3, 4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14]]
 N_ITEMS = 40
 
-every_generator = pytest.mark.parametrize("tied", [True, False], ids=["tied", "separate"])
 every_replacement = pytest.mark.parametrize("replacements", ["batch", "catalogue"])
 
 
@@ -113,15 +112,14 @@ def test_only_the_item_is_replaced():
 
 def discriminator_scores(model, discriminator, columns, lengths):
     inputs = model.inputs(columns, model.inputs.items(columns["item_id"]))
-    return discriminator.head((discriminator.body or model.body)(inputs, lengths))[..., 0]
+    return discriminator.head(model.body(inputs, lengths))[..., 0]
 
 
-@every_generator
 @pytest.mark.parametrize("n_past", [0, 2])
-def test_the_loss_is_the_weighted_sum_of_both_means(tied, n_past):
+def test_the_loss_is_the_weighted_sum_of_both_means(n_past):
     """The discriminator's over the sessions' own events, without the past."""
     weights = {"rtd_generator_weight": 2.0, "rtd_discriminator_weight": 3.0}
-    model = rtd_model(rtd_tied_generator=tied, **weights).eval()
+    model = rtd_model(**weights).eval()
     columns, lengths, rng = batch()
     rng = replace(rng, global_n_past=torch.tensor([n_past, 0, 0]))
     with recorded_inputs(model) as passes:
@@ -152,23 +150,21 @@ def test_a_sample_equal_to_the_original_counts_as_original():
     torch.testing.assert_close(loss / n_targets, generator_loss / n_targets + original)
 
 
-@every_generator
-def test_sampling_has_no_gradient(tied):
-    """The discriminator's loss trains no separate generator, and no output bias."""
-    model = rtd_model(rtd_tied_generator=tied)
+def test_sampling_has_no_gradient():
+    """The discriminator's loss trains no output bias, but the backbone that scores items."""
+    model = rtd_model()
     columns, lengths, rng = batch()
     positions, _ = model.task.training_positions(columns["item_id"], lengths, rng)
     states = model._output_states(columns, positions)
     model._detection_loss(columns, positions, states, rng, 1).backward()
     assert model.bias.grad is None
-    assert all((p.grad is None) != tied for p in model.body.parameters() if p.requires_grad)
+    assert all(p.grad is not None for p in model.body.parameters() if p.requires_grad)
 
 
-@every_generator
 @every_replacement
 @pytest.mark.parametrize("architecture", ["bert", "xlnet", "electra"])
-def test_both_losses_reach_every_parameter(architecture, tied, replacements):
-    model = rtd_model(architecture, rtd_tied_generator=tied, rtd_replacements=replacements)
+def test_both_losses_reach_every_parameter(architecture, replacements):
+    model = rtd_model(architecture, rtd_replacements=replacements)
     loss, _ = model(*batch())
     loss.backward()
     learning = {name: p for name, p in model.named_parameters() if p.requires_grad}
@@ -176,9 +172,8 @@ def test_both_losses_reach_every_parameter(architecture, tied, replacements):
     assert {name for name in zero if "key.bias" not in name and "unknown" not in name} == set()
 
 
-@every_generator
-def test_empty_rows_alone_give_zero_gradients(tied):
-    model = rtd_model(rtd_tied_generator=tied)
+def test_empty_rows_alone_give_zero_gradients():
+    model = rtd_model()
     columns, _, rng = batch([*SESSIONS, []])
     rows = torch.tensor([3])
     own = {name: values[rows] for name, values in columns.items()}
@@ -189,13 +184,12 @@ def test_empty_rows_alone_give_zero_gradients(tied):
     assert all(p.grad is not None and not p.grad.any() for p in learning)
 
 
-@every_generator
 @every_replacement
 @given(st.integers(0, 2**31), st.integers(1, 3))
 @settings(max_examples=8)
-def test_parts_of_a_batch_add_up_to_its_loss(tied, replacements, seed, length_groups):
+def test_parts_of_a_batch_add_up_to_its_loss(replacements, seed, length_groups):
     """Samples, replacements and both numbers of events are those of the global batch."""
-    model = rtd_model(rtd_tied_generator=tied, rtd_replacements=replacements).eval()
+    model = rtd_model(rtd_replacements=replacements).eval()
     columns, lengths, rng = batch([*SESSIONS, [3, 20, 21], [22, 23]], seed)
     whole = torch.stack(model(columns, lengths, rng))
     parts = torch.zeros(2)
@@ -206,23 +200,8 @@ def test_parts_of_a_batch_add_up_to_its_loss(tied, replacements, seed, length_gr
     torch.testing.assert_close(parts, whole, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(("share", "n_head", "width"), [(0.5, 2, 8), (0.3, 4, 4), (0.2, 1, 4)])
-def test_a_separate_generator_has_its_share_of_the_width_in_whole_heads(share, n_head, width):
-    model = rtd_model("xlnet", n_head=n_head, rtd_tied_generator=False, rtd_generator_share=share)
-    assert model.body.project_in.out_features == width
-    assert model.detector.body.network.transformer.config.d_model == 16
-    assert model.body.body.network.transformer.config.d_model == width
-
-
-def test_a_generator_too_narrow_for_its_architecture_is_rejected():
-    """Of two numbers a layer norm leaves only the signs."""
-    with pytest.raises(ConfigError, match=r"task\.rtd_generator_share.*0\.01.*2 wide"):
-        rtd_model("xlnet", n_head=1, rtd_tied_generator=False, rtd_generator_share=0.01)
-
-
-@every_generator
-def test_the_generator_scores_the_next_item(tied):
-    model = rtd_model(rtd_tied_generator=tied)
+def test_the_generator_scores_the_next_item():
+    model = rtd_model()
     known = (columns_of(torch.tensor([[3, 4, 5, 0]])), torch.tensor([3]))
     score = model.scorer(torch.arange(2, 2 + N_ITEMS))
     before = score(*known)
@@ -238,9 +217,8 @@ def test_a_causal_architecture_is_rejected(architecture):
         rtd_model(architecture)
 
 
-@every_generator
-def test_bfloat16_keeps_loss_and_gradients_finite(tied):
-    model = rtd_model("xlnet", rtd_tied_generator=tied)
+def test_bfloat16_keeps_loss_and_gradients_finite():
+    model = rtd_model("xlnet")
     with torch.autocast("cpu", torch.bfloat16):
         loss, n_targets = model(*batch())
     (loss / n_targets).backward()
@@ -248,9 +226,8 @@ def test_bfloat16_keeps_loss_and_gradients_finite(tied):
     assert all(p.grad.isfinite().all() for p in model.parameters() if p.requires_grad)
 
 
-@every_generator
-def test_the_state_holds_every_tensor(tied):
-    model, other = (rtd_model(rtd_tied_generator=tied) for _ in range(2))
+def test_the_state_holds_every_tensor():
+    model, other = (rtd_model() for _ in range(2))
     with torch.no_grad():
         for parameter in other.parameters():
             parameter.add_(0.1)

@@ -16,11 +16,39 @@ from dayahead.train.cached_windows import CacheKeys
 from dayahead.train.run import Run
 from dayahead.windows.folder import WindowFolder, vocabulary_path, window_path
 from support.other_settings import OTHER, OTHER_EVALUATION
-from support.tiny_settings import tiny_study
+from support.tiny_settings import merge_sections, tiny_study
 from support.window_folders import day, markov_days, write_window_folder
 
 DAYS = markov_days(n_days=5, sessions_per_day=12, n_items=300)
 IN_NO_KEY = {"fit_last", "cutoffs"}
+PLM, RTD, GBCE = ({"task": {"name": "plm"}}, {"task": {"name": "rtd"}}, {"loss": {"name": "gbce"}})
+SLIDING = {"training": {"protocol": "sliding"}}
+TRANSITIONS = {"model": {"architecture": "transitions"}}
+NEEDED = {
+    "model.decay": TRANSITIONS,
+    "task.mlm_probability": {"task": {"name": "mlm"}},
+    "task.plm_probability": PLM,
+    "task.plm_max_span": PLM,
+    "task.rtd_replacements": RTD,
+    "task.rtd_generator_weight": RTD,
+    "task.rtd_discriminator_weight": RTD,
+    "loss.negatives": GBCE,
+    "loss.negatives_of_batch": GBCE,
+    "loss.popularity_exponent": GBCE,
+    "loss.gbce_calibration": GBCE,
+    "loss.bpr_max_regularisation": {"loss": {"name": "bpr_max"}},
+    "training.history": SLIDING,
+    "training.carry_model": SLIDING,
+    "training.cosine_cycles": {"training": {"schedule": "cosine"}},
+}
+"""Settings without which another has no effect: gpt2, clm, softmax, linear and incremental."""
+WITHOUT_EFFECT = [
+    *(({}, name) for name in NEEDED),
+    ({"training": {"steps_per_window": 3}}, "training.epochs"),
+    ({"loss": {"name": "bpr", "negatives": 0}}, "loss.popularity_exponent"),
+    *((TRANSITIONS, name) for name in ("model.d_model", "loss.temperature", "task.name")),
+    *((TRANSITIONS, f"training.{name}") for name in ("epochs", "batch_size", "precision")),
+]
 CHANGES = [(section, name) for section, values in OTHER.items() for name in values]
 
 
@@ -88,8 +116,16 @@ def test_every_window_has_its_own_keys_and_a_second_run_the_same(windows):
 
 @pytest.mark.parametrize(("section", "name"), CHANGES, ids=[".".join(each) for each in CHANGES])
 def test_every_setting_of_a_fit_changes_all_keys(windows, section, name):
-    other = keys_of(windows, {section: {name: OTHER[section][name]}})
-    assert n_shared(keys_of(windows), other) == (0, 0)
+    base = NEEDED.get(f"{section}.{name}", {})
+    other = merge_sections(base, **{section: {name: OTHER[section][name]}})
+    assert n_shared(keys_of(windows, base), keys_of(windows, other)) == (0, 0)
+
+
+@pytest.mark.parametrize(("base", "setting"), WITHOUT_EFFECT)
+def test_a_setting_without_effect_changes_no_key(windows, base, setting):
+    section, name = setting.split(".")
+    other = merge_sections(base, **{section: {name: OTHER[section][name]}})
+    assert n_shared(keys_of(windows, base), keys_of(windows, other)) == (5, 4)
 
 
 @pytest.mark.parametrize("name", OTHER_EVALUATION)
@@ -113,13 +149,13 @@ def test_these_tests_cover_every_setting(windows):
         assert names - set(values) <= {*IN_NO_KEY, "pretrained_items"}, section
 
 
-def test_other_pretrained_items_change_the_fits(windows, tmp_path):
-    path = tmp_path / "vectors.parquet"
+def test_other_pretrained_items_change_the_fits_but_not_another_path(windows, tmp_path):
     fits = []
-    for text in ("some", "others"):
+    for name, text in (("one", "some"), ("one", "others"), ("two", "others")):
+        path = tmp_path / f"{name}.parquet"
         path.write_text(text)
         fits.append(keys_of(windows, {"model": {"pretrained_items": str(path)}}).fits)
-    assert fits[0] != fits[1]
+    assert fits[0] != fits[1] == fits[2]
 
 
 def test_train_sessions_change_the_fits_from_their_window_on(windows, copied):

@@ -1,9 +1,11 @@
 """Interrupted, repeated and extended runs reuse cached windows and end with the same files."""
 
+import platform
 import shutil
 
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 from dayahead.core.files import write_parquet
 from dayahead.distributed.launch import run_processes
@@ -212,13 +214,39 @@ def test_damaged_entries_are_reported_and_built_again(
     assert len(fits) == n_fits
 
 
+def other_architecture(monkeypatch):
+    here = platform.machine()
+    monkeypatch.setattr("dayahead.train.cached_windows.platform.machine", lambda: "sparc")
+    return f"device {here}, here sparc"
+
+
+def other_cpu(monkeypatch):
+    here = torch.cpu.get_capabilities()
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: here | {"cpu_name": "Another"})
+    return f"cpu {here['cpu_name']}, here Another"
+
+
+def other_instructions(monkeypatch):
+    here = torch.cpu.get_capabilities()
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: here | {"amx_next": True})
+    return "amx_next missing, here True"
+
+
+def other_library_mode(monkeypatch):
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
+    return "ONEDNN_MAX_CPU_ISA missing, here AVX2"
+
+
+@pytest.mark.parametrize(
+    "change", [other_architecture, other_cpu, other_instructions, other_library_mode]
+)
 def test_entries_of_another_machine_are_reported_or_with_strict_ignored(
-    windows, finished, caplog, monkeypatch, fits
+    windows, finished, caplog, monkeypatch, fits, change
 ):
     files, out = finished
-    monkeypatch.setattr("dayahead.train.cached_windows.platform.machine", lambda: "sparc")
+    difference = change(monkeypatch)
     assert run(windows, out) == files
-    assert caplog.text.count("device x86_64, here sparc") == 1
+    assert caplog.text.count(difference) == 1
     assert fits == []
     for n_fits in (len(DAYS), 0):
         assert run(windows, out, {"machine": {"strict": True}}) == files

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from dayahead.core.errors import ScoreError
 from dayahead.distributed.process import Process, Rank
-from dayahead.distributed.sharding import WHOLE
+from dayahead.distributed.sharding import WHOLE, Shard
+from dayahead.model.tasks import build_task
 from dayahead.train.batches import MemoryBatches, Sessions, sorted_rows
-from dayahead.train.evaluate import evaluate
+from dayahead.train.evaluate import _synchronised_prefixes, evaluate
+from support.tiny_settings import task_config
 
 CPU = torch.device("cpu")
 ALONE = Process(Rank(0, 1), CPU)
@@ -125,6 +127,24 @@ def test_each_process_ranks_its_own_sessions_once(lists, candidates, world):
     whole = evaluated(lists, candidates, is_all=True, k=3)
     for name in ("targets", "ranks", "top_columns", "top_scores"):
         assert np.array_equal(sum(getattr(part, name) for part in parts), getattr(whole, name))
+
+
+@pytest.mark.parametrize("task", ["clm", "mlm", "plm", "rtd"])
+def test_a_process_without_a_session_left_predicts_one_item_for_the_others(task):
+    """The one session of the batch is on rank 0, so rank 1 has an empty row."""
+
+    class OthersBusyOnce(Process):
+        n_busy = iter([1, 0])
+
+        def all_reduce(self, values):
+            return torch.tensor(next(self.n_busy))
+
+    batch = sessions_of([[2, 3, 4]]).gather(torch.tensor([0]), Rank(1, 2))
+    process = OthersBusyOnce(Rank(1, 2), CPU)
+    [idle] = _synchronised_prefixes(batch, torch.tensor([1]), Shard(1, 2), process)
+    task = build_task(task_config(name=task))
+    positions = task.next_item_positions(idle.columns["item_id"], idle.n_known)
+    assert positions.is_predicted.sum() == 1
 
 
 @pytest.mark.parametrize("worst", [np.nan, np.inf])

@@ -145,6 +145,17 @@ def test_fits_of_other_settings_are_not_removed(tmp_path):
     assert sorted(path.name for path in (tmp_path / "fits").glob("*-*")) == ["key-c", "other-f"]
 
 
+def test_a_run_removes_no_fit_from_which_another_with_its_settings_resumes(tmp_path):
+    stopped = schedule_over(tmp_path, "incremental", 2)
+    fits_up_to(stopped, range(4))  # keeps c and d
+    between = schedule_over(tmp_path, "incremental", 2)
+    assert fits_up_to(between, range(6)) == ["a", "b", "e", "f"]
+    resumed = schedule_over(tmp_path, "incremental", 2)
+    assert fits_up_to(resumed, range(3, 6)) == []
+    found = sorted(path.name for path in (tmp_path / "fits").glob("key-*"))
+    assert found == ["key-c", "key-d", "key-e", "key-f"]
+
+
 def test_other_processes_restore_what_the_main_one_found(tmp_path):
     newest = (2, schedule_over(tmp_path, "incremental").fit_up_to(2))
     schedule = schedule_over(tmp_path / "unused", "incremental")

@@ -10,9 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from dayahead.core.errors import ConfigError
 from dayahead.metrics.tables import read_windows
-from dayahead.model.checkpoint import load_model
-from dayahead.model.losses import SAMPLED_LOSSES
-from dayahead.windows.folder import WindowFolder
+from dayahead.model.losses import SAMPLED_LOSSES, NegativeSampler
 from support.backbones import TRAINED
 from support.tiny_settings import evaluated_windows, ranks_of, train_study
 from support.window_folders import markov_days, write_window_folder
@@ -136,20 +134,35 @@ def test_every_loss_learns_with_sampled_negatives_or_those_of_the_batch(
     assert last_recall(windows, tmp_path, loss=loss, epochs=epochs) > 0.9
 
 
-def test_the_saved_model_has_the_item_counts_of_every_fit(tmp_path):
-    days = markov_days(n_days=3, sessions_per_day=20, n_items=10)
-    windows = write_window_folder(tmp_path / "windows", days)
-    train_study(windows, tmp_path, {"loss": {"name": "gbce"}, "training": {"epochs": 2}})
-    model = load_model(tmp_path / "models").model
-    store = WindowFolder(windows)
-    events = [
-        item
-        for window in store.windows
-        for session in store.read(window, "train", ["item_id"])["item_id"].to_pylist()
-        for item in session
-    ]
-    counts = torch.bincount(torch.tensor(events) - 2, minlength=model.n_items)
-    assert torch.equal(model.sampler.counts, 2 * counts)
+@pytest.mark.parametrize(("task", "first"), [("clm", 1), ("mlm", 0)])
+@pytest.mark.parametrize(("protocol", "n_fitted"), [("incremental", 1), ("sliding", 2)])
+def test_negatives_are_counted_over_the_train_targets_of_each_fit(
+    monkeypatch, tmp_path, task, first, protocol, n_fitted
+):
+    """Item 12 is new on the last day, item 9 is never clicked again after the first."""
+    days = [[[9, 10], [11, 9, 10]], [[10, 11], [11, 11]], [[12, 10, 12], [11, 12]]]
+    found = []
+    forward = NegativeSampler.forward
+
+    def watched(sampler, *args):
+        found.append(sampler.counts.tolist())
+        return forward(sampler, *args)
+
+    monkeypatch.setattr(NegativeSampler, "forward", watched)
+    sections = {
+        "model": {"architecture": "bert"},
+        "task": {"name": task},
+        "loss": {"name": "sampled_softmax"},
+        "training": {"protocol": protocol, "epochs": 2},
+    }
+    train_study(write_window_folder(tmp_path / "windows", days), tmp_path, sections)
+    wanted = []
+    for end in (1, 2, 3):
+        fitted = days[max(0, end - n_fitted) : end]
+        targets = [item for day in fitted for session in day for item in session[first:]]
+        known = [9, 10, 11, 12][: 3 + (end == 3)]  # in order of first sight
+        wanted += 2 * [[targets.count(item) for item in known]]
+    assert found == wanted
 
 
 @pytest.mark.parametrize(

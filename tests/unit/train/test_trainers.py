@@ -1,11 +1,12 @@
 """Trainers: seeds, learning rate, loss, gradient clipping, and errors on non-finite values."""
 
 import math
+from contextlib import nullcontext
 
 import pytest
 import torch
 
-from dayahead.core.errors import TrainingError
+from dayahead.core.errors import ConfigError, TrainingError
 from dayahead.distributed.process import Process, Rank
 from dayahead.model.baselines import CountingModel
 from dayahead.model.next_item import NextItemModel
@@ -252,3 +253,11 @@ def test_baselines_count_one_epoch_only():
     assert trainer.fit("w", epochs_of(n_epochs=3), n_sessions.append) is None
     assert sum(n_sessions) == 21
     assert model.popularity.sum() == int(sessions_of().lengths.sum())
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "auto", "float32"])
+def test_a_bfloat16_lstm_is_rejected_on_a_cpu_without_avx512(monkeypatch, precision):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True})
+    expected = pytest.raises(ConfigError, match=r"training\.precision: bfloat16.*lstm.*AVX-512")
+    with expected if precision == "bfloat16" else nullcontext():
+        trainer_of("lstm", precision=precision)

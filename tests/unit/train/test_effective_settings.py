@@ -1,0 +1,43 @@
+"""Settings that no cache key holds change no weight of the model."""
+
+import pytest
+
+from dayahead.train.effective_settings import effective_settings
+from support.other_settings import OTHER
+from support.tiny_settings import merge_sections, tiny_params, train_study
+from support.window_folders import markov_days, write_window_folder
+
+
+@pytest.fixture(scope="module")
+def windows(tmp_path_factory):
+    days = markov_days(n_days=2, sessions_per_day=12, n_items=30)
+    return write_window_folder(tmp_path_factory.mktemp("windows"), days, features=True)
+
+
+@pytest.mark.parametrize(
+    "base",
+    [
+        {},
+        {"training": {"steps_per_window": 3}},
+        {"loss": {"name": "bpr", "negatives": 0}},
+        {"model": {"architecture": "transitions"}},
+    ],
+    ids=["default", "steps", "bpr", "transitions"],
+)
+def test_all_settings_without_effect_together_change_no_weight(windows, tmp_path, base):
+    held = effective_settings(tiny_params(base))
+    others = {
+        section: {
+            name: value
+            for name, value in values.items()
+            # The precision is in the keys as what it means on this machine.
+            if name not in held[section] and name != "precision"
+        }
+        for section, values in OTHER.items()
+    }
+    assert sum(map(len, others.values())) >= 12
+    found = [
+        train_study(windows, tmp_path / name, sections) / "models" / "model.safetensors"
+        for name, sections in (("one", base), ("other", merge_sections(base, **others)))
+    ]
+    assert found[0].read_bytes() == found[1].read_bytes()
