@@ -1,7 +1,9 @@
 """The command line: recommend, compare, preset, cache, track."""
 
+import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +18,7 @@ from dayahead.core.cache import KINDS, Cache
 from dayahead.core.errors import ConfigError, TrackingError, exit_with_message
 from dayahead.core.project import cache_root
 from dayahead.presets import preset_options
-from dayahead.serve.recommender import Recommender
+from dayahead.serve.recommender import ColdStart, Recommender, parse_ids
 from dayahead.tracking.run_lookup import results_of
 from dayahead.tracking.uploader import sync_all
 
@@ -24,9 +26,15 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 
 
 @app.command()
-def recommend(
+def recommend(  # noqa: PLR0913, PLR0917
     session: Annotated[
-        str | None, typer.Option(help="Item ids, oldest first, separated by commas.")
+        str | None,
+        typer.Option(
+            help="Item ids, oldest first, separated by commas; an id with a comma in quotes."
+        ),
+    ] = None,
+    item: Annotated[
+        list[str] | None, typer.Option(help="An item id, taken as it is; repeat it, oldest first.")
     ] = None,
     events: Annotated[
         Path | None,
@@ -43,22 +51,36 @@ def recommend(
         ),
     ] = None,
     top_k: Annotated[int, typer.Option(min=1, help="Number of items.")] = 10,
+    exclude_seen: Annotated[
+        bool, typer.Option("--exclude-seen", help="Leave out the items of the session.")
+    ] = False,
+    cold_start: Annotated[
+        ColdStart, typer.Option(help="What answers if the model knows none of the ids.")
+    ] = "refuse",
     models: Annotated[Path, typer.Option(help="Folder of the saved model.")] = Path("models"),
 ) -> None:
     """Print the most likely next items of a session with their scores, best first."""
-    if (session is None) == (events is None):
-        raise ConfigError("recommend: give either --session ID,ID,... or --events FILE")
+    if sum(given is not None for given in (session, item or None, events)) != 1:
+        raise ConfigError("recommend: give one of --session ID,ID,..., --item ID or --events FILE")
     if past is not None and events is None:
         raise ConfigError("recommend: --past requires --events FILE, whose times define the past")
+    ids = parse_ids(session) if session is not None else item or []
     recommender = Recommender.load(models)
-    if events is not None:
-        before = None if past is None else recommender.read_events(past)
-        top = recommender.recommend_after(recommender.read_events(events), top_k, before)
-    else:
-        ids = [item.strip() for item in (session or "").split(",") if item.strip()]
-        top = recommender.recommend(ids, top_k)
-    for item, score in top:
-        print(f"{item}\t{score:.6f}")
+    log = recommender.events_of(ids) if events is None else recommender.read_events(events)
+    before = None if past is None else recommender.read_events(past)
+    top = recommender.recommend_after(
+        log, top_k, before, cold_start=cold_start, exclude_seen=exclude_seen
+    )
+    _print_unknown(recommender.unknown_items(log), len(log["item_id"].unique()))
+    for found, score in top:
+        print(f"{found}\t{score:.6f}")
+
+
+def _print_unknown(items: Sequence[int | str], n_items: int) -> None:
+    if items:
+        named = ", ".join(map(str, items))
+        message = f"{len(items)} of {n_items} item ids are unknown to the model: {named}"
+        print(message, file=sys.stderr)
 
 
 @app.command()

@@ -19,7 +19,8 @@ import pytest
 from dayahead.__main__ import app
 from dayahead.config.loading import read_yaml
 from dayahead.config.params import Params, load_params
-from dayahead.dataset.schema import DatasetConfig
+from dayahead.dataset.schema import DatasetConfig, load_dataset
+from dayahead.download.synthetic import generate
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
@@ -98,6 +99,16 @@ def test_verbs_of_make_exist():
     def unknown(page):
         verbs = set(re.findall(r"\bmake ([a-z]+(?:-[a-z]+)*)", code_of(page)))
         return {verb for verb in verbs if f"\n{verb}:" not in MAKEFILE}
+
+    assert violations(unknown) == {}
+
+
+def test_item_ids_of_examples_are_in_the_embedded_log():
+    known = set(generate(load_dataset("synthetic").source.synthetic)["item_id"].to_pylist())
+
+    def unknown(page):
+        found = re.findall(r"(?:--session |recommend\(\[)(\d[\d, ]*)", code_of(page))
+        return [each for ids in found for each in ids.split(",") if int(each) not in known]
 
     assert violations(unknown) == {}
 
