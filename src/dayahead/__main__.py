@@ -15,7 +15,7 @@ from dayahead.compare.paired_tests import compare as compare_results
 from dayahead.compare.summary import summarize
 from dayahead.config.params import load_params
 from dayahead.core.cache import KINDS, Cache
-from dayahead.core.errors import ConfigError, TrackingError, exit_with_message
+from dayahead.core.errors import ComparisonError, ConfigError, TrackingError, exit_with_message
 from dayahead.core.project import cache_root
 from dayahead.presets import preset_options
 from dayahead.serve.recommender import ColdStart, Recommender, parse_ids
@@ -83,19 +83,31 @@ def _print_unknown(items: Sequence[int | str], n_items: int) -> None:
         print(message, file=sys.stderr)
 
 
+_RUNS = "DVC experiments, Git revisions, MLflow run ids or results folders, separated by commas"
+
+
 @app.command()
 def compare(
-    run_a: Annotated[
-        str, typer.Argument(help="DVC experiment, Git revision, MLflow run id or results folder.")
+    runs_a: Annotated[
+        str, typer.Argument(metavar="A1,A2,...", help=f"Runs of one setting: {_RUNS}.")
     ],
-    run_b: Annotated[str, typer.Argument(help="The run to compare with RUN_A.")],
+    runs_b: Annotated[str, typer.Argument(metavar="B1,B2,...", help="Runs of the other.")],
 ) -> None:
-    """Test which of two runs is better, per session and per window, over the same targets."""
+    """Test which of two settings is better; windows are the unit, runs differ in their seeds."""
     cutoffs = load_params().evaluation.cutoffs
     with tempfile.TemporaryDirectory() as scratch:
-        a = results_of(run_a, Path(scratch) / "a")
-        b = results_of(run_b, Path(scratch) / "b")
-        print(summarize(compare_results(a, b, cutoffs), run_a, run_b))
+        a = _results_of_all(runs_a, Path(scratch) / "a")
+        b = _results_of_all(runs_b, Path(scratch) / "b")
+        print(summarize(compare_results(a, b, cutoffs), runs_a, runs_b))
+
+
+def _results_of_all(runs: str, into: Path) -> list[Path]:
+    names = [name.strip() for name in runs.split(",")]
+    if "" in names or len(set(names)) < len(names):
+        raise ComparisonError(
+            f"compare: {runs!r}: expected different runs, separated by commas, such as A1,A2,A3"
+        )
+    return [results_of(name, into / str(number)) for number, name in enumerate(names)]
 
 
 @app.command()
