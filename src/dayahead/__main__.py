@@ -6,21 +6,29 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from tabulate import tabulate  # type: ignore[import-untyped]
 
-from dayahead.compare.paired_tests import compare as compare_results
-from dayahead.compare.summary import summarize
 from dayahead.config.params import load_params
 from dayahead.core.cache import KINDS, Cache
 from dayahead.core.errors import ComparisonError, ConfigError, TrackingError, exit_with_message
-from dayahead.core.project import cache_root
-from dayahead.presets import preset_options
-from dayahead.serve.recommender import ColdStart, Recommender, parse_ids
-from dayahead.tracking.run_lookup import results_of
-from dayahead.tracking.uploader import sync_all
+from dayahead.core.lazy import lazy_module
+from dayahead.core.project import cache_root, project_root
+from dayahead.presets import preset_names, preset_options
+from dayahead.serve.request import ColdStart, parse_ids
+
+if TYPE_CHECKING:
+    from dayahead.compare import paired_tests, summary
+    from dayahead.serve import recommender
+    from dayahead.tracking import run_lookup, uploader
+else:  # with torch, MLflow and DVC they take seconds, which only the verb that needs them pays
+    paired_tests = lazy_module("dayahead.compare.paired_tests")
+    summary = lazy_module("dayahead.compare.summary")
+    recommender = lazy_module("dayahead.serve.recommender")
+    run_lookup = lazy_module("dayahead.tracking.run_lookup")
+    uploader = lazy_module("dayahead.tracking.uploader")
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -65,13 +73,13 @@ def recommend(  # noqa: PLR0913, PLR0917
     if past is not None and events is None:
         raise ConfigError("recommend: --past requires --events FILE, whose times define the past")
     ids = parse_ids(session) if session is not None else item or []
-    recommender = Recommender.load(models)
-    log = recommender.events_of(ids) if events is None else recommender.read_events(events)
-    before = None if past is None else recommender.read_events(past)
-    top = recommender.recommend_after(
+    model = recommender.Recommender.load(models)
+    log = model.events_of(ids) if events is None else model.read_events(events)
+    before = None if past is None else model.read_events(past)
+    top = model.recommend_after(
         log, top_k, before, cold_start=cold_start, exclude_seen=exclude_seen
     )
-    _print_unknown(recommender.unknown_items(log), len(log["item_id"].unique()))
+    _print_unknown(model.unknown_items(log), len(log["item_id"].unique()))
     for found, score in top:
         print(f"{found}\t{score:.6f}")
 
@@ -94,11 +102,12 @@ def compare(
     runs_b: Annotated[str, typer.Argument(metavar="B1,B2,...", help="Runs of the other.")],
 ) -> None:
     """Test which of two settings is better; windows are the unit, runs differ in their seeds."""
-    cutoffs = load_params().evaluation.cutoffs
+    cutoffs = load_params(project_root() / "params.yaml").evaluation.cutoffs
     with tempfile.TemporaryDirectory() as scratch:
         a = _results_of_all(runs_a, Path(scratch) / "a")
         b = _results_of_all(runs_b, Path(scratch) / "b")
-        print(summarize(compare_results(a, b, cutoffs), runs_a, runs_b))
+        comparison = paired_tests.compare(a, b, cutoffs)
+    print(summary.summarize(comparison, runs_a, runs_b))
 
 
 def _results_of_all(runs: str, into: Path) -> list[Path]:
@@ -107,15 +116,21 @@ def _results_of_all(runs: str, into: Path) -> list[Path]:
         raise ComparisonError(
             f"compare: {runs!r}: expected different runs, separated by commas, such as A1,A2,A3"
         )
-    return [results_of(name, into / str(number)) for number, name in enumerate(names)]
+    return [run_lookup.results_of(name, into / str(number)) for number, name in enumerate(names)]
 
 
 @app.command()
 def preset(
-    name: Annotated[str, typer.Argument(help="Data set and row, for example g1/xlnet-mlm.")],
+    name: Annotated[
+        str | None, typer.Argument(help="Data set and row, for example g1/xlnet-mlm.")
+    ] = None,
 ) -> None:
-    """Print the options of `dvc exp run` that reproduce a published result."""
-    print(" ".join(preset_options(name)))
+    """Print the options of `dvc exp run` that reproduce a published result; without NAME, list."""
+    root = project_root()
+    if name is None:
+        print("\n".join(preset_names(root / "presets")))
+    else:
+        print(" ".join(preset_options(name, root / "presets", root / "params.yaml")))
 
 
 @app.command()
@@ -151,7 +166,7 @@ def track(
     """Upload the records that the tracking server missed while it was unreachable."""
     if not sync:
         raise ConfigError("track: expected the option --sync")
-    report = sync_all()
+    report = uploader.sync_all()
     n_records = sum(report.uploaded.values())
     print(f"{n_records} records of {len(report.uploaded)} stages sent to {report.store}")
     if report.failures:

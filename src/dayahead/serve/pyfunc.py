@@ -8,7 +8,8 @@ from mlflow.models import set_model
 from mlflow.pyfunc import PythonModel, PythonModelContext
 
 from dayahead.core.errors import DayaheadError
-from dayahead.serve.recommender import Recommender, parse_ids
+from dayahead.serve.recommender import Recommender
+from dayahead.serve.request import parse_ids
 
 
 class ServedModel(PythonModel):  # type: ignore[misc]

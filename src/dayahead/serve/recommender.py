@@ -1,11 +1,10 @@
 """Recommendations for a live session, from a saved model."""
 
-import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,31 +22,11 @@ from dayahead.features.workflow import encode_lists, encode_session, input_types
 from dayahead.metrics.ranking import top_columns
 from dayahead.model.checkpoint import StoredModel, load_model
 from dayahead.model.output_layer import Scorer
+from dayahead.serve.request import ColdStart
 from dayahead.train.batches import Sessions
 
 Recommendation = tuple[int | str, float]
 """A raw item id and its score."""
-ColdStart = Literal["refuse", "popularity", "model"]
-"""What answers a session none of whose items the model knows."""
-
-
-def parse_ids(text: str) -> list[str]:
-    """Split item ids at commas; an id that contains a comma is in double quotes.
-
-    Raises:
-        DataError: there is no id, or a quote is not closed.
-    """
-    try:
-        ids = [item.strip() for line in csv.reader([text], strict=True, skipinitialspace=True)
-               for item in line]  # fmt: skip
-    except csv.Error as error:
-        raise DataError(
-            f"item ids {text!r}: not readable ({error}); expected ids separated by commas, each "
-            f'with a comma in double quotes: 12,"a,b"'
-        ) from None
-    if not any(ids):
-        raise DataError(f"item ids {text!r}: no item id; expected at least one, for example 12,7")
-    return [item for item in ids if item]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import torch
 
 from dayahead.core.errors import ConfigError, DataError, ModelFileError
 from dayahead.distributed.process import Rank
-from dayahead.serve.recommender import Recommender, parse_ids
+from dayahead.serve.recommender import Recommender
 from dayahead.train.batches import Sessions
 from dayahead.windows.folder import WindowFolder
 from support.tiny_settings import BACKBONES, FAST_BACKBONES, ranks_of, train_study
@@ -169,14 +169,6 @@ def test_of_equal_scores_the_older_item_comes_first(tmp_path):
     train_study(windows, tmp_path, sections)
     found = Recommender.load(tmp_path / "models").recommend([1], top_k=40)
     assert [item for item, _ in found] == list(range(40))
-
-
-@pytest.mark.parametrize(
-    ("text", "ids"),
-    [("1,2", ["1", "2"]), (" 1 ,, 2 ", ["1", "2"]), ('"a,b", c', ["a,b", "c"]), ("a'b", ["a'b"])],
-)
-def test_ids_are_split_at_commas(text, ids):
-    assert parse_ids(text) == ids
 
 
 def test_ids_may_be_text(plain):
