@@ -16,7 +16,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 .PHONY: help repro test test-slow faults check bench bench-preprocess bench-processes ui cache docs format lock clean
 
 help:  ## list the verbs
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {gsub(/[$$][$$]/, "$$"); printf "  make %-16s %s\n", $$1, $$2}' Makefile
 
 repro: $(READY)  ## run the pipeline on the data set in params.yaml
 	dvc repro

@@ -44,6 +44,12 @@ def test_make_alone_lists_every_target(project):
     assert set(listed) >= FIXED
 
 
+def test_descriptions_are_printed_as_a_reader_types_them(project):
+    printed = make(project, "help").stdout
+    assert "$DAYAHEAD_DATA" in printed
+    assert "$$" not in printed
+
+
 def test_another_python_version_is_an_error_of_one_line_and_leaves_nothing(project):
     python = interpreter(project / "python3.12", "3.12.1")
     done = make(project, "test", f"PYTHON={python}")

@@ -1,8 +1,11 @@
 """YAML files into frozen dataclasses; all errors are reported at once."""
 
+import difflib
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 from io import StringIO
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import to_json
@@ -43,5 +46,23 @@ def validated(cls: type[T], value: object, where: str) -> T:
         for each in error.errors(include_url=False):
             key = ".".join(str(part) for part in each["loc"]) or "(top level)"
             found = "" if each["type"] == "missing" else f" (got {each['input']!r})"
+            if each["type"] == "unexpected_keyword_argument":
+                found += _suggestion(str(each["loc"][-1]), cls)
             lines.append(f"{where}: {key}: {each['msg']}{found}")
         raise ConfigError("\n".join(lines)) from None
+
+
+def _suggestion(key: str, cls: type) -> str:
+    close = difflib.get_close_matches(key, {*_keys_of(cls)}, n=2)
+    return f"; did you mean {' or '.join(close)}?" if close else "; no setting has such a name"
+
+
+def _keys_of(kind: object) -> Iterator[str]:
+    """Yield the names of all settings of a dataclass and of those that it is made of."""
+    if isinstance(kind, type) and is_dataclass(kind):
+        yield from (each.name for each in fields(kind))
+        parts = tuple(get_type_hints(kind).values())
+    else:
+        parts = get_args(kind)
+    for part in parts:
+        yield from _keys_of(part)
