@@ -176,6 +176,16 @@ def test_the_workflow_calls_verbs_of_make():
     assert [run for run in runs if f"\n{run.removeprefix('make ')}:" not in MAKEFILE] == []
 
 
+def test_experiments_leave_params_yaml_as_it_is():
+    """`dvc exp run -S` changes it, and the next experiment would start from there."""
+
+    def changing(page):
+        calls = re.findall(r"dvc exp run [^\n#]*(?:-S [\w'+]|preset)[^\n#]*", code_of(page))
+        return [call for call in calls if not re.search("--temp|--queue|dataset=mine", call)]
+
+    assert violations(changing) == {}
+
+
 STUBS = """
 dvc() { [ "$1 $2" != "exp run" ] || printf '%s ' "${@:3}"; echo; }
 for name in dask git make mlflow python source torchrun; do eval "$name() { :; }"; done
