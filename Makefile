@@ -73,9 +73,13 @@ clean:  ## remove .venv and the tools' caches; data, models, results and experim
 	rm -rf src/*.egg-info
 	find src stages tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
+# No file has this name, so that it is always checked, and before anything is set up.
+.place:
+	@tools/check-place "$(MAKECMDGOALS)" "$(PYTHON)"
+
 # The stamp is removed first and written last, so a failed set-up leaves none. The lock constrains
 # build environments too, for packages that have no wheel.
-$(READY): requirements.txt pyproject.toml
+$(READY): requirements.txt pyproject.toml | .place
 	@rm -f $@
 	@.venv/bin/python -c 'import pip, sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null \
 	    || { python=$$(tools/python311 $(PYTHON)) && "$$python" -m venv --clear .venv; }
