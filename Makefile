@@ -20,6 +20,8 @@ help:  ## list the verbs
 
 repro: $(READY)  ## run the pipeline on the data set in params.yaml
 	dvc repro
+	@echo
+	@python -m dayahead summary
 
 test: $(READY)  ## run the fast tests
 	python -m pytest

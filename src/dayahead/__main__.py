@@ -1,4 +1,4 @@
-"""The command line: recommend, compare, preset, cache, track."""
+"""The command line: recommend, compare, preset, summary, cache, track."""
 
 import sys
 import tempfile
@@ -20,12 +20,15 @@ from dayahead.presets import preset_names, preset_options
 from dayahead.serve.request import ColdStart, parse_ids
 
 if TYPE_CHECKING:
-    from dayahead.compare import paired_tests, summary
+    from dayahead import summary as run_summary
+    from dayahead.compare import paired_tests
+    from dayahead.compare import summary as compare_summary
     from dayahead.serve import recommender
     from dayahead.tracking import run_lookup, uploader
 else:  # with torch, MLflow and DVC they take seconds, which only the verb that needs them pays
     paired_tests = lazy_module("dayahead.compare.paired_tests")
-    summary = lazy_module("dayahead.compare.summary")
+    run_summary = lazy_module("dayahead.summary")
+    compare_summary = lazy_module("dayahead.compare.summary")
     recommender = lazy_module("dayahead.serve.recommender")
     run_lookup = lazy_module("dayahead.tracking.run_lookup")
     uploader = lazy_module("dayahead.tracking.uploader")
@@ -107,7 +110,7 @@ def compare(
         a = _results_of_all(runs_a, Path(scratch) / "a")
         b = _results_of_all(runs_b, Path(scratch) / "b")
         comparison = paired_tests.compare(a, b, cutoffs)
-    print(summary.summarize(comparison, runs_a, runs_b))
+    print(compare_summary.summarize(comparison, runs_a, runs_b))
 
 
 def _results_of_all(runs: str, into: Path) -> list[Path]:
@@ -131,6 +134,13 @@ def preset(
         print("\n".join(preset_names(root / "presets")))
     else:
         print(" ".join(preset_options(name, root / "presets", root / "params.yaml")))
+
+
+@app.command()
+def summary() -> None:
+    """Print the average over days (AOD) of results/ beside those of the counting baselines."""
+    root = project_root()
+    print(run_summary.summarize_run(load_params(root / "params.yaml"), root))
 
 
 @app.command()
