@@ -1,5 +1,6 @@
 """The command line: recommend, compare, preset, summary, cache, track."""
 
+import logging
 import sys
 import tempfile
 import time
@@ -140,6 +141,8 @@ def preset(
 def summary() -> None:
     """Print the average over days (AOD) of results/ beside those of the counting baselines."""
     root = project_root()
+    print("Comparing with the counting baselines on the same windows ...", file=sys.stderr)
+    logging.basicConfig(level=logging.WARNING)  # not a line per window
     print(run_summary.summarize_run(load_params(root / "params.yaml"), root))
 
 
