@@ -16,10 +16,12 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 .PHONY: help repro test test-slow faults check bench bench-preprocess bench-processes ui cache docs format lock clean
 
 help:  ## list the verbs
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {gsub(/[$$][$$]/, "$$"); printf "  make %-16s %s\n", $$1, $$2}' Makefile
 
 repro: $(READY)  ## run the pipeline on the data set in params.yaml
 	dvc repro
+	@echo
+	@python -m dayahead summary
 
 test: $(READY)  ## run the fast tests
 	python -m pytest
@@ -73,9 +75,13 @@ clean:  ## remove .venv and the tools' caches; data, models, results and experim
 	rm -rf src/*.egg-info
 	find src stages tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
+# No file has this name, so that it is always checked, and before anything is set up.
+.place:
+	@tools/check-place "$(MAKECMDGOALS)" "$(PYTHON)"
+
 # The stamp is removed first and written last, so a failed set-up leaves none. The lock constrains
 # build environments too, for packages that have no wheel.
-$(READY): requirements.txt pyproject.toml
+$(READY): requirements.txt pyproject.toml | .place
 	@rm -f $@
 	@.venv/bin/python -c 'import pip, sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null \
 	    || { python=$$(tools/python311 $(PYTHON)) && "$$python" -m venv --clear .venv; }

@@ -1,32 +1,52 @@
-"""The command line: recommend, compare, preset, cache, track."""
+"""The command line: recommend, compare, preset, summary, cache, track."""
 
+import logging
+import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from tabulate import tabulate  # type: ignore[import-untyped]
 
-from dayahead.compare.paired_tests import compare as compare_results
-from dayahead.compare.summary import summarize
 from dayahead.config.params import load_params
 from dayahead.core.cache import KINDS, Cache
-from dayahead.core.errors import ConfigError, TrackingError, exit_with_message
-from dayahead.core.project import cache_root
-from dayahead.presets import preset_options
-from dayahead.serve.recommender import Recommender
-from dayahead.tracking.run_lookup import results_of
-from dayahead.tracking.uploader import sync_all
+from dayahead.core.errors import ComparisonError, ConfigError, TrackingError, exit_with_message
+from dayahead.core.lazy import lazy_module
+from dayahead.core.project import cache_root, project_root
+from dayahead.presets import preset_names, preset_options
+from dayahead.serve.request import ColdStart, parse_ids
+
+if TYPE_CHECKING:
+    from dayahead import summary as run_summary
+    from dayahead.compare import paired_tests
+    from dayahead.compare import summary as compare_summary
+    from dayahead.serve import recommender
+    from dayahead.tracking import run_lookup, uploader
+else:  # with torch, MLflow and DVC they take seconds, which only the verb that needs them pays
+    paired_tests = lazy_module("dayahead.compare.paired_tests")
+    run_summary = lazy_module("dayahead.summary")
+    compare_summary = lazy_module("dayahead.compare.summary")
+    recommender = lazy_module("dayahead.serve.recommender")
+    run_lookup = lazy_module("dayahead.tracking.run_lookup")
+    uploader = lazy_module("dayahead.tracking.uploader")
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 
 @app.command()
-def recommend(
+def recommend(  # noqa: PLR0913, PLR0917
     session: Annotated[
-        str | None, typer.Option(help="Item ids, oldest first, separated by commas.")
+        str | None,
+        typer.Option(
+            help="Item ids, oldest first, separated by commas; an id with a comma in quotes."
+        ),
+    ] = None,
+    item: Annotated[
+        list[str] | None, typer.Option(help="An item id, taken as it is; repeat it, oldest first.")
     ] = None,
     events: Annotated[
         Path | None,
@@ -43,45 +63,87 @@ def recommend(
         ),
     ] = None,
     top_k: Annotated[int, typer.Option(min=1, help="Number of items.")] = 10,
+    exclude_seen: Annotated[
+        bool, typer.Option("--exclude-seen", help="Leave out the items of the session.")
+    ] = False,
+    cold_start: Annotated[
+        ColdStart, typer.Option(help="What answers if the model knows none of the ids.")
+    ] = "refuse",
     models: Annotated[Path, typer.Option(help="Folder of the saved model.")] = Path("models"),
 ) -> None:
     """Print the most likely next items of a session with their scores, best first."""
-    if (session is None) == (events is None):
-        raise ConfigError("recommend: give either --session ID,ID,... or --events FILE")
+    if sum(given is not None for given in (session, item or None, events)) != 1:
+        raise ConfigError("recommend: give one of --session ID,ID,..., --item ID or --events FILE")
     if past is not None and events is None:
         raise ConfigError("recommend: --past requires --events FILE, whose times define the past")
-    recommender = Recommender.load(models)
-    if events is not None:
-        before = None if past is None else recommender.read_events(past)
-        top = recommender.recommend_after(recommender.read_events(events), top_k, before)
-    else:
-        ids = [item.strip() for item in (session or "").split(",") if item.strip()]
-        top = recommender.recommend(ids, top_k)
-    for item, score in top:
-        print(f"{item}\t{score:.6f}")
+    ids = parse_ids(session) if session is not None else item or []
+    model = recommender.Recommender.load(models)
+    log = model.events_of(ids) if events is None else model.read_events(events)
+    before = None if past is None else model.read_events(past)
+    top = model.recommend_after(
+        log, top_k, before, cold_start=cold_start, exclude_seen=exclude_seen
+    )
+    _print_unknown(model.unknown_items(log), len(log["item_id"].unique()))
+    for found, score in top:
+        print(f"{found}\t{score:.6f}")
+
+
+def _print_unknown(items: Sequence[int | str], n_items: int) -> None:
+    if items:
+        named = ", ".join(map(str, items))
+        message = f"{len(items)} of {n_items} item ids are unknown to the model: {named}"
+        print(message, file=sys.stderr)
+
+
+_RUNS = "DVC experiments, Git revisions, MLflow run ids or results folders, separated by commas"
 
 
 @app.command()
 def compare(
-    run_a: Annotated[
-        str, typer.Argument(help="DVC experiment, Git revision, MLflow run id or results folder.")
+    runs_a: Annotated[
+        str, typer.Argument(metavar="A1,A2,...", help=f"Runs of one setting: {_RUNS}.")
     ],
-    run_b: Annotated[str, typer.Argument(help="The run to compare with RUN_A.")],
+    runs_b: Annotated[str, typer.Argument(metavar="B1,B2,...", help="Runs of the other.")],
 ) -> None:
-    """Test which of two runs is better, per session and per window, over the same targets."""
-    cutoffs = load_params().evaluation.cutoffs
+    """Test which of two settings is better; windows are the unit, runs differ in their seeds."""
+    cutoffs = load_params(project_root() / "params.yaml").evaluation.cutoffs
     with tempfile.TemporaryDirectory() as scratch:
-        a = results_of(run_a, Path(scratch) / "a")
-        b = results_of(run_b, Path(scratch) / "b")
-        print(summarize(compare_results(a, b, cutoffs), run_a, run_b))
+        a = _results_of_all(runs_a, Path(scratch) / "a")
+        b = _results_of_all(runs_b, Path(scratch) / "b")
+        comparison = paired_tests.compare(a, b, cutoffs)
+    print(compare_summary.summarize(comparison, runs_a, runs_b))
+
+
+def _results_of_all(runs: str, into: Path) -> list[Path]:
+    names = [name.strip() for name in runs.split(",")]
+    if "" in names or len(set(names)) < len(names):
+        raise ComparisonError(
+            f"compare: {runs!r}: expected different runs, separated by commas, such as A1,A2,A3"
+        )
+    return [run_lookup.results_of(name, into / str(number)) for number, name in enumerate(names)]
 
 
 @app.command()
 def preset(
-    name: Annotated[str, typer.Argument(help="Data set and row, for example g1/xlnet-mlm.")],
+    name: Annotated[
+        str | None, typer.Argument(help="Data set and row, for example g1/xlnet-mlm.")
+    ] = None,
 ) -> None:
-    """Print the options of `dvc exp run` that reproduce a published result."""
-    print(" ".join(preset_options(name)))
+    """Print the options of `dvc exp run` that reproduce a published result; without NAME, list."""
+    root = project_root()
+    if name is None:
+        print("\n".join(preset_names(root / "presets")))
+    else:
+        print(" ".join(preset_options(name, root / "presets", root / "params.yaml")))
+
+
+@app.command()
+def summary() -> None:
+    """Print the average over days (AOD) of results/ beside those of the counting baselines."""
+    root = project_root()
+    print("Comparing with the counting baselines on the same windows ...", file=sys.stderr)
+    logging.basicConfig(level=logging.WARNING)  # not a line per window
+    print(run_summary.summarize_run(load_params(root / "params.yaml"), root))
 
 
 @app.command()
@@ -117,7 +179,7 @@ def track(
     """Upload the records that the tracking server missed while it was unreachable."""
     if not sync:
         raise ConfigError("track: expected the option --sync")
-    report = sync_all()
+    report = uploader.sync_all()
     n_records = sum(report.uploaded.values())
     print(f"{n_records} records of {len(report.uploaded)} stages sent to {report.store}")
     if report.failures:

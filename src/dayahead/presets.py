@@ -9,9 +9,13 @@ from dayahead.config.params import Params
 from dayahead.core.errors import ConfigError
 
 
-def preset_options(
-    name: str, folder: Path = Path("presets"), params: Path = Path("params.yaml")
-) -> list[str]:
+def preset_names(folder: Path) -> list[str]:
+    """Return the names of all presets in a folder, such as g1/xlnet-mlm."""
+    presets = (each.relative_to(folder) for each in folder.glob("*/*.yaml"))
+    return sorted(preset.with_suffix("").as_posix() for preset in presets)
+
+
+def preset_options(name: str, folder: Path, params: Path) -> list[str]:
     """Return a preset, such as g1/xlnet-mlm, as options of `dvc exp run`: -Smodel.d_model=128 ...
 
     `folder` holds the presets, `params` the settings that they change.
@@ -21,9 +25,8 @@ def preset_options(
     """
     path = folder / f"{name}.yaml"
     if not path.is_file():
-        presets = (each.relative_to(folder) for each in folder.glob("*/*.yaml"))
-        known = sorted(preset.with_suffix("").as_posix() for preset in presets)
-        raise ConfigError(f"{path}: no such preset; expected one of {', '.join(known)}")
+        known = ", ".join(preset_names(folder))
+        raise ConfigError(f"{path}: no such preset; expected one of {known}")
     settings, options = read_yaml(params), []
     for section, value in read_yaml(path).items():
         if isinstance(value, dict):

@@ -19,7 +19,8 @@ import pytest
 from dayahead.__main__ import app
 from dayahead.config.loading import read_yaml
 from dayahead.config.params import Params, load_params
-from dayahead.dataset.schema import DatasetConfig
+from dayahead.dataset.schema import DatasetConfig, load_dataset
+from dayahead.download.synthetic import generate
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
@@ -102,6 +103,16 @@ def test_verbs_of_make_exist():
     assert violations(unknown) == {}
 
 
+def test_item_ids_of_examples_are_in_the_embedded_log():
+    known = set(generate(load_dataset("synthetic").source.synthetic)["item_id"].to_pylist())
+
+    def unknown(page):
+        found = re.findall(r"(?:--session |recommend\(\[)(\d[\d, ]*)", code_of(page))
+        return [each for ids in found for each in ids.split(",") if int(each) not in known]
+
+    assert violations(unknown) == {}
+
+
 def test_commands_exist():
     commands = {command.callback.__name__ for command in app.registered_commands}
 
@@ -163,6 +174,16 @@ def test_the_workflow_calls_verbs_of_make():
     runs = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
     assert runs
     assert [run for run in runs if f"\n{run.removeprefix('make ')}:" not in MAKEFILE] == []
+
+
+def test_experiments_leave_params_yaml_as_it_is():
+    """`dvc exp run -S` changes it, and the next experiment would start from there."""
+
+    def changing(page):
+        calls = re.findall(r"dvc exp run [^\n#]*(?:-S [\w'+]|preset)[^\n#]*", code_of(page))
+        return [call for call in calls if not re.search("--temp|--queue|dataset=mine", call)]
+
+    assert violations(changing) == {}
 
 
 STUBS = """

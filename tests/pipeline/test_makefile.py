@@ -20,6 +20,7 @@ def project(tmp_path):
     for name in ("Makefile", "requirements.txt", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path)
     shutil.copytree(ROOT / "tools", tmp_path / "tools")
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
     return tmp_path
 
 
@@ -42,6 +43,12 @@ def test_make_alone_lists_every_target(project):
     listed = re.findall(r"^  make (\S+) +\S", make(project).stdout, re.MULTILINE)
     assert sorted(listed) == sorted(phony.split())
     assert set(listed) >= FIXED
+
+
+def test_descriptions_are_printed_as_a_reader_types_them(project):
+    printed = make(project, "help").stdout
+    assert "$DAYAHEAD_DATA" in printed
+    assert "$$" not in printed
 
 
 def test_another_python_version_is_an_error_of_one_line_and_leaves_nothing(project):
@@ -76,7 +83,50 @@ def test_a_ready_environment_is_not_set_up_again(project):
     (project / ".venv").mkdir()
     (project / ".venv" / ".ready").touch()
     done = make(project, "--dry-run", "test")
-    assert done.stdout.strip() == "python -m pytest"
+    assert done.stdout.splitlines() == ['tools/check-place "test" ""', "python -m pytest"]
+
+
+def environment(folder, owner):
+    """What is there of an environment that was set up in the folder `owner`."""
+    programs = folder / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    (programs / "python").symlink_to(sys.executable)
+    (programs / "pip").write_text(f"#!{owner}/.venv/bin/python3.11\n")
+    interpreter(programs / "pytest", "", then="echo tested")
+    (folder / ".venv" / ".ready").touch()
+
+
+def error_of(done):
+    assert done.returncode != 0
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error:")]
+    return line
+
+
+def test_a_moved_project_is_named_with_the_cure(project):
+    environment(project, "/somewhere/else")
+    error = error_of(make(project, "test"))
+    assert ".venv belongs to /somewhere/else; run make clean" in error
+
+
+def test_a_folder_without_git_is_refused_before_anything_is_set_up(project):
+    shutil.rmtree(project / ".git")
+    assert "git init && git add . && git commit" in error_of(make(project, "repro"))
+    assert not (project / ".venv").exists()
+
+
+def test_another_python_than_that_of_the_environment_is_refused(project):
+    environment(project, project)
+    assert "needs Python 3.11" in error_of(make(project, "test", "PYTHON=nonesuch"))
+    other = interpreter(project / "other", "3.11.9", then=f"echo {project / 'other'}")
+    error = error_of(make(project, "test", f"PYTHON={other}"))
+    assert f"not from {other}; run make clean" in error
+
+
+def test_an_environment_in_its_place_is_used(project):
+    environment(project, project)
+    same = make(project, "--dry-run", "test", f"PYTHON={sys.executable}")
+    assert (same.returncode, same.stderr) == (0, "")
+    assert make(project, ".place", f"PYTHON={sys.executable}").returncode == 0
 
 
 def test_the_interpreter_of_an_environment_is_found():

@@ -1,6 +1,7 @@
 """Shell scripts behind make: MLflow's pages for this machine alone, a DVC cache for this user."""
 
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -27,8 +28,12 @@ def ui(tmp_path):
     program.write_text('#!/bin/sh\necho "called: $*"; env\n')
     program.chmod(0o755)
     (tmp_path / "mlflow.db").touch()
-    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
-    return lambda **environment: run(tmp_path, TOOLS / "ui", "5050", path=path, **environment)
+    path = f"{tmp_path / 'bin'}:{PROGRAMS}"
+
+    def ui(port="5050", **environment):
+        return run(tmp_path, TOOLS / "ui", port, path=path, **environment)
+
+    return ui
 
 
 def test_pages_are_served_to_this_machine_alone(ui, tmp_path):
@@ -42,6 +47,15 @@ def test_pages_are_served_to_this_machine_alone(ui, tmp_path):
     } <= set(lines)
     assert "ALLOWED_HOSTS" not in done.stdout
     assert "DISABLE_SECURITY" not in done.stdout
+
+
+def test_a_busy_port_is_named_with_the_cure(ui):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+        done = ui(port)
+    assert done.returncode == 1
+    assert "called" not in done.stdout
+    assert done.stderr == f"error: port {port} is in use or not allowed; run make ui PORT=5001\n"
 
 
 def test_no_password_is_an_argument_or_printed(ui):

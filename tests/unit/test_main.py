@@ -1,6 +1,8 @@
-"""The command `cache`: what is listed, and what pruning removes."""
+"""The commands `cache` and `compare`: what is listed, removed, compared and refused."""
 
 import os
+import subprocess
+import sys
 import time
 
 import pytest
@@ -8,6 +10,8 @@ from typer.testing import CliRunner
 
 from dayahead.__main__ import app
 from dayahead.core.cache import KINDS, Cache
+from dayahead.core.errors import ComparisonError
+from support.results_folders import write_results
 
 DAY = 86_400
 
@@ -59,3 +63,35 @@ def test_pruning_removes_unused_entries_of_every_kind(root):
     assert "2 entries removed" in output_of("--prune", "30")
     assert sorted(fits.keys()) == ["new", "used"]
     assert downloads.keys() == []
+
+
+@pytest.mark.parametrize("runs", ["a,a", "a,,b", ""])
+def test_runs_to_compare_are_named_once(runs):
+    with pytest.raises(ComparisonError, match="expected different runs, separated by commas"):
+        CliRunner().invoke(app, ["compare", runs, "b"], catch_exceptions=False)
+
+
+def test_runs_of_several_seeds_are_compared(tmp_path):
+    days = {f"2019-10-0{day}": [day, 0, 2 * day, 1] for day in range(2, 8)}
+    names = [str(write_results(tmp_path / name, days)) for name in "abcd"]
+    result = CliRunner().invoke(app, ["compare", ",".join(names[:2]), ",".join(names[2:])])
+    assert "6 windows, 24 sessions" in result.output
+    assert "The runs are equal" in result.output
+
+
+SLOW_LIBRARIES = {"dask", "dvc.repo", "mlflow", "nvtabular", "scipy.stats", "torch"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["--help", "preset", "preset g1/gpt2-clm", "cache", "track", "compare {runs} {runs}"],
+)
+def test_verbs_that_need_no_slow_library_import_none(words, tmp_path):
+    """With all of them a verb took 7 s to answer; without, half a second."""
+    runs = write_results(tmp_path / "results", {"2019-10-02": [1, 2]})
+    command = [sys.executable, "-X", "importtime", "-m", "dayahead"]
+    arguments = words.format(runs=runs).split()
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "typer" in imported
+    assert SLOW_LIBRARIES & imported == set()

@@ -1,10 +1,13 @@
 """Presets: one for every neural row of the paper's tables, and each fits settings and data set."""
 
+import shutil
 from functools import cache
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from dayahead.__main__ import app
 from dayahead.config.params import load_params
 from dayahead.core.errors import ConfigError
 from dayahead.dataset.schema import load_dataset
@@ -81,3 +84,17 @@ def test_a_preset_that_does_not_fit_is_an_error(tmp_path, text, message):
 def test_the_error_for_an_unknown_preset_names_the_known():
     with pytest.raises(ConfigError, match=r"no such preset; expected one of .*g1/gpt2-clm"):
         options_of("g1/gpt3")
+
+
+def test_the_command_lists_presets_from_any_folder_of_the_project(tmp_path, monkeypatch):
+    (tmp_path / "presets" / "g1").mkdir(parents=True)
+    (tmp_path / "presets" / "g1" / "one.yaml").write_text("model: {n_layer: 1}")
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    (tmp_path / ".dvc").mkdir()
+    (tmp_path / "docs").mkdir()
+    monkeypatch.delenv("DVC_ROOT", raising=False)
+    monkeypatch.chdir(tmp_path / "docs")
+    listed = CliRunner().invoke(app, ["preset"])
+    assert (listed.exit_code, listed.stdout) == (0, "g1/one\n")
+    options = CliRunner().invoke(app, ["preset", "g1/one"], catch_exceptions=False)
+    assert options.stdout == "-Smodel.n_layer=1\n"

@@ -1,145 +1,184 @@
-"""Paired tests of two runs over the same targets."""
+"""A test of two settings over the same targets: windows are the unit, seeds are runs."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import numpy as np
-from scipy.stats import binomtest, ttest_rel
+from scipy.special import stdtr, stdtrit  # Student's t; scipy.stats takes a second to import
 
-from dayahead.aggregate.averaging import Interval, bootstrap_interval
+from dayahead.aggregate.averaging import MIN_WINDOWS, Interval
 from dayahead.core.errors import ComparisonError
 from dayahead.metrics.metrics import Ranks, Values, mean, metric_names, target_metric
 from dayahead.metrics.tables import WindowRanks, ranked_windows, read_ranks
 
 
 @dataclass(frozen=True)
-class PairedTest:
-    """Test of B against A on the same units: windows or targets."""
+class Difference:
+    """How much B differs from A, and how certain that is."""
 
-    a: float
-    """Mean of A over the units."""
-    b: float
     difference: float
-    """Mean of B - A."""
-    better: int
-    """Units where B is better."""
-    worse: int
-    equal: int
-    p_t: float | None
-    """Paired t-test, two-sided; None for a single unit."""
-    p_sign: float
-    """Exact sign test, two-sided, over the units that are not equal."""
+    """Mean of B - A over windows and runs."""
+    ci95: Interval | None
+    """None for fewer than 5 windows."""
+    p: float | None
+    """Two-sided; None where windows or runs are too few to tell."""
 
 
 @dataclass(frozen=True)
 class MetricComparison:
-    """One metric of two runs."""
+    """One metric of two settings."""
 
     name: str
-    windows: PairedTest
-    """Each window counts once, so the means are averages over days."""
-    ci95: Interval | None
-    """Percentile bootstrap over windows of B - A; None under 5 windows."""
-    targets: PairedTest
-    """Each target counts once: one per session, or all of its items but the first."""
+    a: float
+    """Mean of A over windows, equally weighted, and over its runs."""
+    b: float
+    test: Difference
+    better: int
+    """Windows where B is better, in the mean of its runs."""
+    worse: int
+    equal: int
+    targets_a: float
+    """Mean of A over all targets, and over its runs."""
+    targets_b: float
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs over the same sessions and targets."""
+    """Two settings over the same sessions and targets, each with one run or several."""
 
+    n_runs: tuple[int, int]
+    """Of A and of B."""
     n_windows: int
     n_sessions: int
     n_targets: int
     metrics: tuple[MetricComparison, ...]
-    outside_a: int
-    """Targets that were not among the candidates."""
-    outside_b: int
+    outside_a: tuple[int, ...]
+    """Targets that were not among the candidates, in each run."""
+    outside_b: tuple[int, ...]
     has_equal_ranks: bool
-    """Whether every target has the same rank in both."""
+    """Whether every target has the same rank in all runs."""
+
+    @property
+    def has_enough_windows(self) -> bool:
+        """Whether the windows suffice to tell."""
+        return self.n_windows >= MIN_WINDOWS
+
+    @property
+    def has_enough_runs(self) -> bool:
+        """Whether one of the two has several runs, so that the spread over seeds is known."""
+        return max(self.n_runs) > 1
 
 
-def compare(a: Path, b: Path, cutoffs: Sequence[int]) -> Comparison:
-    """Compare two results folders by their ranks.
+def compare(a: Sequence[Path], b: Sequence[Path], cutoffs: Sequence[int]) -> Comparison:
+    """Compare two settings by the ranks of their runs.
 
     Args:
-        a: folder holding ranks/<window>.parquet.
-        b: the same of the other run.
+        a: folders holding ranks/<window>.parquet, one for each run; the runs of one setting differ
+            in training.seed.
+        b: the same of the other setting.
         cutoffs: lengths of the lists, as in evaluation.cutoffs.
 
     Raises:
         ComparisonError: the runs differ in windows, sessions, positions or targets.
         DataError: a folder has no ranks, or a file is damaged.
     """
-    windows = _common_windows(ranked_windows(a), ranked_windows(b))
-    pairs = [(read_ranks(a, window), read_ranks(b, window)) for window in windows]
-    _check_same(windows, pairs, "positions", _differing_positions)
-    _check_same(windows, pairs, "sessions", _differing_sessions)
-    _check_same(windows, pairs, "targets", _differing_targets)
-    ranks_a = [of_a.ranks for of_a, _ in pairs]
-    ranks_b = [of_b.ranks for _, of_b in pairs]
-    every_a, every_b = np.concatenate(ranks_a), np.concatenate(ranks_b)
+    runs = [*a, *b]
+    windows = ranked_windows(runs[0])
+    first = [read_ranks(runs[0], window) for window in windows]
+    ranks = [[each.ranks for each in first]]
+    for number, folder in enumerate(runs[1:], start=1):
+        names = _name(0, len(a)), _name(number, len(a))
+        _check_windows(names, windows, ranked_windows(folder))
+        pairs = [(one, read_ranks(folder, w)) for one, w in zip(first, windows, strict=True)]
+        for what, differing in _DIFFERENCES.items():
+            _check_same(names, windows, pairs, what, differing)
+        ranks.append([other.ranks for _, other in pairs])
+    every = [np.concatenate(of_run) for of_run in ranks]
+    outside = tuple(int(np.count_nonzero(of_run == 0)) for of_run in every)
     return Comparison(
+        n_runs=(len(a), len(b)),
         n_windows=len(windows),
-        n_sessions=sum(of_a.n_sessions for of_a, _ in pairs),
-        n_targets=len(every_a),
-        metrics=tuple(_compare_metric(name, ranks_a, ranks_b) for name in metric_names(cutoffs)),
-        outside_a=int(np.count_nonzero(every_a == 0)),
-        outside_b=int(np.count_nonzero(every_b == 0)),
-        has_equal_ranks=bool(np.array_equal(every_a, every_b)),
+        n_sessions=sum(each.n_sessions for each in first),
+        n_targets=len(every[0]),
+        metrics=tuple(_compare_metric(name, ranks, len(a)) for name in metric_names(cutoffs)),
+        outside_a=outside[: len(a)],
+        outside_b=outside[len(a) :],
+        has_equal_ranks=all(np.array_equal(of_run, every[0]) for of_run in every[1:]),
     )
 
 
-def paired_test(a: Values, b: Values) -> PairedTest:
-    """Test whether B differs from A, given the values of both for the same units in one order."""
-    differences = b - a
+def difference_test(a: Values, b: Values) -> Difference:
+    """Test whether B differs from A on other windows and with other seeds too.
+
+    The variance of the difference is that over windows of the means over runs, plus that over runs
+    of the means over windows, pooled over A and B; Satterthwaite's degrees of freedom (1946). The
+    noise of single cells is in both, so the test is conservative. If the settings are equal, all
+    runs are exchangeable, and the second part alone suffices, whatever the correlation of windows.
+
+    Args:
+        a: [runs, windows] metric of A; B's windows are the same.
+        b: [runs, windows] metric of B.
+    """
+    by_window = b.mean(axis=0) - a.mean(axis=0)
+    difference = mean(by_window)
+    if len(by_window) < MIN_WINDOWS:
+        return Difference(difference, None, None)
+    parts = [(by_window.var(ddof=1) / len(by_window), len(by_window) - 1)]
+    if (n_spare := len(a) + len(b) - 2) > 0:
+        spread = sum(len(runs) * runs.mean(axis=1).var() for runs in (a, b)) / n_spare
+        parts.append((spread * (1 / len(a) + 1 / len(b)), n_spare))
+    variance = sum(part for part, _ in parts)
+    if variance == 0:  # t is 0 / 0 or infinite
+        return Difference(difference, (difference, difference), float(difference == 0))
+    freedom = variance**2 / sum(part**2 / n for part, n in parts)
+    error = math.sqrt(variance)
+    half = float(stdtrit(freedom, 0.975)) * error
+    p = 2 * float(stdtr(freedom, -abs(difference) / error)) if n_spare > 0 else None
+    return Difference(difference, (difference - half, difference + half), p)
+
+
+def _compare_metric(name: str, ranks: Sequence[Sequence[Ranks]], n_a: int) -> MetricComparison:
+    """Compare one metric, given the ranks of each run and window; the first runs are A's."""
+    values = [[target_metric(name, each) for each in of_run] for of_run in ranks]
+    by_window = np.array([[mean(each) for each in of_run] for of_run in values])  # [runs, windows]
+    targets = [mean(np.concatenate(of_run)) for of_run in values]
+    a, b = by_window[:n_a], by_window[n_a:]
+    differences = b.mean(axis=0) - a.mean(axis=0)
     better, worse = int((differences > 0).sum()), int((differences < 0).sum())
-    return PairedTest(
-        a=mean(a),
-        b=mean(b),
-        difference=mean(differences),
+    return MetricComparison(
+        name=name,
+        a=mean(a.mean(axis=0)),
+        b=mean(b.mean(axis=0)),
+        test=difference_test(a, b),
         better=better,
         worse=worse,
         equal=len(differences) - better - worse,
-        p_t=_p_of_t_test(a, b) if len(differences) > 1 else None,
-        p_sign=float(binomtest(better, better + worse).pvalue) if better + worse else 1.0,
+        targets_a=mean(targets[:n_a]),
+        targets_b=mean(targets[n_a:]),
     )
 
 
-def _p_of_t_test(a: Values, b: Values) -> float:
-    if np.ptp(b - a) == 0:  # without variance t is 0 / 0 or infinite
-        return float(np.array_equal(a, b))
-    return float(ttest_rel(b, a).pvalue)
+def _name(number: int, n_a: int) -> str:
+    """Name a run in messages: A, or A2 where there are several."""
+    return f"A{number + 1}" if number < n_a else f"B{number - n_a + 1}"
 
 
-def _compare_metric(
-    name: str, ranks_a: Sequence[Ranks], ranks_b: Sequence[Ranks]
-) -> MetricComparison:
-    targets_a = [target_metric(name, ranks) for ranks in ranks_a]
-    targets_b = [target_metric(name, ranks) for ranks in ranks_b]
-    windows_a = np.array([mean(values) for values in targets_a])
-    windows_b = np.array([mean(values) for values in targets_b])
-    return MetricComparison(
-        name=name,
-        windows=paired_test(windows_a, windows_b),
-        ci95=bootstrap_interval(windows_b - windows_a),
-        targets=paired_test(np.concatenate(targets_a), np.concatenate(targets_b)),
-    )
-
-
-def _common_windows(a: list[str], b: list[str]) -> list[str]:
-    if a == b:
-        return a
-    only_a, only_b = sorted(set(a) - set(b)), sorted(set(b) - set(a))
-    raise ComparisonError(
-        f"the runs were evaluated on different windows: {len(a)} in A and {len(b)} in B; "
-        f"only in A: {_listed(only_a)}; only in B: {_listed(only_b)}. Run one of them again with "
-        f"the other's dataset, window.first and window.last"
-    )
+def _check_windows(names: tuple[str, str], a: list[str], b: list[str]) -> None:
+    if a != b:
+        only_a, only_b = sorted(set(a) - set(b)), sorted(set(b) - set(a))
+        raise ComparisonError(
+            f"the runs were evaluated on different windows: {len(a)} in {names[0]} and {len(b)} "
+            f"in {names[1]}; only in {names[0]}: {_listed(only_a)}; only in {names[1]}: "
+            f"{_listed(only_b)}. Run one of them again with the other's dataset, window.first and "
+            f"window.last"
+        )
 
 
 def _check_same(
+    names: tuple[str, str],
     windows: Sequence[str],
     pairs: Sequence[tuple[WindowRanks, WindowRanks]],
     what: str,
@@ -147,14 +186,15 @@ def _check_same(
 ) -> None:
     differences = [
         f"{window} ({difference})"
-        for window, (of_a, of_b) in zip(windows, pairs, strict=True)
-        if (difference := differing(of_a, of_b))
+        for window, (one, other) in zip(windows, pairs, strict=True)
+        if (difference := differing(one, other))
     ]
     if differences:
         raise ComparisonError(
-            f"the runs were evaluated on different {what} in {len(differences)} of {len(windows)} "
-            f"windows: {_listed(differences)}. Run one of them again with the other's dataset, "
-            f"window section, evaluation.split and evaluation.positions, over the same data/windows"
+            f"{names[0]} and {names[1]} were evaluated on different {what} in {len(differences)} "
+            f"of {len(windows)} windows: {_listed(differences)}. Run one of them again with the "
+            f"other's dataset, window section, evaluation.split and evaluation.positions, over "
+            f"the same data/windows"
         )
 
 
@@ -164,7 +204,7 @@ def _differing_sessions(a: WindowRanks, b: WindowRanks) -> str:
     ids_a, ids_b = set(a.session_ids.to_pylist()), set(b.session_ids.to_pylist())
     return (
         f"{a.n_sessions} sessions against {b.n_sessions}, "
-        f"{len(ids_a - ids_b)} only in A, {len(ids_b - ids_a)} only in B"
+        f"{len(ids_a - ids_b)} only in the first, {len(ids_b - ids_a)} only in the second"
     )
 
 
@@ -176,6 +216,14 @@ def _differing_positions(a: WindowRanks, b: WindowRanks) -> str:
 def _differing_targets(a: WindowRanks, b: WindowRanks) -> str:
     n = int(np.count_nonzero(a.targets != b.targets))
     return f"{n} of {len(a.targets)} targets" if n else ""
+
+
+_DIFFERENCES: Final[dict[str, Callable[[WindowRanks, WindowRanks], str]]] = {
+    "positions": _differing_positions,
+    "sessions": _differing_sessions,
+    "targets": _differing_targets,
+}
+"""What the runs may differ in, though they must not; the first difference is reported."""
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -1,9 +1,12 @@
 """YAML files into frozen dataclasses; all errors are reported at once."""
 
+import difflib
 import json
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 from io import StringIO
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
@@ -66,5 +69,23 @@ def validated(cls: type[T], value: object, where: str) -> T:
             value = repr(each["input"])
             is_shown = each["type"] != "missing" and "://" not in value  # a URL may hold secrets
             found = f" (got {value})" if is_shown else ""
+            if each["type"] == "unexpected_keyword_argument":
+                found += _suggestion(str(each["loc"][-1]), cls)
             lines.append(f"{where}: {key}: {each['msg']}{found}")
         raise ConfigError("\n".join(lines)) from None
+
+
+def _suggestion(key: str, cls: type) -> str:
+    close = difflib.get_close_matches(key, {*_keys_of(cls)}, n=2)
+    return f"; did you mean {' or '.join(close)}?" if close else "; no setting has such a name"
+
+
+def _keys_of(kind: object) -> Iterator[str]:
+    """Yield the names of all settings of a dataclass and of those that it is made of."""
+    if isinstance(kind, type) and is_dataclass(kind):
+        yield from (each.name for each in fields(kind))
+        parts = tuple(get_type_hints(kind).values())
+    else:
+        parts = get_args(kind)
+    for part in parts:
+        yield from _keys_of(part)

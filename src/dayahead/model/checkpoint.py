@@ -29,6 +29,7 @@ from dayahead.windows.folder import vocabulary_path
 from dayahead.windows.metadata import Statistics
 
 CANDIDATES = "candidates"
+POPULARITY = "popularity"
 WEIGHTS = "weights."
 READ_ERRORS = (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError, ConfigError)
 """What reading raises where a file is missing or damaged, or does not fit the others."""
@@ -61,6 +62,8 @@ class StoredModel:
     model: NextItemModel | CountingModel
     candidates: NDArray[np.int32]
     """Vocabulary indices that may be recommended, ascending."""
+    popularity: NDArray[np.int64]
+    """Events of each candidate in the train sessions of the last fitted window."""
     vocabularies: Mapping[str, pa.Table]
     """index, value and first_time of each vocabulary, up to its size."""
 
@@ -141,7 +144,10 @@ def save_model(folder: Path, stored: StoredModel, weights: Mapping[str, Tensor])
     shutil.rmtree(folder, ignore_errors=True)
     for column, table in stored.vocabularies.items():
         write_parquet(vocabulary_path(folder, column), table)
-    tensors = {CANDIDATES: torch.from_numpy(stored.candidates)}
+    tensors = {
+        CANDIDATES: torch.from_numpy(stored.candidates),
+        POPULARITY: torch.from_numpy(stored.popularity),
+    }
     tensors |= {WEIGHTS + name: tensor for name, tensor in weights.items()}
     with written_whole(folder / "model.safetensors") as temporary:
         write_tensors(temporary, tensors)
@@ -186,7 +192,8 @@ def load_model(folder: Path) -> StoredModel:
             file.model, file.task, file.loss, file.statistics, file.first_sizes, file.seed
         )
         restore_weights(model, file.sizes, with_prefix(tensors, WEIGHTS))
-        stored = StoredModel(file, model, tensors[CANDIDATES].numpy(), vocabularies)
+        candidates, popularity = (tensors[name].numpy() for name in (CANDIDATES, POPULARITY))
+        stored = StoredModel(file, model, candidates, popularity, vocabularies)
         _check_consistency(stored)
     except READ_ERRORS as error:
         raise ModelFileError(

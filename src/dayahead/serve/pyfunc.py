@@ -7,7 +7,9 @@ import pandas as pd
 from mlflow.models import set_model
 from mlflow.pyfunc import PythonModel, PythonModelContext
 
+from dayahead.core.errors import DayaheadError
 from dayahead.serve.recommender import Recommender
+from dayahead.serve.request import parse_ids
 
 
 class ServedModel(PythonModel):  # type: ignore[misc]
@@ -23,11 +25,20 @@ class ServedModel(PythonModel):  # type: ignore[misc]
         model_input: pd.DataFrame,
         params: dict[str, Any] | None = None,
     ) -> list[list[dict[str, Any]]]:
-        """Return the top items of each row of `session`: ids, oldest first, comma-separated."""
-        top_k = int((params or {}).get("top_k", 10))
-        sessions = [[item.strip() for item in each.split(",")] for each in model_input["session"]]
-        found = [self._recommender.recommend(items, top_k) for items in sessions]
-        return [[{"item": item, "score": score} for item, score in top] for top in found]
+        """Return the top items of each row of `session`: ids, oldest first, comma-separated.
+
+        `params` are those of `Recommender.recommend`. A row that cannot be answered has one entry,
+        its `error`; the others of the batch are answered.
+        """
+        options = {"top_k": 10, **(params or {})}
+        return [self._row(session, options) for session in model_input["session"]]
+
+    def _row(self, session: str, options: dict[str, Any]) -> list[dict[str, Any]]:
+        try:
+            top = self._recommender.recommend(parse_ids(session), **options)
+        except DayaheadError as error:
+            return [{"item": None, "score": None, "error": str(error)}]
+        return [{"item": item, "score": score} for item, score in top]
 
 
 set_model(ServedModel())

@@ -6,16 +6,23 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
 
-from dayahead.core.columns import EVENT_TIME, ITEM_ID, N_RESERVED, TIMESTAMP, VALUE
+from dayahead.core.columns import EVENT_TIME, ITEM_ID, N_RESERVED, TIMESTAMP, UNKNOWN, VALUE
 from dayahead.core.errors import ConfigError, DataError
+from dayahead.features.vocabulary import lookup_indices
 from dayahead.features.workflow import encode_lists, encode_session, input_types
+from dayahead.metrics.ranking import top_columns
 from dayahead.model.checkpoint import StoredModel, load_model
 from dayahead.model.output_layer import Scorer
+from dayahead.serve.request import ColdStart
 from dayahead.train.batches import Sessions
 
 Recommendation = tuple[int | str, float]
@@ -37,15 +44,31 @@ class Recommender:
         """
         return cls(load_model(folder))
 
-    def recommend(self, items: Sequence[int | str], top_k: int) -> list[Recommendation]:
+    def recommend(
+        self,
+        items: Sequence[int | str],
+        top_k: int,
+        *,
+        cold_start: ColdStart = "refuse",
+        exclude_seen: bool = False,
+    ) -> list[Recommendation]:
         """Return the `top_k` most likely next items after raw item ids, oldest first.
 
-        Ids that the model does not know count as unknown; only the last ids of a long session
-        are used.
+        Only the last ids of a long session are used. Options are those of `recommend_after`.
 
         Raises:
             ConfigError: the model needs side features.
-            DataError: there are no ids, or one is not of the data set's type.
+            DataError: there are no ids, none is known, or one is not of the data set's type.
+        """
+        events = self.events_of(items)
+        return self.recommend_after(events, top_k, cold_start=cold_start, exclude_seen=exclude_seen)
+
+    def events_of(self, items: Sequence[int | str]) -> pa.Table:
+        """Return the events of a session of raw item ids alone, oldest first.
+
+        Raises:
+            ConfigError: the model needs side features.
+            DataError: an id is not of the data set's type.
         """
         if self.features:
             raise ConfigError(
@@ -53,26 +76,69 @@ class Recommender:
                 f"session's events as a file with --events"
             )
         raw = [self._typed(item) for item in items]
-        columns = {
-            ITEM_ID: pa.array(raw, self._column_types[ITEM_ID]),
-            EVENT_TIME: pa.array(range(len(raw)), pa.timestamp("s", "UTC")).cast(TIMESTAMP),
-        }
-        return self.recommend_after(pa.table(columns), top_k)
+        times = pa.array(range(len(raw)), pa.timestamp("s", "UTC")).cast(TIMESTAMP)
+        return pa.table({ITEM_ID: pa.array(raw, self._column_types[ITEM_ID]), EVENT_TIME: times})
 
     def recommend_after(
-        self, events: pa.Table, top_k: int, past: pa.Table | None = None
+        self,
+        events: pa.Table,
+        top_k: int,
+        past: pa.Table | None = None,
+        *,
+        cold_start: ColdStart = "refuse",
+        exclude_seen: bool = False,
     ) -> list[Recommendation]:
         """Return the `top_k` most likely next items after a session's events (`read_events`).
 
-        `past` has the user's events, after the data set's rule for repeats; only those before the
-        session are used. None for an unknown user.
+        Of equal scores the item that is older in the catalogue comes first, as in
+        results/predictions.
+
+        Args:
+            events: the session's; item ids that the model does not know count as unknown.
+            top_k: number of items, at least 1.
+            past: the user's events, after the data set's rule for repeats; only those before the
+                session are used. None for an unknown user.
+            cold_start: what answers if the model knows no item of the session and of `past`: an
+                error, the items with most events in the last fitted window, or the model.
+            exclude_seen: whether to leave out the items of the session and of `past`.
 
         Raises:
-            DataError: there are no events.
+            DataError: there are no events, or none of the items is known.
             ConfigError: `past` is given, but the model reads no past events.
         """
         if len(events) == 0:
             raise DataError("the session is empty; expected at least one event")
+        both = [events[ITEM_ID], *([] if past is None else [past[ITEM_ID]])]
+        seen = self._indices(pa.chunked_array([chunk for each in both for chunk in each.chunks]))
+        is_cold = (seen == UNKNOWN).all()
+        if is_cold and cold_start == "refuse":
+            raise DataError(
+                f"the model knows none of the item ids of the session: "
+                f"{', '.join(map(str, self.unknown_items(events)))}; expected ids of the data set "
+                f"it was fitted on. To recommend the most popular items instead, add "
+                f"--cold-start popularity"
+            )
+        popular = is_cold and cold_start == "popularity"
+        scores = self._popularity if popular else self._scores(events, past)
+        rows = self.stored.candidates - N_RESERVED
+        if exclude_seen:
+            is_new = ~np.isin(self.stored.candidates, seen)
+            scores, rows = scores[torch.from_numpy(is_new)], rows[is_new]
+        columns, highest = top_columns(scores[None], top_k)
+        items = self.stored.vocabularies[ITEM_ID][VALUE].take(pa.array(rows[columns[0].numpy()]))
+        return list(zip(items.to_pylist(), highest[0].tolist(), strict=True))
+
+    def unknown_items(self, events: pa.Table) -> list[int | str]:
+        """Return the item ids of a session that the model does not know, each once, in order."""
+        is_unknown = self._indices(events[ITEM_ID]) == UNKNOWN
+        unknown: list[int | str] = events[ITEM_ID].filter(pa.array(is_unknown)).unique().to_pylist()
+        return unknown
+
+    def _indices(self, items: pa.ChunkedArray) -> NDArray[np.int32]:
+        found = lookup_indices(items.combine_chunks(), self.stored.vocabularies[ITEM_ID])
+        return np.asarray(found.to_numpy())
+
+    def _scores(self, events: pa.Table, past: pa.Table | None) -> Float[Tensor, " C"]:
         sessions = self._encoded(events, past)
         n_known = len(sessions.columns[ITEM_ID])
         columns = {
@@ -80,11 +146,7 @@ class Recommender:
             name: torch.nn.functional.pad(values, (0, 1))[None]
             for name, values in sessions.columns.items()
         }
-        scores = self._scorer(columns, torch.tensor([n_known]))[0]
-        top = scores.topk(min(top_k, len(scores)))
-        rows = self.stored.candidates[top.indices.numpy()] - N_RESERVED
-        items = self.stored.vocabularies[ITEM_ID][VALUE].take(pa.array(rows)).to_pylist()
-        return list(zip(items, top.values.tolist(), strict=True))
+        return self._scorer(columns, torch.tensor([n_known]))[0]
 
     def read_events(self, path: Path) -> pa.Table:
         """Read a session's events from a CSV: item_id, event_time and the model's raw features.
@@ -121,6 +183,10 @@ class Recommender:
     def features(self) -> tuple[str, ...]:
         """Side features that the model reads."""
         return self.stored.config.model.features
+
+    @cached_property
+    def _popularity(self) -> Float[Tensor, " C"]:
+        return torch.from_numpy(self.stored.popularity.astype(np.float32))
 
     @cached_property
     def _scorer(self) -> Scorer:

@@ -28,14 +28,25 @@ from dayahead.tracking.lineage import Lineage, lineage_of, origin_tags
 from dayahead.tracking.outbox import Outbox, never_raising, outbox_for, outboxes
 from dayahead.tracking.uploader import background_sync
 
-TOP_K = types.ParamSpec("top_k", types.DataType.long, 10)
-_RECOMMENDATION = Object([Property("item", AnyType()), Property("score", types.DataType.double)])
+OPTIONS = [
+    types.ParamSpec("top_k", types.DataType.long, 10),
+    types.ParamSpec("cold_start", types.DataType.string, "refuse"),
+    types.ParamSpec("exclude_seen", types.DataType.boolean, False),
+]
+_RECOMMENDATION = Object(
+    [
+        Property("item", AnyType()),
+        Property("score", types.DataType.double, required=False),
+        Property("error", types.DataType.string, required=False),
+    ]
+)
 SIGNATURE = ModelSignature(
     inputs=types.Schema([types.ColSpec(types.DataType.string, "session")]),
     outputs=types.Schema([types.ColSpec(Array(_RECOMMENDATION))]),
-    params=types.ParamSchema([TOP_K]),
+    params=types.ParamSchema(OPTIONS),
 )
-"""Input: raw item ids, oldest first, separated by commas. Output: the top items of each row."""
+"""Input: raw item ids, oldest first, separated by commas. Output: the top items of each row, or
+why there are none (`error`)."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +106,10 @@ def package_model(target: Path, folder: Path, code: Path) -> Path:
             python_model=str(code),
             artifacts={"model": str(folder)},
             signature=SIGNATURE,
-            input_example=(pd.DataFrame({"session": ["1,2"]}), {TOP_K.name: TOP_K.default}),
+            input_example=(
+                pd.DataFrame({"session": ["1,2"]}),
+                {each.name: each.default for each in OPTIONS},
+            ),
             code_paths=[str(Path(dayahead.__file__).parent)],
             pip_requirements=[
                 line for line in requires("dayahead") or [] if "extra ==" not in line

@@ -267,5 +267,10 @@ class Run:
             .combine_chunks()
             for column, size in sizes.items()
         }
-        stored = StoredModel(config, self.model, self.candidates, vocabularies)
+        counts = np.bincount(
+            self.folder.read(window, "train", [ITEM_ID])[ITEM_ID].combine_chunks().flatten(),
+            minlength=N_RESERVED + sizes[ITEM_ID],
+        )
+        popularity = counts[self.candidates].astype(np.int64)
+        stored = StoredModel(config, self.model, self.candidates, popularity, vocabularies)
         save_model(self.study.models, stored, weights)

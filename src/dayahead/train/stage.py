@@ -2,9 +2,10 @@
 
 import logging
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from dayahead.config.params import TrainingConfig
 from dayahead.distributed.launch import run_processes
@@ -41,6 +42,7 @@ def run_protocol(process: Process, study: Study) -> None:
     cached = CachedWindows(study.cache, run, windows)
     schedule = FitSchedule(run, windows, cached)
     results = _open_results(study) if process.is_main else None
+    progress = Progress(len(evaluated_windows))
     for index, window in enumerate(windows[1:]):
         run.add_candidates(windows[index])
         if window not in evaluated_windows:
@@ -54,12 +56,39 @@ def run_protocol(process: Process, study: Study) -> None:
                 evaluated.write_lists(study.results)
         if results is not None and evaluated is not None:
             result = results.add(evaluated)
-            _log_line(windows[index], result, evaluated.timing, is_cached=is_cached)
+            position = progress.advance(is_cached=is_cached)
+            _log_line(windows[index], result, evaluated.timing, position, is_cached=is_cached)
             if study.on_window is not None:
                 study.on_window(_window_record(window, result, evaluated.timing))
     last = len(windows) - (1 if study.params.training.fit_last else 2)
     run.add_candidates(windows[last])
     run.save(schedule.fit_up_to(last).window)
+
+
+class Progress:
+    """Position among the windows to evaluate, and the time that the rest will take."""
+
+    def __init__(self, n_windows: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.n_windows = n_windows
+        self.clock = clock
+        self.n_done = 0
+        self._seconds: list[float] = []
+        """Of each window that was not cached."""
+        self._last = clock()
+
+    def advance(self, *, is_cached: bool) -> str:
+        """Count a window; return for example `window 3 of 14, about 0:02:10 left`."""
+        now = self.clock()
+        self.n_done += 1
+        if not is_cached:
+            self._seconds.append(now - self._last)
+        self._last = now
+        n_left = self.n_windows - self.n_done
+        left = ""
+        if n_left and self._seconds:
+            seconds = n_left * sum(self._seconds) / len(self._seconds)
+            left = f", about {timedelta(seconds=round(seconds))} left"
+        return f"window {self.n_done} of {self.n_windows}{left}"
 
 
 class FitSchedule:
@@ -131,12 +160,14 @@ def _window_record(window: Window, result: WindowResult, timing: Timing) -> Wind
     }
 
 
-def _log_line(fitted: Window, result: WindowResult, timing: Timing, *, is_cached: bool) -> None:
+def _log_line(
+    fitted: Window, result: WindowResult, timing: Timing, position: str, *, is_cached: bool
+) -> None:
     loss = "" if result.train_loss is None else f" loss {result.train_loss:.4f}"
     metrics = " ".join(f"{name} {value:.4f}" for name, value in result.metrics.items())
     _log.info(
-        f"fit {fitted.name}{loss} ({timing.fit_sessions_per_second:,.0f} sessions/s), evaluated "
-        f"{result.window}: {result.n_sessions:,} sessions, {metrics} "
+        f"{position}: fit {fitted.name}{loss} ({timing.fit_sessions_per_second:,.0f} sessions/s), "
+        f"evaluated {result.window}: {result.n_sessions:,} sessions, {metrics} "
         f"({timing.evaluate_sessions_per_second:,.0f} sessions/s)"
         f"{', from the cache' if is_cached else ''}"
     )

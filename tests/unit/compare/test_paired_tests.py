@@ -1,9 +1,10 @@
-"""Paired tests against hand-computed examples, and every validation error."""
+"""The test of two settings: by hand, on equal settings, and every validation error."""
 
 import numpy as np
 import pytest
+from scipy.stats import t
 
-from dayahead.compare.paired_tests import compare, paired_test
+from dayahead.compare.paired_tests import compare, difference_test
 from dayahead.core.errors import ComparisonError, DataError
 from dayahead.metrics.tables import write_ranks
 from support.results_folders import CUTOFFS, window_ranks, write_results
@@ -17,70 +18,105 @@ def runs(tmp_path):
     return write_results(tmp_path / "a", DAYS), write_results(tmp_path / "b", better)
 
 
-def test_t_test_by_hand():
-    # Differences 1, 2, 3, 4, 5: mean 3, standard error sqrt(2.5 / 5), t = 4.2426 with 4 degrees
-    # of freedom; the table gives p = 0.0132.
-    test = paired_test(np.zeros(5), np.array([1.0, 2, 3, 4, 5]))
+def test_windows_alone_by_hand():
+    # Differences 1, 2, 3, 4, 5: mean 3, standard error sqrt(2.5 / 5) = 0.7071; the table gives
+    # t = 2.776 for 4 degrees of freedom. One run each: how much seeds differ is not known.
+    test = difference_test(np.zeros((1, 5)), np.array([[1.0, 2, 3, 4, 5]]))
     assert test.difference == 3
-    assert test.p_t == pytest.approx(0.013236, abs=1e-6)
-    assert (test.better, test.worse, test.equal) == (5, 0, 0)
+    assert test.ci95 == pytest.approx((3 - 2.776 * 0.7071, 3 + 2.776 * 0.7071), abs=1e-3)
+    assert test.p is None
 
 
-def test_sign_test_by_hand():
-    # 7 of 8 ahead: 2 * (8 choose 0 + 8 choose 1) / 2^8 = 18 / 256; equals do not count.
-    a = np.zeros(10)
-    b = np.array([1.0, 1, 1, 1, 1, 1, 1, -1, 0, 0])
-    test = paired_test(a, b)
-    assert test.p_sign == pytest.approx(18 / 256)
-    assert (test.better, test.worse, test.equal) == (7, 1, 2)
+def test_windows_and_runs_by_hand():
+    # Windows: variance 2.5 / 5 = 0.5 with 4 degrees of freedom. Runs: means -1, 1 and 2, 4 have
+    # variance 2 about their means, times 1/2 + 1/2 is 2, with 2. Together 2.5, with
+    # 2.5^2 / (0.5^2 / 4 + 2^2 / 2) = 3.0303 degrees of freedom.
+    a = np.array([[-1.0] * 5, [1.0] * 5])
+    test = difference_test(a, a + np.arange(1.0, 6))
+    assert test.difference == 3
+    assert test.p == pytest.approx(2 * t.sf(3 / np.sqrt(2.5), 3.0303), abs=1e-5)
 
 
 def test_equal_differences():
-    assert paired_test(np.ones(4), np.ones(4)).p_t == 1
-    assert paired_test(np.zeros(4), np.ones(4)).p_t == 0
-    assert paired_test(np.zeros(1), np.ones(1)).p_t is None
+    assert difference_test(np.ones((2, 5)), np.ones((2, 5))).p == 1
+    assert difference_test(np.zeros((2, 5)), np.ones((2, 5))).p == 0
+    assert difference_test(np.zeros((2, 4)), np.ones((2, 4))).p is None
 
 
-def test_swapping_the_runs_only_changes_the_sign(runs):
-    forth, back = compare(*runs, CUTOFFS), compare(*reversed(runs), CUTOFFS)
+def equal_settings(random, n_runs, n_windows):
+    """Metrics of runs that differ in their seeds alone.
+
+    What windows have in common varies most. A run keeps an advantage over all windows, and its
+    noise carries over from window to window, as its model does.
+    """
+    noise = random.normal(0, 0.003, (n_runs, n_windows))
+    for window in range(1, n_windows):
+        noise[:, window] = 0.8 * noise[:, window - 1] + 0.6 * noise[:, window]
+    of_run, of_window = random.normal(0, 0.002, (n_runs, 1)), random.normal(0, 0.02, n_windows)
+    return 0.38 + of_window + of_run + noise
+
+
+@pytest.mark.parametrize(("n_runs", "n_windows"), [(1, 14), (2, 5), (3, 5), (3, 14), (5, 47)])
+def test_equal_settings_are_rarely_found_to_differ(n_runs, n_windows):
+    """Of 100 pairs at most 5. A t-test over windows alone finds a difference in 55 to 69."""
+    random = np.random.default_rng(7)
+    found = 0
+    for _ in range(100):
+        runs = equal_settings(random, 2 * n_runs, n_windows)
+        p = difference_test(runs[:n_runs], runs[n_runs:]).p
+        found += p is not None and p < 0.01
+    assert found <= 5
+
+
+def test_a_difference_beyond_that_of_seeds_is_found():
+    random = np.random.default_rng(7)
+    found = 0
+    for _ in range(100):
+        runs = equal_settings(random, 6, 14)
+        found += difference_test(runs[:3], runs[3:] + 0.02).p < 0.01
+    assert found >= 95
+
+
+def test_swapping_the_settings_only_changes_the_sign(runs):
+    a, b = [runs[0]], [runs[1], runs[0]]
+    forth, back = compare(a, b, CUTOFFS), compare(b, a, CUTOFFS)
     for one, other in zip(forth.metrics, back.metrics, strict=True):
-        assert one.windows.difference == -other.windows.difference
-        assert one.targets.p_t == other.targets.p_t
-        assert one.targets.better == other.targets.worse
+        assert one.test.difference == -other.test.difference
+        assert one.test.p == pytest.approx(other.test.p)
+        assert one.better == other.worse
 
 
 def test_means_are_over_windows(runs):
-    comparison = compare(*runs, CUTOFFS)
+    comparison = compare(runs[:1], runs[1:], CUTOFFS)
     first = comparison.metrics[0]
     assert first.name == "recall_at_10"
-    assert first.windows.a == pytest.approx((4 * 3 / 4 + 2 * 2 / 4) / 6)
+    assert first.a == pytest.approx((4 * 3 / 4 + 2 * 2 / 4) / 6)
     assert (comparison.n_windows, comparison.n_sessions, comparison.n_targets) == (6, 24, 24)
-    assert (comparison.outside_a, comparison.outside_b) == (6, 6)
+    assert (comparison.outside_a, comparison.outside_b) == ((6,), (6,))
 
 
 def test_a_run_equals_itself(runs):
-    comparison = compare(runs[0], runs[0], CUTOFFS)
+    comparison = compare(runs[:1], runs[:1], CUTOFFS)
     assert comparison.has_equal_ranks
     for metric in comparison.metrics:
-        assert metric.ci95 == (0, 0)
-        assert metric.windows.p_t == metric.targets.p_t == metric.targets.p_sign == 1
-        assert metric.targets.equal == 24
+        assert metric.test.ci95 == (0, 0)
+        assert metric.equal == 6
 
 
 def test_no_interval_for_fewer_than_five_windows(tmp_path):
     a = write_results(tmp_path / "a", {"2019-10-02": [1, 2]})
     b = write_results(tmp_path / "b", {"2019-10-02": [2, 2]})
-    metric = compare(a, b, CUTOFFS).metrics[0]
-    assert metric.ci95 is None
-    assert metric.windows.p_t is None
+    metric = compare([a], [b], CUTOFFS).metrics[0]
+    assert metric.test.ci95 is None
+    assert metric.test.p is None
 
 
 def test_different_windows_are_rejected(runs):
     (runs[1] / "ranks" / "2019-10-04.parquet").unlink()
     with pytest.raises(
-        ComparisonError, match=r"6 in A and 5 in B; only in A: 2019-10-04; only in B: none"
+        ComparisonError, match=r"6 in A1 and 5 in B1; only in A1: 2019-10-04; only in B1: none"
     ):
-        compare(*runs, CUTOFFS)
+        compare(runs[:1], runs[1:], CUTOFFS)
 
 
 def test_different_sessions_are_rejected(runs):
@@ -88,9 +124,9 @@ def test_different_sessions_are_rejected(runs):
     write_ranks(runs[1], "2019-10-04", other_sessions)
     with pytest.raises(
         ComparisonError,
-        match=r"sessions in 1 of 6 windows: 2019-10-04 \(4 sessions against 2, 3 only in A, 1 only",
+        match=r"sessions in 1 of 6 windows: 2019-10-04 \(4 sessions against 2, 3 only in the f",
     ):
-        compare(*runs, CUTOFFS)
+        compare(runs[:1], runs[1:], CUTOFFS)
 
 
 def test_different_targets_are_rejected(runs):
@@ -99,12 +135,12 @@ def test_different_targets_are_rejected(runs):
     with pytest.raises(
         ComparisonError, match=r"targets in 6 of 6 .*\(2 of 4 targets\).* and 1 more"
     ):
-        compare(*runs, CUTOFFS)
+        compare(runs[:1], runs[1:], CUTOFFS)
 
 
 def test_a_folder_without_ranks_is_rejected(runs, tmp_path):
     with pytest.raises(DataError, match="found none"):
-        compare(runs[0], tmp_path, CUTOFFS)
+        compare(runs[:1], [tmp_path], CUTOFFS)
 
 
 def with_positions(folder, ranks):
@@ -118,11 +154,10 @@ def with_positions(folder, ranks):
 def test_all_positions_are_paired_by_session_and_position(tmp_path):
     a = with_positions(tmp_path / "a", [1, 30, 30])
     b = with_positions(tmp_path / "b", [30, 1, 30])
-    comparison = compare(a, b, CUTOFFS)
+    comparison = compare([a], [b], CUTOFFS)
     assert (comparison.n_sessions, comparison.n_targets) == (4, 6)
     recall = comparison.metrics[0]
-    assert (recall.targets.better, recall.targets.worse, recall.targets.equal) == (2, 2, 2)
-    assert recall.windows.a == recall.windows.b == pytest.approx(1 / 3)
+    assert recall.a == recall.b == recall.targets_a == pytest.approx(1 / 3)
 
 
 def test_the_last_position_against_all_is_rejected(tmp_path, runs):
@@ -132,4 +167,4 @@ def test_the_last_position_against_all_is_rejected(tmp_path, runs):
     with pytest.raises(
         ComparisonError, match=r"positions in 6 of 6 windows: .*\(last against all\)"
     ):
-        compare(runs[0], b, CUTOFFS)
+        compare(runs[:1], [b], CUTOFFS)

@@ -10,15 +10,19 @@ from dayahead.compare.summary import summarize
 from support.results_folders import CUTOFFS, write_results
 
 
-def runs(tmp_path, n_windows, gain, noise, seed=0):
-    """Two runs; B's ranks are A's, better by a factor that varies by window and session."""
+def runs(tmp_path, n_windows, gain, noise, seed=0, n_runs=3):
+    """Runs of two settings; B's ranks are A's, better by a factor that varies with the session."""
     random = np.random.default_rng(seed)
-    a = {f"2019-10-{day:02d}": random.integers(1, 40, 60) for day in range(1, n_windows + 1)}
-    b = {
-        day: np.maximum(1, np.rint(ranks * (1 - gain + random.normal(0, noise, 60))).astype(int))
-        for day, ranks in a.items()
-    }
-    return write_results(tmp_path / "a", a), write_results(tmp_path / "b", b)
+    days = [f"2019-10-{day:02d}" for day in range(1, n_windows + 1)]
+    shared = {day: random.integers(1, 40, 60) for day in days}
+
+    def run(name, gain):
+        factors = {day: 1 - gain + random.normal(0, noise, 60) for day in days}
+        ranks = {day: np.rint(shared[day] * factors[day]).astype(int).clip(1) for day in days}
+        return write_results(tmp_path / name, ranks)
+
+    numbers = range(n_runs)
+    return [run(f"a{n}", 0) for n in numbers], [run(f"b{n}", gain) for n in numbers]
 
 
 def text_of(a, b):
@@ -30,7 +34,7 @@ def test_a_clear_gain(tmp_path):
     text = text_of(a, b)
     assert text.startswith("A = main B = exp-1 8 windows, 480 sessions, the same targets")
     assert "B is better: ndcg_at_20 is" in text
-    assert "B is better in 8 and worse in 0 of the windows. If the runs were equally good" in text
+    assert "B is better in 8 and worse in 0 of the windows. If the settings were equally" in text
     assert "A is better" in text_of(b, a)
 
 
@@ -39,16 +43,24 @@ def test_noise_alone(tmp_path):
     assert "No significant difference" in text
 
 
-def test_with_few_windows_sessions_are_tested(tmp_path):
-    text = text_of(*runs(tmp_path, 2, gain=0.4, noise=0.05))
-    assert "(paired t-test over sessions)" in text
-    assert "Fewer than 5 windows: the conclusion is based on sessions alone" in text
+def test_few_windows_tell_nothing(tmp_path):
+    text = text_of(*runs(tmp_path, 4, gain=0.4, noise=0.05))
+    assert "Not enough windows to tell: ndcg_at_20 is" in text
+    assert "is better:" not in text
+
+
+def test_one_run_each_tells_nothing(tmp_path):
+    a, b = runs(tmp_path, 8, gain=0.4, noise=0.05)
+    text = text_of(a[:1], b[:1])
+    assert "Not enough runs to tell: ndcg_at_20 is" in text
+    assert "compare A1,A2,A3 B1,B2,B3" in text
+    assert "B is better: ndcg_at_20" in text_of(a[:1], b)
 
 
 def test_a_run_with_itself(tmp_path):
     a, _ = runs(tmp_path, 6, gain=0.4, noise=0.05)
-    assert text_of(a, a).endswith(
-        "The two runs are equal: every target has the same rank in both. "
+    assert text_of(a[:1], a[:1]).endswith(
+        "The runs are equal: every target has the same rank in all of them. "
     )
 
 
@@ -62,7 +74,7 @@ def test_caveats(tmp_path):
 def test_different_candidates_are_mentioned(tmp_path):
     a = write_results(tmp_path / "a", {"2019-10-02": [1, 0, 3]})
     b = write_results(tmp_path / "b", {"2019-10-02": [1, 9, 3]})
-    assert "1 targets are not among A's and 0 not among B's" in text_of(a, b)
+    assert "1 targets are not among A's and 0 not among B's" in text_of([a], [b])
 
 
 @pytest.mark.parametrize("n_windows", [2, 6])

@@ -75,3 +75,19 @@ def test_values_are_read_as_dvc_reads_them(tmp_path):
     """PyYAML would read `1e-3` as text and `no` as false."""
     (tmp_path / "x.yaml").write_text("rate: 1e-3\nword: no\n")
     assert read_yaml(tmp_path / "x.yaml") == {"rate": 0.001, "word": "no"}
+
+
+@pytest.mark.parametrize(
+    ("typo", "suggestion"),
+    [
+        ("columns: {item_idd: clicked}", "columns.item_idd: .* did you mean item_id"),
+        ("sesions: {max_length: 20}", "sesions: .* did you mean sessions"),
+        ("sessions: {maxlength: 20}", "sessions.maxlength: .* did you mean max_length"),
+        ("features: {price: {kind: number, colum: p}}", "price.*colum: .* did you mean column"),
+        ("qwxz: 1", "qwxz: .* no setting has such a name"),
+    ],
+)
+def test_a_misspelt_key_of_a_data_set_gets_a_suggestion(tmp_path, typo, suggestion):
+    (tmp_path / "mine.yaml").write_text(typo)
+    with pytest.raises(ConfigError, match=suggestion):
+        load_dataset("mine", tmp_path)

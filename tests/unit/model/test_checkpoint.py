@@ -79,7 +79,8 @@ def stored(architecture, task, **changes):
         statistics=tiny_statistics(features, max_length=8),
     )
     vocabularies = {column: vocabulary(size) for column, size in sizes.items()}
-    return StoredModel(config, model, np.arange(4, 20, dtype=np.int32), vocabularies)
+    candidates = np.arange(4, 20, dtype=np.int32)
+    return StoredModel(config, model, candidates, np.arange(16), vocabularies)
 
 
 def scores_of(model, candidates):

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
+from dayahead.core.errors import DataError
 from dayahead.serve import pyfunc
 from dayahead.serve.pyfunc import ServedModel
 from dayahead.serve.recommender import Recommender
@@ -21,14 +22,32 @@ from support.window_folders import markov_days, write_window_folder
 class Echo:
     """Recommends what it was given, newest first."""
 
-    def recommend(self, items, top_k):
+    def recommend(self, items, top_k, cold_start="refuse", exclude_seen=False):
+        if items == ["unknown"]:
+            raise DataError("no item is known")
         return [(item, 1.0 / rank) for rank, item in enumerate(reversed(items), 1)][:top_k]
 
 
-def test_rows_are_sessions_of_raw_ids(monkeypatch):
+@pytest.fixture
+def model(monkeypatch):
     monkeypatch.setattr(Recommender, "load", classmethod(lambda _cls, folder: Echo()))
     model = ServedModel()
     model.load_context(SimpleNamespace(artifacts={"model": "models"}))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"), [("unknown", "no item"), (",", "no item id"), ('"1', "quotes")]
+)
+def test_one_bad_row_fails_no_other(model, bad, message):
+    sessions = pd.DataFrame({"session": ["1", bad, '"2,3"']})
+    first, [error], last = model.predict(None, sessions)
+    assert message in error["error"]
+    assert first == [{"item": "1", "score": 1.0}]
+    assert last == [{"item": "2,3", "score": 1.0}]
+
+
+def test_rows_are_sessions_of_raw_ids(model):
     sessions = pd.DataFrame({"session": ["1, 2", "c"]})
     assert model.predict(None, sessions, {"top_k": 1}) == [
         [{"item": "2", "score": 1.0}],
@@ -42,7 +61,7 @@ import json, sys
 import mlflow.pyfunc, pandas
 model = mlflow.pyfunc.load_model(sys.argv[1])
 import dayahead
-found = model.predict(pandas.DataFrame({"session": ["1,2"]}), params={"top_k": 3})
+found = model.predict(pandas.DataFrame({"session": ["1,2", "?"]}), params={"top_k": 3})
 print(json.dumps([dayahead.__file__, found]))
 """
 
@@ -60,7 +79,8 @@ def test_the_packaged_model_needs_nothing_but_its_folder(tmp_path):
         [sys.executable, "-I", "-c", LOAD, str(package)],
         capture_output=True, text=True, check=True, cwd=tmp_path,
     )  # fmt: skip
-    source, [found] = json.loads(done.stdout.splitlines()[-1])
+    source, [found, [bad]] = json.loads(done.stdout.splitlines()[-1])
+    assert "'?'" in bad["error"]
     assert source.startswith(str(package))
     assert [each["item"] for each in found] == [item for item, _ in expected]
     assert [each["score"] for each in found] == pytest.approx([score for _, score in expected])

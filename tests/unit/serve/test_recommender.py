@@ -1,5 +1,6 @@
 """`recommend` returns the scores that evaluation computes, and rejects invalid sessions."""
 
+from collections import Counter
 from functools import cache
 
 import numpy as np
@@ -19,6 +20,7 @@ MAX_LENGTH = 6
 DAYS = markov_days(n_days=2, sessions_per_day=20, n_items=15)
 """Sessions of up to nine events; windows hold the first six of each."""
 NEW = 99
+KNOWN = DAYS[0][0][0]
 EVALUATED = [*DAYS[1][:8], [3, NEW, 4, 5], [NEW, 7], [1, 2, NEW], [4] * 6]
 WINDOWS = [[session[:MAX_LENGTH] for session in sessions] for sessions in (DAYS[0], EVALUATED)]
 EVERY_MODEL = [*BACKBONES, ("popularity", "clm"), ("transitions", "clm")]
@@ -84,7 +86,7 @@ def test_evaluate_and_recommend_give_the_same_scores_and_ranks(
     ranks = ranks_of(folder, day(1))
     for row, session in enumerate(WINDOWS[1]):
         events = raw_events(session[:-1])
-        found = dict(recommender.recommend_after(events, top_k=1000))
+        found = dict(recommender.recommend_after(events, top_k=1000, cold_start="model"))
         live = np.array([found[item] for item in candidates])
         wanted = scores[row].numpy()
         np.testing.assert_allclose(live, wanted, rtol=1e-5, atol=1e-5 * np.abs(wanted).max())
@@ -131,11 +133,42 @@ def test_the_top_items_come_first(plain):
 
 def test_only_items_of_train_sessions_are_recommended(plain):
     seen = {item for session in WINDOWS[0] for item in session}
-    assert {item for item, _ in plain.recommend([1], top_k=1000)} == seen
+    assert {item for item, _ in plain.recommend([KNOWN], top_k=1000)} == seen
 
 
 def test_an_unknown_id_counts_as_unknown(plain):
-    assert plain.recommend([12345], 3) == plain.recommend([67890], 3)
+    assert plain.recommend([12345, KNOWN], 3) == plain.recommend([67890, KNOWN], 3)
+    assert plain.unknown_items(raw_events([NEW, KNOWN, 67890, NEW])) == [NEW, 67890]
+
+
+def test_without_a_known_id_nothing_is_recommended_unless_asked_for(plain):
+    with pytest.raises(DataError, match="knows none of the item ids of the session: 12345, 67890"):
+        plain.recommend([12345, 67890, 12345], 3)
+    assert plain.recommend([12345], 3, cold_start="model")
+
+
+def test_popular_items_are_those_of_the_last_fitted_window(plain):
+    counts = Counter(item for session in WINDOWS[0] for item in session)
+    found = plain.recommend([12345], 1000, cold_start="popularity")
+    assert dict(found) == counts
+    assert [score for _, score in found] == sorted(counts.values(), reverse=True)
+
+
+def test_seen_items_are_left_out_if_asked_for(plain):
+    whole = plain.recommend([1, 2], 1000)
+    rest = [(item, score) for item, score in whole if item not in (1, 2)]
+    assert plain.recommend([1, 2], 1000, exclude_seen=True) == rest
+    assert plain.recommend([1, 2], 3, exclude_seen=True) == rest[:3]
+
+
+def test_of_equal_scores_the_older_item_comes_first(tmp_path):
+    """As in results/predictions: torch.topk promises no order."""
+    days = [[[item, item + 1] for item in range(0, 600, 2)], [[1, 2]]]
+    windows = write_window_folder(tmp_path / "windows", days)
+    sections = {"model": {"architecture": "popularity"}, "training": {"fit_last": False}}
+    train_study(windows, tmp_path, sections)
+    found = Recommender.load(tmp_path / "models").recommend([1], top_k=40)
+    assert [item for item, _ in found] == list(range(40))
 
 
 def test_ids_may_be_text(plain):

@@ -72,6 +72,6 @@ def test_an_error_without_a_message_is_named_by_its_type(monkeypatch, tmp_path):
     def timing_out(*_, **__):
         raise TimeoutError
 
-    monkeypatch.setattr(run_lookup, "DVCFileSystem", timing_out)
+    monkeypatch.setattr(run_lookup.api, "DVCFileSystem", timing_out)
     with pytest.raises(ComparisonError, match="dvc: TimeoutError"):
         results_of("nothing", tmp_path / "into")

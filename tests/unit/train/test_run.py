@@ -160,7 +160,7 @@ def test_all_positions_include_the_last_and_can_be_compared(with_lists):
     last, every = (read_ranks(out / "results", day(2)) for out in outs)
     ends = np.append(np.flatnonzero(every.positions == 1)[1:], len(every.ranks)) - 1
     assert np.array_equal(every.ranks[ends], last.ranks)
-    comparison = compare(outs[1] / "results", outs[1] / "results", [5])
+    comparison = compare([outs[1] / "results"], [outs[1] / "results"], [5])
     assert comparison.n_targets == sum(len(s) - 1 for d in DAYS[1:] for s in d)
     assert comparison.n_sessions == 60
 

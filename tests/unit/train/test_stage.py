@@ -12,6 +12,7 @@ from dayahead.core.errors import ConfigError, TrainingError
 from dayahead.core.files import write_parquet
 from dayahead.metrics.tables import read_ranks, read_windows
 from dayahead.model.checkpoint import load_model
+from dayahead.train.stage import Progress
 from dayahead.windows.folder import window_path
 from support.tiny_settings import evaluated_windows, ranks_of, train_study
 from support.window_folders import day, markov_days, write_window_folder
@@ -232,3 +233,12 @@ def test_a_split_without_sessions_is_rejected_before_training(tmp_path, windows)
     with pytest.raises(ConfigError, match=r"split: test has no session in 1 of the 3 evaluated"):
         train_study(folder, tmp_path, {"evaluation": {"split": "test"}})
     assert not (tmp_path / "results").exists()
+
+
+def test_progress_says_which_window_and_how_long_the_rest_takes():
+    times = iter([0.0, 1.0, 61.0, 181.0, 190.0])
+    progress = Progress(4, lambda: next(times))
+    assert progress.advance(is_cached=True) == "window 1 of 4"
+    assert progress.advance(is_cached=False) == "window 2 of 4, about 0:02:00 left"
+    assert progress.advance(is_cached=False) == "window 3 of 4, about 0:01:30 left"
+    assert progress.advance(is_cached=False) == "window 4 of 4"

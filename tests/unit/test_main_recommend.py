@@ -1,0 +1,85 @@
+"""The command `recommend`: which ids it takes, and what it says of those it does not know."""
+
+import pytest
+from typer.testing import CliRunner
+
+from dayahead.__main__ import app
+from dayahead.core.errors import ConfigError, DataError
+from support.tiny_settings import train_study
+from support.window_folders import write_window_folder
+
+DAYS = [[[1, 2, 3], [3, 2], [2, 3]], [[4, 3, 3]]]
+"""Item 3 is the most popular of day 1, on which the model is fitted last."""
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    windows = write_window_folder(folder / "windows", DAYS)
+    train_study(windows, folder, {"model": {"architecture": "transitions"}})
+    return folder / "models"
+
+
+@pytest.fixture
+def ask(models):
+    def ask(*options):
+        result = CliRunner().invoke(app, ["recommend", "--models", str(models), *options])
+        if result.exception and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        items = [line.split("\t")[0] for line in result.stdout.splitlines()]
+        return items, result.stderr
+
+    return ask
+
+
+def test_known_ids_are_answered_without_a_word(ask):
+    items, said = ask("--session", "1,2")
+    assert (items[0], said) == ("3", "")
+
+
+def test_unknown_ids_are_named(ask):
+    items, said = ask("--session", "98,1,99,99,2")
+    assert items[0] == "3"
+    assert said == "2 of 4 item ids are unknown to the model: 98, 99\n"
+
+
+def test_a_session_of_unknown_ids_is_refused(ask):
+    with pytest.raises(DataError, match=r"none of the item ids .*98, 99.*--cold-start popularity"):
+        ask("--session", "98,99")
+
+
+def test_a_session_of_unknown_ids_gets_the_popular_items_if_asked_for(ask):
+    items, said = ask("--session", "98", "--cold-start", "popularity")
+    assert items == ["3", "4", "1", "2"]  # events of day 1: two, one, none, none
+    assert "1 of 1 item ids are unknown to the model: 98" in said
+
+
+def test_a_session_of_unknown_ids_gets_the_model_if_asked_for(ask):
+    assert len(ask("--session", "98", "--cold-start", "model")[0]) == 4
+
+
+def test_items_of_the_session_are_left_out_if_asked_for(ask):
+    assert set(ask("--session", "1,3")[0]) == {"1", "2", "3", "4"}
+    assert set(ask("--session", "1,3", "--exclude-seen")[0]) == {"2", "4"}
+    cold = ("--session", "98", "--cold-start", "popularity", "--exclude-seen")
+    assert len(ask(*cold)[0]) == 4
+
+
+def test_an_id_may_be_given_alone_or_in_quotes(ask):
+    expected = ask("--session", "1,2")
+    assert ask("--item", "1", "--item", "2") == expected
+    assert ask("--session", '"1", "2"') == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "give one of --session"),
+        (("--session", "1", "--item", "2"), "give one of --session"),
+        (("--session", '1,"2'), "quote"),
+        (("--session", " , "), "no item id"),
+    ],
+)
+def test_sessions_that_cannot_be_read_are_refused(ask, options, message):
+    with pytest.raises((ConfigError, DataError), match=message):
+        ask(*options)
