@@ -53,6 +53,13 @@ def read_yaml(path: Path) -> Any:  # noqa: ANN401
         raise ConfigError(f"{path}: not readable as YAML: {error}") from None
 
 
+def _json(value: object, where: str) -> bytes:
+    try:
+        return to_json(value)
+    except ValueError as error:  # half a character ("\\ud800"), or an alias of itself
+        raise ConfigError(f"{where}: a value cannot be read: {error}") from None
+
+
 def validated(cls: type[T], value: object, where: str) -> T:
     """Check `value` against the dataclass `cls`.
 
@@ -61,7 +68,7 @@ def validated(cls: type[T], value: object, where: str) -> T:
     """
     try:
         # Through JSON text: pydantic's strict mode builds nested dataclasses and tuples only there.
-        return TypeAdapter(cls).validate_json(to_json(value))
+        return TypeAdapter(cls).validate_json(_json(value, where))
     except ValidationError as error:
         lines = []
         for each in error.errors(include_url=False):

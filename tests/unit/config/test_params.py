@@ -102,6 +102,44 @@ def test_every_number_has_a_bound(value):
             assert any(f" {key}" in line for line in errors_in(edited({key: inner})))
 
 
+ODD = [
+    *(None, True, 0, -1, 1.5, 2**31, 2**63, 2**64, 10**400, float("inf"), float("nan"), 1e-320),
+    *(
+        "",
+        " ",
+        "\0",
+        "x" * 10**5,
+        "\ud800",
+        "1e3",
+        [],
+        [None],
+        [[]],
+        {},
+        {"": None},
+        {"a": [1e400]},
+    ),
+]
+
+
+@pytest.mark.parametrize("text", ['window: "\\ud800"', "window: &a [*a]", "model: &a {b: *a}"])
+def test_values_that_are_no_settings_are_named(tmp_path, text):
+    path = tmp_path / "params.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="a value cannot be read"):
+        load_params(path)
+
+
+def test_odd_values_of_every_setting_are_read_or_named():
+    n_refused = 0
+    for key in [f"{name}.{key}" for name in VALUES if name != "dataset" for key in VALUES[name]]:
+        for value in ODD:
+            try:
+                validated(Params, edited({key: value}), "params.yaml")
+            except ConfigError:
+                n_refused += 1
+    assert n_refused > 1300
+
+
 @pytest.mark.parametrize(
     "zone", ["", "Europe", "Oslo", "../UTC", "\0", "tzdata.zi", " UTC", "/etc"]
 )
