@@ -8,15 +8,25 @@ from statistics import NormalDist
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from dayahead.core.columns import EVENT_TIME, ITEM_ID, ROW, SESSION_ID, TIMESTAMP
+from dayahead.core.columns import EVENT_TIME, ITEM_ID, ROW, SESSION_ID, TIMESTAMP, VALUE
 from dayahead.features.vocabulary import (
     add_value_counts,
     count_values,
     empty_value_counts,
     vocabulary_of,
 )
-from dayahead.features.workflow import encode, encode_lists, encode_session
+from dayahead.features.workflow import (
+    build_workflow,
+    encode,
+    encode_lists,
+    encode_session,
+    input_table,
+    input_types,
+    to_frame,
+)
 from dayahead.windows.metadata import (
     FeatureStatistics,
     NumberStatistics,
@@ -306,3 +316,32 @@ def test_a_window_uses_its_own_statistics_and_a_live_session_the_newest():
     assert encode(events(rows), settings, known, window="2026-01-02")["price"].to_pylist() == [3]
     assert encode(events(rows), settings, known)["price"].to_pylist() == [1]
     assert encode_session(events(rows), settings, known)["price"].to_pylist() == [[1]]
+
+
+IDS = {
+    "int": (pa.int64(), st.one_of(st.none(), st.integers(0, 6), st.integers(-(2**63), 2**63 - 1))),
+    "string": (pa.string(), st.one_of(st.none(), st.sampled_from("abcdef"), st.text(max_size=3))),
+}
+
+
+def log_of(ids):
+    return pa.table({ITEM_ID: ids, EVENT_TIME: pa.array(range(len(ids))).cast(TIMESTAMP)})
+
+
+@pytest.mark.parametrize("item_type", IDS)
+@given(data=st.data())
+def test_ids_alone_are_encoded_as_the_workflow_does(item_type, data):
+    type_, values = IDS[item_type]
+    ids = data.draw(st.lists(values, min_size=1, max_size=30))
+    known = data.draw(st.lists(values.filter(lambda value: value is not None), unique=True))
+    vocabularies = {ITEM_ID: pa.table({VALUE: pa.array(known, type_)})}
+    rules, log = statistics({}, item_type=item_type), log_of(pa.array(ids, type_))
+    frame = to_frame(input_table(log, input_types(rules)), "cpu")
+    expected = build_workflow(rules, vocabularies).transform(frame)
+    assert encode(log, rules, vocabularies)[ITEM_ID].to_pylist() == expected[ITEM_ID].tolist()
+
+
+def test_a_live_session_of_ids_takes_no_workflow(monkeypatch):
+    monkeypatch.setattr("dayahead.features.workflow.build_workflow", None)
+    log = log_of(pa.array([60, 9]))
+    assert encode_session(log, statistics({}), {ITEM_ID: ITEMS})[ITEM_ID].to_pylist() == [[3, 1]]
