@@ -1,4 +1,7 @@
-"""The command line: recommend, compare, preset, summary, cache, track."""
+"""The command line: recommend, compare, preset, summary, cache, track.
+
+Verbs import torch, MLflow and DVC themselves: they take seconds, which the others need not pay.
+"""
 
 import logging
 import sys
@@ -7,7 +10,7 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from tabulate import tabulate  # type: ignore[import-untyped]
@@ -15,24 +18,9 @@ from tabulate import tabulate  # type: ignore[import-untyped]
 from dayahead.config.params import load_params
 from dayahead.core.cache import KINDS, Cache
 from dayahead.core.errors import ComparisonError, ConfigError, TrackingError, exit_with_message
-from dayahead.core.lazy import lazy_module
 from dayahead.core.project import cache_root, project_root
 from dayahead.presets import preset_names, preset_options
 from dayahead.serve.request import ColdStart, parse_ids
-
-if TYPE_CHECKING:
-    from dayahead import summary as run_summary
-    from dayahead.compare import paired_tests
-    from dayahead.compare import summary as compare_summary
-    from dayahead.serve import recommender
-    from dayahead.tracking import run_lookup, uploader
-else:  # with torch, MLflow and DVC they take seconds, which only the verb that needs them pays
-    paired_tests = lazy_module("dayahead.compare.paired_tests")
-    run_summary = lazy_module("dayahead.summary")
-    compare_summary = lazy_module("dayahead.compare.summary")
-    recommender = lazy_module("dayahead.serve.recommender")
-    run_lookup = lazy_module("dayahead.tracking.run_lookup")
-    uploader = lazy_module("dayahead.tracking.uploader")
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -76,8 +64,10 @@ def recommend(  # noqa: PLR0913, PLR0917
         raise ConfigError("recommend: give one of --session ID,ID,..., --item ID or --events FILE")
     if past is not None and events is None:
         raise ConfigError("recommend: --past requires --events FILE, whose times define the past")
+    from dayahead.serve.recommender import Recommender
+
     ids = parse_ids(session) if session is not None else item or []
-    model = recommender.Recommender.load(models)
+    model = Recommender.load(models)
     log = model.events_of(ids) if events is None else model.read_events(events)
     before = None if past is None else model.read_events(past)
     top = model.recommend_after(
@@ -106,21 +96,26 @@ def compare(
     runs_b: Annotated[str, typer.Argument(metavar="B1,B2,...", help="Runs of the other.")],
 ) -> None:
     """Test which of two settings is better; windows are the unit, runs differ in their seeds."""
+    from dayahead.compare.paired_tests import compare as compare_results
+    from dayahead.compare.summary import summarize
+
     cutoffs = load_params(project_root() / "params.yaml").evaluation.cutoffs
     with tempfile.TemporaryDirectory() as scratch:
         a = _results_of_all(runs_a, Path(scratch) / "a")
         b = _results_of_all(runs_b, Path(scratch) / "b")
-        comparison = paired_tests.compare(a, b, cutoffs)
-    print(compare_summary.summarize(comparison, runs_a, runs_b))
+        comparison = compare_results(a, b, cutoffs)
+    print(summarize(comparison, runs_a, runs_b))
 
 
 def _results_of_all(runs: str, into: Path) -> list[Path]:
+    from dayahead.tracking.run_lookup import results_of
+
     names = [name.strip() for name in runs.split(",")]
     if "" in names or len(set(names)) < len(names):
         raise ComparisonError(
             f"compare: {runs!r}: expected different runs, separated by commas, such as A1,A2,A3"
         )
-    return [run_lookup.results_of(name, into / str(number)) for number, name in enumerate(names)]
+    return [results_of(name, into / str(number)) for number, name in enumerate(names)]
 
 
 @app.command()
@@ -140,10 +135,12 @@ def preset(
 @app.command()
 def summary() -> None:
     """Print the average over days (AOD) of results/ beside those of the counting baselines."""
+    from dayahead.summary import summarize_run
+
     root = project_root()
     print("Comparing with the counting baselines on the same windows ...", file=sys.stderr)
     logging.basicConfig(level=logging.WARNING)  # not a line per window
-    print(run_summary.summarize_run(load_params(root / "params.yaml"), root))
+    print(summarize_run(load_params(root / "params.yaml"), root))
 
 
 @app.command()
@@ -179,7 +176,9 @@ def track(
     """Upload the records that the tracking server missed while it was unreachable."""
     if not sync:
         raise ConfigError("track: expected the option --sync")
-    report = uploader.sync_all()
+    from dayahead.tracking.uploader import sync_all
+
+    report = sync_all()
     n_records = sum(report.uploaded.values())
     print(f"{n_records} records of {len(report.uploaded)} stages sent to {report.store}")
     if report.failures:

@@ -1,24 +1,13 @@
-"""The results of a run, wherever they are: a folder, MLflow, a DVC experiment, a Git revision."""
+"""The results of a run, wherever they are: a folder, MLflow, a DVC experiment, a Git revision.
+
+MLflow and DVC take seconds to import, so each lookup imports what it needs.
+"""
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dayahead.core.errors import ComparisonError, first_line
-from dayahead.core.lazy import lazy_module
 from dayahead.core.project import project_root
-
-if TYPE_CHECKING:
-    import mlflow.artifacts
-    from dvc import api, exceptions, scm
-
-    from dayahead.tracking import store, uploader
-else:  # a folder is found without them
-    mlflow = lazy_module("mlflow")
-    api, exceptions = lazy_module("dvc.api"), lazy_module("dvc.exceptions")
-    scm = lazy_module("dvc.scm")
-    store = lazy_module("dayahead.tracking.store")
-    uploader = lazy_module("dayahead.tracking.uploader")
 
 RANKS = "ranks"
 WINDOWS = "windows.csv"
@@ -54,7 +43,11 @@ def results_of(run: str, into: Path) -> Path:
 
 def _errors() -> tuple[type[Exception], ...]:
     """Return what a lookup raises where it finds nothing."""
-    return exceptions.DvcException, scm.SCMError, mlflow.MlflowException, OSError
+    from dvc.exceptions import DvcException
+    from dvc.scm import SCMError
+    from mlflow import MlflowException
+
+    return DvcException, SCMError, MlflowException, OSError
 
 
 def _from_folder(run: str, _into: Path) -> Path:
@@ -66,20 +59,26 @@ def _from_folder(run: str, _into: Path) -> Path:
 
 def _from_mlflow(run: str, into: Path) -> Path:
     """Download artifacts of the run itself or of the train run that its tags link to."""
-    tracked = store.Store()
-    link = f"{uploader.LINEAGE_TAG}train"
-    source = tracked.client.get_run(run).data.tags.get(link, run)
+    from mlflow.artifacts import download_artifacts
+
+    from dayahead.tracking.store import Store
+    from dayahead.tracking.uploader import LINEAGE_TAG
+
+    store = Store()
+    source = store.client.get_run(run).data.tags.get(f"{LINEAGE_TAG}train", run)
     into.mkdir(parents=True, exist_ok=True)
     for name in (RANKS, WINDOWS):
-        mlflow.artifacts.download_artifacts(
-            run_id=source, artifact_path=name, dst_path=str(into), tracking_uri=tracked.uri
+        download_artifacts(
+            run_id=source, artifact_path=name, dst_path=str(into), tracking_uri=store.uri
         )
     return into
 
 
 def _from_dvc(run: str, into: Path) -> Path:
     """Read files of a revision: from Git where it has them, else from DVC's cache or remote."""
-    files = api.DVCFileSystem(str(project_root()), rev=run)
+    from dvc.api import DVCFileSystem
+
+    files = DVCFileSystem(str(project_root()), rev=run)
     into.mkdir(parents=True, exist_ok=True)
     files.get(f"{RESULTS}/{RANKS}", str(into / RANKS), recursive=True)
     files.get_file(f"{RESULTS}/{WINDOWS}", str(into / WINDOWS))

@@ -4,7 +4,6 @@ import sys
 import pytest
 
 from dayahead.core.errors import ComparisonError
-from dayahead.tracking import run_lookup
 from dayahead.tracking.run_lookup import results_of
 from dayahead.tracking.runs import stage_run
 from support.tracked_stages import run_stage, runs_of
@@ -72,6 +71,6 @@ def test_an_error_without_a_message_is_named_by_its_type(monkeypatch, tmp_path):
     def timing_out(*_, **__):
         raise TimeoutError
 
-    monkeypatch.setattr(run_lookup.api, "DVCFileSystem", timing_out)
+    monkeypatch.setattr("dvc.api.DVCFileSystem", timing_out)
     with pytest.raises(ComparisonError, match="dvc: TimeoutError"):
         results_of("nothing", tmp_path / "into")
