@@ -20,6 +20,7 @@ OTHER = {
         "dropout": 0.1,
         "input_dropout": 0.1,
         "swap_noise": 0.1,
+        "unknown_rate": 0.1,
         "tie_weights": False,
         "item_init_std": 0.1,
         "feature_init_std": 0.1,

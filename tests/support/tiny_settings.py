@@ -47,6 +47,7 @@ MODEL = {
     "dropout": 0.0,
     "input_dropout": 0.0,
     "swap_noise": 0.0,
+    "unknown_rate": 0.0,
     "tie_weights": True,
     "item_init_std": 0.5,
     "feature_init_std": 0.5,

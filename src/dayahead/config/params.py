@@ -111,6 +111,9 @@ class ModelConfig:
     """Dropout on the merged inputs, before their projection."""
     swap_noise: Fraction
     """Probability that an input item is replaced by one of the batch; targets are left alone."""
+    unknown_rate: Fraction
+    """Probability that an input item added since the last fit is read as unknown in training (with
+    catalogue grow): so the model learns what follows an item that it does not know yet."""
     tie_weights: bool
     """Whether items are scored with the input embeddings; false: with a separate output table."""
     item_init_std: Positive

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from dayahead.config.params import ModelConfig
-from dayahead.core.columns import IS_PAST, ITEM_ID, PADDING
+from dayahead.core.columns import IS_PAST, ITEM_ID, N_RESERVED, PADDING, UNKNOWN
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.embeddings import GrowingEmbedding
 from dayahead.model.rng import StepRandom, derived_seed
@@ -185,3 +185,16 @@ def swap_noise(
     sampled = (rng.uniform("swapped_for").double() * len(pool)).long()
     is_swapped = (rng.uniform("is_swapped") < probability) & (items != PADDING)
     return torch.where(is_swapped, pool[sampled], items)
+
+
+def hide_new_items(
+    items: Int[Tensor, "B W"], n_old: int, rng: StepRandom, probability: float
+) -> Int[Tensor, "B W"]:
+    """Read input items beyond the first `n_old` of the catalogue as unknown, at random.
+
+    Such items came up since the last fit, as those will that are unknown when the model is used:
+    both follow and precede the same kind of items. Old items keep all of their inputs.
+    """
+    is_new = items >= N_RESERVED + n_old
+    is_hidden = is_new & (rng.uniform("is_unknown") < probability)
+    return items.masked_fill(is_hidden, UNKNOWN)

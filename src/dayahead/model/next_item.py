@@ -12,7 +12,7 @@ from dayahead.core.errors import ConfigError
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.backbones import Backbone
 from dayahead.model.embeddings import GrowingEmbedding
-from dayahead.model.inputs import EventInputs, projection, swap_noise
+from dayahead.model.inputs import EventInputs, hide_new_items, projection, swap_noise
 from dayahead.model.losses import Negatives, NegativeSampler, catalogue_loss
 from dayahead.model.output_layer import Columns, OutputLayer, Scorer, States
 from dayahead.model.rng import StepRandom, derived_seed
@@ -71,6 +71,8 @@ class NextItemModel(nn.Module):
             self.output_items.unknown.requires_grad_(False)  # these rows are never looked up
         self.sampler = NegativeSampler(loss) if loss.is_sampled else None
         self.bias = nn.Parameter(torch.empty(0))
+        self.n_old_items = 0
+        """Items of the catalogue before it last grew."""
 
     @property
     def n_items(self) -> int:
@@ -103,6 +105,7 @@ class NextItemModel(nn.Module):
                 f"params.yaml: compute.shard_items: {n_items} items cannot be distributed to "
                 f"{self.shard.world_size} processes; set it to false"
             )
+        self.n_old_items = self.n_items
         self.inputs.grow(sizes)
         if not self.config.tie_weights:
             self.output_items.grow(n_items)
@@ -119,10 +122,8 @@ class NextItemModel(nn.Module):
         session; with rows sorted by length, little padding is left.
         """
         positions, labels = self.task.training_positions(columns[ITEM_ID], lengths, rng)
-        read = columns
-        if self.training and self.config.swap_noise:  # after the labels are taken
-            noisy = swap_noise(columns[ITEM_ID], rng, self.config.swap_noise)
-            read = {**columns, ITEM_ID: noisy}
+        # After the labels are taken: targets are not changed.
+        read = {**columns, ITEM_ID: self._noisy(columns[ITEM_ID], rng)}
         states = self._output_states(read, positions, length_groups)
         targets, negatives = labels - N_RESERVED, self._negatives(rng)
         loss = catalogue_loss(self.loss_config, states, self.output_layer, targets, negatives)
@@ -162,6 +163,15 @@ class NextItemModel(nn.Module):
         positions = self.task.next_item_positions(columns[ITEM_ID], n_known)
         inputs = self._masked_inputs(columns, self.inputs.items(columns[ITEM_ID]), positions)
         return self.body.attention_weights(inputs, positions.lengths), positions.lengths
+
+    def _noisy(self, items: Int[Tensor, "B W"], rng: StepRandom) -> Int[Tensor, "B W"]:
+        """Input items, some of them in training replaced or read as unknown."""
+        config = self.config
+        if self.training and config.swap_noise:
+            items = swap_noise(items, rng, config.swap_noise)
+        if self.training and config.unknown_rate and config.catalogue == "grow":
+            items = hide_new_items(items, self.n_old_items, rng, config.unknown_rate)
+        return items
 
     def _negatives(self, rng: StepRandom) -> Negatives | None:
         """Negatives for every target of the global batch; None for the full softmax."""

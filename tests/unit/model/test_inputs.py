@@ -1,4 +1,4 @@
-"""Event inputs by hand and against an oracle, no feature lost; swap noise."""
+"""Event inputs by hand and against an oracle, no feature lost; swap noise, hidden items."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dayahead.model.inputs import EventInputs, projection, swap_noise, vector_dims
+from dayahead.model.inputs import (
+    EventInputs,
+    hide_new_items,
+    projection,
+    swap_noise,
+    vector_dims,
+)
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.rng import StepRandom
 from support.tiny_settings import (
@@ -331,3 +337,52 @@ class TestSwapNoise:
         noisy, clean = tiny_model(swap_noise=0.9), tiny_model()
         assert noisy.train()(*given)[0] != clean.train()(*given)[0]
         assert noisy.eval()(*given)[0] == clean.eval()(*given)[0]
+
+
+class TestHiddenNewItems:
+    def test_only_new_items_are_hidden_at_the_probability(self):
+        items = torch.tensor([[2] * 30 + [5] * 10] * 500)
+        found = hide_new_items(items, 3, step_random(items), 0.2)
+        assert torch.equal(found[:, :30], items[:, :30])
+        assert set(found[:, 30:].unique().tolist()) == {1, 5}
+        assert (found[:, 30:] == 1).float().mean().item() == pytest.approx(0.2, abs=0.02)
+
+    @given(st.integers(1, 4), st.integers(0, 99))
+    def test_several_processes_hide_what_one_would(self, world, seed):
+        items, _ = padded(SESSIONS)
+        wanted = hide_new_items(items, 4, step_random(items, seed), 0.5)
+        for rank in range(world):
+            rows = torch.arange(len(items))[rank::world]
+            found = hide_new_items(items[rows], 4, step_random(items, seed, rows=rows), 0.5)
+            assert torch.equal(found, wanted[rows])
+
+    def test_in_training_only_and_not_in_the_labels(self):
+        items, lengths = padded(SESSIONS)
+        given = columns_of(items), lengths, step_random(items)
+        hiding, clean = tiny_model(unknown_rate=0.9), tiny_model()
+        read = []
+        hiding.inputs.register_forward_pre_hook(lambda _, given: read.append(given[0]["item_id"]))
+        assert hiding.train()(*given)[0] != clean.train()(*given)[0]
+        assert (read[0] == 1).any()
+        assert hiding.eval()(*given)[0] == clean.eval()(*given)[0]
+        assert torch.equal(items, padded(SESSIONS)[0])
+
+    @pytest.mark.parametrize(("changes", "is_hidden"), [({}, True), ({"catalogue": "full"}, False)])
+    def test_items_of_earlier_fits_and_of_a_full_catalogue_are_read(self, changes, is_hidden):
+        items, lengths = padded(SESSIONS)
+        model = tiny_model(unknown_rate=0.99, **changes).train()
+        sizes = {name: table.n_rows for name, table in model.inputs.tables.items()}
+        read = []
+        model.inputs.register_forward_pre_hook(lambda _, given: read.append(given[0]["item_id"]))
+        model(columns_of(items), lengths, step_random(items))
+        assert (read[-1] == 1).any() == is_hidden
+        model.grow(sizes)  # another window, without new items
+        model(columns_of(items), lengths, step_random(items))
+        assert not (read[-1] == 1).any()
+
+    def test_the_unknown_vector_learns(self):
+        items, lengths = padded(SESSIONS)
+        for rate, learns in ((0.0, False), (0.9, True)):
+            model = tiny_model(unknown_rate=rate).train()
+            model(columns_of(items), lengths, step_random(items))[0].backward()
+            assert bool(model.inputs.items.unknown.grad.any()) == learns
