@@ -1,6 +1,7 @@
 """What a run has found, for the terminal: its AOD beside those of the counting baselines."""
 
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from tabulate import tabulate  # type: ignore[import-untyped]
 from dayahead.config.params import Params
 from dayahead.core.errors import DataError
 from dayahead.metrics.metrics import mean
-from dayahead.metrics.tables import read_windows
+from dayahead.metrics.tables import WindowResult, read_windows
 from dayahead.train.run import Study
 from dayahead.train.stage import train
 
@@ -32,7 +33,7 @@ def summarize_run(params: Params, root: Path) -> str:
     results = root / "results"
     rows = read_windows(results / "windows.csv", cutoffs)
     names = list(rows[0].metrics)
-    table = [(params.model.architecture, *(mean([row.metrics[n] for row in rows]) for n in names))]
+    table = [(params.model.architecture, *_aod(rows, names))]
     for architecture in BASELINES:
         if architecture == params.model.architecture:
             continue
@@ -43,12 +44,16 @@ def summarize_run(params: Params, root: Path) -> str:
             raise DataError(
                 f"{results}: evaluated on other windows than params.yaml selects; run `dvc repro`"
             )
-        table.append((architecture, *(mean([row.metrics[n] for row in found]) for n in names)))
+        table.append((architecture, *_aod(found, names)))
     lines = str(tabulate(table, ("AOD", *names), tablefmt="plain", floatfmt=".4f"))
     return (
         f"{lines}\n\n{len(rows)} windows evaluated. Report: {results / 'report.html'}\n"
         f"Next: dvc exp run --temp -n small -S model.n_layer=1, then dvc exp show"
     )
+
+
+def _aod(rows: Sequence[WindowResult], names: Sequence[str]) -> list[float]:
+    return [mean([row.metrics[name] for row in rows]) for name in names]
 
 
 def _baseline(params: Params, architecture: str, root: Path, scratch: Path) -> Study:

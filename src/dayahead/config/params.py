@@ -13,8 +13,14 @@ from pydantic.dataclasses import dataclass
 from dayahead.config.loading import (
     STRICT,
     Auto,
+    Count,
+    CountOrZero,
     FiniteMapping,
+    NonNegative,
+    Positive,
     Seed,
+    Size,
+    SizeOrZero,
     TimeZone,
     read_yaml,
     validated,
@@ -22,13 +28,6 @@ from dayahead.config.loading import (
 from dayahead.core.errors import ConfigError
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
-# Bounds far beyond use: a typing error must neither hang the machine nor fill its memory.
-Positive = Annotated[float, Field(gt=0, le=1e6)]
-NonNegative = Annotated[float, Field(ge=0, le=1e6)]
-Size = Annotated[int, Field(ge=1, le=1 << 16)]
-SizeOrZero = Annotated[int, Field(ge=0, le=1 << 16)]
-Count = Annotated[int, Field(ge=1, le=10_000_000)]
-CountOrZero = Annotated[int, Field(ge=0, le=10_000_000)]
 
 COUNTED = ("popularity", "transitions")
 SMOOTHED = ("softmax", "sampled_softmax")

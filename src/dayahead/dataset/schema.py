@@ -12,7 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from dayahead.config.loading import STRICT, TimeZone, read_yaml, validated
+from dayahead.config.loading import STRICT, SizeOrZero, TimeZone, read_yaml, validated
 from dayahead.core.columns import (
     EVENT_TIME,
     ID_TYPES,
@@ -98,7 +98,7 @@ class SessionsConfig:
     min_length: Length = 2
     max_length: Length = 20
     truncate: Literal["first", "last"] = "first"
-    past_max_length: Annotated[int, Field(ge=0, le=1 << 16)] = 0
+    past_max_length: SizeOrZero = 0
     """Columns bef_<name> hold at most this many of the user's events before the session; 0: no
     such columns."""
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 
-from dayahead.config.loading import STRICT, Seed
+from dayahead.config.loading import STRICT, Count, Seed
 
 
 def _check_ascii(text: str) -> str:
@@ -22,7 +22,6 @@ def _check_glob(text: str) -> str:
     return text
 
 
-Count = Annotated[int, Field(ge=1, le=10_000_000)]
 Glob = Annotated[str, AfterValidator(_check_glob)]
 Character = Annotated[str, AfterValidator(_check_ascii)]
 

@@ -37,6 +37,7 @@ def _conditions(params: Params) -> dict[str, bool]:
     is_sliding = training.protocol == "sliding"
     return {
         "model.decay": params.model.architecture == "transitions",
+        "model.unknown_rate": params.model.catalogue == "grow",
         "task.mlm_probability": task in {"mlm", "rtd"},
         "task.plm_probability": task == "plm",
         "task.plm_max_span": task == "plm",

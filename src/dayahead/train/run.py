@@ -269,10 +269,6 @@ class Run:
             .combine_chunks()
             for column, size in sizes.items()
         }
-        counts = np.bincount(
-            self.folder.read(window, "train", [ITEM_ID])[ITEM_ID].combine_chunks().flatten(),
-            minlength=N_RESERVED + sizes[ITEM_ID],
-        )
-        popularity = counts[self.candidates].astype(np.int64)
+        popularity = self.folder.item_counts(window, "train")[self.candidates]
         stored = StoredModel(config, self.model, self.candidates, popularity, vocabularies)
         save_model(self.study.models, stored, weights)
