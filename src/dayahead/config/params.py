@@ -330,9 +330,11 @@ class MachineConfig:
     scheduler: str | None
     """Address of a running Dask scheduler; null: `preprocess` starts a cluster of its own."""
     keep_fits: Count | Literal["all"]
-    """How many of the newest fits that a run does the cache keeps. A killed run, or one over a
-    longer log, goes on from the last of them. all: then other settings of `evaluation`, or an
-    earlier `window.last`, need no fit either."""
+    """How many of the newest fits the cache keeps of a study. From 2 on it also keeps about
+    log2(windows) older ones of a carried model, at doubling distances, so that a run with an
+    earlier `window.last` fits fewer than twice as many windows again as it goes back. Each fit
+    takes the disk space of three models: 9 fits after 381 windows. 1: the newest alone; all: every
+    fit, then other settings of `evaluation` need no fit either."""
     max_restarts: CountOrZero
     """How often several processes are started again, from the last fit kept, when one dies."""
     strict: bool

@@ -138,9 +138,8 @@ class CachedWindows:
         self.machine = _machine(run)
         self.keys = CacheKeys(run, windows, self.machine if self.config.strict else None)
         self.evaluation_key = cache(self.keys.evaluation)  # which hashes the window's files
+        self.starts_afresh = run.params.training.starts_afresh
         self._has_warned = False
-        self._written: list[str] = []
-        """Keys of this run's fits in the cache, the newest last."""
 
     def newest_fit(self, lowest: int, highest: int) -> tuple[int, Fit, dict[str, Tensor]] | None:
         """Return the newest cached fit from windows[lowest] to windows[highest], if there is one.
@@ -154,10 +153,7 @@ class CachedWindows:
         return None
 
     def write_fit(self, index: int, fit: Fit, state: dict[str, Tensor]) -> None:
-        """Cache a fit's checkpoint, and remove this run's older ones beyond machine.keep_fits.
-
-        Those that were there before stay: another run with these settings may resume from them.
-        """
+        """Cache a fit's checkpoint, and remove those before it that machine.keep_fits drops."""
         if not self.is_used:
             return
 
@@ -166,13 +162,24 @@ class CachedWindows:
             write_json(folder / "fit.json", {"machine": self.machine, "fit": figures})
             write_tensors(folder / "state.safetensors", state)
 
-        key = self.keys.fits[index]
-        if key not in self.fits:
-            self._written.append(key)
-        self.fits.put(key, write)
+        self.fits.put(self.keys.fits[index], write)
         if self.config.keep_fits != "all":
-            self.fits.remove(self._written[: -self.config.keep_fits])
-            del self._written[: -self.config.keep_fits]
+            # Earlier runs have written some of them: interrupted ones, and those of a shorter log.
+            self.fits.remove(
+                [
+                    key
+                    for earlier, key in enumerate(self.keys.fits[:index])
+                    if not self._is_kept(earlier, index, self.config.keep_fits)
+                ]
+            )
+
+    def _is_kept(self, index: int, newest: int, keep_fits: int) -> bool:
+        """Whether a fit stays in the cache after that of windows[newest]."""
+        if newest - index < keep_fits:
+            return True
+        if keep_fits == 1 or self.starts_afresh:  # where no fit is made from an older one
+            return False
+        return is_spaced(index, newest)
 
     def read_evaluation(self, index: int, results: Path) -> EvaluatedWindow | None:
         """Return the cached evaluation of the model fitted on windows[index], if there is one.
@@ -219,6 +226,17 @@ class CachedWindows:
                 "; ".join(differences),
             )
         self._has_warned |= bool(differences)
+
+
+def is_spaced(index: int, newest: int) -> bool:
+    """Whether `index` is one of about log2(newest) indices, the fewer the older.
+
+    Counted from 1, those are the last odd number, the last that 2 divides but not 4, and so on. So
+    one that is left out now is left out for every greater `newest`, too.
+    """
+    number = index + 1
+    power = number & -number
+    return newest - index < 2 * power
 
 
 def _cpu() -> Machine:

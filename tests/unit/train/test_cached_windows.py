@@ -157,6 +157,15 @@ def test_the_same_run_again_fits_and_evaluates_nothing(windows, finished, monkey
     assert fits == []
 
 
+def test_an_earlier_last_window_starts_from_a_fit_that_was_kept(windows, tmp_path, fits):
+    keep_two = {"machine": {"keep_fits": 2}}
+    run(windows, tmp_path / "a" / "out", keep_two)
+    fits.clear()
+    earlier = run(windows, tmp_path / "a" / "out", keep_two, last=day(1))
+    assert fits == []
+    assert earlier == run(windows, tmp_path / "b" / "out", last=day(1))
+
+
 def test_another_cutoff_needs_no_fit(windows, finished, tmp_path, fits):
     other = {"evaluation": {"cutoffs": [3]}}
     again = run(windows, finished[1], other)

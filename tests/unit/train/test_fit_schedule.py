@@ -1,19 +1,23 @@
 """Which fits a schedule does, given the fits in the cache."""
 
+import math
 from types import SimpleNamespace
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dayahead.distributed.process import Process, Rank
 from dayahead.distributed.sharding import WHOLE
-from dayahead.train.cached_windows import CachedWindows
+from dayahead.train.cached_windows import CachedWindows, is_spaced
 from dayahead.train.run import Fit
 from dayahead.train.stage import FitSchedule
 from dayahead.windows.folder import Window
 from support.tiny_settings import tiny_params
 
 WINDOWS = [Window(name, position, "2026-01-01") for position, name in enumerate("abcdef")]
+MANY = [Window(name, position, "2026-01-01") for position, name in enumerate("abcdefghijklmnop")]
 PROTOCOLS = {
     "incremental": {"protocol": "incremental"},
     "sliding, carried": {"protocol": "sliding", "history": 3},
@@ -56,19 +60,19 @@ class Recorder:
         assert self.model[-1] == window.position
 
 
-def schedule_over(cache, protocol, keep="all"):
+def schedule_over(cache, protocol, keep="all", windows=WINDOWS):
     """The schedule of a new run with this cache."""
     run = Recorder(protocol, keep)
-    cached = CachedWindows(cache, run, WINDOWS)
-    cached.keys = SimpleNamespace(fits=[f"key-{window.name}" for window in WINDOWS])
-    return FitSchedule(run, WINDOWS, cached)
+    cached = CachedWindows(cache, run, windows)
+    cached.keys = SimpleNamespace(fits=[f"key-{window.name}" for window in windows])
+    return FitSchedule(run, windows, cached)
 
 
 def fits_up_to(schedule, indices):
     """Bring the model to some windows in turn; return the windows of each fit done for that."""
     for index in indices:
         fit = schedule.fit_up_to(index)
-        assert fit.window == WINDOWS[index] == WINDOWS[schedule.index]
+        assert fit.window == schedule.windows[index] == schedule.windows[schedule.index]
     return schedule.run.fits
 
 
@@ -126,15 +130,60 @@ def test_a_cached_fit_equals_the_fit(tmp_path):
     assert schedule_over(tmp_path, "incremental").fit_up_to(2) == fit
 
 
+def kept_in(cache):
+    """Names of the windows whose fits are in the cache, as one string."""
+    return "".join(sorted(path.name[-1] for path in (cache / "fits").glob("key-*")))
+
+
 @pytest.mark.parametrize(
-    ("keep", "kept"),
-    [(1, [5]), (2, [4, 5]), (4, [2, 3, 4, 5]), ("all", [*range(6)])],
+    ("keep", "carried", "fresh"),
+    [
+        (1, "p", "p"),
+        (2, "hlnop", "op"),
+        (3, "hlnop", "nop"),
+        (4, "hlmnop", "mnop"),
+        ("all", "abcdefghijklmnop", "abcdefghijklmnop"),
+    ],
 )
 @every_protocol
-def test_the_cache_keeps_as_many_fits_as_keep_fits(tmp_path, protocol, keep, kept):
-    fits_up_to(schedule_over(tmp_path, protocol, keep), range(6))
-    found = {path.name for path in (tmp_path / "fits").glob("key-*")}
-    assert found == {f"key-{WINDOWS[index].name}" for index in kept}
+def test_the_cache_keeps_the_newest_fits_and_of_a_carried_model_some_older_ones(
+    tmp_path, protocol, keep, carried, fresh
+):
+    fits_up_to(schedule_over(tmp_path, protocol, keep, MANY), range(16))
+    assert kept_in(tmp_path) == (carried if protocol in WITH_CARRIED_MODEL else fresh)
+
+
+@pytest.mark.parametrize(
+    ("n_earlier", "fits"),
+    [(1, ""), (2, ""), (3, "m"), (4, ""), (5, "ijk"), (7, "i"), (8, ""), (9, "abcdefg")],
+)
+def test_an_earlier_last_window_needs_few_fits(tmp_path, n_earlier, fits):
+    fits_up_to(schedule_over(tmp_path, "incremental", 2, MANY), range(16))
+    earlier = schedule_over(tmp_path, "incremental", 2, MANY)
+    assert fits_up_to(earlier, [15 - n_earlier]) == list(fits)
+
+
+@given(newest=st.integers(0, 400), n_earlier=st.integers(1, 400))
+def test_going_back_needs_fewer_than_twice_as_many_fits_as_windows(newest, n_earlier):
+    kept = [index for index in range(newest + 1) if is_spaced(index, newest)]
+    wanted = max(0, newest - n_earlier)
+    n_fits = wanted - max((index for index in kept if index <= wanted), default=-1)
+    assert n_fits < 2 * n_earlier
+    assert len(kept) == math.floor(math.log2(newest + 1)) + 1
+
+
+@given(index=st.integers(0, 200))
+def test_a_fit_is_dropped_once_and_for_all(index):
+    found = [is_spaced(index, newest) for newest in range(index, 1000)]
+    assert found == sorted(found, reverse=True)
+
+
+def test_a_run_stopped_after_each_window_leaves_no_more_fits_than_one_that_is_not(tmp_path):
+    fits_up_to(schedule_over(tmp_path / "whole", "incremental", 2, MANY), range(16))
+    for index in range(16):
+        stopped = schedule_over(tmp_path / "stopped", "incremental", 2, MANY)
+        assert fits_up_to(stopped, [index]) == [MANY[index].name]
+    assert kept_in(tmp_path / "stopped") == kept_in(tmp_path / "whole")
 
 
 def test_fits_of_other_settings_are_not_removed(tmp_path):
@@ -145,15 +194,14 @@ def test_fits_of_other_settings_are_not_removed(tmp_path):
     assert sorted(path.name for path in (tmp_path / "fits").glob("*-*")) == ["key-c", "other-f"]
 
 
-def test_a_run_removes_no_fit_from_which_another_with_its_settings_resumes(tmp_path):
-    stopped = schedule_over(tmp_path, "incremental", 2)
-    fits_up_to(stopped, range(4))  # keeps c and d
+def test_a_run_resumes_after_another_with_its_settings_has_gone_further(tmp_path):
+    """The other evaluates otherwise, so its evaluations are of no use to this one."""
+    fits_up_to(schedule_over(tmp_path, "incremental", 2), range(5))  # keeps b, d and e
     between = schedule_over(tmp_path, "incremental", 2)
-    assert fits_up_to(between, range(6)) == ["a", "b", "e", "f"]
+    assert fits_up_to(between, range(6)) == ["a", "c", "f"]
+    assert kept_in(tmp_path) == "def"
     resumed = schedule_over(tmp_path, "incremental", 2)
-    assert fits_up_to(resumed, range(3, 6)) == []
-    found = sorted(path.name for path in (tmp_path / "fits").glob("key-*"))
-    assert found == ["key-c", "key-d", "key-e", "key-f"]
+    assert fits_up_to(resumed, range(4, 6)) == []
 
 
 def test_other_processes_restore_what_the_main_one_found(tmp_path):
