@@ -238,7 +238,7 @@ def tiny_model(
 def counted(architecture: str, sessions: list[list[int]], n_items: int = 30) -> CountingModel:
     """A baseline fitted on one window of sessions (vocabulary indices)."""
     model = CountingModel(model_config(architecture=architecture))
-    model.grow(n_items)
+    model.grow({"item_id": n_items})
     count_window(model, sessions)
     return model
 

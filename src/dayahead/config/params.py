@@ -330,11 +330,10 @@ class MachineConfig:
     scheduler: str | None
     """Address of a running Dask scheduler; null: `preprocess` starts a cluster of its own."""
     keep_fits: Count | Literal["all"]
-    """How many of the newest fits the cache keeps of a study. From 2 on it also keeps about
-    log2(windows) older ones of a carried model, at doubling distances, so that a run with an
-    earlier `window.last` fits fewer than twice as many windows again as it goes back. Each fit
-    takes the disk space of three models: 9 fits after 381 windows. 1: the newest alone; all: every
-    fit, then other settings of `evaluation` need no fit either."""
+    """How many of the newest fits of a study the cache keeps, each as large as three models. From 2
+    on older ones of a carried model stay too, about log2(windows) in all (9 after 381 windows), so
+    that an earlier `window.last` refits fewer than twice as many windows as it goes back. all: then
+    other settings of `evaluation` need no fit either."""
     max_restarts: CountOrZero
     """How often several processes are started again, from the last fit kept, when one dies."""
     strict: bool

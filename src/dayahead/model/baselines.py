@@ -44,8 +44,9 @@ class CountingModel:
         """Items in the catalogue."""
         return len(self.popularity)
 
-    def grow(self, n_items: int) -> None:
-        """Extend the counts to the first `n_items` of the catalogue."""
+    def grow(self, sizes: Mapping[str, int]) -> None:
+        """Extend the counts to the first `sizes[item_id]` items of the catalogue."""
+        n_items = sizes[ITEM_ID]
         self.popularity = np.pad(self.popularity, (0, n_items - self.n_items))
         self.transitions.resize((n_items, n_items))
 

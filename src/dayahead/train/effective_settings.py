@@ -51,6 +51,7 @@ def _conditions(params: Params) -> dict[str, bool]:
         "loss.bpr_max_regularisation": loss.name == "bpr_max",
         "training.history": is_sliding,
         "training.carry_model": is_sliding,
+        "training.carry_optimizer": not training.starts_afresh,
         "training.cosine_cycles": training.schedule == "cosine",
         "training.epochs": training.steps_per_window is None,
     }

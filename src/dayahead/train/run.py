@@ -157,7 +157,7 @@ class Run:
         if self.params.training.starts_afresh:
             self.model, self.trainer = self._build()
             if window.position:  # only what comes now counts as new
-                self.trainer.grow(self.sizes_at(self.folder.windows[window.position - 1]))
+                self.model.grow(self.sizes_at(self.folder.windows[window.position - 1]))
         self.trainer.grow(self.sizes_at(window))
         self._count_targets(windows)
         epochs = self.loader.fit_batches(windows, self.trainer.rank)

@@ -40,8 +40,8 @@ class CountTrainer:
     """Which rows of a global batch `fit` takes."""
 
     def grow(self, sizes: dict[str, int]) -> None:
-        """Make room for the first `sizes[item_id]` items."""
-        self.model.grow(sizes[ITEM_ID])
+        """Make room for the first `sizes[column]` values of each vocabulary."""
+        self.model.grow(sizes)
 
     def n_steps(self, epochs: list[Batches]) -> int:
         """Return one whole epoch: a second one would count everything twice."""
@@ -79,17 +79,19 @@ class GradientTrainer:
         self.process = process
         self.rank = process.rank
         self.optimizer = build_optimizer(self.model, config)
+        self.carries_optimizer = config.carry_optimizer and not config.starts_afresh
+        """Whether a fit starts from the optimizer state of the fit before."""
         self.wrapped: nn.Module = self.model
         """The model, in DDP where there are several processes."""
 
     def grow(self, sizes: dict[str, int]) -> None:
         """Make room for the first `sizes[column]` values of each vocabulary; wrap again for DDP.
 
-        Without `carry_optimizer` the optimizer starts from zero here.
+        Unless it is carried on, the optimizer starts from zero here.
         """
         before = dict(self.model.named_parameters())
         self.model.grow(sizes)
-        if self.config.carry_optimizer:
+        if self.carries_optimizer:
             replace_grown(self.optimizer, before, self.model)
         else:
             self.optimizer = build_optimizer(self.model, self.config)
@@ -164,12 +166,12 @@ class GradientTrainer:
             )
 
     def state(self) -> dict[str, Tensor]:
-        """Return the weights and, with `carry_optimizer`, the optimizer's state, on the CPU.
+        """Return the weights and, where it is carried on, the optimizer's state, on the CPU.
 
         Nothing else is needed: random streams are keyed by window and step.
         """
         state = {WEIGHTS + name: tensor for name, tensor in weights_of(self.model).items()}
-        if self.config.carry_optimizer:
+        if self.carries_optimizer:
             for name, parameter in self.model.named_parameters():
                 for key, value in self.optimizer.state.get(parameter, {}).items():
                     state[f"{_OPTIMIZER}{name}.{key}"] = value.cpu().contiguous()

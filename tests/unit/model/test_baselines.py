@@ -15,7 +15,7 @@ FIRST = [[A, B, A, B], [A, C], [D, A, B]]
 
 def transitions(decay=1.0):
     model = CountingModel(model_config(architecture="transitions", decay=decay))
-    model.grow(5)
+    model.grow({"item_id": 5})
     return model
 
 
@@ -115,7 +115,7 @@ def test_after_an_unknown_item_only_popularity_counts(item):
 
 def test_growing_keeps_the_counts():
     model = counted("transitions", FIRST, n_items=5)
-    model.grow(8)
+    model.grow({"item_id": 8})
     count_window(model, [[A, 9]])
     assert model.n_items == 8
     assert model.transitions[A - 2, B - 2] == 3

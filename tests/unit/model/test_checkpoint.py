@@ -117,7 +117,7 @@ def test_a_baseline_counts_on_after_reading(tmp_path):
     save(tmp_path, written)
     read = load_model(tmp_path).model
     for model in (written.model, read):
-        model.grow(40)
+        model.grow({"item_id": 40})
         count_window(model, [[2, 41]])
     assert np.array_equal(read.transitions.toarray(), written.model.transitions.toarray())
     assert np.array_equal(read.popularity, written.model.popularity)

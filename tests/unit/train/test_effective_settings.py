@@ -21,8 +21,9 @@ def windows(tmp_path_factory):
         {"training": {"steps_per_window": 3}},
         {"loss": {"name": "bpr", "negatives": 0}},
         {"model": {"architecture": "transitions"}},
+        {"training": {"protocol": "from_scratch"}},
     ],
-    ids=["default", "steps", "bpr", "transitions"],
+    ids=["default", "steps", "bpr", "transitions", "from scratch"],
 )
 def test_all_settings_without_effect_together_change_no_weight(windows, tmp_path, base):
     held = effective_settings(tiny_params(base))
@@ -41,3 +42,18 @@ def test_all_settings_without_effect_together_change_no_weight(windows, tmp_path
         for name, sections in (("one", base), ("other", merge_sections(base, **others)))
     ]
     assert found[0].read_bytes() == found[1].read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("training", "is_held"),
+    [
+        ({}, True),
+        ({"protocol": "sliding"}, True),
+        ({"protocol": "sliding", "carry_model": False}, False),
+        ({"protocol": "from_scratch"}, False),
+    ],
+    ids=["incremental", "sliding", "sliding afresh", "from scratch"],
+)
+def test_carry_optimizer_counts_where_a_model_is_carried(training, is_held):
+    held = effective_settings(tiny_params({"training": training}))
+    assert ("carry_optimizer" in held["training"]) == is_held

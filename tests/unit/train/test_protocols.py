@@ -11,6 +11,7 @@ from dayahead.core.files import write_parquet
 from dayahead.metrics.tables import read_windows
 from dayahead.model.checkpoint import load_model
 from dayahead.train.stage import fitted_windows
+from dayahead.train.trainers import GradientTrainer
 from dayahead.windows.folder import Window, window_path
 from support.tiny_settings import evaluated_windows, ranks_of, train_study, training_config
 from support.window_folders import day, markov_days, write_window_folder
@@ -99,6 +100,21 @@ def test_sliding_over_all_windows_with_a_fresh_model_equals_from_scratch(windows
     assert same(first, second, *OUTPUTS, *ranks_files(first))
     assert same(first, third, ranks_files(first)[0])
     assert not same(first, third, OUTPUTS[0])
+
+
+@pytest.mark.parametrize("protocol", ["incremental", "from_scratch"])
+def test_each_fit_prepares_its_trainer_once(windows, tmp_path, monkeypatch, protocol):
+    """Growing the trainer wraps its model in DDP."""
+    sizes = []
+    grow = GradientTrainer.grow
+
+    def counted(self, items):
+        sizes.append(items)
+        grow(self, items)
+
+    monkeypatch.setattr(GradientTrainer, "grow", counted)
+    study(windows, tmp_path, protocol=protocol)
+    assert len(sizes) == len(DAYS)
 
 
 def test_a_fresh_model_does_not_depend_on_windows_before_its_history(windows, tmp_path):

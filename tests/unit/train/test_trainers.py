@@ -144,6 +144,14 @@ def test_without_carry_optimizer_each_window_starts_with_a_fresh_state():
     assert {int(state["step"]) for state in trainer.optimizer.state.values()} == {6}
 
 
+@pytest.mark.parametrize("carry_model", [True, False])
+def test_the_state_holds_moments_only_where_the_model_is_carried(carry_model):
+    """Two thirds of the disk space of a fit."""
+    trainer = trainer_of(protocol="sliding", carry_model=carry_model)
+    trainer.fit("2026-01-01", epochs_of(), ignore)
+    assert any(name.endswith("exp_avg") for name in trainer.state()) == carry_model
+
+
 @pytest.mark.parametrize(("steps", "made"), [(None, 6), (1, 1), (4, 4), (6, 6), (9, 6)])
 def test_steps_per_window_limit_the_steps(monkeypatch, steps, made):
     """Of two epochs of 3 batches; the learning rate's schedule ends with the steps."""
