@@ -13,7 +13,16 @@ from urllib.parse import urlsplit
 
 TERMINATED = 128 + SIGTERM
 """Exit status of a stage that SIGTERM stopped, as a shell would have it."""
-_DISK_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}
+_CURE = "free space or fix permissions"
+_CURES = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM), _CURE),
+    **dict.fromkeys(
+        (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP),
+        "remove or rename what is in the way",
+    ),
+    errno.EFBIG: "allow larger files (ulimit -f)",
+    errno.EMFILE: "allow more open files (ulimit -n)",
+}
 # The last two: oneDNN's message, and a process that the kernel killed.
 _OUT_OF_MEMORY = re.compile(
     r"allocate memory|out of memory|bad_alloc|could not create a primitive|exit code -9"
@@ -113,6 +122,11 @@ def first_line(error: BaseException) -> str:
     return redacted(str(error).strip().partition("\n")[0]) or type(error).__name__
 
 
+def cure_of(error: OSError) -> str:
+    """Return what a user does about an error of the file system."""
+    return _CURES.get(error.errno or 0, _CURE)
+
+
 @contextmanager
 def exit_with_message() -> Iterator[None]:
     """End the process with one line for a user's mistake, a limit of the machine or a signal."""
@@ -142,6 +156,6 @@ def _message_of(error: BaseException) -> str | None:
         name = "" if isinstance(error, DayaheadError) else f"{type(error).__name__}: "
         if isinstance(error, MemoryError) or _OUT_OF_MEMORY.search(str(error)):
             return f"{name}{error}; {_LESS_MEMORY}"
-    if isinstance(error, OSError) and error.errno in _DISK_ERRNOS:
-        return f"{error}; free space or fix permissions, and {_RERUN}"
+    if isinstance(error, OSError) and error.errno in _CURES:
+        return f"{error}; {cure_of(error)}, and {_RERUN}"
     return str(error) if isinstance(error, DayaheadError) else None

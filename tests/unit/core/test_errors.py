@@ -1,6 +1,7 @@
 """Errors end a stage with one line, which holds no credentials."""
 
 import errno
+import os
 import signal
 
 import pytest
@@ -54,10 +55,25 @@ def test_first_line_of_an_error(message, expected):
     assert first_line(OSError(message)) == expected
 
 
-def test_a_full_disk_ends_with_one_line():
-    line = r"No space left.*run again: finished work is kept"
-    with pytest.raises(SystemExit, match=line), exit_with_message():
-        raise OSError(errno.ENOSPC, "No space left on device", "results/windows.csv")
+@pytest.mark.parametrize(
+    ("number", "cure"),
+    [
+        (errno.ENOSPC, "free space or fix permissions"),
+        (errno.EROFS, "free space or fix permissions"),
+        (errno.EPERM, "free space or fix permissions"),
+        (errno.EFBIG, "allow larger files (ulimit -f)"),
+        (errno.EMFILE, "allow more open files (ulimit -n)"),
+        (errno.ENOTDIR, "remove or rename what is in the way"),
+        (errno.EISDIR, "remove or rename what is in the way"),
+        (errno.EEXIST, "remove or rename what is in the way"),
+        (errno.ELOOP, "remove or rename what is in the way"),
+    ],
+)
+def test_a_limit_of_the_file_system_ends_with_one_line(number, cure):
+    with pytest.raises(SystemExit) as ended, exit_with_message():
+        raise OSError(number, os.strerror(number), "windows.csv")
+    found = f"[Errno {number}] {os.strerror(number)}: 'windows.csv'"
+    assert ended.value.code == f"error: {found}; {cure}, and run again: finished work is kept"
 
 
 def test_other_system_errors_keep_their_traceback():
