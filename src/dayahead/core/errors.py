@@ -23,14 +23,16 @@ _CURES = {
     errno.EFBIG: "allow larger files (ulimit -f)",
     errno.EMFILE: "allow more open files (ulimit -n)",
 }
-# The last two: oneDNN's message, and a process that the kernel killed.
+# The last four: oneDNN, a process that the kernel killed, the dynamic linker, and Python.
 _OUT_OF_MEMORY = re.compile(
-    r"allocate memory|out of memory|bad_alloc|could not create a primitive|exit code -9"
+    r"allocate memory|out of memory|bad_alloc|could not create a primitive|exit code -9|"
+    r"failed to map segment|can't start new thread"
 )
 _RERUN = "run again: finished work is kept"
 _LESS_MEMORY = (
-    f"Probably out of memory: reduce training.batch_size, evaluation.batch_size or "
-    f"loss.logits_budget_mib (for preprocess: machine.memory_limit), and {_RERUN}"
+    f"Probably out of memory: allow more where it is limited (ulimit -v), or reduce "
+    f"training.batch_size, evaluation.batch_size or loss.logits_budget_mib (for preprocess: "
+    f"machine.memory_limit), and {_RERUN}"
 )
 CHAIN = re.compile(r"::(?=\w+://)")
 """Between the URLs of a chain, such as zip://a.csv::https://host/a.zip."""
@@ -152,10 +154,21 @@ def signal_of(error: BaseException) -> int | None:
 
 def _message_of(error: BaseException) -> str | None:
     """Return the message for an error that is no bug; None for others."""
-    if isinstance(error, MemoryError | RuntimeError | OSError | DayaheadError):
-        name = "" if isinstance(error, DayaheadError) else f"{type(error).__name__}: "
-        if isinstance(error, MemoryError) or _OUT_OF_MEMORY.search(str(error)):
-            return f"{name}{error}; {_LESS_MEMORY}"
+    if isinstance(error, Exception) and (lack := _lack_of_memory(error)) is not None:
+        return f"{lack}; {_LESS_MEMORY}"
     if isinstance(error, OSError) and error.errno in _CURES:
         return f"{error}; {cure_of(error)}, and {_RERUN}"
     return str(error) if isinstance(error, DayaheadError) else None
+
+
+def _lack_of_memory(error: BaseException) -> str | None:
+    """Return the line in which an error, or one that led to it, reports a lack of memory."""
+    name = "" if isinstance(error, DayaheadError) else f"{type(error).__name__}: "
+    if isinstance(error, MemoryError):
+        return f"{name}{error}".removesuffix(": ")
+    if isinstance(error, ImportError | RuntimeError | OSError | DayaheadError):
+        for line in str(error).splitlines():
+            if _OUT_OF_MEMORY.search(line):
+                return f"{name}{line}"
+    before = error.__cause__ or error.__context__
+    return None if before is None else _lack_of_memory(before)

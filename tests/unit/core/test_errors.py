@@ -112,11 +112,22 @@ def test_a_signal_to_stop_ends_with_one_line(error, name, status, capsys):
         RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"),
         RuntimeError("could not create a primitive"),
         OSError(errno.ENOMEM, "Cannot allocate memory"),
+        ImportError("libtorch_cpu.so: failed to map segment from shared object"),
+        ImportError("x.so: cannot allocate memory in static TLS block"),
+        RuntimeError("can't start new thread"),
         DeadProcessError("process 1 of 2 failed and the others were stopped: exit code -9"),
     ],
 )
 def test_out_of_memory_ends_with_the_settings_to_lower(error):
     line = r"^error: .*memory.*training\.batch_size, .*finished work is kept$"
+    with pytest.raises(SystemExit, match=line), exit_with_message():
+        raise error
+
+
+def test_out_of_memory_is_recognised_by_what_led_to_an_error():
+    error = OSError("no libllvmlite.so")
+    error.__context__ = ImportError("numpy:\nnumpy.so: failed to map segment from shared object\n")
+    line = r"^error: ImportError: numpy\.so: failed to map .*; Probably .* \(ulimit -v\)"
     with pytest.raises(SystemExit, match=line), exit_with_message():
         raise error
 
