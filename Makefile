@@ -8,7 +8,7 @@ PORT ?= 5000
 
 READY := .venv/.ready
 DOCS_READY := build/docs-env/.ready
-INSTALL := .venv/bin/python -m pip install --quiet --quiet --no-input --disable-pip-version-check
+INSTALL := .venv/bin/python tools/install.py
 # A verb's commands find the environment's programs first, and so do the stages that dvc starts.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
@@ -85,10 +85,14 @@ $(READY): requirements.txt pyproject.toml | .place
 	@rm -f $@
 	@.venv/bin/python -c 'import pip, sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null \
 	    || { python=$$(tools/python311 $(PYTHON)) && "$$python" -m venv --clear .venv; }
-	@echo "Setting up .venv from requirements.txt; the first time this takes some minutes ..."
+	@echo "Setting up .venv; the first time this takes some minutes"
+	@echo "step 1 of 4: pip $(PIP_VERSION)"
 	@$(INSTALL) pip==$(PIP_VERSION)
+	@echo "step 2 of 4: the $$(grep -c == requirements.txt) packages of requirements.txt"
 	@$(INSTALL) --build-constraint requirements.txt --requirement requirements.txt
+	@echo "step 3 of 4: Dayahead"
 	@$(INSTALL) --no-deps --no-build-isolation --editable .
+	@echo "step 4 of 4: DVC's cache"
 	@tools/private-cache
 	@touch $@
 	@echo "Environment ready. Activate it with: source .venv/bin/activate"
@@ -96,7 +100,6 @@ $(READY): requirements.txt pyproject.toml | .place
 # The tools of the documentation have an environment of their own: no stage depends on them.
 $(DOCS_READY): requirements-docs.txt
 	@python=$$(tools/python311 $(PYTHON)) && "$$python" -m venv --clear build/docs-env
-	@echo "Setting up build/docs-env from requirements-docs.txt ..."
-	@build/docs-env/bin/python -m pip install --quiet --quiet --no-input --disable-pip-version-check \
-	    --requirement requirements-docs.txt
+	@echo "Setting up build/docs-env from requirements-docs.txt"
+	@build/docs-env/bin/python tools/install.py --requirement requirements-docs.txt
 	@touch $@

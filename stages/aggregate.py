@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
-from dayahead.aggregate.stage import aggregate
-from dayahead.config.params import flat_settings, load_params
 from dayahead.core.errors import exit_with_message
-from dayahead.core.project import stage_lock
-from dayahead.tracking.runs import stage_run
+
+with exit_with_message():
+    from dayahead.aggregate.stage import aggregate
+    from dayahead.config.params import flat_settings, load_params
+    from dayahead.core.project import stage_lock
+    from dayahead.tracking.runs import stage_run
 
 
 def main() -> None:

@@ -3,13 +3,15 @@
 import logging
 from pathlib import Path
 
-from dayahead.config.params import load_params
 from dayahead.core.errors import exit_with_message
-from dayahead.core.project import stage_lock
-from dayahead.dataset.manifest import MANIFEST, QUALITY_REPORT
-from dayahead.dataset.schema import load_dataset
-from dayahead.download.stage import download
-from dayahead.tracking.runs import stage_run
+
+with exit_with_message():
+    from dayahead.config.params import load_params
+    from dayahead.core.project import stage_lock
+    from dayahead.dataset.manifest import MANIFEST, QUALITY_REPORT
+    from dayahead.dataset.schema import load_dataset
+    from dayahead.download.stage import download
+    from dayahead.tracking.runs import stage_run
 
 
 def main() -> None:

@@ -4,24 +4,23 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from dayahead.config.params import load_params
 from dayahead.core.errors import exit_with_message
-from dayahead.core.project import stage_lock
-from dayahead.distributed.launchers import exec_launcher, is_secondary_process
-from dayahead.tracking.outbox import PIPELINE_RUN, pipeline_run_key
-from dayahead.tracking.runs import stage_run
-from dayahead.train.run import Study
-from dayahead.train.stage import train
+
+with exit_with_message():
+    from dayahead.config.params import load_params
+    from dayahead.core.project import stage_lock
+    from dayahead.distributed.launchers import exec_launcher, is_secondary_process
+    from dayahead.tracking.outbox import PIPELINE_RUN, pipeline_run_key
+    from dayahead.tracking.runs import stage_run
+    from dayahead.train.run import Study
+    from dayahead.train.stage import train
 
 
 def main() -> None:
     params = load_params()
     exec_launcher(os.environ | {PIPELINE_RUN: pipeline_run_key()})
     study = Study(
-        params=params,
-        windows=Path("data/windows"),
-        results=Path("results"),
-        models=Path("models"),
+        params=params, windows=Path("data/windows"), results=Path("results"), models=Path("models")
     )
     if is_secondary_process(os.environ):
         train(study)

@@ -12,15 +12,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
-import typer
-from tabulate import tabulate  # type: ignore[import-untyped]
-
-from dayahead.config.params import load_params
-from dayahead.core.cache import KINDS, Cache
 from dayahead.core.errors import ComparisonError, ConfigError, TrackingError, exit_with_message
-from dayahead.core.project import cache_root, project_root
-from dayahead.presets import preset_names, preset_options
-from dayahead.serve.request import ColdStart, parse_ids
+
+with exit_with_message():
+    import typer
+    from tabulate import tabulate  # type: ignore[import-untyped]
+
+    from dayahead.config.params import load_params
+    from dayahead.core.cache import KINDS, Cache
+    from dayahead.core.project import cache_root, project_root
+    from dayahead.presets import preset_names, preset_options
+    from dayahead.serve.request import ColdStart, parse_ids
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 

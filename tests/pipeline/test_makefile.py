@@ -71,12 +71,55 @@ def test_a_failed_set_up_leaves_no_stamp(project):
     """Nor does the stamp of an older set-up survive."""
     programs = project / ".venv" / "bin"
     programs.mkdir(parents=True)
-    interpreter(programs / "python", "3.11.7", then="case $2 in pip) exit 1;; esac")
+    interpreter(programs / "python", "3.11.7", then="case $1 in tools/*) exit 1;; esac")
     stamp = project / ".venv" / ".ready"
     stamp.touch()
     (project / "requirements.txt").write_text("changed\n")
     assert make(project, "test").returncode != 0
     assert not stamp.exists()
+
+
+PIP = r"""
+echo 'Collecting torch==2.13.0'
+echo '  Downloading torch-2.13.0-cp311.whl (526.1 MB)'
+for n in $(seq 30); do echo "Processing /wheels/a$n.whl"; done
+echo 'WARNING: an index is ignored' >&2
+echo '  Building wheel for a (pyproject.toml): started'
+echo 'Installing collected packages: a, b, torch'
+case $* in *broken*) echo 'ERROR: no such package: broken' >&2; exit 1;; esac
+"""
+
+
+@pytest.mark.parametrize("package", ["a", "broken"])
+def test_the_set_up_says_what_it_is_doing(project, package):
+    """Step by step, and what pip is waiting for; of its messages only errors."""
+    shell = project / "sh-pip"
+    shell.write_text(f"#!/bin/sh\n{PIP}")
+    shell.chmod(0o755)
+    start = (
+        f"import sys; sys.executable = {str(shell)!r}; sys.path.insert(0, 'tools'); import install"
+    )
+    command = [sys.executable, "-c", f"{start}; sys.exit(install.main())", package]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == [
+        "  downloading torch-2.13.0-cp311.whl, 526.1 MB ...",
+        "  25 packages found ...",
+        "  building a ...",
+        "  installing 3 packages ...",
+    ]
+    is_broken = package == "broken"
+    assert done.returncode == is_broken
+    assert done.stderr == "ERROR: no such package: broken\n" * is_broken
+
+
+def test_every_step_of_the_set_up_is_announced(project):
+    programs = project / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    interpreter(programs / "python", "3.11.7", then="exit 0")
+    printed = make(project, ".venv/.ready").stdout
+    n_packages = (project / "requirements.txt").read_text().count("==")
+    assert re.findall("step ([0-9]) of ([0-9]): ", printed) == [(str(n), "4") for n in range(1, 5)]
+    assert f"step 2 of 4: the {n_packages} packages" in printed
 
 
 def test_a_ready_environment_is_not_set_up_again(project):

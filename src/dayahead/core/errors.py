@@ -13,15 +13,26 @@ from urllib.parse import urlsplit
 
 TERMINATED = 128 + SIGTERM
 """Exit status of a stage that SIGTERM stopped, as a shell would have it."""
-_DISK_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}
-# The last two: oneDNN's message, and a process that the kernel killed.
+_CURE = "free space or fix permissions"
+_CURES = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM), _CURE),
+    **dict.fromkeys(
+        (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP),
+        "remove or rename what is in the way",
+    ),
+    errno.EFBIG: "allow larger files (ulimit -f)",
+    errno.EMFILE: "allow more open files (ulimit -n)",
+}
+# The last four: oneDNN, a process that the kernel killed, the dynamic linker, and Python.
 _OUT_OF_MEMORY = re.compile(
-    r"allocate memory|out of memory|bad_alloc|could not create a primitive|exit code -9"
+    r"allocate memory|out of memory|bad_alloc|could not create a primitive|exit code -9|"
+    r"failed to map segment|can't start new thread"
 )
 _RERUN = "run again: finished work is kept"
 _LESS_MEMORY = (
-    f"Probably out of memory: reduce training.batch_size, evaluation.batch_size or "
-    f"loss.logits_budget_mib (for preprocess: machine.memory_limit), and {_RERUN}"
+    f"Probably out of memory: allow more where it is limited (ulimit -v), or reduce "
+    f"training.batch_size, evaluation.batch_size or loss.logits_budget_mib (for preprocess: "
+    f"machine.memory_limit), and {_RERUN}"
 )
 CHAIN = re.compile(r"::(?=\w+://)")
 """Between the URLs of a chain, such as zip://a.csv::https://host/a.zip."""
@@ -113,6 +124,11 @@ def first_line(error: BaseException) -> str:
     return redacted(str(error).strip().partition("\n")[0]) or type(error).__name__
 
 
+def cure_of(error: OSError) -> str:
+    """Return what a user does about an error of the file system."""
+    return _CURES.get(error.errno or 0, _CURE)
+
+
 @contextmanager
 def exit_with_message() -> Iterator[None]:
     """End the process with one line for a user's mistake, a limit of the machine or a signal."""
@@ -138,10 +154,21 @@ def signal_of(error: BaseException) -> int | None:
 
 def _message_of(error: BaseException) -> str | None:
     """Return the message for an error that is no bug; None for others."""
-    if isinstance(error, MemoryError | RuntimeError | OSError | DayaheadError):
-        name = "" if isinstance(error, DayaheadError) else f"{type(error).__name__}: "
-        if isinstance(error, MemoryError) or _OUT_OF_MEMORY.search(str(error)):
-            return f"{name}{error}; {_LESS_MEMORY}"
-    if isinstance(error, OSError) and error.errno in _DISK_ERRNOS:
-        return f"{error}; free space or fix permissions, and {_RERUN}"
+    if isinstance(error, Exception) and (lack := _lack_of_memory(error)) is not None:
+        return f"{lack}; {_LESS_MEMORY}"
+    if isinstance(error, OSError) and error.errno in _CURES:
+        return f"{error}; {cure_of(error)}, and {_RERUN}"
     return str(error) if isinstance(error, DayaheadError) else None
+
+
+def _lack_of_memory(error: BaseException) -> str | None:
+    """Return the line in which an error, or one that led to it, reports a lack of memory."""
+    name = "" if isinstance(error, DayaheadError) else f"{type(error).__name__}: "
+    if isinstance(error, MemoryError):
+        return f"{name}{error}".removesuffix(": ")
+    if isinstance(error, ImportError | RuntimeError | OSError | DayaheadError):
+        for line in str(error).splitlines():
+            if _OUT_OF_MEMORY.search(line):
+                return f"{name}{line}"
+    before = error.__cause__ or error.__context__
+    return None if before is None else _lack_of_memory(before)

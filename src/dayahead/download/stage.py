@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from dayahead.core.cache import link_or_copy
-from dayahead.core.errors import DataError, SourceError
+from dayahead.core.errors import DataError, SourceError, cure_of
 from dayahead.core.files import folder_written_whole, require_space, write_text
 from dayahead.core.project import cache_root
 from dayahead.dataset.manifest import (
@@ -58,9 +58,7 @@ def download(dataset: DatasetConfig, name: str, folder: Path) -> None:
                 quality=results,
             ).write(aside)
     except OSError as error:
-        raise DataError(
-            f"{folder}: cannot be written: {error}; free space or fix permissions"
-        ) from None
+        raise DataError(f"{folder}: cannot be written: {error}; {cure_of(error)}") from None
 
 
 def _converted_files(dataset: DatasetConfig, name: str) -> ConvertedFiles:

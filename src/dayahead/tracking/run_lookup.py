@@ -47,7 +47,7 @@ def _errors() -> tuple[type[Exception], ...]:
     from dvc.scm import SCMError
     from mlflow import MlflowException
 
-    return DvcException, SCMError, MlflowException, OSError
+    return DvcException, SCMError, MlflowException, OSError, ValueError
 
 
 def _from_folder(run: str, _into: Path) -> Path:
@@ -80,6 +80,9 @@ def _from_dvc(run: str, into: Path) -> Path:
 
     files = DVCFileSystem(str(project_root()), rev=run)
     into.mkdir(parents=True, exist_ok=True)
-    files.get(f"{RESULTS}/{RANKS}", str(into / RANKS), recursive=True)
-    files.get_file(f"{RESULTS}/{WINDOWS}", str(into / WINDOWS))
+    try:
+        files.get(f"{RESULTS}/{RANKS}", str(into / RANKS), recursive=True)
+        files.get_file(f"{RESULTS}/{WINDOWS}", str(into / WINDOWS))
+    except AttributeError:  # of pygit2, for a tree or a file
+        raise ValueError(f"{run} is no commit") from None
     return into

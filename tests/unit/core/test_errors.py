@@ -1,6 +1,7 @@
 """Errors end a stage with one line, which holds no credentials."""
 
 import errno
+import os
 import signal
 
 import pytest
@@ -54,10 +55,25 @@ def test_first_line_of_an_error(message, expected):
     assert first_line(OSError(message)) == expected
 
 
-def test_a_full_disk_ends_with_one_line():
-    line = r"No space left.*run again: finished work is kept"
-    with pytest.raises(SystemExit, match=line), exit_with_message():
-        raise OSError(errno.ENOSPC, "No space left on device", "results/windows.csv")
+@pytest.mark.parametrize(
+    ("number", "cure"),
+    [
+        (errno.ENOSPC, "free space or fix permissions"),
+        (errno.EROFS, "free space or fix permissions"),
+        (errno.EPERM, "free space or fix permissions"),
+        (errno.EFBIG, "allow larger files (ulimit -f)"),
+        (errno.EMFILE, "allow more open files (ulimit -n)"),
+        (errno.ENOTDIR, "remove or rename what is in the way"),
+        (errno.EISDIR, "remove or rename what is in the way"),
+        (errno.EEXIST, "remove or rename what is in the way"),
+        (errno.ELOOP, "remove or rename what is in the way"),
+    ],
+)
+def test_a_limit_of_the_file_system_ends_with_one_line(number, cure):
+    with pytest.raises(SystemExit) as ended, exit_with_message():
+        raise OSError(number, os.strerror(number), "windows.csv")
+    found = f"[Errno {number}] {os.strerror(number)}: 'windows.csv'"
+    assert ended.value.code == f"error: {found}; {cure}, and run again: finished work is kept"
 
 
 def test_other_system_errors_keep_their_traceback():
@@ -96,11 +112,22 @@ def test_a_signal_to_stop_ends_with_one_line(error, name, status, capsys):
         RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"),
         RuntimeError("could not create a primitive"),
         OSError(errno.ENOMEM, "Cannot allocate memory"),
+        ImportError("libtorch_cpu.so: failed to map segment from shared object"),
+        ImportError("x.so: cannot allocate memory in static TLS block"),
+        RuntimeError("can't start new thread"),
         DeadProcessError("process 1 of 2 failed and the others were stopped: exit code -9"),
     ],
 )
 def test_out_of_memory_ends_with_the_settings_to_lower(error):
     line = r"^error: .*memory.*training\.batch_size, .*finished work is kept$"
+    with pytest.raises(SystemExit, match=line), exit_with_message():
+        raise error
+
+
+def test_out_of_memory_is_recognised_by_what_led_to_an_error():
+    error = OSError("no libllvmlite.so")
+    error.__context__ = ImportError("numpy:\nnumpy.so: failed to map segment from shared object\n")
+    line = r"^error: ImportError: numpy\.so: failed to map .*; Probably .* \(ulimit -v\)"
     with pytest.raises(SystemExit, match=line), exit_with_message():
         raise error
 

@@ -44,7 +44,9 @@ def _run(*words):
     subprocess.run(words, check=True, capture_output=True)
 
 
-def test_a_git_revision_leads_into_the_cache(cold_project, results, tmp_path, monkeypatch):
+@pytest.fixture
+def repository(cold_project, results, monkeypatch):
+    """A Git repository with the results in DVC's cache, tagged `first`."""
     (cold_project / ".dvc").rmdir()
     (cold_project / "dvc.yaml").unlink()
     monkeypatch.setenv("DVC_NO_ANALYTICS", "1")
@@ -56,8 +58,32 @@ def test_a_git_revision_leads_into_the_cache(cold_project, results, tmp_path, mo
     _run("git", "add", ".")
     _run(*git, "commit", "-qm", "results")
     _run("git", "tag", "first")
+    _run("git", "remote", "add", "origin", ".")
+
+
+@pytest.mark.usefixtures("repository")
+def test_a_git_revision_leads_into_the_cache(tmp_path):
     into = results_of("first", tmp_path / "into")
     assert names(into) == EXPECTED
+
+
+NO_REVISIONS = {
+    "HEAD:results/windows.csv.dvc": "no commit",
+    "HEAD^{tree}": "no commit",
+    "HEAD:": "no commit",
+    "HEAD~9": "unknown",
+    ":/nothing": "unknown",
+    "\udcff": "can't decode",
+    "x" * 300: "unknown",
+    "x" * 5000: "x",
+}
+
+
+@pytest.mark.usefixtures("repository")
+@pytest.mark.parametrize("name", NO_REVISIONS, ids=lambda name: ascii(name)[:30])
+def test_what_is_no_revision_is_an_error(tmp_path, name):
+    with pytest.raises(ComparisonError, match=f"dvc: .*{NO_REVISIONS[name]}"):
+        results_of(name, tmp_path / "into")
 
 
 def test_the_error_says_what_was_tried(store, tmp_path):
