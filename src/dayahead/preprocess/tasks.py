@@ -3,9 +3,10 @@
 The data set's file and the settings are in a `Job`; tables never pass through the scheduler.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -138,23 +139,28 @@ def process_sessions(
     return found.counts
 
 
-def collect_window(
-    job: Job, paths: Sequence[Path], position: int, path: Path
-) -> dict[str, pa.Table]:
-    """Sort a window's events as in its files; return the values of each categorical column.
+def collect_windows(
+    job: Job, paths: Sequence[Path], positions: Sequence[int], collected: Sequence[Path]
+) -> list[dict[str, pa.Table]]:
+    """Sort windows' events as in their files; return the values of each categorical column.
 
     The order, (session start, session id, event time, row), is the same however the log was cut
-    into parts.
+    into parts. `positions` ascend.
     """
-    events = read_shuffled(paths, position)
-    keys = (SESSION_START, SESSION_ID, EVENT_TIME, ROW)
-    events = events.sort_by([(key, "ascending") for key in keys])
-    pq.write_table(events, path, compression="lz4", use_dictionary=False)
-    in_time = pa.array(np.lexsort((ints(events[ROW]), ints(events[EVENT_TIME]))))
-    return {
-        column: count_values(events.select([column, EVENT_TIME]).take(in_time), column)
-        for column in categorical_columns(job.dataset)
-    }
+    keys = (WINDOW, SESSION_START, SESSION_ID, EVENT_TIME, ROW)
+    together = read_shuffled(paths, positions).sort_by([(key, "ascending") for key in keys])
+    begins = np.searchsorted(ints(together[WINDOW]), positions)
+
+    def collect(begin: int, end: int, path: Path) -> dict[str, pa.Table]:
+        events = together.slice(begin, end - begin)
+        pq.write_table(events, path, compression="lz4", use_dictionary=False)
+        in_time = pa.array(np.lexsort((ints(events[ROW]), ints(events[EVENT_TIME]))))
+        return {
+            column: count_values(events.select([column, EVENT_TIME]).take(in_time), column)
+            for column in categorical_columns(job.dataset)
+        }
+
+    return list(map(collect, begins, [*begins[1:], len(together)], collected))
 
 
 def categorical_columns(dataset: DatasetConfig) -> list[str]:
@@ -163,40 +169,49 @@ def categorical_columns(dataset: DatasetConfig) -> list[str]:
     return [ITEM_ID, *(name for name, feature in features if feature.kind == "categorical")]
 
 
-def write_window(
-    job: Job, statistics: Statistics, name: str, path: Path, sizes: Mapping[str, int]
+def write_windows(
+    job: Job,
+    statistics: Statistics,
+    names: Sequence[str],
+    paths: Sequence[Path],
+    n_known: Mapping[str, Ints],
 ) -> None:
-    """Encode a window and write one file per role; `sizes` are its vocabularies' lengths."""
-    output = job.run / WINDOWS
-    vocabularies = {
-        column: pq.read_table(vocabulary_path(output, column)).slice(0, size)
-        for column, size in sizes.items()
-    }
-    events = pq.read_table(path)
+    """Encode the events of some windows together; write one file per window and role.
+
+    `n_known` says, by column, how many values of its vocabulary each window knows.
+    """
+    output, statistics = job.run / WINDOWS, statistics.at(names[-1])
+    vocabularies = {column: pq.read_table(vocabulary_path(output, column)) for column in n_known}
+
+    def encoded(events: pa.Table, first: Ints, windows: Ints) -> pa.Table:
+        known = {column: sizes[windows] for column, sizes in n_known.items()}
+        return encode_lists(events, first, statistics, vocabularies, job.device, known)
+
+    tables = [pq.read_table(path) for path in paths]
+    events = pa.concat_tables(tables)
+    windows = np.repeat(np.arange(len(names)), [len(table) for table in tables])
     begins = np.flatnonzero(is_new(codes_of(events[SESSION_ID])))
-    table = encode_lists(events, begins, statistics, vocabularies, job.device, name)
-    first = events.take(begins)
+    first, of_session = events.take(begins), windows[begins]
+    table = encoded(events, begins, windows)
     for column in (SESSION_ID, USER_ID, SESSION_START):
         table = table.append_column(column, first[column])
-    for column, values in _encoded_past(job, name, first, statistics, vocabularies).items():
+    for column, values in _encoded_past(job, first, of_session, encoded).items():
         table = table.append_column(column, values)
     schema = window_schema(statistics)
     table = table.select(schema.names).cast(schema)
 
-    def write(role: str) -> None:
-        of_role = table.filter(first[role]).combine_chunks()
-        write_parquet(window_path(output, job.window.unit, name, role), of_role)
+    def write(number: int, role: str) -> None:
+        begin, end = np.searchsorted(of_session, [number, number + 1])
+        has_role = first[role].slice(begin, end - begin)
+        of_role = table.slice(begin, end - begin).filter(has_role).combine_chunks()
+        write_parquet(window_path(output, job.window.unit, names[number], role), of_role)
 
     with ThreadPoolExecutor(len(ROLES)) as threads:
-        list(threads.map(write, ROLES))
+        list(threads.map(write, *zip(*product(range(len(names)), ROLES), strict=True)))
 
 
 def _encoded_past(
-    job: Job,
-    window: str,
-    first: pa.Table,
-    statistics: Statistics,
-    vocabularies: Mapping[str, pa.Table],
+    job: Job, first: pa.Table, windows: Ints, encoded: Callable[[pa.Table, Ints, Ints], pa.Table]
 ) -> dict[str, pa.ChunkedArray]:
     """Encode the events listed at each session's first: lists, empty where there are none."""
     names = past_columns(job.dataset)
@@ -206,5 +221,5 @@ def _encoded_past(
     events = pa.table({name: values.flatten() for name, values in lists.items()})
     lengths = pc.list_value_length(lists[ITEM_ID]).fill_null(0).to_numpy()
     begins = np.cumsum(lengths) - lengths
-    table = encode_lists(events, begins, statistics, vocabularies, job.device, window)
+    table = encoded(events, begins, np.repeat(windows, lengths))
     return {PAST_PREFIX + name: table[name] for name in table.column_names}

@@ -1,6 +1,6 @@
 """The folder data/windows: paths and reading of its files."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -41,13 +41,13 @@ def vocabulary_path(folder: Path, column: str) -> Path:
     return folder / "vocabulary" / f"{column}.parquet"
 
 
-def n_known(vocabulary: pa.Table, window: str) -> int:
-    """Count the values of a vocabulary whose first window is `window` or an earlier one.
+def n_known(vocabulary: pa.Table, windows: Sequence[str]) -> NDArray[np.int64]:
+    """Count, for each window, the values of a vocabulary whose first window is no later one.
 
     Window names sort as text in order of time, and indices follow first windows, so these values
     are the vocabulary's first rows.
     """
-    return int(pc.sum(pc.less_equal(vocabulary[FIRST_WINDOW], window)).as_py() or 0)
+    return np.searchsorted(vocabulary[FIRST_WINDOW].to_numpy(), windows, side="right")
 
 
 @contextmanager
@@ -88,6 +88,7 @@ class WindowFolder:
 
     folder: Path
     _vocabularies: dict[str, pa.Table] = field(default_factory=dict, init=False, compare=False)
+    _n_known: dict[str, NDArray[np.int64]] = field(default_factory=dict, init=False, compare=False)
 
     @cached_property
     def manifest(self) -> WindowsManifest:
@@ -165,7 +166,10 @@ class WindowFolder:
 
     def n_known(self, column: str, window: Window) -> int:
         """Count the values of a column that are in its vocabulary at `window`."""
-        return n_known(self.vocabulary(column), window.name)
+        if column not in self._n_known:
+            names = [each.name for each in self.windows]
+            self._n_known[column] = n_known(self.vocabulary(column), names)
+        return int(self._n_known[column][window.position])
 
 
 def _read_table(

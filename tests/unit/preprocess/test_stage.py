@@ -9,8 +9,9 @@ from distributed import LocalCluster
 
 from dayahead.core.columns import ROLES
 from dayahead.core.errors import DataError
+from dayahead.features import operators, workflow
 from dayahead.features.workflow import encode_session
-from dayahead.preprocess import stage
+from dayahead.preprocess import shuffle, stage
 from dayahead.windows.folder import WindowFolder
 from support.builders import (
     RANDOM_LOG_FEATURES,
@@ -170,6 +171,32 @@ def test_what_happens_tomorrow_changes_nothing_of_today(run):
     assert today[0] == today[1]
     assert bytes_of(stores[0]) != bytes_of(stores[1])
     assert stores[0].statistics == stores[1].statistics
+
+
+def test_small_windows_are_collected_and_encoded_in_batches(run, monkeypatch):
+    hours = [f"2026-01-0{1 + n // 24} {n % 24:02d}:00" for n in range(60)]
+    rows = [
+        row for n, hour in enumerate(hours) for row in session(f"s{n}", [2 * n, 2 * n + 1], hour)
+    ]
+    calls = Counter()
+
+    def count(module, name, size=lambda arguments: 1):
+        function = getattr(module, name)
+
+        def counted(*arguments):
+            calls[name] += size(arguments)
+            return function(*arguments)
+
+        monkeypatch.setattr(module, name, counted)
+
+    count(workflow, "build_workflow")
+    count(operators, "lookup_indices", lambda arguments: len(arguments[1]))
+    count(shuffle.pa.ipc, "open_file")
+    store = run(events(rows), dataset_config(features={"hour": {"kind": "hour"}}), unit="hour")
+    assert len(store.windows) == 60
+    # 50 windows are a batch: each reads the shuffle's file, builds a workflow and looks up in the
+    # 120 items once. The events by session are a file that is read once.
+    assert calls == {"build_workflow": 2, "lookup_indices": 2 * 120, "open_file": 2 + 1}
 
 
 def test_parts_buckets_and_workers_change_no_byte(run, monkeypatch):
