@@ -68,7 +68,8 @@ def add_value_counts(
 
     Args:
         counts: of earlier windows; the order of its rows and its indices stay.
-        windows: name and `count_values` of each window, in order of time.
+        windows: name and `count_values` of each window, in order of time; a window's grace counts
+            as another one, whose name sorts after it.
         min_count: a value gets its index in the window in which its events reach this number.
         looks_ahead: it gets its index in its first window, if its events reach the number over
             all windows. Indices then change when windows are added.

@@ -46,7 +46,13 @@ from dayahead.preprocess.incremental import (
 )
 from dayahead.preprocess.metadata import WindowCounts, write_merlin_schema
 from dayahead.preprocess.sessions import needs_users
-from dayahead.windows.folder import MANIFEST, STATISTICS, n_known, vocabulary_path
+from dayahead.windows.folder import (
+    GRACE_SUFFIX,
+    MANIFEST,
+    STATISTICS,
+    n_known,
+    vocabulary_path,
+)
 from dayahead.windows.metadata import SessionRules, Statistics, read_metadata
 
 MAX_EVENTS_PER_TASK = 1_000_000
@@ -234,13 +240,18 @@ class Build:
         phases.clear("sessions")
         vocabularies = {}
         for column in tasks.categorical_columns(self.dataset):
-            values = [(name, tables[column]) for name, tables in zip(names, found, strict=True)]
+            values = [
+                (name + suffix, tables[column])
+                for name, parts in zip(names, found, strict=True)
+                for suffix, tables in zip(("", GRACE_SUFFIX), parts, strict=False)
+            ]
             vocabularies[column] = self._grow_vocabulary(job.run, column, values)
         windows = dict(zip(names, paths, strict=True))
         statistics = self._statistics(output / STATISTICS, windows, vocabularies)
         write_json(output / STATISTICS, statistics.as_json())
         write_merlin_schema(output / "schema.pbtxt", statistics, vocabularies)
-        sizes = {column: n_known(table, names) for column, table in vocabularies.items()}
+        ends = [name + GRACE_SUFFIX for name in names]
+        sizes = {column: n_known(table, ends) for column, table in vocabularies.items()}
         if any(feature.windows for feature in statistics.features.values()):
             batches = [slice(n, n + 1) for n in range(len(names))]  # each has its own statistics
         phases.run(

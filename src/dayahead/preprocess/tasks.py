@@ -37,7 +37,13 @@ from dayahead.preprocess.calendar import Progress
 from dayahead.preprocess.event_log import Chunk, past_columns
 from dayahead.preprocess.incremental import CARRY_OVER, LOOKUPS, WINDOWS
 from dayahead.preprocess.metadata import window_schema
-from dayahead.preprocess.sessions import UNSEEN, apply_session_steps, apply_user_steps, needs_users
+from dayahead.preprocess.sessions import (
+    IN_GRACE,
+    UNSEEN,
+    apply_session_steps,
+    apply_user_steps,
+    needs_users,
+)
 from dayahead.preprocess.shuffle import (
     bucket_of,
     hash_values,
@@ -141,24 +147,26 @@ def process_sessions(
 
 def collect_windows(
     job: Job, paths: Sequence[Path], positions: Sequence[int], collected: Sequence[Path]
-) -> list[dict[str, pa.Table]]:
+) -> list[list[dict[str, pa.Table]]]:
     """Sort windows' events as in their files; return the values of each categorical column.
 
     The order, (session start, session id, event time, row), is the same however the log was cut
-    into parts. `positions` ascend.
+    into parts. `positions` ascend. A window with events in its grace has two tables of values:
+    until its end, and after it.
     """
     keys = (WINDOW, SESSION_START, SESSION_ID, EVENT_TIME, ROW)
     together = read_shuffled(paths, positions).sort_by([(key, "ascending") for key in keys])
     begins = np.searchsorted(ints(together[WINDOW]), positions)
 
-    def collect(begin: int, end: int, path: Path) -> dict[str, pa.Table]:
+    def collect(begin: int, end: int, path: Path) -> list[dict[str, pa.Table]]:
         events = together.slice(begin, end - begin)
         pq.write_table(events, path, compression="lz4", use_dictionary=False)
+        columns = categorical_columns(job.dataset)
         in_time = pa.array(np.lexsort((ints(events[ROW]), ints(events[EVENT_TIME]))))
-        return {
-            column: count_values(events.select([column, EVENT_TIME]).take(in_time), column)
-            for column in categorical_columns(job.dataset)
-        }
+        events = events.select([*columns, EVENT_TIME, IN_GRACE]).take(in_time)
+        after = events.filter(events[IN_GRACE])
+        parts = [events.filter(pc.invert(events[IN_GRACE])), after] if len(after) else [events]
+        return [{column: count_values(part, column) for column in columns} for part in parts]
 
     return list(map(collect, begins, [*begins[1:], len(together)], collected))
 
@@ -187,27 +195,46 @@ def write_windows(
         known = {column: sizes[windows] for column, sizes in n_known.items()}
         return encode_lists(events, first, statistics, vocabularies, job.device, known)
 
-    tables = [pq.read_table(path) for path in paths]
-    events = pa.concat_tables(tables)
-    windows = np.repeat(np.arange(len(names)), [len(table) for table in tables])
+    parts = [pq.read_table(path) for path in paths]
+    events = pa.concat_tables(parts)
+    windows = np.repeat(np.arange(len(names)), [len(part) for part in parts])
     begins = np.flatnonzero(is_new(codes_of(events[SESSION_ID])))
     first, of_session = events.take(begins), windows[begins]
     table = encoded(events, begins, windows)
-    for column in (SESSION_ID, USER_ID, SESSION_START):
-        table = table.append_column(column, first[column])
-    for column, values in _encoded_past(job, first, of_session, encoded).items():
-        table = table.append_column(column, values)
+    others = {column: first[column] for column in (SESSION_ID, USER_ID, SESSION_START)}
+    others |= _encoded_past(job, first, of_session, encoded)
     schema = window_schema(statistics)
-    table = table.select(schema.names).cast(schema)
+
+    def whole(table: pa.Table) -> pa.Table:
+        columns = {**dict(zip(table.column_names, table.columns, strict=True)), **others}
+        return pa.table(columns).select(schema.names).cast(schema)
+
+    tables = dict.fromkeys(ROLES, whole(table))
+    if pc.any(events[IN_GRACE]).as_py():
+        tables["train"] = whole(_without(table, events[IN_GRACE]))
 
     def write(number: int, role: str) -> None:
         begin, end = np.searchsorted(of_session, [number, number + 1])
         has_role = first[role].slice(begin, end - begin)
-        of_role = table.slice(begin, end - begin).filter(has_role).combine_chunks()
+        of_role = tables[role].slice(begin, end - begin).filter(has_role).combine_chunks()
         write_parquet(window_path(output, job.window.unit, names[number], role), of_role)
 
     with ThreadPoolExecutor(len(ROLES)) as threads:
         list(threads.map(write, *zip(*product(range(len(names)), ROLES), strict=True)))
+
+
+def _without(sessions: pa.Table, is_dropped: pa.ChunkedArray) -> pa.Table:
+    """Drop events from the lists of sessions; `is_dropped` is in the order of the lists."""
+    kept = pc.invert(is_dropped).combine_chunks()
+    offsets = sessions[ITEM_ID].combine_chunks().offsets
+    offsets = pa.array(
+        np.append(0, np.cumsum(kept.to_numpy(zero_copy_only=False)))[offsets], pa.int32()
+    )
+    lists = [
+        pa.ListArray.from_arrays(offsets, column.combine_chunks().flatten().filter(kept))
+        for column in sessions.columns
+    ]
+    return pa.table(lists, sessions.column_names)
 
 
 def _encoded_past(

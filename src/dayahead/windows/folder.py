@@ -27,6 +27,9 @@ from dayahead.windows.metadata import Statistics, WindowsManifest, read_metadata
 
 MANIFEST = "windows.json"
 STATISTICS = "statistics.json"
+GRACE_SUFFIX = "+"
+"""A value first seen in the grace of 2026-01-01 has the first window 2026-01-01+: it is known from
+the next window on, whatever its name."""
 PREFIX = {"day": "session_start_date", "hour": "session_start_hour"}
 Role = Literal["train", "valid", "test", "all"]
 
@@ -123,7 +126,8 @@ class WindowFolder:
         if role != "all":
             return _read_table(self.path(window, role), columns)
         wanted = list(dict.fromkeys([SESSION_START, SESSION_ID, *columns]))
-        table = pa.concat_tables([_read_table(self.path(window, part), wanted) for part in ROLES])
+        roles = reversed(ROLES)  # in train, sessions lack what is in the window's grace
+        table = pa.concat_tables([_read_table(self.path(window, part), wanted) for part in roles])
         keys = table.select([SESSION_START, SESSION_ID])
         keys = keys.append_column("row", pa.array(np.arange(len(table))))
         first = keys.group_by([SESSION_START, SESSION_ID]).aggregate([("row", "min")])

@@ -88,11 +88,12 @@ def rows_of_file(sessions, role, values):
             "session_id": session_id,
             "user_id": found["user"],
             "session_start": found["start"],
-            "item_id": [values.index(event["item_id"]) + 2 for event in found["events"]],
-            "event_time": [event["event_time"] for event in found["events"]],
+            "item_id": [values.index(event["item_id"]) + 2 for event in kept],
+            "event_time": [event["event_time"] for event in kept],
         }
         for session_id, found in sessions.items()
         if role in found["roles"]
+        for kept in [found["train" if role == "train" else "events"]]
     ]
     return sorted(rows, key=lambda row: (row["session_start"], row["session_id"]))
 
@@ -105,6 +106,8 @@ def rows_of_file(sessions, role, values):
         ({"truncate": "last", "repeats": {"rule": "drop_consecutive", "scope": "user"}},
          {"unit": "hour", "min_sessions": 2}),
         ({"columns": {**USER, "session_id": None}, "gap_minutes": 45.0}, {"grace": 30}),
+        ({"split": {"train": [0, 0.9], "valid": [0.5, 1]}, "truncate": "last"},
+         {"grace": 20, "unit": "hour"}),
     ],
 )  # fmt: skip
 def test_windows_equal_those_of_the_row_by_row_oracle(run, monkeypatch, rules, window):
@@ -327,3 +330,38 @@ class TestPastEvents:
         store = run(random_log(seed=9, days=1), dataset_config(**MESSY, past_max_length=4))
         schema = (store.folder / "schema.pbtxt").read_text()
         assert 'name: "bef_item_id"' in schema
+
+
+def test_clicks_in_the_grace_are_evaluated_but_not_trained_on(run):
+    rows = [
+        *session("a", [1, 2], "2026-01-01 23:50", colour="red"),
+        *session("a", [9, 3], "2026-01-02 00:10", colour="blue"),
+        *session("b", [3], "2026-01-01 23:59"),
+        *session("b", [9], "2026-01-02 00:20"),
+        *session("c", [4, 1, 9], "2026-01-02 08:00", colour="blue"),
+    ]
+    dataset = dataset_config(
+        features={
+            "colour": {"kind": "categorical", "column": "colour"},
+            "age": {"kind": "item_age"},
+        },
+        split={"valid": [0, 1]},
+    )
+    store = run(events(rows), dataset, grace=60)
+    first, second = store.windows
+    values = store.vocabulary("item_id")["value"].to_pylist()
+    assert values == [1, 2, 3, 9, 4]
+
+    def items(window, role):
+        found = store.read(window, role, ["item_id"])["item_id"].to_pylist()
+        return [[values[index - 2] for index in session_] for session_ in found]
+
+    assert items(first, "train") == [[1, 2]]  # what is left of b is too short
+    assert items(first, "valid") == items(first, "all") == [[1, 2, 9, 3], [3, 9]]
+    assert items(second, "train") == [[4, 1, 9]]
+    assert [values[index - 2] for index in store.items_in(first, "train")] == [1, 2]
+    # 9 and blue are first seen in the second day, so no model of the first knows them.
+    assert store.n_known("item_id", first) == 3
+    assert store.n_known("colour", first) == 1
+    assert store.n_known("item_id", second) == 5
+    assert store.manifest.windows[0].roles == {"train": 1, "valid": 2, "test": 0}
