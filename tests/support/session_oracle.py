@@ -17,7 +17,10 @@ Row = dict[str, Any]
 def expected_sessions(
     table: pa.Table, dataset: DatasetConfig, window: WindowConfig
 ) -> tuple[dict[str, dict[str, Row]], Counter[str]]:
-    """Sessions by window and id (calendar windows in UTC only), and dropped events by step."""
+    """Sessions by window and id (calendar windows in UTC only), and dropped events by step.
+
+    A session's `train` are its events before the end of the window, the others may be in the grace.
+    """
     rows = sorted(table.to_pylist(), key=lambda row: (row["event_time"], row["row"]))
     dropped: Counter[str] = Counter()
     rules = dataset.sessions
@@ -43,13 +46,24 @@ def expected_sessions(
         first = rules.truncate == "first"
         cut = kept[: rules.max_length] if first else kept[-rules.max_length :]
         dropped["truncated"] += len(kept) - len(cut)
-        roles = _roles(session_id, dataset)
-        if not roles:
-            dropped["no_role"] += len(cut)
-            continue
-        session = {"start": start, "user": read[0].get("user_id"), "events": cut, "roles": roles}
-        windows.setdefault(name, {})[session_id] = session
+        in_time = _before(cut, end, window.overrun)[0]
+        session = _with_roles(session_id, cut, in_time, dataset)
+        dropped["no_role"] += len(cut) - len(session["events"])
+        if session["roles"]:
+            session |= {"start": start, "user": read[0].get("user_id")}
+            windows.setdefault(name, {})[session_id] = session
     return windows, dropped
+
+
+def _with_roles(
+    session_id: str, events: list[Row], in_time: list[Row], dataset: DatasetConfig
+) -> Row:
+    roles = _roles(session_id, dataset)
+    if len(in_time) < min(dataset.sessions.min_length, len(events)):
+        roles = [role for role in roles if role != "train"]
+    if roles in ([], ["train"]):
+        events = in_time if roles else []
+    return {"roles": roles, "events": events, "train": in_time}
 
 
 def _named_by_gap(rows: list[Row], gap_minutes: float) -> list[Row]:

@@ -52,8 +52,8 @@ class WindowConfig:
     overrun: Literal["cut", "keep"]
     """Events at or after the window's end plus grace: dropped and counted, or kept (the paper)."""
     grace: Annotated[int, Field(ge=0, le=5_256_000)]
-    """Minutes after a window's end in which its sessions may still go on. A look-ahead if above 0:
-    these clicks, of the time of the next window, are trained on before that window is evaluated."""
+    """Minutes after a window's end in which its sessions may still go on. With overrun: cut these
+    clicks, of the time of the next window, are evaluated but not trained on."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

@@ -29,6 +29,7 @@ from dayahead.core.columns import (
     IdType,
 )
 from dayahead.core.errors import ConfigError
+from dayahead.features.arrays import Ints
 from dayahead.features.vocabulary import lookup_indices
 
 Frame = Any
@@ -44,20 +45,26 @@ N_PARTITION_KNOTS = 10 * N_KNOTS
 
 
 class LookUp(Operator):  # type: ignore[misc]
-    """Raw values of one column to indices of its vocabulary; null and unknown values to 1."""
+    """Raw values of one column to indices of its vocabulary; null and unknown values to 1.
+
+    `n_known` is as for `lookup_indices`, for the rows of the one frame that is transformed.
+    """
 
     output_dtype = np.int32
 
-    def __init__(self, vocabulary: pa.Table, tags: tuple[Tags, ...] = ()) -> None:
+    def __init__(
+        self, vocabulary: pa.Table, tags: tuple[Tags, ...] = (), n_known: Ints | None = None
+    ) -> None:
         super().__init__()
         self.vocabulary = vocabulary
         self.tags = tags
+        self.n_known = n_known
 
     def transform(self, col_selector: ColumnSelector, df: Frame) -> Frame:
         """Replace the column by int32 indices."""
         (name,) = col_selector.names
         values = to_arrow(df[name], self.vocabulary.schema.field(VALUE).type)
-        return type(df)({name: lookup_indices(values, self.vocabulary).to_numpy()})
+        return type(df)({name: lookup_indices(values, self.vocabulary, self.n_known)})
 
     @property
     def output_tags(self) -> list[Tags]:

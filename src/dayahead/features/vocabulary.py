@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from dayahead.core.columns import (
     EVENT_TIME,
@@ -22,7 +23,7 @@ from dayahead.core.columns import (
     TIMESTAMP,
     VALUE,
 )
-from dayahead.features.arrays import codes_of, first_of_each
+from dayahead.features.arrays import Ints, codes_of, first_of_each
 
 
 def vocabulary_schema(value_type: pa.DataType) -> pa.Schema:
@@ -67,7 +68,8 @@ def add_value_counts(
 
     Args:
         counts: of earlier windows; the order of its rows and its indices stay.
-        windows: name and `count_values` of each window, in order of time.
+        windows: name and `count_values` of each window, in order of time; a window's grace counts
+            as another one, whose name sorts after it.
         min_count: a value gets its index in the window in which its events reach this number.
         looks_ahead: it gets its index in its first window, if its events reach the number over
             all windows. Indices then change when windows are added.
@@ -106,8 +108,16 @@ def vocabulary_of(counts: pa.Table) -> pa.Table:
     return known.select(schema.names).cast(schema).combine_chunks()
 
 
-def lookup_indices(values: pa.Array, vocabulary: pa.Table) -> pa.Array:
-    """Look up raw values: int32 indices, 1 (unknown) for null and for values not in it."""
+def lookup_indices(
+    values: pa.Array, vocabulary: pa.Table, n_known: Ints | None = None
+) -> NDArray[np.int32]:
+    """Look up raw values: their indices, 1 (unknown) for null and for values not in it.
+
+    With `n_known`, a number for each value, only that many first rows of the vocabulary count.
+    """
     known = vocabulary[VALUE].combine_chunks()
-    positions = pc.index_in(values, value_set=known, skip_nulls=True)
-    return pc.add(positions.fill_null(-1), pa.scalar(N_RESERVED, pa.int32()))
+    positions = pc.index_in(values, value_set=known, skip_nulls=True).fill_null(-1).to_numpy()
+    if n_known is not None:
+        positions = np.where(positions < n_known, positions, -1)
+    indices: NDArray[np.int32] = (positions + N_RESERVED).astype(np.int32)
+    return indices

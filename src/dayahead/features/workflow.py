@@ -25,7 +25,7 @@ from nvtabular.workflow.node import WorkflowNode
 from dayahead.config.loading import Device
 from dayahead.core.columns import EVENT_TIME, ID_TYPES, ITEM_ID, ROW, TIMESTAMP, VALUE, IdType
 from dayahead.dataset.schema import TIME_FEATURES, FeatureConfig
-from dayahead.features.arrays import codes_of, find_repeats
+from dayahead.features.arrays import Ints, codes_of, find_repeats
 from dayahead.features.operators import (
     CyclicTime,
     FixedScale,
@@ -67,13 +67,11 @@ class NumberOperators:
                 self.scaler = FixedScale(AGE_SCALE if kind == "item_age" else 1.0)
 
     @classmethod
-    def from_statistics(
-        cls, name: str, statistics: Statistics, window: str | None
-    ) -> "NumberOperators":
-        """Rebuild fitted operators; `window` matters where each has its own statistics."""
+    def from_statistics(cls, name: str, statistics: Statistics) -> "NumberOperators":
+        """Rebuild fitted operators; where each window has its own, those of the newest."""
         feature = statistics.features[name]
-        fitted = feature.fitted_at(window)
-        category = statistics.category_of(name, window)
+        fitted = feature.newest
+        category = statistics.category_of(name)
         operators = cls(name, feature.kind, fitted.scaling, category)
         if relative := operators.relative:
             relative.values = pa.array(fitted.values, relative.type)
@@ -199,22 +197,24 @@ def _train_events(path: Path, types: Types) -> pd.DataFrame:
 
 
 def build_workflow(
-    statistics: Statistics, vocabularies: Vocabularies, window: str | None = None
+    statistics: Statistics, vocabularies: Vocabularies, n_known: Mapping[str, Ints] | None = None
 ) -> Workflow:
     """Rebuild the fitted workflow, event by event: item_id first, then every feature's columns.
 
-    `window` chooses the statistics of features that each window has its own of; null: the newest.
+    `n_known` is as for `encode`.
     """
-    items = [ITEM_ID] >> LookUp(vocabularies[ITEM_ID], (Tags.ITEM_ID, Tags.ID))
+    n_known = n_known or {}
+    tags = (Tags.ITEM_ID, Tags.ID)
+    items = [ITEM_ID] >> LookUp(vocabularies[ITEM_ID], tags, n_known.get(ITEM_ID))
     node = items
     for name, feature in statistics.features.items():
         match feature.kind:
             case "categorical":
-                node += [name] >> LookUp(vocabularies[name])
+                node += [name] >> LookUp(vocabularies[name], (), n_known.get(name))
             case "hour" | "weekday":
                 node += [EVENT_TIME] >> CyclicTime(name, feature.kind, statistics.timezone)
             case _:
-                number = NumberOperators.from_statistics(name, statistics, window)
+                number = NumberOperators.from_statistics(name, statistics)
                 node += number.node(items, vocabularies[ITEM_ID])
     schema = Schema([ColumnSchema(name) for name in input_types(statistics)])
     return Workflow(node).fit_schema(schema)
@@ -225,20 +225,22 @@ def encode(
     statistics: Statistics,
     vocabularies: Vocabularies,
     device: Device = "cpu",
-    window: str | None = None,
+    n_known: Mapping[str, Ints] | None = None,
 ) -> pa.Table:
     """Encode raw events, row by row: item_id and every feature's columns, int32 or float32.
 
     A value that its vocabulary does not hold becomes 1 (unknown). A feature column that is missing
-    counts as null: index 1, or the mean of a number. `window` is as for `build_workflow`.
+    counts as null: index 1, or the mean of a number. `n_known` says, by column, how many values of
+    its vocabulary each event's window knows; null: all.
     """
     schema = pa.schema(encoded_columns(statistics).items())
     if len(events) == 0:  # Merlin loses the columns of empty frames
         return schema.empty_table()
     if not statistics.features:  # LookUp alone; a workflow takes 20 times as long for a session
         ids = events[ITEM_ID].cast(ID_TYPES[statistics.item_type]).combine_chunks()
-        return pa.table([lookup_indices(ids, vocabularies[ITEM_ID])], schema=schema)
-    workflow = build_workflow(statistics, vocabularies, window)
+        known = n_known[ITEM_ID] if n_known else None
+        return pa.table([lookup_indices(ids, vocabularies[ITEM_ID], known)], schema=schema)
+    workflow = build_workflow(statistics, vocabularies, n_known)
     frame = to_frame(input_table(events, input_types(statistics)), device)
     encoded = workflow.transform(frame)
     if isinstance(encoded, pd.DataFrame):
@@ -254,7 +256,7 @@ def encode_lists(
     statistics: Statistics,
     vocabularies: Vocabularies,
     device: Device = "cpu",
-    window: str | None = None,
+    n_known: Mapping[str, Ints] | None = None,
 ) -> pa.Table:
     """Encode raw events and split them into lists, one per session.
 
@@ -264,7 +266,7 @@ def encode_lists(
     Returns:
         A row per list: item_id, event_time and the features' columns.
     """
-    table = encode(events, statistics, vocabularies, device, window)
+    table = encode(events, statistics, vocabularies, device, n_known)
     table = table.add_column(1, EVENT_TIME, events[EVENT_TIME].cast(TIMESTAMP))
     offsets = pa.array(np.append(first, len(events)).astype(np.int32))
     lists = [pa.ListArray.from_arrays(offsets, column.combine_chunks()) for column in table.columns]

@@ -51,7 +51,10 @@ beyond    events at or after the close of       sessions  sessions that passed e
           their window, kept or not             train, valid, test: sessions by role
 late      events of windows written before they came
 events    events that passed every step
+grace     of these, events after the end of their window: they are not trained on
 """
+IN_GRACE = "_in_grace"
+"""Column that marks these."""
 
 
 def needs_users(sessions: SessionsConfig) -> bool:
@@ -181,8 +184,8 @@ class SessionResult:
 
     kept: pa.Table
     """Events that passed every step, in order within their session; with the session's start,
-    user, window (position in the calendar) and a flag per role in every row, and its past events
-    at its first."""
+    user, window (position in the calendar) and a flag per role in every row (of events in the
+    grace, not for train), and its past events at its first."""
     carry_over: pa.Table
     """Events that a later run needs again, whole."""
     closed: tuple[pa.Array, Ints]
@@ -235,7 +238,7 @@ def apply_session_steps(
         **{role: pa.array(has_role) for role, has_role in zip(ROLES, roles.T, strict=True)},
     }
     return SessionResult(
-        _kept(sessions, flags["events"] & is_closed[sessions.of_event], columns),
+        _kept(sessions, flags, is_closed, columns),
         _carry_over(sessions.events, is_closed[sessions.of_event], progress),
         (sessions.ids.filter(pa.array(closes_now)), sessions.starts[closes_now]),
         _counts(sessions, flags, roles, progress),
@@ -285,8 +288,28 @@ def _steps(
     drop("truncated", _truncated(flags["events"], sessions, rules))
     roles = np.zeros((len(sessions.first), len(ROLES)), dtype=bool)
     roles[is_long] = roles_of(sessions.ids.filter(pa.array(is_long)), dataset.split)
-    drop("no_role", ~roles.any(axis=1)[of_event])
+    ends = progress.calendar.edges[1:][sessions.windows][of_event]
+    in_grace = (ints(sessions.events[EVENT_TIME]) >= ends) & (overrun == "cut")
+    drop("no_role", ~_roles_without_grace(flags["events"], in_grace, sessions, roles, rules))
+    flags["grace"] = flags["events"] & in_grace
     return flags, roles
+
+
+def _roles_without_grace(
+    alive: Flags, in_grace: Flags, sessions: _Sessions, roles: Flags, rules: SessionsConfig
+) -> Flags:
+    """Take train from the sessions that the end of their window cuts too short.
+
+    Returns:
+        Which events have a role: in the grace, none has train.
+    """
+    of_event, train = sessions.of_event, ROLES.index("train")
+    lengths = np.bincount(of_event[alive & ~in_grace], minlength=len(roles))
+    is_cut = np.bincount(of_event[alive & in_grace], minlength=len(roles)) > 0
+    roles[:, train] &= ~is_cut | (lengths >= rules.min_length)
+    others = np.delete(roles, train, axis=1).any(axis=1)
+    has_role: Flags = others[of_event] | (roles[:, train][of_event] & ~in_grace)
+    return has_role
 
 
 def roles_of(session_ids: pa.Array | pa.ChunkedArray, split: SplitConfig) -> Flags:
@@ -315,17 +338,22 @@ def _truncated(alive: Flags, sessions: _Sessions, rules: SessionsConfig) -> Flag
     return drops
 
 
-def _kept(sessions: _Sessions, alive: Flags, columns: dict[str, pa.Array]) -> pa.Table:
+def _kept(
+    sessions: _Sessions, flags: dict[str, Flags], is_closed: Flags, columns: dict[str, pa.Array]
+) -> pa.Table:
     """Take the events kept, with a value per session in every row (in place of columns so named).
 
     Lists of past events move from their session's first event to the first that is kept.
     """
-    events, rows = sessions.events, np.flatnonzero(alive)
+    events, rows = sessions.events, np.flatnonzero(flags["events"] & is_closed[sessions.of_event])
     of_row = sessions.of_event[rows]
     others = {REPEATED, FINALISED, *columns}
     table = events.select([name for name in events.column_names if name not in others]).take(rows)
     for name, values in columns.items():
         table = set_column(table, name, values.take(pa.array(of_row)))
+    in_grace = pa.array(flags["grace"][rows])
+    table = set_column(table, "train", pc.and_not(table["train"], in_grace))
+    table = set_column(table, IN_GRACE, in_grace)
     for name in (name for name in table.column_names if name.startswith(PAST_PREFIX)):
         listed = np.flatnonzero(events[name].is_valid().to_numpy())
         # The first of several, where a session has several users.

@@ -56,11 +56,12 @@ def write_shuffled(tables: Iterable[tuple[pa.Table, Ints]], path: Path) -> None:
         np.array(found, dtype=np.int64).tofile(temporary)
 
 
-def read_shuffled(paths: Sequence[Path], key: int) -> pa.Table:
-    """Read the rows of one key from every file; columns that one lacks are null there."""
+def read_shuffled(paths: Sequence[Path], keys: int | Sequence[int]) -> pa.Table:
+    """Read the rows of some keys from every file; columns that one lacks are null there."""
     tables = []
     for path in paths:
-        batches = np.flatnonzero(np.fromfile(path.with_suffix(".keys"), dtype=np.int64) == key)
+        found = np.fromfile(path.with_suffix(".keys"), dtype=np.int64)
+        batches = np.flatnonzero(np.isin(found, keys))
         with pa.OSFile(str(path)) as source:
             file = pa.ipc.open_file(source)
             rows = [file.get_batch(int(batch)) for batch in batches]

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +28,7 @@ from dayahead.core.errors import DataError
 from dayahead.core.files import write_json, write_parquet
 from dayahead.dataset.manifest import RawManifest
 from dayahead.dataset.schema import DatasetConfig
-from dayahead.features.arrays import Ints
+from dayahead.features.arrays import Ints, is_new
 from dayahead.features.vocabulary import add_value_counts, empty_value_counts, vocabulary_of
 from dayahead.features.workflow import fit_features
 from dayahead.preprocess import tasks
@@ -46,13 +46,21 @@ from dayahead.preprocess.incremental import (
 )
 from dayahead.preprocess.metadata import WindowCounts, write_merlin_schema
 from dayahead.preprocess.sessions import needs_users
-from dayahead.windows.folder import MANIFEST, STATISTICS, n_known, vocabulary_path
+from dayahead.windows.folder import (
+    GRACE_SUFFIX,
+    MANIFEST,
+    STATISTICS,
+    n_known,
+    vocabulary_path,
+)
 from dayahead.windows.metadata import SessionRules, Statistics, read_metadata
 
 MAX_EVENTS_PER_TASK = 1_000_000
 """Fewer if the memory limit asks for it."""
 MIN_EVENTS_PER_TASK = 50_000
 """Fewer are not worth a task of their own."""
+EVENTS_PER_FILES = 1_000
+"""As many cost what a window's files cost, however few events are in them."""
 BYTES_PER_EVENT = 4096
 """Of a worker's memory: an event's columns, copied a few times."""
 N_NAMED = 10
@@ -177,7 +185,7 @@ class Build:
             self.window, progress.calendar, counts, self.log.log_end, without_user
         )
         summary.check(self.config.fit_windows)
-        self._write_windows(job, summary.kept, progress, phases)
+        self._write_windows(job, summary, progress, phases)
         write_json(job.run / WINDOWS / MANIFEST, asdict(summary.manifest()))
         state = RunState(
             parts=[(part.sha256, part.first_row) for part in self.log.parts],
@@ -218,29 +226,41 @@ class Build:
         return Progress(calendar, previous.n_written, max(previous.n_written, n_closed))
 
     def _write_windows(
-        self, job: tasks.Job, kept: Sequence[int], progress: Progress, phases: Phases
+        self, job: tasks.Job, summary: WindowCounts, progress: Progress, phases: Phases
     ) -> None:
         """Write the kept windows that are new, the vocabularies, statistics and schema."""
         output = job.run / WINDOWS
-        positions = [position for position in kept if position >= progress.n_written]
+        positions = [position for position in summary.kept if position >= progress.n_written]
         names = [progress.calendar.names[position] for position in positions]
         paths = phases.paths("windows", len(names))
-        task = partial(tasks.collect_window, job, phases.paths("sessions", job.n_buckets))
-        found = phases.run("windows", task, positions, paths)
+        batches = _batches(summary.counts["events"].to_numpy()[positions])
+        task = partial(tasks.collect_windows, job, phases.paths("sessions", job.n_buckets))
+        batched = [positions[batch] for batch in batches], [paths[batch] for batch in batches]
+        found = list(chain.from_iterable(phases.run("windows", task, *batched)))
         phases.clear("sessions")
         vocabularies = {}
         for column in tasks.categorical_columns(self.dataset):
-            values = [(name, tables[column]) for name, tables in zip(names, found, strict=True)]
+            values = [
+                (name + suffix, tables[column])
+                for name, parts in zip(names, found, strict=True)
+                for suffix, tables in zip(("", GRACE_SUFFIX), parts, strict=False)
+            ]
             vocabularies[column] = self._grow_vocabulary(job.run, column, values)
         windows = dict(zip(names, paths, strict=True))
         statistics = self._statistics(output / STATISTICS, windows, vocabularies)
         write_json(output / STATISTICS, statistics.as_json())
         write_merlin_schema(output / "schema.pbtxt", statistics, vocabularies)
-        sizes = [
-            {column: n_known(table, name) for column, table in vocabularies.items()}
-            for name in names
-        ]
-        phases.run("features", partial(tasks.write_window, job, statistics), names, paths, sizes)
+        ends = [name + GRACE_SUFFIX for name in names]
+        sizes = {column: n_known(table, ends) for column, table in vocabularies.items()}
+        if any(feature.windows for feature in statistics.features.values()):
+            batches = [slice(n, n + 1) for n in range(len(names))]  # each has its own statistics
+        phases.run(
+            "features",
+            partial(tasks.write_windows, job, statistics),
+            [names[batch] for batch in batches],
+            [paths[batch] for batch in batches],
+            [{column: n[batch] for column, n in sizes.items()} for batch in batches],
+        )
 
     def _grow_vocabulary(
         self, run: Path, column: str, windows: Sequence[tuple[str, pa.Table]]
@@ -305,6 +325,13 @@ def _process(
     counts = phases.run("sessions", task, buckets, phases.paths("sessions", job.n_buckets))
     phases.clear(source)
     return counts
+
+
+def _batches(n_events: Ints) -> list[slice]:
+    """Split windows into batches that are worth a task."""
+    cost = n_events + EVENTS_PER_FILES
+    batch = (np.cumsum(cost) - cost) // MIN_EVENTS_PER_TASK
+    return [slice(*pair) for pair in pairwise([*np.flatnonzero(is_new(batch)), len(batch)])]
 
 
 def _check_late(late: Ints, names: Sequence[str]) -> None:

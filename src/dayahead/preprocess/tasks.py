@@ -3,9 +3,10 @@
 The data set's file and the settings are in a `Job`; tables never pass through the scheduler.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +37,13 @@ from dayahead.preprocess.calendar import Progress
 from dayahead.preprocess.event_log import Chunk, past_columns
 from dayahead.preprocess.incremental import CARRY_OVER, LOOKUPS, WINDOWS
 from dayahead.preprocess.metadata import window_schema
-from dayahead.preprocess.sessions import UNSEEN, apply_session_steps, apply_user_steps, needs_users
+from dayahead.preprocess.sessions import (
+    IN_GRACE,
+    UNSEEN,
+    apply_session_steps,
+    apply_user_steps,
+    needs_users,
+)
 from dayahead.preprocess.shuffle import (
     bucket_of,
     hash_values,
@@ -138,23 +145,30 @@ def process_sessions(
     return found.counts
 
 
-def collect_window(
-    job: Job, paths: Sequence[Path], position: int, path: Path
-) -> dict[str, pa.Table]:
-    """Sort a window's events as in its files; return the values of each categorical column.
+def collect_windows(
+    job: Job, paths: Sequence[Path], positions: Sequence[int], collected: Sequence[Path]
+) -> list[list[dict[str, pa.Table]]]:
+    """Sort windows' events as in their files; return the values of each categorical column.
 
     The order, (session start, session id, event time, row), is the same however the log was cut
-    into parts.
+    into parts. `positions` ascend. A window with events in its grace has two tables of values:
+    until its end, and after it.
     """
-    events = read_shuffled(paths, position)
-    keys = (SESSION_START, SESSION_ID, EVENT_TIME, ROW)
-    events = events.sort_by([(key, "ascending") for key in keys])
-    pq.write_table(events, path, compression="lz4", use_dictionary=False)
-    in_time = pa.array(np.lexsort((ints(events[ROW]), ints(events[EVENT_TIME]))))
-    return {
-        column: count_values(events.select([column, EVENT_TIME]).take(in_time), column)
-        for column in categorical_columns(job.dataset)
-    }
+    keys = (WINDOW, SESSION_START, SESSION_ID, EVENT_TIME, ROW)
+    together = read_shuffled(paths, positions).sort_by([(key, "ascending") for key in keys])
+    begins = np.searchsorted(ints(together[WINDOW]), positions)
+
+    def collect(begin: int, end: int, path: Path) -> list[dict[str, pa.Table]]:
+        events = together.slice(begin, end - begin)
+        pq.write_table(events, path, compression="lz4", use_dictionary=False)
+        columns = categorical_columns(job.dataset)
+        in_time = pa.array(np.lexsort((ints(events[ROW]), ints(events[EVENT_TIME]))))
+        events = events.select([*columns, EVENT_TIME, IN_GRACE]).take(in_time)
+        after = events.filter(events[IN_GRACE])
+        parts = [events.filter(pc.invert(events[IN_GRACE])), after] if len(after) else [events]
+        return [{column: count_values(part, column) for column in columns} for part in parts]
+
+    return list(map(collect, begins, [*begins[1:], len(together)], collected))
 
 
 def categorical_columns(dataset: DatasetConfig) -> list[str]:
@@ -163,40 +177,68 @@ def categorical_columns(dataset: DatasetConfig) -> list[str]:
     return [ITEM_ID, *(name for name, feature in features if feature.kind == "categorical")]
 
 
-def write_window(
-    job: Job, statistics: Statistics, name: str, path: Path, sizes: Mapping[str, int]
+def write_windows(
+    job: Job,
+    statistics: Statistics,
+    names: Sequence[str],
+    paths: Sequence[Path],
+    n_known: Mapping[str, Ints],
 ) -> None:
-    """Encode a window and write one file per role; `sizes` are its vocabularies' lengths."""
-    output = job.run / WINDOWS
-    vocabularies = {
-        column: pq.read_table(vocabulary_path(output, column)).slice(0, size)
-        for column, size in sizes.items()
-    }
-    events = pq.read_table(path)
-    begins = np.flatnonzero(is_new(codes_of(events[SESSION_ID])))
-    table = encode_lists(events, begins, statistics, vocabularies, job.device, name)
-    first = events.take(begins)
-    for column in (SESSION_ID, USER_ID, SESSION_START):
-        table = table.append_column(column, first[column])
-    for column, values in _encoded_past(job, name, first, statistics, vocabularies).items():
-        table = table.append_column(column, values)
-    schema = window_schema(statistics)
-    table = table.select(schema.names).cast(schema)
+    """Encode the events of some windows together; write one file per window and role.
 
-    def write(role: str) -> None:
-        of_role = table.filter(first[role]).combine_chunks()
-        write_parquet(window_path(output, job.window.unit, name, role), of_role)
+    `n_known` says, by column, how many values of its vocabulary each window knows.
+    """
+    output, statistics = job.run / WINDOWS, statistics.at(names[-1])
+    vocabularies = {column: pq.read_table(vocabulary_path(output, column)) for column in n_known}
+
+    def encoded(events: pa.Table, first: Ints, windows: Ints) -> pa.Table:
+        known = {column: sizes[windows] for column, sizes in n_known.items()}
+        return encode_lists(events, first, statistics, vocabularies, job.device, known)
+
+    parts = [pq.read_table(path) for path in paths]
+    events = pa.concat_tables(parts)
+    windows = np.repeat(np.arange(len(names)), [len(part) for part in parts])
+    begins = np.flatnonzero(is_new(codes_of(events[SESSION_ID])))
+    first, of_session = events.take(begins), windows[begins]
+    table = encoded(events, begins, windows)
+    others = {column: first[column] for column in (SESSION_ID, USER_ID, SESSION_START)}
+    others |= _encoded_past(job, first, of_session, encoded)
+    schema = window_schema(statistics)
+
+    def whole(table: pa.Table) -> pa.Table:
+        columns = {**dict(zip(table.column_names, table.columns, strict=True)), **others}
+        return pa.table(columns).select(schema.names).cast(schema)
+
+    tables = dict.fromkeys(ROLES, whole(table))
+    if pc.any(events[IN_GRACE]).as_py():
+        tables["train"] = whole(_without(table, events[IN_GRACE]))
+
+    def write(number: int, role: str) -> None:
+        begin, end = np.searchsorted(of_session, [number, number + 1])
+        has_role = first[role].slice(begin, end - begin)
+        of_role = tables[role].slice(begin, end - begin).filter(has_role).combine_chunks()
+        write_parquet(window_path(output, job.window.unit, names[number], role), of_role)
 
     with ThreadPoolExecutor(len(ROLES)) as threads:
-        list(threads.map(write, ROLES))
+        list(threads.map(write, *zip(*product(range(len(names)), ROLES), strict=True)))
+
+
+def _without(sessions: pa.Table, is_dropped: pa.ChunkedArray) -> pa.Table:
+    """Drop events from the lists of sessions; `is_dropped` is in the order of the lists."""
+    kept = pc.invert(is_dropped).combine_chunks()
+    offsets = sessions[ITEM_ID].combine_chunks().offsets
+    offsets = pa.array(
+        np.append(0, np.cumsum(kept.to_numpy(zero_copy_only=False)))[offsets], pa.int32()
+    )
+    lists = [
+        pa.ListArray.from_arrays(offsets, column.combine_chunks().flatten().filter(kept))
+        for column in sessions.columns
+    ]
+    return pa.table(lists, sessions.column_names)
 
 
 def _encoded_past(
-    job: Job,
-    window: str,
-    first: pa.Table,
-    statistics: Statistics,
-    vocabularies: Mapping[str, pa.Table],
+    job: Job, first: pa.Table, windows: Ints, encoded: Callable[[pa.Table, Ints, Ints], pa.Table]
 ) -> dict[str, pa.ChunkedArray]:
     """Encode the events listed at each session's first: lists, empty where there are none."""
     names = past_columns(job.dataset)
@@ -206,5 +248,5 @@ def _encoded_past(
     events = pa.table({name: values.flatten() for name, values in lists.items()})
     lengths = pc.list_value_length(lists[ITEM_ID]).fill_null(0).to_numpy()
     begins = np.cumsum(lengths) - lengths
-    table = encode_lists(events, begins, statistics, vocabularies, job.device, window)
+    table = encoded(events, begins, np.repeat(windows, lengths))
     return {PAST_PREFIX + name: table[name] for name in table.column_names}

@@ -135,8 +135,7 @@ class Recommender:
         return unknown
 
     def _indices(self, items: pa.ChunkedArray) -> NDArray[np.int32]:
-        found = lookup_indices(items.combine_chunks(), self.stored.vocabularies[ITEM_ID])
-        return np.asarray(found.to_numpy())
+        return lookup_indices(items.combine_chunks(), self.stored.vocabularies[ITEM_ID])
 
     def _scores(self, events: pa.Table, past: pa.Table | None) -> Float[Tensor, " C"]:
         sessions = self._encoded(events, past)

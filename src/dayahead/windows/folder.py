@@ -1,6 +1,6 @@
 """The folder data/windows: paths and reading of its files."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -27,6 +27,9 @@ from dayahead.windows.metadata import Statistics, WindowsManifest, read_metadata
 
 MANIFEST = "windows.json"
 STATISTICS = "statistics.json"
+GRACE_SUFFIX = "+"
+"""A value first seen in the grace of 2026-01-01 has the first window 2026-01-01+: it is known from
+the next window on, whatever its name."""
 PREFIX = {"day": "session_start_date", "hour": "session_start_hour"}
 Role = Literal["train", "valid", "test", "all"]
 
@@ -41,13 +44,13 @@ def vocabulary_path(folder: Path, column: str) -> Path:
     return folder / "vocabulary" / f"{column}.parquet"
 
 
-def n_known(vocabulary: pa.Table, window: str) -> int:
-    """Count the values of a vocabulary whose first window is `window` or an earlier one.
+def n_known(vocabulary: pa.Table, windows: Sequence[str]) -> NDArray[np.int64]:
+    """Count, for each window, the values of a vocabulary whose first window is no later one.
 
     Window names sort as text in order of time, and indices follow first windows, so these values
     are the vocabulary's first rows.
     """
-    return int(pc.sum(pc.less_equal(vocabulary[FIRST_WINDOW], window)).as_py() or 0)
+    return np.searchsorted(vocabulary[FIRST_WINDOW].to_numpy(), windows, side="right")
 
 
 @contextmanager
@@ -88,6 +91,7 @@ class WindowFolder:
 
     folder: Path
     _vocabularies: dict[str, pa.Table] = field(default_factory=dict, init=False, compare=False)
+    _n_known: dict[str, NDArray[np.int64]] = field(default_factory=dict, init=False, compare=False)
 
     @cached_property
     def manifest(self) -> WindowsManifest:
@@ -122,7 +126,8 @@ class WindowFolder:
         if role != "all":
             return _read_table(self.path(window, role), columns)
         wanted = list(dict.fromkeys([SESSION_START, SESSION_ID, *columns]))
-        table = pa.concat_tables([_read_table(self.path(window, part), wanted) for part in ROLES])
+        roles = reversed(ROLES)  # in train, sessions lack what is in the window's grace
+        table = pa.concat_tables([_read_table(self.path(window, part), wanted) for part in roles])
         keys = table.select([SESSION_START, SESSION_ID])
         keys = keys.append_column("row", pa.array(np.arange(len(table))))
         first = keys.group_by([SESSION_START, SESSION_ID]).aggregate([("row", "min")])
@@ -165,7 +170,10 @@ class WindowFolder:
 
     def n_known(self, column: str, window: Window) -> int:
         """Count the values of a column that are in its vocabulary at `window`."""
-        return n_known(self.vocabulary(column), window.name)
+        if column not in self._n_known:
+            names = [each.name for each in self.windows]
+            self._n_known[column] = n_known(self.vocabulary(column), names)
+        return int(self._n_known[column][window.position])
 
 
 def _read_table(

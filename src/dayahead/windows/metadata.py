@@ -92,9 +92,10 @@ class FeatureStatistics(NumberStatistics):
     windows: dict[str, NumberStatistics] | None = None
     """By window, of a feature fitted on each window by itself (fit: look_ahead_window)."""
 
-    def fitted_at(self, window: str | None) -> NumberStatistics:
-        """Statistics that encode `window`; where each window has its own, null: the newest."""
-        return self.windows[window or max(self.windows)] if self.windows else self
+    @property
+    def newest(self) -> NumberStatistics:
+        """What was fitted; where each window has its own, on the newest."""
+        return self.windows[max(self.windows)] if self.windows else self
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -120,18 +121,27 @@ class Statistics:
     """Windows whose train sessions the features were fitted on."""
     features: dict[str, FeatureStatistics]
 
-    def category_of(self, name: str, window: str | None = None) -> tuple[str, IdType] | None:
+    def category_of(self, name: str) -> tuple[str, IdType] | None:
         """Return the categorical feature that a relative_number is compared with, and its type.
 
         A model may read the number without the category, which is then not among `features`.
         """
-        fitted = self.features[name].fitted_at(window)
+        fitted = self.features[name].newest
         if fitted.relative_to is None:
             return None
         if fitted.relative_to in self.features:
             return fitted.relative_to, self.features[fitted.relative_to].type or "string"
         is_text = all(isinstance(value, str) for value in fitted.values or ())
         return fitted.relative_to, "string" if is_text else "int"
+
+    def at(self, window: str) -> "Statistics":
+        """Return the statistics that encode a window."""
+        own = {
+            name: replace(feature, windows=None, **vars(feature.windows[window]))
+            for name, feature in self.features.items()
+            if feature.windows
+        }
+        return replace(self, features={**self.features, **own})
 
     def select(self, features: Iterable[str]) -> "Statistics":
         """Return the statistics of some features only."""

@@ -313,7 +313,7 @@ def test_a_window_uses_its_own_statistics_and_a_live_session_the_newest():
     }
     settings = statistics({"price": {"kind": "number", "windows": windows}})
     known = {ITEM_ID: ITEMS}
-    assert encode(events(rows), settings, known, window="2026-01-02")["price"].to_pylist() == [3]
+    assert encode(events(rows), settings.at("2026-01-02"), known)["price"].to_pylist() == [3]
     assert encode(events(rows), settings, known)["price"].to_pylist() == [1]
     assert encode_session(events(rows), settings, known)["price"].to_pylist() == [[1]]
 

@@ -4,7 +4,6 @@ import csv
 from datetime import timedelta
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
@@ -120,7 +119,7 @@ def _found(store):
     return {
         window.name: {
             row["session_id"]: [values[index] for index in row["item_id"]]
-            for row in pq.read_table(store.path(window, "train"), partitioning=None).to_pylist()
+            for row in store.read(window, "all", ["session_id", "item_id"]).to_pylist()
         }
         for window in store.windows
     }

@@ -9,8 +9,9 @@ from distributed import LocalCluster
 
 from dayahead.core.columns import ROLES
 from dayahead.core.errors import DataError
+from dayahead.features import operators, workflow
 from dayahead.features.workflow import encode_session
-from dayahead.preprocess import stage
+from dayahead.preprocess import shuffle, stage
 from dayahead.windows.folder import WindowFolder
 from support.builders import (
     RANDOM_LOG_FEATURES,
@@ -87,11 +88,12 @@ def rows_of_file(sessions, role, values):
             "session_id": session_id,
             "user_id": found["user"],
             "session_start": found["start"],
-            "item_id": [values.index(event["item_id"]) + 2 for event in found["events"]],
-            "event_time": [event["event_time"] for event in found["events"]],
+            "item_id": [values.index(event["item_id"]) + 2 for event in kept],
+            "event_time": [event["event_time"] for event in kept],
         }
         for session_id, found in sessions.items()
         if role in found["roles"]
+        for kept in [found["train" if role == "train" else "events"]]
     ]
     return sorted(rows, key=lambda row: (row["session_start"], row["session_id"]))
 
@@ -104,6 +106,8 @@ def rows_of_file(sessions, role, values):
         ({"truncate": "last", "repeats": {"rule": "drop_consecutive", "scope": "user"}},
          {"unit": "hour", "min_sessions": 2}),
         ({"columns": {**USER, "session_id": None}, "gap_minutes": 45.0}, {"grace": 30}),
+        ({"split": {"train": [0, 0.9], "valid": [0.5, 1]}, "truncate": "last"},
+         {"grace": 20, "unit": "hour"}),
     ],
 )  # fmt: skip
 def test_windows_equal_those_of_the_row_by_row_oracle(run, monkeypatch, rules, window):
@@ -170,6 +174,32 @@ def test_what_happens_tomorrow_changes_nothing_of_today(run):
     assert today[0] == today[1]
     assert bytes_of(stores[0]) != bytes_of(stores[1])
     assert stores[0].statistics == stores[1].statistics
+
+
+def test_small_windows_are_collected_and_encoded_in_batches(run, monkeypatch):
+    hours = [f"2026-01-0{1 + n // 24} {n % 24:02d}:00" for n in range(60)]
+    rows = [
+        row for n, hour in enumerate(hours) for row in session(f"s{n}", [2 * n, 2 * n + 1], hour)
+    ]
+    calls = Counter()
+
+    def count(module, name, size=lambda arguments: 1):
+        function = getattr(module, name)
+
+        def counted(*arguments):
+            calls[name] += size(arguments)
+            return function(*arguments)
+
+        monkeypatch.setattr(module, name, counted)
+
+    count(workflow, "build_workflow")
+    count(operators, "lookup_indices", lambda arguments: len(arguments[1]))
+    count(shuffle.pa.ipc, "open_file")
+    store = run(events(rows), dataset_config(features={"hour": {"kind": "hour"}}), unit="hour")
+    assert len(store.windows) == 60
+    # 50 windows are a batch: each reads the shuffle's file, builds a workflow and looks up in the
+    # 120 items once. The events by session are a file that is read once.
+    assert calls == {"build_workflow": 2, "lookup_indices": 2 * 120, "open_file": 2 + 1}
 
 
 def test_parts_buckets_and_workers_change_no_byte(run, monkeypatch):
@@ -300,3 +330,38 @@ class TestPastEvents:
         store = run(random_log(seed=9, days=1), dataset_config(**MESSY, past_max_length=4))
         schema = (store.folder / "schema.pbtxt").read_text()
         assert 'name: "bef_item_id"' in schema
+
+
+def test_clicks_in_the_grace_are_evaluated_but_not_trained_on(run):
+    rows = [
+        *session("a", [1, 2], "2026-01-01 23:50", colour="red"),
+        *session("a", [9, 3], "2026-01-02 00:10", colour="blue"),
+        *session("b", [3], "2026-01-01 23:59"),
+        *session("b", [9], "2026-01-02 00:20"),
+        *session("c", [4, 1, 9], "2026-01-02 08:00", colour="blue"),
+    ]
+    dataset = dataset_config(
+        features={
+            "colour": {"kind": "categorical", "column": "colour"},
+            "age": {"kind": "item_age"},
+        },
+        split={"valid": [0, 1]},
+    )
+    store = run(events(rows), dataset, grace=60)
+    first, second = store.windows
+    values = store.vocabulary("item_id")["value"].to_pylist()
+    assert values == [1, 2, 3, 9, 4]
+
+    def items(window, role):
+        found = store.read(window, role, ["item_id"])["item_id"].to_pylist()
+        return [[values[index - 2] for index in session_] for session_ in found]
+
+    assert items(first, "train") == [[1, 2]]  # what is left of b is too short
+    assert items(first, "valid") == items(first, "all") == [[1, 2, 9, 3], [3, 9]]
+    assert items(second, "train") == [[4, 1, 9]]
+    assert [values[index - 2] for index in store.items_in(first, "train")] == [1, 2]
+    # 9 and blue are first seen in the second day, so no model of the first knows them.
+    assert store.n_known("item_id", first) == 3
+    assert store.n_known("colour", first) == 1
+    assert store.n_known("item_id", second) == 5
+    assert store.manifest.windows[0].roles == {"train": 1, "valid": 2, "test": 0}

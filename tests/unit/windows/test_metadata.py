@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 from hypothesis import given
@@ -98,10 +98,12 @@ def test_every_number_and_value_is_read_back_exactly(tmp_path_factory, knots, va
 def test_a_window_uses_its_own_statistics_where_it_has_some():
     days = {name: NumberStatistics(mean=mean) for name, mean in [("d1", 1.0), ("d2", 2.0)]}
     own = FeatureStatistics(kind="number", columns=["x"], windows=days)
-    assert own.fitted_at("d1").mean == 1
-    assert own.fitted_at(None).mean == 2
-    shared = FeatureStatistics(kind="number", columns=["x"], mean=3.0)
-    assert shared.fitted_at("d1").mean == shared.fitted_at(None).mean == 3
+    shared = FeatureStatistics(kind="number", columns=["y"], mean=3.0)
+    both = replace(tiny_statistics(), features={"x": own, "y": shared})
+    assert both.at("d1").features["x"].newest.mean == both.at("d1").features["x"].mean == 1
+    assert both.at("d2").features["x"] == replace(own, windows=None, mean=2.0)
+    assert both.features["x"].newest.mean == 2
+    assert both.at("d1").features["y"] == both.at("d2").features["y"] == shared
 
 
 @pytest.mark.parametrize("name", [MANIFEST, STATISTICS])
