@@ -1,15 +1,19 @@
 """Results in the documentation are what the commands beside them give, or recorded in one place."""
 
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from support.tools import load_tool
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results.md"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PROTOCOL = ROOT / "docs" / "protocol.md"
+FIRST_HOUR = int(datetime(2017, 10, 2, tzinfo=UTC).timestamp()) // 3600
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 FIGURE = re.compile(r"(?<![\w.\[])0?\.\d{3,4}\b")
 RECORDED = "## Recorded"
 SUMMARY = """
@@ -103,3 +107,14 @@ def test_commands_give_the_results_beside_them(tool):
             if found := differences(old["table"], new["table"]):
                 wrong[old["commands"]] = found
     assert wrong == {}, "run `python tools/docs_figures.py`"
+
+
+@pytest.mark.slow
+def test_the_share_of_events_past_their_hour(real_data):
+    hour = 3_600_000
+    days = pl.scan_csv(real_data / "g1-news" / "clicks-*.csv.gz").collect()
+    time, start = pl.col("click_timestamp"), pl.col("click_timestamp").min().over("session_id")
+    of_g1 = days.select(time // hour, first=start // hour)
+    hours = of_g1.filter(pl.col("first").is_between(*(FIRST_HOUR + n for n in (0, 47))))
+    share = (hours["click_timestamp"] > hours["first"]).mean()
+    assert f"the first 48\nhours of G1, {share:.1%}".replace("%", " %") in text_of(PROTOCOL)
