@@ -4,12 +4,10 @@ A command block carries a comment: `run` (here), `run: slow` (in a clean clone w
 `not run: reason`.
 """
 
-import importlib.util
 import os
 import re
 import shutil
 import subprocess
-import sys
 import tomllib
 from dataclasses import fields
 from pathlib import Path
@@ -21,6 +19,7 @@ from dayahead.config.loading import read_yaml
 from dayahead.config.params import Params, load_params
 from dayahead.dataset.schema import DatasetConfig, load_dataset
 from dayahead.download.synthetic import generate
+from support.tools import load_tool
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
@@ -50,20 +49,12 @@ def blocks(page, mark):
     return "".join(block["text"] for block in found)
 
 
-def generator():
-    where = importlib.util.spec_from_file_location("pages", ROOT / "tools" / "settings_pages.py")
-    module = importlib.util.module_from_spec(where)
-    sys.modules["pages"] = module  # for its dataclasses
-    where.loader.exec_module(module)
-    return module
-
-
 def test_the_readme_is_short():
     assert len(text_of(ROOT / "README.md").splitlines()) <= 150
 
 
 def test_the_generated_pages_are_current():
-    for name, text in generator().pages().items():
+    for name, text in load_tool("settings_pages").pages().items():
         assert text_of(ROOT / "docs" / name) == text, "run `make docs`"
 
 
@@ -124,7 +115,11 @@ def test_commands_exist():
 
 def test_settings_exist():
     """Of params.yaml and of data set files: model.d_model, sessions.gap_minutes ..."""
-    found = [each for cls in (Params, DatasetConfig) for each in generator().sections(cls)]
+    found = [
+        each
+        for cls in (Params, DatasetConfig)
+        for each in load_tool("settings_pages").sections(cls)
+    ]
     known = {f"{each.key}.{field.name}" for each in found for field in fields(each.cls)}
     sections = "|".join({name.split(".")[0] for name in known} - {""})
 
@@ -225,7 +220,7 @@ def test_fast_commands_run():
 def clone(tmp_path_factory):
     """A clean clone with little data, ready to run: its environment is this one."""
     folder = tmp_path_factory.mktemp("docs") / "dayahead"
-    subprocess.run(["git", "clone", "-q", ROOT, folder], check=True)
+    load_tool("docs_figures").clone_project(folder)
     for name, changes in TINY.items():
         text = text_of(folder / name)
         for old, new in changes.items():
@@ -234,11 +229,6 @@ def clone(tmp_path_factory):
         (folder / name).write_text(text, encoding="utf-8")
     run_script("git config user.name Me; git config user.email me@localhost", folder)
     run_script("git commit -qam 'Less data'; git tag start", folder)
-    (folder / ".venv").mkdir()
-    for path in Path(sys.prefix).iterdir():
-        if path.name != ".ready":
-            (folder / ".venv" / path.name).symlink_to(path)
-    (folder / ".venv" / ".ready").touch()
     return folder
 
 

@@ -140,9 +140,8 @@ def environment(folder, owner):
 
 
 def error_of(done):
-    assert done.returncode != 0
-    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error:")]
-    return line
+    assert (done.stderr.count("error:"), done.returncode) == (1, 2), done.stderr + done.stdout
+    return next(line for line in done.stderr.splitlines() if line.startswith("error:"))
 
 
 def test_a_moved_project_is_named_with_the_cure(project):
@@ -153,7 +152,8 @@ def test_a_moved_project_is_named_with_the_cure(project):
 
 def test_a_folder_without_git_is_refused_before_anything_is_set_up(project):
     shutil.rmtree(project / ".git")
-    assert "git init && git add . && git commit" in error_of(make(project, "repro"))
+    error = error_of(make(project, "repro", "PYTHON=nonesuch"))  # nor does set-up look for Python
+    assert "git init && git add . && git commit" in error
     assert not (project / ".venv").exists()
 
 

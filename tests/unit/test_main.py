@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -14,6 +15,7 @@ from dayahead.core.errors import ComparisonError
 from support.results_folders import write_results
 
 DAY = 86_400
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -71,7 +73,9 @@ def test_runs_to_compare_are_named_once(runs):
         CliRunner().invoke(app, ["compare", runs, "b"], catch_exceptions=False)
 
 
-def test_runs_of_several_seeds_are_compared(tmp_path):
+def test_runs_of_several_seeds_are_compared_in_any_folder_of_the_project(tmp_path, monkeypatch):
+    monkeypatch.delenv("DVC_ROOT", raising=False)
+    monkeypatch.chdir(ROOT / "docs")
     days = {f"2019-10-0{day}": [day, 0, 2 * day, 1] for day in range(2, 8)}
     names = [str(write_results(tmp_path / name, days)) for name in "abcd"]
     result = CliRunner().invoke(app, ["compare", ",".join(names[:2]), ",".join(names[2:])])

@@ -76,6 +76,7 @@ def test_an_id_may_be_given_alone_or_in_quotes(ask):
     [
         ((), "give one of --session"),
         (("--session", "1", "--item", "2"), "give one of --session"),
+        (("--item", "1,2"), "item id '1,2'"),
         (("--session", '1,"2'), "quote"),
         (("--session", " , "), "no item id"),
     ],

@@ -1,15 +1,20 @@
 """The summary at the end of a run: its AOD beside the baselines', the report, the next command."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from dayahead.__main__ import app
 from dayahead.core.errors import DataError
 from dayahead.metrics.metrics import mean
 from dayahead.metrics.tables import read_windows
 from dayahead.summary import summarize_run
 from support.tiny_settings import tiny_params, train_study
 from support.window_folders import markov_days, write_window_folder
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -46,3 +51,10 @@ def test_results_of_other_windows_are_refused(project):
     params = replace(params, window=replace(params.window, last="2026-01-03"))
     with pytest.raises(DataError, match=r"other windows than params\.yaml selects"):
         summarize_run(params, project)
+
+
+def test_the_command_works_in_any_folder_of_the_project(monkeypatch):
+    monkeypatch.delenv("DVC_ROOT", raising=False)
+    monkeypatch.chdir(ROOT / "docs")
+    monkeypatch.setattr("dayahead.summary.summarize_run", lambda _, root: f"of {root}")
+    assert CliRunner().invoke(app, ["summary"]).stdout == f"of {ROOT}\n"

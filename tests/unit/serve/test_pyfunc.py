@@ -1,5 +1,6 @@
 """The model as MLflow serves it."""
 
+import inspect
 import json
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ from dayahead.core.errors import DataError
 from dayahead.serve import pyfunc
 from dayahead.serve.pyfunc import ServedModel
 from dayahead.serve.recommender import Recommender
-from dayahead.tracking.runs import package_model
+from dayahead.tracking.runs import SIGNATURE, package_model
 from support.tiny_settings import train_study
 from support.window_folders import markov_days, write_window_folder
 
@@ -25,6 +26,8 @@ class Echo:
     def recommend(self, items, top_k, cold_start="refuse", exclude_seen=False):
         if items == ["unknown"]:
             raise DataError("no item is known")
+        if exclude_seen:
+            return [(cold_start, 1.0)]
         return [(item, 1.0 / rank) for rank, item in enumerate(reversed(items), 1)][:top_k]
 
 
@@ -54,6 +57,20 @@ def test_rows_are_sessions_of_raw_ids(model):
         [{"item": "c", "score": 1.0}],
     ]
     assert len(model.predict(None, sessions)[0]) == 2
+
+
+def test_options_reach_the_model(model):
+    session, options = pd.DataFrame({"session": ["1"]}), {"cold_start": "popularity"}
+    answer = [{"item": "popularity", "score": 1.0}]
+    assert model.predict(None, session, {**options, "exclude_seen": True}) == [answer]
+
+
+def test_the_signature_has_every_option_of_recommend():
+    """MLflow drops a parameter that the signature lacks."""
+    named = {each.name: each.default for each in SIGNATURE.params.params}
+    options = inspect.signature(Recommender.recommend).parameters.values()
+    of_code = {each.name: each.default for each in options if each.kind == each.KEYWORD_ONLY}
+    assert named == {"top_k": 10, **of_code}
 
 
 LOAD = """

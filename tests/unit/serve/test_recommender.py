@@ -154,6 +154,11 @@ def test_popular_items_are_those_of_the_last_fitted_window(plain):
     assert [score for _, score in found] == sorted(counts.values(), reverse=True)
 
 
+def test_with_a_known_id_the_model_answers_whatever_is_asked_for(plain):
+    expected = plain.recommend([12345, KNOWN], 1000)
+    assert plain.recommend([12345, KNOWN], 1000, cold_start="popularity") == expected
+
+
 def test_seen_items_are_left_out_if_asked_for(plain):
     whole = plain.recommend([1, 2], 1000)
     rest = [(item, score) for item, score in whole if item not in (1, 2)]

@@ -86,6 +86,13 @@ def study(folder, out, architecture="gpt2", task="clm", epochs=1, **changes):
     return train_study(folder, out, sections)
 
 
+def events_before(items):
+    """Events an hour before those of `raw_events`."""
+    events = raw_events(items)
+    times = pc.subtract(events[EVENT_TIME], pa.scalar(3600, pa.duration("s")))
+    return events.set_column(1, EVENT_TIME, times.cast(events[EVENT_TIME].type))
+
+
 @pytest.mark.parametrize(
     ("architecture", "task"),
     [
@@ -115,9 +122,7 @@ def test_evaluate_and_recommend_give_the_same_scores_after_a_past(folder, tmp_pa
     scorer = stored.model.scorer(torch.from_numpy(stored.candidates).long())
     wanted = scorer(batch.columns, batch.lengths - 1).sort(descending=True).values
     for row in range(N_WITHOUT_PAST - 4, N_WITHOUT_PAST + 8):
-        session, past = raw_events(DAYS[1][row][:-1]), raw_events(PASTS[1][row])
-        hour_ago = pc.subtract(past[EVENT_TIME], pa.scalar(3600, pa.duration("s")))
-        past = past.set_column(1, EVENT_TIME, hour_ago.cast(session[EVENT_TIME].type))
+        session, past = raw_events(DAYS[1][row][:-1]), events_before(PASTS[1][row])
         both = pa.concat_tables([past, session])  # the past is what lies before the session
         for given in (past, both):
             live = [score for _, score in recommender.recommend_after(session, 99, given)]
@@ -132,6 +137,18 @@ def test_a_model_without_past_length_rejects_a_past(folder, tmp_path):
     recommender = Recommender.load(tmp_path / "models")
     with pytest.raises(ConfigError, match="reads no past events"):
         recommender.recommend_after(raw_events([1]), 3, raw_events([2]))
+
+
+def test_items_of_the_past_are_known_and_seen(folder, tmp_path):
+    """A new session of an old user is answered by the model, --exclude-seen leaves both out."""
+    study(folder, tmp_path, past_length=3)
+    recommender = Recommender.load(tmp_path / "models")
+    row = next(row for row, past in enumerate(PASTS[1]) if past)
+    new, past = raw_events([12345]), events_before(PASTS[1][row])
+    whole = recommender.recommend_after(new, 1000, past)
+    assert {*PASTS[1][row]} & {item for item, _ in whole}
+    rest = [(item, score) for item, score in whole if item not in PASTS[1][row]]
+    assert recommender.recommend_after(new, 1000, past, exclude_seen=True) == rest
 
 
 def loader_of(folder, past_length, architecture="gpt2", **training):
