@@ -77,20 +77,26 @@ class CacheKeys:
 
     def evaluation(self, index: int) -> str:
         """Key of the evaluation, on windows[index + 1], of the model fitted on windows[index]."""
-        evaluation = self.run.params.evaluation
         window = self.windows[index + 1]
         start, end = (self.run.sizes_at(each)[ITEM_ID] for each in self.windows[index : index + 2])
-        roles = ROLES if evaluation.split == "all" else (evaluation.split,)
+        settings = self.evaluation_settings
+        roles = ROLES if settings["split"] == "all" else (settings["split"],)
         value = {
             "model": self.fits[index],
             "window": window.name,
             "sessions": [sha256_of(self.run.folder.path(window, role)) for role in roles],
-            # Metrics at any cutoff are computed from cached ranks.
-            "evaluation": {k: v for k, v in asdict(evaluation).items() if k != "cutoffs"},
+            "evaluation": settings,
             # Lists of predictions name items that are new in this window.
-            "values": self._values(ITEM_ID, start, end) if evaluation.predictions else None,
+            "values": self._values(ITEM_ID, start, end) if settings["predictions"] else None,
         }
         return fingerprint(value)
+
+    @cached_property
+    def evaluation_settings(self) -> dict[str, Any]:
+        """Settings that evaluations depend on; metrics at any cutoff follow from cached ranks."""
+        settings = asdict(self.run.params.evaluation)
+        del settings["cutoffs"]
+        return settings
 
     @cached_property
     def _root(self) -> str:
@@ -137,6 +143,7 @@ class CachedWindows:
         self.is_used = run.process.is_main
         self.machine = _machine(run)
         self.keys = CacheKeys(run, windows, self.machine if self.config.strict else None)
+        self.evaluation = fingerprint(self.keys.evaluation_settings)
         self.evaluation_key = cache(self.keys.evaluation)  # which hashes the window's files
         self.starts_afresh = run.params.training.starts_afresh
         self._has_warned = False
@@ -153,13 +160,17 @@ class CachedWindows:
         return None
 
     def write_fit(self, index: int, fit: Fit, state: dict[str, Tensor]) -> None:
-        """Cache a fit's checkpoint, and remove those before it that machine.keep_fits drops."""
+        """Cache a fit's checkpoint, and remove those before it that machine.keep_fits drops.
+
+        Fits of a run that evaluates otherwise stay: it may resume from them.
+        """
         if not self.is_used:
             return
 
         def write(folder: Path) -> None:
             figures = {"loss": fit.loss, "n_sessions": fit.n_sessions, "seconds": fit.seconds}
-            write_json(folder / "fit.json", {"machine": self.machine, "fit": figures})
+            about = {"machine": self.machine, "evaluation": self.evaluation}
+            write_json(folder / "fit.json", {**about, "fit": figures})
             write_tensors(folder / "state.safetensors", state)
 
         self.fits.put(self.keys.fits[index], write)
@@ -170,8 +181,18 @@ class CachedWindows:
                     key
                     for earlier, key in enumerate(self.keys.fits[:index])
                     if not self._is_kept(earlier, index, self.config.keep_fits)
+                    and self._is_own(key)
                 ]
             )
+
+    def _is_own(self, key: str) -> bool:
+        """Whether there is a fit of this name, written by a run that evaluates as this one does."""
+        path = self.fits.folder / key / "fit.json"
+        try:
+            own: bool = read_json(path)["evaluation"] == self.evaluation
+        except (OSError, ValueError, KeyError):
+            return False
+        return own
 
     def _is_kept(self, index: int, newest: int, keep_fits: int) -> bool:
         """Whether a fit stays in the cache after that of windows[newest]."""

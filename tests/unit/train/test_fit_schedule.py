@@ -37,9 +37,9 @@ every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 class Recorder:
     """A run whose model is the list of windows it was fitted on."""
 
-    def __init__(self, protocol, keep):
+    def __init__(self, protocol, keep, evaluation):
         sections = {"training": PROTOCOLS[protocol], "machine": {"keep_fits": keep}}
-        self.params = tiny_params(sections)
+        self.params = tiny_params({**sections, "evaluation": evaluation})
         self.process = Process(Rank(0, 1), torch.device("cpu"))
         self.shard = WHOLE
         self.model, self.fits, self.restored = [], [], []
@@ -60,9 +60,9 @@ class Recorder:
         assert self.model[-1] == window.position
 
 
-def schedule_over(cache, protocol, keep="all", windows=WINDOWS):
+def schedule_over(cache, protocol, keep="all", windows=WINDOWS, evaluation=None):
     """The schedule of a new run with this cache."""
-    run = Recorder(protocol, keep)
+    run = Recorder(protocol, keep, evaluation or {})
     cached = CachedWindows(cache, run, windows)
     cached.keys = SimpleNamespace(fits=[f"key-{window.name}" for window in windows])
     return FitSchedule(run, windows, cached)
@@ -194,14 +194,15 @@ def test_fits_of_other_settings_are_not_removed(tmp_path):
     assert sorted(path.name for path in (tmp_path / "fits").glob("*-*")) == ["key-c", "other-f"]
 
 
-def test_a_run_resumes_after_another_with_its_settings_has_gone_further(tmp_path):
-    """The other evaluates otherwise, so its evaluations are of no use to this one."""
-    fits_up_to(schedule_over(tmp_path, "incremental", 2), range(5))  # keeps b, d and e
-    between = schedule_over(tmp_path, "incremental", 2)
-    assert fits_up_to(between, range(6)) == ["a", "c", "f"]
+def test_a_run_that_evaluates_otherwise_removes_no_fit_from_which_another_resumes(tmp_path):
+    fits_up_to(schedule_over(tmp_path, "incremental", 2, MANY), range(6))
     assert kept_in(tmp_path) == "def"
-    resumed = schedule_over(tmp_path, "incremental", 2)
-    assert fits_up_to(resumed, range(4, 6)) == []
+    between = schedule_over(tmp_path, "incremental", 2, MANY, {"split": "test"})
+    assert fits_up_to(between, range(16)) == list("abcghijklmnop")
+    assert kept_in(tmp_path) == "defhlnop"
+    resumed = schedule_over(tmp_path, "incremental", 2, MANY)
+    assert fits_up_to(resumed, range(5, 16)) == list("gijkm")
+    assert kept_in(tmp_path) == "hjlmnop"
 
 
 def test_other_processes_restore_what_the_main_one_found(tmp_path):
