@@ -6,11 +6,13 @@ column's value counts cover every value met so far; its vocabulary is those abov
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from dayahead.core.columns import (
     EVENT_TIME,
@@ -23,6 +25,9 @@ from dayahead.core.columns import (
     VALUE,
 )
 from dayahead.features.arrays import codes_of, first_of_each
+
+FEW = 1_000
+"""Fewer values are looked up in a hash table that is kept; Arrow builds one in every call."""
 
 
 def vocabulary_schema(value_type: pa.DataType) -> pa.Schema:
@@ -106,8 +111,24 @@ def vocabulary_of(counts: pa.Table) -> pa.Table:
     return known.select(schema.names).cast(schema).combine_chunks()
 
 
-def lookup_indices(values: pa.Array, vocabulary: pa.Table) -> pa.Array:
-    """Look up raw values: int32 indices, 1 (unknown) for null and for values not in it."""
-    known = vocabulary[VALUE].combine_chunks()
-    positions = pc.index_in(values, value_set=known, skip_nulls=True)
-    return pc.add(positions.fill_null(-1), pa.scalar(N_RESERVED, pa.int32()))
+class KnownValues:
+    """Values to look others up in, for a window's many values and for a session's few."""
+
+    def __init__(self, values: pa.Array | pa.ChunkedArray) -> None:
+        self.values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+
+    def positions(self, values: pa.Array) -> NDArray[np.int32]:
+        """Look up values: -1 for null and for values that are not known."""
+        if len(values) < FEW:
+            found = [self._positions.get(value, -1) for value in values.to_pylist()]
+            return np.array(found, np.int32)
+        positions = pc.index_in(values, value_set=self.values, skip_nulls=True)
+        return np.asarray(positions.fill_null(-1).to_numpy())
+
+    def indices(self, values: pa.Array) -> NDArray[np.int32]:
+        """Look up a vocabulary's values: 1 (unknown) for null and for values not in it."""
+        return self.positions(values) + np.int32(N_RESERVED)
+
+    @cached_property
+    def _positions(self) -> dict[int | str, int]:
+        return {value: position for position, value in enumerate(self.values.to_pylist())}
