@@ -39,8 +39,9 @@ check: $(READY)  ## format, lint, types, layers, fast tests: what must pass befo
 	lint-imports
 	python -m pytest
 
-bench: $(READY)  ## measure sessions per second in training and evaluation
+bench: $(READY)  ## measure sessions per second in training and evaluation, and the time of recommend
 	python benchmarks/throughput.py
+	python -W ignore benchmarks/recommend.py
 
 bench-preprocess: $(READY)  ## measure preprocessing: against its peers, at 42 M events, by the day
 	python -W ignore benchmarks/operators.py

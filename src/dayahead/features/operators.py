@@ -1,7 +1,8 @@
 """NVTabular operators: vocabulary lookup, cyclic time, item age, and the scales of numbers.
 
-Columns pass through Arrow, so each works on pandas and on cudf frames alike. A frame's event_time
-is int64, microseconds since 1970, UTC: pandas 1.5 knows nanoseconds only, which end in 2262.
+Columns pass through Arrow, so each works on pandas and cudf frames and on dicts of arrays alike. A
+frame's event_time is int64, microseconds since 1970, UTC: pandas 1.5 knows nanoseconds only, which
+end in 2262.
 """
 
 from typing import Any, ClassVar
@@ -10,7 +11,6 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 from dask.delayed import Delayed, delayed
 from merlin.dag import ColumnSelector
 from merlin.schema import Tags
@@ -30,12 +30,12 @@ from dayahead.core.columns import (
 )
 from dayahead.core.errors import ConfigError
 from dayahead.features.arrays import Ints
-from dayahead.features.vocabulary import lookup_indices
+from dayahead.features.vocabulary import KnownValues
 
 Frame = Any
-"""A pandas or a cudf data frame."""
+"""A pandas or a cudf data frame, or a dict of arrays."""
 Series = Any
-"""One of its columns."""
+"""One of its columns: a series, or an Arrow or a NumPy array."""
 Floats = NDArray[np.float64]
 LARGEST = float(np.finfo(np.float32).max)
 N_KNOTS = 1001
@@ -47,7 +47,7 @@ N_PARTITION_KNOTS = 10 * N_KNOTS
 class LookUp(Operator):  # type: ignore[misc]
     """Raw values of one column to indices of its vocabulary; null and unknown values to 1.
 
-    `n_known` is as for `lookup_indices`, for the rows of the one frame that is transformed.
+    `n_known` is as for `KnownValues.indices`, for the rows of the one frame that is transformed.
     """
 
     output_dtype = np.int32
@@ -56,15 +56,15 @@ class LookUp(Operator):  # type: ignore[misc]
         self, vocabulary: pa.Table, tags: tuple[Tags, ...] = (), n_known: Ints | None = None
     ) -> None:
         super().__init__()
-        self.vocabulary = vocabulary
+        self.known = KnownValues(vocabulary[VALUE])
         self.tags = tags
         self.n_known = n_known
 
     def transform(self, col_selector: ColumnSelector, df: Frame) -> Frame:
         """Replace the column by int32 indices."""
         (name,) = col_selector.names
-        values = to_arrow(df[name], self.vocabulary.schema.field(VALUE).type)
-        return type(df)({name: lookup_indices(values, self.vocabulary, self.n_known)})
+        values = to_arrow(df[name], self.known.values.type)
+        return type(df)({name: self.known.indices(values, self.n_known)})
 
     @property
     def output_tags(self) -> list[Tags]:
@@ -142,7 +142,8 @@ class FixedScale(Continuous, Operator):  # type: ignore[misc]
 
     def transform(self, col_selector: ColumnSelector, df: Frame) -> Frame:
         """Columns as float32; nulls stay."""
-        return (df[col_selector.names] / self.divisor).astype(np.float32)
+        scaled = {name: df[name] / self.divisor for name in col_selector.names}
+        return type(df)({name: values.astype(np.float32) for name, values in scaled.items()})
 
 
 class RelativeTo(Continuous, StatOperator):  # type: ignore[misc]
@@ -171,21 +172,20 @@ class RelativeTo(Continuous, StatOperator):  # type: ignore[misc]
         sums, counts = (dask_stats[name].to_numpy() for name in ("x_sum_sum", "x_count_sum"))
         self.overall_mean = float(sums.sum() / max(counts.sum(), 1))
         named = dask_stats["category"].is_valid().to_numpy()
-        self.values = dask_stats["category"].filter(pa.array(named)).combine_chunks()
+        self.known = KnownValues(dask_stats["category"].filter(pa.array(named)))
         self.means = sums[named] / counts[named]
 
     def clear(self) -> None:
         """Discard the means."""
-        self.values = pa.array([], self.type)
+        self.known = KnownValues(pa.array([], self.type))
         self.means = np.empty(0)
         self.overall_mean = 0.0
 
     def transform(self, col_selector: ColumnSelector, df: Frame) -> Frame:
         """Replace the number by the relative number; a null stays."""
-        category = to_arrow(df[self.category], self.type)
-        found = pc.index_in(category, value_set=self.values, skip_nulls=True)
-        mean = np.append(self.means, self.overall_mean)[found.fill_null(-1).to_numpy()]
-        number = _floats(df[self.name])
+        category = self.known.positions(to_arrow(df[self.category], self.type))
+        mean = np.append(self.means, self.overall_mean)[category]
+        number = floats(df[self.name])
         with np.errstate(over="ignore"):  # of a mean next to 0
             ratio = np.divide(number - mean, mean, out=number * 0, where=mean != 0)
         return type(df)({self.name: np.clip(ratio, -LARGEST, LARGEST)})
@@ -229,7 +229,7 @@ class GaussRank(Continuous, StatOperator):  # type: ignore[misc]
 
     def transform(self, col_selector: ColumnSelector, df: Frame) -> Frame:
         """Columns as float32; nulls stay."""
-        return type(df)({name: self._scaled(_floats(df[name])) for name in col_selector.names})
+        return type(df)({name: self._scaled(floats(df[name])) for name in col_selector.names})
 
     def _scaled(self, numbers: Floats) -> NDArray[np.float32]:
         if not self.n:
@@ -246,7 +246,7 @@ class GaussRank(Continuous, StatOperator):  # type: ignore[misc]
 
 def to_arrow(column: Series, type_: pa.DataType) -> pa.Array:
     """Convert a column of a frame to Arrow; NaN becomes null."""
-    if isinstance(column, pd.Series):
+    if isinstance(column, pd.Series | np.ndarray | pa.Array):
         return pa.array(column, type_, from_pandas=True)
     return column.to_arrow().cast(type_)
 
@@ -272,7 +272,7 @@ def local_time(instants: NDArray[np.int64], timezone: str) -> NDArray[np.int64]:
     return local
 
 
-def _floats(column: Series) -> Floats:
+def floats(column: Series) -> Floats:
     """Null as NaN."""
     return np.asarray(to_arrow(column, pa.float64()).to_numpy(zero_copy_only=False))
 
@@ -284,7 +284,7 @@ def _merge_sums(partitions: list[pa.Table]) -> pa.Table:
 
 def _partition_quantiles(column: Series) -> tuple[Floats, float, int]:
     """Quantiles, how many numbers each stands for, and how many there are."""
-    numbers = _floats(column)
+    numbers = floats(column)
     numbers = np.sort(numbers[~np.isnan(numbers)])
     knots = _interpolate(numbers, np.arange(len(numbers)), N_PARTITION_KNOTS, len(numbers))
     return knots, len(numbers) / max(len(knots), 1), len(numbers)

@@ -6,6 +6,7 @@ column's value counts cover every value met so far; its vocabulary is those abov
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -24,6 +25,9 @@ from dayahead.core.columns import (
     VALUE,
 )
 from dayahead.features.arrays import Ints, codes_of, first_of_each
+
+FEW = 1_000
+"""Fewer values are looked up in a hash table that is kept; Arrow builds one in every call."""
 
 
 def vocabulary_schema(value_type: pa.DataType) -> pa.Schema:
@@ -108,16 +112,30 @@ def vocabulary_of(counts: pa.Table) -> pa.Table:
     return known.select(schema.names).cast(schema).combine_chunks()
 
 
-def lookup_indices(
-    values: pa.Array, vocabulary: pa.Table, n_known: Ints | None = None
-) -> NDArray[np.int32]:
-    """Look up raw values: their indices, 1 (unknown) for null and for values not in it.
+class KnownValues:
+    """Values to look others up in, for a window's many values and for a session's few."""
 
-    With `n_known`, a number for each value, only that many first rows of the vocabulary count.
-    """
-    known = vocabulary[VALUE].combine_chunks()
-    positions = pc.index_in(values, value_set=known, skip_nulls=True).fill_null(-1).to_numpy()
-    if n_known is not None:
-        positions = np.where(positions < n_known, positions, -1)
-    indices: NDArray[np.int32] = (positions + N_RESERVED).astype(np.int32)
-    return indices
+    def __init__(self, values: pa.Array | pa.ChunkedArray) -> None:
+        self.values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+
+    def positions(self, values: pa.Array) -> NDArray[np.int32]:
+        """Look up values: -1 for null and for values that are not known."""
+        if len(values) < FEW:
+            found = [self._positions.get(value, -1) for value in values.to_pylist()]
+            return np.array(found, np.int32)
+        positions = pc.index_in(values, value_set=self.values, skip_nulls=True)
+        return np.asarray(positions.fill_null(-1).to_numpy())
+
+    def indices(self, values: pa.Array, n_known: Ints | None = None) -> NDArray[np.int32]:
+        """Look up a vocabulary's values: 1 (unknown) for null and for values not in it.
+
+        With `n_known`, a number for each value, only that many first ones of the vocabulary count.
+        """
+        positions = self.positions(values)
+        if n_known is not None:
+            positions = np.where(positions < n_known, positions, np.int32(-1))
+        return positions + np.int32(N_RESERVED)
+
+    @cached_property
+    def _positions(self) -> dict[int | str, int]:
+        return {value: position for position, value in enumerate(self.values.to_pylist())}

@@ -1,6 +1,6 @@
 """Raw events to model input: the NVTabular workflow, fitted once and rebuilt wherever it is used.
 
-Windows and live sessions are encoded by the same function, so that they cannot differ.
+`SessionEncoder` encodes live sessions with the same operators, so that they cannot differ.
 """
 
 from collections import defaultdict
@@ -19,14 +19,15 @@ from merlin.io import Dataset
 from merlin.schema import ColumnSchema, Schema, Tags
 from numpy.typing import NDArray
 from nvtabular import Workflow
-from nvtabular.ops import Clip, FillMissing, LogOp, Normalize
-from nvtabular.workflow.node import WorkflowNode
+from nvtabular.ops import Clip, FillMissing, LogOp, Normalize, Operator
 
 from dayahead.config.loading import Device
-from dayahead.core.columns import EVENT_TIME, ID_TYPES, ITEM_ID, ROW, TIMESTAMP, VALUE, IdType
+from dayahead.core.columns import EVENT_TIME, ID_TYPES, ITEM_ID, TIMESTAMP, VALUE, IdType
 from dayahead.dataset.schema import TIME_FEATURES, FeatureConfig
-from dayahead.features.arrays import Ints, codes_of, find_repeats
+from dayahead.features.arrays import Ints
+from dayahead.features.chain import Chain
 from dayahead.features.operators import (
+    LARGEST,
     CyclicTime,
     FixedScale,
     Frame,
@@ -35,7 +36,7 @@ from dayahead.features.operators import (
     LookUp,
     RelativeTo,
 )
-from dayahead.features.vocabulary import lookup_indices
+from dayahead.features.vocabulary import KnownValues
 from dayahead.windows.metadata import FeatureStatistics, NumberStatistics, Statistics
 
 Vocabularies = Mapping[str, pa.Table]
@@ -74,7 +75,7 @@ class NumberOperators:
         category = statistics.category_of(name)
         operators = cls(name, feature.kind, fitted.scaling, category)
         if relative := operators.relative:
-            relative.values = pa.array(fitted.values, relative.type)
+            relative.known = KnownValues(pa.array(fitted.values, relative.type))
             relative.means = np.array(fitted.means, dtype=np.float64)
             relative.overall_mean = fitted.overall_mean or 0.0
             relative.fitted = True
@@ -85,28 +86,29 @@ class NumberOperators:
         operators.scaler.fitted = True
         return operators
 
-    def node(self, items: WorkflowNode, vocabulary: pa.Table) -> WorkflowNode:
-        """Graph from the raw column (of item_age: from `items`, looked up) to float32, no nulls.
+    def chain(self, vocabulary: pa.Table) -> Chain:
+        """From the raw column (of item_age: from the item's index) to float32, no nulls.
 
         A null becomes the mean, 0. log_number takes numbers below 0 as 0.
         """
+        inputs: tuple[str, ...] = (self.name,)
+        raw: list[Operator] = []
         match self.kind:
             case "relative_number" if self.relative:
-                raw = [self.name, self.relative.category] >> self.relative
+                inputs, raw = (self.name, self.relative.category), [self.relative]
             case "log_number":
-                raw = [self.name] >> Clip(min_value=0) >> LogOp()
+                raw = [Clip(min_value=0), LogOp()]
             case "item_age":
-                raw = (items + EVENT_TIME) >> ItemAge(self.name, vocabulary)
-            case _:
-                raw = [self.name]
-        return raw >> self.scaler >> FillMissing(0)
+                inputs, raw = (ITEM_ID, EVENT_TIME), [ItemAge(self.name, vocabulary)]
+        return Chain(inputs, (*raw, self.scaler, FillMissing(0)))
 
     def statistics(self) -> NumberStatistics:
         """What was fitted; with nothing to fit a mean is 0."""
         fitted: dict[str, Any] = {}
         if relative := self.relative:
             fitted |= {"relative_to": relative.category, "overall_mean": relative.overall_mean}
-            fitted |= {"values": relative.values.to_pylist(), "means": relative.means.tolist()}
+            fitted["values"] = relative.known.values.to_pylist()
+            fitted["means"] = relative.means.tolist()
         if isinstance(self.scaler, Normalize):
             mean, std = self.scaler.means[self.name], self.scaler.stds[self.name]
             fitted["mean"] = float(np.nan_to_num(mean, posinf=0, neginf=0))
@@ -184,7 +186,7 @@ def _fit_numbers(
             category = feature.relative_to, features[feature.relative_to].type
             types[category[0]] = ID_TYPES[category[1]]
         operators.append(NumberOperators(name, feature.kind, feature.scaling, category))
-    nodes = [each.node(items, vocabulary) for each in operators]
+    nodes = [each.chain(vocabulary).node(items) for each in operators]
     empty = to_frame(pa.schema(types.items()).empty_table(), "cpu")
     frames = dd.from_map(_train_events, paths, types=types, meta=empty)
     Workflow(sum(nodes[1:], nodes[0])).fit(Dataset(frames, cpu=device == "cpu"))
@@ -204,20 +206,32 @@ def build_workflow(
     `n_known` is as for `encode`.
     """
     n_known = n_known or {}
-    tags = (Tags.ITEM_ID, Tags.ID)
-    items = [ITEM_ID] >> LookUp(vocabularies[ITEM_ID], tags, n_known.get(ITEM_ID))
-    node = items
+    known_items = n_known.get(ITEM_ID)
+    items = [ITEM_ID] >> LookUp(vocabularies[ITEM_ID], (Tags.ITEM_ID, Tags.ID), known_items)
+    chains = feature_chains(statistics, vocabularies, n_known)
+    node = sum((chain.node(items) for chain in chains), items)
+    schema = Schema([ColumnSchema(name) for name in input_types(statistics)])
+    return Workflow(node).fit_schema(schema)
+
+
+def feature_chains(
+    statistics: Statistics, vocabularies: Vocabularies, n_known: Mapping[str, Ints]
+) -> list[Chain]:
+    """Rebuild every feature's fitted operators; `n_known` is as for `encode`."""
+    chains = []
     for name, feature in statistics.features.items():
         match feature.kind:
             case "categorical":
-                node += [name] >> LookUp(vocabularies[name], (), n_known.get(name))
+                look_up = LookUp(vocabularies[name], n_known=n_known.get(name))
+                chain = Chain((name,), (look_up,))
             case "hour" | "weekday":
-                node += [EVENT_TIME] >> CyclicTime(name, feature.kind, statistics.timezone)
+                cyclic = CyclicTime(name, feature.kind, statistics.timezone)
+                chain = Chain((EVENT_TIME,), (cyclic,))
             case _:
                 number = NumberOperators.from_statistics(name, statistics)
-                node += number.node(items, vocabularies[ITEM_ID])
-    schema = Schema([ColumnSchema(name) for name in input_types(statistics)])
-    return Workflow(node).fit_schema(schema)
+                chain = number.chain(vocabularies[ITEM_ID])
+        chains.append(chain)
+    return chains
 
 
 def encode(
@@ -236,10 +250,6 @@ def encode(
     schema = pa.schema(encoded_columns(statistics).items())
     if len(events) == 0:  # Merlin loses the columns of empty frames
         return schema.empty_table()
-    if not statistics.features:  # LookUp alone; a workflow takes 20 times as long for a session
-        ids = events[ITEM_ID].cast(ID_TYPES[statistics.item_type]).combine_chunks()
-        known = n_known[ITEM_ID] if n_known else None
-        return pa.table([lookup_indices(ids, vocabularies[ITEM_ID], known)], schema=schema)
     workflow = build_workflow(statistics, vocabularies, n_known)
     frame = to_frame(input_table(events, input_types(statistics)), device)
     encoded = workflow.transform(frame)
@@ -273,30 +283,6 @@ def encode_lists(
     return pa.table(lists, table.column_names)
 
 
-def encode_session(
-    events: pa.Table, statistics: Statistics, vocabularies: Vocabularies
-) -> pa.Table:
-    """Encode a live session's raw events as one row of a window file's columns.
-
-    `events` has columns of the event table: item_id, event_time and the features' raw columns. A
-    row number decides where times are equal; without one, the order given.
-
-    Returns:
-        One row: item_id, event_time and the features as lists, in the order of the events. The
-        data set's rule for repeats is applied, then the session is truncated to its last
-        max_length - 1 events: as many as a model reads before a target.
-    """
-    if ROW not in events.column_names:
-        events = events.append_column(ROW, pa.array(np.arange(len(events))))
-    events = events.sort_by([(EVENT_TIME, "ascending"), (ROW, "ascending")])
-    rules = statistics.sessions
-    one_session = np.zeros(len(events), dtype=np.int64)
-    repeats = find_repeats(one_session, codes_of(events[ITEM_ID]), rules.repeats)
-    events = events.filter(pa.array(~repeats))
-    events = events.slice(max(len(events) - (rules.max_length - 1), 0))
-    return encode_lists(events, [0], statistics, vocabularies)
-
-
 def encoded_columns(statistics: Statistics) -> dict[str, pa.DataType]:
     """Type of an event's value in every encoded column, in the order of a window file."""
     types = {ITEM_ID: pa.int32()}
@@ -320,7 +306,10 @@ def input_types(statistics: Statistics) -> dict[str, pa.DataType]:
 
 
 def input_table(events: pa.Table, types: Types) -> pa.Table:
-    """Convert raw events to the workflow's input columns; NaN and infinity become null."""
+    """Convert raw events to the workflow's input columns; NaN and infinity become null.
+
+    So do numbers that become infinite as a float32, as in a log.
+    """
     columns = {}
     for name, type_ in types.items():
         if name == EVENT_TIME:
@@ -330,7 +319,8 @@ def input_table(events: pa.Table, types: Types) -> pa.Table:
         else:
             columns[name] = events[name].cast(type_)
             if type_ == pa.float64():
-                columns[name] = pc.if_else(pc.is_finite(columns[name]), columns[name], None)
+                is_finite = pc.less_equal(pc.abs(columns[name]), LARGEST)
+                columns[name] = pc.if_else(is_finite, columns[name], None)
     return pa.table(columns)
 
 

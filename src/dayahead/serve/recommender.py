@@ -12,13 +12,12 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import torch
 from jaxtyping import Float
-from numpy.typing import NDArray
 from torch import Tensor
 
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, N_RESERVED, TIMESTAMP, UNKNOWN, VALUE
 from dayahead.core.errors import ConfigError, DataError
-from dayahead.features.vocabulary import lookup_indices
-from dayahead.features.workflow import encode_lists, encode_session, input_types
+from dayahead.features.session_encoder import Arrays, SessionEncoder
+from dayahead.features.workflow import input_types
 from dayahead.metrics.ranking import top_columns
 from dayahead.model.checkpoint import StoredModel, load_model
 from dayahead.model.output_layer import Scorer
@@ -109,7 +108,9 @@ class Recommender:
         if len(events) == 0:
             raise DataError("the session is empty; expected at least one event")
         both = [events[ITEM_ID], *([] if past is None else [past[ITEM_ID]])]
-        seen = self._indices(pa.chunked_array([chunk for each in both for chunk in each.chunks]))
+        seen = self._encoder.item_indices(
+            pa.chunked_array([chunk for each in both for chunk in each.chunks])
+        )
         is_cold = (seen == UNKNOWN).all()
         if is_cold and cold_start == "refuse":
             raise DataError(
@@ -130,12 +131,9 @@ class Recommender:
 
     def unknown_items(self, events: pa.Table) -> list[int | str]:
         """Return the item ids of a session that the model does not know, each once, in order."""
-        is_unknown = self._indices(events[ITEM_ID]) == UNKNOWN
+        is_unknown = self._encoder.item_indices(events[ITEM_ID]) == UNKNOWN
         unknown: list[int | str] = events[ITEM_ID].filter(pa.array(is_unknown)).unique().to_pylist()
         return unknown
-
-    def _indices(self, items: pa.ChunkedArray) -> NDArray[np.int32]:
-        return lookup_indices(items.combine_chunks(), self.stored.vocabularies[ITEM_ID])
 
     def _scores(self, events: pa.Table, past: pa.Table | None) -> Float[Tensor, " C"]:
         sessions = self._encoded(events, past)
@@ -163,10 +161,8 @@ class Recommender:
             ) from None
 
     def _encoded(self, events: pa.Table, past: pa.Table | None) -> Sessions:
-        statistics, vocabularies = self.stored.config.statistics, self.stored.vocabularies
         length = self.stored.config.model.past_length
-        row = encode_session(events, statistics, vocabularies)
-        session = Sessions.from_table(row.drop_columns([EVENT_TIME]))
+        session = _one_session(self._encoder.encode_session(events))
         if past is None:
             return session
         if length == 0:
@@ -175,8 +171,7 @@ class Recommender:
         past = past.filter(is_before).sort_by(EVENT_TIME)
         if len(past) == 0:
             return session
-        before = encode_lists(past, [0], statistics, vocabularies)
-        return session.after(Sessions.from_table(before.drop_columns([EVENT_TIME])), length)
+        return session.after(_one_session(self._encoder.encode(past)), length)
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -186,6 +181,10 @@ class Recommender:
     @cached_property
     def _popularity(self) -> Float[Tensor, " C"]:
         return torch.from_numpy(self.stored.popularity.astype(np.float32))
+
+    @cached_property
+    def _encoder(self) -> SessionEncoder:
+        return SessionEncoder(self.stored.config.statistics, self.stored.vocabularies)
 
     @cached_property
     def _scorer(self) -> Scorer:
@@ -205,3 +204,9 @@ class Recommender:
                 f"item id {item!r}: expected a 64-bit integer, as in the data set; for example "
                 f"--session 12,7"
             ) from None
+
+
+def _one_session(arrays: Arrays) -> Sessions:
+    columns = {name: torch.from_numpy(values) for name, values in arrays.items()}
+    columns |= {name: each.long() for name, each in columns.items() if each.dtype == torch.int32}
+    return Sessions(columns, torch.tensor([0, len(columns[ITEM_ID])]))

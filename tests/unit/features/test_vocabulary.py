@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dayahead.features import vocabulary
 from dayahead.features.vocabulary import (
+    KnownValues,
     add_value_counts,
     count_values,
     empty_value_counts,
-    lookup_indices,
     vocabulary_of,
 )
 from dayahead.windows.folder import n_known
@@ -60,17 +61,36 @@ def test_unknown_values_and_nulls_have_index_1():
     rows = [{"colour": value, "event_time": "2026-01-01"} for value in ["red", None, "blue"]]
     found = count_values(events(rows), "colour")
     table = vocabulary_of(add_value_counts(empty_value_counts(pa.string()), [("w", found)]))
-    looked_up = lookup_indices(pa.array(["blue", "green", None, "red"]), table)
+    known = KnownValues(table["value"])
+    looked_up = known.indices(pa.array(["blue", "green", None, "red"]))
     assert looked_up.dtype == np.int32
     assert looked_up.tolist() == [3, 1, 1, 2]
-    before = lookup_indices(pa.array(["blue", "blue", "red"]), table, np.array([1, 2, 1]))
+    before = known.indices(pa.array(["blue", "blue", "red"]), np.array([1, 2, 1]))
     assert before.tolist() == [1, 3, 2]  # of one value known, blue is not
 
 
 @pytest.mark.parametrize("big", [2**53 + 1, 2**62 + 1])
 def test_big_integers_stay_exact(big):
     table = add_value_counts(NO_COUNTS, [("w", window(big - 1, big))])
-    assert lookup_indices(pa.array([big, None, big + 1]), table).tolist() == [3, 1, 1]
+    known = KnownValues(table["value"])
+    assert known.indices(pa.array([big, None, big + 1])).tolist() == [3, 1, 1]
+
+
+TEXT = st.sampled_from(["", "a", "\u00e4", "a\0"]) | st.text(max_size=3)
+INTEGERS = st.integers(0, 4) | st.integers(-(2**63), 2**63 - 1)
+
+
+@given(st.data(), st.sampled_from([(pa.string(), TEXT), (pa.int64(), INTEGERS)]))
+def test_few_values_and_many_are_looked_up_alike(data, kind):
+    type_, values = kind
+    known = data.draw(st.lists(values, unique=True))
+    wanted = data.draw(st.lists(values | st.none(), min_size=1, max_size=20))
+    expected = [known.index(value) if value in known else -1 for value in wanted]
+    lookup = KnownValues(pa.array(known, type_))
+    assert lookup.positions(pa.array(wanted, type_)).tolist() == expected
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vocabulary, "FEW", 0)
+        assert lookup.positions(pa.array(wanted, type_)).tolist() == expected
 
 
 def test_a_value_enters_in_the_window_in_which_it_reaches_min_count():

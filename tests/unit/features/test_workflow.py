@@ -1,76 +1,23 @@
-"""Encoding: every kind of feature by hand, sessions as lists, live sessions."""
+"""Encoding: every kind of feature by hand, and sessions as lists."""
 
 import math
-from datetime import datetime, timedelta
 from itertools import pairwise
 from statistics import NormalDist
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from dayahead.core.columns import EVENT_TIME, ITEM_ID, ROW, SESSION_ID, TIMESTAMP, VALUE
-from dayahead.features.vocabulary import (
-    add_value_counts,
-    count_values,
-    empty_value_counts,
-    vocabulary_of,
-)
+from dayahead.core.columns import EVENT_TIME, ITEM_ID, ROW, SESSION_ID, TIMESTAMP
 from dayahead.features.workflow import (
-    build_workflow,
     encode,
     encode_lists,
-    encode_session,
-    input_table,
-    input_types,
-    to_frame,
 )
 from dayahead.windows.metadata import (
-    FeatureStatistics,
     NumberStatistics,
-    SessionRules,
-    Statistics,
 )
-from support.builders import events, instant, random_log, session
-
-
-def columns_of(name, kind):
-    return [f"{name}_sin", f"{name}_cos"] if kind in ("hour", "weekday") else [name]
-
-
-def statistics(features, *, timezone="UTC", item_type="int", repeats="keep"):
-    rules = SessionRules(
-        repeats=repeats, min_length=2, max_length=20, truncate="first", past_max_length=0
-    )
-    return Statistics(
-        unit="day",
-        timezone=timezone,
-        item_type=item_type,
-        sessions=rules,
-        fitted_on=["2026-01-01"],
-        features={
-            name: FeatureStatistics(columns=columns_of(name, entry["kind"]), **entry)
-            for name, entry in features.items()
-        },
-    )
-
-
-def vocabulary(column, values, type_, start="2026-01-01"):
-    """A vocabulary that knows these values, the n-th since n days after `start`."""
-    rows = [
-        {column: value, "event_time": instant(start) + timedelta(days=n)}
-        for n, value in enumerate(values)
-    ]
-    table = events(rows)
-    table = table.set_column(0, column, table[column].cast(type_))
-    return vocabulary_of(
-        add_value_counts(empty_value_counts(type_), [("2026-01-01", count_values(table, column))])
-    )
-
-
-ITEMS = vocabulary("item_id", [50, 60], pa.int64())
+from support.builders import events, random_log, session
+from support.encoding import ITEMS, statistics, vocabulary
 
 
 def encoded(features, rows, vocabularies=None, **settings):
@@ -182,31 +129,6 @@ def test_every_encoded_column_is_int32_or_float32():
     }
 
 
-def test_a_live_session_is_sorted_and_its_repeats_are_dropped():
-    rows = [
-        {"item_id": 60, "event_time": "2026-01-03 10:02"},
-        {"item_id": 50, "event_time": "2026-01-03 10:00"},
-        {"item_id": 99, "event_time": "2026-01-03 10:02"},
-        {"item_id": 50, "event_time": "2026-01-03 10:01"},
-    ]
-    settings = statistics({"brand": {"kind": "categorical", "type": "string"}},
-                          repeats="drop_consecutive")  # fmt: skip
-    known = {ITEM_ID: ITEMS, "brand": vocabulary("brand", ["x"], pa.string())}
-    table = encode_session(events(rows).drop_columns(["row"]), settings, known)
-    assert table.column_names == ["item_id", "event_time", "brand"]
-    assert table["item_id"].to_pylist() == [[2, 3, 1]]
-    assert table["brand"].to_pylist() == [[1, 1, 1]]  # no such column: unknown
-    minutes = [datetime.fromisoformat(f"2026-01-03T10:{m}:00+00:00") for m in ("00", "02", "02")]
-    assert table["event_time"].to_pylist() == [minutes]
-
-
-def test_of_a_long_live_session_the_last_19_events_are_kept():
-    rows = session("a", [50, 60] * 12 + [50], "2026-01-03 10:00")
-    table = encode_session(events(rows), statistics({"hour": {"kind": "hour"}}), {ITEM_ID: ITEMS})
-    assert table["item_id"].to_pylist() == [[2, 3] * 9 + [2]]
-    assert {len(table[name][0]) for name in table.column_names} == {19}
-
-
 def test_no_events_give_no_rows_or_empty_lists():
     none = events(session("a", [50], "2026-01-03")).slice(0, 0)
     for first, expected in [([], []), ([0, 0], [[], []])]:
@@ -305,7 +227,7 @@ def test_gauss_rank_is_the_normal_quantile_of_the_rank():
     assert encoded(features, rows)["price"] == [0] * 7
 
 
-def test_a_window_uses_its_own_statistics_and_a_live_session_the_newest():
+def test_a_window_uses_its_own_statistics_or_the_newest():
     rows = session("a", [50], "2026-01-03", price=4.0)
     windows = {
         "2026-01-02": NumberStatistics(mean=1.0, std=1.0),
@@ -315,33 +237,9 @@ def test_a_window_uses_its_own_statistics_and_a_live_session_the_newest():
     known = {ITEM_ID: ITEMS}
     assert encode(events(rows), settings.at("2026-01-02"), known)["price"].to_pylist() == [3]
     assert encode(events(rows), settings, known)["price"].to_pylist() == [1]
-    assert encode_session(events(rows), settings, known)["price"].to_pylist() == [[1]]
 
 
-IDS = {
-    "int": (pa.int64(), st.one_of(st.none(), st.integers(0, 6), st.integers(-(2**63), 2**63 - 1))),
-    "string": (pa.string(), st.one_of(st.none(), st.sampled_from("abcdef"), st.text(max_size=3))),
-}
-
-
-def log_of(ids):
-    return pa.table({ITEM_ID: ids, EVENT_TIME: pa.array(range(len(ids))).cast(TIMESTAMP)})
-
-
-@pytest.mark.parametrize("item_type", IDS)
-@given(data=st.data())
-def test_ids_alone_are_encoded_as_the_workflow_does(item_type, data):
-    type_, values = IDS[item_type]
-    ids = data.draw(st.lists(values, min_size=1, max_size=30))
-    known = data.draw(st.lists(values.filter(lambda value: value is not None), unique=True))
-    vocabularies = {ITEM_ID: pa.table({VALUE: pa.array(known, type_)})}
-    rules, log = statistics({}, item_type=item_type), log_of(pa.array(ids, type_))
-    frame = to_frame(input_table(log, input_types(rules)), "cpu")
-    expected = build_workflow(rules, vocabularies).transform(frame)
-    assert encode(log, rules, vocabularies)[ITEM_ID].to_pylist() == expected[ITEM_ID].tolist()
-
-
-def test_a_live_session_of_ids_takes_no_workflow(monkeypatch):
-    monkeypatch.setattr("dayahead.features.workflow.build_workflow", None)
-    log = log_of(pa.array([60, 9]))
-    assert encode_session(log, statistics({}), {ITEM_ID: ITEMS})[ITEM_ID].to_pylist() == [[3, 1]]
+def test_a_number_beyond_float32_counts_as_missing_as_in_a_log():
+    rows = [{"item_id": 50, "event_time": "2026-01-03", "price": price} for price in [1e39, -1e39]]
+    features = {"price": {"kind": "number", "mean": 10.0, "std": 4.0}}
+    assert encoded(features, rows)["price"] == [0, 0]

@@ -9,8 +9,8 @@ from distributed import LocalCluster
 
 from dayahead.core.columns import ROLES
 from dayahead.core.errors import DataError
-from dayahead.features import operators, workflow
-from dayahead.features.workflow import encode_session
+from dayahead.features import workflow
+from dayahead.features.session_encoder import SessionEncoder
 from dayahead.preprocess import shuffle, stage
 from dayahead.windows.folder import WindowFolder
 from support.builders import (
@@ -183,23 +183,22 @@ def test_small_windows_are_collected_and_encoded_in_batches(run, monkeypatch):
     ]
     calls = Counter()
 
-    def count(module, name, size=lambda arguments: 1):
+    def count(module, name):
         function = getattr(module, name)
 
         def counted(*arguments):
-            calls[name] += size(arguments)
+            calls[name] += 1
             return function(*arguments)
 
         monkeypatch.setattr(module, name, counted)
 
     count(workflow, "build_workflow")
-    count(operators, "lookup_indices", lambda arguments: len(arguments[1]))
     count(shuffle.pa.ipc, "open_file")
     store = run(events(rows), dataset_config(features={"hour": {"kind": "hour"}}), unit="hour")
     assert len(store.windows) == 60
-    # 50 windows are a batch: each reads the shuffle's file, builds a workflow and looks up in the
-    # 120 items once. The events by session are a file that is read once.
-    assert calls == {"build_workflow": 2, "lookup_indices": 2 * 120, "open_file": 2 + 1}
+    # 50 windows are a batch, which reads the shuffle's file and builds a workflow once. The events
+    # by session are a file that is read once.
+    assert calls == {"build_workflow": 2, "open_file": 2 + 1}
 
 
 def test_parts_buckets_and_workers_change_no_byte(run, monkeypatch):
@@ -233,16 +232,14 @@ def test_live_encoding_equals_the_window_files(run):
     table = random_log(seed=5, days=2)
     store = run(table, dataset_config(**MESSY))
     vocabularies = {name: store.vocabulary(name) for name in ["item_id", "colour", "shop"]}
+    encoder = SessionEncoder(store.statistics, vocabularies)
     rows = store.read(store.windows[1], "train", None)
     for row in rows.slice(0, 4).to_pylist():
         raw = table.filter(pc.equal(table["session_id"], row["session_id"]))
         # Of a live session the last events are read, of a window's the first were written.
         raw = raw.sort_by([("event_time", "ascending"), ("row", "ascending")]).slice(0, 4)
-        live = encode_session(raw, store.statistics, vocabularies)
-        for name in live.column_names:
-            written = row[name][:4]
-            same = written if name == "event_time" else pytest.approx(written)
-            assert live[name][0].as_py() == same
+        for name, values in encoder.encode_session(raw).items():
+            assert values.tolist() == row[name][:4]
 
 
 def test_statistics_are_fitted_on_fit_windows(run):

@@ -1,0 +1,66 @@
+"""Live sessions to model input: the workflow's operators on arrays, prepared once."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dayahead.core.columns import EVENT_TIME, ITEM_ID, ROW, VALUE
+from dayahead.features.arrays import codes_of, find_repeats
+from dayahead.features.operators import floats
+from dayahead.features.vocabulary import KnownValues
+from dayahead.features.workflow import (
+    Vocabularies,
+    feature_chains,
+    input_table,
+    input_types,
+)
+from dayahead.windows.metadata import Statistics
+
+Arrays = dict[str, NDArray[Any]]
+"""An array of the events' values per column."""
+
+
+class SessionEncoder:
+    """Encodes events as `workflow.encode` does, without a workflow: that takes 20 ms a session."""
+
+    def __init__(self, statistics: Statistics, vocabularies: Vocabularies) -> None:
+        self._rules = statistics.sessions
+        self._types = input_types(statistics)
+        self._items = KnownValues(vocabularies[ITEM_ID][VALUE])
+        self._chains = feature_chains(statistics, vocabularies, {})
+
+    def encode_session(self, events: pa.Table) -> Arrays:
+        """Encode a live session's raw events.
+
+        `events` has columns of the event table: item_id, event_time and the features' raw columns.
+        A row number decides where times are equal; without one, the order given.
+
+        Returns:
+            item_id and the features as in window files, in the order of the events. The data set's
+            rule for repeats is applied, then the session is truncated to its last max_length - 1
+            events: as many as a model reads before a target.
+        """
+        if ROW not in events.column_names:
+            events = events.append_column(ROW, pa.array(np.arange(len(events))))
+        events = events.sort_by([(EVENT_TIME, "ascending"), (ROW, "ascending")])
+        one_session = np.zeros(len(events), dtype=np.int64)
+        repeats = find_repeats(one_session, codes_of(events[ITEM_ID]), self._rules.repeats)
+        events = events.filter(pa.array(~repeats))
+        return self.encode(events.slice(max(len(events) - (self._rules.max_length - 1), 0)))
+
+    def encode(self, events: pa.Table) -> Arrays:
+        """Encode raw events, row by row: item_id and every feature's columns, int32 or float32."""
+        table = input_table(events, self._types)
+        raw = {name: table[name].combine_chunks() for name in table.column_names}
+        raw |= {name: floats(each) for name, each in raw.items() if each.type == pa.float64()}
+        raw[ITEM_ID] = self.item_indices(table[ITEM_ID])
+        encoded = {ITEM_ID: raw[ITEM_ID]}
+        for chain in self._chains:
+            encoded |= chain.transform(raw)
+        return encoded
+
+    def item_indices(self, items: pa.ChunkedArray) -> NDArray[np.int32]:
+        """Look up raw item ids; 1 (unknown) for null and for ids that are not known."""
+        return self._items.indices(items.cast(self._types[ITEM_ID]).combine_chunks())
