@@ -202,7 +202,10 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> AdamW:
 
 
 def replace_grown(optimizer: AdamW, before: dict[str, nn.Parameter], model: nn.Module) -> None:
-    """Put grown parameters in place of their old versions; the state of new rows is zero."""
+    """Put grown parameters in place of their old versions; the state of new rows is zero.
+
+    So new rows start with steps beyond the learning rate, which helps them (docs/protocol.md).
+    """
     for name, new in model.named_parameters():
         old = before[name]
         if new is old:

@@ -4,7 +4,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.optim import SGD
+from torch import nn
+from torch.optim import SGD, AdamW
 from transformers import (
     get_constant_schedule_with_warmup,
     get_cosine_schedule_with_warmup,
@@ -69,6 +70,37 @@ def test_the_state_of_grown_parameters_is_kept_and_padded_with_zeros(tie_weights
                 wanted = torch.cat([wanted, torch.zeros(5, *wanted.shape[1:])])
             assert torch.equal(state[key], wanted), name
         assert before[name]["exp_avg"].any() or "key.bias" in name or "unknown" in name
+
+
+def test_steps_of_new_rows_exceed_the_learning_rate_at_first_and_only_so_far():
+    """By the formulas of Adam: moments from zero, corrected for the steps of the whole table."""
+    table = nn.Embedding(3, 2)
+    optimizer = AdamW(table.parameters(), lr=0.01, weight_decay=0.0, fused=True)
+    n_before = 2000
+
+    def step():
+        before = table.weight.detach().clone()
+        table.weight.grad = torch.ones_like(table.weight)
+        optimizer.step()
+        return (before - table.weight.detach()) / 0.01
+
+    for _ in range(n_before):
+        step()
+    before = dict(table.named_parameters())
+    table.weight = nn.Parameter(torch.zeros(5, 2))
+    replace_grown(optimizer, before, table)
+    found = []
+    for number in range(1, 101):
+        first, second = (
+            (1 - beta**number) / (1 - beta ** (n_before + number)) for beta in (0.9, 0.999)
+        )
+        wanted = first / second**0.5
+        steps = step()
+        assert steps[3:].tolist() == [[pytest.approx(wanted, rel=1e-3)] * 2] * 2
+        assert steps[:3].tolist() == [[pytest.approx(1.0, rel=1e-3)] * 2] * 3
+        found.append(float(steps[3:].max()))
+    assert found[0] == pytest.approx(2.94, abs=0.01)  # 3.16 for an older table
+    assert max(found) == pytest.approx(6.11, abs=0.01)  # 6.53
 
 
 def test_every_parameter_keeps_its_group_after_growth():
