@@ -43,8 +43,17 @@ def test_a_folder_is_read_only(project, reference, name):
     project.assert_completes(reference)
 
 
-def test_too_little_memory_to_start(project, reference):
-    assert project.run(f"prlimit --as=2000000000 {TRAIN}")[0] != 0
+@pytest.mark.parametrize("n_bytes", [0, 100, 10_000, 300_000])
+def test_files_may_not_grow(project, reference, n_bytes):
+    """Of the lock, the results, and the states of the windows."""
+    outcome = project.run(f"prlimit --fsize={n_bytes} {TRAIN}")
+    assert_error(outcome, r"error: .*File too large: '\S+'; allow larger files \(ulimit -f\)")
+    project.assert_completes(reference)
+
+
+@pytest.mark.parametrize("n_bytes", [100_000_000, 1_000_000_000, 2_000_000_000])
+def test_too_little_memory_to_start(project, reference, n_bytes):
+    assert_error(project.run(f"prlimit --as={n_bytes} {TRAIN}"), OUT_OF_MEMORY)
     project.assert_completes(reference)
 
 

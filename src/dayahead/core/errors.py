@@ -23,10 +23,10 @@ _CURES = {
     errno.EFBIG: "allow larger files (ulimit -f)",
     errno.EMFILE: "allow more open files (ulimit -n)",
 }
-# The last four: oneDNN, a process that the kernel killed, the dynamic linker, and Python.
+# From the fourth on: oneDNN, a killed process, the dynamic linker, threads, an extension's import.
 _OUT_OF_MEMORY = re.compile(
     r"allocate memory|out of memory|bad_alloc|could not create a primitive|exit code -9|"
-    r"failed to map segment|can't start new thread"
+    r"failed to map segment|can't start new thread|error return without exception set"
 )
 _RERUN = "run again: finished work is kept"
 _LESS_MEMORY = (
@@ -34,6 +34,7 @@ _LESS_MEMORY = (
     f"training.batch_size, evaluation.batch_size or loss.logits_budget_mib (for preprocess: "
     f"machine.memory_limit), and {_RERUN}"
 )
+_MAY_LACK_MEMORY = (ImportError, RuntimeError, SystemError, OSError)
 CHAIN = re.compile(r"::(?=\w+://)")
 """Between the URLs of a chain, such as zip://a.csv::https://host/a.zip."""
 # Of a URL within a text, what follows the scheme; a password may hold blanks and quotes.
@@ -166,7 +167,7 @@ def _lack_of_memory(error: BaseException) -> str | None:
     name = "" if isinstance(error, DayaheadError) else f"{type(error).__name__}: "
     if isinstance(error, MemoryError):
         return f"{name}{error}".removesuffix(": ")
-    if isinstance(error, ImportError | RuntimeError | OSError | DayaheadError):
+    if isinstance(error, (*_MAY_LACK_MEMORY, DayaheadError)):
         for line in str(error).splitlines():
             if _OUT_OF_MEMORY.search(line):
                 return f"{name}{line}"

@@ -3,10 +3,15 @@
 import errno
 import os
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from dayahead.core.errors import DeadProcessError, exit_with_message, first_line, redacted
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize(
@@ -115,6 +120,7 @@ def test_a_signal_to_stop_ends_with_one_line(error, name, status, capsys):
         ImportError("libtorch_cpu.so: failed to map segment from shared object"),
         ImportError("x.so: cannot allocate memory in static TLS block"),
         RuntimeError("can't start new thread"),
+        SystemError("error return without exception set"),
         DeadProcessError("process 1 of 2 failed and the others were stopped: exit code -9"),
     ],
 )
@@ -122,6 +128,20 @@ def test_out_of_memory_ends_with_the_settings_to_lower(error):
     line = r"^error: .*memory.*training\.batch_size, .*finished work is kept$"
     with pytest.raises(SystemExit, match=line), exit_with_message():
         raise error
+
+
+STAGES = [f"stages/{name}.py" for name in ("download", "preprocess", "train", "aggregate")]
+
+
+@pytest.mark.parametrize("script", [*STAGES, "src/dayahead/__main__.py"])
+def test_too_little_memory_to_import_ends_with_one_line(script):
+    command = ["prlimit", "--as=100000000", sys.executable, str(ROOT / script)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 1
+    [line] = done.stderr.splitlines()
+    assert line.startswith("error: ")
+    assert "allow more where it is limited (ulimit -v)" in line
 
 
 def test_out_of_memory_is_recognised_by_what_led_to_an_error():

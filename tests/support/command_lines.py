@@ -1,0 +1,171 @@
+"""Random command lines over files of any content, and how a command that got one ends."""
+
+import contextlib
+import io
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+from dayahead.__main__ import app
+from dayahead.core.errors import exit_with_message
+
+TIMED = "item_id,event_time\n1,2026-01-05T10:00:00\n2,2026-01-05T10:01:00\n"
+FILES = {
+    "good.csv": TIMED.encode(),
+    "offset.csv": b"item_id,event_time\n1,2026-01-05T10:00:00+02:00\n",
+    "more.csv": b"\xef\xbb\xbfitem_id,event_time,price\r\n2,2026-01-05 10:00:00,x\r\n",
+    "unknown.csv": b"item_id,event_time\n77,2026-01-05\n,\n",
+    "header.csv": b"item_id,event_time\n",
+    "empty.csv": b"",
+    "blank.csv": b"\n\n\n",
+    "twice.csv": b"item_id,item_id,event_time\n1,2,2026-01-05\n",
+    "ragged.csv": b"item_id,event_time\n1\n1,2026-01-05,3\n",
+    "words.csv": b"item_id,event_time\none,yesterday\n",
+    "large.csv": b"item_id,event_time\n99999999999999999999,2026-01-05\n",
+    "early.csv": b"item_id,event_time\n1,0001-01-01\n2,9999-12-31T23:59:59\n",
+    "latin.csv": b"item_id,event_time\n\xe9,\xff\n",
+    "zeros.csv": b"\0" * 300,
+    "quote.csv": b'item_id,event_time\n"1,2026-01-05\n',
+    "naïve 日.csv": TIMED.encode(),
+}
+"""Sessions as --events takes them, good and bad."""
+NUMBERS = [
+    "0",
+    "1",
+    "-1",
+    "3",
+    "10",
+    "1e3",
+    "1.5",
+    "nan",
+    "inf",
+    "-inf",
+    "9" * 30,
+    "0x10",
+    "\u0663",
+]
+TEXTS = [
+    *("", " ", "-", "--", "---x", "a,b", ",", "\t", "a\nb", "é", "日本", "\udcff", "😀", "x" * 300),
+    *("'", '"', "$HOME", "*", "?", "~", "%s", "{0}", "\\", "x=y", "--help", "-h", "None", "null"),
+]
+PATHS = [
+    ".",
+    "..",
+    "/",
+    "/dev/null",
+    "/nowhere",
+    "a/b",
+    "x" * 5000,
+    "models",
+    "params.yaml",
+    "link",
+]
+RUNS = [
+    *("a", "b", "a,b", "b,c", "a,a", "a,,b", "short", "one,two", "results", "HEAD", "HEAD:a"),
+    *("HEAD^{tree}", "HEAD~3", "0" * 32, "0" * 40, "torn", "a/windows.csv", "a,missing"),
+]
+PRESETS = ["g1/gpt2-clm", "g1", "g1/", "g1/nothing", "../params", "/etc/passwd", "G1/GPT2-CLM"]
+SESSIONS = [
+    "1",
+    "1,2",
+    "1, 2",
+    "9,8",
+    "1,,2",
+    '"1',
+    '"1","2"',
+    "1;2",
+    "\u0661",
+    "-1",
+    "1.0",
+    "0b1",
+    "²",
+]
+COLD = ["refuse", "popularity", "model", "POPULARITY", "none"]
+VALUES = {
+    "recommend": {
+        "--session": SESSIONS,
+        "--item": SESSIONS,
+        "--events": [*FILES],
+        "--past": [*FILES],
+        "--top-k": NUMBERS,
+        "--models": ["models", "features", "torn-model", "empty"],
+        "--cold-start": COLD,
+        "--exclude-seen": None,
+    },
+    "compare": {},
+    "preset": {},
+    "summary": {},
+    "cache": {"--prune": NUMBERS},
+    "track": {"--sync": None},
+}
+"""Options of each verb and what they are meant to be given; None: nothing."""
+ARGUMENTS = {"compare": (RUNS, 2), "preset": (PRESETS, 1)}
+SHARES = {"recommend": 50, "compare": 25, "preset": 10, "summary": 1, "cache": 8, "track": 1}
+
+
+def command_line(rng: random.Random) -> list[str]:
+    """Return a verb with options and arguments, two thirds of them of the kind that they take."""
+    if rng.random() < 0.05:
+        return [_any(rng) for _ in range(rng.randrange(4))]
+    [verb] = rng.choices([*SHARES], [*SHARES.values()])
+    words: list[str] = []
+    for option, values in rng.sample([*VALUES[verb].items()], rng.randint(0, len(VALUES[verb]))):
+        given = [option] if values is None else [option, _value(rng, values)]
+        words += given if rng.random() < 0.97 else given[:1]
+    proper, n_proper = ARGUMENTS.get(verb, (TEXTS, 0))
+    n_given = n_proper if rng.random() < 0.9 else rng.randrange(4)
+    words += [_value(rng, proper) for _ in range(n_given)]
+    if rng.random() < 0.05:
+        words.insert(rng.randint(0, len(words)), _any(rng))
+    return [verb, *words]
+
+
+def _value(rng: random.Random, proper: list[str]) -> str:
+    return rng.choice(proper) if rng.random() < 0.67 else _any(rng)
+
+
+def _any(rng: random.Random) -> str:
+    kinds = [NUMBERS, TEXTS, PATHS, RUNS, PRESETS, SESSIONS, COLD, [*FILES], [*SHARES]]
+    return rng.choice(rng.choice(kinds))
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether it ended well, or badly with one message."""
+        if "Traceback" in self.out + self.err or self.status not in (0, 1, 2):
+            return False
+        n_messages = sum(line.startswith("error: ") for line in self.err.splitlines())
+        is_usage = "Usage: " in self.err + self.out or "╭─ Error" in self.err  # of typer
+        return self.status == 0 or n_messages + is_usage == 1
+
+
+def write_files(folder: Path) -> None:
+    """Write FILES."""
+    for name, content in FILES.items():
+        (folder / name).write_bytes(content)
+    (folder / "empty").mkdir()
+    (folder / "link").symlink_to("nowhere")
+
+
+def ended(words: list[str]) -> Ended:
+    """Run a command in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    status: object = 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            with exit_with_message():
+                app(words, prog_name="dayahead")
+        except SystemExit as error:
+            status = error.code
+    if isinstance(status, str):
+        err.write(f"{status}\n")
+        status = 1
+    return Ended(int(status or 0), out.getvalue(), err.getvalue())
