@@ -2,6 +2,7 @@
 
 month      42 M events in one source file: events/s, peak memory of all processes
 curve      1, 2, 4 and 8 M events, days of one size: time and memory per event
+windows    about 100, 2,000 and 10,000 hours of 15 sessions each: time per window
 extension  15 days, then one more with those in the cache: at most T0 + 1.3 (T15 - T0) / 15, where
            T0 is a log of one tiny day and T15 all 15 without a cache; no earlier window's file
            changes
@@ -10,7 +11,7 @@ Settings are those of params.yaml and datasets/rees46.yaml. Each run has a proce
 with the start of the Dask cluster but without Python's imports. The lower limit is the unavoidable
 work on every core: reading each row, sorting by session, writing the windows' files.
 
-Command: python -W ignore benchmarks/scaling.py [month] [curve] [extension]
+Command: python -W ignore benchmarks/scaling.py [month] [curve] [windows] [extension]
 """
 
 import multiprocessing
@@ -20,8 +21,9 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +40,7 @@ from scratch_project import PROJECT
 
 CURVE = {4: 1_000_000, 8: 2_000_000, 16: 4_000_000, 32: 8_000_000}
 """Events by days."""
+HOURS, SESSIONS_PER_HOUR = (96, 2_016, 10_008), 15
 TINY = Shape(days=1, sessions_per_day=200)
 DAYS, SESSIONS_PER_DAY, ROUNDS = 15, 100_000, 5
 MEMORY_LIMIT, ALLOWED = 6.0, 1.3
@@ -53,13 +56,13 @@ class Run:
     """Peak of all processes together."""
 
 
-def measure(raw: Path, root: Path) -> Run:
+def measure(raw: Path, root: Path, **window: str | int) -> Run:
     """Preprocess `raw` into root/windows, in a process of its own, with the cache of `root`."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as executor:
-        return executor.submit(_preprocess, raw, root).result()
+        return executor.submit(_preprocess, raw, root, window).result()
 
 
-def _preprocess(raw: Path, root: Path) -> Run:
+def _preprocess(raw: Path, root: Path, window: Mapping[str, str | int]) -> Run:
     os.environ["DVC_ROOT"] = str(root)
     params = load_params(PROJECT / "params.yaml")
     with peak_memory() as peak:
@@ -68,7 +71,7 @@ def _preprocess(raw: Path, root: Path) -> Run:
                 raw=raw,
                 folder=root / "windows",
                 dataset=rees46(),
-                window=params.window,
+                window=replace(params.window, **window),
                 config=params.preprocess,
                 machine=params.machine,
             )
@@ -122,6 +125,22 @@ def curve(root: Path) -> None:
     print(f"curve: seconds per event, longest to shortest: {costs[-1] / costs[0]:.2f}")
 
 
+def windows(root: Path) -> None:
+    """Preprocess logs of more and more small windows."""
+    costs = []
+    for n_hours in HOURS:
+        raw, run_folder = root / f"raw{n_hours}", root / f"run{n_hours}"
+        write_month(raw, Shape(n_hours // 24, 24 * SESSIONS_PER_HOUR))
+        run = measure(raw, run_folder, unit="hour", min_sessions=1)
+        n_windows = len(_window_files(run_folder / "windows")) // 3
+        costs.append(run.seconds / n_windows)
+        print(
+            f"windows: {n_windows:6,} hours: {run.seconds:6.1f} s, {1000 * costs[-1]:.1f} ms each, "
+            f"peak memory {run.gib:.2f} GiB"
+        )
+    print(f"windows: seconds per window, most to fewest: {costs[-1] / costs[0]:.2f}")
+
+
 def extension(root: Path) -> None:
     """Preprocess 15 days without a cache, and then one more."""
     write_days(root / "tiny", TINY)
@@ -168,7 +187,7 @@ def _vocabularies(windows: Path) -> dict[str, pa.Table]:
     return {path.stem: pq.read_table(path, columns=[INDEX, VALUE]) for path in paths}
 
 
-PARTS = {"month": month, "curve": curve, "extension": extension}
+PARTS = {"month": month, "curve": curve, "windows": windows, "extension": extension}
 
 
 def main() -> None:

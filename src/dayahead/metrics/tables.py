@@ -1,7 +1,8 @@
 """windows.csv, and results/ranks/, which every metric is computed from."""
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,22 +90,34 @@ def window_result(
     )
 
 
-def write_windows(path: Path, results: Sequence[WindowResult]) -> None:
-    """Write windows.csv whole; floats read back as the same floats.
+def write_windows(path: Path, results: Sequence[WindowResult], n_written: int = 0) -> None:
+    """Write windows.csv; floats read back as the same floats.
 
     Columns train_<metric> follow the train loss where train sessions were evaluated; they are empty
-    for a window without any.
+    for a window without any. Where the file holds the first `n_written` results, only the others
+    are added, unless they need more columns.
     """
     metrics = list(results[0].metrics) if results else []
     trained = metrics if any(result.train_metrics for result in results) else []
-    with written_whole(path) as temporary, temporary.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
+    had_trained = any(result.train_metrics for result in results[:n_written])
+    rows: list[Sequence[object]] = []
+    if n_written == 0 or had_trained != bool(trained):
+        n_written = 0
         head = (WINDOW, "n_sessions", "target_outside")
-        writer.writerow([*head, *metrics, "train_loss", *(f"train_{name}" for name in trained)])
-        for result in results:
-            before = (result.window, result.n_sessions, result.target_outside)
-            after = (result.train_metrics.get(name) for name in trained)
-            writer.writerow([*before, *result.metrics.values(), result.train_loss, *after])
+        rows = [[*head, *metrics, "train_loss", *(f"train_{name}" for name in trained)]]
+    for result in results[n_written:]:
+        before = (result.window, result.n_sessions, result.target_outside)
+        after = (result.train_metrics.get(name) for name in trained)
+        rows.append([*before, *result.metrics.values(), result.train_loss, *after])
+    write_csv(path, rows, is_longer=n_written > 0)
+
+
+def write_csv(path: Path, rows: Iterable[Sequence[object]], *, is_longer: bool) -> None:
+    """Write a table whole, or add rows to the one that is there."""
+    with ExitStack() as stack:
+        target = path if is_longer else stack.enter_context(written_whole(path))
+        file = stack.enter_context(target.open("a" if is_longer else "w", newline=""))
+        csv.writer(file, lineterminator="\n").writerows(rows)
 
 
 def read_windows(path: Path, cutoffs: Sequence[int]) -> list[WindowResult]:

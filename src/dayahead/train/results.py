@@ -1,6 +1,5 @@
 """results/ as a run writes it: per window the ranks, predictions and attention, and two tables."""
 
-import csv
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from dayahead.core.columns import N_RESERVED, POSITION, RANK, SESSION_ID, TARGET
 from dayahead.core.errors import ConfigError
-from dayahead.core.files import read_json, write_json, write_parquet, write_text, written_whole
+from dayahead.core.files import read_json, write_json, write_parquet, write_text
 from dayahead.distributed.process import Rank
 from dayahead.metrics.metrics import window_metrics
 from dayahead.metrics.tables import (
@@ -21,6 +20,7 @@ from dayahead.metrics.tables import (
     WindowResult,
     read_ranks,
     window_result,
+    write_csv,
     write_ranks,
     write_windows,
 )
@@ -112,12 +112,11 @@ class EvaluatedWindow:
 
 @dataclass
 class ResultsFolder:
-    """results/ of the current run; its tables are rewritten whole after each window."""
+    """results/ of the current run; its tables get a row after each window."""
 
     folder: Path
     cutoffs: Sequence[int]
     rows: list[WindowResult] = field(default_factory=list)
-    timings: list[Timing] = field(default_factory=list)
 
     def clear(self) -> None:
         """Remove what an earlier run left, and describe what the folders will hold."""
@@ -131,13 +130,11 @@ class ResultsFolder:
     def add(self, evaluated: EvaluatedWindow) -> WindowResult:
         """Add a window's rows to both tables; return its row of windows.csv."""
         self.rows.append(evaluated.result(self.cutoffs))
-        self.timings.append(evaluated.timing)
-        write_windows(self.folder / WINDOWS, self.rows)
-        path = self.folder / TIMING
-        with written_whole(path) as temporary, temporary.open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(asdict(evaluated.timing)), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(map(asdict, self.timings))
+        n_before = len(self.rows) - 1
+        write_windows(self.folder / WINDOWS, self.rows, n_before)
+        timing = asdict(evaluated.timing)
+        rows = [list(timing.values())] if n_before else [list(timing), list(timing.values())]
+        write_csv(self.folder / TIMING, rows, is_longer=n_before > 0)
         return self.rows[-1]
 
 

@@ -1,5 +1,7 @@
 """What is written is read back, what is damaged is refused."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -41,6 +43,17 @@ def test_train_metrics_stand_behind_the_loss_and_may_be_missing(tmp_path):
     assert head.endswith(",train_loss,train_recall_at_1,train_ndcg_at_1,train_mrr_at_1")
     assert first.endswith(",0.5,,,,")
     assert second.endswith(f",0.5,,{1 / 3},{1 / 3},{1 / 3}")
+
+
+@pytest.mark.parametrize("n_written", [1, 2, 3])
+def test_rows_added_one_by_one_are_those_written_at_once(tmp_path, n_written):
+    plain = [result_of(f"2019-10-0{day}", [0, day], [20]) for day in (2, 3, 4)]
+    trained = replace(plain[1], train_metrics=plain[1].metrics)
+    for rows in (plain, [plain[0], trained, plain[2]]):
+        write_windows(tmp_path / "whole.csv", rows)
+        for n_before in range(0, 3, n_written):
+            write_windows(tmp_path / "longer.csv", rows[: n_before + n_written], n_before)
+        assert (tmp_path / "longer.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
 
 
 def test_windows_csv_has_the_columns_of_the_contract(tmp_path):

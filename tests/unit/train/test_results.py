@@ -70,6 +70,18 @@ def test_folders_that_may_stay_empty_have_a_readme(tmp_path):
         assert "session_id" in (tmp_path / name / "README.txt").read_text()
 
 
+def test_a_window_is_added_to_the_tables_without_writing_the_others_again(tmp_path):
+    results = ResultsFolder(tmp_path, [5])
+    add(results, "2026-01-02")
+    tables = [tmp_path / "windows.csv", tmp_path / "timing.csv"]
+    before = [(table.stat().st_ino, table.read_text()) for table in tables]
+    add(results, "2026-01-03")
+    for table, (inode, text) in zip(tables, before, strict=True):
+        assert table.stat().st_ino == inode
+        assert table.read_text().startswith(text)
+        assert table.read_text().count("\n") == 3
+
+
 def test_an_evaluated_window_is_read_as_it_was_written(tmp_path):
     lists = pa.table({"items": [["a", "b"]], "scores": [[0.5, 0.25]]})
     timing, train = Timing("2026-01-02T03", 1.0, 2.0, 3.0, 4.0), np.array([1, 0], np.int32)
