@@ -345,3 +345,19 @@ def test_a_live_session_of_ids_takes_no_workflow(monkeypatch):
     monkeypatch.setattr("dayahead.features.workflow.build_workflow", None)
     log = log_of(pa.array([60, 9]))
     assert encode_session(log, statistics({}), {ITEM_ID: ITEMS})[ITEM_ID].to_pylist() == [[3, 1]]
+
+
+@pytest.mark.parametrize(
+    ("item_type", "ids"),
+    [
+        ("int", pa.array([60, None, 9], pa.int32())),
+        ("int", pa.array(["60", None, "9"])),
+        ("string", pa.array(["b", None, "x"], pa.large_string())),
+        ("string", pa.array(["b", None, "x"]).dictionary_encode()),
+    ],
+)
+def test_ids_alone_of_any_type_are_those_of_the_vocabulary(item_type, ids):
+    values = {"int": [50, 60], "string": ["a", "b"]}[item_type]
+    known = {ITEM_ID: pa.table({VALUE: pa.array(values, IDS[item_type][0])})}
+    rules = statistics({}, item_type=item_type)
+    assert encode(log_of(ids), rules, known)[ITEM_ID].to_pylist() == [3, 1, 1]
