@@ -24,7 +24,7 @@ from dayahead.train.effective_settings import effective_settings
 from dayahead.train.results import EvaluatedWindow
 from dayahead.train.run import Fit, Run
 from dayahead.train.trainers import uses_bfloat16
-from dayahead.windows.folder import Window
+from dayahead.windows.folder import GRACE_SUFFIX, Window, n_known
 
 Machine = Mapping[str, str | int]
 """What affects floating-point rounding, besides settings, source and packages."""
@@ -78,7 +78,9 @@ class CacheKeys:
     def evaluation(self, index: int) -> str:
         """Key of the evaluation, on windows[index + 1], of the model fitted on windows[index]."""
         window = self.windows[index + 1]
-        start, end = (self.run.sizes_at(each)[ITEM_ID] for each in self.windows[index : index + 2])
+        start = self.run.sizes_at(self.windows[index])[ITEM_ID]
+        items = self.run.folder.vocabulary(ITEM_ID)
+        end = max(start, n_known(items, [window.name + GRACE_SUFFIX])[0])
         settings = self.evaluation_settings
         roles = ROLES if settings["split"] == "all" else (settings["split"],)
         value = {
@@ -86,7 +88,7 @@ class CacheKeys:
             "window": window.name,
             "sessions": [sha256_of(self.run.folder.path(window, role)) for role in roles],
             "evaluation": settings,
-            # Lists of predictions name items that are new in this window.
+            # Lists of predictions name items that are new in this window or in its grace.
             "values": self._values(ITEM_ID, start, end) if settings["predictions"] else None,
         }
         return fingerprint(value)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dayahead.core.columns import EVENT_TIME, ITEM_ID, ROW, SESSION_ID, TIMESTAMP
+from dayahead.core.columns import EVENT_TIME, ITEM_ID, ROW, SESSION_ID, TIMESTAMP, VALUE
 from dayahead.features.workflow import (
     encode,
     encode_lists,
@@ -243,3 +243,20 @@ def test_a_number_beyond_float32_counts_as_missing_as_in_a_log():
     rows = [{"item_id": 50, "event_time": "2026-01-03", "price": price} for price in [1e39, -1e39]]
     features = {"price": {"kind": "number", "mean": 10.0, "std": 4.0}}
     assert encoded(features, rows)["price"] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("item_type", "ids"),
+    [
+        ("int", pa.array([60, None, 9], pa.int32())),
+        ("int", pa.array(["60", None, "9"])),
+        ("string", pa.array(["b", None, "x"], pa.large_string())),
+        ("string", pa.array(["b", None, "x"]).dictionary_encode()),
+    ],
+)
+def test_ids_of_any_type_are_those_of_the_vocabulary(item_type, ids):
+    values = {"int": pa.array([50, 60]), "string": pa.array(["a", "b"])}[item_type]
+    known = {ITEM_ID: pa.table({VALUE: values})}
+    log = pa.table({ITEM_ID: ids, EVENT_TIME: pa.array(range(3)).cast(TIMESTAMP)})
+    rules = statistics({}, item_type=item_type)
+    assert encode(log, rules, known)[ITEM_ID].to_pylist() == [3, 1, 1]

@@ -8,13 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from dayahead.core.columns import ITEM_ID, VALUE
+from dayahead.core.columns import FIRST_WINDOW, ITEM_ID, VALUE
 from dayahead.core.files import read_json, write_json, write_parquet
 from dayahead.distributed.process import Process, Rank
 from dayahead.train import cached_windows
 from dayahead.train.cached_windows import CacheKeys
 from dayahead.train.run import Run
-from dayahead.windows.folder import WindowFolder, vocabulary_path, window_path
+from dayahead.windows.folder import GRACE_SUFFIX, WindowFolder, vocabulary_path, window_path
 from support.other_settings import OTHER, OTHER_EVALUATION
 from support.tiny_settings import merge_sections, tiny_study
 from support.window_folders import day, markov_days, write_window_folder
@@ -187,6 +187,25 @@ def test_a_renamed_item_changes_the_keys_from_its_first_window_on(windows, copie
     # Predictions may name items that the evaluated window adds.
     lists = {"evaluation": {"split": "test", "predictions": 3}}
     assert n_shared(keys_of(windows, lists), keys_of(copied, lists)) == (1, 0)
+
+
+def test_a_renamed_item_of_the_grace_changes_the_key_of_lists_that_may_name_it(windows, copied):
+    store = WindowFolder(windows)
+    row = store.n_known(ITEM_ID, store.windows[1]) - 1  # the last item that the second window adds
+
+    def renamed(table, column, value):
+        values = table[column].to_pylist()
+        values[row] = value
+        return table.set_column(table.column_names.index(column), column, [values])
+
+    path = vocabulary_path(copied, ITEM_ID)
+    in_grace = store.windows[1].name + GRACE_SUFFIX
+    rewrite(path, lambda table: renamed(table, FIRST_WINDOW, in_grace))
+    lists = {"evaluation": {"split": "test", "predictions": 3}}
+    before, before_lists = keys_of(copied), keys_of(copied, lists)
+    rewrite(path, lambda table: renamed(table, VALUE, -1))
+    assert n_shared(before, keys_of(copied)) == (2, 2)
+    assert n_shared(before_lists, keys_of(copied, lists)) == (2, 0)
 
 
 @pytest.mark.parametrize(("catalogue", "shared"), [("grow", (3, 2)), ("full", (0, 0))])
