@@ -38,7 +38,8 @@ def progress(line: str, n_found: int) -> str | None:
     if line.startswith("Building wheel for ") and line.endswith("started"):
         return f"building {line.split()[3]}"
     if line.startswith("Installing collected packages: "):
-        return f"installing {line.count(',') + 1} packages"
+        n_installed = line.count(",") + 1
+        return f"installing {n_installed} package{'s' * (n_installed > 1)}"
     return None
 
 

@@ -12,6 +12,10 @@ from dayahead.core.errors import exit_with_message
 TIMED = "item_id,event_time\n1,2026-01-05T10:00:00\n2,2026-01-05T10:01:00\n"
 FILES = {
     "good.csv": TIMED.encode(),
+    "full.csv": b"item_id,event_time,category,price\n1,2026-01-05,1,0.1\n2,2026-01-06,2,0.2\n",
+    "holes.csv": b"item_id,event_time,category,price\n1,2026-01-05,,\n2,2026-01-05,77,nan\n",
+    "endless.csv": b"item_id,event_time,category,price\n1,2026-01-05,1,inf\n",
+    "negative.csv": b"item_id,event_time,category,price\n1,2026-01-05,1,-7\n3,,1,1\n",
     "offset.csv": b"item_id,event_time\n1,2026-01-05T10:00:00+02:00\n",
     "more.csv": b"\xef\xbb\xbfitem_id,event_time,price\r\n2,2026-01-05 10:00:00,x\r\n",
     "unknown.csv": b"item_id,event_time\n77,2026-01-05\n,\n",
@@ -61,7 +65,21 @@ PATHS = [
     "link",
 ]
 RUNS = [
-    *("a", "b", "a,b", "b,c", "a,a", "a,,b", "short", "one,two", "results", "HEAD", "HEAD:a"),
+    *(
+        "a",
+        "b",
+        "c",
+        "a,b",
+        "b,c",
+        "c",
+        "a,a",
+        "a,,b",
+        "short",
+        "one,two",
+        "results",
+        "HEAD",
+        "HEAD:a",
+    ),
     *("HEAD^{tree}", "HEAD~3", "0" * 32, "0" * 40, "torn", "a/windows.csv", "a,missing"),
 ]
 PRESETS = ["g1/gpt2-clm", "g1", "g1/", "g1/nothing", "../params", "/etc/passwd", "G1/GPT2-CLM"]
@@ -100,16 +118,22 @@ VALUES = {
 }
 """Options of each verb and what they are meant to be given; None: nothing."""
 ARGUMENTS = {"compare": (RUNS, 2), "preset": (PRESETS, 1)}
+SOURCES = ("--session", "--item", "--events")
 SHARES = {"recommend": 50, "compare": 25, "preset": 10, "summary": 1, "cache": 8, "track": 1}
 
 
 def command_line(rng: random.Random) -> list[str]:
-    """Return a verb with options and arguments, two thirds of them of the kind that they take."""
+    """Return a verb with options and arguments, most of them of the kind that they take."""
     if rng.random() < 0.05:
         return [_any(rng) for _ in range(rng.randrange(4))]
     [verb] = rng.choices([*SHARES], [*SHARES.values()])
+    options = [option for option in VALUES[verb] if rng.random() < 0.3]
+    if verb == "recommend" and rng.random() < 0.9:
+        options = [option for option in options if option not in SOURCES]
+        options.append(rng.choice(SOURCES))
     words: list[str] = []
-    for option, values in rng.sample([*VALUES[verb].items()], rng.randint(0, len(VALUES[verb]))):
+    for option in options:
+        values = VALUES[verb][option]
         given = [option] if values is None else [option, _value(rng, values)]
         words += given if rng.random() < 0.97 else given[:1]
     proper, n_proper = ARGUMENTS.get(verb, (TEXTS, 0))
@@ -121,7 +145,7 @@ def command_line(rng: random.Random) -> list[str]:
 
 
 def _value(rng: random.Random, proper: list[str]) -> str:
-    return rng.choice(proper) if rng.random() < 0.67 else _any(rng)
+    return rng.choice(proper) if rng.random() < 0.85 else _any(rng)
 
 
 def _any(rng: random.Random) -> str:

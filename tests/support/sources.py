@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import unquote
 
 from dayahead.config.loading import validated
 from dayahead.dataset.schema import DatasetConfig
@@ -89,7 +90,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def _respond(self, *, with_body: bool) -> None:
         served = self.server.served
-        body = served.files.get(self.path.lstrip("/").partition("?")[0])
+        path = self.path.lstrip("/").partition("?")[0]
+        body = served.files.get(path, served.files.get(unquote(path)))
         if body is None:
             self.send_error(404)
             return

@@ -5,11 +5,12 @@ import random
 import shutil
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
 
-from support.command_lines import SHARES, command_line, ended, write_files
+from support.command_lines import COLD, FILES, SHARES, command_line, ended, write_files
 from support.results_folders import write_results
 from support.tiny_settings import train_study
 from support.window_folders import markov_days, write_window_folder
@@ -67,6 +68,17 @@ def test_any_command_line_ends_well_or_with_one_message(seed):
     rng = random.Random(seed)
     lines = [command_line(rng) for _ in range(N_LINES)]
     for line in lines:
+        assert (end := ended(line)).is_clean, f"{line}\n{end.err}"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("model", ["models", "features"])
+def test_any_file_of_events_is_answered_or_refused_with_one_message(model):
+    past = [(), ("--past", "good.csv"), ("--past", "header.csv")]
+    for words in product(FILES, past, COLD):
+        line = ["recommend", "--models", model, "--events", words[0], *words[1]]
+        line += ["--cold-start", words[2]]
         assert (end := ended(line)).is_clean, f"{line}\n{end.err}"
 
 
