@@ -3,12 +3,16 @@
 import re
 import subprocess
 import sys
+import sysconfig
 import tempfile
+import time
+from pathlib import Path
 
 EVERY = 25
 """Packages from one line to the next."""
 LARGE = re.compile(r"Downloading (\S+) \((\d{3}[\d.]* MB|[\d.]+ GB)\)")
 PIP = ("-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--progress-bar=off")
+INSTALLING = "Installing collected packages: "
 
 
 def main() -> int:
@@ -21,12 +25,31 @@ def main() -> int:
             for line in map(str.strip, pip.stdout):
                 n_found += line.startswith(("Collecting ", "Processing "))
                 if said := progress(line, n_found):
-                    sys.stdout.write(f"  {said} ...\n")
-                    sys.stdout.flush()
+                    say(said)
+                if line.startswith(INSTALLING):
+                    say_how_many(pip)
         errors.seek(0)
         if pip.returncode:
             sys.stderr.writelines(line for line in errors if not line.startswith("WARNING:"))
     return pip.returncode
+
+
+def say_how_many(pip: subprocess.Popen[str]) -> None:
+    """Follow an installation, of which pip itself says nothing, to its end."""
+    folder = Path(sysconfig.get_path("purelib"))
+    n_before = n_said = len(list(folder.glob("*.dist-info")))
+    while pip.poll() is None:
+        time.sleep(0.5)
+        n_now = len(list(folder.glob("*.dist-info")))
+        if n_now >= n_said + EVERY:
+            n_said = n_now
+            say(f"{n_now - n_before} installed")
+
+
+def say(what: str) -> None:
+    """Print it at once."""
+    sys.stdout.write(f"  {what} ...\n")
+    sys.stdout.flush()
 
 
 def progress(line: str, n_found: int) -> str | None:
@@ -37,7 +60,7 @@ def progress(line: str, n_found: int) -> str | None:
         return f"downloading {large[1]}, {large[2]}"
     if line.startswith("Building wheel for ") and line.endswith("started"):
         return f"building {line.split()[3]}"
-    if line.startswith("Installing collected packages: "):
+    if line.startswith(INSTALLING):
         n_installed = line.count(",") + 1
         return f"installing {n_installed} package{'s' * (n_installed > 1)}"
     return None

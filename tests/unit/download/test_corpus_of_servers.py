@@ -192,7 +192,10 @@ def check_one(folder: Path, seed: int) -> bool:
         content, source = as_csv(rows, rng, is_damaged=False)
     else:
         content = (as_json if kind == "jsonl" else as_parquet)(rows, rng)
-    path = packed(folder / f"{seed}.{kind}", content, rng)
+    path = folder / f"{seed}.{kind}"
+    path.write_bytes(content)
+    if rng.random() < 0.3:
+        path = packed(path, content, rng)
     name = f"{rng.choice(NAMES)}{path.name}"
     served = Served(
         {f"dir/{name}": path.read_bytes()},

@@ -15,7 +15,7 @@ from dayahead.windows.folder import WindowFolder
 from support.builders import machine_config, preprocess_config, window_config
 from support.raw_oracle import NAMES, NULLS, START, expected
 from support.raw_tables import ODD, ODD_TIMES, WORDS, seldom
-from support.session_oracle import expected_sessions
+from support.session_windows import closed_windows, written_windows
 from support.sources import a_dataset
 
 MIDNIGHT = START + timedelta(days=17_000)
@@ -102,41 +102,11 @@ def check(folder, dask_thread, rows, sessions, window, unreadable):
         return
     event("windows")
     table = pa.Table.from_pylist(expected(_read(folder / "log.csv"), "text").events)
-    assert _found(WindowFolder(folder / "windows")) == _wanted(table, dataset, window)
+    assert written_windows(WindowFolder(folder / "windows")) == closed_windows(
+        table, dataset, window
+    )
 
 
 def _read(path):
     with path.open(newline="") as file:
         return list(csv.DictReader(file))
-
-
-def _found(store):
-    """Raw items by window and session; the account must hold."""
-    steps = dict(store.manifest.steps)
-    assert steps.pop("events_read") == sum(steps.values())
-    values = dict(zip(*store.vocabulary("item_id").select(["index", "value"]).to_pydict().values(),
-                      strict=True))  # fmt: skip
-    return {
-        window.name: {
-            row["session_id"]: [values[index] for index in row["item_id"]]
-            for row in store.read(window, "all", ["session_id", "item_id"]).to_pylist()
-        }
-        for window in store.windows
-    }
-
-
-def _wanted(table, dataset, window):
-    windows, _ = expected_sessions(table, dataset, window)
-    log_end = max(table["event_time"].to_pylist())
-    length = {"day": 24 * 60, "hour": 60}[window.unit] + window.grace
-    wanted = {}
-    for name, sessions in windows.items():
-        start = min(found["start"] for found in sessions.values())
-        begin = start.replace(minute=0, second=0, microsecond=0)
-        begin = begin.replace(hour=0) if window.unit == "day" else begin
-        if begin + timedelta(minutes=length) <= log_end:
-            wanted[name] = {
-                session_id: [row["item_id"] for row in found["events"]]
-                for session_id, found in sessions.items()
-            }
-    return wanted
