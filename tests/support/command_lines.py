@@ -30,7 +30,7 @@ FILES = {
     "latin.csv": b"item_id,event_time\n\xe9,\xff\n",
     "zeros.csv": b"\0" * 300,
     "quote.csv": b'item_id,event_time\n"1,2026-01-05\n',
-    "naïve 日.csv": TIMED.encode(),
+    "na\u00efve \u65e5.csv": TIMED.encode(),
 }
 """Sessions as --events takes them, good and bad."""
 NUMBERS = [
@@ -49,7 +49,22 @@ NUMBERS = [
     "\u0663",
 ]
 TEXTS = [
-    *("", " ", "-", "--", "---x", "a,b", ",", "\t", "a\nb", "é", "日本", "\udcff", "😀", "x" * 300),
+    *(
+        "",
+        " ",
+        "-",
+        "--",
+        "---x",
+        "a,b",
+        ",",
+        "\t",
+        "a\nb",
+        "\u00e9",
+        "\u65e5\u672c",
+        "\udcff",
+        "\U0001f600",
+        "x" * 300,
+    ),
     *("'", '"', "$HOME", "*", "?", "~", "%s", "{0}", "\\", "x=y", "--help", "-h", "None", "null"),
 ]
 PATHS = [
@@ -96,7 +111,7 @@ SESSIONS = [
     "-1",
     "1.0",
     "0b1",
-    "²",
+    "\u00b2",
 ]
 COLD = ["refuse", "popularity", "model", "POPULARITY", "none"]
 VALUES = {
@@ -167,7 +182,7 @@ class Ended:
         if "Traceback" in self.out + self.err or self.status not in (0, 1, 2):
             return False
         n_messages = sum(line.startswith("error: ") for line in self.err.splitlines())
-        is_usage = "Usage: " in self.err + self.out or "╭─ Error" in self.err  # of typer
+        is_usage = "Usage: " in self.err + self.out or "\u256d\u2500 Error" in self.err  # of typer
         return self.status == 0 or n_messages + is_usage == 1
 
 
