@@ -11,8 +11,13 @@ from mlflow import MlflowClient
 
 from dayahead.core.project import project_root
 
-# Creating the database logs every migration, and a server that is down is reported once by us.
-for _noisy, _level in (("alembic", "WARNING"), ("mlflow", "WARNING"), ("urllib3", "ERROR")):
+# Creating the database logs every migration; a store that does not answer is reported once by us.
+for _noisy, _level in {
+    "alembic": "WARNING",
+    "mlflow": "WARNING",
+    "mlflow.store.db.utils": "CRITICAL",
+    "urllib3": "ERROR",
+}.items():
     logging.getLogger(_noisy).setLevel(_level)
 
 ARTIFACTS = "mlartifacts"

@@ -1,7 +1,9 @@
 import os
+import resource
 from pathlib import Path
 
 import pytest
+from mlflow import MlflowException
 
 from dayahead.tracking.store import Store, artifact_location, tracking_uri
 from support.tracked_stages import runs_of, start_stage
@@ -56,6 +58,19 @@ def test_processes_that_start_at_once_create_one_store(cold_project, n_processes
     runs = runs_of(Store(cold_project))
     assert {run.data.tags["dvc.exp_name"] for run in runs["pipeline"]} == names
     assert [run.info.status for run in runs["download"]] == ["FINISHED"] * n_processes
+
+
+def test_a_database_that_cannot_grow_prints_nothing(store, capfd):
+    """The stage says so in one line."""
+    assert store.client.search_experiments()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, limits[1]))
+    try:
+        with pytest.raises(MlflowException, match="disk I/O error"):
+            store.experiment_id("dayahead")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_telemetry_is_off():
