@@ -7,7 +7,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, ROW, VALUE
-from dayahead.features.arrays import codes_of, find_repeats
+from dayahead.features.arrays import codes_of, find_repeats, ints
 from dayahead.features.operators import floats
 from dayahead.features.vocabulary import KnownValues
 from dayahead.features.workflow import (
@@ -42,13 +42,12 @@ class SessionEncoder:
             rule for repeats is applied, then the session is truncated to its last max_length - 1
             events: as many as a model reads before a target.
         """
-        if ROW not in events.column_names:
-            events = events.append_column(ROW, pa.array(np.arange(len(events))))
-        events = events.sort_by([(EVENT_TIME, "ascending"), (ROW, "ascending")])
-        one_session = np.zeros(len(events), dtype=np.int64)
-        repeats = find_repeats(one_session, codes_of(events[ITEM_ID]), self._rules.repeats)
-        events = events.filter(pa.array(~repeats))
-        return self.encode(events.slice(max(len(events) - (self._rules.max_length - 1), 0)))
+        n = len(events)
+        rows = ints(events[ROW]) if ROW in events.column_names else np.arange(n)
+        order = np.lexsort((rows, ints(events[EVENT_TIME])))
+        items = codes_of(events[ITEM_ID])[order]
+        order = order[~find_repeats(np.zeros(n, np.int64), items, self._rules.repeats)]
+        return self.encode(events.take(pa.array(order[-(self._rules.max_length - 1) :])))
 
     def encode(self, events: pa.Table) -> Arrays:
         """Encode raw events, row by row: item_id and every feature's columns, int32 or float32."""
