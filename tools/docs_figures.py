@@ -1,5 +1,6 @@
 """Write the results in README.md and docs/results.md that the commands above them give.
 
+Figures of trained models have three digits: the fourth depends on the machine (docs/results.md).
 A table between `<!-- figures -->` and `<!-- end of figures -->` is the summary of a run, with which
 the commands in the block before it end. They run in a clean clone of the last commit. Without
 $DAYAHEAD_DATA tables of real clicks stay as they are.
@@ -23,6 +24,7 @@ FIGURES = re.compile(
     re.DOTALL,
 )
 COLUMNS = {"ndcg_at_20": "NDCG@20", "recall_at_20": "recall@20"}
+COUNTED = {"popularity", "transitions"}
 
 
 def clone_project(folder: Path) -> None:
@@ -69,7 +71,8 @@ def as_markdown(printed: str) -> str:
     lines = [f"| model | {' | '.join(COLUMNS.values())} |", "|---" * (1 + len(COLUMNS)) + "|"]
     for row in rows:
         cells = dict(zip(head.split(), row.split(), strict=True))
-        values = " | ".join(cells[name].lstrip("0") for name in COLUMNS)
+        digits = 4 if cells["AOD"] in COUNTED else 3
+        values = " | ".join(f"{float(cells[name]):.{digits}f}".lstrip("0") for name in COLUMNS)
         lines.append(f"| `{cells['AOD']}` | {values} |")
     return "\n".join(lines)
 
