@@ -1,8 +1,11 @@
-"""`preprocess` on logs of REES46's shape: a whole month, how cost grows, the cost of another day.
+"""Stages on logs of REES46's shape: a whole month, how cost grows, the cost of another day.
+
+All but `windows` run `preprocess` alone.
 
 month      42 M events in one source file: events/s, peak memory of all processes
 curve      1, 2, 4 and 8 M events, days of one size: time and memory per event
-windows    about 100, 2,000 and 10,000 hours of 15 sessions each: time per window
+windows    about 100, 2,000 and 10,000 hours of 15 sessions each: time per window of `preprocess`,
+           `train` (transitions, all sessions evaluated) and `aggregate`
 extension  15 days, then one more with those in the cache: at most T0 + 1.3 (T15 - T0) / 15, where
            T0 is a log of one tiny day and T15 all 15 without a cache; no earlier window's file
            changes
@@ -21,7 +24,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,10 +33,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dayahead.config.params import load_params
+from dayahead.aggregate.stage import aggregate
+from dayahead.config.params import flat_settings, load_params
 from dayahead.core.columns import EVENT_TIME, INDEX, ROW, SESSION_ID, VALUE
 from dayahead.core.fingerprints import sha256_of
 from dayahead.preprocess.stage import preprocess
+from dayahead.train.run import Study
+from dayahead.train.stage import train
 from generated_log import Shape, rees46, shape_of, write_days, write_month
 from measurement import peak_memory, print_header, seconds
 from scratch_project import PROJECT
@@ -58,25 +64,53 @@ class Run:
 
 def measure(raw: Path, root: Path, **window: str | int) -> Run:
     """Preprocess `raw` into root/windows, in a process of its own, with the cache of `root`."""
+    return apart(_preprocess, raw, root, window)
+
+
+def apart(work: Callable[..., Run], *arguments: object) -> Run:
+    """Run in a process of its own."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as executor:
-        return executor.submit(_preprocess, raw, root, window).result()
+        return executor.submit(work, *arguments).result()
+
+
+def _timed(work: Callable[[], object]) -> Run:
+    with peak_memory() as peak:
+        duration = seconds(work)
+    return Run(duration, peak.gib)
 
 
 def _preprocess(raw: Path, root: Path, window: Mapping[str, str | int]) -> Run:
     os.environ["DVC_ROOT"] = str(root)
     params = load_params(PROJECT / "params.yaml")
-    with peak_memory() as peak:
-        duration = seconds(
-            lambda: preprocess(
-                raw=raw,
-                folder=root / "windows",
-                dataset=rees46(),
-                window=replace(params.window, **window),
-                config=params.preprocess,
-                machine=params.machine,
-            )
+    return _timed(
+        lambda: preprocess(
+            raw=raw,
+            folder=root / "windows",
+            dataset=rees46(),
+            window=replace(params.window, **window),
+            config=params.preprocess,
+            machine=params.machine,
         )
-    return Run(duration, peak.gib)
+    )
+
+
+def _train(root: Path) -> Run:
+    os.environ["DVC_ROOT"] = str(root)
+    params = load_params(PROJECT / "params.yaml")
+    params = replace(
+        params,
+        model=replace(params.model, architecture="transitions"),
+        evaluation=replace(params.evaluation, split="all"),
+    )
+    study = Study(params=params, windows=root / "windows", results=root / "results",
+                  models=root / "models")  # fmt: skip
+    return _timed(lambda: train(study))
+
+
+def _aggregate(root: Path) -> Run:
+    params = load_params(PROJECT / "params.yaml")
+    folders = (root / "results", root / "windows")
+    return _timed(lambda: aggregate(*folders, params.evaluation.cutoffs, flat_settings(params)))
 
 
 def lower_limit(raw: Path, windows: Path) -> float:
@@ -126,19 +160,23 @@ def curve(root: Path) -> None:
 
 
 def windows(root: Path) -> None:
-    """Preprocess logs of more and more small windows."""
-    costs = []
+    """Run the stages on logs of more and more small windows."""
+    costs: dict[str, list[float]] = {}
     for n_hours in HOURS:
-        raw, run_folder = root / f"raw{n_hours}", root / f"run{n_hours}"
+        raw, folder = root / f"raw{n_hours}", root / f"run{n_hours}"
         write_month(raw, Shape(n_hours // 24, 24 * SESSIONS_PER_HOUR))
-        run = measure(raw, run_folder, unit="hour", min_sessions=1)
-        n_windows = len(_window_files(run_folder / "windows")) // 3
-        costs.append(run.seconds / n_windows)
-        print(
-            f"windows: {n_windows:6,} hours: {run.seconds:6.1f} s, {1000 * costs[-1]:.1f} ms each, "
-            f"peak memory {run.gib:.2f} GiB"
-        )
-    print(f"windows: seconds per window, most to fewest: {costs[-1] / costs[0]:.2f}")
+        runs = {"preprocess": measure(raw, folder, unit="hour", min_sessions=1)}
+        runs |= {"train": apart(_train, folder), "aggregate": apart(_aggregate, folder)}
+        n_windows = len(_window_files(folder / "windows")) // 3
+        for stage, run in runs.items():
+            costs.setdefault(stage, []).append(run.seconds / n_windows)
+            print(
+                f"windows: {n_windows:6,} hours: {stage:10} {run.seconds:6.1f} s, "
+                f"{1000 * costs[stage][-1]:.1f} ms each, peak memory {run.gib:.2f} GiB",
+                flush=True,
+            )
+    for stage, (first, *_, last) in costs.items():
+        print(f"windows: {stage}: seconds per window, most to fewest: {last / first:.2f}")
 
 
 def extension(root: Path) -> None:
