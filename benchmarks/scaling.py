@@ -4,8 +4,8 @@ All but `windows` run `preprocess` alone.
 
 month      42 M events in one source file: events/s, peak memory of all processes
 curve      1, 2, 4 and 8 M events, days of one size: time and memory per event
-windows    about 100, 2,000 and 10,000 hours of 15 sessions each: time per window of `preprocess`,
-           `train` (transitions, all sessions evaluated) and `aggregate`
+windows    about 100, 2,000 and 10,000 hours of 15 sessions each: time per window of `preprocess`
+           and, for the first two, of `train` (transitions, all sessions evaluated) and `aggregate`
 extension  15 days, then one more with those in the cache: at most T0 + 1.3 (T15 - T0) / 15, where
            T0 is a log of one tiny day and T15 all 15 without a cache; no earlier window's file
            changes
@@ -166,7 +166,8 @@ def windows(root: Path) -> None:
         raw, folder = root / f"raw{n_hours}", root / f"run{n_hours}"
         write_month(raw, Shape(n_hours // 24, 24 * SESSIONS_PER_HOUR))
         runs = {"preprocess": measure(raw, folder, unit="hour", min_sessions=1)}
-        runs |= {"train": apart(_train, folder), "aggregate": apart(_aggregate, folder)}
+        if n_hours < HOURS[-1]:
+            runs |= {"train": apart(_train, folder), "aggregate": apart(_aggregate, folder)}
         n_windows = len(_window_files(folder / "windows")) // 3
         for stage, run in runs.items():
             costs.setdefault(stage, []).append(run.seconds / n_windows)
@@ -175,8 +176,8 @@ def windows(root: Path) -> None:
                 f"{1000 * costs[stage][-1]:.1f} ms each, peak memory {run.gib:.2f} GiB",
                 flush=True,
             )
-    for stage, (first, *_, last) in costs.items():
-        print(f"windows: {stage}: seconds per window, most to fewest: {last / first:.2f}")
+    for stage, each in costs.items():
+        print(f"windows: {stage}: seconds per window, most to fewest: {each[-1] / each[0]:.2f}")
 
 
 def extension(root: Path) -> None:
