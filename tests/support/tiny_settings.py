@@ -20,7 +20,8 @@ from dayahead.config.params import (
     TrainingConfig,
 )
 from dayahead.metrics.tables import read_ranks
-from dayahead.model.baselines import CountingModel
+from dayahead.model.baselines import Baseline
+from dayahead.model.checkpoint import build_baseline
 from dayahead.model.losses import Negatives, catalogue_loss
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.output_layer import OutputLayer
@@ -75,6 +76,27 @@ LOSS = {
     "gbce_calibration": 0.75,
     "bpr_max_regularisation": 0.0,
     "logits_budget_mib": 64,
+}
+NEIGHBOURS = {
+    "k": 3,
+    "sample_size": 10,
+    "position_weight": "quadratic",
+    "step_weight": "div",
+    "position_scale": 2.0,
+    "age_scale": 1.0,
+    "distance_scale": 2.0,
+    "step_scale": 0.5,
+    "idf": 1.0,
+    "remind": True,
+    "push_reminders": False,
+}
+LINEAR = {
+    "n_items": 20,
+    "regularization": 1.0,
+    "similarity_share": 0.5,
+    "train_scale": 1.0,
+    "predict_scale": 2.0,
+    "age_scale": 1.0,
 }
 TRAINING = {
     "protocol": "incremental",
@@ -136,6 +158,8 @@ SECTIONS = {
     "model": MODEL,
     "task": TASK,
     "loss": LOSS,
+    "neighbours": NEIGHBOURS,
+    "linear": LINEAR,
     "training": TRAINING,
     "evaluation": EVALUATION,
     "compute": COMPUTE,
@@ -235,18 +259,33 @@ def tiny_model(
     return model
 
 
-def counted(architecture: str, sessions: list[list[int]], n_items: int = 30) -> CountingModel:
-    """A baseline fitted on one window of sessions (vocabulary indices)."""
-    model = CountingModel(model_config(architecture=architecture))
+def baseline(architecture: str, n_items: int = 30, **sections: Mapping[str, Any]) -> Baseline:
+    """A baseline of `n_items` items that has counted nothing; `sections` change settings."""
+    of_model = {"architecture": architecture, **sections.pop("model", {})}
+    model = build_baseline(tiny_params({**sections, "model": of_model}))
     model.grow({"item_id": n_items})
+    return model
+
+
+def counted(architecture: str, sessions: list[list[int]], n_items: int = 30) -> Baseline:
+    """A baseline fitted on one window of sessions (vocabulary indices)."""
+    model = baseline(architecture, n_items)
     count_window(model, sessions)
     return model
 
 
-def count_window(model: CountingModel, sessions: list[list[int]]) -> None:
+def count_window(model: Baseline, sessions: list[list[int]], start: int = 0) -> None:
+    """Fit a baseline on sessions that start at `start` and every second after it."""
     model.start_window()
-    model.count(*padded(sessions))
+    count_sessions(model, sessions, start)
     model.finish_window()
+
+
+def count_sessions(model: Baseline, sessions: list[list[int]], start: int = 0) -> None:
+    """Count sessions that start at `start` and every second after it; events take .1 s."""
+    items, lengths = padded(sessions)
+    seconds = (start + torch.arange(len(items)))[:, None] + torch.arange(items.shape[1]) / 10
+    model.count({"item_id": items, "event_time": (1e6 * seconds).long()}, lengths)
 
 
 def padded(sessions: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:

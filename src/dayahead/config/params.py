@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
+from dayahead.config.baselines import BASELINES, LinearConfig, NeighbourConfig
 from dayahead.config.loading import (
     STRICT,
     Auto,
@@ -29,7 +30,6 @@ from dayahead.core.errors import ConfigError
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
-COUNTED = ("popularity", "transitions")
 SMOOTHED = ("softmax", "sampled_softmax")
 
 
@@ -74,7 +74,8 @@ class ModelConfig:
 
     architecture: Annotated[str, Field(min_length=1)]
     """gpt2, xlnet, bert, albert, electra, longformer, reformer or any model type of transformers
-    that reads `inputs_embeds`; gru, lstm, rnn; avg; popularity, transitions."""
+    that reads `inputs_embeds`; gru, lstm, rnn; avg; or a baseline: popularity, transitions,
+    cooccurrence, sknn, vsknn, stan, vstan, slis, slit, slist."""
     config: FiniteMapping
     """Further fields of the transformers configuration, by their names there."""
     catalogue: Literal["grow", "full"]
@@ -126,7 +127,7 @@ class ModelConfig:
     freeze_items: bool
     """Keep the item embeddings as they are at the start."""
     decay: Annotated[float, Field(ge=0, le=1)]
-    """Factor on the counts of `transitions` from fit to fit."""
+    """Factor on the counts of `transitions` and `cooccurrence` from fit to fit."""
 
     @property
     def has_dropout(self) -> bool:
@@ -135,9 +136,9 @@ class ModelConfig:
         return any([self.dropout, self.input_dropout, *given])
 
     @property
-    def is_counted(self) -> bool:
-        """Whether the architecture is a counting baseline."""
-        return self.architecture in COUNTED
+    def is_baseline(self) -> bool:
+        """Whether the architecture is a non-neural baseline."""
+        return self.architecture in BASELINES
 
     @property
     def item_dim(self) -> int:
@@ -361,6 +362,8 @@ class Params:
     model: ModelConfig
     task: TaskConfig
     loss: LossConfig
+    neighbours: NeighbourConfig
+    linear: LinearConfig
     training: TrainingConfig
     evaluation: EvaluationConfig
     compute: ComputeConfig

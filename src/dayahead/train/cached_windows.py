@@ -105,8 +105,8 @@ class CacheKeys:
         """Fingerprint of what the first fit starts from."""
         params, process = self.run.params, self.run.process
         statistics = self.run.folder.statistics
-        is_counted = params.model.is_counted
-        pretrained = None if is_counted else params.model.pretrained_items
+        is_baseline = params.model.is_baseline
+        pretrained = None if is_baseline else params.model.pretrained_items
         value = {
             **effective_settings(params),
             "pretrained_items": sha256_of(Path(pretrained)) if pretrained else None,
@@ -116,7 +116,7 @@ class CacheKeys:
             },
             "sessions": asdict(statistics.sessions),
             "device": process.device.type,
-            "bfloat16": not is_counted and uses_bfloat16(params.training, process),
+            "bfloat16": not is_baseline and uses_bfloat16(params.training, process),
             # Every process has its own random stream for dropout.
             "dropout": process.rank.world_size if params.model.has_dropout else None,
             "machine": self.machine,

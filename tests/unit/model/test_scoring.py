@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dayahead.config.baselines import BASELINES
 from dayahead.model.output_layer import Scorer
 from support.tiny_settings import (
     BACKBONES,
@@ -23,7 +24,7 @@ CANDIDATES = torch.arange(2, 2 + N_ITEMS)
 LONGEST = 8
 """Positions of a tiny model, the target's included."""
 
-SCORERS = [*("/".join(pair) for pair in BACKBONES), "popularity", "transitions"]
+SCORERS = [*("/".join(pair) for pair in BACKBONES), *BASELINES]
 every_scorer = pytest.mark.parametrize("name", SCORERS)
 
 

@@ -8,6 +8,7 @@ import pyarrow.csv
 import pytest
 import torch
 
+from dayahead.config.baselines import BASELINES
 from dayahead.core.errors import ConfigError, DataError, ModelFileError
 from dayahead.distributed.process import Rank
 from dayahead.serve.recommender import Recommender
@@ -23,8 +24,9 @@ NEW = 99
 KNOWN = DAYS[0][0][0]
 EVALUATED = [*DAYS[1][:8], [3, NEW, 4, 5], [NEW, 7], [1, 2, NEW], [4] * 6]
 WINDOWS = [[session[:MAX_LENGTH] for session in sessions] for sessions in (DAYS[0], EVALUATED)]
-EVERY_MODEL = [*BACKBONES, ("popularity", "clm"), ("transitions", "clm")]
-FAST_MODELS = [*FAST_BACKBONES, ("popularity", "clm"), ("transitions", "clm")]
+OF_BASELINES = [(name, "clm") for name in BASELINES]
+EVERY_MODEL = [*BACKBONES, *OF_BASELINES]
+FAST_MODELS = [*FAST_BACKBONES, *OF_BASELINES]
 FAST_WITHOUT_FEATURES = [("gpt2", "clm"), ("xlnet", "plm"), ("transitions", "clm")]
 FEATURES = ("category", "price")
 

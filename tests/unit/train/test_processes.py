@@ -5,6 +5,7 @@ from itertools import chain
 import numpy as np
 import pytest
 
+from dayahead.config.baselines import BASELINES
 from dayahead.core.files import read_json
 from dayahead.distributed.launch import run_processes
 from dayahead.metrics.tables import read_windows
@@ -14,8 +15,6 @@ from support.process_studies import DAYS, N_SESSIONS, N_STEPS, every_variant
 from support.tiny_settings import BACKBONES, compute_config, evaluated_windows, ranks_of, tiny_study
 from support.window_folders import bytes_in, day, markov_days, write_window_folder
 from support.worker_studies import run_and_record
-
-BASELINES = {"transitions"}
 
 
 @every_variant
