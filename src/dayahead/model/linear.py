@@ -133,8 +133,8 @@ class LinearModel(Baseline):
     def weights(self) -> tuple[Ints, Floats]:
         """Fit the matrix of weights; return the n items that it models, ascending, and the matrix.
 
-        Those are the items that weigh most in inputs and targets. The matrix is [n, n], from the row's
-        item to the column's.
+        Those are the items that weigh most in inputs and targets. The matrix is [n, n], from the
+        row item to the column item.
         """
         mass = self.cross.sum(axis=0) + self.cross.sum(axis=1)
         items = np.sort(np.argsort(-mass, kind="stable")[: self.config.n_items])

@@ -55,7 +55,7 @@ class Weights:
         return _falling(name, lengths - positions + 1, first=1)
 
     def step(self, steps: Ints) -> Floats:
-        """Weight of neighbours by the last shared item's place from the session's end, from 1."""
+        """Weight of neighbours by the last shared item's position from the session's end, from 1."""
         if self.variant == "vstan":
             return np.asarray(np.exp((1 - steps) / self.config.step_scale))
         return _falling(self.config.step_weight if self.is_vector else "same", steps, first=0)
@@ -195,9 +195,9 @@ class NeighbourModel(Baseline):
             values *= 1 + self.weights.idf * np.log(self.n_sessions / self.events[item])
         values *= self._reminder(own, row * self.n_items + item)
         is_scored = (column_of[item] >= 0) & (values > 0)
-        places = (row[is_scored], column_of[item[is_scored]])
+        at = (row[is_scored], column_of[item[is_scored]])
         shape = (len(items), column_of.max(initial=-1) + 1)
-        cells = coo_array((values[is_scored], places), shape).tocsr()
+        cells = coo_array((values[is_scored], at), shape).tocsr()
         if cells.nnz:
             highest = cells.max(axis=1).toarray()
             cells.data /= highest.repeat(np.diff(cells.indptr))
@@ -207,12 +207,12 @@ class NeighbourModel(Baseline):
         """Factor of items, given as row * n_items + item, by whether their session has them."""
         factors = np.ones(len(keys))
         known = own.row * self.n_items + own.item  # ascending
-        place = np.searchsorted(known, keys)
-        is_own = np.append(known, -1)[place] == keys
+        index = np.searchsorted(known, keys)
+        is_own = np.append(known, -1)[index] == keys
         if not self.config.remind:
             factors[is_own] = 0
         elif self.weights.is_vector and self.config.push_reminders:
-            factors[is_own] += own.count[place[is_own]]
+            factors[is_own] += own.count[index[is_own]]
         return factors
 
     def _neighbours(self, own: Occurrences, lengths: Ints) -> Neighbours:
@@ -221,8 +221,8 @@ class NeighbourModel(Baseline):
         ends = np.searchsorted(items, own.item, "right")
         starts = np.searchsorted(items, own.item, "left")
         starts = np.maximum(starts, ends - self.config.sample_size)
-        place, entry = expand(starts, ends - starts)
-        visit = visits[place]
+        index, entry = expand(starts, ends - starts)
+        visit = visits[index]
         # An entry for each shared item; those of a pair of sessions become neighbours here.
         pairs = own.row[entry] * len(self.visits.times) + self.visits.sessions[visit]
         order = np.argsort(pairs, kind="stable")
