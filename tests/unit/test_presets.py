@@ -1,4 +1,4 @@
-"""Presets: one for every row of the paper's tables but GRU4Rec's, and each fits settings and data set."""
+"""Presets: one for every row of the paper's tables but GRU4Rec's; all fit settings and data set."""
 
 import shutil
 from functools import cache

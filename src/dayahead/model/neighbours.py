@@ -55,7 +55,7 @@ class Weights:
         return _falling(name, lengths - positions + 1, first=1)
 
     def step(self, steps: Ints) -> Floats:
-        """Weight of neighbours by the last shared item's position from the session's end, from 1."""
+        """Weight of neighbours by the last shared item's position from the end, counted from 1."""
         if self.variant == "vstan":
             return np.asarray(np.exp((1 - steps) / self.config.step_scale))
         return _falling(self.config.step_weight if self.is_vector else "same", steps, first=0)
