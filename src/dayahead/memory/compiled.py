@@ -1,0 +1,17 @@
+"""Compile loops to machine code."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def compiled(function: Function) -> Function:
+    """Compile a function of arrays and numbers by Numba at its first call; later runs reuse it.
+
+    Call no compiled function from another module's: Numba notices changes only of the file that
+    it compiled. Sums keep their order (no fast math), so results are the same on every run.
+    """
+    return cast(Function, numba.njit(cache=True, error_model="numpy")(function))
