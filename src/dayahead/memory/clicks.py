@@ -6,6 +6,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from dayahead.core.columns import N_RESERVED
+
 Ints = NDArray[np.int64]
 _PRIME = np.uint64(0x9E3779B97F4A7C15)
 
@@ -54,24 +56,36 @@ class Clicks:
         clicks = np.arange(offsets[-1]) + (self.offsets[rows] - offsets[:-1]).repeat(lengths)
         return Clicks(self.items[clicks], self.times[clicks], self.categories[clicks], offsets)
 
-    def without_empty_rows(self) -> "Clicks":
-        """Return the rows that hold clicks."""
-        return replace(self, offsets=np.unique(self.offsets))
+    def known(self, n: int) -> "Clicks":
+        """Replace items that a catalogue of size `n` lacks, and those reserved, by 0."""
+        is_known = (self.items >= N_RESERVED) & (self.items < n)
+        return replace(self, items=np.where(is_known, self.items, 0))
 
-    def in_order(self) -> "Clicks":
-        """Return the rows by their last time, ties by a hash of all they hold.
+    def latest(self, n: int) -> Ints:
+        """Return each row's last items [R, L], at most `n`, the last click first, 0 for none."""
+        steps = np.arange(min(n, self.lengths.max(initial=0)))
+        is_click = steps < self.lengths[:, None]
+        clicks = (self.last[:, None] - steps) * is_click
+        return np.asarray(self.items[clicks] * is_click)
+
+    def order(self) -> Ints:
+        """Return the rows that are not empty by their last time, ties by a hash of all they hold.
 
         So what is learned from a window does not depend on the order of its sessions.
         """
-        return self.take(np.lexsort([self._hashes(), self.times[self.last]]))
+        rows = np.flatnonzero(self.lengths)
+        kept = self.take(rows)
+        order: Ints = np.lexsort([kept._hashes(), kept.times[kept.last]])
+        return np.asarray(rows[order])
 
     def _hashes(self) -> NDArray[np.uint64]:
-        """Hash each row; positions count, so the order of its clicks does too."""
+        """Hash each row, none empty; positions count, so the order of its clicks does too."""
         steps = np.arange(len(self.items)) - self.offsets[:-1].repeat(self.lengths)
         mixed = _mixed(steps.astype(np.uint64))
         for column in (self.items, self.times, *self.categories.T):
             mixed = _mixed(mixed ^ column.astype(np.uint64))
-        return np.add.reduceat(mixed, self.offsets[:-1])
+        hashes: NDArray[np.uint64] = np.add.reduceat(mixed, self.offsets[:-1])
+        return hashes
 
 
 def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -1,19 +1,15 @@
 """Context: what is known of a prefix as a whole, so that the head can weigh its evidence by it."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dayahead.core.columns import DAY
 from dayahead.memory.clicks import Clicks
-from dayahead.memory.features import ITEM_NAMES, CategoryEvidence, ItemFeatures
-from dayahead.memory.items import NEVER, ItemMemory
-from dayahead.memory.neighbours import Neighbourhood
-from dayahead.memory.pairs import CHANNELS, NEXT, PairEvidence, NAMES as PAIR_NAMES
+from dayahead.memory.features import BASE, ITEM_NAMES, Evidence, ItemFeatures
+from dayahead.memory.pairs import NAMES as PAIR_NAMES
+from dayahead.memory.table import Floats32
 
-_SECOND = 1_000_000
-_DAY = 24 * 60 * 60 * _SECOND
 N_VALUES = 16
 """A category enters by its value modulo this."""
-_BASE = CHANNELS.index((NEXT, 4.0))
 CONTEXT_NAMES = (
     *(f"mass.{name}" for name in PAIR_NAMES),
     "mass.neighbours",
@@ -27,6 +23,8 @@ CONTEXT_NAMES = (
     "hour.sin",
     "hour.cos",
 )
+"""Logarithms of the evidence's masses, of length and of seconds between the last two clicks;
+windows since the memories' end; the last item, and the highest share among its pairs; the hour."""
 
 
 def context_names(columns: tuple[str, ...]) -> tuple[str, ...]:
@@ -35,35 +33,28 @@ def context_names(columns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def context(
-    prefixes: Clicks,
-    evidence: tuple[PairEvidence, Neighbourhood, CategoryEvidence],
-    memory: ItemMemory,
-    known: ItemFeatures,
-    now: tuple[int, int],
-) -> NDArray[np.float32]:
-    """Return the context [B, X]; `now` is the end of the last window and a window's length."""
-    pair, near, _ = evidence
+    prefixes: Clicks, evidence: Evidence, known: ItemFeatures, now: tuple[int, int]
+) -> Floats32:
+    """Return the context [B, X]; `now` is the memories' time and a window's length."""
     end, unit = now
     last = prefixes.last
-    times = prefixes.times[last]
-    items = np.where(prefixes.items[last] < len(memory.first), prefixes.items[last], 0)
-    near_mass = np.add.reduceat(np.append(near.values[:, 0], 0), near.offsets[:-1])
-    near_mass[np.diff(near.offsets) == 0] = 0
-    dwell = np.where(prefixes.lengths > 1, times - prefixes.times[last - 1], 0) / _SECOND
-    angle = times % _DAY * (2 * np.pi / _DAY)
+    times, items = prefixes.times[last], prefixes.items[last]
+    dwell = np.where(prefixes.lengths > 1, times - prefixes.times[last - 1], 0) / 1_000_000
+    angle = times % DAY * (2 * np.pi / DAY)
+    peak = evidence.pairs.counts[:, :, BASE].max(1) / (evidence.pairs.masses[:, BASE] + 1)
     numbers = [
-        np.log1p(pair.masses),
-        np.log1p(near_mass),
+        np.log1p(evidence.pairs.masses),
+        np.log1p(evidence.neighbours.masses[:, :1]),
         np.log(prefixes.lengths),
         prefixes.lengths == 1,
         np.log1p(np.maximum(dwell, 0)),
         np.clip((times - end) / unit, -1, 2),
         known.logs[items],
-        memory.first[items] == NEVER,
-        pair.counts[:, :, _BASE].max(1) / (pair.masses[:, _BASE] + 1),
+        ~known.is_seen[items],
+        peak,
         np.sin(angle),
         np.cos(angle),
     ]
-    columns = [np.atleast_2d(each.T).T.astype(np.float32) for each in numbers]
     is_value = prefixes.categories[last][:, :, None] % N_VALUES == np.arange(N_VALUES)
-    return np.concatenate([*columns, is_value.reshape(len(last), -1).astype(np.float32)], axis=1)
+    columns = [each.reshape(len(last), -1) for each in (*numbers, is_value)]
+    return np.concatenate(columns, axis=1, dtype=np.float32)

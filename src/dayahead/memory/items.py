@@ -20,7 +20,9 @@ CHANNELS = (
 """Kind and half-life, in windows: clicks; those after a session's first; a session's last."""
 KINDS = ("clicks", "later", "end")
 NAMES = tuple(f"item.{KINDS[kind]}.{half_life:g}" for kind, half_life in CHANNELS)
-SHORT, RECENT, LATER_RECENT = (CHANNELS.index(each) for each in ((ANY, 0.5), (ANY, 2.0), (LATER, 1.0)))
+SHORT, RECENT, LATER_RECENT = (
+    CHANNELS.index(each) for each in ((ANY, 0.5), (ANY, 2.0), (LATER, 1.0))
+)
 NEVER = np.iinfo(np.int64).min
 
 
@@ -71,14 +73,14 @@ class ItemMemory:
     @property
     def is_seen(self) -> NDArray[np.bool_]:
         """[n] whether an item was ever clicked."""
-        return self.first != NEVER
+        return np.asarray(self.first != NEVER)
 
     def popularity(self) -> Floats:
         """[n] smoothed share of each item in the clicks after a session's first; sums to 1."""
         counts = self.counts[:, LATER_RECENT] + 0.05 * self.counts[:, RECENT].astype(np.float64)
         smoothed = counts + 0.01 * self.is_seen + 1e-6
         smoothed[:N_RESERVED] = 1e-6
-        return smoothed / smoothed.sum()
+        return np.asarray(smoothed / smoothed.sum())
 
     def state_dict(self) -> dict[str, Tensor]:
         """Counts float32 [n, K], first and latest times int64 [n]."""

@@ -1,167 +1,225 @@
-"""The model `memory`: memories of clicks, joined by a head that is trained on what comes next."""
+"""The model `memory`: memories of clicks, joined by a head that learns what they are worth.
+
+The head is stacked prequentially (Dawid 1984; Wolpert 1992): an example of window i has the
+features that memories and network gave it after window i - 1, which is the situation in which
+window i + 1 is scored.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float32, Int
+from jaxtyping import Float, Float32
 from numpy.typing import NDArray
 from torch import Tensor
 
 from dayahead.core.columns import N_RESERVED
-from dayahead.memory.candidates import choose
-from dayahead.memory.categories import CategoryMemory
-from dayahead.memory.clicks import Clicks
-from dayahead.memory.context import context, context_names
-from dayahead.memory.features import (
-    CategoryEvidence,
-    ItemFeatures,
-    candidate_features,
-    feature_names,
-)
-from dayahead.memory.head import Examples, Head, HeadSettings, HeadTrainer
-from dayahead.memory.items import ItemMemory
-from dayahead.memory.neighbours import NeighbourSettings, SessionMemory
-from dayahead.memory.pairs import PairMemory
+from dayahead.core.errors import ConfigError
+from dayahead.memory.clicks import Clicks, Ints
+from dayahead.memory.context import context_names
+from dayahead.memory.examples import Examples, Replay
+from dayahead.memory.explain import contributions
+from dayahead.memory.features import BASE, feature_names
+from dayahead.memory.head import Head
+from dayahead.memory.memories import Memories, Read, under
+from dayahead.memory.settings import MemorySettings
+from dayahead.memory.training import HeadTrainer
 
-CHUNK = 256
-Network = Callable[[Clicks], Float[Tensor, "B n"]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class MemorySettings:
-    """Settings of a memory model."""
-
-    unit: int
-    """Microseconds of a window."""
-    columns: tuple[str, ...] = ()
-    n_candidates: int = 200
-    with_network: bool = False
-    seed: int = 0
-    neighbours: NeighbourSettings = field(default_factory=NeighbourSettings)
-    head: HeadSettings = field(default_factory=HeadSettings)
+CELLS = 40_000
+"""Candidates of all prefixes that are read at once, to bound memory."""
+Network = Callable[[Ints], Float[Tensor, "B n_items"]]
+"""Log-softmax over the catalogue after the prefixes (all but the last click) of some sessions, by
+their rows in the window; as the network stood before the window."""
+_FITS = "n_fits"
 
 
 class MemoryModel:
-    """Scores items."""
+    """Memories and the head."""
 
     def __init__(self, settings: MemorySettings) -> None:
         self.settings = settings
-        self._forget()
-        self.names = feature_names(settings.columns, settings.with_network)
-        n_context = len(context_names(settings.columns))
-        torch.manual_seed(settings.seed)
-        self.head = Head(len(self.names), n_context, settings.head.width)
+        self.features = feature_names(settings.columns, settings.with_network)
+        """Names, in the order of the head's weights."""
+        self.context = context_names(settings.columns)
+        self.memories = Memories(settings)
+        sizes = len(self.features), len(self.context)
+        self.head = Head(*sizes, settings.head.width, settings.seed)
+        self.head.linear.data[BASE] = 1.0  # until it has learned, smoothed transitions
         self.trainer = HeadTrainer(self.head, settings.head)
+        self.replay = Replay(settings.head.n_replayed, settings.n_candidates, *sizes)
         self.n_fits = 0
-        self.times = {}
-
-    def _forget(self) -> None:
-        n_items = self.n_items if hasattr(self, "items") else 0
-        self.pairs = PairMemory()
-        self.items = ItemMemory()
-        self.categories = CategoryMemory(len(self.settings.columns))
-        self.sessions = SessionMemory(self.settings.neighbours)
-        self.end = 0
-        self.grow(n_items)
 
     @property
     def n_items(self) -> int:
-        return len(self.items.counts) - N_RESERVED
+        """Items in the catalogue."""
+        return self.memories.n_items
 
     def grow(self, n_items: int) -> None:
-        self.items.grow(n_items)
-        self.sessions.grow(n_items)
+        """Extend the memories to a catalogue of `n_items`."""
+        self.memories.grow(n_items)
 
-    def _remember(self, sessions: Clicks, end: int) -> None:
-        unit = self.settings.unit
-        elapsed = (end - self.end) / unit
-        ages = np.maximum(end - sessions.times, 0) / unit
-        self.pairs.add(sessions, ages, elapsed)
-        self.items.add(sessions, ages, elapsed)
-        self.categories.add(sessions, ages, elapsed)
-        self.sessions.add(sessions)
-        self.end = end
+    def fit(self, sessions: Clicks, end: int, network: Network | None = None) -> float | None:
+        """Fit the head on a window's sessions, then add them to the memories.
 
-    def fit(self, sessions: Clicks, end: int) -> float | None:
-        import time
-        sessions = sessions.without_empty_rows().in_order()
-        t0 = time.perf_counter()
+        The first window's head is fitted on the later half, with memories of the earlier.
+
+        Args:
+            sessions: of the window, in any order.
+            end: of the window, in microseconds since 1970.
+            network: where the settings name one.
+
+        Returns:
+            The head's mean loss, None where there was nothing to learn from.
+        """
+        order = sessions.order()
+        memories, rows = self.memories, order
         if self.n_fits == 0:
-            half = len(sessions) // 2
-            first = sessions.take(np.arange(half))
-            second = sessions.take(np.arange(half, len(sessions)))
-            self._remember(first, int(first.times[first.last].max()))
-            examples = self._examples(second)
-            self.head.standardise(examples)
-            self._forget()
-            epochs = self.settings.head.first_epochs
-        else:
-            examples = self._examples(sessions)
-            epochs = self.settings.head.epochs
-        t1 = time.perf_counter()
-        f, x = self.head.standardised(examples.features, examples.context)
-        examples = replace(examples, features=f, context=x)
-        generator = torch.Generator().manual_seed(self.settings.seed * 1000 + self.n_fits)
-        loss = self.trainer.fit(examples, epochs, generator)
-        t2 = time.perf_counter()
-        self._remember(sessions, end)
-        t3 = time.perf_counter()
-        for name, v in (("features", t1 - t0), ("head", t2 - t1), ("memory", t3 - t2)):
-            self.times[name] = self.times.get(name, 0) + v
+            early, rows = np.split(order, [len(order) // 2])
+            memories = self._memories_of(sessions.take(early))
+        loss = self._fit_head(memories, sessions.take(rows), rows, network)
+        self.memories.add(sessions.take(order), end)
         self.n_fits += 1
         return loss
 
-    def _examples(self, sessions: Clicks) -> Examples:
+    def _memories_of(self, sessions: Clicks) -> Memories:
+        """Return memories of these sessions alone, at the time of their last click."""
+        memories = Memories(self.settings)
+        memories.grow(self.n_items)
+        if len(sessions):
+            memories.add(sessions, int(sessions.times.max()))
+        return memories
+
+    def _fit_head(
+        self, memories: Memories, sessions: Clicks, rows: Ints, network: Network | None
+    ) -> float | None:
+        """Fit on the last clicks of sessions, which are these rows of the window."""
         prefixes, targets = sessions.prefixes()
+        rows = rows[sessions.lengths > 1]
+        read = memories.reader(self.settings.n_candidates)
         parts = []
-        reader = Reader(self)
-        for start in range(0, len(prefixes), CHUNK):
-            rows = np.arange(start, min(len(prefixes), start + CHUNK))
-            cands, features, x = reader(prefixes.take(rows))
-            is_target = cands == targets[rows, None]
-            columns = np.where(is_target.any(1), is_target.argmax(1), -1)
-            parts.append(
-                Examples(*map(torch.from_numpy, (features, cands > 0, x, columns)))
-            )
-        return Examples.cat(parts)
+        for part in _parts(len(prefixes), self.settings.n_candidates):
+            scores = None if network is None else network(rows[part])
+            parts.append(self._examples(read(prefixes.take(part)), scores, targets[part]))
+        if not parts:
+            return None
+        examples = Examples.cat(parts)
+        self.head.learn_scale(examples)
+        new = self.head.scaled(examples.learnable())
+        every = Examples.cat([self.replay.kept, new.half()]) if len(self.replay.kept) else new
+        epochs = self.settings.head.epochs if self.n_fits else self.settings.head.first_epochs
+        [seed] = np.random.SeedSequence([self.settings.seed, self.n_fits]).generate_state(1)
+        loss = self.trainer.fit(every, epochs, torch.Generator().manual_seed(int(seed)))
+        self.replay.add(new)
+        return loss
+
+    def _examples(
+        self, read: Read, network: Float[Tensor, "B n_items"] | None, targets: Ints | None = None
+    ) -> Examples:
+        """Put together what the memories read, the network's scores and the items that follow."""
+        self._check_network(network)
+        candidates = torch.from_numpy(read.candidates).long()
+        features = torch.from_numpy(read.features)
+        if network is not None:
+            features[..., -1] = network.gather(1, (candidates - N_RESERVED).clamp(min=0))
+        columns = torch.full((len(candidates),), -1)
+        if targets is not None:
+            is_target = candidates == torch.from_numpy(targets)[:, None]
+            columns = torch.where(is_target.any(1), is_target.int().argmax(1), -1)
+        return Examples(features, candidates > 0, torch.from_numpy(read.context), columns)
+
+    def _check_network(self, network: Float[Tensor, "B n_items"] | None) -> None:
+        if (network is not None) != self.settings.with_network:
+            wanted = "a network's scores" if self.settings.with_network else "no network's scores"
+            raise ConfigError(f"the memory model expects {wanted}: set with_network accordingly")
 
     @torch.no_grad()
-    def scores(self, prefixes: Clicks, candidates: NDArray) -> Float32[Tensor, "B C"]:
-        reader = Reader(self)
-        cands, features, x = reader(prefixes)
-        scores = self.head(*self.head.standardised(torch.from_numpy(features), torch.from_numpy(x)))
-        is_c = torch.from_numpy(cands > 0)
-        lowest = scores.masked_fill(~is_c, torch.inf).amin(1, keepdim=True)
-        popularity = self.items.popularity()
-        fallback = torch.from_numpy((popularity / popularity.max() - 2).astype(np.float32))
-        full = fallback.repeat(len(prefixes), 1)
-        full.scatter_(1, torch.from_numpy(cands).long(), scores - lowest)
-        return full[:, torch.from_numpy(candidates).long()]
+    def scores(
+        self,
+        prefixes: Clicks,
+        candidates: Ints,
+        extra: Float[Tensor, "B C"] | None = None,
+    ) -> Float32[Tensor, "B C"]:
+        """Score items after each prefix; no prefix may be empty.
+
+        The head's scores are above 0. What it does not rank has -2 to -1, by popularity.
+
+        Args:
+            prefixes: their last click is the latest one known.
+            candidates: distinct catalogue indices.
+            extra: log-softmax of the network, where the settings name one.
+        """
+        allowed = np.zeros(self.n_items + N_RESERVED, bool)
+        allowed[candidates] = True
+        popularity = self.memories.known.popularity
+        fallback = torch.from_numpy(popularity / popularity.max() - 2)
+        scored = fallback.repeat(len(prefixes), 1)  # [B, n]
+        wanted = torch.from_numpy(candidates).long()
+        n_ranked = self._n_ranked(allowed)
+        read = self.memories.reader(n_ranked, allowed)
+        for part in _parts(len(prefixes), n_ranked):
+            network = None
+            if extra is not None:
+                network = extra.new_zeros(len(part), self.n_items)
+                network[:, wanted - N_RESERVED] = extra[part]
+            found = read(prefixes.take(part))
+            examples = self.head.scaled(self._examples(found, network))
+            of_head = self.head(examples.features, examples.context)
+            lowest = of_head.masked_fill(~examples.is_candidate, torch.inf).amin(1, keepdim=True)
+            rows, columns = examples.is_candidate.nonzero(as_tuple=True)
+            items = torch.from_numpy(found.candidates).long()[rows, columns]
+            scored[torch.from_numpy(part)[rows], items] = (of_head - lowest)[rows, columns]
+        return scored[:, wanted]
+
+    def _n_ranked(self, allowed: NDArray[np.bool_]) -> int:
+        """Count the items that the head ranks for each prefix."""
+        if self.settings.rank_all:
+            return int((allowed & self.memories.items.is_seen).sum())
+        return self.settings.n_candidates
+
+    def explain(
+        self, prefix: Clicks, item: int, extra: Float[Tensor, "1 n_items"] | None = None
+    ) -> dict[str, float]:
+        """Split an item's lead over the mean candidate of one prefix among the named features.
+
+        Empty where the item is no candidate; `extra` is of the whole catalogue.
+        """
+        found = self.memories.reader(self._n_ranked(self.memories.items.is_seen))(prefix)
+        examples = self.head.scaled(self._examples(found, extra, np.array([item])))
+        column = int(examples.targets)
+        if column < 0:
+            return {}
+        features = examples.features[0][examples.is_candidate[0]]
+        parts = contributions(self.head, features, examples.context[0], column)
+        return dict(zip(self.features, parts.tolist(), strict=True))
+
+    def weights(self) -> dict[str, float]:
+        """Return the head's linear weight of each standardised feature."""
+        return dict(zip(self.features, self.head.linear.tolist(), strict=True))
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """All tensors that further fits and scores depend on."""
+        state = {_FITS: torch.tensor([self.n_fits])}
+        for name, part in self._state_parts().items():
+            state |= {f"{name}.{key}": value for key, value in part.state_dict().items()}
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Continue from a state of the same settings."""
+        for name, part in self._state_parts().items():
+            part.load_state_dict(under(name, state))
+        self.n_fits = int(state[_FITS])
+
+    def _state_parts(self) -> dict[str, Memories | Head | HeadTrainer | Replay]:
+        return {
+            "memories": self.memories,
+            "head": self.head,
+            "moments": self.trainer,
+            "replay": self.replay,
+        }
 
 
-class Reader:
-    """Reads the memories as they stand."""
-
-    def __init__(self, model: MemoryModel) -> None:
-        self.m = model
-        m = model
-        self.now = m.end, m.settings.unit
-        self.known = ItemFeatures.of(m.items, *self.now)
-        self.weights = m.sessions.weights(*self.now)
-        self.popularity = m.items.popularity() * m.items.is_seen
-
-    def __call__(self, prefixes: Clicks):
-        m = self.m
-        near = m.sessions.search(prefixes, self.weights)
-        cands = choose(prefixes, m.pairs.table.cells, near, self.popularity, m.settings.n_candidates)
-        n = len(self.popularity)
-        evidence = (
-            m.pairs.evidence(prefixes, cands, n),
-            near,
-            CategoryEvidence(*m.categories.evidence(prefixes, cands, n)),
-        )
-        f = candidate_features(prefixes, cands, evidence, self.known, len(m.names))
-        x = context(prefixes, evidence, m.items, self.known, self.now)
-        return cands, f, x
+def _parts(n_rows: int, n_columns: int) -> Iterator[Ints]:
+    """Cut rows into parts of at most CELLS cells."""
+    step = max(1, CELLS // max(1, n_columns))
+    for start in range(0, n_rows, step):
+        yield np.arange(start, min(n_rows, start + step))
