@@ -63,7 +63,7 @@ class Clicks:
 
     def latest(self, n: int) -> Ints:
         """Return each row's last items [R, L], at most `n`, the last click first, 0 for none."""
-        steps = np.arange(min(n, self.lengths.max(initial=0)))
+        steps = np.arange(min(n, self.lengths.max(initial=1)))
         is_click = steps < self.lengths[:, None]
         clicks = (self.last[:, None] - steps) * is_click
         return np.asarray(self.items[clicks] * is_click)

@@ -87,8 +87,8 @@ def candidate_features(
 
 def _log_share(sums: Sums, expected: Floats32, doubt: float | Floats32) -> Floats32:
     doubts = np.asarray(doubt, np.float32)
-    logs: Floats32 = np.log(sums.counts + doubts * expected)
-    logs -= np.log(sums.masses + doubts)[:, None]
+    masses = np.log(sums.masses + doubts)[:, None]
+    logs: Floats32 = np.log(sums.counts + doubts * expected) - masses
     return logs
 
 
@@ -98,4 +98,5 @@ def own_features(prefixes: Clicks, candidates: Columns) -> Floats32:
     is_same = (candidates[:, :, None] == latest[:, None]) & (candidates[:, :, None] > 0)
     place = 1 / np.arange(1, latest.shape[1] + 1, dtype=np.float32)
     own = [is_same.any(2), (is_same * place).max(2), is_same[:, :, 0]]
-    return np.stack(own, axis=2).astype(np.float32)
+    features: Floats32 = np.stack(own, axis=2).astype(np.float32)
+    return features

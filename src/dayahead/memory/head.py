@@ -6,7 +6,6 @@ from dataclasses import replace
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.functional import gelu
 
 from dayahead.memory.examples import Examples
 
@@ -17,7 +16,7 @@ _LEAST_STD = 1e-3
 
 
 class Head(nn.Module):
-    """s_j = w . f_j + v . GELU(A f_j + B x + b), of standardised features f and context x.
+    """s_j = w . f_j + v . ReLU(A f_j + B x + b), of standardised features f and context x.
 
     w and v start at zero; `width` units. With width 0 it is a conditional logit (McFadden 1974).
     """
@@ -43,8 +42,8 @@ class Head(nn.Module):
         self.register_buffer("n_standardised", torch.zeros((), dtype=torch.int64))
 
     def learn_scale(self, examples: Examples) -> None:
-        """Take mean and deviation of features and context from the first examples, for good."""
-        if self.n_standardised or not len(examples):
+        """Take mean and deviation of features and context from examples, where there are any."""
+        if not len(examples):
             return
         features = examples.features[examples.is_candidate]
         for name, values in (("features", features), ("context", examples.context)):
@@ -66,7 +65,7 @@ class Head(nn.Module):
         """Score candidates from standardised features and context."""
         gate = context @ self.of_context.T + self.bias  # [B, H]
         hidden = features @ self.of_features.T + gate[:, None]  # [B, C, H]
-        return features @ self.linear + gelu(hidden, approximate="tanh") @ self.out
+        return features @ self.linear + torch.relu(hidden) @ self.out
 
 
 def _uniform(n_out: int, n_in: int, generator: torch.Generator) -> Float[Tensor, "O I"]:

@@ -11,18 +11,15 @@ from dayahead.core.columns import N_RESERVED
 from dayahead.memory.clicks import Clicks, Ints
 from dayahead.memory.table import Floats
 
-ANY, LATER, END = range(3)
 CHANNELS = (
-    *((ANY, h) for h in (0.125, 0.5, 2.0, 8.0, 32.0)),
-    *((LATER, h) for h in (0.25, 1.0, 4.0)),
-    *((END, h) for h in (0.5, 4.0)),
+    *(("clicks", half_life) for half_life in (0.125, 0.5, 2.0, 8.0, 32.0)),
+    *(("later", half_life) for half_life in (0.25, 1.0, 4.0)),
+    *(("end", half_life) for half_life in (0.5, 4.0)),
 )
 """Kind and half-life, in windows: clicks; those after a session's first; a session's last."""
-KINDS = ("clicks", "later", "end")
-NAMES = tuple(f"item.{KINDS[kind]}.{half_life:g}" for kind, half_life in CHANNELS)
-SHORT, RECENT, LATER_RECENT = (
-    CHANNELS.index(each) for each in ((ANY, 0.5), (ANY, 2.0), (LATER, 1.0))
-)
+NAMES = tuple(f"item.{kind}.{half_life:g}" for kind, half_life in CHANNELS)
+_LATER = CHANNELS.index(("later", 1.0))
+_CLICKS = CHANNELS.index(("clicks", 2.0))
 NEVER = np.iinfo(np.int64).min
 
 
@@ -48,27 +45,24 @@ class ItemMemory:
     def add(self, sessions: Clicks, ages: Floats, elapsed: float) -> None:
         """Let `elapsed` windows pass, then add sessions whose clicks are `ages` windows old."""
         is_known = sessions.items >= N_RESERVED
-        is_later, is_end = np.ones((2, len(is_known)), bool)
-        is_later[sessions.offsets[:-1]] = False
-        is_end[:] = False
+        is_first, is_end = np.zeros((2, len(is_known)), bool)
+        is_first[sessions.offsets[:-1]] = True
         is_end[sessions.last] = True
+        is_counted = {"clicks": is_known, "later": is_known & ~is_first, "end": is_known & is_end}
         decayed = self.counts * 2.0 ** (-elapsed / self.half_lives)
         for channel, (kind, half_life) in enumerate(CHANNELS):
-            is_counted = is_known & (np.ones_like(is_known), is_later, is_end)[kind]
-            worth = 2.0 ** (-ages[is_counted] / half_life)
-            items = sessions.items[is_counted]
-            decayed[:, channel] += np.bincount(items, worth, len(self.counts))
+            [clicks] = is_counted[kind].nonzero()
+            worth = 2.0 ** (-ages[clicks] / half_life)
+            decayed[:, channel] += np.bincount(sessions.items[clicks], worth, len(self.counts))
         self.counts = decayed.astype(np.float32)
         self._see(sessions.items[is_known], sessions.times[is_known])
 
     def _see(self, items: Ints, times: Ints) -> None:
-        order = np.lexsort([times, items])
-        items, times = items[order], times[order]
-        is_first = np.append(True, np.diff(items) != 0)[: len(items)]
-        is_last = np.append(np.diff(items) != 0, True)[-len(items) :] if len(items) else is_first
-        earliest, held = times[is_first], self.first[items[is_first]]
-        self.first[items[is_first]] = np.where(held == NEVER, earliest, np.minimum(held, earliest))
-        self.latest[items[is_last]] = np.maximum(self.latest[items[is_last]], times[is_last])
+        earliest = np.full(len(self.first), np.iinfo(np.int64).max)
+        np.minimum.at(earliest, items, times)
+        is_new = (self.first == NEVER) & (earliest < np.iinfo(np.int64).max)
+        self.first = np.where(is_new, earliest, np.minimum(self.first, earliest))
+        np.maximum.at(self.latest, items, times)
 
     @property
     def is_seen(self) -> NDArray[np.bool_]:
@@ -77,7 +71,7 @@ class ItemMemory:
 
     def popularity(self) -> Floats:
         """[n] smoothed share of each item in the clicks after a session's first; sums to 1."""
-        counts = self.counts[:, LATER_RECENT] + 0.05 * self.counts[:, RECENT].astype(np.float64)
+        counts = self.counts[:, _LATER] + 0.05 * self.counts[:, _CLICKS].astype(np.float64)
         smoothed = counts + 0.01 * self.is_seen + 1e-6
         smoothed[:N_RESERVED] = 1e-6
         return np.asarray(smoothed / smoothed.sum())

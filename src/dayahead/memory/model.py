@@ -5,7 +5,7 @@ features that memories and network gave it after window i - 1, which is the situ
 window i + 1 is scored.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from dayahead.memory.clicks import Clicks, Ints
 from dayahead.memory.context import context_names
 from dayahead.memory.examples import Examples, Replay
 from dayahead.memory.explain import contributions
-from dayahead.memory.features import BASE, feature_names
+from dayahead.memory.features import feature_names
 from dayahead.memory.head import Head
 from dayahead.memory.memories import Memories, Read, under
 from dayahead.memory.settings import MemorySettings
@@ -44,7 +44,6 @@ class MemoryModel:
         self.memories = Memories(settings)
         sizes = len(self.features), len(self.context)
         self.head = Head(*sizes, settings.head.width, settings.seed)
-        self.head.linear.data[BASE] = 1.0  # until it has learned, smoothed transitions
         self.trainer = HeadTrainer(self.head, settings.head)
         self.replay = Replay(settings.head.n_replayed, settings.n_candidates, *sizes)
         self.n_fits = 0
@@ -93,24 +92,28 @@ class MemoryModel:
         self, memories: Memories, sessions: Clicks, rows: Ints, network: Network | None
     ) -> float | None:
         """Fit on the last clicks of sessions, which are these rows of the window."""
+        [seed] = np.random.SeedSequence([self.settings.seed, self.n_fits]).generate_state(1)
+        generator = torch.Generator().manual_seed(int(seed))
         prefixes, targets = sessions.prefixes()
         rows = rows[sessions.lengths > 1]
+        drawn = torch.randperm(len(rows), generator=generator)[: self.settings.head.n_examples]
+        chosen = np.sort(drawn.numpy())
         read = memories.reader(self.settings.n_candidates)
         parts = []
-        for part in _parts(len(prefixes), self.settings.n_candidates):
+        for part in np.split(chosen, _cuts(len(chosen), self.settings.n_candidates)):
             scores = None if network is None else network(rows[part])
             parts.append(self._examples(read(prefixes.take(part)), scores, targets[part]))
-        if not parts:
-            return None
-        examples = Examples.cat(parts)
-        self.head.learn_scale(examples)
-        new = self.head.scaled(examples.learnable())
-        every = Examples.cat([self.replay.kept, new.half()]) if len(self.replay.kept) else new
+        new = self._scaled([part.learnable() for part in parts])
         epochs = self.settings.head.epochs if self.n_fits else self.settings.head.first_epochs
-        [seed] = np.random.SeedSequence([self.settings.seed, self.n_fits]).generate_state(1)
-        loss = self.trainer.fit(every, epochs, torch.Generator().manual_seed(int(seed)))
+        loss = self.trainer.fit(Examples.cat([self.replay.kept, new]), epochs, generator)
         self.replay.add(new)
         return loss
+
+    def _scaled(self, parts: list[Examples]) -> Examples:
+        """Join examples, standardised; the first ones of all tell how."""
+        if not self.head.n_standardised:
+            self.head.learn_scale(Examples.cat(parts))
+        return Examples.cat([self.head.scaled(part).half() for part in parts])
 
     def _examples(
         self, read: Read, network: Float[Tensor, "B n_items"] | None, targets: Ints | None = None
@@ -123,7 +126,7 @@ class MemoryModel:
             features[..., -1] = network.gather(1, (candidates - N_RESERVED).clamp(min=0))
         columns = torch.full((len(candidates),), -1)
         if targets is not None:
-            is_target = candidates == torch.from_numpy(targets)[:, None]
+            is_target = (candidates == torch.from_numpy(targets)[:, None]) & (candidates > 0)
             columns = torch.where(is_target.any(1), is_target.int().argmax(1), -1)
         return Examples(features, candidates > 0, torch.from_numpy(read.context), columns)
 
@@ -141,7 +144,7 @@ class MemoryModel:
     ) -> Float32[Tensor, "B C"]:
         """Score items after each prefix; no prefix may be empty.
 
-        The head's scores are above 0. What it does not rank has -2 to -1, by popularity.
+        The head's scores are 0 or more. What it does not rank has -2 to -1, by popularity.
 
         Args:
             prefixes: their last click is the latest one known.
@@ -156,7 +159,7 @@ class MemoryModel:
         wanted = torch.from_numpy(candidates).long()
         n_ranked = self._n_ranked(allowed)
         read = self.memories.reader(n_ranked, allowed)
-        for part in _parts(len(prefixes), n_ranked):
+        for part in np.split(np.arange(len(prefixes)), _cuts(len(prefixes), n_ranked)):
             network = None
             if extra is not None:
                 network = extra.new_zeros(len(part), self.n_items)
@@ -164,6 +167,8 @@ class MemoryModel:
             found = read(prefixes.take(part))
             examples = self.head.scaled(self._examples(found, network))
             of_head = self.head(examples.features, examples.context)
+            if not self.head.n_standardised:  # nothing is learned yet: the candidates' own order
+                of_head = -torch.arange(of_head.shape[1]).expand_as(of_head).float()
             lowest = of_head.masked_fill(~examples.is_candidate, torch.inf).amin(1, keepdim=True)
             rows, columns = examples.is_candidate.nonzero(as_tuple=True)
             items = torch.from_numpy(found.candidates).long()[rows, columns]
@@ -218,8 +223,7 @@ class MemoryModel:
         }
 
 
-def _parts(n_rows: int, n_columns: int) -> Iterator[Ints]:
-    """Cut rows into parts of at most CELLS cells."""
+def _cuts(n_rows: int, n_columns: int) -> Ints:
+    """Return where to cut rows into parts of at most CELLS cells."""
     step = max(1, CELLS // max(1, n_columns))
-    for start in range(0, n_rows, step):
-        yield np.arange(start, min(n_rows, start + step))
+    return np.arange(step, n_rows, step)

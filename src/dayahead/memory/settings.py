@@ -41,6 +41,8 @@ class HeadSettings:
     epochs: int = 2
     first_epochs: int = 8
     """Epochs of the first window, half of which teaches the memories."""
+    n_examples: int = 20_000
+    """Sessions of a window that the head learns from, drawn by chance where there are more."""
     n_replayed: int = 2000
     """Examples of earlier windows, the latest, that are trained on again."""
 
