@@ -1,5 +1,7 @@
 """Context: what is known of a prefix as a whole, so that the head can weigh its evidence by it."""
 
+import math
+
 import numpy as np
 
 from dayahead.core.columns import DAY
@@ -56,5 +58,6 @@ def context(
         np.cos(angle),
     ]
     is_value = prefixes.categories[last][:, :, None] % N_VALUES == np.arange(N_VALUES)
-    columns = [each.reshape(len(last), -1) for each in (*numbers, is_value)]
+    parts = (*numbers, is_value)
+    columns = [each.reshape(len(each), math.prod(each.shape[1:])) for each in parts]
     return np.concatenate(columns, axis=1, dtype=np.float32)
