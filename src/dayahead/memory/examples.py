@@ -71,7 +71,7 @@ class Replay:
 
     def state_dict(self) -> dict[str, Tensor]:
         """The examples kept."""
-        return {name: getattr(self.kept, name).clone() for name in NAMES}
+        return {name: getattr(self.kept, name) for name in NAMES}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Replace the examples."""

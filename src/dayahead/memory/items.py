@@ -58,11 +58,11 @@ class ItemMemory:
         self._see(sessions.items[is_known], sessions.times[is_known])
 
     def _see(self, items: Ints, times: Ints) -> None:
-        earliest = np.full(len(self.first), np.iinfo(np.int64).max)
-        np.minimum.at(earliest, items, times)
-        is_new = (self.first == NEVER) & (earliest < np.iinfo(np.int64).max)
-        self.first = np.where(is_new, earliest, np.minimum(self.first, earliest))
-        np.maximum.at(self.latest, items, times)
+        first, latest = self.first.copy(), self.latest.copy()  # a state may share the old ones
+        first[items[~self.is_seen[items]]] = np.iinfo(np.int64).max
+        np.minimum.at(first, items, times)
+        np.maximum.at(latest, items, times)
+        self.first, self.latest = first, latest
 
     @property
     def is_seen(self) -> NDArray[np.bool_]:

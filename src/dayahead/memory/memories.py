@@ -18,6 +18,7 @@ from dayahead.memory.items import ItemMemory
 from dayahead.memory.neighbours import SessionMemory
 from dayahead.memory.pairs import PairMemory
 from dayahead.memory.settings import MemorySettings
+from dayahead.memory.table import Floats32
 
 _CLOCK = "clock"
 
@@ -47,7 +48,7 @@ class Memories:
         self.sessions = SessionMemory(settings.neighbours)
         self.end = 0
         """Microseconds since 1970; 0 before the first window."""
-        self._known: ItemFeatures | None = None
+        self._known: tuple[ItemFeatures, Floats32] | None = None
 
     @property
     def n_items(self) -> int:
@@ -74,18 +75,19 @@ class Memories:
         self._known = None
 
     @property
-    def known(self) -> ItemFeatures:
-        """What holds of an item for every prefix; computed once for each state."""
+    def known(self) -> tuple[ItemFeatures, Floats32]:
+        """What holds for every prefix: features of items, weights of sessions; computed once."""
         if self._known is None:
-            self._known = ItemFeatures.of(self.items, self.end, self.settings.unit)
+            now = self.end, self.settings.unit
+            self._known = ItemFeatures.of(self.items, *now), self.sessions.weights(*now)
         return self._known
 
     def reader(self, n_candidates: int, allowed: NDArray[np.bool_] | None = None) -> Reader:
         """Return what reads prefixes: candidates among the items seen (and `allowed` [n])."""
         now = self.end, self.settings.unit
+        known, weights = self.known
         wanted = self.items.is_seen if allowed is None else self.items.is_seen & allowed
-        popularity = np.where(wanted, self.known.popularity, np.float32(0))
-        weights = self.sessions.weights(*now)
+        popularity = np.where(wanted, known.popularity, np.float32(0))
         n_features = len(feature_names(self.settings.columns, self.settings.with_network))
 
         n = len(popularity)
@@ -99,8 +101,8 @@ class Memories:
                 near.evidence(candidates, n),
                 self.categories.evidence(prefixes, candidates, n),
             )
-            features = candidate_features(prefixes, candidates, evidence, self.known, n_features)
-            return Read(candidates, features, context(prefixes, evidence, self.known, now))
+            features = candidate_features(prefixes, candidates, evidence, known, n_features)
+            return Read(candidates, features, context(prefixes, evidence, known, now))
 
         return read
 

@@ -153,7 +153,7 @@ class MemoryModel:
         """
         allowed = np.zeros(self.n_items + N_RESERVED, bool)
         allowed[candidates] = True
-        popularity = self.memories.known.popularity
+        popularity = self.memories.known[0].popularity
         fallback = torch.from_numpy(popularity / popularity.max() - 2)
         scored = fallback.repeat(len(prefixes), 1)  # [B, n]
         wanted = torch.from_numpy(candidates).long()
@@ -202,10 +202,10 @@ class MemoryModel:
         return dict(zip(self.features, self.head.linear.tolist(), strict=True))
 
     def state_dict(self) -> dict[str, Tensor]:
-        """All tensors that further fits and scores depend on."""
+        """Copy all tensors that further fits and scores depend on."""
         state = {_FITS: torch.tensor([self.n_fits])}
         for name, part in self._state_parts().items():
-            state |= {f"{name}.{key}": value for key, value in part.state_dict().items()}
+            state |= {f"{name}.{key}": value.clone() for key, value in part.state_dict().items()}
         return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:

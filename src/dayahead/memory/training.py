@@ -48,7 +48,7 @@ class HeadTrainer:
     def state_dict(self) -> dict[str, Tensor]:
         """AdamW's moments by parameter, once there are any."""
         return {
-            f"{name}.{moment}": self.optimizer.state[parameter][moment].clone()
+            f"{name}.{moment}": self.optimizer.state[parameter][moment]
             for name, parameter in self.head.named_parameters()
             for moment in MOMENTS
             if parameter in self.optimizer.state

@@ -55,7 +55,7 @@ def test_the_mixture_agrees_with_loops():
     found = memories(random_clicks(5))
     prefixes = clicks([[B, A]])
     near = found.sessions.search(prefixes, found.sessions.weights(HOUR, HOUR))
-    known = found.known
+    known, _ = found.known
     every = np.arange(14, dtype=np.int32)[None]
     pairs = (
         found.pairs.evidence(clicks([[A]]), every, 14),

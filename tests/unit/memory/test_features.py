@@ -34,7 +34,7 @@ def features(memories, prefix, item, **more):
 
 def test_a_count_becomes_the_log_of_a_smoothed_share(memories):
     """A was followed by B and by C once each."""
-    popularity = memories.known.popularity
+    popularity = memories.known[0].popularity
     found = features(memories, [A], B)
     assert found["pair.next.4"] == pytest.approx(np.log((1 + 3 * popularity[B]) / (2 + 3)))
     assert found["pair.next.0.25"] == pytest.approx(np.log((1 + popularity[B]) / (2 + 1)))
@@ -44,13 +44,13 @@ def test_a_count_becomes_the_log_of_a_smoothed_share(memories):
 
 def test_an_item_without_pairs_is_expected_by_popularity(memories):
     assert features(memories, [D], B)["pair.end.4"] == pytest.approx(
-        np.log(memories.known.popularity[B])
+        np.log(memories.known[0].popularity[B])
     )
 
 
 def test_a_category_is_compared_with_what_is_expected_without_it(memories):
     """Under 3 came B, C and D; from A under 3 only B."""
-    share = memories.known.popularity[B]
+    share = memories.known[0].popularity[B]
     found = features(memories, [A], B, categories=[[(3,)]])
     clicked = (1 + CATEGORY_DOUBT * share) / (3 + CATEGORY_DOUBT) / share
     assert found["category.clicks.device"] == pytest.approx(np.log(clicked), rel=1e-4)

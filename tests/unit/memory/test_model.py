@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 from hypothesis import given, settings
 
 from dayahead.core.errors import ConfigError
+from dayahead.memory.model import MemoryModel
 from support.clicks import HOUR, clicks, random_clicks, seeds
 from support.memory_models import N_ITEMS, equal_states, fitted, window
 
@@ -25,8 +27,8 @@ def log_softmax(rows):
 def test_resuming_is_going_on(seed):
     windows = [window(seed + i, i) for i in range(3)]
     resumed = fitted(*windows[:2])
-    other = fitted(seed=0)
-    other.load_state_dict({name: value.clone() for name, value in resumed.state_dict().items()})
+    other = MemoryModel(resumed.settings)
+    other.load_state_dict(safetensors.torch.load(safetensors.torch.save(resumed.state_dict())))
     assert equal_states(resumed, other)
     for model in (resumed, other):
         model.fit(*windows[2])
@@ -53,6 +55,14 @@ def test_a_prefix_is_scored_the_same_among_any_others():
     )
     alone = model.scores(PREFIXES.take(np.array([7])), EVERY)
     assert alone[0] == pytest.approx(together[7], abs=1e-5)
+
+
+def test_a_state_does_not_change_with_the_model():
+    model = fitted(window(0, 0))
+    state = model.state_dict()
+    before = {name: value.clone() for name, value in state.items()}
+    model.fit(*window(1, 1))
+    assert all(torch.equal(value, before[name]) for name, value in state.items())
 
 
 def test_scoring_changes_nothing():
@@ -87,7 +97,7 @@ def test_items_that_the_head_does_not_rank_follow_by_popularity():
     model = fitted(window(0, 0), window(1, 1), n_candidates=3)
     scores = model.scores(PREFIXES, EVERY)
     assert ((scores >= 0).sum(1) == 3).all()
-    popularity = torch.from_numpy(model.memories.known.popularity[2:])
+    popularity = torch.from_numpy(model.memories.known[0].popularity[2:])
     for row in scores:
         order = row.masked_fill(row >= 0, -torch.inf).argsort(descending=True)[:-3]
         assert (popularity[order].diff() <= 0).all()
