@@ -7,7 +7,7 @@ import numpy as np
 from dayahead.memory.clicks import Clicks, Ints
 from dayahead.memory.compiled import compiled
 from dayahead.memory.neighbours import Neighbourhood
-from dayahead.memory.pairs import CHANNELS, FADE, IS_MET, REACH
+from dayahead.memory.pairs import CHANNELS, WEIGHTS
 from dayahead.memory.table import Cells, Columns, Floats32
 
 SHARES = {
@@ -25,12 +25,11 @@ OWN_SHARE = 10.0
 DOUBT = 3.0
 """Clicks that a row of pairs must have to weigh half its share."""
 _CHANNELS = np.array([CHANNELS.index(channel) for channel in SHARES])
-_SHARES = np.array(list(SHARES.values()), np.float32)
-_IS_MET = IS_MET[_CHANNELS]
+_WEIGHTS = WEIGHTS[:, _CHANNELS] * np.array(list(SHARES.values()), np.float32)
 
 
 class _Pool(NamedTuple):
-    """Room to mix the memories for one prefix."""
+    """Room to mix the memories for one prefix, and the parts of the pairs in it."""
 
     mixture: Floats32
     """[n] 0 between prefixes."""
@@ -38,6 +37,10 @@ class _Pool(NamedTuple):
     """[n] items, in order of touch."""
     popularity: Floats32
     """[n] 0 for what is not wanted."""
+    channels: Ints
+    """[K] of the pairs."""
+    weights: Floats32
+    """[R, K] of them at each of the prefix's clicks, the last one first."""
 
 
 def choose(
@@ -54,7 +57,7 @@ def choose(
     popular = np.argsort(-popularity, kind="stable")[:n_candidates]
     popular = popular[popularity[popular] > 0]
     n = len(popularity)
-    pool = _Pool(np.zeros(n, np.float32), np.zeros(n, np.int64), popularity)
+    pool = _Pool(np.zeros(n, np.float32), np.zeros(n, np.int64), popularity, _CHANNELS, _WEIGHTS)
     clicks = prefixes.items, prefixes.offsets
     return _chosen(*clicks, pool, pairs, neighbours, (popular, n_candidates))
 
@@ -73,21 +76,16 @@ def _add(pool: _Pool, n_touched: int, item: int, score: float | np.float32) -> i
 
 
 @compiled
-def _add_pairs(
-    pool: _Pool, n_touched: int, pairs: Cells, item: int, weight: float, is_last: bool
-) -> int:
+def _add_pairs(pool: _Pool, n_touched: int, pairs: Cells, item: int, weights: Floats32) -> int:
     """Add the items that one of a prefix is paired with."""
     row = np.searchsorted(pairs.rows, item)
     if row == len(pairs.rows) or pairs.rows[row] != item:
         return n_touched
-    factors = np.zeros(len(_CHANNELS), np.float32)
-    for k in range(len(factors)):
-        share = _SHARES[k] * np.float32(weight if _IS_MET[k] else is_last)
-        factors[k] = share / (pairs.masses[row, _CHANNELS[k]] + np.float32(DOUBT))
+    factors = weights / (pairs.masses[row][pool.channels] + np.float32(DOUBT))
     for cell in range(pairs.offsets[row], pairs.offsets[row + 1]):
         score = np.float32(0)
         for k in range(len(factors)):
-            score += factors[k] * pairs.values[cell, _CHANNELS[k]]
+            score += factors[k] * pairs.values[cell, pool.channels[k]]
         n_touched = _add(pool, n_touched, pairs.columns[cell], score)
     return n_touched
 
@@ -105,10 +103,9 @@ def _chosen(
     chosen = np.zeros((len(offsets) - 1, n_candidates), np.int32)
     for b in range(len(chosen)):
         n_touched, last = 0, offsets[b + 1] - 1
-        for i in range(last, max(offsets[b] - 1, last - REACH), -1):
-            n_touched = _add(pool, n_touched, items[i], OWN_SHARE)
-            weight = FADE ** (last - i)
-            n_touched = _add_pairs(pool, n_touched, pairs, items[i], weight, i == last)
+        for r in range(min(len(pool.weights), last + 1 - offsets[b])):
+            n_touched = _add(pool, n_touched, items[last - r], OWN_SHARE)
+            n_touched = _add_pairs(pool, n_touched, pairs, items[last - r], pool.weights[r])
         start, end = neighbours.offsets[b], neighbours.offsets[b + 1]
         share = np.float32(NEIGHBOUR_SHARE) / (neighbours.values[start:end, 0].sum() + 1)
         for i in range(start, end):

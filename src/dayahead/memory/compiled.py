@@ -11,7 +11,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def compiled(function: Function) -> Function:
     """Compile a function of arrays and numbers by Numba at its first call; later runs reuse it.
 
-    Call no compiled function from another module's: Numba notices changes only of the file that
-    it compiled. Sums keep their order (no fast math), so results are the same on every run.
+    Numba notices changes of the function's own file only. So pass what other modules define as
+    arguments, call no compiled function of another module, and delete __pycache__/*.nb? after
+    renaming a NamedTuple that one takes. Sums keep their order (no fast math), so results are the
+    same on every run.
     """
     return cast(Function, numba.njit(cache=True, error_model="numpy")(function))

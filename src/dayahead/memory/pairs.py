@@ -33,8 +33,10 @@ FADE = 0.5
 """Weight of each click of a prefix, in parts of the one after it."""
 _KIND_OF = np.array([KINDS.index(kind) for kind, _ in CHANNELS])
 _IS_BACKWARD = np.array([kind == "backward" for kind, _ in CHANNELS])
-IS_MET = np.array([kind in {"forward", "backward"} for kind, _ in CHANNELS])
-"""[K] whether a channel is summed over the prefix; the others are read at its last item."""
+_IS_MET = np.array([kind in {"forward", "backward"} for kind, _ in CHANNELS])
+WEIGHTS = np.where(_IS_MET, FADE ** np.arange(REACH)[:, None], np.eye(REACH, 1)).astype(np.float32)
+"""[REACH, K] of a prefix's clicks, the last one first: forward and backward are summed over the
+prefix, the other kinds are read at its last click."""
 
 
 class PairMemory:
@@ -58,9 +60,7 @@ class PairMemory:
     def evidence(self, prefixes: Clicks, candidates: Columns, n: int) -> Sums:
         """Read the pairs from each prefix to its candidates [B, C], below `n`; 0 is none."""
         rows = prefixes.latest(REACH)
-        fading = FADE ** np.arange(rows.shape[1])
-        weights = np.where(IS_MET, fading[:, None], np.eye(rows.shape[1], 1))
-        return self.table.read(rows, weights.astype(np.float32), candidates, n)
+        return self.table.read(rows, WEIGHTS[: rows.shape[1]], candidates, n)
 
     def state_dict(self) -> dict[str, Tensor]:
         """The cells of the table."""

@@ -5,6 +5,7 @@ import pytest
 
 from dayahead.memory import candidates
 from dayahead.memory.memories import Memories
+from dayahead.memory.pairs import FADE
 from support.clicks import HOUR, clicks, random_clicks
 from support.memory_models import SETTINGS
 
@@ -66,7 +67,7 @@ def test_the_mixture_agrees_with_loops():
     wanted += candidates.NEIGHBOUR_SHARE * worth.counts[0, :, 0] / (worth.masses[0, 0] + 1)
     for (kind, half_life), share in candidates.SHARES.items():
         k = candidates.CHANNELS.index((kind, half_life))
-        weights = (1, candidates.FADE if kind in {"forward", "backward"} else 0)
+        weights = (1, FADE if kind in {"forward", "backward"} else 0)
         for weight, sums in zip(weights, pairs, strict=True):
             wanted += weight * share * sums.counts[0, :, k] / (sums.masses[0, k] + candidates.DOUBT)
     wanted[[A, B]] += candidates.OWN_SHARE
