@@ -21,13 +21,14 @@ from dayahead.config.params import (
 )
 from dayahead.metrics.tables import read_ranks
 from dayahead.model.baselines import Baseline
-from dayahead.model.checkpoint import build_baseline
+from dayahead.model.checkpoint import build_model
 from dayahead.model.losses import Negatives, catalogue_loss
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.output_layer import OutputLayer
 from dayahead.model.rng import StepRandom
 from dayahead.train.run import Study
 from dayahead.train.stage import train
+from support.window_folders import tiny_statistics
 
 MODEL = {
     "architecture": "gpt2",
@@ -98,6 +99,27 @@ LINEAR = {
     "predict_scale": 2.0,
     "age_scale": 1.0,
 }
+MEMORY = {
+    "n_candidates": 10,
+    "rank_all": False,
+    "head_width": 4,
+    "learning_rate": 0.01,
+    "weight_decay": 0.0,
+    "batch_size": 8,
+    "epochs": 1,
+    "first_epochs": 2,
+    "n_examples": 100,
+    "n_replayed": 10,
+    "n_latest": 10,
+    "n_earlier": 5,
+    "n_best": 5,
+    "max_sessions": 100,
+    "half_life": 2.0,
+    "fade": 0.7,
+    "reach": 5,
+    "backward": 0.5,
+    "sharpness": 3.0,
+}
 TRAINING = {
     "protocol": "incremental",
     "history": 2,
@@ -160,6 +182,7 @@ SECTIONS = {
     "loss": LOSS,
     "neighbours": NEIGHBOURS,
     "linear": LINEAR,
+    "memory": MEMORY,
     "training": TRAINING,
     "evaluation": EVALUATION,
     "compute": COMPUTE,
@@ -262,7 +285,9 @@ def tiny_model(
 def baseline(architecture: str, n_items: int = 30, **sections: Mapping[str, Any]) -> Baseline:
     """A baseline of `n_items` items that has counted nothing; `sections` change settings."""
     of_model = {"architecture": architecture, **sections.pop("model", {})}
-    model = build_baseline(tiny_params({**sections, "model": of_model}))
+    params = tiny_params({**sections, "model": of_model})
+    model = build_model(params, tiny_statistics(), {}, seed=1)
+    assert isinstance(model, Baseline)
     model.grow({"item_id": n_items})
     return model
 
@@ -275,8 +300,8 @@ def counted(architecture: str, sessions: list[list[int]], n_items: int = 30) -> 
 
 
 def count_window(model: Baseline, sessions: list[list[int]], start: int = 0) -> None:
-    """Fit a baseline on sessions that start at `start` and every second after it."""
-    model.start_window()
+    """Fit a baseline on a day of sessions that start at `start` and every second after it."""
+    model.start_window((start + 86_400) * 1_000_000)
     count_sessions(model, sessions, start)
     model.finish_window()
 
@@ -297,7 +322,9 @@ def padded(sessions: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
 
 def columns_of(items: torch.Tensor) -> dict[str, torch.Tensor]:
     """Input columns of a `tiny_model`; the features are functions of the items."""
-    return {"item_id": items, "category": items % 3 + 2, "price": items.float() / 10}
+    times = torch.arange(items.shape[1]).expand_as(items) * 1_000_000
+    features = {"category": items % 3 + 2, "price": items.float() / 10}
+    return {"item_id": items, "event_time": times, **features}
 
 
 def step_random(

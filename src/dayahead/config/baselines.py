@@ -11,7 +11,8 @@ COUNTS: Final = ("popularity", "transitions", "cooccurrence")
 NEIGHBOURS: Final = ("sknn", "vsknn", "stan", "vstan")
 LINEAR: Final = ("slis", "slit", "slist")
 BASELINES: Final = (*COUNTS, *NEIGHBOURS, *LINEAR)
-TIMED: Final = (*NEIGHBOURS, *LINEAR)
+MEMORY: Final = "memory"
+TIMED: Final = (*NEIGHBOURS, *LINEAR, MEMORY)
 """Those that read the times of events."""
 Decay = Literal["same", "linear", "div", "log", "quadratic"]
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from dayahead.config.baselines import BASELINES, LinearConfig, NeighbourConfig
+from dayahead.config.baselines import BASELINES, MEMORY, LinearConfig, NeighbourConfig
 from dayahead.config.loading import (
     STRICT,
     Auto,
@@ -26,6 +26,7 @@ from dayahead.config.loading import (
     read_yaml,
     validated,
 )
+from dayahead.config.memory import MemoryConfig
 from dayahead.core.errors import ConfigError
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
@@ -75,7 +76,7 @@ class ModelConfig:
     architecture: Annotated[str, Field(min_length=1)]
     """gpt2, xlnet, bert, albert, electra, longformer, reformer or any model type of transformers
     that reads `inputs_embeds`; gru, lstm, rnn; avg; or a baseline: popularity, transitions,
-    cooccurrence, sknn, vsknn, stan, vstan, slis, slit, slist."""
+    cooccurrence, sknn, vsknn, stan, vstan, slis, slit, slist; memory."""
     config: FiniteMapping
     """Further fields of the transformers configuration, by their names there."""
     catalogue: Literal["grow", "full"]
@@ -136,9 +137,9 @@ class ModelConfig:
         return any([self.dropout, self.input_dropout, *given])
 
     @property
-    def is_baseline(self) -> bool:
-        """Whether the architecture is a non-neural baseline."""
-        return self.architecture in BASELINES
+    def is_neural(self) -> bool:
+        """Whether the architecture is a network, trained by `task`, `loss` and `training`."""
+        return self.architecture not in {*BASELINES, MEMORY}
 
     @property
     def item_dim(self) -> int:
@@ -364,6 +365,7 @@ class Params:
     loss: LossConfig
     neighbours: NeighbourConfig
     linear: LinearConfig
+    memory: MemoryConfig
     training: TrainingConfig
     evaluation: EvaluationConfig
     compute: ComputeConfig

@@ -1,5 +1,6 @@
 """Sessions as the memories read them: flat arrays of clicks, and the prefixes to predict from."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -27,6 +28,20 @@ class Clicks:
     """[N, G] values of G categorical columns."""
     offsets: Ints
     """[R + 1]"""
+
+    @classmethod
+    def cat(cls, parts: Sequence["Clicks"], n_categories: int) -> "Clicks":
+        """Join the rows of all parts, of which there may be none."""
+        none = np.zeros(0, np.int64)
+        empty = cls(none, none, np.zeros((0, n_categories), np.int64), np.zeros(1, np.int64))
+        every = [empty, *parts]
+        lengths = np.concatenate([part.lengths for part in every])
+        return cls(
+            np.concatenate([part.items for part in every]),
+            np.concatenate([part.times for part in every]),
+            np.concatenate([part.categories for part in every]),
+            np.concatenate([[0], np.cumsum(lengths)]),
+        )
 
     def __len__(self) -> int:
         """Return the number of rows."""

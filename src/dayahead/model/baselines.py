@@ -42,8 +42,8 @@ class Baseline:
         """Extend the counts to the first `sizes[item_id]` items of the catalogue."""
         self.popularity = np.pad(self.popularity, (0, sizes[ITEM_ID] - self.n_items))
 
-    def start_window(self) -> None:
-        """Reset the popularity."""
+    def start_window(self, end: int) -> None:
+        """Reset the popularity. The window ends at `end`, microseconds since 1970."""
         self.popularity[:] = 0
 
     def count(self, columns: Columns, lengths: Int[Tensor, " B"]) -> None:
@@ -51,8 +51,9 @@ class Baseline:
         events = columns[ITEM_ID][is_before(lengths, columns[ITEM_ID])].numpy() - N_RESERVED
         self.popularity += np.bincount(events, minlength=self.n_items)
 
-    def finish_window(self) -> None:
-        """Add what was counted to the counts of earlier windows."""
+    def finish_window(self) -> float | None:
+        """Add what was counted to the counts of earlier windows; return the loss, if any."""
+        return None
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return everything counted, by tensor name."""
@@ -94,9 +95,9 @@ class Transitions(Baseline):
         super().grow(sizes)
         self.pairs.resize((self.n_items, self.n_items))
 
-    def start_window(self) -> None:
+    def start_window(self, end: int) -> None:
         """Reset the popularity and decay the pairs."""
-        super().start_window()
+        super().start_window(end)
         self.pairs = (self.pairs * self.decay).tocsr()
         self.pairs.eliminate_zeros()
 
@@ -110,12 +111,13 @@ class Transitions(Baseline):
         """List pairs (an item, one after it) of padded sessions [B, L]."""
         return [neighbours_at(items, lengths, 1)]
 
-    def finish_window(self) -> None:
+    def finish_window(self) -> float | None:
         """Add the window's pairs to the earlier ones."""
         if self._new:
             before, after = (np.concatenate(side) for side in zip(*self._new, strict=True))
             self.pairs += csr_array((np.ones(len(before)), (before, after)), self.pairs.shape)
             self._new.clear()
+        return None
 
     def state_dict(self) -> dict[str, Tensor]:
         """Popularity [n_items], and the pairs `before`, `after` with their `counts`."""

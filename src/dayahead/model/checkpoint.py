@@ -17,8 +17,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from dayahead.config.baselines import LINEAR, NEIGHBOURS, LinearConfig, NeighbourConfig
+from dayahead.config.baselines import LINEAR, MEMORY, NEIGHBOURS, LinearConfig, NeighbourConfig
 from dayahead.config.loading import STRICT, validated
+from dayahead.config.memory import MemoryConfig
 from dayahead.config.params import LossConfig, ModelConfig, Params, TaskConfig
 from dayahead.core.columns import FIRST_TIME, INDEX, ITEM_ID, N_RESERVED, VALUE
 from dayahead.core.errors import ConfigError, ModelFileError
@@ -26,6 +27,7 @@ from dayahead.core.files import read_json, write_json, write_parquet, written_wh
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.baselines import Baseline, Cooccurrence, Transitions
 from dayahead.model.linear import LinearModel
+from dayahead.model.memories import MemoryRecommender
 from dayahead.model.neighbours import NeighbourModel
 from dayahead.model.next_item import NextItemModel
 from dayahead.windows.folder import vocabulary_path
@@ -45,11 +47,14 @@ class ModelConfigFile:
     dataset: str
     window: str
     """The last window fitted."""
+    end: int
+    """Of that window, microseconds since 1970."""
     model: ModelConfig
     task: TaskConfig
     loss: LossConfig
     neighbours: NeighbourConfig
     linear: LinearConfig
+    memory: MemoryConfig
     seed: int
     sizes: dict[str, int]
     """Size of each vocabulary."""
@@ -90,7 +95,9 @@ def build_model(
         ConfigError: settings of the inputs contradict each other, or would have no effect.
     """
     config = settings.model
-    if config.is_baseline:
+    if config.architecture == MEMORY:
+        return build_memory(settings, statistics, seed)
+    if not config.is_neural:
         return build_baseline(settings)
     features = statistics.select(config.features).features
     categoricals = vocabulary_columns(config, statistics)[1:]
@@ -123,6 +130,24 @@ def build_baseline(settings: Params | ModelConfigFile) -> Baseline:
     if name == "popularity":
         return Baseline()
     return (Transitions if name == "transitions" else Cooccurrence)(settings.model.decay)
+
+
+def build_memory(
+    settings: Params | ModelConfigFile, statistics: Statistics, seed: int
+) -> MemoryRecommender:
+    """Build the architecture `memory`.
+
+    Raises:
+        ConfigError: it is to read a feature that is no category.
+    """
+    categories = vocabulary_columns(settings.model, statistics)[1:]
+    others = [name for name in settings.model.features if name not in categories]
+    if others:
+        raise ConfigError(
+            f"params.yaml: model.features: {', '.join(others)}: memory reads categorical features "
+            f"only; leave {'it' if len(others) == 1 else 'them'} out"
+        )
+    return MemoryRecommender(settings.memory, categories, statistics.unit, seed)
 
 
 def vocabulary_columns(config: ModelConfig, statistics: Statistics) -> tuple[str, ...]:

@@ -40,8 +40,8 @@ class LinearModel(Baseline):
         """[n_items, n_items] sum of inputs times inputs."""
         self.cross = csr_array((0, 0), dtype=np.float64)
         """[n_items, n_items] sum of inputs times targets."""
-        self.time = 0
-        """Start of the newest session so far, microseconds."""
+        self.end = 0
+        """Of the newest window, microseconds since 1970."""
         self._new: list[tuple[csr_array, csr_array, Ints]] = []
 
     def grow(self, sizes: Mapping[str, int]) -> None:
@@ -50,11 +50,17 @@ class LinearModel(Baseline):
         for matrix in (self.gram, self.cross):
             matrix.resize((self.n_items, self.n_items))
 
+    def start_window(self, end: int) -> None:
+        """Reset the popularity and let the products age until the window's end."""
+        super().start_window(end)
+        kept = self._age(end - self.end)
+        self.gram, self.cross, self.end = self.gram * kept, self.cross * kept, end
+
     def count(self, columns: Columns, lengths: Int[Tensor, " B"]) -> None:
         """Count train sessions: right-padded columns [B, L]."""
         super().count(columns, lengths)
         items, ends = (columns[ITEM_ID] - N_RESERVED).numpy(), lengths.numpy()
-        times = columns[EVENT_TIME][:, 0].numpy()  # some sessions end days after the others
+        times = columns[EVENT_TIME][:, 0].numpy()
         if self.share > 0:
             whole = self._whole_sessions(items, ends) * np.sqrt(self.share)
             self._new.append((whole, whole, times))
@@ -91,10 +97,10 @@ class LinearModel(Baseline):
     def _rows(self, weights: Floats, rows: Ints, items: Ints, n_rows: int) -> csr_array:
         return csr_array((weights, (rows, items)), shape=(n_rows, self.n_items))
 
-    def finish_window(self) -> None:
+    def finish_window(self) -> float | None:
         """Add the window's sessions to the products of the earlier ones."""
         if not self._new:
-            return
+            return None
         inputs, targets = (vstack([part[side] for part in self._new]) for side in (0, 1))
         times = np.concatenate([part[2] for part in self._new])
         self._new.clear()
@@ -102,20 +108,18 @@ class LinearModel(Baseline):
         numbers = np.arange(1.0, self.n_items + 1)
         order = np.lexsort((inputs @ numbers, targets @ numbers, times))
         inputs, targets, times = inputs.tocsr()[order], targets.tocsr()[order], times[order]
-        newest = max(self.time, int(times.max()))
-        kept = self._age(newest - self.time)
-        weighted = (diags_array(self._age(newest - times)) @ inputs).T
-        self.gram = self.gram * kept + (weighted @ inputs).tocsr()
-        self.cross = self.cross * kept + (weighted @ targets).tocsr()
-        self.time = newest
+        weighted = (diags_array(self._age(self.end - times)) @ inputs).T
+        self.gram = self.gram + (weighted @ inputs).tocsr()
+        self.cross = self.cross + (weighted @ targets).tocsr()
+        return None
 
     def _age(self, ages: Ints | int) -> Floats:
         """Weight of sessions by their ages, microseconds."""
         return np.asarray(np.exp(-np.asarray(ages) / (self.config.age_scale * DAY)))
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Popularity, both products as compressed rows, and the start of the newest session."""
-        arrays = {"time": np.array([self.time])}
+        """Popularity, both products as compressed rows, and the end of the newest window."""
+        arrays = {"end": np.array([self.end])}
         for name in ("gram", "cross"):
             matrix = getattr(self, name)
             parts = {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr}
@@ -125,7 +129,7 @@ class LinearModel(Baseline):
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Replace the catalogue and all products."""
         super().load_state_dict(state)
-        self.time = int(state["time"])
+        self.end = int(state["end"])
         for name in ("gram", "cross"):
             parts = (state[f"{name}.{part}"].numpy() for part in ("data", "indices", "indptr"))
             setattr(self, name, csr_array(tuple(parts), shape=(self.n_items, self.n_items)))

@@ -139,13 +139,14 @@ class NeighbourModel(Baseline):
         offsets = offsets_of(np.bincount(found.row, minlength=len(times)))
         self._new.append(Visits(times, offsets, found.item, found.last))
 
-    def finish_window(self) -> None:
+    def finish_window(self) -> float | None:
         """Add the window's sessions to the earlier ones, and drop those out of reach."""
         self.events += self.popularity.astype(np.int64)
         self.n_sessions += sum(len(part.times) for part in self._new)
         visits = Visits.join([self.visits, *self._new])
         self._new.clear()
         self.visits = visits.newest(self.config.sample_size)
+        return None
 
     def state_dict(self) -> dict[str, Tensor]:
         """Popularity, the sessions within reach, and what inverse frequencies are made of."""

@@ -65,6 +65,8 @@ class Recommender:
     def events_of(self, items: Sequence[int | str]) -> pa.Table:
         """Return the events of a session of raw item ids alone, oldest first.
 
+        They happen where the last fitted window ends.
+
         Raises:
             ConfigError: the model needs side features.
             DataError: an id is not of the data set's type.
@@ -75,7 +77,7 @@ class Recommender:
                 f"session's events as a file with --events"
             )
         raw = [self._typed(item) for item in items]
-        times = pa.array(range(len(raw)), pa.timestamp("s", "UTC")).cast(TIMESTAMP)
+        times = pa.array([self.stored.config.end] * len(raw), TIMESTAMP)
         return pa.table({ITEM_ID: pa.array(raw, self._column_types[ITEM_ID]), EVENT_TIME: times})
 
     def recommend_after(

@@ -79,8 +79,8 @@ class Loader:
 
     @property
     def past_length(self) -> int:
-        """Past events read before a session; baselines read none."""
-        return 0 if self.params.model.is_baseline else self.params.model.past_length
+        """Past events read before a session; only networks read any."""
+        return self.params.model.past_length if self.params.model.is_neural else 0
 
     @cached_property
     def columns(self) -> list[str]:

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
-from dayahead.config.baselines import LINEAR, NEIGHBOURS
+from dayahead.config.baselines import LINEAR, MEMORY, NEIGHBOURS
 from dayahead.config.params import Params
 
 OF_BASELINES = {
@@ -11,7 +11,7 @@ OF_BASELINES = {
     "training": {"protocol", "history", "carry_model", "loader", "seed"},
 }
 """All that baselines read of these sections; the seed draws the train sessions evaluated."""
-SECTIONS = ("model", "task", "loss", "neighbours", "linear", "training")
+SECTIONS = ("model", "task", "loss", "neighbours", "linear", "memory", "training")
 WITHOUT_EFFECT = {"model.pretrained_items", "training.fit_last", "training.precision"}
 """Cache keys hold the content of that file and the precision found on this machine."""
 
@@ -38,7 +38,11 @@ def _is_read(section: str, name: str, params: Params) -> bool:
         return params.model.architecture in NEIGHBOURS
     if section == "linear":
         return params.model.architecture in LINEAR
-    return not params.model.is_baseline or name in OF_BASELINES.get(section, set())
+    if section == "memory":
+        return params.model.architecture == MEMORY
+    if (section, name, params.model.architecture) == ("model", "features", MEMORY):
+        return True
+    return params.model.is_neural or name in OF_BASELINES.get(section, set())
 
 
 def _conditions(params: Params) -> dict[str, bool]:

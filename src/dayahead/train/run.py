@@ -113,7 +113,7 @@ class Run:
             shard=self.shard,
         )
         if isinstance(model, Baseline):
-            return model, BaselineTrainer(model)
+            return model, BaselineTrainer(model, self.folder.ends)
         model.inputs.items.pretrained = self.item_vectors
         return model, GradientTrainer(model, params.training, self.process)
 
@@ -252,11 +252,13 @@ class Run:
         config = ModelConfigFile(
             dataset=params.dataset,
             window=window.name,
+            end=self.folder.ends[window.name],
             model=params.model,
             task=params.task,
             loss=params.loss,
             neighbours=params.neighbours,
             linear=params.linear,
+            memory=params.memory,
             seed=params.training.seed,
             sizes=sizes,
             first_sizes=self.first_sizes,

@@ -35,6 +35,8 @@ class BaselineTrainer:
     """Counts a window once, on every process alike."""
 
     model: Baseline
+    ends: Mapping[str, int]
+    """Of each window, microseconds since 1970."""
     rank = Rank(index=0, world_size=1)
     """Which rows of a global batch `fit` takes."""
 
@@ -46,13 +48,13 @@ class BaselineTrainer:
         """Return one whole epoch: a second one would count everything twice."""
         return epochs[0].n_steps
 
-    def fit(self, window: str, epochs: list[Batches], on_step: OnStep) -> None:
-        """Count every session once."""
-        self.model.start_window()
+    def fit(self, window: str, epochs: list[Batches], on_step: OnStep) -> float | None:
+        """Count every session once; return the loss, if there is any."""
+        self.model.start_window(self.ends[window])
         for batch in epochs[0]:
             self.model.count(batch.columns, batch.lengths)
             on_step(batch.n_global)
-        self.model.finish_window()
+        return self.model.finish_window()
 
     def state(self) -> dict[str, Tensor]:
         """Return the counts."""

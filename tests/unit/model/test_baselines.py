@@ -122,7 +122,7 @@ def test_growing_keeps_the_counts():
 def test_batches_count_as_one():
     at_once, in_parts = transitions(), transitions()
     count_window(at_once, FIRST)
-    in_parts.start_window()
+    in_parts.start_window(0)
     for session in FIRST:
         count_sessions(in_parts, [session])
     in_parts.finish_window()
@@ -147,7 +147,7 @@ def test_no_candidates_give_no_scores(architecture):
 
 def test_a_million_events_are_counted_exactly():
     model = transitions()
-    model.start_window()
+    model.start_window(0)
     model.count({"item_id": torch.full((1000, 1000), A)}, torch.full((1000,), 1000))
     model.count({"item_id": torch.tensor([[A, B]])}, torch.tensor([2]))
     model.finish_window()

@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from dayahead.config.baselines import BASELINES
+from dayahead.config.baselines import BASELINES, MEMORY
 from dayahead.core.columns import TIMESTAMP
 from dayahead.core.errors import ConfigError, ModelFileError
 from dayahead.model.checkpoint import (
@@ -39,7 +39,7 @@ from support.tiny_settings import (
 from support.window_folders import FEATURES, START, tiny_statistics
 
 SIZES = {"item_id": 30, "category": 3}
-EVERY = [*BACKBONES, *((name, "clm") for name in BASELINES)]
+EVERY = [*BACKBONES, *((name, "clm") for name in (*BASELINES, MEMORY))]
 every_architecture = pytest.mark.parametrize(("architecture", "task"), EVERY)
 
 
@@ -59,7 +59,7 @@ def save(folder, written):
 
 def stored(architecture, task, **changes):
     """A model of 30 items that differs from its initial values."""
-    if architecture in BASELINES:
+    if architecture in {*BASELINES, MEMORY}:
         model, sizes = counted(architecture, [[2, 3, 4], [2, 3]]), {"item_id": 30}
         features = ()
     else:
@@ -72,12 +72,14 @@ def stored(architecture, task, **changes):
     config = ModelConfigFile(
         dataset="tiny",
         window="2026-01-03",
+        end=0,
         model=model_config(architecture=architecture, features=features, **changes),
         task=task_config(name=task),
         loss=loss_config(),
         neighbours=tiny_params().neighbours,
         linear=tiny_params().linear,
-        seed=7,
+        memory=tiny_params().memory,
+        seed=1,
         sizes=sizes,
         first_sizes=sizes,
         statistics=tiny_statistics(features, max_length=8),
@@ -116,7 +118,7 @@ def test_every_tensor_read_again_is_identical(tmp_path, architecture, task, chan
     assert all(torch.equal(tensors[name], tensor) for name, tensor in wanted.items())
 
 
-@pytest.mark.parametrize("architecture", BASELINES)
+@pytest.mark.parametrize("architecture", [*BASELINES, MEMORY])
 def test_a_baseline_counts_on_after_reading(tmp_path, architecture):
     written = stored(architecture, "clm")
     save(tmp_path, written)

@@ -67,7 +67,7 @@ def weights_by_rows(config, variant, windows):
     log = [session for window in windows for session in window]
     gram, cross = np.eye(N_ITEMS) * config["regularization"], np.zeros((N_ITEMS, N_ITEMS))
     for start, session in zip(starts, log, strict=True):
-        age = np.exp((start - max(starts)) / DAY / config["age_scale"])
+        age = np.exp((start / DAY - len(windows)) / config["age_scale"])
         whole = dense([(item, 1.0) for item in set(session)])
         gram += share * age * np.outer(whole, whole)
         cross += share * age * np.outer(whole, whole)
@@ -129,7 +129,7 @@ def test_the_order_of_counting_is_irrelevant(variant):
     states = []
     for order in (log, log[::-1]):
         model = baseline(variant, N_ITEMS)
-        model.start_window()
+        model.start_window(0)
         for session in order:
             count_sessions(model, [session])
         model.finish_window()

@@ -200,7 +200,7 @@ def test_the_order_of_counting_is_irrelevant(variant):
     states = []
     for order in (log, log[::-1]):
         model = baseline(variant, N_ITEMS)
-        model.start_window()
+        model.start_window(0)
         for session in order:
             count_sessions(model, [session])
         model.finish_window()

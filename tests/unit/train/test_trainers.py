@@ -254,7 +254,7 @@ def test_random_numbers_do_not_depend_on_the_number_of_processes(world):
 
 def test_baselines_count_one_epoch_only():
     model = baseline("transitions", 20)
-    trainer = BaselineTrainer(model)
+    trainer = BaselineTrainer(model, {"w": 0})
     trainer.grow({"item_id": 20})
     n_sessions = []
     assert trainer.n_steps(epochs_of(n_epochs=3)) == 3

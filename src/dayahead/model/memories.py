@@ -1,0 +1,130 @@
+"""The architecture `memory` as the protocol uses it: padded batches to rows of clicks."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from dayahead.config.memory import MemoryConfig
+from dayahead.core.columns import DAY, EVENT_TIME, ITEM_ID
+from dayahead.memory.clicks import Clicks
+from dayahead.memory.model import MemoryModel
+from dayahead.memory.settings import HeadSettings, MemorySettings, NeighbourSettings
+from dayahead.model.baselines import Baseline
+from dayahead.model.output_layer import Columns, Scorer
+from dayahead.model.tasks import is_before
+
+WINDOW = {"day": DAY, "hour": DAY // 24}
+"""Microseconds."""
+
+
+class MemoryRecommender(Baseline):
+    """Memories of clicks joined by a head, which learns in each fit before they do.
+
+    Args:
+        config: sizes, and the training of the head.
+        categories: categorical columns that are evidence besides the items.
+        unit: day or hour, in which half-lives count.
+        seed: of the head's initial weights and of the order of its examples.
+    """
+
+    def __init__(
+        self, config: MemoryConfig, categories: tuple[str, ...], unit: str, seed: int
+    ) -> None:
+        super().__init__()
+        self.categories = categories
+        self.memory = MemoryModel(_settings(config, categories, WINDOW[unit], seed))
+        self._end = 0
+        self._new: list[Clicks] = []
+
+    def grow(self, sizes: Mapping[str, int]) -> None:
+        """Extend the memories to the first `sizes[item_id]` items of the catalogue."""
+        super().grow(sizes)
+        self.memory.grow(self.n_items)
+
+    def start_window(self, end: int) -> None:
+        """Reset the popularity. The window ends at `end`, microseconds since 1970."""
+        super().start_window(end)
+        self._end = end
+
+    def count(self, columns: Columns, lengths: Int[Tensor, " B"]) -> None:
+        """Collect train sessions: right-padded columns [B, L]."""
+        super().count(columns, lengths)
+        self._new.append(self._clicks(columns, lengths))
+
+    def finish_window(self) -> float | None:
+        """Fit the head on the window's sessions, then add them to the memories.
+
+        Returns:
+            The head's mean loss, None where there was nothing to learn from.
+        """
+        sessions = Clicks.cat(self._new, len(self.categories))
+        self._new.clear()
+        return self.memory.fit(sessions, self._end)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Popularity, the memories, the head and the state of its training."""
+        memory = {f"memory.{name}": each for name, each in self.memory.state_dict().items()}
+        return super().state_dict() | memory
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Replace all of it."""
+        super().load_state_dict(state)
+        prefix = "memory."
+        self.memory.load_state_dict(
+            {n.removeprefix(prefix): each for n, each in state.items() if n.startswith(prefix)}
+        )
+
+    def scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
+        """Return a function that scores the candidates (vocabulary indices)."""
+        wanted = candidates.cpu().numpy()
+
+        def scores(columns: Columns, n_known: Int[Tensor, " B"]) -> Float[Tensor, "B C"]:
+            return self.memory.scores(self._clicks(columns, n_known), wanted)
+
+        return scores
+
+    def _clicks(self, columns: Columns, lengths: Int[Tensor, " B"]) -> Clicks:
+        """Return the events of padded sessions row after row."""
+        is_event = is_before(lengths, columns[ITEM_ID]).cpu()
+        items, times, *categories = (
+            columns[name].cpu()[is_event].numpy()
+            for name in (ITEM_ID, EVENT_TIME, *self.categories)
+        )
+        values = np.array(categories, np.int64).reshape(len(categories), len(items)).T
+        offsets = np.concatenate([[0], np.cumsum(lengths.cpu().numpy())])
+        return Clicks(items, times, values, offsets)
+
+
+def _settings(
+    config: MemoryConfig, categories: tuple[str, ...], unit: int, seed: int
+) -> MemorySettings:
+    return MemorySettings(
+        unit=unit,
+        columns=categories,
+        n_candidates=config.n_candidates,
+        rank_all=config.rank_all,
+        seed=seed,
+        neighbours=NeighbourSettings(
+            n_latest=config.n_latest,
+            n_earlier=config.n_earlier,
+            n_best=config.n_best,
+            fade=config.fade,
+            half_life=config.half_life,
+            reach=config.reach,
+            backward=config.backward,
+            sharpness=config.sharpness,
+            max_sessions=config.max_sessions,
+        ),
+        head=HeadSettings(
+            width=config.head_width,
+            learning_rate=config.learning_rate,
+            weight_decay=config.weight_decay,
+            batch_size=config.batch_size,
+            epochs=config.epochs,
+            first_epochs=config.first_epochs,
+            n_examples=config.n_examples,
+            n_replayed=config.n_replayed,
+        ),
+    )
