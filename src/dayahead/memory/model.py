@@ -104,6 +104,8 @@ class MemoryModel:
             scores = None if network is None else network(rows[part])
             parts.append(self._examples(read(prefixes.take(part)), scores, targets[part]))
         new = self._scaled([part.learnable() for part in parts])
+        if not len(new):
+            return None
         epochs = self.settings.head.epochs if self.n_fits else self.settings.head.first_epochs
         loss = self.trainer.fit(Examples.cat([self.replay.kept, new]), epochs, generator)
         self.replay.add(new)

@@ -26,6 +26,7 @@ SLIDING = {"training": {"protocol": "sliding"}}
 TRANSITIONS = {"model": {"architecture": "transitions"}}
 VSKNN, VSTAN, SLIST = ({"model": {"architecture": name}} for name in ("vsknn", "vstan", "slist"))
 OF_VSKNN = [f"neighbours.{name}" for name in ("position_weight", "step_weight", "push_reminders")]
+MEMORY = {"model": {"architecture": "memory"}}
 NEEDED = {
     "model.decay": TRANSITIONS,
     **dict.fromkeys(OF_VSKNN, VSKNN),
@@ -35,6 +36,7 @@ NEEDED = {
         if name not in OF_VSKNN
     },
     **{f"linear.{name}": SLIST for name in OTHER["linear"]},
+    **{f"memory.{name}": MEMORY for name in OTHER["memory"]},
     "task.mlm_probability": {"task": {"name": "mlm"}},
     "task.plm_probability": PLM,
     "task.plm_max_span": PLM,

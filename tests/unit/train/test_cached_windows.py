@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from dayahead.config.baselines import BASELINES
+from dayahead.config.baselines import BASELINES, MEMORY
 from dayahead.core.files import write_parquet
 from dayahead.distributed.launch import run_processes
 from dayahead.train.run import Run
@@ -90,6 +90,7 @@ SETTINGS = {
     "cooccurrence": {"model": {"architecture": "cooccurrence", "decay": 0.5}},
     "vstan": {"model": {"architecture": "vstan"}},
     "slist": {"model": {"architecture": "slist"}},
+    "memory": {"model": {"architecture": "memory"}},
     "sliding": {"training": {"protocol": "sliding", "epochs": 2}},
     "from scratch": {"training": {"protocol": "from_scratch"}},
     "sampled": {"loss": {"name": "sampled_softmax", "popularity_exponent": 0.75}},
@@ -121,7 +122,7 @@ def test_a_longer_run_extends_a_shorter_one(windows, tmp_path, architecture, tas
     check_extension(windows, tmp_path, sections)
 
 
-@pytest.mark.parametrize("architecture", BASELINES)
+@pytest.mark.parametrize("architecture", [*BASELINES, MEMORY])
 def test_a_longer_run_of_a_baseline_extends_a_shorter_one(windows, tmp_path, architecture):
     check_extension(windows, tmp_path, {"model": {"architecture": architecture, "decay": 0.5}})
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from dayahead.config.baselines import BASELINES, TIMED
+from dayahead.config.baselines import BASELINES, MEMORY, TIMED
 from dayahead.core.errors import ConfigError, TrainingError
 from dayahead.core.files import write_parquet
 from dayahead.metrics.tables import read_ranks, read_windows
@@ -164,7 +164,7 @@ def test_a_second_run_removes_the_results_of_the_first(by_hand, tmp_path):
     assert evaluated_windows(tmp_path) == [day(1)]
 
 
-@pytest.mark.parametrize("architecture", ["gpt2", *BASELINES[1:]])
+@pytest.mark.parametrize("architecture", ["gpt2", *BASELINES[1:], MEMORY])
 def test_a_window_does_not_depend_on_the_next(windows, tmp_path, architecture):
     """Change all sessions of the last day: earlier fits and evaluations stay the same."""
     other = markov_days(n_days=1, sessions_per_day=40, n_items=60, seed=9)
@@ -226,7 +226,7 @@ def test_features_change_the_model(default, tmp_path):
     assert set(config["statistics"]["features"]) == {"category", "price"}
 
 
-@pytest.mark.parametrize("architecture", ["gpt2", *BASELINES])
+@pytest.mark.parametrize("architecture", ["gpt2", *BASELINES, MEMORY])
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_window_without_train_sessions_is_fitted_as_nothing(tmp_path, architecture, number):
     folder = write_window_folder(tmp_path / "windows", DAYS[:3])
