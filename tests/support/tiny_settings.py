@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from dayahead.config.loading import validated
+from dayahead.config.machine import ComputeConfig
 from dayahead.config.params import (
-    ComputeConfig,
     EvaluationConfig,
     LossConfig,
     ModelConfig,
@@ -28,6 +28,7 @@ from dayahead.model.output_layer import OutputLayer
 from dayahead.model.rng import StepRandom
 from dayahead.train.run import Study
 from dayahead.train.stage import train
+from support.baseline_settings import LINEAR, MEMORY, NEIGHBOURS
 from support.window_folders import tiny_statistics
 
 MODEL = {
@@ -77,48 +78,6 @@ LOSS = {
     "gbce_calibration": 0.75,
     "bpr_max_regularisation": 0.0,
     "logits_budget_mib": 64,
-}
-NEIGHBOURS = {
-    "k": 3,
-    "sample_size": 10,
-    "position_weight": "quadratic",
-    "step_weight": "div",
-    "position_scale": 2.0,
-    "age_scale": 1.0,
-    "distance_scale": 2.0,
-    "step_scale": 0.5,
-    "idf": 1.0,
-    "remind": True,
-    "push_reminders": False,
-}
-LINEAR = {
-    "n_items": 20,
-    "regularization": 1.0,
-    "similarity_share": 0.5,
-    "train_scale": 1.0,
-    "predict_scale": 2.0,
-    "age_scale": 1.0,
-}
-MEMORY = {
-    "n_candidates": 10,
-    "rank_all": False,
-    "head_width": 4,
-    "learning_rate": 0.01,
-    "weight_decay": 0.0,
-    "batch_size": 8,
-    "epochs": 1,
-    "first_epochs": 2,
-    "n_examples": 100,
-    "n_replayed": 10,
-    "n_latest": 10,
-    "n_earlier": 5,
-    "n_best": 5,
-    "max_sessions": 100,
-    "half_life": 2.0,
-    "fade": 0.7,
-    "reach": 5,
-    "backward": 0.5,
-    "sharpness": 3.0,
 }
 TRAINING = {
     "protocol": "incremental",

@@ -122,7 +122,7 @@ class Memories:
         return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Replace the catalogue and all that is remembered."""
+        """Replace the catalogue and all sums."""
         for name, memory in self._parts().items():
             memory.load_state_dict(under(name, state))
         self.sessions.grow(self.n_items)

@@ -16,7 +16,7 @@ from dayahead.memory.table import Columns, Floats, Floats32, Sums
 
 NAMES = ("neighbours.items", "neighbours.sharp")
 N_LATEST, N_EARLIER, N_BEST, REACH = range(4)
-"""Places in the array of limits."""
+"""Positions in the array of limits."""
 
 
 class Neighbourhood(NamedTuple):
@@ -105,7 +105,7 @@ class SessionMemory:
         found = _nearest(*clicks, self.postings, weights, limits, chosen.fade)
         factors = np.array([chosen.backward, chosen.sharpness])
         n = len(self.postings.offsets) - 1
-        return Neighbourhood(*_gathered(found, self.items, self.offsets, factors, n))
+        return Neighbourhood(*_sums_of_items(found, self.items, self.offsets, factors, n))
 
     def state_dict(self) -> dict[str, Tensor]:
         """Items int32 [N], offsets int64 [S + 1] and times int64 [S] of the sessions kept."""
@@ -201,7 +201,7 @@ def _nearest(
 
 
 @compiled
-def _gathered(
+def _sums_of_items(
     found: tuple[Columns, Floats32, Ints], items: Columns, offsets: Ints, factors: Floats, n: int
 ) -> tuple[Ints, Columns, Floats32]:
     """Sum up the items of the sessions found; offsets [B + 1], items [M] and values [M, 2]."""

@@ -85,6 +85,13 @@ class MemoryRecommender(Baseline):
 
         return scores
 
+    def explain(self, columns: Columns, n_known: Int[Tensor, " 1"], item: int) -> dict[str, float]:
+        """Split an item's lead over the mean candidate of one session among the named features.
+
+        Empty where the head does not rank the item (a vocabulary index).
+        """
+        return self.memory.explain(self._clicks(columns, n_known), item)
+
     def _clicks(self, columns: Columns, lengths: Int[Tensor, " B"]) -> Clicks:
         """Return the events of padded sessions row after row."""
         is_event = is_before(lengths, columns[ITEM_ID]).cpu()

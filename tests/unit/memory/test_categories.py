@@ -13,7 +13,7 @@ A, B, C = 2, 3, 4
 EVERY = np.arange(2, 14, dtype=np.int32)[None]
 
 
-def remember(*windows):
+def memory_of(*windows):
     memory = CategoryMemory(windows[0].categories.shape[1])
     for end, sessions in enumerate(windows, start=1):
         memory.add(sessions, np.maximum(end - sessions.times / HOUR, 0), 1.0)
@@ -21,7 +21,7 @@ def remember(*windows):
 
 
 def test_a_click_counts_under_the_value_of_the_click_before():
-    memory = remember(clicks([[A, B, C]], categories=[[(7,), (8,), (9,)]]))
+    memory = memory_of(clicks([[A, B, C]], categories=[[(7,), (8,), (9,)]]))
     prefix = clicks([[A], [A], [B]], categories=[[(7,)], [(8,)], [(8,)]])
     sums = memory.evidence(prefix, EVERY[:, :3].repeat(3, axis=0), 20)
     of_clicks, of_transitions = sums.counts[..., 0].tolist(), sums.counts[..., 1].tolist()
@@ -30,8 +30,8 @@ def test_a_click_counts_under_the_value_of_the_click_before():
     assert sums.masses.tolist() == [[1, 1], [1, 0], [1, 1]]
 
 
-def test_columns_with_equal_values_are_told_apart():
-    memory = remember(clicks([[A, B]], categories=[[(7, 8), (0, 0)]]))
+def test_columns_with_equal_values_stay_apart():
+    memory = memory_of(clicks([[A, B]], categories=[[(7, 8), (0, 0)]]))
     prefix = clicks([[A]], categories=[[(8, 8)]])
     assert memory.evidence(prefix, np.array([[B]], np.int32), 20).counts.tolist() == [
         [[0, 1, 0, 1]]
@@ -60,6 +60,6 @@ def test_both_tables_agree_with_loops(seed):
                     wanted[b - 2, g] += worth * (before[g] == values[g])
                     wanted[b - 2, 2 + g] += worth * (before[g] == values[g] and a == last)
     prefix = clicks([[last]], categories=[[tuple(values)]])
-    sums = remember(*windows).evidence(prefix, EVERY, 14)
+    sums = memory_of(*windows).evidence(prefix, EVERY, 14)
     assert sums.counts[0] == pytest.approx(wanted, rel=1e-5, abs=1e-6)
     assert sums.masses[0] == pytest.approx(wanted.sum(0), rel=1e-5, abs=1e-6)

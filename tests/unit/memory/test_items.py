@@ -10,7 +10,7 @@ from support.clicks import HOUR, clicks, random_clicks, seeds, sessions_of
 A, B, C = 2, 3, 4
 
 
-def remember(*windows, n_items=12):
+def memory_of(*windows, n_items=12):
     memory = ItemMemory()
     memory.grow(n_items)
     for end, sessions in enumerate(windows, start=1):
@@ -23,39 +23,39 @@ def count(memory, item, *channel):
 
 
 def test_clicks_later_ones_and_ends_are_counted():
-    memory = remember(clicks([[A, B, C], [A, B], [A]]))
+    memory = memory_of(clicks([[A, B, C], [A, B], [A]]))
     assert [count(memory, item, "clicks", 2.0) for item in (A, B, C)] == [3, 2, 1]
     assert [count(memory, item, "later", 1.0) for item in (A, B, C)] == [0, 2, 1]
     assert [count(memory, item, "end", 4.0) for item in (A, B, C)] == [1, 1, 1]
 
 
 def test_counts_decay_from_the_click_on():
-    memory = remember(clicks([[A]], times=[[0.5]]), clicks([]))
+    memory = memory_of(clicks([[A]], times=[[0.5]]), clicks([]))
     assert count(memory, A, "clicks", 0.5) == pytest.approx(2**-3)
     assert count(memory, A, "clicks", 2.0) == pytest.approx(2**-0.75)
 
 
 def test_first_and_latest_times_are_kept_whatever_their_order():
-    memory = remember(clicks([[A, B], [A]], times=[[0.4, 0.5], [0.2]]), clicks([[A]], [[1.1]]))
+    memory = memory_of(clicks([[A, B], [A]], times=[[0.4, 0.5], [0.2]]), clicks([[A]], [[1.1]]))
     hours = np.array([memory.first[[A, B]], memory.latest[[A, B]]]) / HOUR
     assert hours == pytest.approx(np.array([[0.2, 0.5], [1.1, 0.5]]))
     assert memory.first[C] == memory.latest[C] == NEVER
 
 
 def test_reserved_items_are_never_seen():
-    memory = remember(clicks([[0, 1, A]]))
+    memory = memory_of(clicks([[0, 1, A]]))
     assert memory.is_seen.nonzero()[0].tolist() == [A]
     assert memory.counts[:2].sum() == 0
 
 
 def test_popularity_is_a_share_that_no_item_lacks():
-    popularity = remember(clicks([[A, B, C], [A, B]])).popularity()
+    popularity = memory_of(clicks([[A, B, C], [A, B]])).popularity()
     assert popularity.sum() == pytest.approx(1)
     assert popularity[B] > popularity[C] > popularity[A] > popularity[5] > 0
 
 
 def test_growing_keeps_the_counts():
-    memory = remember(clicks([[A, B]]))
+    memory = memory_of(clicks([[A, B]]))
     before = memory.counts.copy()
     memory.grow(20)
     assert len(memory.counts) == len(memory.first) == len(memory.latest) == 22
@@ -73,4 +73,4 @@ def test_all_channels_agree_with_loops(seed):
             for channel, (kind, half_life) in enumerate(CHANNELS):
                 if item >= 2:
                     wanted[item, channel] += kinds[kind] * 0.5 ** ((3 - hour) / half_life)
-    assert remember(*windows).counts == pytest.approx(wanted, rel=1e-5, abs=1e-6)
+    assert memory_of(*windows).counts == pytest.approx(wanted, rel=1e-5, abs=1e-6)

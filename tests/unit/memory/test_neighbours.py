@@ -14,7 +14,7 @@ A, B, C, D = range(2, 6)
 SETTINGS = NeighbourSettings()
 
 
-def remember(*windows, **settings):
+def memory_of(*windows, **settings):
     memory = SessionMemory(replace(SETTINGS, **settings))
     memory.grow(12)
     for sessions in windows:
@@ -29,7 +29,7 @@ def values(memory, prefix, end=1.0):
 
 
 def test_an_item_is_worth_similarity_over_distance_and_half_of_it_backwards():
-    memory = remember(clicks([[A, B, C, D]]))
+    memory = memory_of(clicks([[A, B, C, D]]))
     assert values(memory, [B])[C][0] == pytest.approx(1 / 2)  # 1 / sqrt(4)
     assert values(memory, [B])[D][0] == pytest.approx(1 / 4)
     assert values(memory, [B])[A][0] == pytest.approx(1 / 4)
@@ -37,51 +37,51 @@ def test_an_item_is_worth_similarity_over_distance_and_half_of_it_backwards():
 
 
 def test_shared_items_add_up_and_earlier_ones_weigh_less():
-    memory = remember(clicks([[A, B, C, D]]))
+    memory = memory_of(clicks([[A, B, C, D]]))
     assert values(memory, [A, B])[C][0] == pytest.approx((1 + SETTINGS.fade) / 2)
     assert values(memory, [B, A, A])[B][0] == pytest.approx((1 + SETTINGS.fade**2) / 2)
 
 
 def test_a_session_fades_with_its_age():
-    memory = remember(clicks([[A, B, C, D]]))
+    memory = memory_of(clicks([[A, B, C, D]]))
     assert values(memory, [B], end=5.0)[C][0] == pytest.approx(1 / 2 * 2**-2)
 
 
 def test_the_sharp_value_is_that_of_the_most_similar_session():
-    memory = remember(clicks([[A, B, C, D], [B, D, 7, 8]]))
+    memory = memory_of(clicks([[A, B, C, D], [B, D, 7, 8]]))
     found = values(memory, [A, B])
     assert found[C][1] == pytest.approx(found[C][0])
     assert found[7][1] == pytest.approx(found[7][0] / 1.7**2)
 
 
 def test_only_the_latest_sessions_of_an_item_are_searched():
-    memory = remember(clicks([[A, B], [A, C], [A, D]], times=[[0, 1], [0, 2], [0, 3]]), n_latest=2)
+    memory = memory_of(clicks([[A, B], [A, C], [A, D]], times=[[0, 1], [0, 2], [0, 3]]), n_latest=2)
     assert sorted(values(memory, [A])) == [C, D]
 
 
 def test_what_no_search_reaches_is_forgotten():
-    memory = remember(clicks([[A, B], [B, A], [A, B]]), clicks([[A, A]]), n_latest=2)
+    memory = memory_of(clicks([[A, B], [B, A], [A, B]]), clicks([[A, A]]), n_latest=2)
     assert len(memory.times) == 3  # B still finds two of the first window
 
 
 def test_a_session_is_kept_while_one_of_its_items_finds_it():
-    memory = remember(clicks([[A, 7], [A, B], [A, C]], times=[[0, 1], [0, 2], [0, 3]]), n_latest=1)
+    memory = memory_of(clicks([[A, 7], [A, B], [A, C]], times=[[0, 1], [0, 2], [0, 3]]), n_latest=1)
     assert sorted(values(memory, [7])) == [A]
     assert len(memory.times) == 3
 
 
 def test_sessions_beyond_the_limit_are_forgotten():
-    memory = remember(clicks([[A, B]]), clicks([[C, D]]), clicks([[B, C]]), max_sessions=2)
+    memory = memory_of(clicks([[A, B]]), clicks([[C, D]]), clicks([[B, C]]), max_sessions=2)
     assert len(memory.times) == 2
     assert values(memory, [A]) == {}
 
 
 def test_an_unknown_item_finds_nothing():
-    assert values(remember(clicks([[A, 1, B]])), [0]) == {}
+    assert values(memory_of(clicks([[A, 1, B]])), [0]) == {}
 
 
 def test_values_are_read_at_the_candidates():
-    memory = remember(clicks([[A, B, C, D]]))
+    memory = memory_of(clicks([[A, B, C, D]]))
     near = memory.search(clicks([[B], [7]]), memory.weights(HOUR, HOUR))
     sums = near.evidence(np.array([[D, 0, C], [D, 0, C]], np.int32), 14)
     assert sums.counts[..., 0] == pytest.approx(np.array([[1 / 4, 0, 1 / 2], [0, 0, 0]]))
@@ -117,13 +117,13 @@ def expected(windows, prefix, end, s):
 def test_the_search_agrees_with_loops(seed):
     windows = [random_clicks(seed + i, n_sessions=25, start=i) for i in range(2)]
     prefix = np.random.default_rng(seed).integers(2, 14, 3).tolist()
-    memory = remember(*windows, n_best=10)
+    memory = memory_of(*windows, n_best=10)
     found = {item: value for item, (value, _) in values(memory, prefix, end=2.0).items()}
     assert found == pytest.approx(expected(windows, prefix, 2.0, memory.settings), rel=1e-5)
 
 
 def test_a_state_brings_back_what_is_searched():
-    memory = remember(random_clicks(0), random_clicks(1, start=1))
+    memory = memory_of(random_clicks(0), random_clicks(1, start=1))
     copy = SessionMemory(SETTINGS)
     copy.load_state_dict(memory.state_dict())
     copy.grow(12)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dayahead.config.baselines import LINEAR
-from support.tiny_settings import LINEAR as SETTINGS
+from support.baseline_settings import LINEAR as SETTINGS
 from support.tiny_settings import baseline, count_sessions, count_window, padded
 
 N_ITEMS = 8

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dayahead.config.baselines import NEIGHBOURS
-from support.tiny_settings import NEIGHBOURS as SETTINGS
+from support.baseline_settings import NEIGHBOURS as SETTINGS
 from support.tiny_settings import baseline, count_sessions, count_window, padded
 
 N_ITEMS = 8
