@@ -45,7 +45,7 @@ class Memories:
         self.pairs = PairMemory()
         self.items = ItemMemory()
         self.categories = CategoryMemory(len(settings.columns))
-        self.sessions = SessionMemory(settings.neighbours)
+        self.sessions = SessionMemory(settings.config)
         self.end = 0
         """Microseconds since 1970; 0 before the first window."""
         self._known: tuple[ItemFeatures, Floats32] | None = None

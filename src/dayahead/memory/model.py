@@ -43,9 +43,9 @@ class MemoryModel:
         self.context = context_names(settings.columns)
         self.memories = Memories(settings)
         sizes = len(self.features), len(self.context)
-        self.head = Head(*sizes, settings.head.width, settings.seed)
-        self.trainer = HeadTrainer(self.head, settings.head)
-        self.replay = Replay(settings.head.n_replayed, settings.n_candidates, *sizes)
+        self.head = Head(*sizes, settings.config.head_width, settings.seed)
+        self.trainer = HeadTrainer(self.head, settings.config)
+        self.replay = Replay(settings.config.n_replayed, settings.config.n_candidates, *sizes)
         self.n_fits = 0
 
     @property
@@ -96,17 +96,17 @@ class MemoryModel:
         generator = torch.Generator().manual_seed(int(seed))
         prefixes, targets = sessions.prefixes()
         rows = rows[sessions.lengths > 1]
-        drawn = torch.randperm(len(rows), generator=generator)[: self.settings.head.n_examples]
+        drawn = torch.randperm(len(rows), generator=generator)[: self.settings.config.n_examples]
         chosen = np.sort(drawn.numpy())
-        read = memories.reader(self.settings.n_candidates)
+        read = memories.reader(self.settings.config.n_candidates)
         parts = []
-        for part in np.split(chosen, _cuts(len(chosen), self.settings.n_candidates)):
+        for part in np.split(chosen, _cuts(len(chosen), self.settings.config.n_candidates)):
             scores = None if network is None else network(rows[part])
             parts.append(self._examples(read(prefixes.take(part)), scores, targets[part]))
         new = self._scaled([part.learnable() for part in parts])
         if not len(new):
             return None
-        epochs = self.settings.head.epochs if self.n_fits else self.settings.head.first_epochs
+        epochs = self.settings.config.epochs if self.n_fits else self.settings.config.first_epochs
         loss = self.trainer.fit(Examples.cat([self.replay.kept, new]), epochs, generator)
         self.replay.add(new)
         return loss
@@ -179,9 +179,9 @@ class MemoryModel:
 
     def _n_ranked(self, allowed: NDArray[np.bool_]) -> int:
         """Count the items that the head ranks for each prefix."""
-        if self.settings.rank_all:
+        if self.settings.config.rank_all:
             return int((allowed & self.memories.items.is_seen).sum())
-        return self.settings.n_candidates
+        return self.settings.config.n_candidates
 
     def explain(
         self, prefix: Clicks, item: int, extra: Float[Tensor, "1 n_items"] | None = None

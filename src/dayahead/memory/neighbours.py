@@ -8,10 +8,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dayahead.config.memory import MemoryConfig
 from dayahead.core.columns import N_RESERVED
 from dayahead.memory.clicks import Clicks, Ints
 from dayahead.memory.compiled import compiled
-from dayahead.memory.settings import NeighbourSettings
 from dayahead.memory.table import Columns, Floats, Floats32, Sums
 
 NAMES = ("neighbours.items", "neighbours.sharp")
@@ -56,8 +56,8 @@ class _Scratch(NamedTuple):
 class SessionMemory:
     """The latest sessions, found by their items (V-SkNN, Ludewig and Jannach 2018)."""
 
-    def __init__(self, settings: NeighbourSettings) -> None:
-        self.settings = settings
+    def __init__(self, config: MemoryConfig) -> None:
+        self.config = config
         self.items = np.zeros(0, np.int32)
         """[N] items of the sessions kept, the oldest session first."""
         self.offsets = np.zeros(1, np.int64)
@@ -70,7 +70,7 @@ class SessionMemory:
         self._index(n_items + N_RESERVED)
 
     def _index(self, n: int) -> None:
-        self.postings = Postings(*_posted(self.items, self.offsets, n, self.settings.n_latest))
+        self.postings = Postings(*_posted(self.items, self.offsets, n, self.config.n_latest))
 
     def add(self, sessions: Clicks) -> None:
         """Add sessions, ordered by time, and forget those that no search would reach."""
@@ -81,7 +81,7 @@ class SessionMemory:
         self._index(n)
         is_kept = np.zeros(len(self.times), bool)
         is_kept[self.postings.sessions] = True
-        is_kept[: -self.settings.max_sessions] = False
+        is_kept[: -self.config.max_sessions] = False
         self._keep(is_kept)
         self._index(n)
 
@@ -94,12 +94,12 @@ class SessionMemory:
     def weights(self, end: int, unit: int) -> Floats32:
         """[S] worth of each session at the time `end`: 2^(-age/h) / sqrt(length)."""
         ages = np.maximum(end - self.times, 0) / unit
-        worth = 2.0 ** (-ages / self.settings.half_life) / np.sqrt(np.diff(self.offsets))
+        worth = 2.0 ** (-ages / self.config.half_life) / np.sqrt(np.diff(self.offsets))
         return np.asarray(worth, np.float32)
 
     def search(self, prefixes: Clicks, weights: Floats32) -> Neighbourhood:
         """Find the sessions nearest to each prefix and sum up their items."""
-        chosen = self.settings
+        chosen = self.config
         limits = np.array([chosen.n_latest, chosen.n_earlier, chosen.n_best, chosen.reach])
         clicks = prefixes.items, prefixes.offsets
         found = _nearest(*clicks, self.postings, weights, limits, chosen.fade)

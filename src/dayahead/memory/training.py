@@ -7,32 +7,32 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch.optim import AdamW
 
+from dayahead.config.memory import MemoryConfig
 from dayahead.memory.examples import Examples
 from dayahead.memory.head import Head
-from dayahead.memory.settings import HeadSettings
 
+FINAL_RATE = 0.1
+"""Share of the learning rate that the last step of a fit has."""
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
 class HeadTrainer:
     """Minimises the listwise cross-entropy over candidates by AdamW; moments are carried on."""
 
-    def __init__(self, head: Head, settings: HeadSettings) -> None:
+    def __init__(self, head: Head, config: MemoryConfig) -> None:
         self.head = head
-        self.settings = settings
-        self.optimizer = AdamW(head.parameters(), weight_decay=settings.weight_decay)
+        self.config = config
+        self.optimizer = AdamW(head.parameters(), weight_decay=config.weight_decay)
 
     def fit(self, examples: Examples, epochs: int, generator: torch.Generator) -> float | None:
         """Go over the examples, every target a candidate; return the mean loss, None of none."""
         orders = [torch.randperm(len(examples), generator=generator) for _ in range(epochs)]
-        batches = [
-            rows for order in orders for rows in torch.split(order, self.settings.batch_size)
-        ]
+        batches = [rows for order in orders for rows in torch.split(order, self.config.batch_size)]
         total = 0.0
         for step, rows in enumerate(batches if len(examples) else []):
-            decline = (1 - self.settings.final_rate) * step / len(batches)
+            decline = (1 - FINAL_RATE) * step / len(batches)
             for group in self.optimizer.param_groups:
-                group["lr"] = self.settings.learning_rate * (1 - decline)
+                group["lr"] = self.config.learning_rate * (1 - decline)
             total += self._step(examples.take(rows)) * len(rows)
         return total / (epochs * len(examples)) if len(examples) else None
 

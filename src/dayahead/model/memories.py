@@ -10,7 +10,7 @@ from dayahead.config.memory import MemoryConfig
 from dayahead.core.columns import DAY, EVENT_TIME, ITEM_ID
 from dayahead.memory.clicks import Clicks
 from dayahead.memory.model import MemoryModel
-from dayahead.memory.settings import HeadSettings, MemorySettings, NeighbourSettings
+from dayahead.memory.settings import MemorySettings
 from dayahead.model.baselines import Baseline
 from dayahead.model.output_layer import Columns, Scorer
 from dayahead.model.tasks import is_before
@@ -34,7 +34,8 @@ class MemoryRecommender(Baseline):
     ) -> None:
         super().__init__()
         self.categories = categories
-        self.memory = MemoryModel(_settings(config, categories, WINDOW[unit], seed))
+        settings = MemorySettings(config=config, unit=WINDOW[unit], columns=categories, seed=seed)
+        self.memory = MemoryModel(settings)
         self._end = 0
         self._new: list[Clicks] = []
 
@@ -102,36 +103,3 @@ class MemoryRecommender(Baseline):
         values = np.array(categories, np.int64).reshape(len(categories), len(items)).T
         offsets = np.concatenate([[0], np.cumsum(lengths.cpu().numpy())])
         return Clicks(items, times, values, offsets)
-
-
-def _settings(
-    config: MemoryConfig, categories: tuple[str, ...], unit: int, seed: int
-) -> MemorySettings:
-    return MemorySettings(
-        unit=unit,
-        columns=categories,
-        n_candidates=config.n_candidates,
-        rank_all=config.rank_all,
-        seed=seed,
-        neighbours=NeighbourSettings(
-            n_latest=config.n_latest,
-            n_earlier=config.n_earlier,
-            n_best=config.n_best,
-            fade=config.fade,
-            half_life=config.half_life,
-            reach=config.reach,
-            backward=config.backward,
-            sharpness=config.sharpness,
-            max_sessions=config.max_sessions,
-        ),
-        head=HeadSettings(
-            width=config.head_width,
-            learning_rate=config.learning_rate,
-            weight_decay=config.weight_decay,
-            batch_size=config.batch_size,
-            epochs=config.epochs,
-            first_epochs=config.first_epochs,
-            n_examples=config.n_examples,
-            n_replayed=config.n_replayed,
-        ),
-    )

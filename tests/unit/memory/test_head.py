@@ -1,13 +1,15 @@
 """The head and its training: gradients, standardising, replay, what explains a score."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from dayahead.memory.examples import Examples, Replay
 from dayahead.memory.explain import contributions
 from dayahead.memory.head import Head
-from dayahead.memory.settings import HeadSettings
 from dayahead.memory.training import HeadTrainer
+from support.memory_models import CONFIG
 
 
 def dice(seed=0):
@@ -25,7 +27,7 @@ def examples(n, n_candidates=4, n_features=3, n_context=2, seed=0):
 
 def test_the_loss_falls_and_the_head_ranks_the_next_item_first():
     head = Head(3, 2, 8, seed=0)
-    trainer = HeadTrainer(head, HeadSettings(learning_rate=0.05))
+    trainer = HeadTrainer(head, replace(CONFIG, learning_rate=0.05))
     every = examples(400)
     losses = [trainer.fit(every, 2, dice(epoch)) for epoch in range(5)]
     assert losses[-1] < 0.3 < losses[0]
@@ -37,16 +39,16 @@ def test_padding_gets_no_gradient():
     every = examples(10)
     every.features[:, -1] = 1e6
     head = Head(3, 2, 0, seed=0)
-    HeadTrainer(head, HeadSettings(weight_decay=0.0)).fit(every, 1, dice())
+    HeadTrainer(head, replace(CONFIG, weight_decay=0.0)).fit(every, 1, dice())
     other = Head(3, 2, 0, seed=0)
-    HeadTrainer(other, HeadSettings(weight_decay=0.0)).fit(examples(10), 1, dice())
+    HeadTrainer(other, replace(CONFIG, weight_decay=0.0)).fit(examples(10), 1, dice())
     assert torch.equal(head.linear, other.linear)
 
 
 def test_without_examples_nothing_is_learned():
     head = Head(3, 2, 8, seed=0)
     before = {name: value.clone() for name, value in head.state_dict().items()}
-    assert HeadTrainer(head, HeadSettings()).fit(examples(0), 2, dice()) is None
+    assert HeadTrainer(head, CONFIG).fit(examples(0), 2, dice()) is None
     head.learn_scale(examples(0))
     assert all(torch.equal(value, before[name]) for name, value in head.state_dict().items())
 

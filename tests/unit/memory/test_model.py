@@ -1,5 +1,7 @@
 """The model as a whole: resume, causality, order, candidates and the whole catalogue, a network."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import safetensors.torch
@@ -9,7 +11,7 @@ from hypothesis import given, settings
 from dayahead.core.errors import ConfigError
 from dayahead.memory.model import MemoryModel
 from support.clicks import HOUR, clicks, random_clicks, seeds
-from support.memory_models import N_ITEMS, equal_states, fitted, window
+from support.memory_models import N_ITEMS, SMALL, equal_states, fitted, window
 
 A, B, C = 2, 3, 4
 EVERY = np.arange(2, 2 + N_ITEMS)
@@ -94,7 +96,7 @@ def test_what_follows_always_is_learned():
 
 
 def test_items_that_the_head_does_not_rank_follow_by_popularity():
-    model = fitted(window(0, 0), window(1, 1), n_candidates=3)
+    model = fitted(window(0, 0), window(1, 1), config=replace(SMALL, n_candidates=3))
     scores = model.scores(PREFIXES, EVERY)
     assert ((scores >= 0).sum(1) == 3).all()
     popularity = torch.from_numpy(model.memories.known[0].popularity[2:])
@@ -105,7 +107,7 @@ def test_items_that_the_head_does_not_rank_follow_by_popularity():
 
 def test_the_whole_catalogue_can_be_ranked():
     windows = window(0, 0), window(1, 1)
-    every = fitted(*windows, rank_all=True)
+    every = fitted(*windows, config=replace(SMALL, rank_all=True))
     scores = every.scores(PREFIXES, EVERY)
     assert (scores >= 0).sum(1).tolist() == [int(every.memories.items.is_seen.sum())] * len(scores)
     best = fitted(*windows).scores(PREFIXES, EVERY)
@@ -187,6 +189,5 @@ def test_an_explanation_names_every_feature_and_an_item_that_is_no_candidate_has
 
 
 def test_large_windows_teach_the_head_by_a_sample():
-    head = fitted().settings.head
-    some = type(head)(width=8, first_epochs=1, n_examples=10, n_replayed=100)
-    assert len(fitted(window(0, 0), head=some).replay.kept) <= 10
+    some = replace(SMALL, first_epochs=1, n_examples=10, n_replayed=100)
+    assert len(fitted(window(0, 0), config=some).replay.kept) <= 10

@@ -7,15 +7,14 @@ import pytest
 from hypothesis import given, settings
 
 from dayahead.memory.neighbours import SessionMemory
-from dayahead.memory.settings import NeighbourSettings
 from support.clicks import HOUR, clicks, random_clicks, seeds, sessions_of
+from support.memory_models import CONFIG
 
 A, B, C, D = range(2, 6)
-SETTINGS = NeighbourSettings()
 
 
 def memory_of(*windows, **settings):
-    memory = SessionMemory(replace(SETTINGS, **settings))
+    memory = SessionMemory(replace(CONFIG, **settings))
     memory.grow(12)
     for sessions in windows:
         memory.add(sessions.take(sessions.order()))
@@ -38,8 +37,8 @@ def test_an_item_is_worth_similarity_over_distance_and_half_of_it_backwards():
 
 def test_shared_items_add_up_and_earlier_ones_weigh_less():
     memory = memory_of(clicks([[A, B, C, D]]))
-    assert values(memory, [A, B])[C][0] == pytest.approx((1 + SETTINGS.fade) / 2)
-    assert values(memory, [B, A, A])[B][0] == pytest.approx((1 + SETTINGS.fade**2) / 2)
+    assert values(memory, [A, B])[C][0] == pytest.approx((1 + CONFIG.fade) / 2)
+    assert values(memory, [B, A, A])[B][0] == pytest.approx((1 + CONFIG.fade**2) / 2)
 
 
 def test_a_session_fades_with_its_age():
@@ -119,12 +118,12 @@ def test_the_search_agrees_with_loops(seed):
     prefix = np.random.default_rng(seed).integers(2, 14, 3).tolist()
     memory = memory_of(*windows, n_best=10)
     found = {item: value for item, (value, _) in values(memory, prefix, end=2.0).items()}
-    assert found == pytest.approx(expected(windows, prefix, 2.0, memory.settings), rel=1e-5)
+    assert found == pytest.approx(expected(windows, prefix, 2.0, memory.config), rel=1e-5)
 
 
 def test_a_state_brings_back_what_is_searched():
     memory = memory_of(random_clicks(0), random_clicks(1, start=1))
-    copy = SessionMemory(SETTINGS)
+    copy = SessionMemory(CONFIG)
     copy.load_state_dict(memory.state_dict())
     copy.grow(12)
     assert values(copy, [A, B, C]) == values(memory, [A, B, C])
