@@ -156,9 +156,11 @@ class MemoryModel:
         allowed = np.zeros(self.n_items + N_RESERVED, bool)
         allowed[candidates] = True
         popularity = self.memories.known[0].popularity
-        fallback = torch.from_numpy(popularity / popularity.max() - 2)
-        scored = fallback.repeat(len(prefixes), 1)  # [B, n]
         wanted = torch.from_numpy(candidates).long()
+        fallback = torch.from_numpy(popularity / popularity.max() - 2)
+        scored = fallback[wanted].repeat(len(prefixes), 1)
+        column_of = torch.full((len(fallback),), -1)
+        column_of[wanted] = torch.arange(len(wanted))
         n_ranked = self._n_ranked(allowed)
         read = self.memories.reader(n_ranked, allowed)
         for part in np.split(np.arange(len(prefixes)), _cuts(len(prefixes), n_ranked)):
@@ -174,8 +176,9 @@ class MemoryModel:
             lowest = of_head.masked_fill(~examples.is_candidate, torch.inf).amin(1, keepdim=True)
             rows, columns = examples.is_candidate.nonzero(as_tuple=True)
             items = torch.from_numpy(found.candidates).long()[rows, columns]
-            scored[torch.from_numpy(part)[rows], items] = (of_head - lowest)[rows, columns]
-        return scored[:, wanted]
+            at = torch.from_numpy(part)[rows], column_of[items]
+            scored[at] = (of_head - lowest)[rows, columns]
+        return scored
 
     def _n_ranked(self, allowed: NDArray[np.bool_]) -> int:
         """Count the items that the head ranks for each prefix."""
