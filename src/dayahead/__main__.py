@@ -7,8 +7,9 @@ import logging
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Annotated
 
@@ -24,6 +25,7 @@ with exit_with_message():
     from dayahead.presets import preset_names, preset_options
     from dayahead.serve.request import ColdStart, parse_ids
 
+N_REASONS = 3
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 
@@ -47,10 +49,7 @@ def recommend(  # noqa: PLR0913, PLR0917
     ] = None,
     past: Annotated[
         Path | None,
-        typer.Option(
-            help="CSV of the user's earlier events, with the columns of --events, for models "
-            "that read them."
-        ),
+        typer.Option(help="CSV of the user's earlier events, for models that read them."),
     ] = None,
     top_k: Annotated[int, typer.Option(min=1, help="Number of items.")] = 10,
     exclude_seen: Annotated[
@@ -59,6 +58,9 @@ def recommend(  # noqa: PLR0913, PLR0917
     cold_start: Annotated[
         ColdStart, typer.Option(help="What answers if the model knows none of the ids.")
     ] = "refuse",
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Add the three strongest reasons (memory only).")
+    ] = False,
     models: Annotated[Path, typer.Option(help="Folder of the saved model.")] = Path("models"),
 ) -> None:
     """Print the most likely next items of a session with their scores, best first."""
@@ -76,8 +78,19 @@ def recommend(  # noqa: PLR0913, PLR0917
         log, top_k, before, cold_start=cold_start, exclude_seen=exclude_seen
     )
     _print_unknown(model.unknown_items(log), len(log["item_id"].unique()))
-    for found, score in top:
-        print(f"{found}\t{score:.6f}")
+    _print_items(top, model.explain(log, [found for found, _ in top]) if explain else [])
+
+
+def _print_items(
+    top: Sequence[tuple[int | str, float]], reasons: Sequence[Mapping[str, float]]
+) -> None:
+    for (found, score), named in zip(top, chain(map(_named, reasons), repeat("")), strict=False):
+        print(f"{found}\t{score:.6f}{named}")
+
+
+def _named(parts: Mapping[str, float]) -> str:
+    strongest = [f"{name} {value:+.2f}" for name, value in islice(parts.items(), N_REASONS)]
+    return "\t" + (", ".join(strongest) or "popularity")
 
 
 def _print_unknown(items: Sequence[int | str], n_items: int) -> None:

@@ -4,6 +4,7 @@ Each rule is one test over all files, and lists every violation.
 """
 
 import ast
+import inspect
 import re
 import shutil
 import subprocess
@@ -195,8 +196,9 @@ def test_the_linter_sees_what_else_is_unsafe(tmp_path):
 def test_no_setting_has_a_default():
     """A default in code is a parameter that DVC cannot see."""
     sections = [Params, *(kind for kind in vars(params).values() if is_dataclass(kind))]
-    classes = {n.name: n for n in nodes(Path(params.__file__)) if isinstance(n, ast.ClassDef)}
     for section in sections:
+        of_file = nodes(Path(inspect.getsourcefile(section)))
+        classes = {n.name: n for n in of_file if isinstance(n, ast.ClassDef)}
         given = [n for n in classes[section.__name__].body if isinstance(n, ast.AnnAssign)]
         assert {item.target.id for item in given} == {field.name for field in fields(section)}
         assert [item.target.id for item in given if item.value is not None] == []

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from dayahead.config.loading import validated
-from dayahead.config.params import MachineConfig, PreprocessConfig, WindowConfig
+from dayahead.config.machine import MachineConfig
+from dayahead.config.params import PreprocessConfig, WindowConfig
 from dayahead.core.columns import (
     EVENT_TIME,
     ITEM_ID,

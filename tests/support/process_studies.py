@@ -27,7 +27,10 @@ VARIANTS = {
     "features": ({"features": ["category", "price"]}, "clm", {}),
     "sampled": ({}, "clm", {}),
     "streamed": ({}, "clm", {"loader": "nvtabular"}),
-    "transitions": ({"architecture": "transitions"}, "clm", {}),
+    **{
+        name: ({"architecture": name}, "clm", {})
+        for name in ("transitions", "vstan", "slist", "memory")
+    },
 }
 SHARDED = {
     "features-sharded": ({"features": ["category", "price"]}, "clm", {}),

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from dayahead.config.loading import validated
+from dayahead.config.machine import ComputeConfig
 from dayahead.config.params import (
-    ComputeConfig,
     EvaluationConfig,
     LossConfig,
     ModelConfig,
@@ -20,13 +20,16 @@ from dayahead.config.params import (
     TrainingConfig,
 )
 from dayahead.metrics.tables import read_ranks
-from dayahead.model.baselines import CountingModel
+from dayahead.model.baselines import Baseline
+from dayahead.model.checkpoint import build_model
 from dayahead.model.losses import Negatives, catalogue_loss
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.output_layer import OutputLayer
 from dayahead.model.rng import StepRandom
 from dayahead.train.run import Study
 from dayahead.train.stage import train
+from support.baseline_settings import LINEAR, MEMORY, NEIGHBOURS
+from support.window_folders import tiny_statistics
 
 MODEL = {
     "architecture": "gpt2",
@@ -136,6 +139,9 @@ SECTIONS = {
     "model": MODEL,
     "task": TASK,
     "loss": LOSS,
+    "neighbours": NEIGHBOURS,
+    "linear": LINEAR,
+    "memory": MEMORY,
     "training": TRAINING,
     "evaluation": EVALUATION,
     "compute": COMPUTE,
@@ -235,18 +241,35 @@ def tiny_model(
     return model
 
 
-def counted(architecture: str, sessions: list[list[int]], n_items: int = 30) -> CountingModel:
-    """A baseline fitted on one window of sessions (vocabulary indices)."""
-    model = CountingModel(model_config(architecture=architecture))
+def baseline(architecture: str, n_items: int = 30, **sections: Mapping[str, Any]) -> Baseline:
+    """A baseline of `n_items` items that has counted nothing; `sections` change settings."""
+    of_model = {"architecture": architecture, **sections.pop("model", {})}
+    params = tiny_params({**sections, "model": of_model})
+    model = build_model(params, tiny_statistics(), {}, seed=1)
+    assert isinstance(model, Baseline)
     model.grow({"item_id": n_items})
+    return model
+
+
+def counted(architecture: str, sessions: list[list[int]], n_items: int = 30) -> Baseline:
+    """A baseline fitted on one window of sessions (vocabulary indices)."""
+    model = baseline(architecture, n_items)
     count_window(model, sessions)
     return model
 
 
-def count_window(model: CountingModel, sessions: list[list[int]]) -> None:
-    model.start_window()
-    model.count(*padded(sessions))
+def count_window(model: Baseline, sessions: list[list[int]], start: int = 0) -> None:
+    """Fit a baseline on a day of sessions that start at `start` and every second after it."""
+    model.start_window((start + 86_400) * 1_000_000)
+    count_sessions(model, sessions, start)
     model.finish_window()
+
+
+def count_sessions(model: Baseline, sessions: list[list[int]], start: int = 0) -> None:
+    """Count sessions that start at `start` and every second after it; events take .1 s."""
+    items, lengths = padded(sessions)
+    seconds = (start + torch.arange(len(items)))[:, None] + torch.arange(items.shape[1]) / 10
+    model.count({"item_id": items, "event_time": (1e6 * seconds).long()}, lengths)
 
 
 def padded(sessions: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -258,7 +281,9 @@ def padded(sessions: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
 
 def columns_of(items: torch.Tensor) -> dict[str, torch.Tensor]:
     """Input columns of a `tiny_model`; the features are functions of the items."""
-    return {"item_id": items, "category": items % 3 + 2, "price": items.float() / 10}
+    times = torch.arange(items.shape[1]).expand_as(items) * 1_000_000
+    features = {"category": items % 3 + 2, "price": items.float() / 10}
+    return {"item_id": items, "event_time": times, **features}
 
 
 def step_random(

@@ -113,9 +113,10 @@ def day(number: int) -> str:
     return (START + timedelta(days=number)).date().isoformat()
 
 
-def raw_events(items: list[int]) -> pa.Table:
-    """A live session over such a folder: raw ids, times and both raw features."""
-    times = [START + timedelta(seconds=10 * n) for n in range(len(items))]
+def raw_events(items: list[int], number: int = 0, row: int = 0) -> pa.Table:
+    """Events of such a folder, of session `row` of day `number`: raw ids, times, raw features."""
+    start = START + timedelta(days=number, seconds=row)
+    times = [start + timedelta(seconds=10 * n) for n in range(len(items))]
     return pa.table(
         {
             ITEM_ID: pa.array(items, pa.int64()),

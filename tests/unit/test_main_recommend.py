@@ -1,10 +1,12 @@
 """The command `recommend`: which ids it takes, and what it says of those it does not know."""
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from dayahead.__main__ import app
 from dayahead.core.errors import ConfigError, DataError
+from dayahead.serve.recommender import Recommender
 from support.tiny_settings import train_study
 from support.window_folders import write_window_folder
 
@@ -84,3 +86,37 @@ def test_an_id_may_be_given_alone_or_in_quotes(ask):
 def test_sessions_that_cannot_be_read_are_refused(ask, options, message):
     with pytest.raises((ConfigError, DataError), match=message):
         ask(*options)
+
+
+@pytest.fixture(scope="module")
+def memory(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    windows = write_window_folder(folder / "windows", [*DAYS, *DAYS])
+    train_study(windows, folder, {"model": {"architecture": "memory"}})
+    return folder / "models"
+
+
+def test_reasons_are_named_and_the_strongest_come_first(memory):
+    options = ["recommend", "--models", str(memory), "--session", "1,2", "--explain"]
+    rows = [line.split("\t") for line in CliRunner().invoke(app, options).stdout.splitlines()]
+    assert len(rows) == 4
+    for _, _, reasons in rows:
+        named = dict(reason.split(" ") for reason in reasons.split(", "))
+        assert len(named) == 3
+        sizes = [abs(float(value)) for value in named.values()]
+        assert sizes == sorted(sizes, reverse=True)
+        assert all("." in name for name in named)
+
+
+def test_reasons_add_up_to_the_lead_over_the_mean_candidate(memory):
+    model = Recommender.load(memory)
+    log = model.events_of([1, 2])
+    top = model.recommend_after(log, 4)
+    leads = [sum(parts.values()) for parts in model.explain(log, [item for item, _ in top])]
+    scores = [score for _, score in top]
+    assert np.diff(leads) == pytest.approx(np.diff(scores), abs=1e-3)
+
+
+def test_only_a_model_of_memories_explains(ask):
+    with pytest.raises(ConfigError, match=r"transitions has no named features.*memory"):
+        ask("--session", "1,2", "--explain")

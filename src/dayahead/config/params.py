@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
+from dayahead.config.baselines import BASELINES, MEMORY, LinearConfig, NeighbourConfig
 from dayahead.config.loading import (
     STRICT,
-    Auto,
     Count,
     CountOrZero,
     FiniteMapping,
@@ -25,11 +25,12 @@ from dayahead.config.loading import (
     read_yaml,
     validated,
 )
+from dayahead.config.machine import ComputeConfig, MachineConfig
+from dayahead.config.memory import MemoryConfig
 from dayahead.core.errors import ConfigError
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
-COUNTED = ("popularity", "transitions")
 SMOOTHED = ("softmax", "sampled_softmax")
 
 
@@ -74,7 +75,8 @@ class ModelConfig:
 
     architecture: Annotated[str, Field(min_length=1)]
     """gpt2, xlnet, bert, albert, electra, longformer, reformer or any model type of transformers
-    that reads `inputs_embeds`; gru, lstm, rnn; avg; popularity, transitions."""
+    that reads `inputs_embeds`; gru, lstm, rnn; avg; or a baseline: popularity, transitions,
+    cooccurrence, sknn, vsknn, stan, vstan, slis, slit, slist; memory."""
     config: FiniteMapping
     """Further fields of the transformers configuration, by their names there."""
     catalogue: Literal["grow", "full"]
@@ -126,7 +128,7 @@ class ModelConfig:
     freeze_items: bool
     """Keep the item embeddings as they are at the start."""
     decay: Annotated[float, Field(ge=0, le=1)]
-    """Factor on the counts of `transitions` from fit to fit."""
+    """Factor on the counts of `transitions` and `cooccurrence` from fit to fit."""
 
     @property
     def has_dropout(self) -> bool:
@@ -135,9 +137,9 @@ class ModelConfig:
         return any([self.dropout, self.input_dropout, *given])
 
     @property
-    def is_counted(self) -> bool:
-        """Whether the architecture is a counting baseline."""
-        return self.architecture in COUNTED
+    def is_neural(self) -> bool:
+        """Whether the architecture is a network, trained by `task`, `loss` and `training`."""
+        return self.architecture not in {*BASELINES, MEMORY}
 
     @property
     def item_dim(self) -> int:
@@ -301,47 +303,6 @@ class EvaluationConfig:
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
-class ComputeConfig:
-    """Processes, threads and devices."""
-
-    processes: Size | Auto
-    """auto: one per GPU, one on the CPU, or as many as a launcher started."""
-    threads: Size | Auto
-    """Threads per process, never inherited; auto: the cores divided by the processes."""
-    device: Literal["auto", "cpu", "cuda"]
-    """Of training and evaluation; auto: cuda where there is a GPU."""
-    shard_items: bool
-    """Whether the item embeddings, their bias and their optimizer state are sharded over the
-    processes, for catalogues too large for one; results and checkpoints are the same."""
-
-
-@dataclass(frozen=True, kw_only=True, config=STRICT)
-class MachineConfig:
-    """What suits the machine at hand.
-
-    It is no parameter of a study: no stage runs again for it, and neither MLflow's parameters nor
-    cache keys hold it (`strict` decides whether fits of other machines are reused).
-    """
-
-    workers: Size | Auto
-    """Dask workers of `preprocess`; auto: one per GPU, or one per two cores."""
-    memory_limit: str
-    """Memory of each of them, as Dask writes it (4GiB)."""
-    scheduler: str | None
-    """Address of a running Dask scheduler; null: `preprocess` starts a cluster of its own."""
-    keep_fits: Count | Literal["all"]
-    """How many of the newest fits of a study the cache keeps, each as large as three models. From 2
-    on older ones of a carried model stay too, about log2(windows) in all (9 after 381 windows), so
-    that an earlier `window.last` refits fewer than twice as many windows as it goes back. all: then
-    other settings of `evaluation` need no fit either."""
-    max_restarts: CountOrZero
-    """How often several processes are started again, from the last fit kept, when one dies."""
-    strict: bool
-    """Whether fits from another kind of machine, or from other numbers of processes and threads,
-    are left alone. They agree with this machine's, but not to the last bit."""
-
-
-@dataclass(frozen=True, kw_only=True, config=STRICT)
 class TrackingConfig:
     """What is sent to MLflow."""
 
@@ -361,6 +322,9 @@ class Params:
     model: ModelConfig
     task: TaskConfig
     loss: LossConfig
+    neighbours: NeighbourConfig
+    linear: LinearConfig
+    memory: MemoryConfig
     training: TrainingConfig
     evaluation: EvaluationConfig
     compute: ComputeConfig

@@ -16,7 +16,7 @@ from torch.distributed.elastic.multiprocessing.api import DefaultLogsSpecs
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, record
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from dayahead.config.params import ComputeConfig
+from dayahead.config.machine import ComputeConfig
 from dayahead.core.errors import ConfigError, DeadProcessError, TrainingError
 from dayahead.core.files import read_json
 from dayahead.distributed.launchers import LaunchInfo, launch_info

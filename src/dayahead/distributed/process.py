@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from dayahead.config.params import ComputeConfig
+from dayahead.config.machine import ComputeConfig
 
 T = TypeVar("T")
 TIMEOUT = timedelta(hours=1)

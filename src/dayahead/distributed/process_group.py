@@ -20,7 +20,7 @@ from torch.distributed.distributed_c10d import PrefixStore, Store, _set_pg_timeo
 from torch.distributed.elastic.utils.store import synchronize
 from torch.distributed.rendezvous import rendezvous
 
-from dayahead.config.params import ComputeConfig
+from dayahead.config.machine import ComputeConfig
 from dayahead.core.errors import ConfigError, DeadProcessError, TrainingError, first_line
 from dayahead.distributed.launchers import LaunchInfo
 from dayahead.distributed.process import TIMEOUT, Process, Rank, divide_cores

@@ -38,9 +38,9 @@ class SessionEncoder:
         A row number decides where times are equal; without one, the order given.
 
         Returns:
-            item_id and the features as in window files, in the order of the events. The data set's
-            rule for repeats is applied, then the session is truncated to its last max_length - 1
-            events: as many as a model reads before a target.
+            item_id, event_time and the features as in window files, in the order of the events.
+            The data set's rule for repeats is applied, then the session is truncated to its last
+            max_length - 1 events: as many as a model reads before a target.
         """
         n = len(events)
         rows = ints(events[ROW]) if ROW in events.column_names else np.arange(n)
@@ -50,12 +50,12 @@ class SessionEncoder:
         return self.encode(events.take(pa.array(order[-(self._rules.max_length - 1) :])))
 
     def encode(self, events: pa.Table) -> Arrays:
-        """Encode raw events, row by row: item_id and every feature's columns, int32 or float32."""
+        """Encode raw events, row by row: item_id, event_time (microseconds) and the features."""
         table = input_table(events, self._types)
         raw = {name: table[name].combine_chunks() for name in table.column_names}
         raw |= {name: floats(each) for name, each in raw.items() if each.type == pa.float64()}
         raw[ITEM_ID] = self.item_indices(table[ITEM_ID])
-        encoded = {ITEM_ID: raw[ITEM_ID]}
+        encoded = {ITEM_ID: raw[ITEM_ID], EVENT_TIME: np.array(raw[EVENT_TIME])}
         for chain in self._chains:
             encoded |= chain.transform(raw)
         return encoded

@@ -9,7 +9,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from transformers import CONFIG_MAPPING
 
-from dayahead.config.params import COUNTED, ModelConfig
+from dayahead.config.baselines import BASELINES
+from dayahead.config.params import ModelConfig
 from dayahead.core.errors import ConfigError
 from dayahead.model.huggingface import (
     BUILD_ERRORS,
@@ -166,7 +167,7 @@ def _unknown_architecture(name: str) -> str:
             f"{name} left transformers in version 5; use xlnet with task.name: clm, which has the "
             f"same relative positions"
         )
-    own = (*NAMED_TRANSFORMERS, *WITHOUT_ATTENTION, *COUNTED)
+    own = (*NAMED_TRANSFORMERS, *WITHOUT_ATTENTION, *BASELINES)
     close = " or ".join(difflib.get_close_matches(plain, {*own, *CONFIG_MAPPING}, n=3))
     return (
         f"{name} is unknown{f' (did you mean {close}?)' if close else ''}; expected "

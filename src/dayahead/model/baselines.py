@@ -1,43 +1,37 @@
-"""Non-neural baselines: item popularity and first-order transitions."""
+"""Non-neural baselines that count: item popularity, transitions and co-occurrence."""
 
 from collections.abc import Mapping
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Float32, Int
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from dayahead.config.params import ModelConfig
 from dayahead.core.columns import ITEM_ID, N_RESERVED
 from dayahead.distributed.sharding import WHOLE
 from dayahead.model.output_layer import Columns, Scorer
 from dayahead.model.tasks import is_before
 
-STATE = ("popularity", "before", "after", "counts")
+Ints = NDArray[np.int64]
+POPULARITY = "popularity"
+PAIRS = ("before", "after", "counts")
 """Names of tensors in model.safetensors."""
 
 
-class CountingModel:
-    """Scores items by counts over train sessions; reads at most the last known item.
+class Baseline:
+    """Scores items by their events in the windows of the last fit; the others build on it.
 
-    popularity    an item's events in the windows of the last fit
-    transitions   how often an item followed the last known one, counts of earlier fits times
-                  `decay` per fit; items that never followed it rank below, by popularity
+    A fit is `start_window`, `count` of every batch and `finish_window`.
     """
 
     shard = WHOLE
     """Every process counts everything."""
     sharded: frozenset[str] = frozenset()
 
-    def __init__(self, config: ModelConfig) -> None:
-        self.counts_transitions = config.architecture == "transitions"
-        self.decay = config.decay
+    def __init__(self) -> None:
         self.popularity = np.zeros(0, np.float64)
-        self.transitions = csr_array((0, 0), dtype=np.float64)
-        """[n_items, n_items], from the row's item to the column's."""
-        self._pairs: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
 
     @property
     def n_items(self) -> int:
@@ -46,63 +40,111 @@ class CountingModel:
 
     def grow(self, sizes: Mapping[str, int]) -> None:
         """Extend the counts to the first `sizes[item_id]` items of the catalogue."""
-        n_items = sizes[ITEM_ID]
-        self.popularity = np.pad(self.popularity, (0, n_items - self.n_items))
-        self.transitions.resize((n_items, n_items))
+        self.popularity = np.pad(self.popularity, (0, sizes[ITEM_ID] - self.n_items))
 
-    def start_window(self) -> None:
-        """Reset the popularity and decay the transitions."""
+    def start_window(self, end: int) -> None:
+        """Reset the popularity. The window ends at `end`, microseconds since 1970."""
         self.popularity[:] = 0
-        self.transitions = (self.transitions * self.decay).tocsr()
-        self.transitions.eliminate_zeros()
 
-    def count(self, items: Int[Tensor, "B L"], lengths: Int[Tensor, " B"]) -> None:
-        """Count train sessions: right-padded vocabulary indices."""
-        rows = items.numpy() - N_RESERVED
-        events = rows[is_before(lengths, items).numpy()]
+    def count(self, columns: Columns, lengths: Int[Tensor, " B"]) -> None:
+        """Count train sessions: right-padded columns [B, L], the times in microseconds."""
+        events = columns[ITEM_ID][is_before(lengths, columns[ITEM_ID])].numpy() - N_RESERVED
         self.popularity += np.bincount(events, minlength=self.n_items)
-        if self.counts_transitions:
-            has_next = is_before(lengths - 1, items[:, 1:]).numpy()
-            self._pairs.append((rows[:, :-1][has_next], rows[:, 1:][has_next]))
 
-    def finish_window(self) -> None:
-        """Add the window's transitions to the earlier ones."""
-        if self._pairs:
-            before, after = (np.concatenate(side) for side in zip(*self._pairs, strict=True))
-            ones = np.ones(len(before))
-            self.transitions += csr_array((ones, (before, after)), shape=self.transitions.shape)
-            self._pairs.clear()
+    def finish_window(self) -> float | None:
+        """Add what was counted to the counts of earlier windows; return the loss, if any."""
+        return None
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Popularity [n_items], and the transitions `before`, `after` with their `counts`."""
-        cells = self.transitions.tocoo()
-        arrays = (self.popularity, *(index.astype(np.int64) for index in cells.coords), cells.data)
-        return dict(zip(STATE, map(torch.from_numpy, arrays), strict=True))
+        """Return everything counted, by tensor name."""
+        return {POPULARITY: torch.from_numpy(self.popularity)}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Replace the catalogue and all counts."""
-        self.popularity, before, after, counts = (state[name].numpy() for name in STATE)
-        shape = (self.n_items, self.n_items)
-        self.transitions = csr_array((counts, (before, after)), shape=shape)
+        self.popularity = state[POPULARITY].numpy()
+
+    def fallback(self, rows: Ints) -> Float32[Tensor, " C"]:
+        """Return the popularity of items, scaled to [0, 1): for those without any other score."""
+        popularity = self.popularity[rows]
+        scaled = popularity / (popularity.max(initial=0.0) + 1)
+        return torch.from_numpy(scaled.astype(np.float32))
+
+    def scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
+        """Return a function that scores the candidates (vocabulary indices)."""
+        popularity = self.popularity[candidates.cpu().numpy() - N_RESERVED]
+        counts = torch.from_numpy(popularity.astype(np.float32))
+        return lambda columns, n_known: counts.expand(len(n_known), -1)
+
+
+class Transitions(Baseline):
+    """Scores items by how often they followed the last known one.
+
+    Counts of earlier fits are multiplied by `decay` at each fit. Items that never followed it rank
+    below, by popularity.
+    """
+
+    def __init__(self, decay: float) -> None:
+        super().__init__()
+        self.decay = decay
+        self.pairs = csr_array((0, 0), dtype=np.float64)
+        """[n_items, n_items], from the row's item to the column's."""
+        self._new: list[tuple[Ints, Ints]] = []
+
+    def grow(self, sizes: Mapping[str, int]) -> None:
+        """Extend the counts to the first `sizes[item_id]` items of the catalogue."""
+        super().grow(sizes)
+        self.pairs.resize((self.n_items, self.n_items))
+
+    def start_window(self, end: int) -> None:
+        """Reset the popularity and decay the pairs."""
+        super().start_window(end)
+        self.pairs = (self.pairs * self.decay).tocsr()
+        self.pairs.eliminate_zeros()
+
+    def count(self, columns: Columns, lengths: Int[Tensor, " B"]) -> None:
+        """Count train sessions: right-padded columns [B, L]."""
+        super().count(columns, lengths)
+        self._new += self.pairs_of((columns[ITEM_ID] - N_RESERVED).numpy(), lengths.numpy())
+
+    @staticmethod
+    def pairs_of(items: Ints, lengths: Ints) -> list[tuple[Ints, Ints]]:
+        """List pairs (an item, one after it) of padded sessions [B, L]."""
+        return [neighbours_at(items, lengths, 1)]
+
+    def finish_window(self) -> float | None:
+        """Add the window's pairs to the earlier ones."""
+        if self._new:
+            before, after = (np.concatenate(side) for side in zip(*self._new, strict=True))
+            self.pairs += csr_array((np.ones(len(before)), (before, after)), self.pairs.shape)
+            self._new.clear()
+        return None
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Popularity [n_items], and the pairs `before`, `after` with their `counts`."""
+        cells = self.pairs.tocoo()
+        arrays = (*(index.astype(np.int64) for index in cells.coords), cells.data)
+        pairs = dict(zip(PAIRS, map(torch.from_numpy, arrays), strict=True))
+        return super().state_dict() | pairs
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Replace the catalogue and all counts."""
+        super().load_state_dict(state)
+        before, after, counts = (state[name].numpy() for name in PAIRS)
+        self.pairs = csr_array((counts, (before, after)), (self.n_items, self.n_items))
 
     def scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
         """Return a function that scores the candidates (vocabulary indices).
 
-        A score of `transitions` is the count's rank among the distinct counts, from 1, plus
-        popularity scaled below 1. Float32 is exact for up to 16 M distinct counts; popularity
-        beside high ranks is rounded, and may then tie.
+        A score is the count's rank among the distinct counts, from 1, plus popularity scaled below
+        1. Float32 is exact for up to 16 M distinct counts; popularity beside high ranks is
+        rounded, and may then tie.
         """
         rows = candidates.cpu().numpy() - N_RESERVED
-        popularity = self.popularity[rows]  # [C]
-        if self.counts_transitions:
-            popularity = popularity / (popularity.max(initial=0.0) + 1)
-        fallback = torch.from_numpy(popularity.astype(np.float32))
-        ranks = self.transitions[:, rows]
+        fallback = self.fallback(rows)
+        ranks = self.pairs[:, rows]
         ranks.data = np.unique(ranks.data, return_inverse=True)[1] + 1.0
 
         def scores(columns: Columns, n_known: Int[Tensor, " B"]) -> Float[Tensor, "B C"]:
-            if not self.counts_transitions:
-                return fallback.expand(len(n_known), -1)
             items = columns[ITEM_ID].gather(1, (n_known - 1)[:, None])[:, 0]
             last = items.cpu().numpy() - N_RESERVED
             is_known = (last >= 0) & (last < self.n_items)
@@ -114,3 +156,26 @@ class CountingModel:
             return scored
 
         return scores
+
+
+class Cooccurrence(Transitions):
+    """Scores items by how often they were in one session with the last known one, in any order.
+
+    Each pair of events of a session counts once both ways. Apart from that as `Transitions`.
+    """
+
+    @staticmethod
+    def pairs_of(items: Ints, lengths: Ints) -> list[tuple[Ints, Ints]]:
+        """List all pairs of different items of padded sessions [B, L], both ways."""
+        found = []
+        for distance in range(1, items.shape[1]):
+            before, after = neighbours_at(items, lengths, distance)
+            differ = before != after
+            found += [(before[differ], after[differ]), (after[differ], before[differ])]
+        return found
+
+
+def neighbours_at(items: Ints, lengths: Ints, distance: int) -> tuple[Ints, Ints]:
+    """List the pairs of events that are `distance` apart in padded sessions [B, L]."""
+    is_pair = np.arange(distance, items.shape[1]) < lengths[:, None]
+    return items[:, :-distance][is_pair], items[:, distance:][is_pair]

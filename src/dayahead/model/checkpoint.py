@@ -17,13 +17,18 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from dayahead.config.baselines import LINEAR, MEMORY, NEIGHBOURS, LinearConfig, NeighbourConfig
 from dayahead.config.loading import STRICT, validated
-from dayahead.config.params import LossConfig, ModelConfig, TaskConfig
+from dayahead.config.memory import MemoryConfig
+from dayahead.config.params import LossConfig, ModelConfig, Params, TaskConfig
 from dayahead.core.columns import FIRST_TIME, INDEX, ITEM_ID, N_RESERVED, VALUE
 from dayahead.core.errors import ConfigError, ModelFileError
 from dayahead.core.files import read_json, write_json, write_parquet, written_whole
 from dayahead.distributed.sharding import WHOLE, Shard
-from dayahead.model.baselines import CountingModel
+from dayahead.model.baselines import Baseline, Cooccurrence, Transitions
+from dayahead.model.linear import LinearModel
+from dayahead.model.memories import MemoryRecommender
+from dayahead.model.neighbours import NeighbourModel
 from dayahead.model.next_item import NextItemModel
 from dayahead.windows.folder import vocabulary_path
 from dayahead.windows.metadata import Statistics
@@ -42,9 +47,14 @@ class ModelConfigFile:
     dataset: str
     window: str
     """The last window fitted."""
+    end: int
+    """Of that window, microseconds since 1970."""
     model: ModelConfig
     task: TaskConfig
     loss: LossConfig
+    neighbours: NeighbourConfig
+    linear: LinearConfig
+    memory: MemoryConfig
     seed: int
     sizes: dict[str, int]
     """Size of each vocabulary."""
@@ -59,7 +69,7 @@ class StoredModel:
     """The content of a model folder."""
 
     config: ModelConfigFile
-    model: NextItemModel | CountingModel
+    model: NextItemModel | Baseline
     candidates: NDArray[np.int32]
     """Vocabulary indices that may be recommended, ascending."""
     popularity: NDArray[np.int64]
@@ -68,26 +78,27 @@ class StoredModel:
     """index, value and first_time of each vocabulary, up to its size."""
 
 
-def build_model(  # noqa: PLR0913, PLR0917
-    config: ModelConfig,
-    task: TaskConfig,
-    loss: LossConfig,
+def build_model(
+    settings: Params | ModelConfigFile,
     statistics: Statistics,
     sizes: Mapping[str, int],
     seed: int,
     shard: Shard = WHOLE,
-) -> NextItemModel | CountingModel:
+) -> NextItemModel | Baseline:
     """Build the configured architecture; `grow` adds its items.
 
     `statistics` are statistics.json of the windows, which lists the features; `sizes` are those of
-    the vocabularies at the first window, which determine the side embeddings'. The others are
-    NextItemModel's arguments; baselines use `config` alone.
+    the vocabularies at the first window, which determine the side embeddings'. Baselines use the
+    settings alone.
 
     Raises:
         ConfigError: settings of the inputs contradict each other, or would have no effect.
     """
-    if config.is_counted:
-        return CountingModel(config)
+    config = settings.model
+    if config.architecture == MEMORY:
+        return build_memory(settings, statistics, seed)
+    if not config.is_neural:
+        return build_baseline(settings)
     features = statistics.select(config.features).features
     categoricals = vocabulary_columns(config, statistics)[1:]
     numbers = {
@@ -99,14 +110,44 @@ def build_model(  # noqa: PLR0913, PLR0917
     _check_inputs(config, has_numbers=len(categoricals) < len(features))
     return NextItemModel(
         config,
-        task,
-        loss,
+        settings.task,
+        settings.loss,
         categoricals={name: sizes[name] for name in categoricals},
         numbers=numbers,
         max_length=config.past_length + statistics.sessions.max_length,
         seed=seed,
         shard=shard,
     )
+
+
+def build_baseline(settings: Params | ModelConfigFile) -> Baseline:
+    """Build the baseline of this name."""
+    name = settings.model.architecture
+    if name in NEIGHBOURS:
+        return NeighbourModel(settings.neighbours, name)
+    if name in LINEAR:
+        return LinearModel(settings.linear, name)
+    if name == "popularity":
+        return Baseline()
+    return (Transitions if name == "transitions" else Cooccurrence)(settings.model.decay)
+
+
+def build_memory(
+    settings: Params | ModelConfigFile, statistics: Statistics, seed: int
+) -> MemoryRecommender:
+    """Build the architecture `memory`.
+
+    Raises:
+        ConfigError: it is to read a feature that is no category.
+    """
+    categories = vocabulary_columns(settings.model, statistics)[1:]
+    others = [name for name in settings.model.features if name not in categories]
+    if others:
+        raise ConfigError(
+            f"params.yaml: model.features: {', '.join(others)}: memory reads categorical features "
+            f"only; leave {'it' if len(others) == 1 else 'them'} out"
+        )
+    return MemoryRecommender(settings.memory, categories, statistics.unit, seed)
 
 
 def vocabulary_columns(config: ModelConfig, statistics: Statistics) -> tuple[str, ...]:
@@ -188,9 +229,7 @@ def load_model(folder: Path) -> StoredModel:
             )
             for column in file.sizes
         }
-        model = build_model(
-            file.model, file.task, file.loss, file.statistics, file.first_sizes, file.seed
-        )
+        model = build_model(file, file.statistics, file.first_sizes, file.seed)
         restore_weights(model, file.sizes, with_prefix(tensors, WEIGHTS))
         candidates, popularity = (tensors[name].numpy() for name in (CANDIDATES, POPULARITY))
         stored = StoredModel(file, model, candidates, popularity, vocabularies)
@@ -216,7 +255,7 @@ def _check_consistency(stored: StoredModel) -> None:
         raise ValueError(f"candidates beyond the model's {n_items} items")
 
 
-def weights_of(model: NextItemModel | CountingModel) -> dict[str, Tensor]:
+def weights_of(model: NextItemModel | Baseline) -> dict[str, Tensor]:
     """All that a model has learned or counted, by tensor name, on the CPU."""
     return {name: tensor.cpu().contiguous() for name, tensor in model.state_dict().items()}
 
@@ -227,7 +266,7 @@ def with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]
 
 
 def restore_weights(
-    model: NextItemModel | CountingModel, sizes: Mapping[str, int], weights: Mapping[str, Tensor]
+    model: NextItemModel | Baseline, sizes: Mapping[str, int], weights: Mapping[str, Tensor]
 ) -> None:
     """Give a new model these vocabulary sizes and what `weights_of` returned."""
     if isinstance(model, NextItemModel):

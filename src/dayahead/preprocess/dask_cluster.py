@@ -15,7 +15,8 @@ from merlin.core.compat import HAS_GPU, cudf
 from tqdm import tqdm
 
 from dayahead.config.loading import Device
-from dayahead.config.params import MachineConfig, PreprocessConfig
+from dayahead.config.machine import MachineConfig
+from dayahead.config.params import PreprocessConfig
 from dayahead.core.errors import ConfigError, DataError
 
 T = TypeVar("T")

@@ -22,7 +22,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dayahead.config.loading import Device
-from dayahead.config.params import MachineConfig, PreprocessConfig, WindowConfig
+from dayahead.config.machine import MachineConfig
+from dayahead.config.params import PreprocessConfig, WindowConfig
 from dayahead.core.columns import ID_TYPES, SESSION_ID, TIMESTAMP, USER_ID
 from dayahead.core.errors import DataError
 from dayahead.core.files import write_json, write_parquet

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, N_RESERVED, TIMESTAMP, UNKNOWN, VALUE
@@ -20,6 +20,7 @@ from dayahead.features.session_encoder import Arrays, SessionEncoder
 from dayahead.features.workflow import input_types
 from dayahead.metrics.ranking import top_columns
 from dayahead.model.checkpoint import StoredModel, load_model
+from dayahead.model.memories import MemoryRecommender
 from dayahead.model.output_layer import Scorer
 from dayahead.serve.request import ColdStart
 from dayahead.train.batches import Sessions
@@ -65,6 +66,8 @@ class Recommender:
     def events_of(self, items: Sequence[int | str]) -> pa.Table:
         """Return the events of a session of raw item ids alone, oldest first.
 
+        They happen where the last fitted window ends.
+
         Raises:
             ConfigError: the model needs side features.
             DataError: an id is not of the data set's type.
@@ -74,9 +77,12 @@ class Recommender:
                 f"this model reads {', '.join(self.features)} besides the item id; pass the "
                 f"session's events as a file with --events"
             )
+        times = pa.array([self.stored.config.end] * len(items), TIMESTAMP)
+        return pa.table({ITEM_ID: self._item_column(items), EVENT_TIME: times})
+
+    def _item_column(self, items: Sequence[int | str]) -> pa.Array:
         raw = [self._typed(item) for item in items]
-        times = pa.array(range(len(raw)), pa.timestamp("s", "UTC")).cast(TIMESTAMP)
-        return pa.table({ITEM_ID: pa.array(raw, self._column_types[ITEM_ID]), EVENT_TIME: times})
+        return pa.array(raw, self._column_types[ITEM_ID])
 
     def recommend_after(
         self,
@@ -129,6 +135,29 @@ class Recommender:
         items = self.stored.vocabularies[ITEM_ID][VALUE].take(pa.array(rows[columns[0].numpy()]))
         return list(zip(items.to_pylist(), highest[0].tolist(), strict=True))
 
+    def explain(self, events: pa.Table, items: Sequence[int | str]) -> list[dict[str, float]]:
+        """Say what speaks for items after a session's events, for a model of memories.
+
+        Returns:
+            For each item its lead over the mean candidate by feature, the strongest first. Empty
+            where the item was ranked by popularity alone.
+
+        Raises:
+            ConfigError: the model has no memories.
+        """
+        model = self.stored.model
+        if not isinstance(model, MemoryRecommender):
+            raise ConfigError(
+                f"--explain: {self.stored.config.model.architecture} has no named features to "
+                f"explain a score with; leave it out, or set model.architecture to memory"
+            )
+        columns, n_known = self._batch(events, None)
+        found = []
+        for item in self._encoder.item_indices(pa.chunked_array([self._item_column(items)])):
+            parts = model.explain(columns, n_known, int(item))
+            found.append(dict(sorted(parts.items(), key=lambda part: -abs(part[1]))))
+        return found
+
     def unknown_items(self, events: pa.Table) -> list[int | str]:
         """Return the item ids of a session that the model does not know, each once, in order."""
         is_unknown = self._encoder.item_indices(events[ITEM_ID]) == UNKNOWN
@@ -136,6 +165,12 @@ class Recommender:
         return unknown
 
     def _scores(self, events: pa.Table, past: pa.Table | None) -> Float[Tensor, " C"]:
+        return self._scorer(*self._batch(events, past))[0]
+
+    def _batch(
+        self, events: pa.Table, past: pa.Table | None
+    ) -> tuple[dict[str, Tensor], Int[Tensor, " 1"]]:
+        """Return a scorer's input: columns [1, L], and the number of known events."""
         sessions = self._encoded(events, past)
         n_known = len(sessions.columns[ITEM_ID])
         columns = {
@@ -143,7 +178,7 @@ class Recommender:
             name: torch.nn.functional.pad(values, (0, 1))[None]
             for name, values in sessions.columns.items()
         }
-        return self._scorer(columns, torch.tensor([n_known]))[0]
+        return columns, torch.tensor([n_known])
 
     def read_events(self, path: Path) -> pa.Table:
         """Read a session's events from a CSV: item_id, event_time and the model's raw features.

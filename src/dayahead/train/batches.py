@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
-import numpy as np
 import pyarrow as pa
 import torch
 from jaxtyping import Float, Int
@@ -80,7 +79,7 @@ class Sessions:
     """
 
     columns: dict[str, Tensor]
-    """Flat, int64 or float32, N events each."""
+    """Flat, int64 (times in microseconds) or float32, N events each."""
     offsets: Int[Tensor, " S1"]
 
     def __post_init__(self) -> None:
@@ -117,9 +116,9 @@ class Sessions:
         offsets = next(iter(lists.values())).offsets.to_numpy()
         columns = {}
         for name, array in lists.items():
-            dtype = np.int64 if pa.types.is_integer(array.type.value_type) else np.float32
-            values = array.flatten().to_numpy(zero_copy_only=False)
-            columns[name] = torch.from_numpy(values.astype(dtype))
+            dtype = pa.float32() if pa.types.is_floating(array.type.value_type) else pa.int64()
+            values = array.flatten().cast(dtype).to_numpy(zero_copy_only=False)
+            columns[name] = torch.from_numpy(values.copy())
         return cls(columns, torch.from_numpy(offsets - offsets[0]).long())
 
     def after(self, past: "Sessions", length: int) -> "Sessions":

@@ -28,10 +28,10 @@ from dayahead.windows.folder import GRACE_SUFFIX, Window, n_known
 
 Machine = Mapping[str, str | int]
 """What affects floating-point rounding, besides settings, source and packages."""
-ROOMS = ("config", "core", "distributed", "metrics", "model", "train", "windows")
+ROOMS = ("config", "core", "distributed", "memory", "metrics", "model", "train", "windows")
 """Rooms whose source shapes a fit or an evaluation."""
 PACKAGES = (
-    *("torch", "transformers", "safetensors", "numpy", "scipy", "pyarrow"),
+    *("torch", "transformers", "safetensors", "numpy", "scipy", "numba", "pyarrow"),
     *("dask", "merlin-core", "merlin-dataloader"),
 )
 CPU_VARIABLES = (
@@ -105,8 +105,8 @@ class CacheKeys:
         """Fingerprint of what the first fit starts from."""
         params, process = self.run.params, self.run.process
         statistics = self.run.folder.statistics
-        is_counted = params.model.is_counted
-        pretrained = None if is_counted else params.model.pretrained_items
+        is_neural = params.model.is_neural
+        pretrained = params.model.pretrained_items if is_neural else None
         value = {
             **effective_settings(params),
             "pretrained_items": sha256_of(Path(pretrained)) if pretrained else None,
@@ -116,7 +116,7 @@ class CacheKeys:
             },
             "sessions": asdict(statistics.sessions),
             "device": process.device.type,
-            "bfloat16": not is_counted and uses_bfloat16(params.training, process),
+            "bfloat16": is_neural and uses_bfloat16(params.training, process),
             # Every process has its own random stream for dropout.
             "dropout": process.rank.world_size if params.model.has_dropout else None,
             "machine": self.machine,

@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 
+from dayahead.config.baselines import TIMED
 from dayahead.config.params import Params
-from dayahead.core.columns import ITEM_ID, PAST_PREFIX, SESSION_ID
+from dayahead.core.columns import EVENT_TIME, ITEM_ID, PAST_PREFIX, SESSION_ID
 from dayahead.core.errors import ConfigError
 from dayahead.distributed.process import Rank
 from dayahead.model.rng import derived_seed
@@ -39,6 +40,12 @@ class Loader:
                 "params.yaml: training.loader: nvtabular streams a single file per window, but "
                 "evaluation.split: all needs three; set evaluation.split to valid or test, or "
                 "training.loader to memory"
+            )
+        architecture = self.params.model.architecture
+        if self.is_streaming and architecture in TIMED:
+            raise ConfigError(
+                f"params.yaml: training.loader: nvtabular does not stream the times of events, "
+                f"which {architecture} reads; set training.loader to memory"
             )
         known = self.folder.statistics.features
         unknown = [name for name in self.params.model.features if name not in known]
@@ -72,15 +79,16 @@ class Loader:
 
     @property
     def past_length(self) -> int:
-        """Past events read before a session; baselines read none."""
-        return 0 if self.params.model.is_counted else self.params.model.past_length
+        """Past events read before a session; only networks read any."""
+        return self.params.model.past_length if self.params.model.is_neural else 0
 
     @cached_property
     def columns(self) -> list[str]:
         """Columns of a window file that the model reads."""
         features = self.folder.statistics.features
         of_features = (features[name].columns for name in self.params.model.features)
-        own = [ITEM_ID, *chain.from_iterable(of_features)]
+        times = [EVENT_TIME] if self.params.model.architecture in TIMED else []
+        own = [ITEM_ID, *times, *chain.from_iterable(of_features)]
         return own + [PAST_PREFIX + name for name in own if self.past_length]
 
     def fit_batches(self, windows: Sequence[Window], rank: Rank) -> list[Batches]:

@@ -3,13 +3,15 @@
 from dataclasses import asdict
 from typing import Any
 
+from dayahead.config.baselines import LINEAR, MEMORY, NEIGHBOURS
 from dayahead.config.params import Params
 
-COUNTED = {
+OF_BASELINES = {
     "model": {"architecture", "catalogue", "decay"},
     "training": {"protocol", "history", "carry_model", "loader", "seed"},
 }
-"""All that a counting baseline reads; the seed draws the train sessions that are evaluated."""
+"""All that baselines read of these sections; the seed draws the train sessions evaluated."""
+SECTIONS = ("model", "task", "loss", "neighbours", "linear", "memory", "training")
 WITHOUT_EFFECT = {"model.pretrained_items", "training.fit_last", "training.precision"}
 """Cache keys hold the content of that file and the precision found on this machine."""
 
@@ -20,23 +22,37 @@ def effective_settings(params: Params) -> dict[str, dict[str, Any]]:
         name for name, is_used in _conditions(params).items() if not is_used
     }
     found = {}
-    for section in ("model", "task", "loss", "training"):
+    for section in SECTIONS:
         values = asdict(getattr(params, section))
-        read = COUNTED.get(section, set()) if params.model.is_counted else set(values)
         found[section] = {
-            name: value
-            for name, value in values.items()
-            if name in read and f"{section}.{name}" not in left_out
+            name: values[name]
+            for name in values
+            if _is_read(section, name, params) and f"{section}.{name}" not in left_out
         }
     return found
+
+
+def _is_read(section: str, name: str, params: Params) -> bool:
+    """Whether the architecture reads the setting at all."""
+    if section == "neighbours":
+        return params.model.architecture in NEIGHBOURS
+    if section == "linear":
+        return params.model.architecture in LINEAR
+    if section == "memory":
+        return params.model.architecture == MEMORY
+    if (section, name, params.model.architecture) == ("model", "features", MEMORY):
+        return True
+    return params.model.is_neural or name in OF_BASELINES.get(section, set())
 
 
 def _conditions(params: Params) -> dict[str, bool]:
     """Whether each setting that not all studies use is used by this one."""
     task, loss, training = params.task.name, params.loss, params.training
+    architecture = params.model.architecture
+    has_scales = architecture in {"stan", "vstan"}
     is_sliding = training.protocol == "sliding"
     return {
-        "model.decay": params.model.architecture == "transitions",
+        "model.decay": architecture in {"transitions", "cooccurrence"},
         "model.unknown_rate": params.model.catalogue == "grow",
         "task.mlm_probability": task in {"mlm", "rtd"},
         "task.plm_probability": task == "plm",
@@ -49,6 +65,16 @@ def _conditions(params: Params) -> dict[str, bool]:
         "loss.popularity_exponent": loss.is_sampled and loss.negatives > 0,
         "loss.gbce_calibration": loss.name == "gbce",
         "loss.bpr_max_regularisation": loss.name == "bpr_max",
+        "neighbours.position_weight": architecture == "vsknn",
+        "neighbours.step_weight": architecture == "vsknn",
+        "neighbours.push_reminders": architecture == "vsknn" and params.neighbours.remind,
+        "neighbours.position_scale": has_scales,
+        "neighbours.age_scale": has_scales,
+        "neighbours.distance_scale": has_scales,
+        "neighbours.step_scale": architecture == "vstan",
+        "neighbours.idf": architecture in {"vsknn", "vstan"},
+        "linear.similarity_share": architecture == "slist",
+        "linear.train_scale": architecture in {"slit", "slist"},
         "training.history": is_sliding,
         "training.carry_model": is_sliding,
         "training.carry_optimizer": not training.starts_afresh,

@@ -15,7 +15,7 @@ from dayahead.distributed.process import Process
 from dayahead.distributed.sharding import Shard
 from dayahead.metrics import ranking
 from dayahead.metrics.tables import WindowRanks
-from dayahead.model.baselines import CountingModel
+from dayahead.model.baselines import Baseline
 from dayahead.model.next_item import NextItemModel
 from dayahead.train.batches import Batch, Batches
 
@@ -64,7 +64,7 @@ class _Prefixes:
 
 
 def evaluate(
-    model: NextItemModel | CountingModel,
+    model: NextItemModel | Baseline,
     batches: Batches,
     n_targets: NDArray[np.int64],
     candidates: NDArray[np.int32],

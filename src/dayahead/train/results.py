@@ -24,7 +24,7 @@ from dayahead.metrics.tables import (
     write_ranks,
     write_windows,
 )
-from dayahead.model.baselines import CountingModel
+from dayahead.model.baselines import Baseline
 from dayahead.model.next_item import NextItemModel
 from dayahead.train.batches import Sessions
 from dayahead.train.evaluate import RankedTargets
@@ -194,15 +194,15 @@ def attention_table(
     )
 
 
-def check_attention(model: NextItemModel | CountingModel) -> None:
+def check_attention(model: NextItemModel | Baseline) -> None:
     """Check that a model has attention weights to write.
 
     Raises:
         ConfigError: the architecture has none, or the task does not use them.
     """
-    if isinstance(model, CountingModel):
+    if isinstance(model, Baseline):
         raise ConfigError(
-            "params.yaml: evaluation.attention_of: a counting baseline has no attention; empty "
+            "params.yaml: evaluation.attention_of: a baseline has no attention; empty "
             "the list, or set model.architecture to gpt2, xlnet or bert"
         )
     if model.task.attention == "permutation":

@@ -20,7 +20,7 @@ from dayahead.core.columns import FIRST_TIME, INDEX, ITEM_ID, N_RESERVED, SESSIO
 from dayahead.core.project import cache_root
 from dayahead.distributed.process import Process
 from dayahead.distributed.sharding import WHOLE, Shard
-from dayahead.model.baselines import CountingModel
+from dayahead.model.baselines import Baseline
 from dayahead.model.checkpoint import (
     ModelConfigFile,
     StoredModel,
@@ -42,7 +42,7 @@ from dayahead.train.results import (
     prediction_table,
 )
 from dayahead.train.trainers import (
-    CountTrainer,
+    BaselineTrainer,
     GradientTrainer,
     Trainer,
     gather_state,
@@ -102,20 +102,18 @@ class Run:
         self.seen = np.zeros(0, np.int32)
         """Items of train sessions so far, ascending."""
 
-    def _build(self) -> tuple[NextItemModel | CountingModel, Trainer]:
+    def _build(self) -> tuple[NextItemModel | Baseline, Trainer]:
         """Return a fresh model, the same every time, and its trainer."""
         params = self.params
         model = build_model(
-            params.model,
-            params.task,
-            params.loss,
+            params,
             self.folder.statistics,
             self.first_sizes,
             params.training.seed,
             shard=self.shard,
         )
-        if isinstance(model, CountingModel):
-            return model, CountTrainer(model)
+        if isinstance(model, Baseline):
+            return model, BaselineTrainer(model, self.folder.ends)
         model.inputs.items.pretrained = self.item_vectors
         return model, GradientTrainer(model, params.training, self.process)
 
@@ -174,7 +172,7 @@ class Run:
 
     def _count_targets(self, windows: Sequence[Window]) -> None:
         """Tell the sampler of negatives how often each item is a target in these windows."""
-        if isinstance(self.model, CountingModel) or self.model.sampler is None:
+        if isinstance(self.model, Baseline) or self.model.sampler is None:
             return
         start, end = self.model.task.first_target, N_RESERVED + self.model.n_items
         counts = [self.folder.item_counts(window, "train", start) for window in windows]
@@ -232,7 +230,7 @@ class Run:
         config = self.params.evaluation
         is_chosen = pc.is_in(ids, pa.array(config.attention_of, pa.string()))
         takes_part = self.process.is_main or not self.shard.is_whole
-        if not (takes_part and pc.any(is_chosen).as_py()) or isinstance(self.model, CountingModel):
+        if not (takes_part and pc.any(is_chosen).as_py()) or isinstance(self.model, Baseline):
             return None
         columns = [SESSION_ID, *self.loader.columns]
         table = self.folder.read(window, config.split, columns).filter(is_chosen)
@@ -254,9 +252,13 @@ class Run:
         config = ModelConfigFile(
             dataset=params.dataset,
             window=window.name,
+            end=self.folder.ends[window.name],
             model=params.model,
             task=params.task,
             loss=params.loss,
+            neighbours=params.neighbours,
+            linear=params.linear,
+            memory=params.memory,
             seed=params.training.seed,
             sizes=sizes,
             first_sizes=self.first_sizes,

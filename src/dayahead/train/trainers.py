@@ -14,10 +14,9 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from torch.optim import AdamW
 
 from dayahead.config.params import TrainingConfig
-from dayahead.core.columns import ITEM_ID
 from dayahead.core.errors import ConfigError, TrainingError
 from dayahead.distributed.process import Process, Rank
-from dayahead.model.baselines import CountingModel
+from dayahead.model.baselines import Baseline
 from dayahead.model.checkpoint import WEIGHTS, restore_weights, weights_of, with_prefix
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.rng import StepRandom, derived_seed
@@ -32,10 +31,12 @@ OnStep = Callable[[int], object]
 
 
 @dataclass
-class CountTrainer:
+class BaselineTrainer:
     """Counts a window once, on every process alike."""
 
-    model: CountingModel
+    model: Baseline
+    ends: Mapping[str, int]
+    """Of each window, microseconds since 1970."""
     rank = Rank(index=0, world_size=1)
     """Which rows of a global batch `fit` takes."""
 
@@ -47,13 +48,13 @@ class CountTrainer:
         """Return one whole epoch: a second one would count everything twice."""
         return epochs[0].n_steps
 
-    def fit(self, window: str, epochs: list[Batches], on_step: OnStep) -> None:
-        """Count every session once."""
-        self.model.start_window()
+    def fit(self, window: str, epochs: list[Batches], on_step: OnStep) -> float | None:
+        """Count every session once; return the loss, if there is any."""
+        self.model.start_window(self.ends[window])
         for batch in epochs[0]:
-            self.model.count(batch.columns[ITEM_ID], batch.lengths)
+            self.model.count(batch.columns, batch.lengths)
             on_step(batch.n_global)
-        self.model.finish_window()
+        return self.model.finish_window()
 
     def state(self) -> dict[str, Tensor]:
         """Return the counts."""
@@ -188,7 +189,7 @@ class GradientTrainer:
             self.optimizer.state[held][key] = value.to(held.device, copy=True)
 
 
-Trainer = CountTrainer | GradientTrainer
+Trainer = BaselineTrainer | GradientTrainer
 
 
 def build_optimizer(model: nn.Module, config: TrainingConfig) -> AdamW:
@@ -242,7 +243,7 @@ def rate_factor(config: TrainingConfig, step: int, n_steps: int) -> float:
 
 
 def gather_state(
-    state: Mapping[str, Tensor], model: NextItemModel | CountingModel, process: Process
+    state: Mapping[str, Tensor], model: NextItemModel | Baseline, process: Process
 ) -> dict[str, Tensor]:
     """Gather weights or a trainer's state, whole in the main process; a collective.
 
@@ -257,7 +258,7 @@ def gather_state(
 
 
 def scatter_state(
-    state: Mapping[str, Tensor] | None, model: NextItemModel | CountingModel, process: Process
+    state: Mapping[str, Tensor] | None, model: NextItemModel | Baseline, process: Process
 ) -> Mapping[str, Tensor]:
     """Give every process its own part of the main process's state; a collective.
 
@@ -280,7 +281,7 @@ def scatter_state(
     return own
 
 
-def _is_sharded(name: str, model: NextItemModel | CountingModel) -> bool:
+def _is_sharded(name: str, model: NextItemModel | Baseline) -> bool:
     """Whether a tensor of a state, by its name, has one row per item and is sharded by them."""
     name = name.removeprefix(WEIGHTS).removeprefix(_OPTIMIZER)
     parameter, _, key = name.rpartition(".")

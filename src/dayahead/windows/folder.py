@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -21,6 +22,7 @@ from dayahead.core.columns import (
     ROLES,
     SESSION_ID,
     SESSION_START,
+    TIMESTAMP,
 )
 from dayahead.core.errors import WindowError
 from dayahead.windows.metadata import Statistics, WindowsManifest, read_metadata
@@ -109,6 +111,15 @@ class WindowFolder:
         kept = [entry for entry in self.manifest.windows if entry.state == "kept"]
         return tuple(
             Window(entry.window, position, entry.start) for position, entry in enumerate(kept)
+        )
+
+    @cached_property
+    def ends(self) -> dict[str, int]:
+        """End of each kept window by its name, microseconds since 1970."""
+        kept = [entry for entry in self.manifest.windows if entry.state == "kept"]
+        instants = pa.array([datetime.fromisoformat(entry.end) for entry in kept], TIMESTAMP)
+        return dict(
+            zip((e.window for e in kept), instants.cast(pa.int64()).to_pylist(), strict=True)
         )
 
     def path(self, window: Window, role: str) -> Path:

@@ -121,7 +121,7 @@ def test_an_unknown_address_raises(launched, monkeypatch):
 
 SUM = """
 import json, sys, torch
-from dayahead.config.params import ComputeConfig
+from dayahead.config.machine import ComputeConfig
 from dayahead.distributed.launch import run_processes
 def work(process):
     print(process.is_main, int(process.all_reduce(torch.tensor(process.rank.index + 1))))

@@ -110,7 +110,9 @@ def assert_as_by_workflow(log, rules, known):
     with np.errstate(over="ignore", invalid="ignore"), pytest.MonkeyPatch.context() as patch:
         found = SessionEncoder(rules, known).encode_session(log)
         patch.setattr(vocabularies, "FEW", 0)
-        expected = encode(log.take(kept_rows(log, rules.sessions)), rules, known)
+        kept = log.take(kept_rows(log, rules.sessions))
+        expected = encode(kept, rules, known)
+    assert found.pop(EVENT_TIME).tolist() == kept[EVENT_TIME].cast(pa.int64()).to_pylist()
     assert set(found) == set(encoded_columns(rules))
     for name, values in found.items():
         column = expected[name].to_numpy()
@@ -150,8 +152,10 @@ def test_a_live_session_takes_no_workflow(monkeypatch):
     rows = session("a", [60, 9], "2026-01-03", price=4.0)
     rules = statistics({"price": {"kind": "number", "mean": 2.0, "std": 2.0}})
     arrays = SessionEncoder(rules, {ITEM_ID: ITEMS}).encode_session(events(rows))
+    minute = 60_000_000
     assert {name: values.tolist() for name, values in arrays.items()} == {
         "item_id": [3, 1],
+        "event_time": [arrays["event_time"][1] - minute, arrays["event_time"][0] + minute],
         "price": [1, 1],
     }
 

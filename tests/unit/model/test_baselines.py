@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from dayahead.model.baselines import CountingModel
-from support.tiny_settings import count_window, counted, model_config, padded
+from support.tiny_settings import baseline, count_sessions, count_window, counted, padded
 
 A, B, C, D, E = range(2, 7)
 CANDIDATES = torch.tensor([A, B, C, D, E])
@@ -14,9 +13,7 @@ FIRST = [[A, B, A, B], [A, C], [D, A, B]]
 
 
 def transitions(decay=1.0):
-    model = CountingModel(model_config(architecture="transitions", decay=decay))
-    model.grow({"item_id": 5})
-    return model
+    return baseline("transitions", 5, model={"decay": decay})
 
 
 def scores_after(model, items, candidates=CANDIDATES):
@@ -48,7 +45,7 @@ def test_transitions_count_consecutive_items():
     wanted = np.zeros((5, 5))
     wanted[A - 2, B - 2], wanted[A - 2, C - 2] = 3, 1
     wanted[B - 2, A - 2] = wanted[D - 2, A - 2] = 1
-    assert np.array_equal(model.transitions.toarray(), wanted)
+    assert np.array_equal(model.pairs.toarray(), wanted)
 
 
 def test_transitions_rank_by_count_and_other_items_by_popularity():
@@ -74,8 +71,8 @@ def test_transitions_decay_and_popularity_is_reset():
     model = transitions(decay=0.5)
     count_window(model, [[A, B], [A, B], [A, B]])
     count_window(model, [[A, C], [A, C]])
-    assert model.transitions[A - 2, B - 2] == 1.5
-    assert model.transitions[A - 2, C - 2] == 2
+    assert model.pairs[A - 2, B - 2] == 1.5
+    assert model.pairs[A - 2, C - 2] == 2
     assert model.popularity.tolist() == [2, 0, 2, 0, 0]
 
 
@@ -83,7 +80,7 @@ def test_a_decay_of_0_forgets():
     model = transitions(decay=0.0)
     count_window(model, [[A, B]])
     count_window(model, [[C, D]])
-    assert model.transitions.nnz == 1
+    assert model.pairs.nnz == 1
 
 
 def test_popularity_never_overrides_decayed_counts():
@@ -118,18 +115,18 @@ def test_growing_keeps_the_counts():
     model.grow({"item_id": 8})
     count_window(model, [[A, 9]])
     assert model.n_items == 8
-    assert model.transitions[A - 2, B - 2] == 3
-    assert model.transitions[A - 2, 9 - 2] == 1
+    assert model.pairs[A - 2, B - 2] == 3
+    assert model.pairs[A - 2, 9 - 2] == 1
 
 
 def test_batches_count_as_one():
     at_once, in_parts = transitions(), transitions()
     count_window(at_once, FIRST)
-    in_parts.start_window()
+    in_parts.start_window(0)
     for session in FIRST:
-        in_parts.count(*padded([session]))
+        count_sessions(in_parts, [session])
     in_parts.finish_window()
-    assert np.array_equal(at_once.transitions.toarray(), in_parts.transitions.toarray())
+    assert np.array_equal(at_once.pairs.toarray(), in_parts.pairs.toarray())
     assert np.array_equal(at_once.popularity, in_parts.popularity)
 
 
@@ -150,9 +147,35 @@ def test_no_candidates_give_no_scores(architecture):
 
 def test_a_million_events_are_counted_exactly():
     model = transitions()
-    model.start_window()
-    model.count(torch.full((1000, 1000), A), torch.full((1000,), 1000))
-    model.count(torch.tensor([[A, B]]), torch.tensor([2]))
+    model.start_window(0)
+    model.count({"item_id": torch.full((1000, 1000), A)}, torch.full((1000,), 1000))
+    model.count({"item_id": torch.tensor([[A, B]])}, torch.tensor([2]))
     model.finish_window()
     assert model.popularity[0] == 1_000_001
-    assert model.transitions[0, 0] == 999_000
+    assert model.pairs[0, 0] == 999_000
+
+
+def cooccurrence(decay=1.0):
+    return baseline("cooccurrence", 5, model={"decay": decay})
+
+
+def test_cooccurrence_counts_all_pairs_of_a_session_both_ways():
+    model = cooccurrence()
+    count_window(model, [[A, B, C], [A, C]])
+    wanted = np.zeros((5, 5))
+    wanted[A - 2, B - 2] = wanted[B - 2, C - 2] = 1
+    wanted[A - 2, C - 2] = 2
+    assert np.array_equal(model.pairs.toarray(), wanted + wanted.T)
+
+
+def test_repeated_items_cooccur_as_often_as_their_pairs():
+    model = cooccurrence()
+    count_window(model, [[A, B, A]])
+    assert model.pairs[A - 2, B - 2] == model.pairs[B - 2, A - 2] == 2
+    assert model.pairs[A - 2, A - 2] == 0
+
+
+def test_cooccurrence_reads_pairs_backwards():
+    model = cooccurrence()
+    count_window(model, [[A, B, C], [D, C], [D, C]])
+    assert best_first(model, [C])[:2] == [{D}, {A, B}]

@@ -12,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from dayahead.config.baselines import BASELINES, MEMORY
 from dayahead.core.columns import TIMESTAMP
 from dayahead.core.errors import ConfigError, ModelFileError
 from dayahead.model.checkpoint import (
@@ -33,11 +34,12 @@ from support.tiny_settings import (
     model_config,
     task_config,
     tiny_model,
+    tiny_params,
 )
 from support.window_folders import FEATURES, START, tiny_statistics
 
 SIZES = {"item_id": 30, "category": 3}
-EVERY = [*BACKBONES, ("popularity", "clm"), ("transitions", "clm")]
+EVERY = [*BACKBONES, *((name, "clm") for name in (*BASELINES, MEMORY))]
 every_architecture = pytest.mark.parametrize(("architecture", "task"), EVERY)
 
 
@@ -57,7 +59,7 @@ def save(folder, written):
 
 def stored(architecture, task, **changes):
     """A model of 30 items that differs from its initial values."""
-    if architecture in ("popularity", "transitions"):
+    if architecture in {*BASELINES, MEMORY}:
         model, sizes = counted(architecture, [[2, 3, 4], [2, 3]]), {"item_id": 30}
         features = ()
     else:
@@ -70,10 +72,14 @@ def stored(architecture, task, **changes):
     config = ModelConfigFile(
         dataset="tiny",
         window="2026-01-03",
+        end=0,
         model=model_config(architecture=architecture, features=features, **changes),
         task=task_config(name=task),
         loss=loss_config(),
-        seed=7,
+        neighbours=tiny_params().neighbours,
+        linear=tiny_params().linear,
+        memory=tiny_params().memory,
+        seed=1,
         sizes=sizes,
         first_sizes=sizes,
         statistics=tiny_statistics(features, max_length=8),
@@ -112,15 +118,17 @@ def test_every_tensor_read_again_is_identical(tmp_path, architecture, task, chan
     assert all(torch.equal(tensors[name], tensor) for name, tensor in wanted.items())
 
 
-def test_a_baseline_counts_on_after_reading(tmp_path):
-    written = stored("transitions", "clm")
+@pytest.mark.parametrize("architecture", [*BASELINES, MEMORY])
+def test_a_baseline_counts_on_after_reading(tmp_path, architecture):
+    written = stored(architecture, "clm")
     save(tmp_path, written)
     read = load_model(tmp_path).model
     for model in (written.model, read):
         model.grow({"item_id": 40})
-        count_window(model, [[2, 41]])
-    assert np.array_equal(read.transitions.toarray(), written.model.transitions.toarray())
-    assert np.array_equal(read.popularity, written.model.popularity)
+        count_window(model, [[2, 41], [3, 4, 2, 3]], start=90_000)
+    again = written.model.state_dict()
+    for name, tensor in read.state_dict().items():
+        assert torch.equal(tensor, again[name]), name
 
 
 @every_architecture
@@ -247,9 +255,8 @@ def test_tensor_files_are_readable_by_all(tmp_path):
 
 def built(features, **changes):
     statistics = tiny_statistics(FEATURES, max_length=8)
-    config = model_config(features=features, **changes)
-    sizes = {"item_id": 5, "category": 3}
-    return build_model(config, task_config(), loss_config(), statistics, sizes, 1)
+    params = tiny_params({"model": {"features": features, **changes}})
+    return build_model(params, statistics, {"item_id": 5, "category": 3}, 1)
 
 
 @pytest.mark.parametrize(

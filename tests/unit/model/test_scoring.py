@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dayahead.config.baselines import BASELINES, MEMORY
 from dayahead.model.output_layer import Scorer
 from support.tiny_settings import (
     BACKBONES,
@@ -23,7 +24,7 @@ CANDIDATES = torch.arange(2, 2 + N_ITEMS)
 LONGEST = 8
 """Positions of a tiny model, the target's included."""
 
-SCORERS = [*("/".join(pair) for pair in BACKBONES), "popularity", "transitions"]
+SCORERS = [*("/".join(pair) for pair in BACKBONES), *BASELINES, MEMORY]
 every_scorer = pytest.mark.parametrize("name", SCORERS)
 
 
@@ -51,6 +52,7 @@ def noise_columns(n_sessions: int, seed: int) -> dict[str, torch.Tensor]:
         "item_id": torch.randint(1, 5 + N_ITEMS, shape, generator=generator),
         "category": torch.randint(0, 6, shape, generator=generator),
         "price": torch.randn(shape, generator=generator),
+        "event_time": torch.randint(0, 10**9, shape, generator=generator).sort(1).values,
     }
 
 

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from distributed import LocalCluster
 
-from dayahead.core.columns import ROLES
+from dayahead.core.columns import ROLES, TIMESTAMP
 from dayahead.core.errors import DataError
 from dayahead.features import workflow
 from dayahead.features.session_encoder import SessionEncoder
@@ -238,7 +238,10 @@ def test_live_encoding_equals_the_window_files(run):
         raw = table.filter(pc.equal(table["session_id"], row["session_id"]))
         # Of a live session the last events are read, of a window's the first were written.
         raw = raw.sort_by([("event_time", "ascending"), ("row", "ascending")]).slice(0, 4)
-        for name, values in encoder.encode_session(raw).items():
+        arrays = encoder.encode_session(raw)
+        times = pa.array(row["event_time"][:4], TIMESTAMP)
+        assert arrays.pop("event_time").tolist() == times.cast(pa.int64()).to_pylist()
+        for name, values in arrays.items():
             assert values.tolist() == row[name][:4]
 
 

@@ -8,6 +8,7 @@ import pyarrow.csv
 import pytest
 import torch
 
+from dayahead.config.baselines import BASELINES, MEMORY
 from dayahead.core.errors import ConfigError, DataError, ModelFileError
 from dayahead.distributed.process import Rank
 from dayahead.serve.recommender import Recommender
@@ -23,8 +24,9 @@ NEW = 99
 KNOWN = DAYS[0][0][0]
 EVALUATED = [*DAYS[1][:8], [3, NEW, 4, 5], [NEW, 7], [1, 2, NEW], [4] * 6]
 WINDOWS = [[session[:MAX_LENGTH] for session in sessions] for sessions in (DAYS[0], EVALUATED)]
-EVERY_MODEL = [*BACKBONES, ("popularity", "clm"), ("transitions", "clm")]
-FAST_MODELS = [*FAST_BACKBONES, ("popularity", "clm"), ("transitions", "clm")]
+OF_BASELINES = [(name, "clm") for name in BASELINES]
+EVERY_MODEL = [*BACKBONES, *OF_BASELINES]
+FAST_MODELS = [*FAST_BACKBONES, *OF_BASELINES]
 FAST_WITHOUT_FEATURES = [("gpt2", "clm"), ("xlnet", "plm"), ("transitions", "clm")]
 FEATURES = ("category", "price")
 
@@ -53,7 +55,7 @@ def fitted(tmp_path_factory):
 def evaluated_scores(recommender, folder, features):
     """Scores of day 1's sessions from its window file, all in one padded batch."""
     store = WindowFolder(folder)
-    table = store.read(store.windows[1], "train", ["item_id", *features])
+    table = store.read(store.windows[1], "train", ["item_id", "event_time", *features])
     sessions = Sessions.from_table(table)
     batch = sessions.gather(torch.arange(len(sessions)), rank=Rank(0, 1))
     stored = recommender.stored
@@ -74,6 +76,8 @@ def mark_slow(models, fast, *more):
     [
         *mark_slow([*EVERY_MODEL, ("gru", "clm")], FAST_MODELS, FEATURES),
         *mark_slow(EVERY_MODEL, FAST_WITHOUT_FEATURES, ()),
+        (MEMORY, "clm", ()),
+        (MEMORY, "clm", ("category",)),
     ],
 )
 def test_evaluate_and_recommend_give_the_same_scores_and_ranks(
@@ -85,7 +89,7 @@ def test_evaluate_and_recommend_give_the_same_scores_and_ranks(
     candidates = [candidates[index - 2] for index in recommender.stored.candidates]
     ranks = ranks_of(folder, day(1))
     for row, session in enumerate(WINDOWS[1]):
-        events = raw_events(session[:-1])
+        events = raw_events(session[:-1], 1, row)
         found = dict(recommender.recommend_after(events, top_k=1000, cold_start="model"))
         live = np.array([found[item] for item in candidates])
         wanted = scores[row].numpy()

@@ -24,8 +24,19 @@ IN_NO_KEY = {"fit_last", "cutoffs"}
 PLM, RTD, GBCE = ({"task": {"name": "plm"}}, {"task": {"name": "rtd"}}, {"loss": {"name": "gbce"}})
 SLIDING = {"training": {"protocol": "sliding"}}
 TRANSITIONS = {"model": {"architecture": "transitions"}}
+VSKNN, VSTAN, SLIST = ({"model": {"architecture": name}} for name in ("vsknn", "vstan", "slist"))
+OF_VSKNN = [f"neighbours.{name}" for name in ("position_weight", "step_weight", "push_reminders")]
+MEMORY = {"model": {"architecture": "memory"}}
 NEEDED = {
     "model.decay": TRANSITIONS,
+    **dict.fromkeys(OF_VSKNN, VSKNN),
+    **{
+        name: VSTAN
+        for name in (f"neighbours.{name}" for name in OTHER["neighbours"])
+        if name not in OF_VSKNN
+    },
+    **{f"linear.{name}": SLIST for name in OTHER["linear"]},
+    **{f"memory.{name}": MEMORY for name in OTHER["memory"]},
     "task.mlm_probability": {"task": {"name": "mlm"}},
     "task.plm_probability": PLM,
     "task.plm_max_span": PLM,
@@ -47,6 +58,10 @@ WITHOUT_EFFECT = [
     ({"training": {"steps_per_window": 3}}, "training.epochs"),
     ({"loss": {"name": "bpr", "negatives": 0}}, "loss.popularity_exponent"),
     *((TRANSITIONS, name) for name in ("model.d_model", "loss.temperature", "task.name")),
+    *((VSKNN, f"neighbours.{name}") for name in ("age_scale", "step_scale")),
+    *((VSTAN, f"neighbours.{name}") for name in ("step_weight", "push_reminders")),
+    ({"model": {"architecture": "slit"}}, "linear.similarity_share"),
+    ({"model": {"architecture": "slis"}}, "linear.train_scale"),
     *((TRANSITIONS, f"training.{name}") for name in ("epochs", "batch_size", "precision")),
 ]
 CHANGES = [(section, name) for section, values in OTHER.items() for name in values]

@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from dayahead.config.baselines import BASELINES, MEMORY
 from dayahead.core.files import write_parquet
 from dayahead.distributed.launch import run_processes
 from dayahead.train.run import Run
@@ -86,6 +87,10 @@ SETTINGS = {
     "gpt2 with dropout": DROPOUT,
     "fresh optimizer": {"training": {"carry_optimizer": False}},
     "transitions": {"model": {"architecture": "transitions", "decay": 0.5}},
+    "cooccurrence": {"model": {"architecture": "cooccurrence", "decay": 0.5}},
+    "vstan": {"model": {"architecture": "vstan"}},
+    "slist": {"model": {"architecture": "slist"}},
+    "memory": {"model": {"architecture": "memory"}},
     "sliding": {"training": {"protocol": "sliding", "epochs": 2}},
     "from scratch": {"training": {"protocol": "from_scratch"}},
     "sampled": {"loss": {"name": "sampled_softmax", "popularity_exponent": 0.75}},
@@ -113,8 +118,17 @@ def test_a_killed_run_resumes_to_the_same_result(windows, tmp_path, monkeypatch,
 
 @each_task
 def test_a_longer_run_extends_a_shorter_one(windows, tmp_path, architecture, task):
-    """It starts from the shorter one's state, and repeats its ranks."""
     sections = {"model": {"architecture": architecture, "dropout": 0.1}, "task": {"name": task}}
+    check_extension(windows, tmp_path, sections)
+
+
+@pytest.mark.parametrize("architecture", [*BASELINES, MEMORY])
+def test_a_longer_run_of_a_baseline_extends_a_shorter_one(windows, tmp_path, architecture):
+    check_extension(windows, tmp_path, {"model": {"architecture": architecture, "decay": 0.5}})
+
+
+def check_extension(windows, tmp_path, sections):
+    """The longer run starts from the shorter one's state, and repeats its ranks."""
     whole = run(windows, tmp_path / "a" / "out", sections, last=day(3))
     shorter = run(windows, tmp_path / "b" / "out", sections, last=day(2))
     for window in (day(1), day(2)):

@@ -5,6 +5,7 @@ from itertools import chain
 import numpy as np
 import pytest
 
+from dayahead.config.baselines import BASELINES, MEMORY
 from dayahead.core.files import read_json
 from dayahead.distributed.launch import run_processes
 from dayahead.metrics.tables import read_windows
@@ -15,13 +16,11 @@ from support.tiny_settings import BACKBONES, compute_config, evaluated_windows, 
 from support.window_folders import bytes_in, day, markov_days, write_window_folder
 from support.worker_studies import run_and_record
 
-BASELINES = {"transitions"}
-
 
 @every_variant
 def test_every_step_has_the_same_loss(runs, name):
     one, two = (read_json(folder / f"{name}-0.json")["losses"] for folder in runs)
-    assert len(one) == (0 if name in BASELINES else len(DAYS) * 2 * N_STEPS)
+    assert len(one) == (0 if name in {*BASELINES, MEMORY} else len(DAYS) * 2 * N_STEPS)
     assert two == pytest.approx(one, rel=1e-5)
     assert read_json(runs[1] / f"{name}-1.json")["losses"] == two
 
@@ -33,7 +32,7 @@ def test_every_session_is_read_by_one_process_once_per_epoch(runs, name):
     for whole, first, second in zip(one, *two, strict=True):
         assert len(first) == len(second)
         assert sorted(session for session in first + second if session >= 0) == sorted(whole)
-    if name not in BASELINES:
+    if name not in {*BASELINES, MEMORY}:
         assert sorted(chain(*one[:N_STEPS])) == list(range(N_SESSIONS))
         assert [-1] in two[1]
 

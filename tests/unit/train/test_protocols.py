@@ -165,7 +165,7 @@ def test_transitions_by_protocol(tmp_path, settings, after_one):
     sections = {"model": {"architecture": "transitions"}}
     sections["training"] = settings | {"fit_last": False, "steps_per_window": 1, "batch_size": 1}
     out = train_study(folder, tmp_path / "out", sections)
-    assert load_model(out / "models").model.transitions[0, 1] == after_one
+    assert load_model(out / "models").model.pairs[0, 1] == after_one
 
 
 def test_candidates_come_from_all_windows_so_far_with_a_fresh_model_too(tmp_path):

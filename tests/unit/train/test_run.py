@@ -246,7 +246,7 @@ def test_attention_of_chosen_sessions(windows, tmp_path, architecture, task, n_r
     ("sections", "message"),
     [
         ({"model": {"architecture": "gru"}}, "gru has no attention weights"),
-        (POPULARITY, "counting baseline has no attention"),
+        (POPULARITY, "a baseline has no attention"),
         (
             {"model": {"architecture": "xlnet"}, "task": {"name": "plm"}},
             "plm predictions come from",

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from dayahead.config.baselines import BASELINES, MEMORY, TIMED
 from dayahead.core.errors import ConfigError, TrainingError
 from dayahead.core.files import write_parquet
 from dayahead.metrics.tables import read_ranks, read_windows
@@ -163,7 +164,7 @@ def test_a_second_run_removes_the_results_of_the_first(by_hand, tmp_path):
     assert evaluated_windows(tmp_path) == [day(1)]
 
 
-@pytest.mark.parametrize("architecture", ["gpt2", "transitions"])
+@pytest.mark.parametrize("architecture", ["gpt2", *BASELINES[1:], MEMORY])
 def test_a_window_does_not_depend_on_the_next(windows, tmp_path, architecture):
     """Change all sessions of the last day: earlier fits and evaluations stay the same."""
     other = markov_days(n_days=1, sessions_per_day=40, n_items=60, seed=9)
@@ -194,12 +195,21 @@ def test_a_diverging_loss_ends_the_run_without_a_model(windows, tmp_path):
     assert not (tmp_path / "models").exists()
 
 
-def test_streaming_and_memory_give_the_same_files(windows, tmp_path):
-    sections = {"evaluation": {"split": "test"}}
+@pytest.mark.parametrize("architecture", ["gpt2", "transitions"])
+def test_streaming_and_memory_give_the_same_files(windows, tmp_path, architecture):
+    sections = {"evaluation": {"split": "test"}, "model": {"architecture": architecture}}
     for loader in ("memory", "nvtabular"):
         train_study(windows, tmp_path / loader, sections | {"training": {"loader": loader}})
     names = outputs(tmp_path / "memory")
     assert same_files(tmp_path / "memory", tmp_path / "nvtabular", *names)
+
+
+@pytest.mark.parametrize("architecture", TIMED)
+def test_times_are_not_streamed(windows, tmp_path, architecture):
+    sections = {"model": {"architecture": architecture}, "training": {"loader": "nvtabular"}}
+    sections["evaluation"] = {"split": "test"}
+    with pytest.raises(ConfigError, match=rf"{architecture} reads.*training\.loader to memory"):
+        train_study(windows, tmp_path, sections)
 
 
 def test_missing_features_are_an_error(windows, tmp_path):
@@ -216,7 +226,7 @@ def test_features_change_the_model(default, tmp_path):
     assert set(config["statistics"]["features"]) == {"category", "price"}
 
 
-@pytest.mark.parametrize("architecture", ["gpt2", "popularity", "transitions"])
+@pytest.mark.parametrize("architecture", ["gpt2", *BASELINES, MEMORY])
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_window_without_train_sessions_is_fitted_as_nothing(tmp_path, architecture, number):
     folder = write_window_folder(tmp_path / "windows", DAYS[:3])

@@ -8,12 +8,12 @@ import torch
 
 from dayahead.core.errors import ConfigError, TrainingError
 from dayahead.distributed.process import Process, Rank
-from dayahead.model.baselines import CountingModel
 from dayahead.model.next_item import NextItemModel
 from dayahead.train import trainers
 from dayahead.train.batches import MemoryBatches, Sessions, shuffled_rows
-from dayahead.train.trainers import CountTrainer, GradientTrainer, uses_bfloat16
+from dayahead.train.trainers import BaselineTrainer, GradientTrainer, uses_bfloat16
 from support.tiny_settings import (
+    baseline,
     each_task,
     loss_config,
     model_config,
@@ -253,8 +253,8 @@ def test_random_numbers_do_not_depend_on_the_number_of_processes(world):
 
 
 def test_baselines_count_one_epoch_only():
-    model = CountingModel(model_config(architecture="transitions"))
-    trainer = CountTrainer(model)
+    model = baseline("transitions", 20)
+    trainer = BaselineTrainer(model, {"w": 0})
     trainer.grow({"item_id": 20})
     n_sessions = []
     assert trainer.n_steps(epochs_of(n_epochs=3)) == 3

@@ -1,0 +1,54 @@
+"""Settings of the architecture `memory`: section `memory` of params.yaml."""
+
+from typing import Annotated
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from dayahead.config.loading import STRICT, Count, CountOrZero, NonNegative, Positive, SizeOrZero
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class MemoryConfig:
+    """Memories of clicks, and the head that weighs their evidence."""
+
+    n_candidates: Annotated[int, Field(ge=1, le=10_000)]
+    """Items that the head ranks after each session; all others rank below, by popularity."""
+    rank_all: bool
+    """Whether the head ranks every item seen so far instead; it learns from candidates still."""
+    head_width: SizeOrZero
+    """Hidden units of the head; 0: a linear one."""
+    learning_rate: Positive
+    """Of AdamW for the head; it falls to a tenth in each fit."""
+    weight_decay: NonNegative
+    """Of AdamW for the head."""
+    batch_size: Count
+    """Sessions per step of the head."""
+    epochs: Annotated[int, Field(ge=1, le=1000)]
+    """Epochs of the head in each fit."""
+    first_epochs: Annotated[int, Field(ge=1, le=1000)]
+    """The same in the first fit, where the later half of the window teaches the head."""
+    n_examples: Count
+    """Sessions of a window that the head learns from, drawn at random where there are more."""
+    n_replayed: CountOrZero
+    """Newest examples of earlier windows that the head learns from again."""
+    n_latest: Count
+    """Newest sessions with the session's last item that may be neighbours."""
+    n_earlier: Count
+    """The same for each item before it."""
+    n_best: Count
+    """Neighbours whose items are evidence."""
+    max_sessions: Count
+    """Sessions held, the newest."""
+    half_life: Positive
+    """Windows in which a neighbour loses half of its weight."""
+    fade: Share
+    """Weight of a shared item, as a share of that of the item after it in the session."""
+    reach: Count
+    """Last items of a session that neighbours are compared with."""
+    backward: Share
+    """Weight of a neighbour's items before the shared one, as a share of that of those after it."""
+    sharpness: Positive
+    """Power of the similarity in a second sum over the same neighbours."""

@@ -1,0 +1,1 @@
+"""Memories of clicks (pairs, items, categories, sessions) and the head that joins them."""

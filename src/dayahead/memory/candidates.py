@@ -1,0 +1,120 @@
+"""Candidates: the items that a fixed mixture of the memories expects after a prefix."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dayahead.memory.clicks import Clicks, Ints
+from dayahead.memory.compiled import compiled
+from dayahead.memory.neighbours import Neighbourhood
+from dayahead.memory.pairs import CHANNELS, WEIGHTS
+from dayahead.memory.table import Cells, Columns, Floats32
+
+SHARES = {
+    ("next", 1.0): 0.2,
+    ("next", 4.0): 0.2,
+    ("next", 16.0): 0.1,
+    ("forward", 4.0): 0.15,
+    ("backward", 4.0): 0.05,
+}
+"""Of the pairs in the mixture, by channel."""
+NEIGHBOUR_SHARE = 0.2
+POPULAR_SHARE = 0.4
+OWN_SHARE = 10.0
+"""Of each of the prefix's own items: they come first."""
+DOUBT = 3.0
+"""Clicks that a row of pairs must have to weigh half its share."""
+_CHANNELS = np.array([CHANNELS.index(channel) for channel in SHARES])
+_WEIGHTS = WEIGHTS[:, _CHANNELS] * np.array(list(SHARES.values()), np.float32)
+
+
+class _Pool(NamedTuple):
+    """Room to mix the memories for one prefix, and the parts of the pairs in it."""
+
+    mixture: Floats32
+    """[n] 0 between prefixes."""
+    touched: Ints
+    """[n] items, in order of touch."""
+    popularity: Floats32
+    """[n] 0 for what is not wanted."""
+    channels: Ints
+    """[K] of the pairs."""
+    weights: Floats32
+    """[R, K] of them at each of the prefix's clicks, the last one first."""
+
+
+def choose(
+    prefixes: Clicks,
+    pairs: Cells,
+    neighbours: Neighbourhood,
+    popularity: Floats32,
+    n_candidates: int,
+) -> Columns:
+    """Return the best `n_candidates` items [B, C] of each prefix, best first, 0 where fewer.
+
+    `popularity` [n] is a share, 0 for items that are not wanted.
+    """
+    popular = np.argsort(-popularity, kind="stable")[:n_candidates]
+    popular = popular[popularity[popular] > 0]
+    n = len(popularity)
+    pool = _Pool(np.zeros(n, np.float32), np.zeros(n, np.int64), popularity, _CHANNELS, _WEIGHTS)
+    clicks = prefixes.items, prefixes.offsets
+    return _chosen(*clicks, pool, pairs, neighbours, (popular, n_candidates))
+
+
+@compiled
+def _add(pool: _Pool, n_touched: int, item: int, score: float | np.float32) -> int:
+    """Add to an item's part of the mixture; return the number of items touched."""
+    if pool.popularity[item] <= 0:
+        return n_touched
+    if pool.mixture[item] == 0:
+        pool.touched[n_touched] = item
+        pool.mixture[item] = np.float32(POPULAR_SHARE) * pool.popularity[item]
+        n_touched += 1
+    pool.mixture[item] += np.float32(score)
+    return n_touched
+
+
+@compiled
+def _add_pairs(pool: _Pool, n_touched: int, pairs: Cells, item: int, weights: Floats32) -> int:
+    """Add the items that one of a prefix is paired with."""
+    row = np.searchsorted(pairs.rows, item)
+    if row == len(pairs.rows) or pairs.rows[row] != item:
+        return n_touched
+    factors = weights / (pairs.masses[row][pool.channels] + np.float32(DOUBT))
+    for cell in range(pairs.offsets[row], pairs.offsets[row + 1]):
+        score = np.float32(0)
+        for k in range(len(factors)):
+            score += factors[k] * pairs.values[cell, pool.channels[k]]
+        n_touched = _add(pool, n_touched, pairs.columns[cell], score)
+    return n_touched
+
+
+@compiled
+def _chosen(
+    items: Ints,
+    offsets: Ints,
+    pool: _Pool,
+    pairs: Cells,
+    neighbours: Neighbourhood,
+    wanted: tuple[Ints, int],
+) -> Columns:
+    popular, n_candidates = wanted
+    chosen = np.zeros((len(offsets) - 1, n_candidates), np.int32)
+    for b in range(len(chosen)):
+        n_touched, last = 0, offsets[b + 1] - 1
+        for r in range(min(len(pool.weights), last + 1 - offsets[b])):
+            n_touched = _add(pool, n_touched, items[last - r], OWN_SHARE)
+            n_touched = _add_pairs(pool, n_touched, pairs, items[last - r], pool.weights[r])
+        start, end = neighbours.offsets[b], neighbours.offsets[b + 1]
+        share = np.float32(NEIGHBOUR_SHARE) / (neighbours.values[start:end, 0].sum() + 1)
+        for i in range(start, end):
+            score = share * neighbours.values[i, 0]
+            n_touched = _add(pool, n_touched, neighbours.items[i], score)
+        for item in popular:
+            n_touched = _add(pool, n_touched, item, 0.0)
+        touched = pool.touched[:n_touched]
+        order = np.argsort(-pool.mixture[touched], kind="mergesort")[:n_candidates]
+        chosen[b, : len(order)] = touched[order]
+        pool.mixture[touched] = 0
+    return chosen

@@ -1,0 +1,110 @@
+"""Sessions as the memories read them: flat arrays of clicks, and the prefixes to predict from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dayahead.core.columns import N_RESERVED
+
+Ints = NDArray[np.int64]
+_PRIME = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True)
+class Clicks:
+    """Rows of clicks: row r holds the clicks offsets[r]:offsets[r + 1], in order of time.
+
+    A row is a session, or the known part of one.
+    """
+
+    items: Ints
+    """[N] catalogue indices; 0 and 1 (padding, unknown) are read as no item."""
+    times: Ints
+    """[N] microseconds since 1970."""
+    categories: Ints
+    """[N, G] values of G categorical columns."""
+    offsets: Ints
+    """[R + 1]"""
+
+    @classmethod
+    def cat(cls, parts: Sequence["Clicks"], n_categories: int) -> "Clicks":
+        """Join the rows of all parts, of which there may be none."""
+        none = np.zeros(0, np.int64)
+        empty = cls(none, none, np.zeros((0, n_categories), np.int64), np.zeros(1, np.int64))
+        every = [empty, *parts]
+        lengths = np.concatenate([part.lengths for part in every])
+        return cls(
+            np.concatenate([part.items for part in every]),
+            np.concatenate([part.times for part in every]),
+            np.concatenate([part.categories for part in every]),
+            np.concatenate([[0], np.cumsum(lengths)]),
+        )
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.offsets) - 1
+
+    @cached_property
+    def lengths(self) -> Ints:
+        """[R] clicks of each row."""
+        return np.diff(self.offsets)
+
+    @cached_property
+    def last(self) -> Ints:
+        """[R] each row's last click; no row may be empty."""
+        return self.offsets[1:] - 1
+
+    def take(self, rows: Ints) -> "Clicks":
+        """Return some rows, in the order given."""
+        return self._first_clicks(rows, self.lengths[rows])
+
+    def prefixes(self) -> tuple["Clicks", Ints]:
+        """Return each row of two clicks or more without its last one, and that one's item."""
+        rows = np.flatnonzero(self.lengths > 1)
+        return self._first_clicks(rows, self.lengths[rows] - 1), self.items[self.last[rows]]
+
+    def _first_clicks(self, rows: Ints, lengths: Ints) -> "Clicks":
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        clicks = np.arange(offsets[-1]) + (self.offsets[rows] - offsets[:-1]).repeat(lengths)
+        return Clicks(self.items[clicks], self.times[clicks], self.categories[clicks], offsets)
+
+    def known(self, n: int) -> "Clicks":
+        """Replace items that a catalogue of size `n` lacks, and those reserved, by 0."""
+        is_known = (self.items >= N_RESERVED) & (self.items < n)
+        return replace(self, items=np.where(is_known, self.items, 0))
+
+    def latest(self, n: int) -> Ints:
+        """Return each row's last items [R, L], at most `n`, the last click first, 0 for none."""
+        steps = np.arange(min(n, self.lengths.max(initial=1)))
+        is_click = steps < self.lengths[:, None]
+        clicks = (self.last[:, None] - steps) * is_click
+        return np.asarray(self.items[clicks] * is_click)
+
+    def order(self) -> Ints:
+        """Return the rows that are not empty by their last time, ties by a hash of all they hold.
+
+        So what is learned from a window does not depend on the order of its sessions.
+        """
+        rows = np.flatnonzero(self.lengths)
+        kept = self.take(rows)
+        order: Ints = np.lexsort([kept._hashes(), kept.times[kept.last]])
+        return np.asarray(rows[order])
+
+    def _hashes(self) -> NDArray[np.uint64]:
+        """Hash each row, none empty; positions count, so the order of its clicks does too."""
+        steps = np.arange(len(self.items)) - self.offsets[:-1].repeat(self.lengths)
+        mixed = _mixed(steps.astype(np.uint64))
+        for column in (self.items, self.times, *self.categories.T):
+            mixed = _mixed(mixed ^ column.astype(np.uint64))
+        hashes: NDArray[np.uint64] = np.add.reduceat(mixed, self.offsets[:-1])
+        return hashes
+
+
+def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Scramble 64 bits (Steele et al. 2014, "Fast splittable pseudorandom number generators")."""
+    values = (values + _PRIME) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))

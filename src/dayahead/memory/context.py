@@ -1,0 +1,63 @@
+"""Context: what is known of a prefix as a whole, so that the head can weigh its evidence by it."""
+
+import math
+
+import numpy as np
+
+from dayahead.core.columns import DAY
+from dayahead.memory.clicks import Clicks
+from dayahead.memory.features import BASE, ITEM_NAMES, Evidence, ItemFeatures
+from dayahead.memory.pairs import NAMES as PAIR_NAMES
+from dayahead.memory.table import Floats32
+
+N_VALUES = 16
+"""A category enters by its value modulo this."""
+CONTEXT_NAMES = (
+    *(f"mass.{name}" for name in PAIR_NAMES),
+    "mass.neighbours",
+    "prefix.length",
+    "prefix.is_single",
+    "prefix.dwell",
+    "prefix.since_window",
+    *(f"last.{name}" for name in ITEM_NAMES),
+    "last.is_new",
+    "last.peak",
+    "hour.sin",
+    "hour.cos",
+)
+"""Logarithms of the evidence's masses, of length and of seconds between the last two clicks;
+windows since the memories' end; the last item, and the highest share among its pairs; the hour."""
+
+
+def context_names(columns: tuple[str, ...]) -> tuple[str, ...]:
+    """Name the context of a model with these categorical columns, in order."""
+    return (*CONTEXT_NAMES, *(f"{name}.{value}" for name in columns for value in range(N_VALUES)))
+
+
+def context(
+    prefixes: Clicks, evidence: Evidence, known: ItemFeatures, now: tuple[int, int]
+) -> Floats32:
+    """Return the context [B, X]; `now` is the memories' time and a window's length."""
+    end, unit = now
+    last = prefixes.last
+    times, items = prefixes.times[last], prefixes.items[last]
+    dwell = np.where(prefixes.lengths > 1, times - prefixes.times[last - 1], 0) / 1_000_000
+    angle = times % DAY * (2 * np.pi / DAY)
+    peak = evidence.pairs.counts[:, :, BASE].max(1) / (evidence.pairs.masses[:, BASE] + 1)
+    numbers = [
+        np.log1p(evidence.pairs.masses),
+        np.log1p(evidence.neighbours.masses[:, :1]),
+        np.log(prefixes.lengths),
+        prefixes.lengths == 1,
+        np.log1p(np.maximum(dwell, 0)),
+        np.clip((times - end) / unit, -1, 2),
+        known.logs[items],
+        ~known.is_seen[items],
+        peak,
+        np.sin(angle),
+        np.cos(angle),
+    ]
+    is_value = prefixes.categories[last][:, :, None] % N_VALUES == np.arange(N_VALUES)
+    parts = (*numbers, is_value)
+    columns = [each.reshape(len(each), math.prod(each.shape[1:])) for each in parts]
+    return np.concatenate(columns, axis=1, dtype=np.float32)

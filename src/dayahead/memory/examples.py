@@ -1,0 +1,78 @@
+"""Examples that the head learns from, and those of earlier windows that it replays."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+NAMES = ("features", "is_candidate", "context", "targets")
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Prefixes as the head sees them, with the items that follow."""
+
+    features: Float[Tensor, "B C F"]
+    is_candidate: Bool[Tensor, "B C"]
+    """False where a prefix has fewer candidates."""
+    context: Float[Tensor, "B X"]
+    targets: Int[Tensor, " B"]
+    """Column of each next item, -1 where it is no candidate."""
+
+    def __len__(self) -> int:
+        """Return the number of prefixes."""
+        return len(self.targets)
+
+    def take(self, rows: Int[Tensor, " R"] | slice) -> "Examples":
+        """Return some of the prefixes."""
+        return Examples(*(getattr(self, name)[rows] for name in NAMES))
+
+    @classmethod
+    def cat(cls, parts: list["Examples"]) -> "Examples":
+        """Join examples with equally many candidates."""
+        return cls(*(torch.cat([getattr(part, name) for part in parts]) for name in NAMES))
+
+    def learnable(self) -> "Examples":
+        """Return the prefixes whose next item is a candidate."""
+        return self.take((self.targets >= 0).nonzero(as_tuple=True)[0])
+
+    def half(self) -> "Examples":
+        """Return features and context in half precision, as they are kept."""
+        halves = self.features.half(), self.is_candidate, self.context.half(), self.targets
+        return Examples(*halves)
+
+    def single(self) -> "Examples":
+        """Return features and context in single precision, as they are computed with."""
+        return Examples(
+            self.features.float(), self.is_candidate, self.context.float(), self.targets
+        )
+
+
+class Replay:
+    """The latest examples of earlier windows, in half precision."""
+
+    def __init__(self, n_kept: int, n_candidates: int, n_features: int, n_context: int) -> None:
+        self.n_kept = n_kept
+        self.kept = Examples(
+            torch.zeros(0, n_candidates, n_features).half(),
+            torch.zeros(0, n_candidates, dtype=torch.bool),
+            torch.zeros(0, n_context).half(),
+            torch.zeros(0, dtype=torch.int64),
+        )
+
+    def add(self, examples: Examples) -> None:
+        """Keep the last examples of a window, and of earlier ones what room is left for."""
+        latest = examples.take(slice(max(0, len(examples) - self.n_kept), None)).half()
+        n_left = self.n_kept - len(latest)
+        earlier = self.kept.take(slice(max(0, len(self.kept) - n_left), None))
+        self.kept = Examples.cat([earlier, latest])
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The examples kept."""
+        return {name: getattr(self.kept, name) for name in NAMES}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Replace the examples."""
+        self.kept = Examples(*(state[name].clone() for name in NAMES))

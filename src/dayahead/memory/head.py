@@ -1,0 +1,73 @@
+"""The head: scores candidates from their features and the context."""
+
+import math
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from dayahead.memory.examples import Examples
+
+LIMIT = 8.0
+"""Features and context farther from the mean, in deviations, are cut off."""
+_LEAST_STD = 1e-3
+"""What varies less is taken for a constant."""
+
+
+class Head(nn.Module):
+    """s_j = w . f_j + v . ReLU(A f_j + B x + b), of standardised features f and context x.
+
+    w and v start at zero; `width` units. With width 0 it is a conditional logit (McFadden 1974).
+    """
+
+    features_mean: Float[Tensor, " F"]
+    features_std: Float[Tensor, " F"]
+    context_mean: Float[Tensor, " X"]
+    context_std: Float[Tensor, " X"]
+    n_standardised: Tensor
+    """Examples that mean and deviation are of, 0 before the first window."""
+
+    def __init__(self, n_features: int, n_context: int, width: int, seed: int) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        self.linear = nn.Parameter(torch.zeros(n_features))
+        self.of_features = nn.Parameter(_uniform(width, n_features, generator))
+        self.of_context = nn.Parameter(_uniform(width, n_context, generator))
+        self.bias = nn.Parameter(torch.zeros(width))
+        self.out = nn.Parameter(torch.zeros(width))
+        for name, size in (("features", n_features), ("context", n_context)):
+            self.register_buffer(f"{name}_mean", torch.zeros(size))
+            self.register_buffer(f"{name}_std", torch.ones(size))
+        self.register_buffer("n_standardised", torch.zeros((), dtype=torch.int64))
+
+    def learn_scale(self, examples: Examples) -> None:
+        """Take mean and deviation of features and context from examples, where there are any."""
+        if not len(examples):
+            return
+        features = examples.features[examples.is_candidate]
+        for name, values in (("features", features), ("context", examples.context)):
+            std, mean = torch.std_mean(values.double(), dim=0, correction=0)
+            getattr(self, f"{name}_mean").copy_(mean)
+            getattr(self, f"{name}_std").copy_(torch.where(std > _LEAST_STD, std, 1.0))
+        self.n_standardised.fill_(len(examples))
+
+    def scaled(self, examples: Examples) -> Examples:
+        """Standardise features and context."""
+        features = (examples.features - self.features_mean) / self.features_std
+        context = (examples.context - self.context_mean) / self.context_std
+        limits = -LIMIT, LIMIT
+        return replace(examples, features=features.clamp(*limits), context=context.clamp(*limits))
+
+    def forward(
+        self, features: Float[Tensor, "B C F"], context: Float[Tensor, "B X"]
+    ) -> Float[Tensor, "B C"]:
+        """Score candidates from standardised features and context."""
+        gate = context @ self.of_context.T + self.bias  # [B, H]
+        hidden = features @ self.of_features.T + gate[:, None]  # [B, C, H]
+        return features @ self.linear + torch.relu(hidden) @ self.out
+
+
+def _uniform(n_out: int, n_in: int, generator: torch.Generator) -> Float[Tensor, "O I"]:
+    """Draw weights as nn.Linear does, from a generator of their own."""
+    return (2 * torch.rand(n_out, n_in, generator=generator) - 1) / math.sqrt(n_in)

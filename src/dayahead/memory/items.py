@@ -1,0 +1,88 @@
+"""Item memory: decayed counts of each item's clicks, and when it was seen."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dayahead.core.columns import N_RESERVED
+from dayahead.memory.clicks import Clicks, Ints
+from dayahead.memory.table import Floats
+
+CHANNELS = (
+    *(("clicks", half_life) for half_life in (0.125, 0.5, 2.0, 8.0, 32.0)),
+    *(("later", half_life) for half_life in (0.25, 1.0, 4.0)),
+    *(("end", half_life) for half_life in (0.5, 4.0)),
+)
+"""Kind and half-life, in windows: clicks; those after a session's first; a session's last."""
+NAMES = tuple(f"item.{kind}.{half_life:g}" for kind, half_life in CHANNELS)
+_LATER = CHANNELS.index(("later", 1.0))
+_CLICKS = CHANNELS.index(("clicks", 2.0))
+NEVER = np.iinfo(np.int64).min
+
+
+class ItemMemory:
+    """Decayed counts of clicks, by catalogue index."""
+
+    def __init__(self) -> None:
+        self.half_lives = np.array([half_life for _, half_life in CHANNELS])
+        self.counts = np.zeros((N_RESERVED, len(CHANNELS)), np.float32)
+        """[n, K], n the catalogue's size with the reserved indices."""
+        self.first = np.full(N_RESERVED, NEVER)
+        """[n] microseconds, NEVER before the first click."""
+        self.latest = self.first.copy()
+
+    def grow(self, n_items: int) -> None:
+        """Extend the arrays to a catalogue of `n_items`."""
+        n_new = n_items + N_RESERVED - len(self.counts)
+        self.counts = np.pad(self.counts, ((0, n_new), (0, 0)))
+        self.first, self.latest = (
+            np.pad(each, (0, n_new), constant_values=NEVER) for each in (self.first, self.latest)
+        )
+
+    def add(self, sessions: Clicks, ages: Floats, elapsed: float) -> None:
+        """Let `elapsed` windows pass, then add sessions whose clicks are `ages` windows old."""
+        is_known = sessions.items >= N_RESERVED
+        is_first, is_end = np.zeros((2, len(is_known)), bool)
+        is_first[sessions.offsets[:-1]] = True
+        is_end[sessions.last] = True
+        is_counted = {"clicks": is_known, "later": is_known & ~is_first, "end": is_known & is_end}
+        decayed = self.counts * 2.0 ** (-elapsed / self.half_lives)
+        for channel, (kind, half_life) in enumerate(CHANNELS):
+            [clicks] = is_counted[kind].nonzero()
+            worth = 2.0 ** (-ages[clicks] / half_life)
+            decayed[:, channel] += np.bincount(sessions.items[clicks], worth, len(self.counts))
+        self.counts = decayed.astype(np.float32)
+        self._see(sessions.items[is_known], sessions.times[is_known])
+
+    def _see(self, items: Ints, times: Ints) -> None:
+        first, latest = self.first.copy(), self.latest.copy()  # a state may share the old ones
+        first[items[~self.is_seen[items]]] = np.iinfo(np.int64).max
+        np.minimum.at(first, items, times)
+        np.maximum.at(latest, items, times)
+        self.first, self.latest = first, latest
+
+    @property
+    def is_seen(self) -> NDArray[np.bool_]:
+        """[n] whether an item was ever clicked."""
+        return np.asarray(self.first != NEVER)
+
+    def popularity(self) -> Floats:
+        """[n] smoothed share of each item in the clicks after a session's first; sums to 1."""
+        counts = self.counts[:, _LATER] + 0.05 * self.counts[:, _CLICKS].astype(np.float64)
+        smoothed = counts + 0.01 * self.is_seen + 1e-6
+        smoothed[:N_RESERVED] = 1e-6
+        return np.asarray(smoothed / smoothed.sum())
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Counts float32 [n, K], first and latest times int64 [n]."""
+        arrays = {"counts": self.counts, "first": self.first, "latest": self.latest}
+        return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Replace the catalogue and all counts."""
+        self.counts, self.first, self.latest = (
+            state[name].numpy().copy() for name in ("counts", "first", "latest")
+        )

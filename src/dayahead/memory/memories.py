@@ -1,0 +1,138 @@
+"""All memories of a model as they stand after a window, and what they say of a prefix."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dayahead.core.columns import N_RESERVED
+from dayahead.memory.candidates import choose
+from dayahead.memory.categories import CategoryMemory
+from dayahead.memory.clicks import Clicks
+from dayahead.memory.context import context
+from dayahead.memory.features import Evidence, ItemFeatures, candidate_features, feature_names
+from dayahead.memory.items import ItemMemory
+from dayahead.memory.neighbours import SessionMemory
+from dayahead.memory.pairs import PairMemory
+from dayahead.memory.settings import MemorySettings
+from dayahead.memory.table import Floats32
+
+_CLOCK = "clock"
+
+
+class Read(NamedTuple):
+    """Candidates of B prefixes, and what the memories say of them."""
+
+    candidates: NDArray[np.int32]
+    """[B, C] catalogue indices, 0 where a prefix has fewer."""
+    features: NDArray[np.float32]
+    """[B, C, F]"""
+    context: NDArray[np.float32]
+    """[B, X]"""
+
+
+Reader = Callable[[Clicks], Read]
+
+
+class Memories:
+    """Pairs, items, categories and sessions, all at the same time `end`."""
+
+    def __init__(self, settings: MemorySettings) -> None:
+        self.settings = settings
+        self.pairs = PairMemory()
+        self.items = ItemMemory()
+        self.categories = CategoryMemory(len(settings.columns))
+        self.sessions = SessionMemory(settings.config)
+        self.end = 0
+        """Microseconds since 1970; 0 before the first window."""
+        self._known: tuple[ItemFeatures, Floats32] | None = None
+
+    @property
+    def n_items(self) -> int:
+        """Items in the catalogue."""
+        return len(self.items.counts) - N_RESERVED
+
+    def grow(self, n_items: int) -> None:
+        """Extend the memories to a catalogue of `n_items`."""
+        self.items.grow(n_items)
+        self.sessions.grow(n_items)
+        self._known = None
+
+    def add(self, sessions: Clicks, end: int) -> None:
+        """Let time pass until `end` and add sessions, ordered by time, of the window before it.
+
+        A click after `end` counts as one at it.
+        """
+        elapsed = (end - self.end) / self.settings.unit
+        ages = np.maximum(end - sessions.times, 0) / self.settings.unit
+        for memory in (self.pairs, self.items, self.categories):
+            memory.add(sessions, ages, elapsed)
+        self.sessions.add(sessions)
+        self.end = end
+        self._known = None
+
+    @property
+    def known(self) -> tuple[ItemFeatures, Floats32]:
+        """What holds for every prefix: features of items, weights of sessions; computed once."""
+        if self._known is None:
+            now = self.end, self.settings.unit
+            self._known = ItemFeatures.of(self.items, *now), self.sessions.weights(*now)
+        return self._known
+
+    def reader(self, n_candidates: int, allowed: NDArray[np.bool_] | None = None) -> Reader:
+        """Return what reads prefixes: candidates among the items seen (and `allowed` [n])."""
+        now = self.end, self.settings.unit
+        known, weights = self.known
+        wanted = self.items.is_seen if allowed is None else self.items.is_seen & allowed
+        popularity = np.where(wanted, known.popularity, np.float32(0))
+        n_features = len(feature_names(self.settings.columns, self.settings.with_network))
+
+        n = len(popularity)
+
+        def read(prefixes: Clicks) -> Read:
+            prefixes = prefixes.known(n)
+            near = self.sessions.search(prefixes, weights)
+            candidates = choose(prefixes, self.pairs.table.cells, near, popularity, n_candidates)
+            evidence = Evidence(
+                self.pairs.evidence(prefixes, candidates, n),
+                near.evidence(candidates, n),
+                self.categories.evidence(prefixes, candidates, n),
+            )
+            features = candidate_features(prefixes, candidates, evidence, known, n_features)
+            return Read(candidates, features, context(prefixes, evidence, known, now))
+
+        return read
+
+    def _parts(self) -> dict[str, PairMemory | ItemMemory | CategoryMemory | SessionMemory]:
+        return {
+            "items": self.items,
+            "pairs": self.pairs,
+            "categories": self.categories,
+            "sessions": self.sessions,
+        }
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The tensors of each memory under its name, and the clock."""
+        state = {_CLOCK: torch.tensor([self.end])}
+        for name, memory in self._parts().items():
+            state |= {f"{name}.{key}": value for key, value in memory.state_dict().items()}
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Replace the catalogue and all sums."""
+        for name, memory in self._parts().items():
+            memory.load_state_dict(under(name, state))
+        self.sessions.grow(self.n_items)
+        self.end = int(state[_CLOCK])
+        self._known = None
+
+
+def under(name: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors named `name`.<key>, by key."""
+    prefix = f"{name}."
+    return {
+        key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)
+    }

@@ -1,0 +1,234 @@
+"""The model `memory`: memories of clicks, joined by a head that learns what they are worth.
+
+The head is stacked prequentially (Dawid 1984; Wolpert 1992): an example of window i has the
+features that memories and network gave it after window i - 1, which is the situation in which
+window i + 1 is scored.
+"""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float32
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dayahead.core.columns import N_RESERVED
+from dayahead.core.errors import ConfigError
+from dayahead.memory.clicks import Clicks, Ints
+from dayahead.memory.context import context_names
+from dayahead.memory.examples import Examples, Replay
+from dayahead.memory.explain import contributions
+from dayahead.memory.features import feature_names
+from dayahead.memory.head import Head
+from dayahead.memory.memories import Memories, Read, under
+from dayahead.memory.settings import MemorySettings
+from dayahead.memory.training import HeadTrainer
+
+CELLS = 40_000
+"""Candidates of all prefixes that are read at once, to bound memory."""
+Network = Callable[[Ints], Float[Tensor, "B n_items"]]
+"""Log-softmax over the catalogue after the prefixes (all but the last click) of some sessions, by
+their rows in the window; as the network stood before the window."""
+_FITS = "n_fits"
+
+
+class MemoryModel:
+    """Memories and the head."""
+
+    def __init__(self, settings: MemorySettings) -> None:
+        self.settings = settings
+        self.features = feature_names(settings.columns, settings.with_network)
+        """Names, in the order of the head's weights."""
+        self.context = context_names(settings.columns)
+        self.memories = Memories(settings)
+        sizes = len(self.features), len(self.context)
+        self.head = Head(*sizes, settings.config.head_width, settings.seed)
+        self.trainer = HeadTrainer(self.head, settings.config)
+        self.replay = Replay(settings.config.n_replayed, settings.config.n_candidates, *sizes)
+        self.n_fits = 0
+
+    @property
+    def n_items(self) -> int:
+        """Items in the catalogue."""
+        return self.memories.n_items
+
+    def grow(self, n_items: int) -> None:
+        """Extend the memories to a catalogue of `n_items`."""
+        self.memories.grow(n_items)
+
+    def fit(self, sessions: Clicks, end: int, network: Network | None = None) -> float | None:
+        """Fit the head on a window's sessions, then add them to the memories.
+
+        The first window's head is fitted on the later half, with memories of the earlier.
+
+        Args:
+            sessions: of the window, in any order.
+            end: of the window, in microseconds since 1970.
+            network: where the settings name one.
+
+        Returns:
+            The head's mean loss, None where there was nothing to learn from.
+        """
+        order = sessions.order()
+        memories, rows = self.memories, order
+        if self.n_fits == 0:
+            early, rows = np.split(order, [len(order) // 2])
+            memories = self._memories_of(sessions.take(early))
+        loss = self._fit_head(memories, sessions.take(rows), rows, network)
+        self.memories.add(sessions.take(order), end)
+        self.n_fits += 1
+        return loss
+
+    def _memories_of(self, sessions: Clicks) -> Memories:
+        """Return memories of these sessions alone, at the time of their last click."""
+        memories = Memories(self.settings)
+        memories.grow(self.n_items)
+        if len(sessions):
+            memories.add(sessions, int(sessions.times.max()))
+        return memories
+
+    def _fit_head(
+        self, memories: Memories, sessions: Clicks, rows: Ints, network: Network | None
+    ) -> float | None:
+        """Fit on the last clicks of sessions, which are these rows of the window."""
+        [seed] = np.random.SeedSequence([self.settings.seed, self.n_fits]).generate_state(1)
+        generator = torch.Generator().manual_seed(int(seed))
+        prefixes, targets = sessions.prefixes()
+        rows = rows[sessions.lengths > 1]
+        drawn = torch.randperm(len(rows), generator=generator)[: self.settings.config.n_examples]
+        chosen = np.sort(drawn.numpy())
+        read = memories.reader(self.settings.config.n_candidates)
+        parts = []
+        for part in np.split(chosen, _cuts(len(chosen), self.settings.config.n_candidates)):
+            scores = None if network is None else network(rows[part])
+            parts.append(self._examples(read(prefixes.take(part)), scores, targets[part]))
+        new = self._scaled([part.learnable() for part in parts])
+        if not len(new):
+            return None
+        epochs = self.settings.config.epochs if self.n_fits else self.settings.config.first_epochs
+        loss = self.trainer.fit(Examples.cat([self.replay.kept, new]), epochs, generator)
+        self.replay.add(new)
+        return loss
+
+    def _scaled(self, parts: list[Examples]) -> Examples:
+        """Join examples, standardised; the first ones of all tell how."""
+        if not self.head.n_standardised:
+            self.head.learn_scale(Examples.cat(parts))
+        return Examples.cat([self.head.scaled(part).half() for part in parts])
+
+    def _examples(
+        self, read: Read, network: Float[Tensor, "B n_items"] | None, targets: Ints | None = None
+    ) -> Examples:
+        """Put together what the memories read, the network's scores and the items that follow."""
+        self._check_network(network)
+        candidates = torch.from_numpy(read.candidates).long()
+        features = torch.from_numpy(read.features)
+        if network is not None:
+            features[..., -1] = network.gather(1, (candidates - N_RESERVED).clamp(min=0))
+        columns = torch.full((len(candidates),), -1)
+        if targets is not None:
+            is_target = (candidates == torch.from_numpy(targets)[:, None]) & (candidates > 0)
+            columns = torch.where(is_target.any(1), is_target.int().argmax(1), -1)
+        return Examples(features, candidates > 0, torch.from_numpy(read.context), columns)
+
+    def _check_network(self, network: Float[Tensor, "B n_items"] | None) -> None:
+        if (network is not None) != self.settings.with_network:
+            wanted = "a network's scores" if self.settings.with_network else "no network's scores"
+            raise ConfigError(f"the memory model expects {wanted}: set with_network accordingly")
+
+    @torch.no_grad()
+    def scores(
+        self,
+        prefixes: Clicks,
+        candidates: Ints,
+        extra: Float[Tensor, "B C"] | None = None,
+    ) -> Float32[Tensor, "B C"]:
+        """Score items after each prefix; no prefix may be empty.
+
+        The head's scores are 0 or more. What it does not rank has -2 to -1, by popularity.
+
+        Args:
+            prefixes: their last click is the latest one known.
+            candidates: distinct catalogue indices.
+            extra: log-softmax of the network, where the settings name one.
+        """
+        allowed = np.zeros(self.n_items + N_RESERVED, bool)
+        allowed[candidates] = True
+        popularity = self.memories.known[0].popularity
+        wanted = torch.from_numpy(candidates).long()
+        fallback = torch.from_numpy(popularity / popularity.max() - 2)
+        scored = fallback[wanted].repeat(len(prefixes), 1)
+        column_of = torch.full((len(fallback),), -1)
+        column_of[wanted] = torch.arange(len(wanted))
+        n_ranked = self._n_ranked(allowed)
+        read = self.memories.reader(n_ranked, allowed)
+        for part in np.split(np.arange(len(prefixes)), _cuts(len(prefixes), n_ranked)):
+            network = None
+            if extra is not None:
+                network = extra.new_zeros(len(part), self.n_items)
+                network[:, wanted - N_RESERVED] = extra[part]
+            found = read(prefixes.take(part))
+            examples = self.head.scaled(self._examples(found, network))
+            of_head = self.head(examples.features, examples.context)
+            if not self.head.n_standardised:  # nothing is learned yet: the candidates' own order
+                of_head = -torch.arange(of_head.shape[1]).expand_as(of_head).float()
+            lowest = of_head.masked_fill(~examples.is_candidate, torch.inf).amin(1, keepdim=True)
+            rows, columns = examples.is_candidate.nonzero(as_tuple=True)
+            items = torch.from_numpy(found.candidates).long()[rows, columns]
+            at = torch.from_numpy(part)[rows], column_of[items]
+            scored[at] = (of_head - lowest)[rows, columns]
+        return scored
+
+    def _n_ranked(self, allowed: NDArray[np.bool_]) -> int:
+        """Count the items that the head ranks for each prefix."""
+        if self.settings.config.rank_all:
+            return int((allowed & self.memories.items.is_seen).sum())
+        return self.settings.config.n_candidates
+
+    def explain(
+        self, prefix: Clicks, item: int, extra: Float[Tensor, "1 n_items"] | None = None
+    ) -> dict[str, float]:
+        """Split an item's lead over the mean candidate of one prefix among the named features.
+
+        Empty where the item is no candidate; `extra` is of the whole catalogue.
+        """
+        found = self.memories.reader(self._n_ranked(self.memories.items.is_seen))(prefix)
+        examples = self.head.scaled(self._examples(found, extra, np.array([item])))
+        column = int(examples.targets)
+        if column < 0:
+            return {}
+        features = examples.features[0][examples.is_candidate[0]]
+        parts = contributions(self.head, features, examples.context[0], column)
+        return dict(zip(self.features, parts.tolist(), strict=True))
+
+    def weights(self) -> dict[str, float]:
+        """Return the head's linear weight of each standardised feature."""
+        return dict(zip(self.features, self.head.linear.tolist(), strict=True))
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Copy all tensors that further fits and scores depend on."""
+        state = {_FITS: torch.tensor([self.n_fits])}
+        for name, part in self._state_parts().items():
+            state |= {f"{name}.{key}": value.clone() for key, value in part.state_dict().items()}
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Continue from a state of the same settings."""
+        for name, part in self._state_parts().items():
+            part.load_state_dict(under(name, state))
+        self.n_fits = int(state[_FITS])
+
+    def _state_parts(self) -> dict[str, Memories | Head | HeadTrainer | Replay]:
+        return {
+            "memories": self.memories,
+            "head": self.head,
+            "moments": self.trainer,
+            "replay": self.replay,
+        }
+
+
+def _cuts(n_rows: int, n_columns: int) -> Ints:
+    """Return where to cut rows into parts of at most CELLS cells."""
+    step = max(1, CELLS // max(1, n_columns))
+    return np.arange(step, n_rows, step)

@@ -1,0 +1,250 @@
+"""Session neighbours: the latest sessions that share items with a prefix, and what they hold."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dayahead.config.memory import MemoryConfig
+from dayahead.core.columns import N_RESERVED
+from dayahead.memory.clicks import Clicks, Ints
+from dayahead.memory.compiled import compiled
+from dayahead.memory.table import Columns, Floats, Floats32, Sums
+
+NAMES = ("neighbours.items", "neighbours.sharp")
+N_LATEST, N_EARLIER, N_BEST, REACH = range(4)
+"""Positions in the array of limits."""
+
+
+class Neighbourhood(NamedTuple):
+    """Items of the sessions nearest to each of B prefixes."""
+
+    offsets: Ints
+    """[B + 1]"""
+    items: Columns
+    """[M]"""
+    values: Floats32
+    """[M, 2] sums of similarity over distance, with similarity as it is and sharpened."""
+
+    def evidence(self, candidates: Columns, n: int) -> Sums:
+        """Read the values at each prefix's candidates [B, C], below `n`; 0 is none."""
+        return Sums(*_looked_up(self, candidates, n))
+
+
+class Postings(NamedTuple):
+    """The sessions that hold each item, latest first."""
+
+    offsets: Ints
+    """[n + 1]"""
+    sessions: Columns
+
+
+class _Scratch(NamedTuple):
+    """Room to compare a prefix with sessions."""
+
+    sums: Floats32
+    """[S] weights of the items shared, 0 between prefixes."""
+    shared: Ints
+    """[S] the latest item of the prefix that a session touched has."""
+    touched: Columns
+    """[S] sessions, in order of touch."""
+
+
+class SessionMemory:
+    """The latest sessions, found by their items (V-SkNN, Ludewig and Jannach 2018)."""
+
+    def __init__(self, config: MemoryConfig) -> None:
+        self.config = config
+        self.items = np.zeros(0, np.int32)
+        """[N] items of the sessions kept, the oldest session first."""
+        self.offsets = np.zeros(1, np.int64)
+        self.times = np.zeros(0, np.int64)
+        """[S] microseconds, of each session's last click."""
+        self.grow(0)
+
+    def grow(self, n_items: int) -> None:
+        """Extend the index to a catalogue of `n_items`."""
+        self._index(n_items + N_RESERVED)
+
+    def _index(self, n: int) -> None:
+        self.postings = Postings(*_posted(self.items, self.offsets, n, self.config.n_latest))
+
+    def add(self, sessions: Clicks) -> None:
+        """Add sessions, ordered by time, and forget those that no search would reach."""
+        n = len(self.postings.offsets) - 1
+        self.items = np.append(self.items, sessions.items.astype(np.int32))
+        self.offsets = np.append(self.offsets, self.offsets[-1] + sessions.offsets[1:])
+        self.times = np.append(self.times, sessions.times[sessions.last])
+        self._index(n)
+        is_kept = np.zeros(len(self.times), bool)
+        is_kept[self.postings.sessions] = True
+        is_kept[: -self.config.max_sessions] = False
+        self._keep(is_kept)
+        self._index(n)
+
+    def _keep(self, is_kept: NDArray[np.bool_]) -> None:
+        lengths = np.diff(self.offsets)
+        self.items = self.items[is_kept.repeat(lengths)]
+        self.offsets = np.append(0, np.cumsum(lengths[is_kept]))
+        self.times = self.times[is_kept]
+
+    def weights(self, end: int, unit: int) -> Floats32:
+        """[S] worth of each session at the time `end`: 2^(-age/h) / sqrt(length)."""
+        ages = np.maximum(end - self.times, 0) / unit
+        worth = 2.0 ** (-ages / self.config.half_life) / np.sqrt(np.diff(self.offsets))
+        return np.asarray(worth, np.float32)
+
+    def search(self, prefixes: Clicks, weights: Floats32) -> Neighbourhood:
+        """Find the sessions nearest to each prefix and sum up their items."""
+        chosen = self.config
+        limits = np.array([chosen.n_latest, chosen.n_earlier, chosen.n_best, chosen.reach])
+        clicks = prefixes.items, prefixes.offsets
+        found = _nearest(*clicks, self.postings, weights, limits, chosen.fade)
+        factors = np.array([chosen.backward, chosen.sharpness])
+        n = len(self.postings.offsets) - 1
+        return Neighbourhood(*_sums_of_items(found, self.items, self.offsets, factors, n))
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Items int32 [N], offsets int64 [S + 1] and times int64 [S] of the sessions kept."""
+        arrays = {"items": self.items, "offsets": self.offsets, "times": self.times}
+        return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Replace all sessions; `grow` indexes them."""
+        names = ("items", "offsets", "times")
+        self.items, self.offsets, self.times = (state[name].numpy() for name in names)
+
+
+@compiled
+def _posted(items: Columns, offsets: Ints, n: int, n_latest: int) -> tuple[Ints, Columns]:
+    """Return offsets [n + 1] and sessions of the postings, each item's latest first."""
+    counts = np.zeros(n + 1, np.int64)
+    newest = np.full(n, -1, np.int64)
+    is_posted = np.zeros(len(items), np.bool_)
+    session_of = np.zeros(len(items), np.int32)
+    for s in range(len(offsets) - 2, -1, -1):
+        for i in range(offsets[s], offsets[s + 1]):
+            item = items[i]
+            session_of[i] = s
+            if item >= N_RESERVED and newest[item] != s and counts[item + 1] < n_latest:
+                newest[item] = s
+                counts[item + 1] += 1
+                is_posted[i] = True
+    ends = np.cumsum(counts)
+    sessions = np.empty(ends[-1], np.int32)
+    place = ends.copy()  # each item's postings are written from the last to the first
+    for i in np.flatnonzero(is_posted):
+        place[items[i] + 1] -= 1
+        sessions[place[items[i] + 1]] = session_of[i]
+    return ends, sessions
+
+
+@compiled
+def _is_latest(prefix: Ints, i: int) -> bool:
+    """Whether an item of a prefix is known and not clicked again later on."""
+    for j in range(i + 1, len(prefix)):
+        if prefix[j] == prefix[i]:
+            return False
+    return bool(prefix[i] >= N_RESERVED)
+
+
+@compiled
+def _similar(prefix: Ints, postings: Postings, limits: Ints, fade: float, scratch: _Scratch) -> int:
+    """Sum up the weights of the items that each session shares with a prefix.
+
+    Returns the number of sessions touched.
+    """
+    n_touched, last = 0, len(prefix) - 1
+    weight = np.float32(1.0)
+    for i in range(last, max(-1, last - limits[REACH]), -1):
+        start, end = postings.offsets[prefix[i]], postings.offsets[prefix[i] + 1]
+        end = min(end, start + limits[N_LATEST if i == last else N_EARLIER])
+        if _is_latest(prefix, i):
+            for s in postings.sessions[start:end]:
+                if scratch.sums[s] == 0:
+                    scratch.touched[n_touched] = s
+                    scratch.shared[s] = prefix[i]
+                    n_touched += 1
+                scratch.sums[s] += weight
+        weight *= np.float32(fade)
+    return n_touched
+
+
+@compiled
+def _nearest(
+    items: Ints, offsets: Ints, postings: Postings, weights: Floats32, limits: Ints, fade: float
+) -> tuple[Columns, Floats32, Ints]:
+    """Return each prefix's best sessions [B, S] (-1: none), their scores, and the item shared."""
+    shape = len(offsets) - 1, limits[N_BEST]
+    nearest = np.full(shape, -1, np.int32)
+    scores, shared = np.zeros(shape, np.float32), np.zeros(shape, np.int64)
+    n = len(weights)
+    scratch = _Scratch(np.zeros(n, np.float32), np.zeros(n, np.int64), np.zeros(n, np.int32))
+    for b in range(shape[0]):
+        prefix = items[offsets[b] : offsets[b + 1]]
+        n_touched = _similar(prefix, postings, limits, fade, scratch)
+        near = scratch.touched[:n_touched].copy()
+        similar = scratch.sums[near] * weights[near]
+        scratch.sums[near] = 0
+        best = np.arange(n_touched)
+        if n_touched > shape[1]:
+            lowest = np.partition(similar, n_touched - shape[1])[n_touched - shape[1]]
+            above, ties = np.flatnonzero(similar > lowest), np.flatnonzero(similar == lowest)
+            best = np.append(above, ties[: shape[1] - len(above)])
+        nearest[b, : len(best)] = near[best]
+        scores[b, : len(best)] = similar[best]
+        shared[b, : len(best)] = scratch.shared[near[best]]
+    return nearest, scores, shared
+
+
+@compiled
+def _sums_of_items(
+    found: tuple[Columns, Floats32, Ints], items: Columns, offsets: Ints, factors: Floats, n: int
+) -> tuple[Ints, Columns, Floats32]:
+    """Sum up the items of the sessions found; offsets [B + 1], items [M] and values [M, 2]."""
+    nearest, scores, shared = found
+    size = 0
+    for s in nearest.ravel():
+        size += offsets[s + 1] - offsets[s] if s >= 0 else 0
+    ends, columns = np.zeros(len(nearest) + 1, np.int64), np.empty(size, np.int32)
+    values = np.zeros((size, 2), np.float32)
+    place = np.full(n, -1, np.int64)
+    end = 0
+    for b in range(len(nearest)):
+        highest = np.append(scores[b], np.float32(0)).max()
+        for c in range(np.sum(nearest[b] >= 0)):
+            start, stop = offsets[nearest[b, c]], offsets[nearest[b, c] + 1]
+            at = start + np.flatnonzero(items[start:stop] == shared[b, c])[-1]
+            sharp = scores[b, c] * (scores[b, c] / highest) ** np.float32(factors[1] - 1)
+            for i in range(start, stop):
+                item = items[i]
+                if i == at or item < N_RESERVED:
+                    continue
+                if place[item] < 0:
+                    place[item], columns[end] = end, item
+                    end += 1
+                worth = np.float32(1 / (i - at) if i > at else factors[0] / (at - i))
+                values[place[item], 0] += scores[b, c] * worth
+                values[place[item], 1] += sharp * worth
+        place[columns[ends[b] : end]] = -1
+        ends[b + 1] = end
+    return ends, columns[:end].copy(), values[:end].copy()
+
+
+@compiled
+def _looked_up(near: Neighbourhood, candidates: Columns, n: int) -> tuple[Floats32, Floats32]:
+    counts = np.zeros((*candidates.shape, 2), np.float32)
+    masses = np.zeros((len(candidates), 2), np.float32)
+    sums = np.zeros((n, 2), np.float32)
+    for b in range(len(candidates)):
+        for i in range(near.offsets[b], near.offsets[b + 1]):
+            sums[near.items[i]] = near.values[i]
+            masses[b] += near.values[i]
+        for c in range(candidates.shape[1]):
+            counts[b, c] = sums[candidates[b, c]]
+        for i in range(near.offsets[b], near.offsets[b + 1]):
+            sums[near.items[i]] = 0
+    return counts, masses

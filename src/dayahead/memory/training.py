@@ -1,0 +1,63 @@
+"""Training of the head on one window after another."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+from torch.optim import AdamW
+
+from dayahead.config.memory import MemoryConfig
+from dayahead.memory.examples import Examples
+from dayahead.memory.head import Head
+
+FINAL_RATE = 0.1
+"""Share of the learning rate that the last step of a fit has."""
+MOMENTS = ("step", "exp_avg", "exp_avg_sq")
+
+
+class HeadTrainer:
+    """Minimises the listwise cross-entropy over candidates by AdamW; moments are carried on."""
+
+    def __init__(self, head: Head, config: MemoryConfig) -> None:
+        self.head = head
+        self.config = config
+        self.optimizer = AdamW(head.parameters(), weight_decay=config.weight_decay)
+
+    def fit(self, examples: Examples, epochs: int, generator: torch.Generator) -> float | None:
+        """Go over the examples, every target a candidate; return the mean loss, None of none."""
+        orders = [torch.randperm(len(examples), generator=generator) for _ in range(epochs)]
+        batches = [rows for order in orders for rows in torch.split(order, self.config.batch_size)]
+        total = 0.0
+        for step, rows in enumerate(batches if len(examples) else []):
+            decline = (1 - FINAL_RATE) * step / len(batches)
+            for group in self.optimizer.param_groups:
+                group["lr"] = self.config.learning_rate * (1 - decline)
+            total += self._step(examples.take(rows)) * len(rows)
+        return total / (epochs * len(examples)) if len(examples) else None
+
+    def _step(self, batch: Examples) -> float:
+        batch = batch.single()
+        scores = self.head(batch.features, batch.context)
+        loss = cross_entropy(scores.masked_fill(~batch.is_candidate, -torch.inf), batch.targets)
+        self.optimizer.zero_grad()
+        torch.autograd.backward(loss)
+        self.optimizer.step()
+        return loss.item()
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """AdamW's moments by parameter, once there are any."""
+        return {
+            f"{name}.{moment}": self.optimizer.state[parameter][moment]
+            for name, parameter in self.head.named_parameters()
+            for moment in MOMENTS
+            if parameter in self.optimizer.state
+        }
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Replace the moments."""
+        self.optimizer.state.clear()
+        for name, parameter in self.head.named_parameters():
+            if f"{name}.{MOMENTS[0]}" in state:
+                moments = {moment: state[f"{name}.{moment}"].clone() for moment in MOMENTS}
+                self.optimizer.state[parameter] = moments

@@ -1,0 +1,256 @@
+"""Session neighbours: SKNN, V-SkNN, STAN and VSTAN, by arithmetic on whole batches."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from torch import Tensor
+
+from dayahead.config.baselines import Decay, NeighbourConfig
+from dayahead.core.columns import DAY, EVENT_TIME, ITEM_ID, N_RESERVED
+from dayahead.model.baselines import Baseline
+from dayahead.model.output_layer import Columns, Scorer
+from dayahead.model.visits import Ints, Occurrences, Visits, expand, from_end, offsets_of
+
+Floats = NDArray[np.float64]
+
+PAIRS = 4_000_000
+"""Pairs of an item of a session and an earlier session that are held at once."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The factors of a score. A variant of the method leaves some of them at 1."""
+
+    config: NeighbourConfig
+    variant: str
+    """sknn, vsknn, stan or vstan."""
+
+    @property
+    def is_vector(self) -> bool:
+        """Whether the variant is V-SkNN, whose weights are named functions."""
+        return self.variant == "vsknn"
+
+    @property
+    def has_scales(self) -> bool:
+        """Whether weights fall exponentially, as in STAN."""
+        return self.variant in {"stan", "vstan"}
+
+    @property
+    def idf(self) -> float:
+        """Weight of the inverse frequency of an item."""
+        return self.config.idf if self.variant in {"vsknn", "vstan"} else 0.0
+
+    def position(self, positions: Ints, lengths: Ints) -> Floats:
+        """Weight of a session's events by their positions, from 1."""
+        if self.has_scales:
+            return np.asarray(np.exp((positions - lengths) / self.config.position_scale))
+        name: Decay = self.config.position_weight if self.is_vector else "same"
+        if name in {"div", "quadratic"}:
+            return np.asarray((positions / lengths) ** (1 if name == "div" else 2))
+        return _falling(name, lengths - positions + 1, first=1)
+
+    def step(self, steps: Ints) -> Floats:
+        """Weight of neighbours by the last shared item's position from the end, counted from 1."""
+        if self.variant == "vstan":
+            return np.asarray(np.exp((1 - steps) / self.config.step_scale))
+        return _falling(self.config.step_weight if self.is_vector else "same", steps, first=0)
+
+    def age(self, ages: Ints) -> Floats:
+        """Weight of earlier sessions by their age, microseconds."""
+        scale = self.config.age_scale * DAY
+        return np.exp(-ages / scale) if self.has_scales else np.ones(len(ages))
+
+    def distance(self, distances: Ints) -> Floats:
+        """Weight of a neighbour's items by their distance from the last shared one."""
+        scale = self.config.distance_scale
+        return np.exp(-distances / scale) if self.has_scales else np.ones(len(distances))
+
+
+def _falling(name: Decay, steps: Ints, first: int) -> Floats:
+    """V-SkNN's functions of steps from the end, counted from 1.
+
+    `first` is where linear and log start: they do not agree on it in the weights of positions and
+    of steps, in the code of the authors.
+    """
+    match name:
+        case "linear":
+            return np.maximum(1 - 0.1 * (steps - first), 0)
+        case "log":
+            return np.asarray(1 / np.log10(steps - first + 1.7))
+        case "div":
+            return 1 / steps
+        case "quadratic":
+            return 1 / np.square(steps)
+        case "same":
+            return np.ones(len(steps))
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """The sessions that each session is continued by; one element for each pair."""
+
+    row: Ints
+    """Of the session to continue."""
+    session: Ints
+    weight: Floats
+    anchor: Ints
+    """Position in the neighbour of the last item that the session shares with it, from 1."""
+
+
+class NeighbourModel(Baseline):
+    """Scores items by the earlier sessions that are most like this one.
+
+    Neighbours are the `k` most similar among the `sample_size` newest sessions that share an item
+    with the session; of equal similarity the newer ones. An item's score is a sum over those that
+    hold it. Items of no neighbour rank below, by popularity. Sessions of all fits take part.
+
+    sknn   cosine of the sets of items (Jannach and Ludewig, RecSys 2017)
+    vsknn  later events of the session weigh more (Ludewig and Jannach, UMUAI 2018)
+    stan   so do newer sessions, and items near the last shared one (Garg et al., SIGIR 2019)
+    vstan  all of these (Ludewig et al., UMUAI 2021)
+    """
+
+    def __init__(self, config: NeighbourConfig, variant: str) -> None:
+        super().__init__()
+        self.config = config
+        self.weights = Weights(config, variant)
+        self.visits = Visits.none()
+        self.events = np.zeros(0, np.int64)
+        """[n_items] over all fits."""
+        self.n_sessions = 0
+        """Over all fits."""
+        self._new: list[Visits] = []
+
+    def grow(self, sizes: Mapping[str, int]) -> None:
+        """Extend the counts to the first `sizes[item_id]` items of the catalogue."""
+        super().grow(sizes)
+        self.events = np.pad(self.events, (0, self.n_items - len(self.events)))
+
+    def count(self, columns: Columns, lengths: Int[Tensor, " B"]) -> None:
+        """Count train sessions: right-padded columns [B, L]."""
+        super().count(columns, lengths)
+        found = Occurrences.of((columns[ITEM_ID] - N_RESERVED).numpy(), lengths.numpy())
+        times = columns[EVENT_TIME].gather(1, lengths[:, None] - 1)[:, 0].numpy()
+        offsets = offsets_of(np.bincount(found.row, minlength=len(times)))
+        self._new.append(Visits(times, offsets, found.item, found.last))
+
+    def finish_window(self) -> float | None:
+        """Add the window's sessions to the earlier ones, and drop those out of reach."""
+        self.events += self.popularity.astype(np.int64)
+        self.n_sessions += sum(len(part.times) for part in self._new)
+        visits = Visits.join([self.visits, *self._new])
+        self._new.clear()
+        self.visits = visits.newest(self.config.sample_size)
+        return None
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Popularity, the sessions within reach, and what inverse frequencies are made of."""
+        arrays = {each.name: getattr(self.visits, each.name) for each in fields(Visits)}
+        arrays |= {"events": self.events, "n_sessions": np.array([self.n_sessions])}
+        return super().state_dict() | {n: torch.from_numpy(each) for n, each in arrays.items()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Replace the catalogue and all sessions."""
+        super().load_state_dict(state)
+        self.visits = Visits(*(state[each.name].numpy() for each in fields(Visits)))
+        self.events = state["events"].numpy()
+        self.n_sessions = int(state["n_sessions"])
+
+    def scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
+        """Return a function that scores the candidates (vocabulary indices).
+
+        Items of neighbours score above 0, at most 1; the others below 0, by popularity.
+        """
+        rows = candidates.cpu().numpy() - N_RESERVED
+        column_of = np.full(self.n_items, -1)
+        column_of[rows] = np.arange(len(rows))
+        fallback = self.fallback(rows) - 1
+
+        def scores(columns: Columns, n_known: Int[Tensor, " B"]) -> Float[Tensor, "B C"]:
+            scored = fallback.repeat(len(n_known), 1)
+            items, lengths = columns[ITEM_ID].cpu().numpy() - N_RESERVED, n_known.cpu().numpy()
+            size = max(1, PAIRS // (self.config.sample_size * items.shape[1]))
+            for start in range(0, len(items), size):
+                part = slice(start, start + size)
+                cells = self._cells(items[part], lengths[part], column_of)
+                row, column = (torch.from_numpy(each.astype(np.int64)) for each in cells.coords)
+                scored[start + row, column] = torch.from_numpy(cells.data.astype(np.float32))
+            return scored
+
+        return scores
+
+    def _cells(self, items: Ints, lengths: Ints, column_of: Ints) -> coo_array:
+        """Score the neighbours' items of padded sessions [B, L], the best of each row as 1."""
+        own = Occurrences.of(np.where(items < self.n_items, items, -1), lengths)
+        near = self._neighbours(own, lengths)
+        visit, pair = expand(self.visits.offsets[near.session], self.visits.counts[near.session])
+        row, item = near.row[pair], self.visits.items[visit]
+        distances = np.abs(self.visits.positions[visit] - near.anchor[pair])
+        values = near.weight[pair] * self.weights.distance(distances)
+        if self.weights.idf:
+            values *= 1 + self.weights.idf * np.log(self.n_sessions / self.events[item])
+        values *= self._reminder(own, row * self.n_items + item)
+        is_scored = (column_of[item] >= 0) & (values > 0)
+        at = (row[is_scored], column_of[item[is_scored]])
+        shape = (len(items), column_of.max(initial=-1) + 1)
+        cells = coo_array((values[is_scored], at), shape).tocsr()
+        if cells.nnz:
+            highest = cells.max(axis=1).toarray()
+            cells.data /= highest.repeat(np.diff(cells.indptr))
+        return cells.tocoo()
+
+    def _reminder(self, own: Occurrences, keys: Ints) -> Floats:
+        """Factor of items, given as row * n_items + item, by whether their session has them."""
+        factors = np.ones(len(keys))
+        known = own.row * self.n_items + own.item  # ascending
+        index = np.searchsorted(known, keys)
+        is_own = np.append(known, -1)[index] == keys
+        if not self.config.remind:
+            factors[is_own] = 0
+        elif self.weights.is_vector and self.config.push_reminders:
+            factors[is_own] += own.count[index[is_own]]
+        return factors
+
+    def _neighbours(self, own: Occurrences, lengths: Ints) -> Neighbours:
+        """Find the neighbours of sessions with these items."""
+        visits, items = self.visits.by_item
+        ends = np.searchsorted(items, own.item, "right")
+        starts = np.searchsorted(items, own.item, "left")
+        starts = np.maximum(starts, ends - self.config.sample_size)
+        index, entry = expand(starts, ends - starts)
+        visit = visits[index]
+        # An entry for each shared item; those of a pair of sessions become neighbours here.
+        pairs = own.row[entry] * len(self.visits.times) + self.visits.sessions[visit]
+        order = np.argsort(pairs, kind="stable")
+        pairs, visit, entry = pairs[order], visit[order], entry[order]
+        first = np.flatnonzero(np.diff(pairs, prepend=-1))
+        row, session = np.divmod(pairs[first], max(1, len(self.visits.times)))
+        similarity = _sums(self.weights.position(own.last, lengths[own.row])[entry], first)
+        if not self.weights.is_vector:  # the session's own norm would change no order
+            similarity /= np.sqrt(self.visits.counts[session])
+        similarity *= self.weights.age(self.visits.times[-1:] - self.visits.times[session])
+        last = _maxima(own.last[entry], first)
+        anchor = _maxima(self.visits.positions[visit], first)
+        chosen = self._most_similar(row, session, similarity)
+        weight = similarity * self.weights.step(lengths[row] - last + 1)
+        return Neighbours(row[chosen], session[chosen], weight[chosen], anchor[chosen])
+
+    def _most_similar(self, row: Ints, session: Ints, similarity: Floats) -> Ints:
+        """Choose each row's neighbours; rows ascend, and sessions in a row."""
+        recent = np.flatnonzero(from_end(row) < self.config.sample_size)
+        order = np.lexsort((session[recent], similarity[recent], row[recent]))
+        is_chosen = from_end(row[recent][order]) < self.config.k
+        return np.asarray(recent[order][is_chosen])
+
+
+def _sums(values: Floats, first: Ints) -> Floats:
+    return np.add.reduceat(values, first) if len(first) else values
+
+
+def _maxima(values: Ints, first: Ints) -> Ints:
+    return np.asarray(np.maximum.reduceat(values, first)) if len(first) else values

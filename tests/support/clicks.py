@@ -1,0 +1,48 @@
+"""Sessions for the memories, by hand and by dice."""
+
+import numpy as np
+from hypothesis import strategies as st
+
+from dayahead.memory.clicks import Clicks
+
+HOUR = 3_600_000_000
+
+
+def clicks(rows, times=None, categories=None):
+    """Build rows of items, at these times in hours (else one hour), of these categories (else 0).
+
+    `times` and `categories` are like `rows`: a number, or a tuple of numbers, for each click.
+    """
+    items = [item for row in rows for item in row]
+    hours = [1.0] * len(items) if times is None else [time for row in times for time in row]
+    values = [(0,)] * len(items) if categories is None else [v for row in categories for v in row]
+    return Clicks(
+        np.array(items, np.int64),
+        np.rint(np.array(hours, float) * HOUR).astype(np.int64),
+        np.array(values, np.int64).reshape(len(items), len(values[0]) if values else 1),
+        np.cumsum([0, *map(len, rows)]),
+    )
+
+
+def random_clicks(seed, n_sessions=60, n_items=12, start=0.0, n_columns=1):
+    """Sessions of 1 to 7 clicks in an hour from `start`; some items (1) are unknown."""
+    dice = np.random.default_rng(seed)
+    rows, times, categories = [], [], []
+    for _ in range(n_sessions):
+        length = dice.integers(1, 8)
+        rows.append(dice.integers(1, 2 + n_items, length).tolist())
+        times.append((start + np.sort(dice.random(length))).tolist())
+        categories.append(dice.integers(0, 3, (length, n_columns)).tolist())
+    return clicks(rows, times, categories)
+
+
+def sessions_of(rows):
+    """Return each row's (item, hour, categories)."""
+    for start, end in zip(rows.offsets[:-1], rows.offsets[1:], strict=True):
+        yield [
+            (int(rows.items[i]), rows.times[i] / HOUR, rows.categories[i].tolist())
+            for i in range(start, end)
+        ]
+
+
+seeds = st.integers(0, 2**16)

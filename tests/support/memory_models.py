@@ -1,0 +1,39 @@
+"""Small memory models and the windows they are fitted on."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from dayahead.config.params import load_params
+from dayahead.memory.model import MemoryModel
+from dayahead.memory.settings import MemorySettings
+from support.clicks import HOUR, random_clicks
+
+N_ITEMS = 12
+CONFIG = load_params(Path(__file__).parents[2] / "params.yaml").memory
+"""The settings that come with Dayahead."""
+SMALL = replace(CONFIG, n_candidates=8, head_width=8, batch_size=16, first_epochs=2, n_replayed=20)
+SETTINGS = MemorySettings(config=SMALL, unit=HOUR, columns=("device",), seed=0)
+
+
+def window(seed, position):
+    """Sessions of the hour that starts at `position`, and its end."""
+    return random_clicks(seed, n_items=N_ITEMS, start=position), (position + 1) * HOUR
+
+
+def fitted(*windows, network=None, config=SMALL, **settings):
+    """A model fitted on windows (sessions, end), one after another."""
+    model = MemoryModel(replace(SETTINGS, config=config, **settings))
+    model.grow(N_ITEMS)
+    for sessions, end in windows:
+        model.fit(sessions, end, network)
+    return model
+
+
+def equal_states(model, other):
+    """Whether two models hold the same tensors, bit for bit."""
+    states = model.state_dict(), other.state_dict()
+    return states[0].keys() == states[1].keys() and all(
+        torch.equal(value, states[1][name]) for name, value in states[0].items()
+    )

@@ -1,0 +1,76 @@
+"""Item memory: counts by kind and half-life, first and latest times, popularity."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from dayahead.memory.items import CHANNELS, NEVER, ItemMemory
+from support.clicks import HOUR, clicks, random_clicks, seeds, sessions_of
+
+A, B, C = 2, 3, 4
+
+
+def memory_of(*windows, n_items=12):
+    memory = ItemMemory()
+    memory.grow(n_items)
+    for end, sessions in enumerate(windows, start=1):
+        memory.add(sessions, np.maximum(end - sessions.times / HOUR, 0), 1.0)
+    return memory
+
+
+def count(memory, item, *channel):
+    return memory.counts[item, CHANNELS.index(channel)]
+
+
+def test_clicks_later_ones_and_ends_are_counted():
+    memory = memory_of(clicks([[A, B, C], [A, B], [A]]))
+    assert [count(memory, item, "clicks", 2.0) for item in (A, B, C)] == [3, 2, 1]
+    assert [count(memory, item, "later", 1.0) for item in (A, B, C)] == [0, 2, 1]
+    assert [count(memory, item, "end", 4.0) for item in (A, B, C)] == [1, 1, 1]
+
+
+def test_counts_decay_from_the_click_on():
+    memory = memory_of(clicks([[A]], times=[[0.5]]), clicks([]))
+    assert count(memory, A, "clicks", 0.5) == pytest.approx(2**-3)
+    assert count(memory, A, "clicks", 2.0) == pytest.approx(2**-0.75)
+
+
+def test_first_and_latest_times_are_kept_whatever_their_order():
+    memory = memory_of(clicks([[A, B], [A]], times=[[0.4, 0.5], [0.2]]), clicks([[A]], [[1.1]]))
+    hours = np.array([memory.first[[A, B]], memory.latest[[A, B]]]) / HOUR
+    assert hours == pytest.approx(np.array([[0.2, 0.5], [1.1, 0.5]]))
+    assert memory.first[C] == memory.latest[C] == NEVER
+
+
+def test_reserved_items_are_never_seen():
+    memory = memory_of(clicks([[0, 1, A]]))
+    assert memory.is_seen.nonzero()[0].tolist() == [A]
+    assert memory.counts[:2].sum() == 0
+
+
+def test_popularity_is_a_share_that_no_item_lacks():
+    popularity = memory_of(clicks([[A, B, C], [A, B]])).popularity()
+    assert popularity.sum() == pytest.approx(1)
+    assert popularity[B] > popularity[C] > popularity[A] > popularity[5] > 0
+
+
+def test_growing_keeps_the_counts():
+    memory = memory_of(clicks([[A, B]]))
+    before = memory.counts.copy()
+    memory.grow(20)
+    assert len(memory.counts) == len(memory.first) == len(memory.latest) == 22
+    assert np.array_equal(memory.counts[: len(before)], before)
+
+
+@settings(max_examples=15)
+@given(seeds)
+def test_all_channels_agree_with_loops(seed):
+    windows = [random_clicks(seed + i, n_sessions=15, start=i) for i in range(3)]
+    wanted = np.zeros((14, len(CHANNELS)))
+    for session in [session for window in windows for session in sessions_of(window)]:
+        for i, (item, hour, _) in enumerate(session):
+            kinds = {"clicks": True, "later": i > 0, "end": i == len(session) - 1}
+            for channel, (kind, half_life) in enumerate(CHANNELS):
+                if item >= 2:
+                    wanted[item, channel] += kinds[kind] * 0.5 ** ((3 - hour) / half_life)
+    assert memory_of(*windows).counts == pytest.approx(wanted, rel=1e-5, abs=1e-6)

@@ -1,0 +1,193 @@
+"""The model as a whole: resume, causality, order, candidates and the whole catalogue, a network."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from hypothesis import given, settings
+
+from dayahead.core.errors import ConfigError
+from dayahead.memory.model import MemoryModel
+from support.clicks import HOUR, clicks, random_clicks, seeds
+from support.memory_models import N_ITEMS, SMALL, equal_states, fitted, window
+
+A, B, C = 2, 3, 4
+EVERY = np.arange(2, 2 + N_ITEMS)
+PREFIXES, _ = random_clicks(99, start=3).prefixes()
+
+
+def log_softmax(rows):
+    """A network's scores that depend on the session alone."""
+    logits = torch.sin(torch.arange(N_ITEMS) * (1.0 + torch.from_numpy(rows))[:, None])
+    return logits.log_softmax(1)
+
+
+@settings(max_examples=5)
+@given(seeds)
+def test_resuming_is_going_on(seed):
+    windows = [window(seed + i, i) for i in range(3)]
+    resumed = fitted(*windows[:2])
+    other = MemoryModel(resumed.settings)
+    other.load_state_dict(safetensors.torch.load(safetensors.torch.save(resumed.state_dict())))
+    assert equal_states(resumed, other)
+    for model in (resumed, other):
+        model.fit(*windows[2])
+    assert equal_states(resumed, other)
+    assert equal_states(resumed, fitted(*windows))
+    assert torch.equal(resumed.scores(PREFIXES, EVERY), other.scores(PREFIXES, EVERY))
+
+
+@settings(max_examples=5)
+@given(seeds)
+def test_the_order_of_a_windows_sessions_does_not_matter(seed):
+    windows = [window(seed + i, i) for i in range(2)]
+    shuffle = np.random.default_rng(seed).permutation(len(windows[0][0]))
+    shuffled = [(sessions.take(shuffle), end) for sessions, end in windows]
+    assert equal_states(fitted(*windows), fitted(*shuffled))
+
+
+def test_a_prefix_is_scored_the_same_among_any_others():
+    model = fitted(window(0, 0), window(1, 1))
+    together = model.scores(PREFIXES, EVERY)
+    backwards = np.arange(len(PREFIXES))[::-1]
+    assert model.scores(PREFIXES.take(backwards), EVERY).flip(0) == pytest.approx(
+        together, abs=1e-5
+    )
+    alone = model.scores(PREFIXES.take(np.array([7])), EVERY)
+    assert alone[0] == pytest.approx(together[7], abs=1e-5)
+
+
+def test_a_state_does_not_change_with_the_model():
+    model = fitted(window(0, 0))
+    state = model.state_dict()
+    before = {name: value.clone() for name, value in state.items()}
+    model.fit(*window(1, 1))
+    assert all(torch.equal(value, before[name]) for name, value in state.items())
+
+
+def test_scoring_changes_nothing():
+    model, other = fitted(window(0, 0)), fitted(window(0, 0))
+    model.scores(PREFIXES, EVERY)
+    model.explain(PREFIXES.take(np.array([0])), A)
+    assert equal_states(model, other)
+
+
+def test_sessions_that_end_after_the_window_count_as_at_its_end():
+    sessions, end = window(0, 0)
+    sessions.times[sessions.last] += 2 * HOUR
+    model = fitted((sessions, end), window(1, 1))
+    assert model.scores(PREFIXES, EVERY).isfinite().all()
+
+
+def test_a_seed_gives_one_model_and_another_seed_another():
+    assert equal_states(fitted(window(0, 0), seed=1), fitted(window(0, 0), seed=1))
+    assert not equal_states(fitted(window(0, 0), seed=1), fitted(window(0, 0), seed=2))
+
+
+def test_what_follows_always_is_learned():
+    windows = [
+        (clicks([[A, B], [B, C], [C, A]] * 20, [[i + 0.1, i + 0.2]] * 60), i + 1) for i in (0, 1)
+    ]
+    model = fitted(*((sessions, end * HOUR) for sessions, end in windows))
+    scores = model.scores(clicks([[A], [B], [C]]), EVERY)
+    assert (scores.argmax(1) + 2).tolist() == [B, C, A]
+
+
+def test_items_that_the_head_does_not_rank_follow_by_popularity():
+    model = fitted(window(0, 0), window(1, 1), config=replace(SMALL, n_candidates=3))
+    scores = model.scores(PREFIXES, EVERY)
+    assert ((scores >= 0).sum(1) == 3).all()
+    popularity = torch.from_numpy(model.memories.known[0].popularity[2:])
+    for row in scores:
+        order = row.masked_fill(row >= 0, -torch.inf).argsort(descending=True)[:-3]
+        assert (popularity[order].diff() <= 0).all()
+
+
+def test_the_whole_catalogue_can_be_ranked():
+    windows = window(0, 0), window(1, 1)
+    every = fitted(*windows, config=replace(SMALL, rank_all=True))
+    scores = every.scores(PREFIXES, EVERY)
+    assert (scores >= 0).sum(1).tolist() == [int(every.memories.items.is_seen.sum())] * len(scores)
+    best = fitted(*windows).scores(PREFIXES, EVERY)
+    is_ranked = best >= 0  # the same up to what is subtracted from each row
+    differences = torch.where(is_ranked, scores - best, torch.nan)
+    spread = differences.nan_to_num(-9).amax(1) - differences.nan_to_num(9e9).amin(1)
+    assert spread == pytest.approx(torch.zeros(len(scores)), abs=1e-4)
+
+
+def test_only_the_candidates_asked_for_are_ranked():
+    model = fitted(window(0, 0))
+    some = np.array([B, 9, A])
+    scores = model.scores(PREFIXES, some)
+    assert scores.shape == (len(PREFIXES), 3)
+    assert (scores >= 0).all()
+
+
+def test_a_network_is_a_feature():
+    windows = window(0, 0), window(1, 1)
+    model = fitted(*windows, network=log_softmax, with_network=True)
+    extra = log_softmax(np.arange(len(PREFIXES)))
+    scores = model.scores(PREFIXES, EVERY, extra)
+    some = np.array([A, B, 9])
+    assert model.scores(PREFIXES, some, extra[:, some - 2]).shape == (len(PREFIXES), 3)
+    assert not torch.equal(scores, model.scores(PREFIXES, EVERY, extra.flip(1)))
+    parts = model.explain(PREFIXES.take(np.array([0])), A, extra[:1])
+    assert parts["network.log_softmax"] != 0
+
+
+def test_a_network_is_read_at_the_rows_of_its_sessions():
+    """Shuffled sessions with their own scores give the same model."""
+    (sessions, end), shuffle = window(0, 0), np.random.default_rng(0).permutation(60)
+    model = fitted((sessions, end), network=log_softmax, with_network=True)
+    shuffled = sessions.take(shuffle), end
+    other = fitted(shuffled, network=lambda rows: log_softmax(shuffle[rows]), with_network=True)
+    assert equal_states(model, other)
+
+
+@pytest.mark.parametrize("with_network", [False, True])
+def test_a_network_missing_or_unexpected_is_refused(with_network):
+    model = fitted(with_network=with_network)
+    with pytest.raises(ConfigError, match="with_network"):
+        model.fit(*window(0, 0), None if with_network else log_softmax)
+
+
+@pytest.mark.parametrize("rows", [[], [[A]], [[A], [B]], [[1, 1], [1, A]], [[A, B]], [[A, 1]]])
+def test_windows_that_teach_nothing_give_finite_scores(rows):
+    model = fitted()
+    for end in (1, 2):
+        model.fit(clicks(rows, times=[[end - 0.5] * len(row) for row in rows]), end * HOUR)
+    scores = model.scores(PREFIXES, EVERY)
+    assert scores.isfinite().all()
+    assert model.scores(clicks([]), EVERY).shape == (0, N_ITEMS)
+
+
+def test_after_a_gap_memories_have_faded():
+    near, far = fitted(window(0, 0), window(1, 1)), fitted(window(0, 0), window(1, 101))
+    assert len(far.memories.pairs.table) < len(near.memories.pairs.table)
+    assert far.scores(PREFIXES, EVERY).isfinite().all()
+
+
+def test_new_items_are_ranked_once_they_are_seen():
+    model = fitted(window(0, 0), window(1, 1))
+    model.grow(20)
+    assert model.n_items == 20
+    every = np.arange(2, 22)
+    new = 15
+    assert (model.scores(PREFIXES, every)[:, new - 2] < 0).all()
+    model.fit(clicks([[A, new]] * 30, [[2.1, 2.2]] * 30), 3 * HOUR)
+    assert model.scores(clicks([[A]]), every)[0, new - 2] >= 0
+
+
+def test_an_explanation_names_every_feature_and_an_item_that_is_no_candidate_has_none():
+    model = fitted(window(0, 0), window(1, 1))
+    parts = model.explain(clicks([[A]]), A)
+    assert list(parts) == list(model.features) == list(model.weights())
+    model.grow(20)
+    assert model.explain(clicks([[A]]), 20) == {}
+
+
+def test_large_windows_teach_the_head_by_a_sample():
+    some = replace(SMALL, first_epochs=1, n_examples=10, n_replayed=100)
+    assert len(fitted(window(0, 0), config=some).replay.kept) <= 10

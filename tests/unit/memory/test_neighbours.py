@@ -1,0 +1,129 @@
+"""Session neighbours: similarity and worth by hand, the search against loops, what is kept."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from dayahead.memory.neighbours import SessionMemory
+from support.clicks import HOUR, clicks, random_clicks, seeds, sessions_of
+from support.memory_models import CONFIG
+
+A, B, C, D = range(2, 6)
+
+
+def memory_of(*windows, **settings):
+    memory = SessionMemory(replace(CONFIG, **settings))
+    memory.grow(12)
+    for sessions in windows:
+        memory.add(sessions.take(sessions.order()))
+    return memory
+
+
+def values(memory, prefix, end=1.0):
+    """{item: [value, sharp value]} of the neighbours of a prefix, at an hour."""
+    found = memory.search(clicks([prefix]), memory.weights(int(end * HOUR), HOUR))
+    return dict(zip(found.items.tolist(), found.values.tolist(), strict=True))
+
+
+def test_an_item_is_worth_similarity_over_distance_and_half_of_it_backwards():
+    memory = memory_of(clicks([[A, B, C, D]]))
+    assert values(memory, [B])[C][0] == pytest.approx(1 / 2)  # 1 / sqrt(4)
+    assert values(memory, [B])[D][0] == pytest.approx(1 / 4)
+    assert values(memory, [B])[A][0] == pytest.approx(1 / 4)
+    assert B not in values(memory, [B])
+
+
+def test_shared_items_add_up_and_earlier_ones_weigh_less():
+    memory = memory_of(clicks([[A, B, C, D]]))
+    assert values(memory, [A, B])[C][0] == pytest.approx((1 + CONFIG.fade) / 2)
+    assert values(memory, [B, A, A])[B][0] == pytest.approx((1 + CONFIG.fade**2) / 2)
+
+
+def test_a_session_fades_with_its_age():
+    memory = memory_of(clicks([[A, B, C, D]]))
+    assert values(memory, [B], end=5.0)[C][0] == pytest.approx(1 / 2 * 2**-2)
+
+
+def test_the_sharp_value_is_that_of_the_most_similar_session():
+    memory = memory_of(clicks([[A, B, C, D], [B, D, 7, 8]]))
+    found = values(memory, [A, B])
+    assert found[C][1] == pytest.approx(found[C][0])
+    assert found[7][1] == pytest.approx(found[7][0] / 1.7**2)
+
+
+def test_only_the_latest_sessions_of_an_item_are_searched():
+    memory = memory_of(clicks([[A, B], [A, C], [A, D]], times=[[0, 1], [0, 2], [0, 3]]), n_latest=2)
+    assert sorted(values(memory, [A])) == [C, D]
+
+
+def test_what_no_search_reaches_is_forgotten():
+    memory = memory_of(clicks([[A, B], [B, A], [A, B]]), clicks([[A, A]]), n_latest=2)
+    assert len(memory.times) == 3  # B still finds two of the first window
+
+
+def test_a_session_is_kept_while_one_of_its_items_finds_it():
+    memory = memory_of(clicks([[A, 7], [A, B], [A, C]], times=[[0, 1], [0, 2], [0, 3]]), n_latest=1)
+    assert sorted(values(memory, [7])) == [A]
+    assert len(memory.times) == 3
+
+
+def test_sessions_beyond_the_limit_are_forgotten():
+    memory = memory_of(clicks([[A, B]]), clicks([[C, D]]), clicks([[B, C]]), max_sessions=2)
+    assert len(memory.times) == 2
+    assert values(memory, [A]) == {}
+
+
+def test_an_unknown_item_finds_nothing():
+    assert values(memory_of(clicks([[A, 1, B]])), [0]) == {}
+
+
+def test_values_are_read_at_the_candidates():
+    memory = memory_of(clicks([[A, B, C, D]]))
+    near = memory.search(clicks([[B], [7]]), memory.weights(HOUR, HOUR))
+    sums = near.evidence(np.array([[D, 0, C], [D, 0, C]], np.int32), 14)
+    assert sums.counts[..., 0] == pytest.approx(np.array([[1 / 4, 0, 1 / 2], [0, 0, 0]]))
+    assert sums.masses[:, 0] == pytest.approx([1, 0])
+
+
+def expected(windows, prefix, end, s):
+    """Values by the definition: all sessions scored one by one, the best added up."""
+    sessions = [x for w in windows for x in sessions_of(w.take(w.order()))]
+    shares = {item: s.fade**k for k, item in reversed(list(enumerate(prefix[::-1])))}
+    scored = []
+    for session in sessions:
+        items = [item for item, *_ in session]
+        shared = [item for item in prefix[::-1] if item in items]
+        if shared:
+            similarity = sum(shares[item] for item in set(shared))
+            age = max(end - session[-1][1], 0)
+            score = similarity * 0.5 ** (age / s.half_life) / len(items) ** 0.5
+            scored.append((score, items, shared[0]))
+    best = sorted(scored, key=lambda each: -each[0])[: s.n_best]
+    sums = {}
+    for score, items, shared in best:
+        at = len(items) - 1 - items[::-1].index(shared)
+        for i, item in enumerate(items):
+            if i != at and item >= 2:
+                worth = score / (i - at) if i > at else score * s.backward / (at - i)
+                sums[item] = sums.get(item, 0) + worth
+    return sums
+
+
+@settings(max_examples=15)
+@given(seeds)
+def test_the_search_agrees_with_loops(seed):
+    windows = [random_clicks(seed + i, n_sessions=25, start=i) for i in range(2)]
+    prefix = np.random.default_rng(seed).integers(2, 14, 3).tolist()
+    memory = memory_of(*windows, n_best=10)
+    found = {item: value for item, (value, _) in values(memory, prefix, end=2.0).items()}
+    assert found == pytest.approx(expected(windows, prefix, 2.0, memory.config), rel=1e-5)
+
+
+def test_a_state_brings_back_what_is_searched():
+    memory = memory_of(random_clicks(0), random_clicks(1, start=1))
+    copy = SessionMemory(CONFIG)
+    copy.load_state_dict(memory.state_dict())
+    copy.grow(12)
+    assert values(copy, [A, B, C]) == values(memory, [A, B, C])

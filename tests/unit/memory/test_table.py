@@ -1,0 +1,91 @@
+"""Sparse sums: decay by hand, merging against dictionaries, pruning at the floor, reading."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+
+from dayahead.memory.table import DecayedTable
+from support.clicks import seeds
+
+A, B, C = 2, 3, 4
+
+
+def add(table, cells, elapsed=0.0):
+    rows, columns = (np.array([key[i] for key, _ in cells], np.int64) for i in (0, 1))
+    values = np.array([value for _, value in cells], float).reshape(
+        len(cells), len(table.half_lives)
+    )
+    table.add(rows, columns, values, elapsed)
+
+
+def contents(table):
+    rows = table.cells.rows.repeat(np.diff(table.cells.offsets)).tolist()
+    keys = zip(rows, table.cells.columns.tolist(), strict=True)
+    return dict(zip(keys, table.cells.values.tolist(), strict=True))
+
+
+def test_a_channel_halves_in_its_half_life():
+    table = DecayedTable((1.0, 2.0))
+    add(table, [((A, B), [8, 8])])
+    add(table, [((A, B), [1, 1]), ((B, A), [3, 3])], elapsed=2)
+    assert contents(table) == {(A, B): [8 / 4 + 1, 8 / 2 + 1], (B, A): [3, 3]}
+
+
+def test_equal_cells_of_a_window_sum():
+    table = DecayedTable((1.0,))
+    add(table, [((A, B), [1]), ((A, C), [1]), ((A, B), [2])])
+    assert contents(table) == {(A, B): [3], (A, C): [1]}
+    assert table.cells.masses.tolist() == [[4]]
+
+
+def test_a_cell_goes_once_all_its_channels_are_at_the_floor():
+    """After k windows .5^k and .5^(k/2) are left: .0156 and .125, at last .0002 and .0156."""
+    table = DecayedTable((1.0, 2.0))
+    add(table, [((A, B), [1, 1])])
+    add(table, [], elapsed=6)
+    assert contents(table) == {(A, B): [2**-6, 2**-3]}
+    add(table, [], elapsed=6)
+    assert len(table) == 0
+    assert table.cells.masses.shape == (0, 2)
+
+
+def test_nothing_added_to_nothing_is_nothing():
+    table = DecayedTable((1.0,))
+    add(table, [])
+    assert contents(table) == {}
+
+
+@given(seeds)
+def test_merging_agrees_with_a_dictionary(seed):
+    dice, table, wanted = np.random.default_rng(seed), DecayedTable((1.0, 4.0)), {}
+    for elapsed in (0.0, 0.5, 0.25):
+        size = dice.integers(0, 30)
+        keys = [tuple(key) for key in dice.integers(2, 6, (size, 2)).tolist()]
+        cells = [(key, dice.random(2) + 1) for key in keys]
+        factors = 0.5 ** (elapsed / table.half_lives)
+        wanted = {key: value * factors for key, value in wanted.items()}
+        for key, value in cells:
+            wanted[key] = wanted.get(key, 0) + value
+        add(table, cells, elapsed)
+    assert list(contents(table)) == sorted(wanted)
+    for key, value in contents(table).items():
+        assert value == pytest.approx(wanted[key], rel=1e-6)
+
+
+def test_rows_are_read_at_the_candidates_and_summed_with_their_weights():
+    table = DecayedTable((1.0, 1.0))
+    add(table, [((A, B), [1, 10]), ((A, C), [2, 20]), ((B, C), [4, 40])])
+    weights = np.array([[1, 0.5], [0, 0.5]], np.float32)
+    candidates = np.array([[C, B, 0], [B, 7, C]], np.int32)
+    sums = table.read(np.array([[A, B], [C, 99]]), weights, candidates, 8)
+    assert sums.counts.tolist() == [[[2, 30], [1, 5], [0, 0]], [[0, 0]] * 3]
+    assert sums.masses.tolist() == [[3, 35], [0, 0]]
+
+
+def test_a_state_brings_back_every_cell():
+    table, copy = DecayedTable((1.0,)), DecayedTable((1.0,))
+    add(table, [((A, B), [1]), ((C, A), [2])])
+    copy.load_state_dict(table.state_dict())
+    assert all(map(np.array_equal, copy.cells, table.cells))
+    assert all(isinstance(tensor, torch.Tensor) for tensor in table.state_dict().values())
