@@ -16,4 +16,7 @@ def compiled(function: Function) -> Function:
     renaming a NamedTuple that one takes. Sums keep their order (no fast math), so results are the
     same on every run.
     """
-    return cast(Function, numba.njit(cache=True, error_model="numpy")(function))
+    try:
+        return cast(Function, numba.njit(cache=True, error_model="numpy")(function))
+    except RuntimeError:  # there is no folder to keep it in: each process compiles
+        return cast(Function, numba.njit(error_model="numpy")(function))
