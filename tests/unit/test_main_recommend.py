@@ -120,3 +120,16 @@ def test_reasons_add_up_to_the_lead_over_the_mean_candidate(memory):
 def test_only_a_model_of_memories_explains(ask):
     with pytest.raises(ConfigError, match=r"transitions has no named features.*memory"):
         ask("--session", "1,2", "--explain")
+
+
+def test_popularity_is_the_reason_after_unknown_items(memory):
+    options = ["--session", "98", "--cold-start", "popularity", "--explain"]
+    result = CliRunner().invoke(app, ["recommend", "--models", str(memory), *options])
+    assert {line.split("\t")[2] for line in result.stdout.splitlines()} == {"popularity"}
+
+
+def test_an_event_without_a_time_is_refused(memory, tmp_path):
+    (tmp_path / "events.csv").write_text("item_id,event_time\n1,2026-01-05T10:00:00Z\n2,\n")
+    model = Recommender.load(memory)
+    with pytest.raises(DataError, match="an event without a time"):
+        model.recommend_after(model.read_events(tmp_path / "events.csv"), 3)

@@ -32,21 +32,22 @@ class NeighbourConfig:
     """vsknn: weight of a neighbour whose last shared item is event i from the session's end. same
     1, linear 1 - i / 10, div 1 / i, log 1 / log10(i + 1.7), quadratic 1 / i^2."""
     position_scale: Positive
-    """stan, vstan: events in which a session's event loses a factor e (lambda_spw)."""
+    """stan, vstan: decay constant of an event's weight, in events from the session's end
+    (lambda_spw)."""
     age_scale: Positive
-    """stan, vstan: days in which an earlier session loses a factor e (lambda_snh)."""
+    """stan, vstan: decay constant of an earlier session's weight, in days (lambda_snh)."""
     distance_scale: Positive
-    """stan, vstan: events from the last shared item in which an item of a neighbour loses a factor
-    e (lambda_inh)."""
+    """stan, vstan: decay constant of the weight of a neighbour's item, in events from the last
+    shared item (lambda_inh)."""
     step_scale: Positive
-    """vstan: events from the session's end in which the last shared item loses a factor e
-    (lambda_ipw)."""
+    """vstan: decay constant of a neighbour's weight, in events from the last shared item to the
+    session's end (lambda_ipw)."""
     idf: NonNegative
     """vsknn, vstan: weight of the inverse frequency of the recommended item; 0: none."""
     remind: bool
     """Whether items of the session itself are recommended."""
     push_reminders: bool
-    """vsknn: whether those count once more for every time they occur in it."""
+    """vsknn: multiply the score of an item of the session by 1 + its number of events there."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -54,14 +55,14 @@ class LinearConfig:
     """Linear item-item models in closed form: slis, slit and slist."""
 
     n_items: Annotated[int, Field(ge=1, le=20_000)]
-    """Items modelled, those with most events in recent sessions; time grows with its cube."""
-    regularization: Positive
+    """Items modelled, those with most weight in recent sessions; time grows with its cube."""
+    regularization: Annotated[float, Field(ge=1e-3, le=1e6)]
     """Ridge added to the diagonal of the Gram matrix."""
     similarity_share: Annotated[float, Field(ge=0, le=1)]
     """slist: share of slis beside slit in the loss (alpha)."""
     train_scale: Positive
-    """slit, slist: events from the one predicted in which an event of training loses a factor e."""
+    """slit, slist: decay constant in training, in events from the one predicted."""
     age_scale: Positive
-    """Days in which an earlier session loses a factor e."""
+    """Decay constant of an earlier session's weight, in days."""
     predict_scale: Positive
-    """Events from the session's end in which an input event loses a factor e."""
+    """Decay constant of an event's weight in scores, in events from the session's end."""

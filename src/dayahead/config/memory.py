@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from dayahead.config.loading import STRICT, Count, CountOrZero, NonNegative, Positive, SizeOrZero
+from dayahead.config.loading import STRICT, Count, NonNegative, Positive, SizeOrZero
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -14,7 +14,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 class MemoryConfig:
     """Memories of clicks, and the head that weighs their evidence."""
 
-    n_candidates: Annotated[int, Field(ge=1, le=10_000)]
+    n_candidates: Annotated[int, Field(ge=1, le=1000)]
     """Items that the head ranks after each session; all others rank below, by popularity."""
     rank_all: bool
     """Whether the head ranks every item seen so far instead; it learns from candidates still."""
@@ -30,14 +30,14 @@ class MemoryConfig:
     """Epochs of the head in each fit."""
     first_epochs: Annotated[int, Field(ge=1, le=1000)]
     """The same in the first fit, where the later half of the window teaches the head."""
-    n_examples: Count
+    n_examples: Annotated[int, Field(ge=1, le=100_000)]
     """Sessions of a window that the head learns from, drawn at random where there are more."""
-    n_replayed: CountOrZero
+    n_replayed: Annotated[int, Field(ge=0, le=100_000)]
     """Newest examples of earlier windows that the head learns from again."""
     n_latest: Count
     """Newest sessions with the session's last item that may be neighbours."""
     n_earlier: Count
-    """The same for each item before it."""
+    """Newest sessions with an earlier item of the session that may be neighbours."""
     n_best: Count
     """Neighbours whose items are evidence."""
     max_sessions: Count
@@ -45,7 +45,7 @@ class MemoryConfig:
     half_life: Positive
     """Windows in which a neighbour loses half of its weight."""
     fade: Share
-    """Weight of a shared item, as a share of that of the item after it in the session."""
+    """Factor by which the weight of a shared item falls per event from the session's end."""
     reach: Count
     """Last items of a session that neighbours are compared with."""
     backward: Share

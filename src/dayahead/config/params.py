@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from dayahead.config.baselines import BASELINES, MEMORY, LinearConfig, NeighbourConfig
+from dayahead.config.baselines import BASELINES, MEMORY, TIMED, LinearConfig, NeighbourConfig
 from dayahead.config.loading import (
     STRICT,
     Count,
@@ -344,6 +344,13 @@ def load_params(path: Path = Path("params.yaml")) -> Params:
             f"{path}: evaluation.candidates: all ranks over every item of the log, and "
             f"model.catalogue: grow knows only those seen so far; set model.catalogue to full or "
             f"evaluation.candidates to seen"
+        )
+    training, architecture = params.training, params.model.architecture
+    if training.protocol == "sliding" and training.carry_model and architecture in TIMED:
+        raise ConfigError(
+            f"{path}: training.protocol: sliding fits on each window several times, and "
+            f"{architecture} would count its sessions as often; set training.carry_model to false, "
+            f"or training.protocol to incremental"
         )
     return params
 

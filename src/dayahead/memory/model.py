@@ -183,7 +183,7 @@ class MemoryModel:
     def _n_ranked(self, allowed: NDArray[np.bool_]) -> int:
         """Count the items that the head ranks for each prefix."""
         if self.settings.config.rank_all:
-            return int((allowed & self.memories.items.is_seen).sum())
+            return max(1, int((allowed & self.memories.items.is_seen).sum()))
         return self.settings.config.n_candidates
 
     def explain(

@@ -54,7 +54,7 @@ class _Scratch(NamedTuple):
 
 
 class SessionMemory:
-    """The latest sessions, found by their items (V-SkNN, Ludewig and Jannach 2018)."""
+    """The latest sessions, found by their items; similar to STAN (Garg et al., SIGIR 2019)."""
 
     def __init__(self, config: MemoryConfig) -> None:
         self.config = config
@@ -70,7 +70,8 @@ class SessionMemory:
         self._index(n_items + N_RESERVED)
 
     def _index(self, n: int) -> None:
-        self.postings = Postings(*_posted(self.items, self.offsets, n, self.config.n_latest))
+        n_posted = max(self.config.n_latest, self.config.n_earlier)
+        self.postings = Postings(*_posted(self.items, self.offsets, n, n_posted))
 
     def add(self, sessions: Clicks) -> None:
         """Add sessions, ordered by time, and forget those that no search would reach."""
@@ -100,7 +101,8 @@ class SessionMemory:
     def search(self, prefixes: Clicks, weights: Floats32) -> Neighbourhood:
         """Find the sessions nearest to each prefix and sum up their items."""
         chosen = self.config
-        limits = np.array([chosen.n_latest, chosen.n_earlier, chosen.n_best, chosen.reach])
+        n_best = min(chosen.n_best, max(1, len(self.times)))
+        limits = np.array([chosen.n_latest, chosen.n_earlier, n_best, chosen.reach])
         clicks = prefixes.items, prefixes.offsets
         found = _nearest(*clicks, self.postings, weights, limits, chosen.fade)
         factors = np.array([chosen.backward, chosen.sharpness])
@@ -160,6 +162,8 @@ def _similar(prefix: Ints, postings: Postings, limits: Ints, fade: float, scratc
     n_touched, last = 0, len(prefix) - 1
     weight = np.float32(1.0)
     for i in range(last, max(-1, last - limits[REACH]), -1):
+        if weight == 0:  # as a sum, 0 says that a session is not yet touched
+            break
         start, end = postings.offsets[prefix[i]], postings.offsets[prefix[i] + 1]
         end = min(end, start + limits[N_LATEST if i == last else N_EARLIER])
         if _is_latest(prefix, i):
@@ -189,9 +193,10 @@ def _nearest(
         near = scratch.touched[:n_touched].copy()
         similar = scratch.sums[near] * weights[near]
         scratch.sums[near] = 0
-        best = np.arange(n_touched)
-        if n_touched > shape[1]:
-            lowest = np.partition(similar, n_touched - shape[1])[n_touched - shape[1]]
+        near, similar = near[similar > 0], similar[similar > 0]  # the oldest have no weight left
+        best = np.arange(len(near))
+        if len(near) > shape[1]:
+            lowest = np.partition(similar, len(near) - shape[1])[len(near) - shape[1]]
             above, ties = np.flatnonzero(similar > lowest), np.flatnonzero(similar == lowest)
             best = np.append(above, ties[: shape[1] - len(above)])
         nearest[b, : len(best)] = near[best]

@@ -8,6 +8,7 @@ from torch.nn.functional import cross_entropy
 from torch.optim import AdamW
 
 from dayahead.config.memory import MemoryConfig
+from dayahead.core.errors import TrainingError
 from dayahead.memory.examples import Examples
 from dayahead.memory.head import Head
 
@@ -25,7 +26,11 @@ class HeadTrainer:
         self.optimizer = AdamW(head.parameters(), weight_decay=config.weight_decay)
 
     def fit(self, examples: Examples, epochs: int, generator: torch.Generator) -> float | None:
-        """Go over the examples, every target a candidate; return the mean loss, None of none."""
+        """Go over the examples, every target a candidate; return the mean loss, None of none.
+
+        Raises:
+            TrainingError: a loss is not finite.
+        """
         orders = [torch.randperm(len(examples), generator=generator) for _ in range(epochs)]
         batches = [rows for order in orders for rows in torch.split(order, self.config.batch_size)]
         total = 0.0
@@ -41,6 +46,11 @@ class HeadTrainer:
         scores = self.head(batch.features, batch.context)
         loss = cross_entropy(scores.masked_fill(~batch.is_candidate, -torch.inf), batch.targets)
         self.optimizer.zero_grad()
+        if not torch.isfinite(loss):
+            raise TrainingError(
+                f"the loss of the head is {loss.item()}; lower memory.learning_rate "
+                f"({self.config.learning_rate})"
+            )
         torch.autograd.backward(loss)
         self.optimizer.step()
         return loss.item()

@@ -17,6 +17,8 @@ from dayahead.model.output_layer import Columns, Scorer
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+FLOOR = 1e-6
+"""Products below it are forgotten."""
 SHARES = {"slis": 1.0, "slit": 0.0}
 
 
@@ -27,7 +29,8 @@ class LinearModel(Baseline):
     slit   predicts the later items of a session from the earlier ones, at each of its positions
     slist  minimizes a weighted sum of both losses
 
-    Products of sessions of all fits are kept; a session loses a factor e in `age_scale` days.
+    Products of sessions of all fits are kept; a session loses a factor e in `age_scale` days. The
+    paper's optional bound on the diagonal is left out.
     Items without a positive score rank below, by popularity.
     """
 
@@ -54,7 +57,7 @@ class LinearModel(Baseline):
         """Reset the popularity and let the products age until the window's end."""
         super().start_window(end)
         kept = self._age(end - self.end)
-        self.gram, self.cross, self.end = self.gram * kept, self.cross * kept, end
+        self.gram, self.cross, self.end = _aged(self.gram, kept), _aged(self.cross, kept), end
 
     def count(self, columns: Columns, lengths: Int[Tensor, " B"]) -> None:
         """Count train sessions: right-padded columns [B, L]."""
@@ -178,6 +181,14 @@ class LinearModel(Baseline):
             return scored
 
         return scores
+
+
+def _aged(products: csr_array, kept: Floats) -> csr_array:
+    """Multiply by the share kept, and drop what has become negligible."""
+    aged = products * kept
+    aged.data[aged.data < FLOOR] = 0
+    aged.eliminate_zeros()
+    return aged
 
 
 def _normalized(rows: csr_array) -> csr_array:

@@ -9,6 +9,7 @@ from torch import Tensor
 from dayahead.config.memory import MemoryConfig
 from dayahead.core.columns import DAY, EVENT_TIME, ITEM_ID
 from dayahead.memory.clicks import Clicks
+from dayahead.memory.memories import under
 from dayahead.memory.model import MemoryModel
 from dayahead.memory.settings import MemorySettings
 from dayahead.model.baselines import Baseline
@@ -72,10 +73,7 @@ class MemoryRecommender(Baseline):
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Replace all of it."""
         super().load_state_dict(state)
-        prefix = "memory."
-        self.memory.load_state_dict(
-            {n.removeprefix(prefix): each for n, each in state.items() if n.startswith(prefix)}
-        )
+        self.memory.load_state_dict(under("memory", state))
 
     def scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
         """Return a function that scores the candidates (vocabulary indices)."""

@@ -108,11 +108,10 @@ class Recommender:
             exclude_seen: whether to leave out the items of the session and of `past`.
 
         Raises:
-            DataError: there are no events, or none of the items is known.
+            DataError: there are no events, one has no time, or none of the items is known.
             ConfigError: `past` is given, but the model reads no past events.
         """
-        if len(events) == 0:
-            raise DataError("the session is empty; expected at least one event")
+        _check_events(events)
         both = [events[ITEM_ID], *([] if past is None else [past[ITEM_ID]])]
         seen = self._encoder.item_indices(
             pa.chunked_array([chunk for each in both for chunk in each.chunks])
@@ -140,7 +139,7 @@ class Recommender:
 
         Returns:
             For each item its lead over the mean candidate by feature, the strongest first. Empty
-            where the item was ranked by popularity alone.
+            where popularity alone speaks for it, as after a session of unknown items.
 
         Raises:
             ConfigError: the model has no memories.
@@ -151,6 +150,8 @@ class Recommender:
                 f"--explain: {self.stored.config.model.architecture} has no named features to "
                 f"explain a score with; leave it out, or set model.architecture to memory"
             )
+        if (self._encoder.item_indices(events[ITEM_ID]) == UNKNOWN).all():
+            return [{} for _ in items]
         columns, n_known = self._batch(events, None)
         found = []
         for item in self._encoder.item_indices(pa.chunked_array([self._item_column(items)])):
@@ -239,6 +240,13 @@ class Recommender:
                 f"item id {item!r}: expected a 64-bit integer, as in the data set; for example "
                 f"--session 12,7"
             ) from None
+
+
+def _check_events(events: pa.Table) -> None:
+    if len(events) == 0:
+        raise DataError("the session is empty; expected at least one event")
+    if events[EVENT_TIME].null_count:
+        raise DataError("the session has an event without a time; expected event_time in each row")
 
 
 def _one_session(arrays: Arrays) -> Sessions:

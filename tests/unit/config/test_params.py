@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from dayahead.config.baselines import TIMED
 from dayahead.config.loading import read_yaml, validated
 from dayahead.config.params import Params, flat_settings, load_params
 from dayahead.core.errors import ConfigError
@@ -195,6 +196,14 @@ def test_all_candidates_need_the_full_catalogue(tmp_path):
         load_params(written(tmp_path, edited(changes)))
     assert "set model.catalogue to full or evaluation.candidates to seen" in str(caught.value)
     assert load_params(written(tmp_path, edited({**changes, "model.catalogue": "full"})))
+
+
+@pytest.mark.parametrize("architecture", TIMED)
+def test_sessions_are_not_counted_several_times(tmp_path, architecture):
+    changes = {"model.architecture": architecture, "training.protocol": "sliding"}
+    with pytest.raises(ConfigError, match=rf"{architecture} would count.*carry_model to false"):
+        load_params(written(tmp_path, edited(changes)))
+    assert load_params(written(tmp_path, edited({**changes, "training.carry_model": False})))
 
 
 @pytest.mark.parametrize("text", ["", "[1, 2]"])

@@ -8,7 +8,7 @@ import safetensors.torch
 import torch
 from hypothesis import given, settings
 
-from dayahead.core.errors import ConfigError
+from dayahead.core.errors import ConfigError, TrainingError
 from dayahead.memory.model import MemoryModel
 from support.clicks import HOUR, clicks, random_clicks, seeds
 from support.memory_models import N_ITEMS, SMALL, equal_states, fitted, window
@@ -103,6 +103,21 @@ def test_items_that_the_head_does_not_rank_follow_by_popularity():
     for row in scores:
         order = row.masked_fill(row >= 0, -torch.inf).argsort(descending=True)[:-3]
         assert (popularity[order].diff() <= 0).all()
+
+
+def test_ranking_all_of_nothing_seen_leaves_popularity():
+    model = fitted(config=replace(SMALL, rank_all=True))
+    assert (model.scores(PREFIXES, EVERY) < 0).all()
+
+
+def test_old_neighbours_do_not_spoil_the_head():
+    model = fitted(window(0, 0), window(1, 1), window(2, 320), window(3, 321))
+    assert all(torch.isfinite(each).all() for each in model.head.parameters())
+
+
+def test_a_loss_that_is_not_finite_stops_the_fit():
+    with pytest.raises(TrainingError, match=r"lower memory\.learning_rate"):
+        fitted(window(0, 0), window(1, 1), config=replace(SMALL, learning_rate=1e6, epochs=50))
 
 
 def test_the_whole_catalogue_can_be_ranked():

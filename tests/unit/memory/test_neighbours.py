@@ -59,7 +59,7 @@ def test_only_the_latest_sessions_of_an_item_are_searched():
 
 
 def test_what_no_search_reaches_is_forgotten():
-    memory = memory_of(clicks([[A, B], [B, A], [A, B]]), clicks([[A, A]]), n_latest=2)
+    memory = memory_of(clicks([[A, B], [B, A], [A, B]]), clicks([[A, A]]), n_latest=2, n_earlier=2)
     assert len(memory.times) == 3  # B still finds two of the first window
 
 
@@ -73,6 +73,25 @@ def test_sessions_beyond_the_limit_are_forgotten():
     memory = memory_of(clicks([[A, B]]), clicks([[C, D]]), clicks([[B, C]]), max_sessions=2)
     assert len(memory.times) == 2
     assert values(memory, [A]) == {}
+
+
+def test_sessions_too_old_to_weigh_anything_are_no_neighbours():
+    """2^(-age / 2) is 0 in float32 after 300 windows."""
+    memory = memory_of(clicks([[A, B], [A, C]]))
+    assert len(values(memory, [A])) == 2
+    assert values(memory, [A], end=700) == {}
+
+
+@pytest.mark.parametrize("fade", [0.0, 1e-6])
+def test_items_that_weigh_nothing_are_not_compared(fade):
+    memory = memory_of(clicks([[A, B, C, D]] * 200), fade=fade, n_earlier=300)
+    found = values(memory, [D, C, B, A, D, C, B, A, D, C, B, A, 11])
+    assert set(found) <= {A, B, C, D}
+
+
+def test_earlier_items_may_reach_farther_than_the_last_one():
+    memory = memory_of(clicks([[A, C], [A, D], [B, C]]), n_latest=1, n_earlier=2)
+    assert sorted(values(memory, [A, 7])) == [C, D]
 
 
 def test_an_unknown_item_finds_nothing():

@@ -272,6 +272,7 @@ def built(features, **changes):
             {"number_dim": 4},
             r"encode numeric features, and model\.features names none",
         ),
+        (["price"], {"architecture": "memory"}, r"price: memory reads categorical features only"),
         (["category"], {"merge": "elementwise", "soft_one_hot": 4}, r"set both to 0"),
         (["price"], {"soft_one_hot": 4}, r"soft_one_hot: 4.*set model\.number_dim above 0"),
         (

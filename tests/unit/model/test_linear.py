@@ -124,6 +124,13 @@ def test_without_sessions_only_popularity_counts(variant):
 
 
 @every_variant
+def test_products_that_have_faded_are_forgotten(variant):
+    model = fitted(variant, [[[A, B], [B, C]], [[D, E]]], age_scale=0.01)
+    assert model.cross.nnz <= 4
+    assert (scores_after(model, [A]) < 0).all()
+
+
+@every_variant
 def test_the_order_of_counting_is_irrelevant(variant):
     log = [[A, B, C], [B, C], [A, D, A], [C, D], [D, A, B, E], [E, B]]
     states = []
