@@ -56,7 +56,7 @@ class LinearConfig:
 
     n_items: Annotated[int, Field(ge=1, le=20_000)]
     """Items modelled, those with most weight in recent sessions; time grows with its cube."""
-    regularization: Annotated[float, Field(ge=1e-3, le=1e6)]
+    regularization: Annotated[float, Field(ge=0.01, le=1e6)]
     """Ridge added to the diagonal of the Gram matrix."""
     similarity_share: Annotated[float, Field(ge=0, le=1)]
     """slist: share of slis beside slit in the loss (alpha)."""
