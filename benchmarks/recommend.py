@@ -80,10 +80,12 @@ def recommender(features: Mapping[str, FeatureStatistics]) -> Recommender:
     vocabularies = {ITEM_ID: vocabulary(list(range(N_ITEMS)))}
     vocabularies |= {"brand": vocabulary(BRANDS)} if features else {}
     sizes = {name: len(table) for name, table in vocabularies.items()}
-    network = build_model(model, params.task, params.loss, fitted, sizes, seed=1)
+    network = build_model(replace(params, model=model), fitted, sizes, seed=1)
     network.grow(sizes)
-    config = ModelConfigFile(dataset="", window="", model=model, task=params.task, loss=params.loss,
-                             seed=1, sizes=sizes, first_sizes=sizes, statistics=fitted)  # fmt: skip
+    config = ModelConfigFile(dataset="", window="", end=0, model=model, task=params.task,
+                             loss=params.loss, neighbours=params.neighbours, linear=params.linear,
+                             memory=params.memory, seed=1, sizes=sizes, first_sizes=sizes,
+                             statistics=fitted)  # fmt: skip
     candidates = np.arange(N_RESERVED, N_RESERVED + N_ITEMS, dtype=np.int32)
     return Recommender(StoredModel(config, network, candidates, candidates.astype(np.int64),
                                    vocabularies))  # fmt: skip
