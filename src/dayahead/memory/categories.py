@@ -6,6 +6,7 @@ import numpy as np
 from torch import Tensor
 
 from dayahead.core.columns import N_RESERVED
+from dayahead.core.prefixes import with_prefix
 from dayahead.memory.clicks import Clicks, Ints
 from dayahead.memory.table import Columns, DecayedTable, Floats, Sums
 
@@ -74,4 +75,4 @@ class CategoryMemory:
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Replace the cells of both tables."""
         for name, table in self._tables().items():
-            table.load_state_dict({part: state[f"{name}.{part}"] for part in table.state_dict()})
+            table.load_state_dict(with_prefix(state, f"{name}."))

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dayahead.core.columns import N_RESERVED
+from dayahead.core.prefixes import with_prefix
 from dayahead.memory.candidates import choose
 from dayahead.memory.categories import CategoryMemory
 from dayahead.memory.clicks import Clicks
@@ -124,15 +125,7 @@ class Memories:
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Replace the catalogue and all sums."""
         for name, memory in self._parts().items():
-            memory.load_state_dict(under(name, state))
+            memory.load_state_dict(with_prefix(state, f"{name}."))
         self.sessions.grow(self.n_items)
         self.end = int(state[_CLOCK])
         self._known = None
-
-
-def under(name: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors named `name`.<key>, by key."""
-    prefix = f"{name}."
-    return {
-        key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)
-    }

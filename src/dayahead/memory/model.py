@@ -15,13 +15,14 @@ from torch import Tensor
 
 from dayahead.core.columns import N_RESERVED
 from dayahead.core.errors import ConfigError
+from dayahead.core.prefixes import with_prefix
 from dayahead.memory.clicks import Clicks, Ints
 from dayahead.memory.context import context_names
 from dayahead.memory.examples import Examples, Replay
 from dayahead.memory.explain import contributions
 from dayahead.memory.features import feature_names
 from dayahead.memory.head import Head
-from dayahead.memory.memories import Memories, Read, under
+from dayahead.memory.memories import Memories, Read
 from dayahead.memory.settings import MemorySettings
 from dayahead.memory.training import HeadTrainer
 
@@ -216,7 +217,7 @@ class MemoryModel:
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Continue from a state of the same settings."""
         for name, part in self._state_parts().items():
-            part.load_state_dict(under(name, state))
+            part.load_state_dict(with_prefix(state, f"{name}."))
         self.n_fits = int(state[_FITS])
 
     def _state_parts(self) -> dict[str, Memories | Head | HeadTrainer | Replay]:

@@ -24,6 +24,7 @@ from dayahead.config.params import LossConfig, ModelConfig, Params, TaskConfig
 from dayahead.core.columns import FIRST_TIME, INDEX, ITEM_ID, N_RESERVED, VALUE
 from dayahead.core.errors import ConfigError, ModelFileError
 from dayahead.core.files import read_json, write_json, write_parquet, written_whole
+from dayahead.core.prefixes import with_prefix
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.baselines import Baseline, Cooccurrence, Transitions
 from dayahead.model.linear import LinearModel
@@ -258,11 +259,6 @@ def _check_consistency(stored: StoredModel) -> None:
 def weights_of(model: NextItemModel | Baseline) -> dict[str, Tensor]:
     """All that a model has learned or counted, by tensor name, on the CPU."""
     return {name: tensor.cpu().contiguous() for name, tensor in model.state_dict().items()}
-
-
-def with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Select the tensors whose names have a prefix, and remove it."""
-    return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
 
 
 def restore_weights(

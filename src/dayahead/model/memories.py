@@ -8,8 +8,8 @@ from torch import Tensor
 
 from dayahead.config.memory import MemoryConfig
 from dayahead.core.columns import DAY, EVENT_TIME, ITEM_ID
+from dayahead.core.prefixes import with_prefix
 from dayahead.memory.clicks import Clicks
-from dayahead.memory.memories import under
 from dayahead.memory.model import MemoryModel
 from dayahead.memory.settings import MemorySettings
 from dayahead.model.baselines import Baseline
@@ -73,7 +73,7 @@ class MemoryRecommender(Baseline):
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Replace all of it."""
         super().load_state_dict(state)
-        self.memory.load_state_dict(under("memory", state))
+        self.memory.load_state_dict(with_prefix(state, "memory."))
 
     def scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
         """Return a function that scores the candidates (vocabulary indices)."""

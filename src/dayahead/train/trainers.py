@@ -15,9 +15,10 @@ from torch.optim import AdamW
 
 from dayahead.config.params import TrainingConfig
 from dayahead.core.errors import ConfigError, TrainingError
+from dayahead.core.prefixes import with_prefix
 from dayahead.distributed.process import Process, Rank
 from dayahead.model.baselines import Baseline
-from dayahead.model.checkpoint import WEIGHTS, restore_weights, weights_of, with_prefix
+from dayahead.model.checkpoint import WEIGHTS, restore_weights, weights_of
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.rng import StepRandom, derived_seed
 from dayahead.train.batches import Batch, Batches
