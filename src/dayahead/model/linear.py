@@ -166,11 +166,9 @@ class LinearModel(Baseline):
 
         def scores(columns: Columns, n_known: Int[Tensor, " B"]) -> Float[Tensor, "B C"]:
             known, lengths = columns[ITEM_ID].cpu().numpy() - N_RESERVED, n_known.cpu().numpy()
-            session, step = np.nonzero(np.arange(known.shape[1]) < lengths[:, None])
-            item = known[session, step]
-            row = np.append(row_of, -1)[
-                np.where(item < 0, self.n_items, item).clip(max=self.n_items)
-            ]
+            is_event = np.arange(known.shape[1]) < lengths[:, None]
+            session, step = np.nonzero(is_event & (known >= 0) & (known < self.n_items))
+            row = row_of[known[session, step]]
             decay = np.exp((step + 1 - lengths[session]) / self.config.predict_scale)
             is_input = row >= 0
             cells = (decay[is_input], (session[is_input], row[is_input]))

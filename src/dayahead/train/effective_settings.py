@@ -11,6 +11,8 @@ OF_BASELINES = {
     "training": {"protocol", "history", "carry_model", "loader", "seed"},
 }
 """All that baselines read of these sections; the seed draws the train sessions evaluated."""
+READERS = {"neighbours": NEIGHBOURS, "linear": LINEAR, "memory": (MEMORY,)}
+"""Architectures by the section that they alone read."""
 SECTIONS = ("model", "task", "loss", "neighbours", "linear", "memory", "training")
 WITHOUT_EFFECT = {"model.pretrained_items", "training.fit_last", "training.precision"}
 """Cache keys hold the content of that file and the precision found on this machine."""
@@ -34,13 +36,10 @@ def effective_settings(params: Params) -> dict[str, dict[str, Any]]:
 
 def _is_read(section: str, name: str, params: Params) -> bool:
     """Whether the architecture reads the setting at all."""
-    if section == "neighbours":
-        return params.model.architecture in NEIGHBOURS
-    if section == "linear":
-        return params.model.architecture in LINEAR
-    if section == "memory":
-        return params.model.architecture == MEMORY
-    if (section, name, params.model.architecture) == ("model", "features", MEMORY):
+    architecture = params.model.architecture
+    if section in READERS:
+        return architecture in READERS[section]
+    if (section, name, architecture) == ("model", "features", MEMORY):
         return True
     return params.model.is_neural or name in OF_BASELINES.get(section, set())
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from dayahead.config.baselines import LINEAR, NEIGHBOURS
 from support.tiny_settings import baseline, count_sessions, count_window, counted, padded
 
 A, B, C, D, E = range(2, 7)
@@ -179,3 +180,25 @@ def test_cooccurrence_reads_pairs_backwards():
     model = cooccurrence()
     count_window(model, [[A, B, C], [D, C], [D, C]])
     assert best_first(model, [C])[:2] == [{D}, {A, B}]
+
+
+@pytest.mark.parametrize("architecture", [*NEIGHBOURS, *LINEAR])
+@pytest.mark.parametrize(
+    "log",
+    [
+        [[A, B], [B, C], [A, D], [C, D], [D, A], [E, B]],
+        [[A, B, C], [B, C], [A, D, A], [C, D], [D, A, B, E], [E, B]],
+    ],
+)
+def test_the_order_of_counting_is_irrelevant(architecture, log):
+    """Also for sessions that end at the same time."""
+    states = []
+    for order in (log, log[::-1]):
+        model = baseline(architecture, 8)
+        model.start_window(0)
+        for session in order:
+            count_sessions(model, [session])
+        model.finish_window()
+        states.append(model.state_dict())
+    for name, tensor in states[0].items():
+        assert torch.equal(tensor, states[1][name]), name

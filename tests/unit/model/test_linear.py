@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dayahead.config.baselines import LINEAR
 from support.baseline_settings import LINEAR as SETTINGS
-from support.tiny_settings import baseline, count_sessions, count_window, padded
+from support.tiny_settings import baseline, count_window, padded
 
 N_ITEMS = 8
 CANDIDATES = torch.arange(2, 2 + N_ITEMS)
@@ -128,21 +128,6 @@ def test_products_that_have_faded_are_forgotten(variant):
     model = fitted(variant, [[[A, B], [B, C]], [[D, E]]], age_scale=0.01)
     assert model.cross.nnz <= 4
     assert (scores_after(model, [A]) < 0).all()
-
-
-@every_variant
-def test_the_order_of_counting_is_irrelevant(variant):
-    log = [[A, B, C], [B, C], [A, D, A], [C, D], [D, A, B, E], [E, B]]
-    states = []
-    for order in (log, log[::-1]):
-        model = baseline(variant, N_ITEMS)
-        model.start_window(0)
-        for session in order:
-            count_sessions(model, [session])
-        model.finish_window()
-        states.append(model.state_dict())
-    for name, tensor in states[0].items():
-        assert torch.equal(tensor, states[1][name]), name
 
 
 @every_variant

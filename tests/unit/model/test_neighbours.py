@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dayahead.config.baselines import NEIGHBOURS
 from support.baseline_settings import NEIGHBOURS as SETTINGS
-from support.tiny_settings import baseline, count_sessions, count_window, padded
+from support.tiny_settings import baseline, count_window, padded
 
 N_ITEMS = 8
 CANDIDATES = torch.arange(2, 2 + N_ITEMS)
@@ -191,22 +191,6 @@ def test_dropped_sessions_are_out_of_reach(variant, windows, random):
     whole.visits = fitted(variant, windows, sample_size=1000).visits
     assert len(pruned.visits.times) <= min(2 * N_ITEMS, len(whole.visits.times))
     assert torch.equal(scores_after(pruned, query), scores_after(whole, query))
-
-
-@every_variant
-def test_the_order_of_counting_is_irrelevant(variant):
-    """Also for sessions that end at the same time."""
-    log = [[A, B], [B, C], [A, D], [C, D], [D, A], [E, B]]
-    states = []
-    for order in (log, log[::-1]):
-        model = baseline(variant, N_ITEMS)
-        model.start_window(0)
-        for session in order:
-            count_sessions(model, [session])
-        model.finish_window()
-        states.append(model.state_dict())
-    for name, tensor in states[0].items():
-        assert torch.equal(tensor, states[1][name]), name
 
 
 @every_variant
