@@ -10,6 +10,7 @@ from dayahead.memory.model import MemoryModel
 from dayahead.memory.settings import MemorySettings
 from support.clicks import HOUR, random_clicks
 
+MEMORY_WITH_GPT2 = {"model": {"architecture": "memory", "network": "gpt2"}}
 N_ITEMS = 12
 CONFIG = load_params(Path(__file__).parents[2] / "params.yaml").memory
 """The settings that come with Dayahead."""

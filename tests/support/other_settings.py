@@ -3,6 +3,7 @@
 OTHER = {
     "model": {
         "architecture": "xlnet",
+        "network": "gpt2",
         "config": {"activation_function": "relu"},
         "catalogue": "full",
         "features": ["category"],

@@ -33,6 +33,7 @@ from support.window_folders import tiny_statistics
 
 MODEL = {
     "architecture": "gpt2",
+    "network": "none",
     "catalogue": "grow",
     "config": {},
     "features": [],

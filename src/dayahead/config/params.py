@@ -3,7 +3,7 @@
 No field has a default: a default in code would be a parameter that DVC cannot see.
 """
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -32,6 +32,7 @@ from dayahead.core.errors import ConfigError
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 SMOOTHED = ("softmax", "sampled_softmax")
+NO_NETWORK = "none"
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -77,6 +78,9 @@ class ModelConfig:
     """gpt2, xlnet, bert, albert, electra, longformer, reformer or any model type of transformers
     that reads `inputs_embeds`; gru, lstm, rnn; avg; or a baseline: popularity, transitions,
     cooccurrence, sknn, vsknn, stan, vstan, slis, slit, slist; memory."""
+    network: Annotated[str, Field(min_length=1)]
+    """memory: the architecture whose scores are evidence too, any of those before the baselines;
+    none: memory alone."""
     config: FiniteMapping
     """Further fields of the transformers configuration, by their names there."""
     catalogue: Literal["grow", "full"]
@@ -136,10 +140,21 @@ class ModelConfig:
         given = (value for name, value in self.config.items() if "drop" in name)
         return any([self.dropout, self.input_dropout, *given])
 
+    def __post_init__(self) -> None:
+        """Check that the network is one."""
+        if self.network in {*BASELINES, MEMORY}:
+            raise ValueError(f"network: {self.network} is none: name one, such as gpt2, or none")
+
     @property
-    def is_neural(self) -> bool:
-        """Whether the architecture is a network, trained by `task`, `loss` and `training`."""
-        return self.architecture not in {*BASELINES, MEMORY}
+    def has_network(self) -> bool:
+        """Whether there is a network, trained by `task`, `loss` and `training`."""
+        if self.architecture == MEMORY:
+            return self.network != NO_NETWORK
+        return self.architecture not in BASELINES
+
+    def of_network(self) -> "ModelConfig":
+        """Return the settings of the network alone."""
+        return replace(self, architecture=self.network) if self.architecture == MEMORY else self
 
     @property
     def item_dim(self) -> int:
@@ -330,6 +345,18 @@ class Params:
     compute: ComputeConfig
     machine: MachineConfig
     tracking: TrackingConfig
+
+    def __post_init__(self) -> None:
+        """Check that the sections go together."""
+        if (
+            self.compute.shard_items
+            and self.model.architecture == MEMORY
+            and self.model.has_network
+        ):
+            raise ValueError(
+                "compute.shard_items: memory needs its network whole on every process: set it to "
+                "false, or model.network to none"
+            )
 
 
 def load_params(path: Path = Path("params.yaml")) -> Params:

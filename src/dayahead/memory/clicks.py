@@ -93,6 +93,12 @@ class Clicks:
         order: Ints = np.lexsort([kept._hashes(), kept.times[kept.last]])
         return np.asarray(rows[order])
 
+    def halves(self) -> tuple[Ints, Ints]:
+        """Return the earlier and the later half of the rows, each in `order`."""
+        order = self.order()
+        middle = len(order) // 2
+        return order[:middle], order[middle:]
+
     def _hashes(self) -> NDArray[np.uint64]:
         """Hash each row, none empty; positions count, so the order of its clicks does too."""
         steps = np.arange(len(self.items)) - self.offsets[:-1].repeat(self.lengths)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float32
+from jaxtyping import Float, Float32, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -28,9 +28,8 @@ from dayahead.memory.training import HeadTrainer
 
 CELLS = 40_000
 """Candidates of all prefixes that are read at once, to bound memory."""
-Network = Callable[[Ints], Float[Tensor, "B n_items"]]
-"""Log-softmax over the catalogue after the prefixes (all but the last click) of some sessions, by
-their rows in the window; as the network stood before the window."""
+Network = Callable[[Ints, Int[Tensor, "B C"]], Float[Tensor, "B C"]]
+"""Log-probabilities of candidates after some prefixes, by the rows of these."""
 _FITS = "n_fits"
 
 
@@ -66,7 +65,8 @@ class MemoryModel:
         Args:
             sessions: of the window, in any order.
             end: of the window, in microseconds since 1970.
-            network: where the settings name one.
+            network: where there is one, as it stood before the window (in the first window: fitted
+                on the earlier half). Its prefixes are all clicks but the last of the sessions.
 
         Returns:
             The head's mean loss, None where there was nothing to learn from.
@@ -74,7 +74,7 @@ class MemoryModel:
         order = sessions.order()
         memories, rows = self.memories, order
         if self.n_fits == 0:
-            early, rows = np.split(order, [len(order) // 2])
+            early, rows = sessions.halves()
             memories = self._memories_of(sessions.take(early))
         loss = self._fit_head(memories, sessions.take(rows), rows, network)
         self.memories.add(sessions.take(order), end)
@@ -102,8 +102,8 @@ class MemoryModel:
         read = memories.reader(self.settings.config.n_candidates)
         parts = []
         for part in np.split(chosen, _cuts(len(chosen), self.settings.config.n_candidates)):
-            scores = None if network is None else network(rows[part])
-            parts.append(self._examples(read(prefixes.take(part)), scores, targets[part]))
+            found = read(prefixes.take(part))
+            parts.append(self._examples(found, network, rows[part], targets[part]))
         new = self._scaled([part.learnable() for part in parts])
         if not len(new):
             return None
@@ -119,31 +119,28 @@ class MemoryModel:
         return Examples.cat([self.head.scaled(part).half() for part in parts])
 
     def _examples(
-        self, read: Read, network: Float[Tensor, "B n_items"] | None, targets: Ints | None = None
+        self, read: Read, network: Network | None, rows: Ints, targets: Ints | None = None
     ) -> Examples:
-        """Put together what the memories read, the network's scores and the items that follow."""
+        """Put together what memories and network say of prefixes, and the items that follow."""
         self._check_network(network)
         candidates = torch.from_numpy(read.candidates).long()
         features = torch.from_numpy(read.features)
-        if network is not None:
-            features[..., -1] = network.gather(1, (candidates - N_RESERVED).clamp(min=0))
+        if network is not None and len(rows):
+            features[..., -1] = network(rows, candidates)
         columns = torch.full((len(candidates),), -1)
         if targets is not None:
             is_target = (candidates == torch.from_numpy(targets)[:, None]) & (candidates > 0)
             columns = torch.where(is_target.any(1), is_target.int().argmax(1), -1)
         return Examples(features, candidates > 0, torch.from_numpy(read.context), columns)
 
-    def _check_network(self, network: Float[Tensor, "B n_items"] | None) -> None:
+    def _check_network(self, network: Network | None) -> None:
         if (network is not None) != self.settings.with_network:
             wanted = "a network's scores" if self.settings.with_network else "no network's scores"
             raise ConfigError(f"the memory model expects {wanted}: set with_network accordingly")
 
     @torch.no_grad()
     def scores(
-        self,
-        prefixes: Clicks,
-        candidates: Ints,
-        extra: Float[Tensor, "B C"] | None = None,
+        self, prefixes: Clicks, candidates: Ints, network: Network | None = None
     ) -> Float32[Tensor, "B C"]:
         """Score items after each prefix; no prefix may be empty.
 
@@ -152,7 +149,7 @@ class MemoryModel:
         Args:
             prefixes: their last click is the latest one known.
             candidates: distinct catalogue indices.
-            extra: log-softmax of the network, where the settings name one.
+            network: where there is one.
         """
         allowed = np.zeros(self.n_items + N_RESERVED, bool)
         allowed[candidates] = True
@@ -165,12 +162,8 @@ class MemoryModel:
         n_ranked = self._n_ranked(allowed)
         read = self.memories.reader(n_ranked, allowed)
         for part in np.split(np.arange(len(prefixes)), _cuts(len(prefixes), n_ranked)):
-            network = None
-            if extra is not None:
-                network = extra.new_zeros(len(part), self.n_items)
-                network[:, wanted - N_RESERVED] = extra[part]
             found = read(prefixes.take(part))
-            examples = self.head.scaled(self._examples(found, network))
+            examples = self.head.scaled(self._examples(found, network, part))
             of_head = self.head(examples.features, examples.context)
             if not self.head.n_standardised:  # nothing is learned yet: the candidates' own order
                 of_head = -torch.arange(of_head.shape[1]).expand_as(of_head).float()
@@ -188,14 +181,15 @@ class MemoryModel:
         return self.settings.config.n_candidates
 
     def explain(
-        self, prefix: Clicks, item: int, extra: Float[Tensor, "1 n_items"] | None = None
+        self, prefix: Clicks, item: int, network: Network | None = None
     ) -> dict[str, float]:
         """Split an item's lead over the mean candidate of one prefix among the named features.
 
-        Empty where the item is no candidate; `extra` is of the whole catalogue.
+        Empty where the item is no candidate.
         """
         found = self.memories.reader(self._n_ranked(self.memories.items.is_seen))(prefix)
-        examples = self.head.scaled(self._examples(found, extra, np.array([item])))
+        read = self._examples(found, network, np.array([0]), np.array([item]))
+        examples = self.head.scaled(read)
         column = int(examples.targets)
         if column < 0:
             return {}

@@ -95,11 +95,23 @@ def build_model(
     Raises:
         ConfigError: settings of the inputs contradict each other, or would have no effect.
     """
-    config = settings.model
-    if config.architecture == MEMORY:
-        return build_memory(settings, statistics, seed)
-    if not config.is_neural:
-        return build_baseline(settings)
+    architecture, network = settings.model.architecture, None
+    if settings.model.has_network:
+        network = build_network(settings, statistics, sizes, seed, shard)
+    if architecture == MEMORY:
+        return build_memory(settings, statistics, seed, network)
+    return build_baseline(settings) if network is None else network
+
+
+def build_network(
+    settings: Params | ModelConfigFile,
+    statistics: Statistics,
+    sizes: Mapping[str, int],
+    seed: int,
+    shard: Shard,
+) -> NextItemModel:
+    """Build the configured network; arguments and errors are those of `build_model`."""
+    config = settings.model.of_network()
     features = statistics.select(config.features).features
     categoricals = vocabulary_columns(config, statistics)[1:]
     numbers = {
@@ -134,21 +146,24 @@ def build_baseline(settings: Params | ModelConfigFile) -> Baseline:
 
 
 def build_memory(
-    settings: Params | ModelConfigFile, statistics: Statistics, seed: int
+    settings: Params | ModelConfigFile,
+    statistics: Statistics,
+    seed: int,
+    network: NextItemModel | None,
 ) -> MemoryRecommender:
-    """Build the architecture `memory`.
+    """Build the architecture `memory`, with a network or without.
 
     Raises:
-        ConfigError: it is to read a feature that is no category.
+        ConfigError: it is to read a feature that is no category, and there is no network.
     """
     categories = vocabulary_columns(settings.model, statistics)[1:]
     others = [name for name in settings.model.features if name not in categories]
-    if others:
+    if others and network is None:
         raise ConfigError(
             f"params.yaml: model.features: {', '.join(others)}: memory reads categorical features "
-            f"only; leave {'it' if len(others) == 1 else 'them'} out"
+            f"only; leave {'it' if len(others) == 1 else 'them'} out, or set model.network"
         )
-    return MemoryRecommender(settings.memory, categories, statistics.unit, seed)
+    return MemoryRecommender(settings.memory, categories, statistics.unit, seed, network)
 
 
 def vocabulary_columns(config: ModelConfig, statistics: Statistics) -> tuple[str, ...]:
@@ -265,7 +280,7 @@ def restore_weights(
     model: NextItemModel | Baseline, sizes: Mapping[str, int], weights: Mapping[str, Tensor]
 ) -> None:
     """Give a new model these vocabulary sizes and what `weights_of` returned."""
+    model.grow(dict(sizes))
+    model.load_state_dict({name: tensor.cpu() for name, tensor in weights.items()})
     if isinstance(model, NextItemModel):
-        model.grow(dict(sizes))
         model.eval()
-    model.load_state_dict(weights)

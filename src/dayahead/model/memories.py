@@ -7,12 +7,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from dayahead.config.memory import MemoryConfig
-from dayahead.core.columns import DAY, EVENT_TIME, ITEM_ID
+from dayahead.core.columns import DAY, EVENT_TIME, IS_PAST, ITEM_ID
 from dayahead.core.prefixes import with_prefix
 from dayahead.memory.clicks import Clicks
-from dayahead.memory.model import MemoryModel
+from dayahead.memory.model import MemoryModel, Network
 from dayahead.memory.settings import MemorySettings
-from dayahead.model.baselines import Baseline
+from dayahead.model.baselines import Baseline, Ints
+from dayahead.model.next_item import NextItemModel
 from dayahead.model.output_layer import Columns, Scorer
 from dayahead.model.tasks import is_before
 
@@ -28,22 +29,37 @@ class MemoryRecommender(Baseline):
         categories: categorical columns that are evidence besides the items.
         unit: day or hour, in which half-lives count.
         seed: of the head's initial weights and of the order of its examples.
+        network: whose scores are evidence too. It is fitted by its own trainer.
     """
 
     def __init__(
-        self, config: MemoryConfig, categories: tuple[str, ...], unit: str, seed: int
+        self,
+        config: MemoryConfig,
+        categories: tuple[str, ...],
+        unit: str,
+        seed: int,
+        network: NextItemModel | None = None,
     ) -> None:
         super().__init__()
         self.categories = categories
-        settings = MemorySettings(config=config, unit=WINDOW[unit], columns=categories, seed=seed)
+        self.network = network
+        settings = MemorySettings(
+            config=config,
+            unit=WINDOW[unit],
+            columns=categories,
+            with_network=network is not None,
+            seed=seed,
+        )
         self.memory = MemoryModel(settings)
         self._end = 0
         self._new: list[Clicks] = []
 
     def grow(self, sizes: Mapping[str, int]) -> None:
-        """Extend the memories to the first `sizes[item_id]` items of the catalogue."""
+        """Extend memories and network to the first `sizes[column]` values of each vocabulary."""
         super().grow(sizes)
         self.memory.grow(self.n_items)
+        if self.network is not None:
+            self.network.grow(dict(sizes))
 
     def start_window(self, end: int) -> None:
         """Reset the popularity. The window ends at `end`, microseconds since 1970."""
@@ -55,32 +71,46 @@ class MemoryRecommender(Baseline):
         super().count(columns, lengths)
         self._new.append(self._clicks(columns, lengths))
 
-    def finish_window(self) -> float | None:
+    @property
+    def sessions(self) -> Clicks:
+        """The window's sessions counted so far, in the order of counting."""
+        return Clicks.cat(self._new, len(self.categories))
+
+    def finish_window(self, network: Network | None = None) -> float | None:
         """Fit the head on the window's sessions, then add them to the memories.
+
+        Args:
+            network: scores of the network, as `MemoryModel.fit` takes them.
 
         Returns:
             The head's mean loss, None where there was nothing to learn from.
         """
-        sessions = Clicks.cat(self._new, len(self.categories))
+        loss = self.memory.fit(self.sessions, self._end, network)
         self._new.clear()
-        return self.memory.fit(sessions, self._end)
+        return loss
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Popularity, the memories, the head and the state of its training."""
-        memory = {f"memory.{name}": each for name, each in self.memory.state_dict().items()}
-        return super().state_dict() | memory
+        """Popularity, the memories, the head, the state of its training, and the network."""
+        state = super().state_dict()
+        for part, module in (("memory", self.memory), ("network", self.network)):
+            values = {} if module is None else module.state_dict()
+            state |= {f"{part}.{name}": value for name, value in values.items()}
+        return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Replace all of it."""
+        """Replace all of it; the network has the size of the state's already."""
         super().load_state_dict(state)
         self.memory.load_state_dict(with_prefix(state, "memory."))
+        if self.network is not None:
+            self.network.load_state_dict(with_prefix(state, "network."))
 
     def scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
         """Return a function that scores the candidates (vocabulary indices)."""
         wanted = candidates.cpu().numpy()
 
         def scores(columns: Columns, n_known: Int[Tensor, " B"]) -> Float[Tensor, "B C"]:
-            return self.memory.scores(self._clicks(columns, n_known), wanted)
+            network = self._network_after(columns, n_known)
+            return self.memory.scores(self._clicks(columns, n_known), wanted, network)
 
         return scores
 
@@ -89,15 +119,31 @@ class MemoryRecommender(Baseline):
 
         Empty where the head does not rank the item (a vocabulary index).
         """
-        return self.memory.explain(self._clicks(columns, n_known), item)
+        network = self._network_after(columns, n_known)
+        return self.memory.explain(self._clicks(columns, n_known), item, network)
+
+    def _network_after(self, columns: Columns, n_known: Int[Tensor, " B"]) -> Network | None:
+        """Return the network's log-probabilities after rows of padded sessions."""
+        model = self.network
+        if model is None:
+            return None
+
+        def log_softmax(rows: Ints, candidates: Int[Tensor, "b C"]) -> Float[Tensor, "b C"]:
+            of_rows = {name: values[rows] for name, values in columns.items()}
+            wanted = candidates.to(n_known.device)
+            return model.log_softmax(of_rows, n_known[rows], wanted).cpu()
+
+        return log_softmax
 
     def _clicks(self, columns: Columns, lengths: Int[Tensor, " B"]) -> Clicks:
-        """Return the events of padded sessions row after row."""
+        """Return the events of padded sessions row after row, without the user's past."""
         is_event = is_before(lengths, columns[ITEM_ID]).cpu()
+        if IS_PAST in columns:
+            is_event &= columns[IS_PAST].cpu() == 0
         items, times, *categories = (
             columns[name].cpu()[is_event].numpy()
             for name in (ITEM_ID, EVENT_TIME, *self.categories)
         )
         values = np.array(categories, np.int64).reshape(len(categories), len(items)).T
-        offsets = np.concatenate([[0], np.cumsum(lengths.cpu().numpy())])
+        offsets = np.concatenate([[0], np.cumsum(is_event.sum(1).numpy())])
         return Clicks(items, times, values, offsets)

@@ -151,6 +151,22 @@ class NextItemModel(nn.Module):
         return scores
 
     @torch.no_grad()
+    def log_softmax(
+        self, columns: Columns, n_known: Int[Tensor, " B"], items: Int[Tensor, "B K"]
+    ) -> Float[Tensor, "B K"]:
+        """Log-probabilities of K items (vocabulary indices) per session as the next; not sharded.
+
+        Those of reserved indices are without meaning.
+        """
+        self.eval()
+        positions = self.task.next_item_positions(columns[ITEM_ID], n_known)
+        temperature = self.loss_config.temperature
+        states = self._output_states(columns, positions) / temperature
+        layer = self.output_layer.at_temperature(temperature)
+        rows = (items - N_RESERVED).clamp(min=0)
+        return layer.log_softmax(states, rows, self.loss_config.logits_budget_mib)
+
+    @torch.no_grad()
     def attention(
         self, columns: Columns, n_known: Int[Tensor, " B"]
     ) -> tuple[list[Float[Tensor, "B H W W"]], Int[Tensor, " B"]]:

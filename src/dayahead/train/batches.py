@@ -186,6 +186,20 @@ class MemoryBatches:
         """Global batches in the pass."""
         return len(self.rows)
 
+    @property
+    def every_row(self) -> Int[Tensor, " n"]:
+        """Rows of the sessions in the order of the pass."""
+        return torch.cat([torch.zeros(0, dtype=torch.int64), *self.rows])
+
+    def unsplit(self) -> "MemoryBatches":
+        """Return the pass of a process that takes all rows of every batch."""
+        return replace(self, rank=Rank(index=0, world_size=1))
+
+    def among(self, wanted: Int[Tensor, " k"]) -> "MemoryBatches":
+        """Return the pass without other rows of the sessions than the wanted ones."""
+        kept = [rows[torch.isin(rows, wanted)] for rows in self.rows]
+        return replace(self, rows=[rows for rows in kept if len(rows)])
+
     def __iter__(self) -> Iterator[Batch]:
         """Yield this process's rows, batch by batch."""
         for rows in self.rows:

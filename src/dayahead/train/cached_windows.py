@@ -105,8 +105,8 @@ class CacheKeys:
         """Fingerprint of what the first fit starts from."""
         params, process = self.run.params, self.run.process
         statistics = self.run.folder.statistics
-        is_neural = params.model.is_neural
-        pretrained = params.model.pretrained_items if is_neural else None
+        has_network = params.model.has_network
+        pretrained = params.model.pretrained_items if has_network else None
         value = {
             **effective_settings(params),
             "pretrained_items": sha256_of(Path(pretrained)) if pretrained else None,
@@ -116,7 +116,7 @@ class CacheKeys:
             },
             "sessions": asdict(statistics.sessions),
             "device": process.device.type,
-            "bfloat16": is_neural and uses_bfloat16(params.training, process),
+            "bfloat16": has_network and uses_bfloat16(params.training, process),
             # Every process has its own random stream for dropout.
             "dropout": process.rank.world_size if params.model.has_dropout else None,
             "machine": self.machine,

@@ -80,7 +80,7 @@ class Loader:
     @property
     def past_length(self) -> int:
         """Past events read before a session; only networks read any."""
-        return self.params.model.past_length if self.params.model.is_neural else 0
+        return self.params.model.past_length if self.params.model.has_network else 0
 
     @cached_property
     def columns(self) -> list[str]:

@@ -7,7 +7,7 @@ from dayahead.config.baselines import LINEAR, MEMORY, NEIGHBOURS
 from dayahead.config.params import Params
 
 OF_BASELINES = {
-    "model": {"architecture", "catalogue", "decay"},
+    "model": {"architecture", "network", "catalogue", "decay"},
     "training": {"protocol", "history", "carry_model", "loader", "seed"},
 }
 """All that baselines read of these sections; the seed draws the train sessions evaluated."""
@@ -41,7 +41,7 @@ def _is_read(section: str, name: str, params: Params) -> bool:
         return architecture in READERS[section]
     if (section, name, architecture) == ("model", "features", MEMORY):
         return True
-    return params.model.is_neural or name in OF_BASELINES.get(section, set())
+    return params.model.has_network or name in OF_BASELINES.get(section, set())
 
 
 def _conditions(params: Params) -> dict[str, bool]:
@@ -51,6 +51,7 @@ def _conditions(params: Params) -> dict[str, bool]:
     has_scales = architecture in {"stan", "vstan"}
     is_sliding = training.protocol == "sliding"
     return {
+        "model.network": architecture == MEMORY,
         "model.decay": architecture in {"transitions", "cooccurrence"},
         "model.unknown_rate": params.model.catalogue == "grow",
         "task.mlm_probability": task in {"mlm", "rtd"},

@@ -24,7 +24,6 @@ from dayahead.metrics.tables import (
     write_ranks,
     write_windows,
 )
-from dayahead.model.baselines import Baseline
 from dayahead.model.next_item import NextItemModel
 from dayahead.train.batches import Sessions
 from dayahead.train.evaluate import RankedTargets
@@ -194,13 +193,13 @@ def attention_table(
     )
 
 
-def check_attention(model: NextItemModel | Baseline) -> None:
-    """Check that a model has attention weights to write.
+def check_attention(model: NextItemModel | None) -> None:
+    """Check that a network has attention weights to write.
 
     Raises:
         ConfigError: the architecture has none, or the task does not use them.
     """
-    if isinstance(model, Baseline):
+    if model is None:
         raise ConfigError(
             "params.yaml: evaluation.attention_of: a baseline has no attention; empty "
             "the list, or set model.architecture to gpt2, xlnet or bert"

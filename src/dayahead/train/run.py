@@ -30,10 +30,12 @@ from dayahead.model.checkpoint import (
     weights_of,
 )
 from dayahead.model.embeddings import PretrainedRows, read_item_vectors
+from dayahead.model.memories import MemoryRecommender
 from dayahead.model.next_item import NextItemModel
 from dayahead.train.batches import Batches
 from dayahead.train.data_loading import Loader
 from dayahead.train.evaluate import evaluate
+from dayahead.train.memory_trainer import MemoryTrainer
 from dayahead.train.results import (
     EvaluatedWindow,
     Timing,
@@ -44,7 +46,6 @@ from dayahead.train.results import (
 from dayahead.train.trainers import (
     BaselineTrainer,
     GradientTrainer,
-    Trainer,
     gather_state,
     scatter_state,
 )
@@ -53,6 +54,9 @@ from dayahead.windows.folder import Window, WindowFolder
 WindowRecord = Mapping[str, Any]
 """An evaluated window: `step` (its position among the kept windows), `timestamp_ms` (its start) and
 `metrics` by name, None where there is no value."""
+
+
+Trainer = BaselineTrainer | GradientTrainer | MemoryTrainer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +86,13 @@ class Fit:
     seconds: float
 
 
+def network_of(model: NextItemModel | Baseline) -> NextItemModel | None:
+    """Return the network of a model, where there is one."""
+    if isinstance(model, MemoryRecommender):
+        return model.network
+    return model if isinstance(model, NextItemModel) else None
+
+
 class Run:
     """The model, its trainer and the candidates so far; `first` is the first window fitted on.
 
@@ -98,7 +109,7 @@ class Run:
         self.first_sizes = self.sizes_at(first)
         self.model, self.trainer = self._build()
         if self.params.evaluation.attention_of:
-            check_attention(self.model)
+            check_attention(network_of(self.model))
         self.seen = np.zeros(0, np.int32)
         """Items of train sessions so far, ascending."""
 
@@ -112,10 +123,14 @@ class Run:
             params.training.seed,
             shard=self.shard,
         )
-        if isinstance(model, Baseline):
-            return model, BaselineTrainer(model, self.folder.ends)
-        model.inputs.items.pretrained = self.item_vectors
-        return model, GradientTrainer(model, params.training, self.process)
+        network = network_of(model)
+        if network is not None:
+            network.inputs.items.pretrained = self.item_vectors
+        if isinstance(model, NextItemModel):
+            return model, GradientTrainer(model, params.training, self.process)
+        if isinstance(model, MemoryRecommender) and model.network is not None:
+            return model, MemoryTrainer(model, self.folder.ends, params.training, self.process)
+        return model, BaselineTrainer(model, self.folder.ends)
 
     @cached_property
     def item_vectors(self) -> PretrainedRows | None:
@@ -172,11 +187,12 @@ class Run:
 
     def _count_targets(self, windows: Sequence[Window]) -> None:
         """Tell the sampler of negatives how often each item is a target in these windows."""
-        if isinstance(self.model, Baseline) or self.model.sampler is None:
+        network = network_of(self.model)
+        if network is None or network.sampler is None:
             return
-        start, end = self.model.task.first_target, N_RESERVED + self.model.n_items
+        start, end = network.task.first_target, N_RESERVED + network.n_items
         counts = [self.folder.item_counts(window, "train", start) for window in windows]
-        self.model.sampler.set_counts(torch.from_numpy(np.sum(counts, axis=0)[N_RESERVED:end]))
+        network.sampler.set_counts(torch.from_numpy(np.sum(counts, axis=0)[N_RESERVED:end]))
 
     def _n_sessions(self, windows: Sequence[Window], epochs: list[Batches]) -> int:
         """Count the sessions that a fit goes through; only the last batch of an epoch is short."""
@@ -230,11 +246,12 @@ class Run:
         config = self.params.evaluation
         is_chosen = pc.is_in(ids, pa.array(config.attention_of, pa.string()))
         takes_part = self.process.is_main or not self.shard.is_whole
-        if not (takes_part and pc.any(is_chosen).as_py()) or isinstance(self.model, Baseline):
+        network = network_of(self.model)
+        if not (takes_part and pc.any(is_chosen).as_py()) or network is None:
             return None
         columns = [SESSION_ID, *self.loader.columns]
         table = self.folder.read(window, config.split, columns).filter(is_chosen)
-        return attention_table(self.model, table, self.loader.past_length, self.process.device)
+        return attention_table(network, table, self.loader.past_length, self.process.device)
 
     def _train_ranks(self, window: Window) -> NDArray[np.int32]:
         """Return ranks of a sample of the sessions just fitted; empty where the sample is."""

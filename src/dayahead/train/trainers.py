@@ -93,6 +93,10 @@ class GradientTrainer:
         """
         before = dict(self.model.named_parameters())
         self.model.grow(sizes)
+        self.follow_growth(before)
+
+    def follow_growth(self, before: dict[str, nn.Parameter]) -> None:
+        """Take over the model's parameters, which were these before it grew."""
         if self.carries_optimizer:
             replace_grown(self.optimizer, before, self.model)
         else:
@@ -172,25 +176,31 @@ class GradientTrainer:
 
         Nothing else is needed: random streams are keyed by window and step.
         """
-        state = {WEIGHTS + name: tensor for name, tensor in weights_of(self.model).items()}
-        if self.carries_optimizer:
-            for name, parameter in self.model.named_parameters():
-                for key, value in self.optimizer.state.get(parameter, {}).items():
-                    state[f"{_OPTIMIZER}{name}.{key}"] = value.cpu().contiguous()
-        return state
+        weights = {WEIGHTS + name: tensor for name, tensor in weights_of(self.model).items()}
+        return weights | self.moments()
+
+    def moments(self) -> dict[str, Tensor]:
+        """Return the optimizer's state where it is carried on."""
+        return {
+            f"{_OPTIMIZER}{name}.{key}": value.cpu().contiguous()
+            for name, parameter in self.model.named_parameters()
+            for key, value in self.optimizer.state.get(parameter, {}).items()
+            if self.carries_optimizer
+        }
 
     def restore(self, sizes: dict[str, int], state: Mapping[str, Tensor]) -> None:
         """Load the state of a trainer whose vocabularies had these sizes."""
         restore_weights(self.model, sizes, with_prefix(state, WEIGHTS))
+        self.restore_moments(state)
+
+    def restore_moments(self, state: Mapping[str, Tensor]) -> None:
+        """Load the optimizer's part of a state."""
         self.optimizer = build_optimizer(self.model, self.config)
         parameters = dict(self.model.named_parameters())
         for name, value in with_prefix(state, _OPTIMIZER).items():
             parameter, _, key = name.rpartition(".")
             held = parameters[parameter]
             self.optimizer.state[held][key] = value.to(held.device, copy=True)
-
-
-Trainer = BaselineTrainer | GradientTrainer
 
 
 def build_optimizer(model: nn.Module, config: TrainingConfig) -> AdamW:

@@ -18,10 +18,10 @@ EVERY = np.arange(2, 2 + N_ITEMS)
 PREFIXES, _ = random_clicks(99, start=3).prefixes()
 
 
-def log_softmax(rows):
-    """A network's scores that depend on the session alone."""
+def log_softmax(rows, candidates):
+    """A network's scores that depend on the session's row alone."""
     logits = torch.sin(torch.arange(N_ITEMS) * (1.0 + torch.from_numpy(rows))[:, None])
-    return logits.log_softmax(1)
+    return logits.log_softmax(1).gather(1, (candidates - 2).clamp(min=0))
 
 
 @settings(max_examples=5)
@@ -143,12 +143,12 @@ def test_only_the_candidates_asked_for_are_ranked():
 def test_a_network_is_a_feature():
     windows = window(0, 0), window(1, 1)
     model = fitted(*windows, network=log_softmax, with_network=True)
-    extra = log_softmax(np.arange(len(PREFIXES)))
-    scores = model.scores(PREFIXES, EVERY, extra)
+    scores = model.scores(PREFIXES, EVERY, log_softmax)
     some = np.array([A, B, 9])
-    assert model.scores(PREFIXES, some, extra[:, some - 2]).shape == (len(PREFIXES), 3)
-    assert not torch.equal(scores, model.scores(PREFIXES, EVERY, extra.flip(1)))
-    parts = model.explain(PREFIXES.take(np.array([0])), A, extra[:1])
+    assert model.scores(PREFIXES, some, log_softmax).shape == (len(PREFIXES), 3)
+    other = model.scores(PREFIXES, EVERY, lambda rows, items: -log_softmax(rows, items))
+    assert not torch.equal(scores, other)
+    parts = model.explain(PREFIXES.take(np.array([0])), A, log_softmax)
     assert parts["network.log_softmax"] != 0
 
 
@@ -157,7 +157,11 @@ def test_a_network_is_read_at_the_rows_of_its_sessions():
     (sessions, end), shuffle = window(0, 0), np.random.default_rng(0).permutation(60)
     model = fitted((sessions, end), network=log_softmax, with_network=True)
     shuffled = sessions.take(shuffle), end
-    other = fitted(shuffled, network=lambda rows: log_softmax(shuffle[rows]), with_network=True)
+    other = fitted(
+        shuffled,
+        network=lambda rows, items: log_softmax(shuffle[rows], items),
+        with_network=True,
+    )
     assert equal_states(model, other)
 
 

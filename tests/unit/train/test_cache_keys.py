@@ -29,6 +29,7 @@ OF_VSKNN = [f"neighbours.{name}" for name in ("position_weight", "step_weight", 
 MEMORY = {"model": {"architecture": "memory"}}
 NEEDED = {
     "model.decay": TRANSITIONS,
+    "model.network": MEMORY,
     **dict.fromkeys(OF_VSKNN, VSKNN),
     **{
         name: VSTAN

@@ -13,7 +13,8 @@ from dayahead.distributed.launch import run_processes
 from dayahead.train.run import Run
 from dayahead.train.stage import train
 from dayahead.windows.folder import window_path
-from support.tiny_settings import compute_config, each_task, tiny_study
+from support.memory_models import MEMORY_WITH_GPT2
+from support.tiny_settings import compute_config, each_task, merge_sections, tiny_study
 from support.window_folders import bytes_in, day, markov_days, write_window_folder
 from support.worker_studies import fit_and_die_once
 
@@ -91,6 +92,7 @@ SETTINGS = {
     "vstan": {"model": {"architecture": "vstan"}},
     "slist": {"model": {"architecture": "slist"}},
     "memory": {"model": {"architecture": "memory"}},
+    "memory with gpt2": merge_sections(DROPOUT, **MEMORY_WITH_GPT2),
     "sliding": {"training": {"protocol": "sliding", "epochs": 2}},
     "from scratch": {"training": {"protocol": "from_scratch"}},
     "sampled": {"loss": {"name": "sampled_softmax", "popularity_exponent": 0.75}},
@@ -125,6 +127,10 @@ def test_a_longer_run_extends_a_shorter_one(windows, tmp_path, architecture, tas
 @pytest.mark.parametrize("architecture", [*BASELINES, MEMORY])
 def test_a_longer_run_of_a_baseline_extends_a_shorter_one(windows, tmp_path, architecture):
     check_extension(windows, tmp_path, {"model": {"architecture": architecture, "decay": 0.5}})
+
+
+def test_a_longer_run_of_memory_with_a_network_extends_a_shorter_one(windows, tmp_path):
+    check_extension(windows, tmp_path, MEMORY_WITH_GPT2)
 
 
 def check_extension(windows, tmp_path, sections):

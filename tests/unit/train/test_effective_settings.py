@@ -4,6 +4,7 @@ import pytest
 
 from dayahead.config.baselines import BASELINES, MEMORY
 from dayahead.train.effective_settings import effective_settings
+from support.memory_models import MEMORY_WITH_GPT2
 from support.other_settings import OTHER
 from support.tiny_settings import merge_sections, tiny_params, train_study
 from support.window_folders import markov_days, write_window_folder
@@ -22,9 +23,10 @@ def windows(tmp_path_factory):
         {"training": {"steps_per_window": 3}},
         {"loss": {"name": "bpr", "negatives": 0}},
         *({"model": {"architecture": name}} for name in (*BASELINES, MEMORY)),
+        MEMORY_WITH_GPT2,
         {"training": {"protocol": "from_scratch"}},
     ],
-    ids=["default", "steps", "bpr", *BASELINES, MEMORY, "from scratch"],
+    ids=["default", "steps", "bpr", *BASELINES, MEMORY, "with gpt2", "from scratch"],
 )
 def test_all_settings_without_effect_together_change_no_weight(windows, tmp_path, base):
     held = effective_settings(tiny_params(base))

@@ -164,12 +164,14 @@ def test_a_second_run_removes_the_results_of_the_first(by_hand, tmp_path):
     assert evaluated_windows(tmp_path) == [day(1)]
 
 
-@pytest.mark.parametrize("architecture", ["gpt2", *BASELINES[1:], MEMORY])
+@pytest.mark.parametrize("architecture", ["gpt2", *BASELINES[1:], MEMORY, "memory with gpt2"])
 def test_a_window_does_not_depend_on_the_next(windows, tmp_path, architecture):
     """Change all sessions of the last day: earlier fits and evaluations stay the same."""
     other = markov_days(n_days=1, sessions_per_day=40, n_items=60, seed=9)
     folder = write_window_folder(tmp_path / "windows", [*DAYS[:3], *other])
-    sections = {"model": {"architecture": architecture}, "training": {"fit_last": False}}
+    name, _, network = architecture.partition(" with ")
+    model = {"architecture": name, "network": network or "none"}
+    sections = {"model": model, "training": {"fit_last": False}}
     first = train_study(windows, tmp_path / "a", sections)
     second = train_study(folder, tmp_path / "b", sections)
     for name in (f"ranks/{day(1)}.parquet", f"ranks/{day(2)}.parquet"):

@@ -1,0 +1,101 @@
+"""The trainer of memories that a network serves: the network learns a window after the head."""
+
+from collections.abc import Mapping
+from copy import deepcopy
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from dayahead.config.params import TrainingConfig
+from dayahead.core.prefixes import with_prefix
+from dayahead.distributed.process import Process
+from dayahead.memory.model import Network
+from dayahead.model.baselines import Ints
+from dayahead.model.checkpoint import WEIGHTS, restore_weights, weights_of
+from dayahead.model.memories import MemoryRecommender
+from dayahead.model.next_item import NextItemModel
+from dayahead.train.batches import Batches, MemoryBatches
+from dayahead.train.trainers import GradientTrainer, OnStep
+
+
+class MemoryTrainer:
+    """Fits head, memories and network on one window after another, in this order.
+
+    So the head learns what the network is worth on sessions that it was not fitted on. Every
+    process fits head and memories alike; the network's fit is shared, as that of any network.
+
+    Args:
+        model: with a network.
+        ends: of each window, microseconds since 1970.
+        config: training of the network, the same as without memories.
+        process: this one.
+    """
+
+    def __init__(
+        self,
+        model: MemoryRecommender,
+        ends: Mapping[str, int],
+        config: TrainingConfig,
+        process: Process,
+    ) -> None:
+        assert model.network is not None
+        self.model = model
+        self.ends = ends
+        self.rank = process.rank
+        self.network = GradientTrainer(model.network, config, process)
+
+    def grow(self, sizes: dict[str, int]) -> None:
+        """Make room for the first `sizes[column]` values of each vocabulary."""
+        before = dict(self.network.model.named_parameters())
+        self.model.grow(sizes)
+        self.network.follow_growth(before)
+
+    def n_steps(self, epochs: list[Batches]) -> int:
+        """Return the network's steps."""
+        return self.network.n_steps(epochs)
+
+    def fit(self, window: str, epochs: list[Batches], on_step: OnStep) -> float | None:
+        """Fit on a window; return the mean loss of the head, None where it learned nothing."""
+        passes = [each for each in epochs if isinstance(each, MemoryBatches)]  # which Loader checks
+        sessions = passes[0].unsplit()
+        self.model.start_window(self.ends[window])
+        for batch in sessions:
+            self.model.count(batch.columns, batch.lengths)
+        network = self.network.model
+        if not self.model.memory.n_fits:
+            early, _ = self.model.sessions.halves()
+            rows = sessions.every_row[early]
+            network = self._fitted_early(window, [each.among(rows) for each in passes])
+        loss = self.model.finish_window(_scores_of(network, sessions))
+        self.network.fit(window, epochs, on_step)
+        return loss
+
+    def _fitted_early(self, window: str, epochs: list[MemoryBatches]) -> NextItemModel:
+        """Return a copy of the network that is fitted on a part of the window."""
+        own = self.network
+        trainer = GradientTrainer(deepcopy(own.model), own.config, own.process)
+        trainer.follow_growth(dict(trainer.model.named_parameters()))
+        trainer.fit(window, [*epochs], lambda _: None)
+        return trainer.model
+
+    def state(self) -> dict[str, Tensor]:
+        """Return memories, head and network, with the states of their optimizers."""
+        weights = {WEIGHTS + name: tensor for name, tensor in weights_of(self.model).items()}
+        return weights | self.network.moments()
+
+    def restore(self, sizes: dict[str, int], state: Mapping[str, Tensor]) -> None:
+        """Load the state of a trainer whose vocabularies had these sizes."""
+        restore_weights(self.model, sizes, with_prefix(state, WEIGHTS))
+        self.network.restore_moments(state)
+
+
+def _scores_of(model: NextItemModel, batches: MemoryBatches) -> Network:
+    """Return the network's log-probabilities before the last event of the sessions of a pass."""
+    every_row, device = batches.every_row, model.bias.device
+
+    def log_softmax(rows: Ints, candidates: Int[Tensor, "b C"]) -> Float[Tensor, "b C"]:
+        batch = batches.sessions.gather(every_row[rows], batches.rank).to(device)
+        scores = model.log_softmax(batch.columns, batch.lengths - 1, candidates.to(device))
+        return scores.cpu()
+
+    return log_softmax

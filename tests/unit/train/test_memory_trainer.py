@@ -1,0 +1,150 @@
+"""A network inside `memory`: fitted as without, read before its fit, carried on, the same twice."""
+
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from dayahead.core.errors import ConfigError
+from dayahead.core.prefixes import with_prefix
+from dayahead.distributed.launch import run_processes
+from dayahead.distributed.process import Rank
+from dayahead.model.checkpoint import build_model
+from dayahead.model.next_item import NextItemModel
+from dayahead.train.batches import MemoryBatches, Sessions
+from dayahead.train.trainers import GradientTrainer
+from support.memory_models import MEMORY_WITH_GPT2
+from support.tiny_settings import (
+    compute_config,
+    merge_sections,
+    ranks_of,
+    tiny_params,
+    tiny_study,
+    train_study,
+)
+from support.window_folders import day, markov_days, tiny_statistics, write_window_folder
+from support.worker_studies import run_and_record
+
+DAYS = markov_days(n_days=3, sessions_per_day=17, n_items=20)
+
+
+@pytest.fixture(scope="module")
+def windows(tmp_path_factory):
+    return write_window_folder(tmp_path_factory.mktemp("windows"), DAYS, features=True)
+
+
+def weights_in(out):
+    return with_prefix(load_file(out / "models" / "model.safetensors"), "weights.")
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"model": {"dropout": 0.1, "unknown_rate": 0.5}},
+        {"loss": {"name": "sampled_softmax"}},
+        {"model": {"features": ["category", "price"]}},
+        {"training": {"protocol": "from_scratch", "epochs": 2}},
+    ],
+    ids=["dropout", "sampled", "features", "from scratch"],
+)
+def test_the_network_is_fitted_as_it_would_be_alone(windows, tmp_path, sections):
+    inside = merge_sections(sections, **MEMORY_WITH_GPT2)
+    alone = weights_in(train_study(windows, tmp_path / "alone", sections))
+    together = weights_in(train_study(windows, tmp_path / "together", inside))
+    of_network = with_prefix(together, "network.")
+    assert of_network.keys() == alone.keys()
+    assert all(torch.equal(value, alone[name]) for name, value in of_network.items())
+
+
+def test_the_head_reads_the_network_as_it_was_before_the_window(windows, tmp_path):
+    """Fits and readings alternate; the first reading is of a copy fitted on half the window."""
+    events = []
+    fit, read = GradientTrainer.fit, NextItemModel.log_softmax
+
+    def fitted(self, window, epochs, on_step):
+        events.append(("fit", id(self.model), sum(len(rows) for rows in epochs[0].rows)))
+        return fit(self, window, epochs, on_step)
+
+    def scored(self, columns, n_known, items):
+        if events[-1][:2] != ("read", id(self)):
+            events.append(("read", id(self)))
+        return read(self, columns, n_known, items)
+
+    with (
+        patch.object(GradientTrainer, "fit", fitted),
+        patch.object(NextItemModel, "log_softmax", scored),
+    ):
+        train_study(windows, tmp_path, merge_sections({}, **MEMORY_WITH_GPT2))
+    kinds = [event[0] for event in events]
+    assert kinds == ["fit", "read", "fit", "read", "fit", "read", "fit"]
+    copy, model = events[0][1], events[2][1]
+    assert copy != model
+    assert [event[1] for event in events] == [copy, copy, *[model] * 5]
+    assert [event[2] for event in events if event[0] == "fit"] == [8, 17, 17, 17]
+
+
+def test_the_networks_scores_are_evidence(windows, tmp_path):
+    """The head gives them a weight, and without them ranks differ."""
+    alone = train_study(windows, tmp_path / "alone", {"model": {"architecture": "memory"}})
+    both = train_study(windows, tmp_path / "both", MEMORY_WITH_GPT2)
+    assert not np.array_equal(ranks_of(alone, day(2)), ranks_of(both, day(2)))
+    with_network, without = (weights_in(out)["memory.head.linear"] for out in (both, alone))
+    assert len(with_network) == len(without) + 1
+    assert with_network[-1] != 0
+
+
+def test_log_probabilities_are_those_of_the_scores():
+    model = tiny_network(temperature=0.5)
+    items = torch.tensor([[2, 3, 4, 5], [9, 8, 2, 0]])
+    n_known, wanted = torch.tensor([4, 2]), torch.tensor([[5, 2], [31, 7]])
+    columns = {"item_id": items}
+    expected = model.scorer(torch.arange(2, 32))(columns, n_known).log_softmax(1)
+    found = model.log_softmax(columns, n_known, wanted)
+    torch.testing.assert_close(found, expected.gather(1, wanted - 2))
+
+
+def tiny_network(**loss):
+    model = build_model(tiny_params({"loss": loss}), tiny_statistics(), {}, seed=1)
+    model.grow({"item_id": 30})
+    return model
+
+
+@pytest.mark.slow
+def test_two_processes_agree_with_one(windows, tmp_path):
+    sections = merge_sections({"training": {"epochs": 2}}, **MEMORY_WITH_GPT2)
+    for n_processes in (1, 2):
+        out = tmp_path / str(n_processes)
+        studies = {"study": tiny_study(windows, out / "study", sections)}
+        run_processes(run_and_record, compute_config(processes=n_processes), studies, out)
+    for window in (day(1), day(2)):
+        one, two = (ranks_of(tmp_path / str(n) / "study", window) for n in (1, 2))
+        assert np.array_equal(one, two)
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        ({"model": {"network": "vstan"}}, "network: vstan is none"),
+        ({"compute": {"shard_items": True}}, r"compute\.shard_items"),
+        ({"training": {"loader": "nvtabular"}, "evaluation": {"split": "test"}}, "loader"),
+    ],
+)
+def test_settings_that_do_not_suit_are_refused(windows, tmp_path, sections, message):
+    sections = merge_sections(MEMORY_WITH_GPT2, **sections)
+    with pytest.raises(ConfigError, match=message):
+        train_study(windows, tmp_path, sections)
+
+
+def test_a_part_of_the_batches_keeps_their_order():
+    flat = {"item_id": torch.arange(2, 10)}
+    sessions = Sessions(flat, torch.tensor([0, 2, 4, 6, 8]))
+    batches = MemoryBatches(
+        sessions, [torch.tensor([3, 0]), torch.tensor([1]), torch.tensor([2])], Rank(1, 2)
+    )
+    part = batches.among(torch.tensor([0, 2]))
+    assert [rows.tolist() for rows in part.rows] == [[0], [2]]
+    assert batches.every_row.tolist() == [3, 0, 1, 2]
+    assert batches.among(torch.tensor([], dtype=torch.int64)).n_steps == 0
+    assert next(iter(batches.unsplit())).sessions.tolist() == [3, 0]
