@@ -73,6 +73,7 @@ OTHER = {
     "memory": {
         "n_candidates": 5,
         "rank_all": True,
+        "head": "mixture",
         "head_width": 2,
         "learning_rate": 0.02,
         "weight_decay": 0.1,

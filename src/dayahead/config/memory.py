@@ -1,11 +1,11 @@
 """Settings of the architecture `memory`: section `memory` of params.yaml."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from dayahead.config.loading import STRICT, Count, NonNegative, Positive, SizeOrZero
+from dayahead.config.loading import STRICT, Count, CountOrZero, NonNegative, Positive, SizeOrZero
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -18,8 +18,11 @@ class MemoryConfig:
     """Items that the head ranks after each session; all others rank below, by popularity."""
     rank_all: bool
     """Whether the head ranks every item seen so far instead; it learns from candidates still."""
+    head: Literal["perceptron", "mixture"]
+    """How evidence is joined. perceptron: an item's score is a function of its features and of the
+    context; mixture: an item's probability is the mean of those that the sources give it."""
     head_width: SizeOrZero
-    """Hidden units of the head; 0: a linear one."""
+    """perceptron: hidden units; 0: a linear head."""
     learning_rate: Positive
     """Of AdamW for the head; it falls to a tenth in each fit."""
     weight_decay: NonNegative
@@ -38,8 +41,8 @@ class MemoryConfig:
     """Newest sessions with the session's last item that may be neighbours."""
     n_earlier: Count
     """Newest sessions with an earlier item of the session that may be neighbours."""
-    n_best: Count
-    """Neighbours whose items are evidence."""
+    n_best: CountOrZero
+    """Neighbours whose items are evidence; 0: none are looked for."""
     max_sessions: Count
     """Sessions held, the newest."""
     half_life: Positive

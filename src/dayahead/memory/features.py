@@ -15,6 +15,8 @@ ITEM_NAMES = (*items.NAMES, "item.age", "item.unseen")
 OWN_NAMES = ("own.is_known", "own.position", "own.is_last")
 """Whether a candidate is in the prefix; 1 / its place from the end, from 1; whether it is there."""
 NETWORK = "network.log_softmax"
+OF_SHARES = ("pair.", "neighbours.", "network.")
+"""How the names of features begin that are log-probabilities."""
 PAIR_DOUBTS = np.array([1 if h < 1 else 3 for _, h in pairs.CHANNELS], np.float32)
 """Expected clicks that a channel's counts are smoothed with."""
 NEIGHBOUR_DOUBT = 1.0

@@ -1,10 +1,10 @@
-"""The head: scores candidates from their features and the context."""
+"""Heads: they score candidates from their features and the context."""
 
 import math
 from dataclasses import replace
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from dayahead.memory.examples import Examples
@@ -66,6 +66,28 @@ class Head(nn.Module):
         gate = context @ self.of_context.T + self.bias  # [B, H]
         hidden = features @ self.of_features.T + gate[:, None]  # [B, C, H]
         return features @ self.linear + torch.relu(hidden) @ self.out
+
+
+class Mixture(Head):
+    """s_j = log sum_k softmax(w)_k exp(f_jk), over features f that are log-probabilities.
+
+    The interpolation of kNN-LM (Khandelwal et al. 2020), with any number of sources; the context
+    plays no part. `is_share` [F] says which features are log-probabilities.
+    """
+
+    columns: Int[Tensor, " K"]
+
+    def __init__(self, is_share: list[bool], n_context: int, seed: int) -> None:
+        super().__init__(len(is_share), n_context, 0, seed)
+        self.register_buffer("columns", torch.tensor(is_share).nonzero()[:, 0], persistent=False)
+
+    def forward(
+        self, features: Float[Tensor, "B C F"], context: Float[Tensor, "B X"]
+    ) -> Float[Tensor, "B C"]:
+        """Score candidates from standardised features."""
+        logs = features * self.features_std + self.features_mean
+        shares = self.linear[self.columns].log_softmax(0)
+        return (logs[..., self.columns] + shares).logsumexp(-1)
 
 
 def _uniform(n_out: int, n_in: int, generator: torch.Generator) -> Float[Tensor, "O I"]:

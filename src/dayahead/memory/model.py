@@ -20,8 +20,8 @@ from dayahead.memory.clicks import Clicks, Ints
 from dayahead.memory.context import context_names
 from dayahead.memory.examples import Examples, Replay
 from dayahead.memory.explain import contributions
-from dayahead.memory.features import feature_names
-from dayahead.memory.head import Head
+from dayahead.memory.features import OF_SHARES, feature_names
+from dayahead.memory.head import Head, Mixture
 from dayahead.memory.memories import Memories, Read
 from dayahead.memory.settings import MemorySettings
 from dayahead.memory.training import HeadTrainer
@@ -43,10 +43,17 @@ class MemoryModel:
         self.context = context_names(settings.columns)
         self.memories = Memories(settings)
         sizes = len(self.features), len(self.context)
-        self.head = Head(*sizes, settings.config.head_width, settings.seed)
+        self.head = self._head()
         self.trainer = HeadTrainer(self.head, settings.config)
         self.replay = Replay(settings.config.n_replayed, settings.config.n_candidates, *sizes)
         self.n_fits = 0
+
+    def _head(self) -> Head:
+        config, seed = self.settings.config, self.settings.seed
+        if config.head == "mixture":
+            is_share = [name.startswith(OF_SHARES) for name in self.features]
+            return Mixture(is_share, len(self.context), seed)
+        return Head(len(self.features), len(self.context), config.head_width, seed)
 
     @property
     def n_items(self) -> int:

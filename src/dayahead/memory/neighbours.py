@@ -75,6 +75,8 @@ class SessionMemory:
 
     def add(self, sessions: Clicks) -> None:
         """Add sessions, ordered by time, and forget those that no search would reach."""
+        if not self.config.n_best:
+            return
         n = len(self.postings.offsets) - 1
         self.items = np.append(self.items, sessions.items.astype(np.int32))
         self.offsets = np.append(self.offsets, self.offsets[-1] + sessions.offsets[1:])
@@ -101,6 +103,9 @@ class SessionMemory:
     def search(self, prefixes: Clicks, weights: Floats32) -> Neighbourhood:
         """Find the sessions nearest to each prefix and sum up their items."""
         chosen = self.config
+        if not chosen.n_best:
+            none = np.zeros(len(prefixes) + 1, np.int64), np.zeros(0, np.int32)
+            return Neighbourhood(*none, np.zeros((0, len(NAMES)), np.float32))
         n_best = min(chosen.n_best, max(1, len(self.times)))
         limits = np.array([chosen.n_latest, chosen.n_earlier, n_best, chosen.reach])
         clicks = prefixes.items, prefixes.offsets

@@ -7,7 +7,7 @@ import torch
 
 from dayahead.memory.examples import Examples, Replay
 from dayahead.memory.explain import contributions
-from dayahead.memory.head import Head
+from dayahead.memory.head import Head, Mixture
 from dayahead.memory.training import HeadTrainer
 from support.memory_models import CONFIG
 
@@ -102,3 +102,36 @@ def test_of_a_linear_head_a_contribution_is_weight_times_difference():
     features = torch.tensor([[1.0, 1.0, 1.0], [3.0, 3.0, 3.0]])
     found = contributions(head, features, torch.zeros(2), column=1)
     assert found.tolist() == pytest.approx([1, -2, 0])
+
+
+def test_a_mixture_by_hand():
+    """Two sources that give an item .5 and .1, mixed as 3 to 1; the third feature is no source."""
+    head = Mixture([True, True, False], 2, seed=0)
+    head.linear.data = torch.tensor([3.0, 1.0, 99.0]).log()
+    logs = torch.tensor([[[0.5, 0.1, 7.0], [0.2, 0.6, -7.0]]]).log().nan_to_num()
+    every = Examples(logs, torch.ones(1, 2, dtype=torch.bool), torch.ones(1, 2), torch.tensor([0]))
+    expected = torch.tensor([[0.75 * 0.5 + 0.25 * 0.1, 0.75 * 0.2 + 0.25 * 0.6]])
+    assert head(every.features, every.context).exp().tolist()[0] == pytest.approx(
+        expected.tolist()[0]
+    )
+    head.features_mean[:], head.features_std[:] = 2.0, 3.0
+    scaled = head.scaled(every)
+    assert head(scaled.features, scaled.context).exp().tolist()[0] == pytest.approx(
+        expected.tolist()[0]
+    )
+
+
+def test_a_mixture_learns_which_source_is_right():
+    """The next item is the one that the first of two sources expects."""
+    right = torch.randn(400, 4, generator=dice(2)).log_softmax(1)
+    wrong = torch.randn(400, 4, generator=dice(3)).log_softmax(1)
+    features = torch.stack([wrong, 3 * right, right], dim=2)
+    every = Examples(
+        features, torch.ones(400, 4, dtype=torch.bool), torch.zeros(400, 0), right.argmax(1)
+    )
+    head = Mixture([True, True, False], 0, seed=0)
+    trainer = HeadTrainer(head, replace(CONFIG, learning_rate=0.05))
+    losses = [trainer.fit(every, 2, dice(epoch)) for epoch in range(5)]
+    assert losses[-1] < losses[0]
+    assert head.linear[1] > head.linear[0] + 1
+    assert head.linear[2] == 0

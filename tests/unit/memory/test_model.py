@@ -210,3 +210,24 @@ def test_an_explanation_names_every_feature_and_an_item_that_is_no_candidate_has
 def test_large_windows_teach_the_head_by_a_sample():
     some = replace(SMALL, first_epochs=1, n_examples=10, n_replayed=100)
     assert len(fitted(window(0, 0), config=some).replay.kept) <= 10
+
+
+def test_without_neighbours_no_session_is_kept():
+    model = fitted(window(0, 0), window(1, 1), config=replace(SMALL, n_best=0))
+    assert len(model.memories.sessions.times) == 0
+    parts = model.explain(PREFIXES.take(np.array([0])), A)
+    scores = model.scores(PREFIXES, EVERY)
+    assert scores.isfinite().all()
+    assert not torch.equal(scores, fitted(window(0, 0), window(1, 1)).scores(PREFIXES, EVERY))
+    assert "neighbours.items" in parts
+
+
+def test_a_mixture_resumes_and_ranks():
+    config = replace(SMALL, head="mixture")
+    model = fitted(window(0, 0), window(1, 1), config=config)
+    other = MemoryModel(model.settings)
+    other.load_state_dict(model.state_dict())
+    for each in (model, other):
+        each.fit(*window(2, 2))
+    assert equal_states(model, other)
+    assert torch.equal(model.scores(PREFIXES, EVERY), other.scores(PREFIXES, EVERY))

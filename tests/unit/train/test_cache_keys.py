@@ -62,6 +62,7 @@ WITHOUT_EFFECT = [
     *((VSKNN, f"neighbours.{name}") for name in ("age_scale", "step_scale")),
     *((VSTAN, f"neighbours.{name}") for name in ("step_weight", "push_reminders")),
     ({"model": {"architecture": "slit"}}, "linear.similarity_share"),
+    ({**MEMORY, "memory": {"head": "mixture"}}, "memory.head_width"),
     ({"model": {"architecture": "slis"}}, "linear.train_scale"),
     *((TRANSITIONS, f"training.{name}") for name in ("epochs", "batch_size", "precision")),
 ]
