@@ -31,7 +31,7 @@ MARK = re.compile(r"run|run: slow|not run: .+")
 CODE = re.compile(r"^```\w+\n.*?^```$|`[^`\n]+`", re.M | re.S)
 TINY = {
     "datasets/synthetic.yaml": {"days: 15": "days: 3", "_day: 4000": "_day: 300"},
-    "params.yaml": {"epochs: 5": "epochs: 1", "workers: auto": "workers: 1"},
+    "params.yaml": {"epochs: 3": "epochs: 1", "workers: auto": "workers: 1"},
 }
 """What the clean clone changes, to take less time."""
 
