@@ -34,10 +34,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dayahead.aggregate.stage import aggregate
-from dayahead.config.params import flat_settings, load_params
+from dayahead.config.params import Params, flat_settings, load_params
 from dayahead.core.columns import EVENT_TIME, INDEX, ROW, SESSION_ID, VALUE
 from dayahead.core.fingerprints import sha256_of
 from dayahead.preprocess.stage import preprocess
+from dayahead.train.baselines import train_baselines
 from dayahead.train.run import Study
 from dayahead.train.stage import train
 from generated_log import Shape, rees46, shape_of, write_days, write_month
@@ -96,19 +97,25 @@ def _preprocess(raw: Path, root: Path, window: Mapping[str, str | int]) -> Run:
 
 def _train(root: Path) -> Run:
     os.environ["DVC_ROOT"] = str(root)
+    params = _params_of_train()
+    study = Study(params=params, windows=root / "windows", results=root / "results",
+                  models=root / "models")  # fmt: skip
+    run = _timed(lambda: train(study))
+    train_baselines(study)  # for the report
+    return run
+
+
+def _params_of_train() -> Params:
     params = load_params(PROJECT / "params.yaml")
-    params = replace(
+    return replace(
         params,
         model=replace(params.model, architecture="transitions"),
         evaluation=replace(params.evaluation, split="all"),
     )
-    study = Study(params=params, windows=root / "windows", results=root / "results",
-                  models=root / "models")  # fmt: skip
-    return _timed(lambda: train(study))
 
 
 def _aggregate(root: Path) -> Run:
-    params = load_params(PROJECT / "params.yaml")
+    params = _params_of_train()
     folders = (root / "results", root / "windows")
     return _timed(lambda: aggregate(*folders, params.evaluation.cutoffs, flat_settings(params)))
 

@@ -12,6 +12,7 @@ with exit_with_message():
     from dayahead.distributed.launchers import exec_launcher, is_secondary_process
     from dayahead.tracking.outbox import PIPELINE_RUN, pipeline_run_key
     from dayahead.tracking.runs import stage_run
+    from dayahead.train.baselines import train_baselines
     from dayahead.train.run import Study
     from dayahead.train.stage import train
 
@@ -31,6 +32,7 @@ def main() -> None:
         run.log_artifact(study.results / "windows.csv")
         if params.tracking.log_model and not params.model.features:  # served by ids alone
             run.log_model(study.models, Path("src/dayahead/serve/pyfunc.py"))
+        run.log_metrics(train_baselines(study))
 
 
 if __name__ == "__main__":

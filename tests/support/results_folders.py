@@ -5,7 +5,15 @@ import json
 import numpy as np
 import pyarrow as pa
 
-from dayahead.metrics.tables import WindowRanks, window_result, write_ranks, write_windows
+from dayahead.config.baselines import COMPARED
+from dayahead.metrics.tables import (
+    WindowRanks,
+    baseline_path,
+    window_result,
+    write_evidence,
+    write_ranks,
+    write_windows,
+)
 
 CUTOFFS = (10, 20)
 
@@ -26,7 +34,10 @@ def result_of(window, ranks, cutoffs=CUTOFFS, train_loss=None, train_metrics=Non
 
 
 def write_results(folder, ranks_by_window, train_loss=None, train_metrics=None):
-    """Write windows.csv and ranks/ of {window: [rank, ...]}."""
+    """Write windows.csv, ranks/ of {window: [rank, ...]}, baselines/ and no evidence.
+
+    A baseline has each rank plus 4.
+    """
     for window, ranks in ranks_by_window.items():
         write_ranks(folder, window, window_ranks(ranks))
     rows = [
@@ -34,7 +45,16 @@ def write_results(folder, ranks_by_window, train_loss=None, train_metrics=None):
         for window, ranks in ranks_by_window.items()
     ]
     write_windows(folder / "windows.csv", rows)
+    worse = {window: [r and r + 4 for r in ranks] for window, ranks in ranks_by_window.items()}
+    write_baselines(folder, [result_of(window, ranks) for window, ranks in worse.items()])
+    write_evidence(folder / "evidence.csv", {})
     return folder
+
+
+def write_baselines(folder, rows):
+    """Write the same table of every baseline."""
+    for name in COMPARED:
+        write_windows(baseline_path(folder, name), rows)
 
 
 def write_listing(folder, windows, unit="day"):

@@ -3,10 +3,12 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from importlib.resources import files
 from io import StringIO
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any, Final
 
 import matplotlib as mpl
@@ -19,6 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from dayahead.aggregate.averaging import Average, Interval
+from dayahead.aggregate.differences import BaselineComparison
 from dayahead.metrics.tables import WindowResult
 from dayahead.windows.metadata import WindowEntry, WindowsManifest
 
@@ -59,19 +62,33 @@ _METADATA: Final = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 _MAX_TICKS: Final = 6
 _MAX_MARKERS: Final = 40
 """With more windows, a line without markers is easier to read."""
+_DASHES: Final = ((0, (1, 1.5)), (0, (5, 1.5)))
+"""Of the lines of baselines, one after the other."""
+_N_LABELS: Final = 4
+"""In a row of a legend."""
+_N_SHOWN: Final = 15
+"""Features of evidence that are not folded away."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What the report shows of a run."""
+
+    rows: Sequence[WindowResult]
+    summary: Average
+    outside: float
+    """Share of all targets that were not among the candidates."""
+    baselines: Sequence[BaselineComparison]
+    evidence: Mapping[str, float]
+    """Weights of features; empty where the architecture has none."""
 
 
 def render_report(
-    rows: Sequence[WindowResult],
-    summary: Average,
-    listing: WindowsManifest,
-    settings: Mapping[str, Setting],
-    outside: float,
+    findings: Findings, listing: WindowsManifest, settings: Mapping[str, Setting]
 ) -> str:
-    """Render the report of these windows and their averages; the same input gives the same text.
+    """Render the report of a run; the same input gives the same text.
 
-    `listing` is windows.json, `settings` are params.yaml, flat: {"model.n_layer": 2, ...}, and
-    `outside` is the share of all targets that were not among the candidates.
+    `listing` is windows.json, `settings` are params.yaml, flat: {"model.n_layer": 2, ...}.
     """
     page = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -79,13 +96,17 @@ def render_report(
     page.filters["metric"] = _title
     template = page.from_string(files(__package__).joinpath("report.html.j2").read_text("utf-8"))
     return template.render(
-        rows=rows,
-        summary=summary,
+        rows=findings.rows,
+        summary=findings.summary,
+        outside=findings.outside,
+        baselines=findings.baselines,
+        conclusions=_conclusions(findings, str(settings["model.architecture"])),
+        n_shown=_N_SHOWN,
+        evidence=sorted(findings.evidence.items(), key=lambda entry: -abs(entry[1])),
         listing=listing,
         settings=settings,
-        charts=_result_charts(rows, summary),
-        data_charts=_data_charts(rows, listing.windows),
-        outside=outside,
+        charts=_result_charts(findings),
+        data_charts=_data_charts(findings.rows, listing.windows),
     )
 
 
@@ -94,14 +115,39 @@ def _title(name: str) -> str:
     return f"{_TITLES[kind]}@{cutoff}"
 
 
-def _result_charts(rows: Sequence[WindowResult], summary: Average) -> Iterator[tuple[str, Markup]]:
+def _conclusions(findings: Findings, architecture: str) -> Iterator[str]:
+    """Say of each baseline whether the run is above it, by NDCG at the longest cutoff."""
+    aod, n_windows = findings.summary.aod, findings.summary.n_windows
+    metric = [name for name in aod if name.startswith("ndcg")][-1]
+    for baseline in findings.baselines:
+        interval = baseline.tests[metric].ci95
+        if interval is None:
+            finding = f"{architecture} and {baseline.name}: too few windows to tell"
+        elif interval[0] > 0:
+            finding = f"{architecture} is above {baseline.name} in these windows"
+        elif interval[1] < 0:
+            finding = f"{architecture} is below {baseline.name} in these windows"
+        else:
+            finding = f"{architecture} and {baseline.name}: no clear difference in these windows"
+        yield (
+            f"{finding}. {_title(metric)} is {aod[metric]:.4f} against "
+            f"{baseline.aod[metric]:.4f}, higher in {baseline.better[metric]:,} of {n_windows:,}."
+        )
+
+
+def _result_charts(findings: Findings) -> Iterator[tuple[str, Markup]]:
+    rows, summary = findings.rows, findings.summary
     windows = [row.window for row in rows]
     for kind, names in groupby(summary.aod, key=lambda name: name.split("_at_")[0]):
         series = {name: [row.metrics[name] for row in rows] for name in names}
         longest = list(series)[-1]
         centre = (summary.aod[longest], summary.ci95[longest])
         labelled = {_title(name): values for name, values in series.items()}
-        yield _TITLES[kind], curves(kind, windows, labelled, centre)
+        beside = {
+            baseline.name: [row.metrics[longest] for row in baseline.rows]
+            for baseline in findings.baselines
+        }
+        yield _TITLES[kind], curves(kind, windows, labelled, centre, beside)
     losses = [row.train_loss for row in rows]
     if any(loss is not None for loss in losses):
         yield "Training loss", curves("loss", windows, {"loss": losses})
@@ -123,6 +169,7 @@ def curves(
     windows: Sequence[str],
     series: Mapping[str, Sequence[float | None]],
     centre: tuple[float, Interval | None] | None = None,
+    beside: Mapping[str, Sequence[float]] = MappingProxyType({}),
 ) -> Markup:
     """Draw one line per series over the windows, the last one in front; return an <svg> element.
 
@@ -131,6 +178,7 @@ def curves(
         windows: names such as 2019-10-01 or 2019-10-01T13.
         series: values by label; None leaves a gap.
         centre: a mean, drawn as a dashed line, and its interval, drawn as a band.
+        beside: values of baselines by label, drawn as pale broken lines behind the others.
     """
     with _drawing(windows) as (axes, svg):
         days = _days(windows)
@@ -139,15 +187,17 @@ def curves(
             axes.axhline(mean, color=_ACCENT, lw=0.8, ls=(0, (4, 3)))
             if interval:
                 axes.axhspan(*interval, color=_ACCENT, alpha=0.12, lw=0)
+        for (label, heights), dashes in zip(beside.items(), _DASHES, strict=False):
+            axes.plot(days, heights, color=_MUTED, lw=1, ls=dashes, alpha=0.8, label=label)
         colours = [_SECOND] * (len(series) - 1) + [_ACCENT]
         marker = "o" if len(windows) <= _MAX_MARKERS else None
         for (label, values), colour in zip(series.items(), colours, strict=True):
-            heights = [float("nan") if value is None else value for value in values]
-            axes.plot(days, heights, color=colour, lw=1.4, marker=marker, ms=3, label=label)
-        if len(series) > 1:
+            known = [float("nan") if value is None else value for value in values]
+            axes.plot(days, known, color=colour, lw=1.4, marker=marker, ms=3, label=label)
+        if (n_labels := len(series) + len(beside)) > 1:
             axes.legend(
-                loc="lower right", bbox_to_anchor=(1, 1), ncols=len(series), frameon=False,
-                borderaxespad=0, handlelength=1.2, reverse=True,
+                loc="lower right", bbox_to_anchor=(1, 1), ncols=min(n_labels, _N_LABELS),
+                frameon=False, borderaxespad=0, handlelength=1.2, reverse=True,
             )  # fmt: skip
     return _themed(svg.getvalue(), key)
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from dayahead.aggregate.averaging import Average, average
-from dayahead.aggregate.report import Setting, render_report
+from dayahead.aggregate.differences import compare_with_baseline
+from dayahead.aggregate.report import Findings, Setting, render_report
 from dayahead.core.errors import DataError
 from dayahead.core.files import write_json, write_text, written_whole
 from dayahead.metrics.metrics import mean
@@ -17,6 +18,8 @@ from dayahead.metrics.tables import (
     WindowRanks,
     WindowResult,
     ranked_windows,
+    read_baselines,
+    read_evidence,
     read_ranks,
     read_windows,
     window_result,
@@ -29,11 +32,12 @@ def aggregate(
 ) -> Average:
     """Write aod.json, report.html and the Transformers4Rec export into `results`.
 
-    `results` has windows.csv and ranks/, `windows` has windows.json; `settings` are params.yaml,
+    `results` is as `train` writes it, `windows` has windows.json; `settings` are params.yaml,
     flat: {"model.n_layer": 2, ...}, for the report.
 
     Raises:
-        DataError: windows.csv and the ranks disagree, or a file is damaged.
+        DataError: windows.csv disagrees with the ranks or with a baseline's table, or a file is
+            damaged.
         WindowError: windows.json cannot be read.
     """
     table = read_windows(results / "windows.csv", cutoffs)
@@ -44,11 +48,17 @@ def aggregate(
     ]
     _check_agreement(table, rows, results / "windows.csv")
     summary = average(rows, [found.ranks for found in evaluated], cutoffs)
+    tables = read_baselines(results, str(settings["model.architecture"]), rows, cutoffs)
     manifest = WindowFolder(windows).manifest
+    findings = Findings(
+        rows=rows,
+        summary=summary,
+        outside=mean(np.concatenate([found.ranks == 0 for found in evaluated])),
+        baselines=[compare_with_baseline(rows, name, table) for name, table in tables.items()],
+        evidence=read_evidence(results / "evidence.csv"),
+    )
     write_json(results / "aod.json", asdict(summary))
-    outside = mean(np.concatenate([found.ranks == 0 for found in evaluated]))
-    report = render_report(rows, summary, manifest, settings, outside)
-    write_text(results / "report.html", report)
+    write_text(results / "report.html", render_report(findings, manifest, settings))
     _export_transformers4rec(results, rows, summary)
     return summary
 

@@ -1,30 +1,17 @@
 """A test of two settings over the same targets: windows are the unit, seeds are runs."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import numpy as np
-from scipy.special import stdtr, stdtrit  # Student's t; scipy.stats takes a second to import
 
-from dayahead.aggregate.averaging import MIN_WINDOWS, Interval
+from dayahead.aggregate.averaging import MIN_WINDOWS
+from dayahead.aggregate.differences import Difference, difference_test
 from dayahead.core.errors import ComparisonError
-from dayahead.metrics.metrics import Ranks, Values, mean, metric_names, target_metric
+from dayahead.metrics.metrics import Ranks, mean, metric_names, target_metric
 from dayahead.metrics.tables import WindowRanks, ranked_windows, read_ranks
-
-
-@dataclass(frozen=True)
-class Difference:
-    """How much B differs from A, and how certain that is."""
-
-    difference: float
-    """Mean of B - A over windows and runs."""
-    ci95: Interval | None
-    """None for fewer than 5 windows."""
-    p: float | None
-    """Two-sided; None where windows or runs are too few to tell."""
 
 
 @dataclass(frozen=True)
@@ -108,36 +95,6 @@ def compare(a: Sequence[Path], b: Sequence[Path], cutoffs: Sequence[int]) -> Com
         outside_b=outside[len(a) :],
         has_equal_ranks=all(np.array_equal(of_run, every[0]) for of_run in every[1:]),
     )
-
-
-def difference_test(a: Values, b: Values) -> Difference:
-    """Test whether B differs from A on other windows and with other seeds too.
-
-    The variance of the difference is that over windows of the means over runs, plus that over runs
-    of the means over windows, pooled over A and B; Satterthwaite's degrees of freedom (1946). The
-    noise of single cells is in both, so the test is conservative. If the settings are equal, all
-    runs are exchangeable, and the second part alone suffices, whatever the correlation of windows.
-
-    Args:
-        a: [runs, windows] metric of A; B's windows are the same.
-        b: [runs, windows] metric of B.
-    """
-    by_window = b.mean(axis=0) - a.mean(axis=0)
-    difference = mean(by_window)
-    if len(by_window) < MIN_WINDOWS:
-        return Difference(difference, None, None)
-    parts = [(by_window.var(ddof=1) / len(by_window), len(by_window) - 1)]
-    if (n_spare := len(a) + len(b) - 2) > 0:
-        spread = sum(len(runs) * runs.mean(axis=1).var() for runs in (a, b)) / n_spare
-        parts.append((spread * (1 / len(a) + 1 / len(b)), n_spare))
-    variance = sum(part for part, _ in parts)
-    if variance == 0:  # t is 0 / 0 or infinite
-        return Difference(difference, (difference, difference), float(difference == 0))
-    freedom = variance**2 / sum(part**2 / n for part, n in parts)
-    error = math.sqrt(variance)
-    half = float(stdtrit(freedom, 0.975)) * error
-    p = 2 * float(stdtr(freedom, -abs(difference) / error)) if n_spare > 0 else None
-    return Difference(difference, (difference - half, difference + half), p)
 
 
 def _compare_metric(name: str, ranks: Sequence[Sequence[Ranks]], n_a: int) -> MetricComparison:

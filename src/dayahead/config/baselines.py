@@ -14,7 +14,14 @@ BASELINES: Final = (*COUNTS, *NEIGHBOURS, *LINEAR)
 MEMORY: Final = "memory"
 TIMED: Final = (*NEIGHBOURS, *LINEAR, MEMORY)
 """Those that read the times of events."""
+COMPARED: Final = ("popularity", "transitions")
+"""Evaluated on the same windows as every model."""
 Decay = Literal["same", "linear", "div", "log", "quadratic"]
+
+
+def baselines_beside(architecture: str) -> tuple[str, ...]:
+    """Return the baselines that a run is compared with: not the one that it is itself."""
+    return tuple(name for name in COMPARED if name != architecture)
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

@@ -52,10 +52,7 @@ def run_processes(
     launch = launch_info(os.environ)
     n_processes = _n_processes(compute, launch)
     if n_processes == 1:
-        device = _device(compute, 0)
-        n_cores = len(os.sched_getaffinity(0))
-        set_up_process(device, n_cores if compute.threads == "auto" else compute.threads)
-        work(Process(Rank(0, 1), device), *args)
+        run_alone(work, compute, *args)
     elif launch is not None:
         agent = multiprocessing.parent_process()  # None unless `_start` spawned this process
         if "TORCHELASTIC_RUN_ID" in os.environ:
@@ -73,6 +70,14 @@ def run_processes(
                 _log.warning("%s; all are started again, at most %d times", death, n_left)
             else:
                 return
+
+
+def run_alone(work: Callable[..., None], compute: ComputeConfig, *args: object) -> None:
+    """Call `work(process, *args)` here as the only process, even in one of a launcher's."""
+    device = _device(compute, 0)
+    n_cores = len(os.sched_getaffinity(0))
+    set_up_process(device, n_cores if compute.threads == "auto" else compute.threads)
+    work(Process(Rank(0, 1), device), *args)
 
 
 def _n_processes(compute: ComputeConfig, launch: LaunchInfo | None) -> int:

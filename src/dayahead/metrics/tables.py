@@ -1,9 +1,10 @@
-"""windows.csv, and results/ranks/, which every metric is computed from."""
+"""The tables in results/: windows, ranks, which every metric is computed from, evidence."""
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from dayahead.config.baselines import baselines_beside
 from dayahead.core.columns import (
     POSITION,
     POSITIONED_RANKS_SCHEMA,
@@ -148,6 +150,61 @@ def _window_result_of(row: dict[str, str], names: Sequence[str]) -> WindowResult
             name: float(row[f"train_{name}"]) for name in names if row.get(f"train_{name}")
         },
     )
+
+
+def baseline_path(results: Path, baseline: str) -> Path:
+    """Return the path of a baseline's table, laid out as windows.csv."""
+    return results / "baselines" / f"{baseline}.csv"
+
+
+def read_baselines(
+    results: Path, architecture: str, rows: Sequence[WindowResult], cutoffs: Sequence[int]
+) -> dict[str, list[WindowResult]]:
+    """Read the tables of the baselines that a run of `architecture` is compared with.
+
+    `rows` are the run's own, of windows.csv.
+
+    Raises:
+        DataError: a table is missing, damaged, or of other windows, sessions or candidates.
+    """
+    found = {}
+    for name in baselines_beside(architecture):
+        path = baseline_path(results, name)
+        found[name] = read_windows(path, cutoffs)
+        expected, evaluated = (
+            [(row.window, row.n_sessions, row.target_outside) for row in table]
+            for table in (rows, found[name])
+        )
+        if evaluated != expected:
+            pairs = zip_longest(expected, evaluated)
+            [window, *_] = next(own or other for own, other in pairs if own != other)
+            raise DataError(
+                f"{path}: expected the windows, sessions and candidates of windows.csv, found "
+                f"others from window {window} on; run `dvc repro -f train`"
+            )
+    return found
+
+
+def write_evidence(path: Path, weights: Mapping[str, float]) -> None:
+    """Write evidence.csv: the weight of each feature; floats read back as the same floats."""
+    write_csv(path, [("feature", "weight"), *weights.items()], is_longer=False)
+
+
+def read_evidence(path: Path) -> dict[str, float]:
+    """Read evidence.csv.
+
+    Raises:
+        DataError: the file is missing or empty, has other columns or a weight that is no number.
+    """
+    try:
+        with path.open(newline="") as file:
+            _, *rows = csv.reader(file)
+        return {feature: float(weight) for feature, weight in rows}
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"{path}: expected the columns feature and weight, a number ({error!r}); run "
+            f"`dvc repro -f train`"
+        ) from None
 
 
 def ranks_path(results: Path, window: str) -> Path:

@@ -30,6 +30,7 @@ from dayahead.train.evaluate import RankedTargets
 
 WINDOWS = "windows.csv"
 TIMING = "timing.csv"
+EVIDENCE = "evidence.csv"
 LISTS = {
     "predictions": (
         "<window>.parquet, where evaluation.predictions is above 0: session_id, position (where "
@@ -119,9 +120,9 @@ class ResultsFolder:
 
     def clear(self) -> None:
         """Remove what an earlier run left, and describe what the folders will hold."""
-        for name in ("ranks", *LISTS):
+        for name in ("ranks", "baselines", *LISTS):
             shutil.rmtree(self.folder / name, ignore_errors=True)
-        for name in (WINDOWS, TIMING):
+        for name in (WINDOWS, TIMING, EVIDENCE):
             (self.folder / name).unlink(missing_ok=True)
         for name, text in LISTS.items():
             write_text(self.folder / name / "README.txt", text)

@@ -20,6 +20,7 @@ from dayahead.core.columns import FIRST_TIME, INDEX, ITEM_ID, N_RESERVED, SESSIO
 from dayahead.core.project import cache_root
 from dayahead.distributed.process import Process
 from dayahead.distributed.sharding import WHOLE, Shard
+from dayahead.metrics.tables import write_evidence
 from dayahead.model.baselines import Baseline
 from dayahead.model.checkpoint import (
     ModelConfigFile,
@@ -37,6 +38,7 @@ from dayahead.train.data_loading import Loader
 from dayahead.train.evaluate import evaluate
 from dayahead.train.memory_trainer import MemoryTrainer
 from dayahead.train.results import (
+    EVIDENCE,
     EvaluatedWindow,
     Timing,
     attention_table,
@@ -261,10 +263,12 @@ class Run:
         return evaluate(self.model, batches, n_targets, self.candidates, self.process).ranks
 
     def save(self, window: Window) -> None:
-        """Write models/, the model after the fit of `window`; every process calls this."""
+        """Write models/ and evidence.csv, of the fit of `window`; every process calls this."""
         weights = gather_state(weights_of(self.model), self.model, self.process)
         if not self.process.is_main:
             return
+        learned = self.model.memory.weights() if isinstance(self.model, MemoryRecommender) else {}
+        write_evidence(self.study.results / EVIDENCE, learned)
         params, sizes = self.params, self.sizes_at(window)
         config = ModelConfigFile(
             dataset=params.dataset,

@@ -31,6 +31,18 @@ def test_few_hours_are_labelled_themselves():
     assert "03h" in text
 
 
+def test_baselines_are_drawn_behind_and_named_in_the_legend():
+    windows = [f"2017-10-0{day}" for day in range(2, 7)]
+    values = [1.0, 2.0, 1.0, 1.0, 2.0]
+    alone = curves("x", windows, {"y": values})
+    beside = curves("x", windows, {"y": values}, beside={"popularity": values})
+    assert beside.count("stroke-dasharray") > alone.count("stroke-dasharray")
+    assert beside.index("stroke-dasharray") < beside.index("var(--accent)")
+    assert ">popularity</text>" in beside
+    assert ">y</text>" in beside
+    assert ">y</text>" not in alone
+
+
 def test_a_missing_value_leaves_a_gap_in_the_line():
     windows = [f"2017-10-0{day}" for day in range(2, 7)]
     line = curves("x", windows, {"y": [1.0, 2.0, None, 1.0, 2.0]})

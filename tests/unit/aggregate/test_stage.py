@@ -8,8 +8,21 @@ import pytest
 
 from dayahead.aggregate.stage import aggregate
 from dayahead.core.errors import DataError, WindowError
-from dayahead.metrics.tables import window_result, write_ranks, write_windows
-from support.results_folders import CUTOFFS, window_ranks, write_listing, write_results
+from dayahead.metrics.tables import (
+    baseline_path,
+    window_result,
+    write_evidence,
+    write_ranks,
+    write_windows,
+)
+from support.results_folders import (
+    CUTOFFS,
+    result_of,
+    window_ranks,
+    write_baselines,
+    write_listing,
+    write_results,
+)
 
 SETTINGS = {
     "dataset": "g1<b>",
@@ -82,6 +95,7 @@ def test_with_all_positions_means_are_over_targets(tmp_path, folders):
         write_ranks(results, window, found)
     rows = [window_result(window, found, CUTOFFS, None, {}) for window in DAYS]
     write_windows(results / "windows.csv", rows)
+    write_baselines(results, rows)
     summary = aggregate(results, folders[1], CUTOFFS, SETTINGS)
     assert summary.n_sessions == 12
     assert summary.aod["recall_at_10"] == summary.session_mean["recall_at_10"] == 2 / 3
@@ -119,12 +133,20 @@ class Page(HTMLParser):
         self.text.append(data)
 
 
-@pytest.fixture(scope="module")
-def page(written):
+def page_of(results):
     page = Page()
-    page.source = (written / "report.html").read_text()
+    page.source = (results / "report.html").read_text()
     page.feed(page.source)
     return page
+
+
+def text_of(page):
+    return re.sub(r"\s+", " ", " ".join(page.text))
+
+
+@pytest.fixture(scope="module")
+def page(written):
+    return page_of(written)
 
 
 def test_the_report_is_self_contained(page):
@@ -143,13 +165,98 @@ def test_charts_use_the_colours_of_the_page(page):
 
 
 def test_the_report_contains_the_results(page):
-    text = re.sub(r"\s+", " ", " ".join(page.text))
+    text = text_of(page)
     for expected in (
         "g1<b>, gpt2", "24 sessions in 6 windows", "Recall@10", "0.6667", "neighbouring windows",
         "25.00 % of all targets", "dropped overrun", "the log <ends> before", "price, hour",
         "Training loss", "3 Oct",
     ):  # fmt: skip
         assert expected in text
+
+
+def test_the_report_compares_with_the_baselines(page):
+    text = text_of(page)
+    assert "gpt2 is above popularity in these windows. NDCG@20 is 0.4398 against 0.2419" in text
+    assert "higher in 6 of 6. gpt2 is above transitions in these windows." in text
+    # Recall@10 of a baseline is 3/4 twice, 2/4 three times and 1/4: 0.1250 less. Differences 0, 0,
+    # 1/4, 1/4, 0, 1/4 have the variance 0.01875; t of 5 degrees of freedom is 2.571.
+    tested = "+0.1250 -0.0187 to +0.2687, higher in 3 of 6"
+    assert f"Recall@10 0.6667 0.5417 0.5417 {tested} {tested}" in text
+    best = re.findall(r'<td class="n strong">([\d.]+)</td>', page.source)
+    assert best[:4] == ["0.6667", "0.7500", "0.7500", "0.7500"]  # recall@20 is the same of all
+    assert page.source.count(">popularity</text>") == 3  # in the legend of each metric's chart
+
+
+def test_the_report_of_a_baseline_compares_with_the_other(folders):
+    aggregate(*folders, CUTOFFS, SETTINGS | {"model.architecture": "transitions"})
+    page = page_of(folders[0])
+    assert "transitions is above popularity in these windows." in text_of(page)
+    assert "above transitions" not in text_of(page)
+    assert page.source.count(">popularity</text>") == 3
+    assert page.source.count(">transitions</text>") == 0
+
+
+def test_what_a_better_baseline_and_few_windows_show(folders, tmp_path):
+    best = [result_of(window, [1, 0, 1, 1]) for window in DAYS]
+    write_baselines(folders[0], best)
+    run(folders)
+    assert "gpt2 is below popularity in these windows." in text_of(page_of(folders[0]))
+    write_windows(folders[0] / "baselines" / "popularity.csv", [*best[:3], *own_rows()[3:]])
+    run(folders)
+    assert "gpt2 and popularity: no clear difference in these windows." in text_of(
+        page_of(folders[0])
+    )
+    few = write_results(tmp_path / "few", dict([*DAYS.items()][:4]))
+    aggregate(few, folders[1], CUTOFFS, SETTINGS)
+    assert "too few windows to tell" in text_of(page_of(few))
+
+
+def own_rows():
+    return [result_of(window, ranks) for window, ranks in DAYS.items()]
+
+
+def test_the_report_shows_what_a_head_has_learned(folders, page):
+    assert "Evidence" not in text_of(page)
+    weights = {f"pair.{number}": (-1) ** number * number / 8 for number in range(18)}
+    write_evidence(folders[0] / "evidence.csv", weights)
+    run(folders)
+    shown, folded = text_of(page_of(folders[0])).split("The other 3 features")
+    assert "Feature Weight pair.17 -2.125 pair.16 +2.000" in shown
+    assert shown.rstrip().endswith("pair.3 -0.375")
+    assert "pair.2 +0.250 pair.1 -0.125 pair.0 +0.000" in folded
+
+
+def test_a_missing_baseline_is_rejected(folders):
+    baseline_path(folders[0], "transitions").unlink()
+    with pytest.raises(DataError, match=r"transitions\.csv: not readable .*`dvc repro -f train`"):
+        run(folders)
+
+
+@pytest.mark.parametrize(
+    ("changed", "rows"),
+    [
+        ("2019-10-07", lambda rows: rows[:-1]),
+        ("2019-10-02", lambda rows: rows[1:]),
+        ("2019-10-04", lambda rows: [*rows[:2], result_of("2019-10-04", [1, 2, 3, 4]), *rows[3:]]),
+    ],
+    ids=["fewer", "later", "other candidates"],
+)
+def test_a_baseline_of_another_run_is_rejected(folders, changed, rows):
+    write_windows(baseline_path(folders[0], "popularity"), rows(own_rows()))
+    with pytest.raises(
+        DataError, match=rf"popularity\.csv: .*others from window {changed} on; run"
+    ):
+        run(folders)
+
+
+@pytest.mark.parametrize("content", [None, "", "feature,weight\npair,high\n", "a\nb\n"])
+def test_damaged_evidence_is_rejected(folders, content):
+    path = folders[0] / "evidence.csv"
+    path.unlink()
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(DataError, match=r"evidence\.csv: expected .*`dvc repro -f train`"):
+        run(folders)
 
 
 def test_the_report_of_a_few_hours_without_training_loss(tmp_path):

@@ -1,0 +1,87 @@
+"""How much two settings differ, over windows and runs; and a run from the baselines beside it."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import stdtr, stdtrit  # Student's t; scipy.stats takes a second to import
+
+from dayahead.aggregate.averaging import MIN_WINDOWS, Interval
+from dayahead.metrics.metrics import Values, mean
+from dayahead.metrics.tables import WindowResult
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How much B differs from A, and how certain that is."""
+
+    difference: float
+    """Mean of B - A over windows and runs."""
+    ci95: Interval | None
+    """None for fewer than 5 windows."""
+    p: float | None
+    """Two-sided; None where windows or runs are too few to tell."""
+
+
+@dataclass(frozen=True)
+class BaselineComparison:
+    """A baseline, and what the run has more than it."""
+
+    name: str
+    rows: Sequence[WindowResult]
+    aod: dict[str, float]
+    tests: dict[str, Difference]
+    """Of each metric: the run's value minus the baseline's."""
+    better: dict[str, int]
+    """Windows where the run has the higher value, by metric."""
+
+
+def compare_with_baseline(
+    rows: Sequence[WindowResult], name: str, baseline: Sequence[WindowResult]
+) -> BaselineComparison:
+    """Compare a run with a baseline on the same windows."""
+    metrics = list(rows[0].metrics)
+    own, other = (
+        {metric: np.array([row.metrics[metric] for row in table]) for metric in metrics}
+        for table in (rows, baseline)
+    )
+    return BaselineComparison(
+        name=name,
+        rows=baseline,
+        aod={metric: mean(other[metric]) for metric in metrics},
+        tests={
+            metric: difference_test(other[metric][None], own[metric][None]) for metric in metrics
+        },
+        better={metric: int((own[metric] > other[metric]).sum()) for metric in metrics},
+    )
+
+
+def difference_test(a: Values, b: Values) -> Difference:
+    """Test whether B differs from A on other windows and with other seeds too.
+
+    The variance of the difference is that over windows of the means over runs, plus that over runs
+    of the means over windows, pooled over A and B; Satterthwaite's degrees of freedom (1946). The
+    noise of single cells is in both, so the test is conservative. If the settings are equal, all
+    runs are exchangeable, and the second part alone suffices, whatever the correlation of windows.
+
+    Args:
+        a: [runs, windows] metric of A; B's windows are the same.
+        b: [runs, windows] metric of B.
+    """
+    by_window = b.mean(axis=0) - a.mean(axis=0)
+    difference = mean(by_window)
+    if len(by_window) < MIN_WINDOWS:
+        return Difference(difference, None, None)
+    parts = [(by_window.var(ddof=1) / len(by_window), len(by_window) - 1)]
+    if (n_spare := len(a) + len(b) - 2) > 0:
+        spread = sum(len(runs) * runs.mean(axis=1).var() for runs in (a, b)) / n_spare
+        parts.append((spread * (1 / len(a) + 1 / len(b)), n_spare))
+    variance = sum(part for part, _ in parts)
+    if variance == 0:  # t is 0 / 0 or infinite
+        return Difference(difference, (difference, difference), float(difference == 0))
+    freedom = variance**2 / sum(part**2 / n for part, n in parts)
+    error = math.sqrt(variance)
+    half = float(stdtrit(freedom, 0.975)) * error
+    p = 2 * float(stdtr(freedom, -abs(difference) / error)) if n_spare > 0 else None
+    return Difference(difference, (difference - half, difference + half), p)

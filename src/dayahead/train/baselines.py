@@ -1,0 +1,65 @@
+"""The counting baselines beside a run: the same protocol over the same windows."""
+
+import logging
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from dayahead.config.baselines import baselines_beside
+from dayahead.distributed.launch import run_alone
+from dayahead.metrics.metrics import mean
+from dayahead.metrics.tables import baseline_path, read_windows, write_windows
+from dayahead.train.results import WINDOWS
+from dayahead.train.run import Study
+from dayahead.train.stage import run_protocol
+
+_log = logging.getLogger(__name__)
+
+
+def train_baselines(study: Study) -> dict[str, float]:
+    """Evaluate the counting baselines on the windows of a run, and write a table of each.
+
+    They run in this process alone, on the CPU, and are cached as any run is.
+
+    Returns:
+        Their averages over windows: {"popularity_aod_ndcg_at_20": 0.07, ...}.
+    """
+    found: dict[str, float] = {}
+    for architecture in baselines_beside(study.params.model.architecture):
+        with tempfile.TemporaryDirectory(prefix="dayahead-") as scratch, _only_warnings():
+            baseline = _study_of(architecture, study, Path(scratch))
+            run_alone(run_protocol, baseline.params.compute, baseline)
+            rows = read_windows(baseline.results / WINDOWS, study.params.evaluation.cutoffs)
+        write_windows(baseline_path(study.results, architecture), rows)
+        aod = {name: mean([row.metrics[name] for row in rows]) for name in rows[0].metrics}
+        figures = " ".join(f"{name} {value:.4f}" for name, value in aod.items())
+        _log.info(f"baseline {architecture}, over the same {len(rows)} windows: {figures}")
+        found |= {f"{architecture}_aod_{name}": value for name, value in aod.items()}
+    return found
+
+
+def _study_of(architecture: str, study: Study, scratch: Path) -> Study:
+    params = study.params
+    counted = replace(
+        params,
+        model=replace(params.model, architecture=architecture, features=(), past_length=0),
+        training=replace(params.training, fit_last=False),
+        evaluation=replace(params.evaluation, predictions=0, train_sessions=0, attention_of=()),
+        compute=replace(params.compute, processes=1, device="cpu", shard_items=False),
+    )
+    folders = {"results": scratch, "models": scratch / "models"}
+    return replace(study, params=counted, on_window=None, **folders)
+
+
+@contextmanager
+def _only_warnings() -> Iterator[None]:
+    """Keep the line that each window logs out of the run's."""
+    logger = logging.getLogger("dayahead.train")
+    before = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

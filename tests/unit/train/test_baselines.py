@@ -1,0 +1,105 @@
+"""The baselines beside a run: the same as runs of their own, in files of their own."""
+
+import logging
+
+import pytest
+
+from dayahead.core.errors import TrainingError
+from dayahead.metrics.metrics import mean
+from dayahead.metrics.tables import read_evidence, read_windows
+from dayahead.model.checkpoint import load_model
+from dayahead.train.baselines import train_baselines
+from dayahead.train.results import ResultsFolder
+from dayahead.train.stage import run_protocol
+from support.tiny_settings import tiny_study, train_study
+from support.window_folders import bytes_in, markov_days, write_window_folder
+
+GRU = {"model": {"architecture": "gru"}, "evaluation": {"predictions": 3, "train_sessions": 5}}
+
+
+@pytest.fixture(scope="module")
+def windows(tmp_path_factory):
+    return write_window_folder(tmp_path_factory.mktemp("windows"), markov_days(4, 20, 15))
+
+
+def baselines_in(out):
+    folder = out / "results" / "baselines"
+    return {path.stem: read_windows(path, [1, 5]) for path in sorted(folder.iterdir())}
+
+
+def test_baselines_are_those_of_runs_of_their_own(windows, tmp_path):
+    train_study(windows, tmp_path / "gru", GRU)
+    before = bytes_in(tmp_path / "gru")
+    found = train_baselines(tiny_study(windows, tmp_path / "gru", GRU))
+    tables = baselines_in(tmp_path / "gru")
+    assert list(tables) == ["popularity", "transitions"]
+    for name, rows in tables.items():
+        train_study(windows, tmp_path / name, {"model": {"architecture": name}})
+        assert rows == read_windows(tmp_path / name / "results" / "windows.csv", [1, 5])
+        assert found[f"{name}_aod_ndcg_at_5"] == mean([row.metrics["ndcg_at_5"] for row in rows])
+    after = bytes_in(tmp_path / "gru")
+    assert {name: after[name] for name in before} == before
+    assert len(after) == len(before) + 2
+
+
+@pytest.mark.parametrize(
+    ("own", "other"), [("popularity", "transitions"), ("transitions", "popularity")]
+)
+def test_a_baseline_is_not_compared_with_itself(windows, tmp_path, own, other):
+    train_baselines(tiny_study(windows, tmp_path, {"model": {"architecture": own}}))
+    assert list(baselines_in(tmp_path)) == [other]
+
+
+def test_one_process_runs_them_whatever_started_it(windows, tmp_path, monkeypatch):
+    """Rank 0 of a launcher, after the others have ended."""
+    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "x"}.items():
+        monkeypatch.setenv(name, value)
+    study = tiny_study(windows, tmp_path, {"compute": {"processes": 2, "shard_items": True}})
+    train_baselines(study)
+    assert list(baselines_in(tmp_path)) == ["popularity", "transitions"]
+
+
+def test_each_baseline_logs_one_line(windows, tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    train_baselines(tiny_study(windows, tmp_path, GRU))
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 2
+    assert lines[1].startswith("baseline transitions, over the same 3 windows: recall_at_1 0.")
+
+
+def test_a_failure_leaves_the_results_of_the_model(windows, tmp_path, monkeypatch):
+    train_study(windows, tmp_path, GRU)
+    before = bytes_in(tmp_path)
+
+    def fail(process, study):
+        if study.params.model.architecture == "transitions":
+            raise TrainingError("on purpose")
+        run_protocol(process, study)
+
+    monkeypatch.setattr("dayahead.train.baselines.run_protocol", fail)
+    with pytest.raises(TrainingError, match="on purpose"):
+        train_baselines(tiny_study(windows, tmp_path, GRU))
+    assert bytes_in(tmp_path).items() >= before.items()
+    assert logging.getLogger("dayahead.train").level == logging.NOTSET
+
+
+def test_a_run_removes_the_baselines_of_the_last_one(windows, tmp_path):
+    train_baselines(tiny_study(windows, tmp_path, GRU))
+    (tmp_path / "results" / "evidence.csv").touch()
+    ResultsFolder(tmp_path / "results", [1, 5]).clear()
+    assert not (tmp_path / "results" / "baselines").exists()
+    assert not (tmp_path / "results" / "evidence.csv").exists()
+
+
+def test_evidence_is_the_linear_weights_of_the_last_fit(windows, tmp_path):
+    memory = {"model": {"architecture": "memory"}}
+    train_study(windows, tmp_path / "memory", memory)
+    found = read_evidence(tmp_path / "memory" / "results" / "evidence.csv")
+    model = load_model(tmp_path / "memory" / "models").model
+    assert found == model.memory.weights()
+    assert any(found.values())
+
+
+def test_other_architectures_have_no_evidence(windows, tmp_path):
+    train_study(windows, tmp_path, GRU)
+    assert (tmp_path / "results" / "evidence.csv").read_text() == "feature,weight\n"
