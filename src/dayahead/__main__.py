@@ -3,7 +3,6 @@
 Verbs import torch, MLflow and DVC themselves: they take seconds, which the others need not pay.
 """
 
-import logging
 import sys
 import tempfile
 import time
@@ -153,8 +152,6 @@ def summary() -> None:
     from dayahead.summary import summarize_run
 
     root = project_root()
-    print("Comparing with the counting baselines on the same windows ...", file=sys.stderr)
-    logging.basicConfig(level=logging.WARNING)  # not a line per window
     print(summarize_run(load_params(root / "params.yaml"), root))
 
 

@@ -59,6 +59,7 @@ def test_one_process_of_a_launcher_records_and_writes(project, free_port):
     assert statuses == [0, 0], outputs
     assert len(record_files(project)) == 1
     whole = outputs_of(project)
+    assert {"evidence.csv", "baselines/popularity.csv", "baselines/transitions.csv"} < {*whole}
     for name in ("results", "models", ".dayahead"):
         shutil.rmtree(project / name)
     launch = f"torchrun --nproc-per-node=2 --master-port={free_port}"
@@ -66,6 +67,26 @@ def test_one_process_of_a_launcher_records_and_writes(project, free_port):
     assert statuses == [0], outputs
     assert outputs_of(project) == whole
     assert len(record_files(project)) == 1
+
+
+def test_baselines_reach_mlflow_the_report_and_the_summary(project):
+    statuses, outputs = stage(project)
+    assert statuses == [0], outputs
+    lines = outputs[0].splitlines()
+    assert sum("evaluated 2026" in line for line in lines) == 3  # of the model alone
+    assert sum(line.startswith("baseline ") for line in lines) == 2
+    [records] = record_files(project)
+    assert '"transitions_aod_ndcg_at_20"' in records.read_text()
+    with ranks() as started:
+        for command in ("python stages/aggregate.py", "python -m dayahead summary"):
+            started.start(command.split(), project, **ENVIRON)
+            [*_, summary] = started.said()
+    assert started.statuses == [0, 0], summary
+    [head, *rows] = [line.split() for line in summary.split("\n\n")[0].splitlines()]
+    assert [row[0] for row in rows] == ["gpt2", "popularity", "transitions"]
+    report = (project / "results" / "report.html").read_text()
+    assert all(f">{value}</td>" in report for row in rows for value in row[1:])
+    assert head[0] == "AOD"
 
 
 def test_dvc_runs_the_stage_through_a_launcher(project, free_port):

@@ -142,7 +142,7 @@ def _result_charts(findings: Findings) -> Iterator[tuple[str, Markup]]:
         series = {name: [row.metrics[name] for row in rows] for name in names}
         longest = list(series)[-1]
         centre = (summary.aod[longest], summary.ci95[longest])
-        labelled = {_title(name): values for name, values in series.items()}
+        labelled = {f"@{name.split('_at_')[1]}": values for name, values in series.items()}
         beside = {
             baseline.name: [row.metrics[longest] for row in baseline.rows]
             for baseline in findings.baselines
@@ -178,7 +178,7 @@ def curves(
         windows: names such as 2019-10-01 or 2019-10-01T13.
         series: values by label; None leaves a gap.
         centre: a mean, drawn as a dashed line, and its interval, drawn as a band.
-        beside: values of baselines by label, drawn as pale broken lines behind the others.
+        beside: values of baselines by label, drawn as grey broken lines behind the others.
     """
     with _drawing(windows) as (axes, svg):
         days = _days(windows)
@@ -188,7 +188,7 @@ def curves(
             if interval:
                 axes.axhspan(*interval, color=_ACCENT, alpha=0.12, lw=0)
         for (label, heights), dashes in zip(beside.items(), _DASHES, strict=False):
-            axes.plot(days, heights, color=_MUTED, lw=1, ls=dashes, alpha=0.8, label=label)
+            axes.plot(days, heights, color=_MUTED, lw=1.2, ls=dashes, label=label)
         colours = [_SECOND] * (len(series) - 1) + [_ACCENT]
         marker = "o" if len(windows) <= _MAX_MARKERS else None
         for (label, values), colour in zip(series.items(), colours, strict=True):
@@ -197,7 +197,7 @@ def curves(
         if (n_labels := len(series) + len(beside)) > 1:
             axes.legend(
                 loc="lower right", bbox_to_anchor=(1, 1), ncols=min(n_labels, _N_LABELS),
-                frameon=False, borderaxespad=0, handlelength=1.2, reverse=True,
+                frameon=False, borderaxespad=0, handlelength=1.4, columnspacing=1.4, reverse=True,
             )  # fmt: skip
     return _themed(svg.getvalue(), key)
 
