@@ -59,6 +59,15 @@ def test_one_process_runs_them_whatever_started_it(windows, tmp_path, monkeypatc
     assert list(baselines_in(tmp_path)) == ["popularity", "transitions"]
 
 
+def test_windows_larger_than_memory_are_streamed_as_for_the_model(windows, tmp_path, monkeypatch):
+    sections = {"evaluation": {"split": "test"}}
+    train_baselines(tiny_study(windows, tmp_path / "memory", sections))
+    monkeypatch.delattr("dayahead.train.data_loading.MemoryBatches")
+    streamed = sections | {"training": {"loader": "nvtabular"}}
+    train_baselines(tiny_study(windows, tmp_path / "nvtabular", streamed))
+    assert baselines_in(tmp_path / "nvtabular") == baselines_in(tmp_path / "memory")
+
+
 def test_each_baseline_logs_one_line(windows, tmp_path, caplog):
     caplog.set_level(logging.INFO)
     train_baselines(tiny_study(windows, tmp_path, GRU))
