@@ -77,7 +77,9 @@ LOSS = {
     "negatives_of_batch": True,
     "popularity_exponent": 0.5,
     "gbce_calibration": 0.75,
+    "logq": 1.0,
     "bpr_max_regularisation": 0.0,
+    "elu": 0.0,
     "logits_budget_mib": 64,
 }
 TRAINING = {
@@ -88,11 +90,13 @@ TRAINING = {
     "epochs": 1,
     "steps_per_window": None,
     "batch_size": 8,
+    "optimizer": "adamw",
     "learning_rate": 0.01,
     "schedule": "linear",
     "cosine_cycles": 0.5,
     "warmup_steps": 0,
     "weight_decay": 0.01,
+    "momentum": 0.0,
     "max_grad_norm": 1.0,
     "length_groups": 2,
     "loader": "memory",

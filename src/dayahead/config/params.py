@@ -76,8 +76,8 @@ class ModelConfig:
 
     architecture: Annotated[str, Field(min_length=1)]
     """gpt2, xlnet, bert, albert, electra, longformer, reformer or any model type of transformers
-    that reads `inputs_embeds`; gru, lstm, rnn; avg; or a baseline: popularity, transitions,
-    cooccurrence, sknn, vsknn, stan, vstan, slis, slit, slist; memory."""
+    that reads `inputs_embeds`; gru, gru4rec, lstm, rnn; avg; or a baseline: popularity,
+    transitions, cooccurrence, sknn, vsknn, stan, vstan, slis, slit, slist; memory."""
     network: Annotated[str, Field(min_length=1)]
     """memory: the architecture whose scores are evidence too, any of those before the baselines;
     none: memory alone."""
@@ -202,8 +202,12 @@ class LossConfig:
     power: 0 uniformly, 1 by popularity."""
     gbce_calibration: Annotated[float, Field(ge=0, le=1)]
     """t of gBCE: 0 is plain binary cross entropy, 1 undoes the sampling (Petrov 2023)."""
+    logq: Annotated[float, Field(ge=0, le=1)]
+    """Strength of sampled_softmax's correction for how often a negative is expected: 0 none."""
     bpr_max_regularisation: NonNegative
     """Weight of the score regularization of bpr_max (Hidasi and Karatzoglou 2018)."""
+    elu: NonNegative
+    """bpr_max: scores below 0 become elu * (exp(score) - 1); 0: they stay as they are."""
     logits_budget_mib: Annotated[int, Field(ge=1, le=1 << 20)]
     """Logits are computed in chunks of this size (or of the item table's, where that is larger) and
     never held whole. 32 fits a CPU's cache, which is faster than one large chunk; on a GPU larger
@@ -251,8 +255,10 @@ class TrainingConfig:
     last one is cut. null: `epochs` decides."""
     batch_size: Count
     """Sessions per step over all processes together."""
+    optimizer: Literal["adamw", "adagrad"]
+    """adagrad: with momentum, as GRU4Rec is trained; it needs a higher rate (.05 to .2)."""
     learning_rate: Positive
-    """Peak learning rate of AdamW."""
+    """Peak learning rate."""
     schedule: Literal["linear", "constant", "cosine"]
     """Learning rate over a window's steps; it restarts with each window. As transformers'
     get_{linear,constant,cosine}_schedule_with_warmup."""
@@ -261,7 +267,9 @@ class TrainingConfig:
     warmup_steps: CountOrZero
     """Steps of each window in which the learning rate rises from 0."""
     weight_decay: NonNegative
-    """Of AdamW; biases, norms and the mask are not decayed."""
+    """Of adamw; biases, norms and the mask are not decayed."""
+    momentum: Fraction
+    """Of adagrad: share of a row's last step that is added to its next one."""
     max_grad_norm: Positive
     """Gradients are clipped to this norm."""
     length_groups: Size

@@ -24,7 +24,13 @@ from dayahead.model.tasks import Attention, is_before
 
 NAMED_TRANSFORMERS = ("gpt2", "xlnet", "bert", "albert", "electra", "longformer", "reformer")
 """Transformers types named by the paper or its code; any other type may be named too."""
-CELLS: dict[str, type[nn.GRU | nn.LSTM | nn.RNN]] = {"gru": nn.GRU, "lstm": nn.LSTM, "rnn": nn.RNN}
+GRU4REC = "gru4rec"
+CELLS: dict[str, type[nn.GRU | nn.LSTM | nn.RNN]] = {
+    "gru": nn.GRU,
+    "lstm": nn.LSTM,
+    "rnn": nn.RNN,
+    GRU4REC: nn.GRU,
+}
 WITHOUT_ATTENTION = (*CELLS, "avg")
 RETIRED = ("transfo-xl", "transfoxl", "transformer-xl")
 CURES = {
@@ -151,6 +157,8 @@ def _networks(config: ModelConfig, causal: bool, max_length: int) -> Iterator[nn
     if name in WITHOUT_ATTENTION:
         if config.config:
             raise ConfigError(f"model.config: {name} has no further fields; leave it empty")
+        if name == GRU4REC:
+            _check_gru4rec(config)
         if name == "avg" and config.dropout:
             raise ConfigError("model.dropout: avg has no dropout; set it to 0")
         yield Average() if name == "avg" else Recurrent(config)
@@ -158,6 +166,25 @@ def _networks(config: ModelConfig, causal: bool, max_length: int) -> Iterator[nn
         yield from huggingface_backbones(config, causal=causal, max_length=max_length)
     else:
         raise ConfigError(f"model.architecture: {_unknown_architecture(name)}")
+
+
+def _check_gru4rec(config: ModelConfig) -> None:
+    """Raise ConfigError unless one table of item vectors is all that is read and scored with."""
+    is_official = {
+        "features": not config.features,
+        "item_embedding_dim": config.item_dim == config.d_model,
+        "feature_norm": not config.feature_norm,
+        "activation": config.activation == "none",
+        "tie_weights": config.tie_weights,
+    }
+    found = [f"{name}: {getattr(config, name)}" for name, is_so in is_official.items() if not is_so]
+    if found:
+        raise ConfigError(
+            f"params.yaml: model: {GRU4REC} reads item ids alone and scores with the vectors that "
+            f"it reads, and found {', '.join(found)}; expected features: [], item_embedding_dim: "
+            f"null, feature_norm: false, activation: none, tie_weights: true; correct it, or set "
+            f"model.architecture to gru"
+        )
 
 
 def _unknown_architecture(name: str) -> str:
@@ -181,6 +208,11 @@ class Recurrent(nn.Module):
 
     Padding comes after the events, so no event's state depends on it. Weights keep torch's
     initialisation: a recurrence that starts near zero forgets at once.
+
+    gru4rec is a gru as in its authors' program (Hidasi and Karatzoglou 2018): weights start uniform
+    by the sizes of each gate (Glorot and Bengio 2010), biases at 0. There a step is one event of
+    each of several sessions, and the next step goes on from the state after dropout, without its
+    gradient; here a step is whole sessions, with backpropagation through them.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -193,6 +225,17 @@ class Recurrent(nn.Module):
             dropout=config.dropout if config.n_layer > 1 else 0.0,  # after each layer but the last
         )
         self.dropout = nn.Dropout(config.dropout)
+        if config.architecture == GRU4REC:
+            self._start_as_glorot()
+
+    @torch.no_grad()
+    def _start_as_glorot(self) -> None:
+        for parameter in self.cell.parameters():
+            if parameter.dim() == 1:
+                nn.init.zeros_(parameter)
+            else:
+                for gate in parameter.chunk(3):
+                    nn.init.xavier_uniform_(gate)
 
     def forward(self, inputs: Vectors, is_event: EventMask) -> Vectors:
         """State after each event."""

@@ -5,12 +5,12 @@ target does not count. Under autocast the products are bfloat16, everything afte
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn.functional import log_softmax, logsigmoid, softplus
+from torch.nn.functional import elu, log_softmax, logsigmoid, softplus
 from torch.utils.checkpoint import checkpoint
 
 from dayahead.config.params import LossConfig
@@ -177,8 +177,11 @@ def sampled_softmax(scores: Scores, config: LossConfig) -> Float[Tensor, " t"]:
 
     Bengio and Senecal 2003: exp(score) of a negative over its expected number of occurrences
     estimates the sum over all items but the target without bias; the target's own term is exact.
+    `logq` weakens this correction of the negatives (Hidasi and Czapp 2023).
     """
-    corrected = (scores.negatives - scores.log_expected).masked_fill(~scores.is_other, NEVER)
+    corrected = (scores.negatives - config.logq * scores.log_expected).masked_fill(
+        ~scores.is_other, NEVER
+    )
     return softplus(corrected.logsumexp(1) - scores.targets)
 
 
@@ -203,8 +206,12 @@ def bpr(scores: Scores, config: LossConfig) -> Float[Tensor, " t"]:
 def bpr_max(scores: Scores, config: LossConfig) -> Float[Tensor, " t"]:
     """Hidasi and Karatzoglou 2018: -log of the sigmoids' mean, weighted by the softmax.
 
-    The regularisation adds the negatives' squared scores, weighted likewise.
+    The regularisation adds the negatives' squared scores, weighted likewise. The authors' program
+    computes all of it from the ELU of the scores.
     """
+    if config.elu:
+        targets, negatives = (elu(each, config.elu) for each in (scores.targets, scores.negatives))
+        scores = replace(scores, targets=targets, negatives=negatives)
     # logsigmoid(margin) is negligible where the weight is exp(NEVER).
     likelihood = (scores.log_weights + logsigmoid(scores.margin)).logsumexp(1)
     loss = torch.where(scores.n_others > 0, -likelihood, 0.0)

@@ -64,7 +64,9 @@ def _conditions(params: Params) -> dict[str, bool]:
         "loss.negatives_of_batch": loss.is_sampled,
         "loss.popularity_exponent": loss.is_sampled and loss.negatives > 0,
         "loss.gbce_calibration": loss.name == "gbce",
+        "loss.logq": loss.name == "sampled_softmax",
         "loss.bpr_max_regularisation": loss.name == "bpr_max",
+        "loss.elu": loss.name == "bpr_max",
         "neighbours.position_weight": architecture == "vsknn",
         "neighbours.step_weight": architecture == "vsknn",
         "neighbours.push_reminders": architecture == "vsknn" and params.neighbours.remind,
@@ -79,6 +81,8 @@ def _conditions(params: Params) -> dict[str, bool]:
         "training.history": is_sliding,
         "training.carry_model": is_sliding,
         "training.carry_optimizer": not training.starts_afresh,
+        "training.weight_decay": training.optimizer == "adamw",
+        "training.momentum": training.optimizer == "adagrad",
         "training.cosine_cycles": training.schedule == "cosine",
         "training.epochs": training.steps_per_window is None,
     }

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
-from torch.optim import AdamW
+from torch.optim import AdamW, Optimizer
 
 from dayahead.config.params import TrainingConfig
 from dayahead.core.errors import ConfigError, TrainingError
@@ -21,10 +21,11 @@ from dayahead.model.baselines import Baseline
 from dayahead.model.checkpoint import WEIGHTS, restore_weights, weights_of
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.rng import StepRandom, derived_seed
+from dayahead.train.adagrad import Adagrad
 from dayahead.train.batches import Batch, Batches
 
-MOMENTS = ("exp_avg", "exp_avg_sq")
-"""Names of AdamW's state that has the shape of its parameter."""
+MOMENTS = ("exp_avg", "exp_avg_sq", "sum", "velocity")
+"""Names of AdamW's and Adagrad's state that has the shape of its parameter."""
 _OPTIMIZER = "moments."
 """Prefix of the optimizer's tensors in a state; the model's have WEIGHTS."""
 OnStep = Callable[[int], object]
@@ -67,7 +68,7 @@ class BaselineTrainer:
 
 
 class GradientTrainer:
-    """Minimizes the loss of a next-item model by AdamW; the same steps on every process.
+    """Minimizes the loss of a next-item model by AdamW or Adagrad; the same steps on every process.
 
     Raises:
         ConfigError: the device cannot compute this architecture in bfloat16.
@@ -203,9 +204,14 @@ class GradientTrainer:
             self.optimizer.state[held][key] = value.to(held.device, copy=True)
 
 
-def build_optimizer(model: nn.Module, config: TrainingConfig) -> AdamW:
-    """Return AdamW (Loshchilov and Hutter 2019) without weight decay of biases, norms, the mask."""
+def build_optimizer(model: nn.Module, config: TrainingConfig) -> Optimizer:
+    """Return Adagrad, or AdamW (Loshchilov and Hutter 2019).
+
+    AdamW does not decay biases, norms and the mask, Adagrad nothing.
+    """
     wanted = [p for p in model.parameters() if p.requires_grad]
+    if config.optimizer == "adagrad":
+        return Adagrad(wanted, lr=config.learning_rate, momentum=config.momentum)
     groups = [
         {"params": [p for p in wanted if p.dim() > 1], "weight_decay": config.weight_decay},
         {"params": [p for p in wanted if p.dim() <= 1], "weight_decay": 0.0},
@@ -213,10 +219,10 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> AdamW:
     return AdamW(groups, lr=config.learning_rate, fused=True)
 
 
-def replace_grown(optimizer: AdamW, before: dict[str, nn.Parameter], model: nn.Module) -> None:
+def replace_grown(optimizer: Optimizer, before: dict[str, nn.Parameter], model: nn.Module) -> None:
     """Put grown parameters in place of their old versions; the state of new rows is zero.
 
-    So new rows start with steps beyond the learning rate, which helps them (docs/protocol.md).
+    So AdamW's new rows start with steps beyond the rate, which helps them (docs/protocol.md).
     """
     for name, new in model.named_parameters():
         old = before[name]
@@ -227,11 +233,13 @@ def replace_grown(optimizer: AdamW, before: dict[str, nn.Parameter], model: nn.M
         state = optimizer.state.pop(old, None)
         if state:
             padding = (0, 0) * (new.dim() - 1) + (0, len(new) - len(old))
-            grown = {key: nn.functional.pad(state[key], padding) for key in MOMENTS}
+            grown = {key: nn.functional.pad(state[key], padding) for key in state if key in MOMENTS}
             optimizer.state[new] = state | grown
 
 
-def set_learning_rate(optimizer: AdamW, config: TrainingConfig, step: int, n_steps: int) -> None:
+def set_learning_rate(
+    optimizer: Optimizer, config: TrainingConfig, step: int, n_steps: int
+) -> None:
     """Set the rate of step `step` (the first is 0) of a window's `n_steps`."""
     for group in optimizer.param_groups:
         group["lr"] = config.learning_rate * rate_factor(config, step, n_steps)
