@@ -6,7 +6,7 @@ import pytest
 
 from dayahead.distributed.launch import run_processes
 from dayahead.train.run import Study
-from support.tiny_settings import BACKBONES, compute_config, merge_sections, tiny_study
+from support.tiny_settings import BACKBONES, GRU4REC, compute_config, merge_sections, tiny_study
 from support.window_folders import day, markov_days, write_window_folder
 from support.worker_studies import run_and_record
 
@@ -26,6 +26,7 @@ VARIANTS = {
     "untied": ({"tie_weights": False, "item_embedding_dim": 8}, "clm", {}),
     "features": ({"features": ["category", "price"]}, "clm", {}),
     "sampled": ({}, "clm", {}),
+    "gru4rec": (GRU4REC["model"], "clm", GRU4REC["training"]),
     "streamed": ({}, "clm", {"loader": "nvtabular"}),
     **{
         name: ({"architecture": name}, "clm", {})
@@ -36,6 +37,7 @@ SHARDED = {
     "features-sharded": ({"features": ["category", "price"]}, "clm", {}),
     "untied-sharded": ({"tie_weights": False, "item_embedding_dim": 8}, "clm", {}),
     "sampled-sharded": ({}, "clm", {}),
+    "gru4rec-sharded": (GRU4REC["model"], "clm", GRU4REC["training"]),
     "rtd-sharded": ({"architecture": "electra"}, "rtd", {}),
     "plm-sharded": ({"architecture": "xlnet"}, "plm", {}),
 }
@@ -44,6 +46,7 @@ VARIANTS |= SHARDED
 SAMPLED = {"name": "sampled_softmax", "popularity_exponent": 0.75}
 LOSSES = {
     "sampled": SAMPLED,
+    **dict.fromkeys(("gru4rec", "gru4rec-sharded"), GRU4REC["loss"]),
     "sampled-sharded": SAMPLED | {"label_smoothing": 0.1},
     "untied-sharded": {"label_smoothing": 0.1},
 }

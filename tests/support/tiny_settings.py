@@ -153,6 +153,12 @@ SECTIONS = {
     "machine": MACHINE,
     "tracking": {"experiment": "tiny", "log_model": False},
 }
+GRU4REC = {
+    "model": {"architecture": "gru4rec", "item_init_std": 0.1},
+    "loss": {"name": "bpr_max", "bpr_max_regularisation": 0.5, "elu": 0.5},
+    "training": {"optimizer": "adagrad", "learning_rate": 0.05, "momentum": 0.4},
+}
+"""Its own loss and optimizer, which the other architectures rarely use."""
 
 BACKBONES = [
     ("gpt2", "clm"),

@@ -235,7 +235,7 @@ def test_a_query_knows_on_which_side_of_a_single_event_it_is(n_layer):
 
 @torch.no_grad()
 def test_rnn_and_gru_are_their_recurrences():
-    for architecture in ("rnn", "gru"):
+    for architecture in ("rnn", "gru", "gru4rec"):
         backbone = built(architecture, "clm")
         cell = backbone.network.cell
         inputs, state = inputs_of(2), torch.zeros(2, 16)
@@ -253,7 +253,7 @@ def test_rnn_and_gru_are_their_recurrences():
             torch.testing.assert_close(hidden[:, step], state)
 
 
-@pytest.mark.parametrize("architecture", ["gru", "lstm", "rnn"])
+@pytest.mark.parametrize("architecture", ["gru", "gru4rec", "lstm", "rnn"])
 @pytest.mark.parametrize("n_layer", [1, 3])
 def test_recurrent_depth_and_dropout_in_training_only(architecture, n_layer):
     backbone = built(architecture, "clm", n_layer=n_layer, dropout=0.5)
@@ -261,6 +261,35 @@ def test_recurrent_depth_and_dropout_in_training_only(architecture, n_layer):
     inputs, lengths = inputs_of(2), torch.tensor([6, 6])
     assert not torch.equal(backbone.train()(inputs, lengths), backbone(inputs, lengths))
     assert torch.equal(backbone.eval()(inputs, lengths), backbone(inputs, lengths))
+
+
+def test_gru4rec_starts_uniform_by_the_sizes_of_each_gate_without_biases():
+    """Of sqrt(6 / (16 + 16)) each; the standard deviation of a uniform number is its end / 3^.5."""
+    weights = dict(built("gru4rec", "clm", n_layer=2).network.cell.named_parameters())
+    for name in ("weight_ih_l0", "weight_hh_l1"):
+        for gate in weights[name].detach().chunk(3):
+            assert gate.abs().max() <= (6 / 32) ** 0.5
+            assert gate.std() == pytest.approx((6 / 32 / 3) ** 0.5, rel=0.15)
+    assert not any(weights[name].any() for name in weights if "bias" in name)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"features": ["category"]},
+        {"item_embedding_dim": 8},
+        {"feature_norm": True},
+        {"activation": "tanh"},
+        {"tie_weights": False},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_gru4rec_is_refused_with_more_than_one_table(changes):
+    [name] = changes
+    with pytest.raises(ConfigError, match=rf"found {name}: .*set model\.architecture to gru"):
+        built("gru4rec", "clm", **changes)
+    assert built("gru", "clm", **changes)
+    assert built("gru4rec", "clm", item_embedding_dim=16)
 
 
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 99))

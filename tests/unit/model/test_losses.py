@@ -54,7 +54,10 @@ def pairwise(config, hidden, table, bias, targets, negatives):
 
 
 def oracle_sampled_softmax(target, scores, log_expected, n_items, config):
-    terms = [torch.exp(s) / torch.exp(e) for s, e in zip(scores, log_expected, strict=True)]
+    terms = [
+        torch.exp(s) / torch.exp(e) ** config.logq
+        for s, e in zip(scores, log_expected, strict=True)
+    ]
     return -torch.log(torch.exp(target) / (torch.exp(target) + sum(terms)))
 
 
@@ -79,6 +82,10 @@ def softmax_weights(scores):
 def oracle_bpr_max(target, scores, log_expected, n_items, config):
     if not scores:
         return 0.0
+    if config.elu:
+        target, *scores = (
+            s if s > 0 else config.elu * (torch.exp(s) - 1) for s in (target, *scores)
+        )
     pairs = list(zip(softmax_weights(scores), scores, strict=True))
     likelihood = sum(w * torch.sigmoid(target - s) for w, s in pairs)
     penalty = config.bpr_max_regularisation * sum(w * s * s for w, s in pairs)
@@ -126,6 +133,45 @@ def test_one_target_by_hand(name):
     assert SAMPLED_LOSSES[name](scores, config).tolist() == pytest.approx([BY_HAND[name]], rel=1e-6)
 
 
+def test_the_losses_of_gru4rec_by_hand():
+    """Scores 1 (target), -1 and 2; sampled softmax: negatives expected 1/4 and 4 times."""
+    scores = Scores(
+        targets=torch.tensor([1.0]),
+        negatives=torch.tensor([[-1.0, 2.0]]),
+        is_other=torch.tensor([[True, True]]),
+        log_expected=torch.tensor([0.25, 4.0]).log(),
+        n_items=5,
+    )
+    e = math.e
+    for logq, terms in ((0.0, [1 / e, e**2]), (0.5, [2 / e, e**2 / 2]), (1.0, [4 / e, e**2 / 4])):
+        found = SAMPLED_LOSSES["sampled_softmax"](scores, loss_config(logq=logq))
+        assert found.item() == pytest.approx(math.log(e + sum(terms)) - 1, rel=1e-6)
+    low = 0.5 * (1 / e - 1)  # the ELU of -1
+    weights = [math.exp(low) / (math.exp(low) + e**2), e**2 / (math.exp(low) + e**2)]
+    wanted = -math.log(weights[0] * sigmoid(1 - low) + weights[1] * sigmoid(-1))
+    wanted += 1.5 * (weights[0] * low**2 + weights[1] * 4)
+    config = loss_config(name="bpr_max", elu=0.5, bpr_max_regularisation=1.5)
+    assert SAMPLED_LOSSES["bpr_max"](scores, config).item() == pytest.approx(wanted, rel=1e-6)
+
+
+def test_bpr_max_with_elu_is_the_authors_formula():
+    """On scores [T, T + K] of each target, the others and K samples, as Hidasi and Karatzoglou."""
+    generator = torch.Generator().manual_seed(3)
+    scores = torch.randn(4, 9, generator=generator, dtype=torch.float64)
+    is_other = ~torch.eye(4, 9).bool()
+    activated = torch.where(scores > 0, scores, 0.7 * (scores.exp() - 1))
+    weights = activated.exp() * is_other
+    weights = weights / weights.sum(1, keepdim=True)
+    target = activated.diagonal()[:, None]
+    wanted = -(weights * torch.sigmoid(target - activated)).sum(1).log()
+    wanted = wanted + 1.2 * (weights * activated**2).sum(1)
+    config = loss_config(name="bpr_max", elu=0.7, bpr_max_regularisation=1.2)
+    found = SAMPLED_LOSSES["bpr_max"](
+        Scores(scores.diagonal(), scores, is_other, torch.zeros(9), 50), config
+    )
+    torch.testing.assert_close(found, wanted)
+
+
 @every_loss
 @settings(max_examples=15)
 @given(st.integers(1, 6), st.integers(2, 9), st.integers(1, 12), st.integers(0, 99), st.booleans())
@@ -133,7 +179,8 @@ def test_any_shape_equals_the_loops(name, n_targets, n_items, n_negatives, seed,
     *parts, targets, negatives = problem(
         n_targets, n_items, n_negatives, seed=seed, dtype=torch.float64
     )
-    config = loss_config(name=name, temperature=2.0 if is_warm else 1.0, bpr_max_regularisation=0.3)
+    other = {"temperature": 2.0, "logq": 0.3, "elu": 0.5} if is_warm else {}
+    config = loss_config(name=name, bpr_max_regularisation=0.3, **other)
     found = with_gradients(loss_of(config, *parts, targets, negatives), *parts)
     wanted = with_gradients(pairwise(config, *parts, targets, negatives), *parts)
     assert_all_close(found, wanted, rtol=1e-6, atol=1e-6)

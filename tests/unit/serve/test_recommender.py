@@ -76,6 +76,7 @@ def mark_slow(models, fast, *more):
     [
         *mark_slow([*EVERY_MODEL, ("gru", "clm")], FAST_MODELS, FEATURES),
         *mark_slow(EVERY_MODEL, FAST_WITHOUT_FEATURES, ()),
+        ("gru4rec", "clm", ()),
         (MEMORY, "clm", ()),
         (MEMORY, "clm", ("category",)),
     ],

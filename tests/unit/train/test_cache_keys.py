@@ -22,6 +22,8 @@ from support.window_folders import day, markov_days, write_window_folder
 DAYS = markov_days(n_days=5, sessions_per_day=12, n_items=300)
 IN_NO_KEY = {"fit_last", "cutoffs"}
 PLM, RTD, GBCE = ({"task": {"name": "plm"}}, {"task": {"name": "rtd"}}, {"loss": {"name": "gbce"}})
+BPR_MAX = {"loss": {"name": "bpr_max"}}
+ADAGRAD = {"training": {"optimizer": "adagrad"}}
 SLIDING = {"training": {"protocol": "sliding"}}
 TRANSITIONS = {"model": {"architecture": "transitions"}}
 VSKNN, VSTAN, SLIST = ({"model": {"architecture": name}} for name in ("vsknn", "vstan", "slist"))
@@ -48,15 +50,19 @@ NEEDED = {
     "loss.negatives_of_batch": GBCE,
     "loss.popularity_exponent": GBCE,
     "loss.gbce_calibration": GBCE,
-    "loss.bpr_max_regularisation": {"loss": {"name": "bpr_max"}},
+    "loss.logq": {"loss": {"name": "sampled_softmax"}},
+    "loss.bpr_max_regularisation": BPR_MAX,
+    "loss.elu": BPR_MAX,
     "training.history": SLIDING,
     "training.carry_model": SLIDING,
     "training.cosine_cycles": {"training": {"schedule": "cosine"}},
+    "training.momentum": ADAGRAD,
 }
 """Settings without which another has no effect: gpt2, clm, softmax, linear and incremental."""
 WITHOUT_EFFECT = [
     *(({}, name) for name in NEEDED),
     ({"training": {"steps_per_window": 3}}, "training.epochs"),
+    (ADAGRAD, "training.weight_decay"),
     ({"loss": {"name": "bpr", "negatives": 0}}, "loss.popularity_exponent"),
     *((TRANSITIONS, name) for name in ("model.d_model", "loss.temperature", "task.name")),
     *((VSKNN, f"neighbours.{name}") for name in ("age_scale", "step_scale")),

@@ -14,7 +14,7 @@ from dayahead.train.run import Run
 from dayahead.train.stage import train
 from dayahead.windows.folder import window_path
 from support.memory_models import MEMORY_WITH_GPT2
-from support.tiny_settings import compute_config, each_task, merge_sections, tiny_study
+from support.tiny_settings import GRU4REC, compute_config, each_task, merge_sections, tiny_study
 from support.window_folders import bytes_in, day, markov_days, write_window_folder
 from support.worker_studies import fit_and_die_once
 
@@ -96,6 +96,7 @@ SETTINGS = {
     "sliding": {"training": {"protocol": "sliding", "epochs": 2}},
     "from scratch": {"training": {"protocol": "from_scratch"}},
     "sampled": {"loss": {"name": "sampled_softmax", "popularity_exponent": 0.75}},
+    "gru4rec": merge_sections(GRU4REC, **DROPOUT),
     "lists": {"evaluation": {"predictions": 3, "train_sessions": 5, "positions": "all"}},
 }
 

@@ -22,11 +22,12 @@ def windows(tmp_path_factory):
         {},
         {"training": {"steps_per_window": 3}},
         {"loss": {"name": "bpr", "negatives": 0}},
+        {"training": {"optimizer": "adagrad"}},
         *({"model": {"architecture": name}} for name in (*BASELINES, MEMORY)),
         MEMORY_WITH_GPT2,
         {"training": {"protocol": "from_scratch"}},
     ],
-    ids=["default", "steps", "bpr", *BASELINES, MEMORY, "with gpt2", "from scratch"],
+    ids=["default", "steps", "bpr", "adagrad", *BASELINES, MEMORY, "with gpt2", "from scratch"],
 )
 def test_all_settings_without_effect_together_change_no_weight(windows, tmp_path, base):
     held = effective_settings(tiny_params(base))

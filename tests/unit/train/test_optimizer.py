@@ -1,4 +1,4 @@
-"""AdamW with growing parameters, and learning-rate schedules."""
+"""AdamW and Adagrad with growing parameters, and learning-rate schedules."""
 
 import pytest
 import torch
@@ -46,30 +46,44 @@ def state_by_name(model, optimizer):
     }
 
 
-def fitted(**changes):
+every_optimizer = pytest.mark.parametrize(
+    ("settings", "keys"),
+    [
+        ({"optimizer": "adamw"}, ("exp_avg", "exp_avg_sq")),
+        ({"optimizer": "adagrad"}, ("sum",)),
+        ({"optimizer": "adagrad", "momentum": 0.5}, ("sum", "velocity")),
+    ],
+    ids=["adamw", "adagrad", "momentum"],
+)
+"""Settings of an optimizer, and the names of its state of a parameter's shape."""
+
+
+def fitted(settings=None, **changes):
     model = tiny_model(n_items=10, **changes)
-    optimizer = build_optimizer(model, training_config())
+    optimizer = build_optimizer(model, training_config(**(settings or {})))
     for seed in range(3):
         step(model, optimizer, seed)
     return model, optimizer
 
 
+@every_optimizer
 @pytest.mark.parametrize("tie_weights", [True, False])
-def test_the_state_of_grown_parameters_is_kept_and_padded_with_zeros(tie_weights):
-    model, optimizer = fitted(tie_weights=tie_weights)
+def test_the_state_of_grown_parameters_is_kept_and_padded_with_zeros(settings, keys, tie_weights):
+    model, optimizer = fitted(settings, tie_weights=tie_weights)
     before = state_by_name(model, optimizer)
     grow(model, optimizer, item_id=15, category=3)
     after = state_by_name(model, optimizer)
     assert after.keys() == before.keys()
     grown = {"inputs.items.weight", "bias"} | (set() if tie_weights else {"output_items.weight"})
     for name, state in after.items():
-        assert state["step"] == before[name]["step"] == 3
-        for key in ("exp_avg", "exp_avg_sq"):
+        assert state.get("step") == before[name].get("step")
+        assert set(state) - {"step"} == set(keys)
+        for key in keys:
             wanted = before[name][key]
             if name in grown:
                 wanted = torch.cat([wanted, torch.zeros(5, *wanted.shape[1:])])
             assert torch.equal(state[key], wanted), name
-        assert before[name]["exp_avg"].any() or "key.bias" in name or "unknown" in name
+        assert before[name][keys[0]].any() or "key.bias" in name or "unknown" in name
 
 
 def test_steps_of_new_rows_exceed_the_learning_rate_at_first_and_only_so_far():
@@ -113,18 +127,19 @@ def test_every_parameter_keeps_its_group_after_growth():
     assert set(optimizer.state) <= set(wanted)
 
 
-def test_a_grown_model_trains_like_one_whose_state_was_padded_by_hand():
-    model, optimizer = fitted()
-    twin, twin_optimizer = fitted()
+@every_optimizer
+def test_a_grown_model_trains_like_one_whose_state_was_padded_by_hand(settings, keys):
+    model, optimizer = fitted(settings)
+    twin, twin_optimizer = fitted(settings)
     grow(model, optimizer, item_id=15, category=3)
 
     twin.grow({"item_id": 15, "category": 3})
     state = twin_optimizer.state_dict()
     for entry in state["state"].values():
-        for key in ("exp_avg", "exp_avg_sq"):
+        for key in keys:
             if entry[key].shape in ((10, 16), (10,)):
                 entry[key] = torch.cat([entry[key], torch.zeros(5, *entry[key].shape[1:])])
-    by_hand = build_optimizer(twin, training_config())
+    by_hand = build_optimizer(twin, training_config(**settings))
     by_hand.load_state_dict(state)
 
     for seed in range(3):
