@@ -12,7 +12,7 @@ from dayahead.core.errors import ConfigError
 from dayahead.metrics.tables import read_windows
 from dayahead.model.losses import SAMPLED_LOSSES, NegativeSampler
 from support.backbones import TRAINED
-from support.tiny_settings import evaluated_windows, ranks_of, train_study
+from support.tiny_settings import GRU4REC, evaluated_windows, ranks_of, train_study
 from support.window_folders import markov_days, write_window_folder
 
 N_ITEMS = 40
@@ -102,6 +102,15 @@ def test_popularity_learns_little_and_transitions_nearly_all(windows, tmp_path):
 def test_every_backbone_learns_the_transitions(windows, tmp_path, architecture, task):
     training = TRAINING.get((architecture, task), {})
     assert last_recall(windows, tmp_path, architecture, task, **training) >= 0.95
+
+
+@pytest.mark.parametrize(
+    "loss", [GRU4REC["loss"], {"name": "sampled_softmax"}], ids=["bpr-max", "cross-entropy"]
+)
+def test_gru4rec_learns_the_transitions_by_its_own_loss_and_optimizer(windows, tmp_path, loss):
+    model = MODEL | {"dropout": 0.1, "input_dropout": 0.1}
+    training = GRU4REC["training"] | {"schedule": "constant"}
+    assert last_recall(windows, tmp_path, "gru4rec", loss=loss, model=model, **training) >= 0.95
 
 
 @pytest.mark.slow
