@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dayahead.config.loading import validated
 from dayahead.config.machine import MachineConfig
-from dayahead.config.params import PreprocessConfig, WindowConfig
+from dayahead.config.params import CALENDAR_LENGTHS, PreprocessConfig, WindowConfig
 from dayahead.core.columns import (
     EVENT_TIME,
     ITEM_ID,
@@ -129,6 +129,7 @@ def window_config(**changes: Any) -> WindowConfig:
     """Calendar days in UTC, no window too thin."""
     value = {
         "unit": "day",
+        "length": 1,
         "origin": "calendar",
         "timezone": "UTC",
         "first": None,
@@ -138,6 +139,14 @@ def window_config(**changes: Any) -> WindowConfig:
         "grace": 0,
     }
     return validated(WindowConfig, {**value, **changes}, "params.yaml")
+
+
+CALENDAR_WINDOWS = [
+    {"unit": unit, "length": length}
+    for unit, lengths in CALENDAR_LENGTHS.items()
+    for length in lengths
+]
+"""All that calendar windows can be."""
 
 
 def preprocess_config(**changes: Any) -> PreprocessConfig:

@@ -57,7 +57,7 @@ def write_baselines(folder, rows):
         write_windows(baseline_path(folder, name), rows)
 
 
-def write_listing(folder, windows, unit="day"):
+def write_listing(folder, windows, unit="day", length=1):
     """Write windows.json: the last window is open, the others kept."""
     entries = [
         {
@@ -75,8 +75,8 @@ def write_listing(folder, windows, unit="day"):
     ]
     entries[-1] |= {"state": "open", "why": "the log <ends> before the window does"}
     steps = {"events_read": 100, "dropped_overrun": 10, "events_kept": 90}
-    listing = {"unit": unit, "log_end": "x", "sessions_read": 9, "sessions_kept": 9,
-               "steps": steps, "windows": entries}  # fmt: skip
+    listing = {"unit": unit, "length": length, "log_end": "x", "sessions_read": 9,
+               "sessions_kept": 9, "steps": steps, "windows": entries}  # fmt: skip
     folder.mkdir(exist_ok=True)
     (folder / "windows.json").write_text(json.dumps(listing))
     return folder

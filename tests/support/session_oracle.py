@@ -35,7 +35,7 @@ def expected_sessions(
     windows: dict[str, dict[str, Row]] = {}
     for session_id, read in by_session.items():
         start = read[0].get("session_start") or read[0]["event_time"]
-        name, end = _window(start, window.unit)
+        name, end = window_of(start, window)
         kept = [row for row in read if row["row"] not in repeated]
         dropped["repeats"] += len(read) - len(kept)
         kept, n = _before(kept, end + timedelta(minutes=window.grace), window.overrun)
@@ -102,12 +102,19 @@ def _repeats(rows: list[Row], rule: str, scope: str) -> set[int]:
     return gone
 
 
-def _window(start: datetime, unit: str) -> tuple[str, datetime]:
-    if unit == "hour":
-        begin = start.replace(minute=0, second=0, microsecond=0)
-        return begin.strftime("%Y-%m-%dT%H"), begin + timedelta(hours=1)
+def window_of(start: datetime, window: WindowConfig) -> tuple[str, datetime]:
+    """Name and end of the calendar window (UTC) in which a session that starts then belongs."""
+    n = window.length
+    begin = start.replace(second=0, microsecond=0)
+    if window.unit == "minute":
+        begin = begin.replace(minute=begin.minute // n * n)
+        return begin.strftime("%Y-%m-%dT%H%M"), begin + timedelta(minutes=n)
+    if window.unit == "hour":
+        begin = begin.replace(hour=begin.hour // n * n, minute=0)
+        return begin.strftime("%Y-%m-%dT%H"), begin + timedelta(hours=n)
     begin = datetime(start.year, start.month, start.day, tzinfo=UTC)
-    return begin.strftime("%Y-%m-%d"), begin + timedelta(days=1)
+    begin -= timedelta(days=begin.weekday() if n == 7 else 0)
+    return begin.strftime("%Y-%m-%d"), begin + timedelta(days=n)
 
 
 def _before(rows: list[Row], close: datetime, overrun: str) -> tuple[list[Row], int]:

@@ -7,7 +7,7 @@ import pyarrow as pa
 from dayahead.config.params import WindowConfig
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.windows.folder import WindowFolder
-from support.session_oracle import expected_sessions
+from support.session_oracle import expected_sessions, window_of
 
 Windows = dict[str, dict[str, list[int | str]]]
 """Raw items by window and session."""
@@ -32,13 +32,10 @@ def closed_windows(table: pa.Table, dataset: DatasetConfig, window: WindowConfig
     """What the oracle expects of the windows that end before the log does."""
     windows, _ = expected_sessions(table, dataset, window)
     log_end = max(table["event_time"].to_pylist())
-    length = {"day": 24 * 60, "hour": 60}[window.unit] + window.grace
     wanted = {}
     for name, sessions in windows.items():
         start = min(found["start"] for found in sessions.values())
-        begin = start.replace(minute=0, second=0, microsecond=0)
-        begin = begin.replace(hour=0) if window.unit == "day" else begin
-        if begin + timedelta(minutes=length) <= log_end:
+        if window_of(start, window)[1] + timedelta(minutes=window.grace) <= log_end:
             wanted[name] = {
                 session_id: [row["item_id"] for row in found["events"]]
                 for session_id, found in sessions.items()

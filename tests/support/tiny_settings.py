@@ -130,6 +130,7 @@ MACHINE = {
 }
 WINDOW = {
     "unit": "day",
+    "length": 1,
     "origin": "calendar",
     "timezone": "UTC",
     "first": None,

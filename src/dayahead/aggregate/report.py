@@ -175,7 +175,7 @@ def curves(
 
     Args:
         key: prefix of the element's ids, unique on the page.
-        windows: names such as 2019-10-01 or 2019-10-01T13.
+        windows: names such as 2019-10-01, 2019-10-01T13 or 2019-10-01T1304.
         series: values by label; None leaves a gap.
         centre: a mean, drawn as a dashed line, and its interval, drawn as a band.
         beside: values of baselines by label, drawn as grey broken lines behind the others.
@@ -235,16 +235,25 @@ def _days(windows: Sequence[str]) -> list[float]:
 
 
 def _ticks(windows: Sequence[str]) -> dict[str, str]:
-    """Choose at most 6 windows to label on the axis: midnights if there are several."""
-    midnights = [window for window in windows if datetime.fromisoformat(window).hour == 0]
-    labelled = midnights if len(midnights) > 1 else windows
+    """Choose at most 6 windows to label on the axis: midnights or full hours if there are several.
+
+    Windows of minutes are labelled 13:04, those of hours 13h, those at midnight by their date.
+    """
+    starts = {window: datetime.fromisoformat(window) for window in windows}
+    hours = [window for window, start in starts.items() if start.minute == 0]
+    midnights = [window for window in hours if starts[window].hour == 0]
+    labelled = next(
+        each for each in (midnights, hours, windows) if len(each) > 1 or each is windows
+    )
     step = -(-len(labelled) // _MAX_TICKS)
-    return {window: _label(datetime.fromisoformat(window)) for window in labelled[::step]}
+    has_minutes = any(start.minute for start in starts.values())
+    return {window: _label(starts[window], has_minutes) for window in labelled[::step]}
 
 
-def _label(time: datetime) -> str:
-    date = f"{time.day} {time:%b}"
-    return f"{time:%H}h\n{date}" if time.hour else date
+def _label(start: datetime, has_minutes: bool) -> str:
+    date = f"{start.day} {start:%b}"
+    time = f"{start:%H:%M}" if has_minutes else f"{start:%H}h"
+    return f"{time}\n{date}" if start.hour or start.minute else date
 
 
 def _themed(svg: str, key: str) -> Markup:

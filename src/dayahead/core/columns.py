@@ -36,6 +36,8 @@ N_RESERVED: Final = 2
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 DAY: Final = 24 * 60 * 60 * 1_000_000
 """Microseconds."""
+UNITS: Final = {"day": DAY, "hour": DAY // 24, "minute": DAY // (24 * 60)}
+"""Units of a window's length in microseconds."""
 IdType = Literal["int", "string"]
 """Of item ids and categorical values."""
 ID_TYPES: Final = {"int": pa.int64(), "string": pa.string()}

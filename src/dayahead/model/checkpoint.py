@@ -163,7 +163,7 @@ def build_memory(
             f"params.yaml: model.features: {', '.join(others)}: memory reads categorical features "
             f"only; leave {'it' if len(others) == 1 else 'them'} out, or set model.network"
         )
-    return MemoryRecommender(settings.memory, categories, statistics.unit, seed, network)
+    return MemoryRecommender(settings.memory, categories, statistics.window_length, seed, network)
 
 
 def vocabulary_columns(config: ModelConfig, statistics: Statistics) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from dayahead.config.memory import MemoryConfig
-from dayahead.core.columns import DAY, EVENT_TIME, IS_PAST, ITEM_ID
+from dayahead.core.columns import EVENT_TIME, IS_PAST, ITEM_ID
 from dayahead.core.prefixes import with_prefix
 from dayahead.memory.clicks import Clicks
 from dayahead.memory.model import MemoryModel, Network
@@ -17,9 +17,6 @@ from dayahead.model.next_item import NextItemModel
 from dayahead.model.output_layer import Columns, Scorer
 from dayahead.model.tasks import is_before
 
-WINDOW = {"day": DAY, "hour": DAY // 24}
-"""Microseconds."""
-
 
 class MemoryRecommender(Baseline):
     """Memories of clicks joined by a head, which learns in each fit before they do.
@@ -27,7 +24,7 @@ class MemoryRecommender(Baseline):
     Args:
         config: sizes, and the training of the head.
         categories: categorical columns that are evidence besides the items.
-        unit: day or hour, in which half-lives count.
+        unit: length of a window in microseconds, in which half-lives count.
         seed: of the head's initial weights and of the order of its examples.
         network: whose scores are evidence too. It is fitted by its own trainer.
     """
@@ -36,7 +33,7 @@ class MemoryRecommender(Baseline):
         self,
         config: MemoryConfig,
         categories: tuple[str, ...],
-        unit: str,
+        unit: int,
         seed: int,
         network: NextItemModel | None = None,
     ) -> None:
@@ -45,7 +42,7 @@ class MemoryRecommender(Baseline):
         self.network = network
         settings = MemorySettings(
             config=config,
-            unit=WINDOW[unit],
+            unit=unit,
             columns=categories,
             with_network=network is not None,
             seed=seed,

@@ -10,13 +10,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dayahead.config.params import WindowConfig
+from dayahead.core.columns import UNITS
 from dayahead.core.errors import DataError
 from dayahead.features.operators import local_time
 
-MINUTE = 60_000_000
+MINUTE = UNITS["minute"]
 MAX_WINDOWS = 100_000
 """Eleven years of hours; a single stray time would otherwise make millions of windows."""
-_LENGTH = {"hour": 60 * MINUTE, "day": 24 * 60 * MINUTE}
+_PRECISION = {"day": "datetime64[D]", "hour": "datetime64[h]", "minute": "datetime64[m]"}
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,8 @@ class Calendar:
     """Consecutive windows."""
 
     names: tuple[str, ...]
-    """2019-10-01, or 2019-10-01T13 where the unit is the hour."""
+    """By the start of each: 2019-10-01; 2019-10-01T13 where the unit is the hour; 2019-10-01T1304
+    where it is the minute (ISO 8601's form without a colon, as names become file names)."""
     edges: NDArray[np.int64]
     """Shape [n + 1]: window i is [edges[i], edges[i + 1])."""
     grace: int
@@ -59,43 +61,45 @@ class Progress:
 def calendar_over(window: WindowConfig, first: int, last: int) -> Calendar:
     """Return the windows that cover session starts from `first` to `last`.
 
-    Calendar days begin at midnight in window.timezone. Hours, and blocks since the first session,
-    have one length and are named in UTC: a zone's 23-hour day would give two of them one name.
+    Calendar days begin at midnight in window.timezone, and weeks with their Monday. Hours, minutes
+    and blocks since the first session have one length and are named in UTC: a zone's 23-hour day
+    would give two of them one name.
 
     Raises:
         ConfigError: window.timezone is not known.
         DataError: there would be more than MAX_WINDOWS.
     """
-    if (n_windows := (last - first) // _LENGTH[window.unit] + 1) > MAX_WINDOWS:
+    length = UNITS[window.unit] * window.length
+    if (n_windows := (last - first) // length + 1) > MAX_WINDOWS:
         begin, end = (np.datetime64(edge, "us").astype("datetime64[s]") for edge in (first, last))
         raise DataError(
-            f"data/raw: sessions start from {begin} to {end} (UTC), {n_windows:,} windows of one "
-            f"{window.unit}; expected at most {MAX_WINDOWS:,}. Correct the stray times in the "
-            f"source, or set window.unit=day"
+            f"data/raw: sessions start from {begin} to {end} (UTC), {n_windows:,} windows "
+            f"(window.length={window.length}, window.unit={window.unit}); expected at most "
+            f"{MAX_WINDOWS:,}. Correct the stray times in the source, or set longer windows"
         )
     if window.unit == "day" and window.origin == "calendar":
-        names, edges = _local_days(window.timezone, first, last)
+        names, edges = _local_days(window, first, last)
     else:
-        names, edges = _blocks(window, first, last)
+        begin = first if window.origin == "first_session" else first - first % length
+        edges = begin + length * np.arange((last - begin) // length + 2)
+        names = _names(edges[:-1].astype("datetime64[us]").astype(_PRECISION[window.unit]))
     return Calendar(names, edges, window.grace * MINUTE)
 
 
-def _blocks(
+def _names(starts: NDArray[np.datetime64]) -> tuple[str, ...]:
+    return tuple(name.replace(":", "") for name in starts.astype(str).tolist())
+
+
+def _local_days(
     window: WindowConfig, first: int, last: int
 ) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-    length = _LENGTH[window.unit]
-    begin = first if window.origin == "first_session" else first - first % length
-    edges = begin + length * np.arange((last - begin) // length + 2)
-    precision = "datetime64[h]" if window.unit == "hour" else "datetime64[D]"
-    starts = edges[:-1].astype("datetime64[us]").astype(precision)
-    return tuple(starts.astype(str).tolist()), edges
-
-
-def _local_days(timezone: str, first: int, last: int) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-    local = local_time(np.array([first, last]), timezone).astype("datetime64[us]")
-    dates = np.arange(local[0].astype("datetime64[D]"), local[1].astype("datetime64[D]") + 2)
+    """Return days, or weeks from Monday."""
+    local = local_time(np.array([first, last]), window.timezone).astype("datetime64[us]")
+    begin, end = local.astype("datetime64[D]")
+    begin -= (begin.astype(int) + 3) % window.length  # 1970-01-01 was a Thursday
+    dates = np.arange(begin, end + 1 + window.length, window.length)
     # Where summer time begins at midnight (Brazil) the day begins at the first instant there is.
     midnights = pd.DatetimeIndex(dates).tz_localize(
-        timezone, nonexistent="shift_forward", ambiguous=np.ones(len(dates), dtype=bool)
+        window.timezone, nonexistent="shift_forward", ambiguous=np.ones(len(dates), dtype=bool)
     )
-    return tuple(dates[:-1].astype(str).tolist()), midnights.asi8 // 1000
+    return _names(dates[:-1]), midnights.asi8 // 1000

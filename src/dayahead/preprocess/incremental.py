@@ -33,6 +33,8 @@ PACKAGES = (
     # Of pandas the rules of time zones, of Merlin the text of schema.pbtxt.
     *("pytz", "betterproto", "protobuf", "tensorflow-metadata"),
 )
+WINDOW_SETTINGS = ("unit", "length", "origin", "timezone", "min_sessions", "overrun", "grace")
+"""All but which of the windows are trained on."""
 KEPT_RUNS = 2
 """Of the same settings: those used last."""
 
@@ -87,10 +89,7 @@ class FinishedRuns:
         given = asdict(dataset)
         value = {
             "dataset": {key: given[key] for key in ("columns", "sessions", "features", "split")},
-            "window": {
-                key: getattr(window, key)
-                for key in ("unit", "origin", "timezone", "min_sessions", "overrun", "grace")
-            },
+            "window": {key: getattr(window, key) for key in WINDOW_SETTINGS},
             "fit_windows": fit_windows,
             "device": device,
             "source": source_fingerprint(*ROOMS),

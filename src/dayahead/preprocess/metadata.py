@@ -90,6 +90,7 @@ class WindowCounts:
         total, kept = self.counts.sum(), self.counts.loc[self.kept].sum()
         return WindowsManifest(
             unit=self.window.unit,
+            length=self.window.length,
             log_end=_iso(self.log_end),
             sessions_read=int(total["started"]),
             sessions_kept=int(kept["sessions"]),

@@ -289,6 +289,7 @@ class Build:
         if not path.exists():
             return Statistics(
                 unit=self.window.unit,
+                length=self.window.length,
                 timezone=self.window.timezone,
                 item_type=self.dataset.columns.item_id.type,
                 sessions=SessionRules(

@@ -32,7 +32,11 @@ STATISTICS = "statistics.json"
 GRACE_SUFFIX = "+"
 """A value first seen in the grace of 2026-01-01 has the first window 2026-01-01+: it is known from
 the next window on, whatever its name."""
-PREFIX = {"day": "session_start_date", "hour": "session_start_hour"}
+PREFIX = {
+    "day": "session_start_date",
+    "hour": "session_start_hour",
+    "minute": "session_start_minute",
+}
 Role = Literal["train", "valid", "test", "all"]
 
 
@@ -80,7 +84,7 @@ class Window:
     """A kept window."""
 
     name: str
-    """2019-10-01, or 2019-10-01T13 where the unit is the hour."""
+    """2019-10-01, 2019-10-01T13 or 2019-10-01T1304, by the unit."""
     position: int
     """Index among the kept windows."""
     start: str

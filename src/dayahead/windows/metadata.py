@@ -8,11 +8,12 @@ from typing import Any, Literal, TypeVar
 from pydantic.dataclasses import dataclass
 
 from dayahead.config.loading import STRICT, validated
-from dayahead.core.columns import FeatureKind, IdType
+from dayahead.core.columns import UNITS, FeatureKind, IdType
 from dayahead.core.errors import ConfigError, WindowError
 from dayahead.core.files import read_json
 
 T = TypeVar("T")
+WindowUnit = Literal["day", "hour", "minute"]
 WindowState = Literal["kept", "dropped", "open"]
 """dropped: fewer sessions than window.min_sessions; open: the log ends before the window does."""
 
@@ -22,7 +23,7 @@ class WindowEntry:
     """One window of the log in windows.json."""
 
     window: str
-    """2019-10-01, or 2019-10-01T13 where the unit is the hour."""
+    """2019-10-01, 2019-10-01T13 or 2019-10-01T1304, by the unit."""
     start: str
     """ISO 8601, UTC, like `end`."""
     end: str
@@ -41,7 +42,9 @@ class WindowEntry:
 class WindowsManifest:
     """windows.json."""
 
-    unit: str
+    unit: WindowUnit
+    length: int = 1
+    """Units per window."""
     log_end: str
     """ISO 8601, UTC."""
     sessions_read: int
@@ -50,6 +53,12 @@ class WindowsManifest:
     """Events read, dropped by each step, and kept."""
     windows: list[WindowEntry]
     """From the first to the last in which a session starts, in order of time."""
+
+    @property
+    def spans(self) -> str:
+        """What an average over windows is over: days, or windows of 4 minutes."""
+        is_one = self.length == 1
+        return f"{self.unit}s" if is_one else f"windows of {self.length} {self.unit}s"
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -113,13 +122,20 @@ class SessionRules:
 class Statistics:
     """statistics.json: how raw events become model input."""
 
-    unit: str
+    unit: WindowUnit
+    length: int = 1
+    """Units per window; models saved by 0.1.0 do not say it."""
     timezone: str
     item_type: IdType
     sessions: SessionRules
     fitted_on: list[str]
     """Windows whose train sessions the features were fitted on."""
     features: dict[str, FeatureStatistics]
+
+    @property
+    def window_length(self) -> int:
+        """Length of a window in microseconds; of days without changes of summer time."""
+        return UNITS[self.unit] * self.length
 
     def category_of(self, name: str) -> tuple[str, IdType] | None:
         """Return the categorical feature that a relative_number is compared with, and its type.

@@ -43,6 +43,20 @@ def test_baselines_are_drawn_behind_and_named_in_the_legend():
     assert ">y</text>" not in alone
 
 
+def minutes(n, step):
+    start = datetime(2019, 10, 1, 2, 16, tzinfo=UTC)
+    return [f"{start + timedelta(minutes=step * i):%Y-%m-%dT%H%M}" for i in range(n)]
+
+
+def test_few_minutes_are_labelled_themselves():
+    assert labels(minutes(8, 4))[::2] == ["02:16", "02:24", "02:32", "02:40"]
+
+
+def test_many_minutes_are_labelled_at_full_hours_or_midnight():
+    assert labels(minutes(40, 4))[::2] == ["03:00", "04:00"]
+    assert labels(minutes(750, 4)) == ["2 Oct", "3 Oct"]
+
+
 def test_a_missing_value_leaves_a_gap_in_the_line():
     windows = [f"2017-10-0{day}" for day in range(2, 7)]
     line = curves("x", windows, {"y": [1.0, 2.0, None, 1.0, 2.0]})

@@ -271,6 +271,19 @@ def test_the_report_of_a_few_hours_without_training_loss(tmp_path):
     assert "<h3>Training loss" not in report
 
 
+def test_the_report_of_windows_of_minutes(tmp_path):
+    minutes = {"2019-10-01T1356": [1, 2], "2019-10-01T1400": [0, 2]}
+    results = write_results(tmp_path / "results", minutes)
+    windows = write_listing(tmp_path / "windows", ["2019-10-01T1352", *minutes], "minute", 4)
+    aggregate(results, windows, CUTOFFS, SETTINGS)
+    report = (results / "report.html").read_text()
+    assert "Average over windows of 4 minutes" in report
+    assert "Trained window by window;" in report
+    assert "13:56" in report
+    table = (results / "eval_train_results_dates.csv").read_text()
+    assert [line.split(",")[0] for line in table.splitlines()] == ["date", *minutes]
+
+
 def test_a_changed_metric_is_rejected(folders):
     path = folders[0] / "windows.csv"
     path.write_text(path.read_text().replace("2019-10-04,4,0.25,0.75", "2019-10-04,4,0.25,0.5"))

@@ -12,7 +12,7 @@ from dayahead.core.errors import DayaheadError
 from dayahead.download.stage import download
 from dayahead.preprocess.stage import preprocess
 from dayahead.windows.folder import WindowFolder
-from support.builders import machine_config, preprocess_config, window_config
+from support.builders import CALENDAR_WINDOWS, machine_config, preprocess_config, window_config
 from support.raw_oracle import NAMES, NULLS, START, expected
 from support.raw_tables import ODD, ODD_TIMES, WORDS, seldom
 from support.session_windows import closed_windows, written_windows
@@ -40,8 +40,8 @@ SESSIONS = st.fixed_dictionaries(
     }
 )
 WINDOWS = st.builds(
-    window_config,
-    unit=st.sampled_from(["day", "hour"]),
+    lambda window, **more: window_config(**window, **more),
+    st.sampled_from(CALENDAR_WINDOWS),
     overrun=st.sampled_from(["cut", "keep"]),
     grace=st.sampled_from([0, 30]),
 )

@@ -51,17 +51,21 @@ WINDOWS = {
     "days": {},
     "grace": {"grace": 90},
     "hours": {"unit": "hour", "min_sessions": 2},
+    "minutes": {"unit": "minute", "length": 15, "grace": 20},
+    "five hours since": {"unit": "hour", "length": 5, "origin": "first_session"},
 }
 FAST = {
     ("by session", "grace"),
+    ("by session", "five hours since"),
     ("drop_consecutive of a user", "hours"),
     ("drop_all of a user", "days"),
+    ("gaps", "minutes"),
     ("gaps", "grace"),
     ("gaps, drop_consecutive", "days"),
     ("past", "days"),
     ("gaps, past, last", "hours"),
 }
-"""Each of the rules once, each kind of window at least twice; the other pairs are slow."""
+"""Each of the rules once, each unit at least once; the other pairs are slow."""
 
 
 def pairs():
@@ -203,6 +207,7 @@ def test_other_settings_use_runs_of_their_own(run, plain):
 def test_the_key_names_every_setting_of_a_window_but_which_are_trained_on(field):
     other = {
         **{"unit": "hour", "origin": "first_session", "timezone": "Europe/Oslo", "grace": 5},
+        "length": 7,
         **{"min_sessions": 9, "overrun": "keep", "first": midnight(0), "last": midnight(1)},
     }
     configs = window_config(), window_config(**{field.name: other[field.name]})

@@ -18,7 +18,14 @@ from dayahead.preprocess.sessions import (
     needs_users,
     roles_of,
 )
-from support.builders import dataset_config, events, instant, session, window_config
+from support.builders import (
+    CALENDAR_WINDOWS,
+    dataset_config,
+    events,
+    instant,
+    session,
+    window_config,
+)
 from support.session_oracle import expected_sessions
 
 USER = {"user_id": "user_id"}
@@ -247,8 +254,8 @@ def data_sets(draw):
     table=logs(),
     dataset=data_sets(),
     window=st.builds(
-        window_config,
-        unit=st.sampled_from(["day", "hour"]),
+        lambda window, **more: window_config(**window, **more),
+        st.sampled_from(CALENDAR_WINDOWS),
         overrun=st.sampled_from(["cut", "keep"]),
         grace=st.sampled_from([0, 15]),
     ),

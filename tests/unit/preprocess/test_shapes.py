@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from dayahead.core.errors import DayaheadError
-from support.builders import dataset_config, events, instant, window_config
+from support.builders import CALENDAR_WINDOWS, dataset_config, events, instant, window_config
 from support.session_windows import closed_windows, written_windows
 
 START = instant("2026-01-01 22:00")
@@ -89,7 +89,7 @@ def settings(rng):
         truncate=rng.choice(["first", "last"]),
     )
     window = {
-        "unit": rng.choice(["day", "hour"]),
+        **rng.choice(CALENDAR_WINDOWS),
         "overrun": rng.choice(["cut", "keep"]),
         "grace": rng.choice([0, 30]),
     }

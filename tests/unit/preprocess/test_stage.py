@@ -108,6 +108,9 @@ def rows_of_file(sessions, role, values):
         ({"columns": {**USER, "session_id": None}, "gap_minutes": 45.0}, {"grace": 30}),
         ({"split": {"train": [0, 0.9], "valid": [0.5, 1]}, "truncate": "last"},
          {"grace": 20, "unit": "hour"}),
+        ({}, {"unit": "minute", "length": 20, "overrun": "keep"}),
+        ({"truncate": "last"}, {"unit": "hour", "length": 6, "grace": 5}),
+        ({}, {"length": 7}),
     ],
 )  # fmt: skip
 def test_windows_equal_those_of_the_row_by_row_oracle(run, monkeypatch, rules, window):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayahead.core.errors import WindowError
-from dayahead.core.files import write_json
+from dayahead.core.files import read_json, write_json
 from dayahead.windows.folder import MANIFEST, STATISTICS, WindowFolder
 from dayahead.windows.metadata import (
     FeatureStatistics,
@@ -23,6 +23,7 @@ from support.window_folders import tiny_statistics, write_window_folder
 STATISTICS_JSON = """\
 {
   "unit": "day",
+  "length": 1,
   "timezone": "UTC",
   "item_type": "int",
   "sessions": {
@@ -95,6 +96,26 @@ def test_every_number_and_value_is_read_back_exactly(tmp_path_factory, knots, va
     assert signs == [math.copysign(1, knot) for knot in knots]
 
 
+@pytest.mark.parametrize(
+    ("unit", "length", "seconds", "spans"),
+    [("day", 1, 86_400, "days"), ("hour", 6, 21_600, "windows of 6 hours"),
+     ("minute", 4, 240, "windows of 4 minutes")],
+)  # fmt: skip
+def test_the_length_of_a_window(folder, unit, length, seconds, spans):
+    statistics = replace(tiny_statistics(), unit=unit, length=length)
+    assert statistics.window_length == seconds * 1_000_000
+    manifest = WindowFolder(folder).manifest
+    assert replace(manifest, unit=unit, length=length).spans == spans
+
+
+def test_statistics_saved_before_windows_had_a_length_are_read(folder):
+    path, known = folder / STATISTICS, WindowFolder(folder).statistics
+    content = read_json(path)
+    del content["length"]
+    write_json(path, content)
+    assert WindowFolder(folder).statistics == known
+
+
 def test_a_window_uses_its_own_statistics_where_it_has_some():
     days = {name: NumberStatistics(mean=mean) for name, mean in [("d1", 1.0), ("d2", 2.0)]}
     own = FeatureStatistics(kind="number", columns=["x"], windows=days)
@@ -113,7 +134,7 @@ def test_a_window_uses_its_own_statistics_where_it_has_some():
         (lambda _: None, "not readable"),
         (lambda text: text[: len(text) // 2], "not readable"),
         (lambda _: "{}", "unit: Field required"),
-        (lambda text: json.dumps({**json.loads(text), "unit": 3}), r"unit: .*string \(got 3\)"),
+        (lambda text: json.dumps({**json.loads(text), "unit": 3}), r"unit: .*'minute' \(got 3\)"),
         (lambda text: json.dumps({**json.loads(text), "new": 3}), "new: Unexpected"),
     ],
 )
