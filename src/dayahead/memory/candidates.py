@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dayahead.memory.clicks import Clicks, Ints
 from dayahead.memory.compiled import compiled
@@ -48,14 +49,17 @@ def choose(
     pairs: Cells,
     neighbours: Neighbourhood,
     popularity: Floats32,
+    is_seen: NDArray[np.bool_],
     n_candidates: int,
 ) -> Columns:
     """Return the best `n_candidates` items [B, C] of each prefix, best first, 0 where fewer.
 
-    `popularity` [n] is a share, 0 for items that are not wanted.
+    `popularity` [n] is a share, 0 for items that are not wanted. A prefix's own items are
+    candidates even where no session before has them (`is_seen` [n]): visitors come back to them.
     """
-    popular = np.argsort(-popularity, kind="stable")[:n_candidates]
-    popular = popular[popularity[popular] > 0]
+    of_seen = popularity * is_seen
+    popular = np.argsort(-of_seen, kind="stable")[:n_candidates]
+    popular = popular[of_seen[popular] > 0]
     n = len(popularity)
     pool = _Pool(np.zeros(n, np.float32), np.zeros(n, np.int64), popularity, _CHANNELS, _WEIGHTS)
     clicks = prefixes.items, prefixes.offsets

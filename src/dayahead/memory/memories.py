@@ -84,11 +84,13 @@ class Memories:
         return self._known
 
     def reader(self, n_candidates: int, allowed: NDArray[np.bool_] | None = None) -> Reader:
-        """Return what reads prefixes: candidates among the items seen (and `allowed` [n])."""
+        """Return what reads prefixes: candidates are items seen and own ones (if `allowed` [n])."""
         now = self.end, self.settings.unit
         known, weights = self.known
-        wanted = self.items.is_seen if allowed is None else self.items.is_seen & allowed
-        popularity = np.where(wanted, known.popularity, np.float32(0))
+        popularity = known.popularity.copy()
+        popularity[:N_RESERVED] = 0
+        if allowed is not None:
+            popularity[~allowed] = 0
         n_features = len(feature_names(self.settings.columns, self.settings.with_network))
 
         n = len(popularity)
@@ -96,7 +98,9 @@ class Memories:
         def read(prefixes: Clicks) -> Read:
             prefixes = prefixes.known(n)
             near = self.sessions.search(prefixes, weights)
-            candidates = choose(prefixes, self.pairs.table.cells, near, popularity, n_candidates)
+            candidates = choose(
+                prefixes, self.pairs.table.cells, near, popularity, known.is_seen, n_candidates
+            )
             evidence = Evidence(
                 self.pairs.evidence(prefixes, candidates, n),
                 near.evidence(candidates, n),

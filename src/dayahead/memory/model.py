@@ -23,6 +23,7 @@ from dayahead.memory.explain import contributions
 from dayahead.memory.features import OF_SHARES, feature_names
 from dayahead.memory.head import Head, Mixture
 from dayahead.memory.memories import Memories, Read
+from dayahead.memory.pairs import REACH
 from dayahead.memory.settings import MemorySettings
 from dayahead.memory.training import HeadTrainer
 
@@ -184,7 +185,7 @@ class MemoryModel:
     def _n_ranked(self, allowed: NDArray[np.bool_]) -> int:
         """Count the items that the head ranks for each prefix."""
         if self.settings.config.rank_all:
-            return max(1, int((allowed & self.memories.items.is_seen).sum()))
+            return int((allowed & self.memories.items.is_seen).sum()) + REACH  # and own ones
         return self.settings.config.n_candidates
 
     def explain(

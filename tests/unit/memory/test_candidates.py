@@ -28,8 +28,12 @@ def test_own_items_come_first_then_what_followed_then_what_is_popular():
     assert chosen(found, [[A]]) == [[A, B, D, E, C, 0, 0, 0]]
 
 
-def test_only_items_seen_are_candidates():
-    assert chosen(memories(clicks([[A, B]])), [[F], [1]]) == [[B, A, 0, 0, 0, 0, 0, 0]] * 2
+def test_only_items_seen_and_own_ones_are_candidates():
+    found = memories(clicks([[A, B]]))
+    assert chosen(found, [[F], [1]], 4) == [[F, B, A, 0], [B, A, 0, 0]]
+    assert chosen(found, [[F, E, F]], 4) == [[F, E, B, A]]
+    allowed = np.isin(np.arange(14), [A, E])
+    assert chosen(found, [[F, E, F]], 4, allowed) == [[E, A, 0, 0]]
 
 
 def test_only_items_allowed_are_candidates():
@@ -38,10 +42,10 @@ def test_only_items_allowed_are_candidates():
     assert chosen(found, [[A, B]], 3, allowed) == [[C, D, 0]]
 
 
-def test_without_memories_there_is_no_candidate():
+def test_without_memories_there_are_own_items_alone():
     found = Memories(SETTINGS)
     found.grow(12)
-    assert chosen(found, [[A]], 2) == [[0, 0]]
+    assert chosen(found, [[A], [1]], 2) == [[A, 0], [0, 0]]
 
 
 def test_a_prefix_leaves_no_trace_in_the_next_ones():
@@ -73,6 +77,6 @@ def test_the_mixture_agrees_with_loops():
     wanted[[A, B]] += candidates.OWN_SHARE
     order = [item for item in np.argsort(-wanted).tolist() if known.is_seen[item]]
     found = candidates.choose(
-        prefixes, found.pairs.table.cells, near, known.popularity * known.is_seen, len(order)
+        prefixes, found.pairs.table.cells, near, known.popularity, known.is_seen, len(order)
     )
     assert wanted[found[0]] == pytest.approx(wanted[order], rel=1e-5)
