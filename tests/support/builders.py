@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dayahead.config.loading import validated
 from dayahead.config.machine import MachineConfig
-from dayahead.config.params import CALENDAR_LENGTHS, PreprocessConfig, WindowConfig
+from dayahead.config.windows import CALENDAR_LENGTHS, PreprocessConfig, WindowConfig
 from dayahead.core.columns import (
     EVENT_TIME,
     ITEM_ID,

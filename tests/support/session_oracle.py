@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dayahead.config.params import WindowConfig
+from dayahead.config.windows import WindowConfig
 from dayahead.dataset.schema import DatasetConfig
 
 Row = dict[str, Any]

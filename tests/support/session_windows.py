@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pyarrow as pa
 
-from dayahead.config.params import WindowConfig
+from dayahead.config.windows import WindowConfig
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.windows.folder import WindowFolder
 from support.session_oracle import expected_sessions, window_of

@@ -11,14 +11,8 @@ import torch
 
 from dayahead.config.loading import validated
 from dayahead.config.machine import ComputeConfig
-from dayahead.config.params import (
-    EvaluationConfig,
-    LossConfig,
-    ModelConfig,
-    Params,
-    TaskConfig,
-    TrainingConfig,
-)
+from dayahead.config.model import LossConfig, ModelConfig, TaskConfig
+from dayahead.config.params import EvaluationConfig, Params, TrainingConfig
 from dayahead.metrics.tables import read_ranks
 from dayahead.model.baselines import Baseline
 from dayahead.model.checkpoint import build_model

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from transformers import CONFIG_MAPPING
 
 from dayahead.config.baselines import BASELINES
-from dayahead.config.params import ModelConfig
+from dayahead.config.model import ModelConfig
 from dayahead.core.errors import ConfigError
 from dayahead.model.huggingface import (
     BUILD_ERRORS,

@@ -20,7 +20,8 @@ from torch import Tensor
 from dayahead.config.baselines import LINEAR, MEMORY, NEIGHBOURS, LinearConfig, NeighbourConfig
 from dayahead.config.loading import STRICT, validated
 from dayahead.config.memory import MemoryConfig
-from dayahead.config.params import LossConfig, ModelConfig, Params, TaskConfig
+from dayahead.config.model import LossConfig, ModelConfig, TaskConfig
+from dayahead.config.params import Params
 from dayahead.core.columns import FIRST_TIME, INDEX, ITEM_ID, N_RESERVED, VALUE
 from dayahead.core.errors import ConfigError, ModelFileError
 from dayahead.core.files import read_json, write_json, write_parquet, written_whole

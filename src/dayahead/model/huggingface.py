@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from transformers import CONFIG_MAPPING, MODEL_MAPPING, AutoModel, PretrainedConfig
 
-from dayahead.config.params import ModelConfig
+from dayahead.config.model import ModelConfig
 from dayahead.core.errors import ConfigError
 
 Vectors = Float[Tensor, "B L D"]

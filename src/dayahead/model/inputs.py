@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from dayahead.config.params import ModelConfig
+from dayahead.config.model import ModelConfig
 from dayahead.core.columns import IS_PAST, ITEM_ID, N_RESERVED, PADDING, UNKNOWN
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.embeddings import GrowingEmbedding

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import elu, log_softmax, logsigmoid, softplus
 from torch.utils.checkpoint import checkpoint
 
-from dayahead.config.params import LossConfig
+from dayahead.config.model import LossConfig
 from dayahead.model.output_layer import OutputLayer, States, Targets, rows_per_chunk, softmax_loss
 from dayahead.model.rng import StepRandom
 

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from dayahead.config.params import LossConfig, ModelConfig, TaskConfig
+from dayahead.config.model import LossConfig, ModelConfig, TaskConfig
 from dayahead.core.columns import ITEM_ID, N_RESERVED, PADDING
 from dayahead.core.errors import ConfigError
 from dayahead.distributed.sharding import WHOLE, Shard

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from dayahead.config.params import TaskConfig
+from dayahead.config.model import TaskConfig
 from dayahead.model.rng import StepRandom
 
 Attention = Literal["causal", "bidirectional", "permutation"]

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dayahead.config.params import WindowConfig
+from dayahead.config.windows import WindowConfig
 from dayahead.core.columns import UNITS
 from dayahead.core.errors import DataError
 from dayahead.features.operators import local_time

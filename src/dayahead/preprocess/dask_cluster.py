@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from dayahead.config.loading import Device
 from dayahead.config.machine import MachineConfig
-from dayahead.config.params import PreprocessConfig
+from dayahead.config.windows import PreprocessConfig
 from dayahead.core.errors import ConfigError, DataError
 
 T = TypeVar("T")

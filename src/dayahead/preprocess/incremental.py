@@ -16,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from dayahead.config.loading import Device
-from dayahead.config.params import WindowConfig
+from dayahead.config.windows import WindowConfig
 from dayahead.core.cache import Cache, link_tree
 from dayahead.core.files import read_json
 from dayahead.core.fingerprints import fingerprint, source_fingerprint

@@ -12,7 +12,7 @@ import pyarrow as pa
 from merlin.schema import ColumnSchema, Schema, Tags
 from merlin.schema.io.tensorflow_metadata import TensorflowMetadata
 
-from dayahead.config.params import WindowConfig
+from dayahead.config.windows import WindowConfig
 from dayahead.core.columns import (
     EVENT_TIME,
     ITEM_ID,

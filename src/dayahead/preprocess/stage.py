@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from dayahead.config.loading import Device
 from dayahead.config.machine import MachineConfig
-from dayahead.config.params import PreprocessConfig, WindowConfig
+from dayahead.config.windows import PreprocessConfig, WindowConfig
 from dayahead.core.columns import ID_TYPES, SESSION_ID, TIMESTAMP, USER_ID
 from dayahead.core.errors import DataError
 from dayahead.core.files import write_json, write_parquet

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dayahead.config.loading import Device
-from dayahead.config.params import WindowConfig
+from dayahead.config.windows import WindowConfig
 from dayahead.core.columns import (
     EVENT_TIME,
     ITEM_ID,

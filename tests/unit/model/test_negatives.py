@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from dayahead.config.loading import validated
-from dayahead.config.params import LossConfig
+from dayahead.config.model import LossConfig
 from dayahead.core.errors import ConfigError
 from dayahead.distributed.process import Rank
 from dayahead.model.losses import SAMPLED_LOSSES, Negatives, NegativeSampler

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from dayahead.config.params import WindowConfig
+from dayahead.config.windows import WindowConfig
 from dayahead.core.columns import EVENT_TIME, ROW
 from dayahead.core.errors import DataError
 from dayahead.core.files import read_json, write_parquet

@@ -1,0 +1,186 @@
+"""Settings of models: sections `model`, `task` and `loss` of params.yaml."""
+
+from dataclasses import replace
+from typing import Annotated, Literal
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from dayahead.config.baselines import BASELINES, MEMORY
+from dayahead.config.loading import (
+    STRICT,
+    CountOrZero,
+    FiniteMapping,
+    NonNegative,
+    Positive,
+    Size,
+    SizeOrZero,
+)
+
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+
+SMOOTHED = ("softmax", "sampled_softmax")
+NO_NETWORK = "none"
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class ModelConfig:
+    """The architecture and its sizes."""
+
+    architecture: Annotated[str, Field(min_length=1)]
+    """gpt2, xlnet, bert, albert, electra, longformer, reformer or any model type of transformers
+    that reads `inputs_embeds`; gru, gru4rec, lstm, rnn; avg; or a baseline: popularity,
+    transitions, cooccurrence, sknn, vsknn, stan, vstan, slis, slit, slist; memory."""
+    network: Annotated[str, Field(min_length=1)]
+    """memory: the architecture whose scores are evidence too, any of those before the baselines;
+    none: memory alone."""
+    config: FiniteMapping
+    """Further fields of the transformers configuration, by their names there."""
+    catalogue: Literal["grow", "full"]
+    """Items known at window i: those seen up to it, or every item of the log's kept windows (the
+    paper); then a longer log changes all results."""
+    features: tuple[str, ...]
+    """Side features fed beside the item id, by their names in the data set's file."""
+    past_length: SizeOrZero
+    """How many of the user's events before the session the model reads (columns bef_...)."""
+    d_model: Size
+    """Width of the backbone."""
+    n_layer: Annotated[int, Field(ge=1, le=1000)]
+    """Layers of the backbone."""
+    n_head: Size
+    """Attention heads; d_model is a multiple of it."""
+    item_embedding_dim: Size | None
+    """Null: the same as d_model."""
+    merge: Literal["concat", "elementwise"]
+    """concat: item embedding and side features; elementwise: item * (1 + sum of side features)."""
+    embedding_multiplier: Positive
+    """A categorical feature's embedding has ceil(this * cardinality ** 0.25) dimensions."""
+    number_dim: SizeOrZero
+    """Dimensions of a number's embedding; 0: the number itself."""
+    soft_one_hot: SizeOrZero
+    """Embeddings in the soft one-hot encoding of a number; 0: a linear map of the number."""
+    feature_norm: bool
+    """Layer norm over each feature's vector (a bare number has none)."""
+    activation: Literal["none", "tanh", "relu", "gelu"]
+    """Activation after the projections into and out of the backbone."""
+    dropout: Fraction
+    """Dropout in the backbone."""
+    input_dropout: Fraction
+    """Dropout on the merged inputs, before their projection."""
+    swap_noise: Fraction
+    """Probability that an input item is replaced by one of the batch; targets are left alone."""
+    unknown_rate: Fraction
+    """Probability that an input item added since the last fit is read as unknown in training (with
+    catalogue grow): so the model learns what follows an item that it does not know yet."""
+    tie_weights: bool
+    """Whether items are scored with the input embeddings; false: with a separate output table."""
+    item_init_std: Positive
+    """Initial standard deviation of the item embeddings."""
+    feature_init_std: Positive
+    """Initial standard deviation of the side features' embeddings and of `soft_one_hot`'s."""
+    init_std: Positive
+    """The same of the backbone and the mask; projections, gru, lstm and rnn start as in torch."""
+    pretrained_items: str | None
+    """Parquet file of item vectors (value, vector), instead of random ones where it has one."""
+    freeze_items: bool
+    """Keep the item embeddings as they are at the start."""
+    decay: Annotated[float, Field(ge=0, le=1)]
+    """Factor on the counts of `transitions` and `cooccurrence` from fit to fit."""
+
+    @property
+    def has_dropout(self) -> bool:
+        """Whether there is dropout, before the backbone or in it."""
+        given = (value for name, value in self.config.items() if "drop" in name)
+        return any([self.dropout, self.input_dropout, *given])
+
+    def __post_init__(self) -> None:
+        """Check that the network is one."""
+        if self.network in {*BASELINES, MEMORY}:
+            raise ValueError(f"network: {self.network} is none: name one, such as gpt2, or none")
+
+    @property
+    def has_network(self) -> bool:
+        """Whether there is a network, trained by `task`, `loss` and `training`."""
+        if self.architecture == MEMORY:
+            return self.network != NO_NETWORK
+        return self.architecture not in BASELINES
+
+    def of_network(self) -> "ModelConfig":
+        """Return the settings of the network alone."""
+        return replace(self, architecture=self.network) if self.architecture == MEMORY else self
+
+    @property
+    def item_dim(self) -> int:
+        """Size of an item's vector."""
+        return self.item_embedding_dim or self.d_model
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class TaskConfig:
+    """The training task."""
+
+    name: Literal["clm", "mlm", "plm", "rtd"]
+    """clm: the next item, causally; mlm: masked items; plm: items in a random order (XLNet); rtd:
+    which items a generator replaced (ELECTRA)."""
+    mlm_probability: Annotated[float, Field(gt=0, lt=1)]
+    """Probability of an item to be masked (mlm, rtd)."""
+    plm_probability: Annotated[float, Field(gt=0, lt=1)]
+    """Share of a session's items that are predicted."""
+    plm_max_span: Size
+    """Longest stretch of neighbours predicted together."""
+    rtd_replacements: Literal["batch", "catalogue"]
+    """What the generator samples from: the items masked in the batch, or all known items."""
+    rtd_generator_weight: Positive
+    """Weight of the generator's loss."""
+    rtd_discriminator_weight: Positive
+    """Weight of the discriminator's loss."""
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class LossConfig:
+    """The training loss."""
+
+    name: Literal["softmax", "sampled_softmax", "gbce", "bpr", "bpr_max", "top1", "top1_max"]
+    """softmax: over all known items; the others: against negatives."""
+    temperature: Positive
+    """Scores are divided by it, in training and in evaluation alike."""
+    label_smoothing: Fraction
+    """Only for softmax and sampled_softmax: pairwise and binary losses have nothing to smooth."""
+    negatives: CountOrZero
+    """Items sampled for each step, beside those of the batch."""
+    negatives_of_batch: bool
+    """Whether other targets of the global batch are negatives too."""
+    popularity_exponent: Annotated[float, Field(ge=0, le=1)]
+    """Negatives are sampled by (1 + how often they are targets of the sessions fitted on) to this
+    power: 0 uniformly, 1 by popularity."""
+    gbce_calibration: Annotated[float, Field(ge=0, le=1)]
+    """t of gBCE: 0 is plain binary cross entropy, 1 undoes the sampling (Petrov 2023)."""
+    logq: Annotated[float, Field(ge=0, le=1)]
+    """Strength of sampled_softmax's correction for how often a negative is expected: 0 none."""
+    bpr_max_regularisation: NonNegative
+    """Weight of the score regularization of bpr_max (Hidasi and Karatzoglou 2018)."""
+    elu: NonNegative
+    """bpr_max: scores below 0 become elu * (exp(score) - 1); 0: they stay as they are."""
+    logits_budget_mib: Annotated[int, Field(ge=1, le=1 << 20)]
+    """Logits are computed in chunks of this size (or of the item table's, where that is larger) and
+    never held whole. 32 fits a CPU's cache, which is faster than one large chunk; on a GPU larger
+    chunks are faster."""
+
+    def __post_init__(self) -> None:
+        """Check that the settings go together."""
+        if self.is_sampled and not (self.negatives or self.negatives_of_batch):
+            raise ValueError(
+                f"{self.name} needs negatives, and there are none: set negatives above 0 "
+                f"or negatives_of_batch to true, or name to softmax"
+            )
+        if self.label_smoothing and self.name not in SMOOTHED:
+            raise ValueError(
+                f"label_smoothing ({self.label_smoothing}) smooths a distribution over the "
+                f"catalogue, and {self.name} has none: set label_smoothing to 0, or name to "
+                f"{' or '.join(SMOOTHED)}"
+            )
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether a target is compared with negatives instead of all items."""
+        return self.name != "softmax"
