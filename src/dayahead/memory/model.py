@@ -206,8 +206,16 @@ class MemoryModel:
         return dict(zip(self.features, parts.tolist(), strict=True))
 
     def weights(self) -> dict[str, float]:
-        """Return the head's linear weight of each standardised feature."""
-        return dict(zip(self.features, self.head.linear.tolist(), strict=True))
+        """Return by how much each feature raises a score: of a linear head, its weights.
+
+        The mean gradient, per standard deviation, over the candidates of the examples kept.
+        """
+        kept = self.replay.kept.single()
+        features = kept.features.requires_grad_()
+        total = self.head(features, kept.context)[kept.is_candidate].sum()
+        [gradients] = torch.autograd.grad(total, [features])
+        means = gradients[kept.is_candidate].sum(0) / max(1, int(kept.is_candidate.sum()))
+        return dict(zip(self.features, means.tolist(), strict=True))
 
     def state_dict(self) -> dict[str, Tensor]:
         """Copy all tensors that further fits and scores depend on."""

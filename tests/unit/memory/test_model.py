@@ -232,3 +232,19 @@ def test_a_mixture_resumes_and_ranks():
         each.fit(*window(2, 2))
     assert equal_states(model, other)
     assert torch.equal(model.scores(PREFIXES, EVERY), other.scores(PREFIXES, EVERY))
+
+
+def test_weights_are_the_heads_where_it_is_linear_and_mean_gradients_otherwise():
+    windows = window(0, 0), window(1, 1)
+    linear = fitted(*windows, config=replace(SMALL, head_width=0))
+    expected = dict(zip(linear.features, linear.head.linear.tolist(), strict=True))
+    assert linear.weights() == pytest.approx(expected, abs=1e-6)
+    model = fitted(*windows)
+    kept, step = model.replay.kept.single(), 1e-3
+    higher = kept.features.clone()
+    higher[..., 0] += step
+    with torch.no_grad():
+        change = (model.head(higher, kept.context) - model.head(kept.features, kept.context)) / step
+    mean = float(change[kept.is_candidate].mean())
+    assert next(iter(model.weights().values())) == pytest.approx(mean, abs=2e-3)
+    assert set(fitted().weights().values()) == {0.0}

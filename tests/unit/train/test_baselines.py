@@ -100,7 +100,7 @@ def test_a_run_removes_the_baselines_of_the_last_one(windows, tmp_path):
     assert not (tmp_path / "results" / "evidence.csv").exists()
 
 
-def test_evidence_is_the_linear_weights_of_the_last_fit(windows, tmp_path):
+def test_evidence_is_the_weights_of_the_last_fit(windows, tmp_path):
     memory = {"model": {"architecture": "memory"}}
     train_study(windows, tmp_path / "memory", memory)
     found = read_evidence(tmp_path / "memory" / "results" / "evidence.csv")
