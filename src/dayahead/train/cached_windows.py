@@ -170,7 +170,7 @@ class CachedWindows:
             return
 
         def write(folder: Path) -> None:
-            figures = {"loss": fit.loss, "n_sessions": fit.n_sessions, "seconds": fit.seconds}
+            figures = {name: value for name, value in vars(fit).items() if name != "window"}
             about = {"machine": self.machine, "evaluation": self.evaluation}
             write_json(folder / "fit.json", {**about, "fit": figures})
             write_tensors(folder / "state.safetensors", state)

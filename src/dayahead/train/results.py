@@ -51,7 +51,7 @@ _SUMMARY = "evaluated.json"
 
 @dataclass(frozen=True)
 class Timing:
-    """Clock times of a window; they differ from run to run and are compared nowhere."""
+    """Clock times of a window, which differ from run to run, and the size of what was learned."""
 
     window: str
     fit_seconds: float
@@ -59,6 +59,8 @@ class Timing:
     """Sessions times epochs."""
     evaluate_seconds: float
     evaluate_sessions_per_second: float
+    state_bytes: int
+    """Of all that the next fit starts from."""
 
 
 @dataclass(frozen=True)

@@ -86,6 +86,8 @@ class Fit:
     n_sessions: int
     """Over all epochs."""
     seconds: float
+    state_bytes: int = 0
+    """Of all that the next fit starts from, known once the state is taken."""
 
 
 def network_of(model: NextItemModel | Baseline) -> NextItemModel | None:
@@ -232,6 +234,7 @@ class Run:
             fit_sessions_per_second=fit.n_sessions / fit.seconds,
             evaluate_seconds=seconds,
             evaluate_sessions_per_second=ranks.n_sessions / seconds,
+            state_bytes=fit.state_bytes,
         )
         raw = self.folder.vocabulary(ITEM_ID)[VALUE]
         predictions = prediction_table(ranks, ranked, self.candidates, raw) if top_k else None

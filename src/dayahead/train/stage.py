@@ -4,7 +4,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 
 from dayahead.config.params import TrainingConfig
@@ -112,8 +112,11 @@ class FitSchedule:
             config = self.run.params.training
             first = index if config.starts_afresh else self.index + 1
             for number in range(self._restore(first, index), index + 1):
-                self.fit = self.run.fit(fitted_windows(self.windows[: number + 1], config))
-                self.cached.write_fit(number, self.fit, self.run.state())
+                fit = self.run.fit(fitted_windows(self.windows[: number + 1], config))
+                state = self.run.state()
+                size = sum(tensor.nbytes for tensor in state.values())
+                self.fit = replace(fit, state_bytes=size)
+                self.cached.write_fit(number, self.fit, state)
             self.index = index
         assert self.fit is not None
         return self.fit

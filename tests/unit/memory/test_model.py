@@ -248,3 +248,15 @@ def test_weights_are_the_heads_where_it_is_linear_and_mean_gradients_otherwise()
     mean = float(change[kept.is_candidate].mean())
     assert next(iter(model.weights().values())) == pytest.approx(mean, abs=2e-3)
     assert set(fitted().weights().values()) == {0.0}
+
+
+@pytest.mark.slow
+def test_2000_windows_take_no_more_room_than_1000():
+    """Pairs are pruned, neighbours and replay are limited, all else is one row per item."""
+    config = replace(SMALL, epochs=1, n_examples=20, n_latest=60, n_earlier=30)
+    model = fitted(config=config)
+    sizes = []
+    for position in range(2000):
+        model.fit(*window(position, position))
+        sizes.append(sum(tensor.nbytes for tensor in model.state_dict().values()))
+    assert max(sizes[1000:]) <= 1.02 * max(sizes[200:1000])

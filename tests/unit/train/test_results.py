@@ -11,7 +11,7 @@ from support.results_folders import window_ranks
 
 
 def add(results, window, predictions=None):
-    ranks, timing = window_ranks([1, 0, 7]), Timing(window, 1.0, 2.0, 3.0, 4.0)
+    ranks, timing = window_ranks([1, 0, 7]), Timing(window, 1.0, 2.0, 3.0, 4.0, 5)
     none = np.zeros(0, np.int32)
     evaluated = EvaluatedWindow(window, ranks, none, 1.5, timing, predictions, predictions)
     evaluated.write_lists(results.folder)
@@ -47,6 +47,7 @@ def test_timings_are_in_a_file_of_their_own(tmp_path):
             "fit_sessions_per_second": "2.0",
             "evaluate_seconds": "3.0",
             "evaluate_sessions_per_second": "4.0",
+            "state_bytes": "5",
         }
     ]
 
@@ -84,7 +85,7 @@ def test_a_window_is_added_to_the_tables_without_writing_the_others_again(tmp_pa
 
 def test_an_evaluated_window_is_read_as_it_was_written(tmp_path):
     lists = pa.table({"items": [["a", "b"]], "scores": [[0.5, 0.25]]})
-    timing, train = Timing("2026-01-02T03", 1.0, 2.0, 3.0, 4.0), np.array([1, 0], np.int32)
+    timing, train = Timing("2026-01-02T03", 1.0, 2.0, 3.0, 4.0, 5), np.array([1, 0], np.int32)
     ranks = window_ranks([1, 0, 7])
     written = EvaluatedWindow("2026-01-02T03", ranks, train, 1 / 3, timing, lists, None)
     written.write(tmp_path)

@@ -1,5 +1,6 @@
 """The stage on windows small enough to check by hand; nothing leaks from later windows."""
 
+import csv
 import filecmp
 import json
 import shutil
@@ -7,6 +8,7 @@ import shutil
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from safetensors.torch import load_file
 
 from dayahead.config.baselines import BASELINES, MEMORY, TIMED
 from dayahead.core.errors import ConfigError, TrainingError
@@ -254,3 +256,13 @@ def test_progress_says_which_window_and_how_long_the_rest_takes():
     assert progress.advance(is_cached=False) == "window 2 of 4, about 0:02:00 left"
     assert progress.advance(is_cached=False) == "window 3 of 4, about 0:01:30 left"
     assert progress.advance(is_cached=False) == "window 4 of 4"
+
+
+def test_timing_has_the_size_of_the_state_that_the_next_fit_starts_from(windows, tmp_path):
+    sections = {"model": {"architecture": "transitions"}, "machine": {"keep_fits": "all"}}
+    out = train_study(windows, tmp_path / "out", sections)
+    states = (tmp_path / "out-cache" / "fits").glob("*/state.safetensors")
+    sizes = sorted(sum(each.nbytes for each in load_file(path).values()) for path in states)
+    with (out / "results" / "timing.csv").open(newline="") as file:
+        found = [int(row["state_bytes"]) for row in csv.DictReader(file)]
+    assert found == sizes[:3]  # the last window is fitted on but not evaluated after
