@@ -16,7 +16,7 @@ from dayahead.features.operators import local_time
 
 MINUTE = UNITS["minute"]
 MAX_WINDOWS = 100_000
-"""Eleven years of hours; a single stray time would otherwise make millions of windows."""
+"""Eleven years of hours, 69 days of minutes; a stray time would otherwise make millions of them."""
 _PRECISION = {"day": "datetime64[D]", "hour": "datetime64[h]", "minute": "datetime64[m]"}
 
 
