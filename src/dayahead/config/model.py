@@ -21,6 +21,7 @@ Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 SMOOTHED = ("softmax", "sampled_softmax")
 NO_NETWORK = "none"
+GRU4REC = "gru4rec"
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -106,8 +107,11 @@ class ModelConfig:
         return self.architecture not in BASELINES
 
     def of_network(self) -> "ModelConfig":
-        """Return the settings of the network alone."""
-        return replace(self, architecture=self.network) if self.architecture == MEMORY else self
+        """Return the settings of the network alone; inside memory gru4rec reads item ids alone."""
+        if self.architecture != MEMORY:
+            return self
+        features = () if self.network == GRU4REC else self.features
+        return replace(self, architecture=self.network, features=features)
 
     @property
     def item_dim(self) -> int:

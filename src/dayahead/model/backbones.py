@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from transformers import CONFIG_MAPPING
 
 from dayahead.config.baselines import BASELINES
-from dayahead.config.model import ModelConfig
+from dayahead.config.model import GRU4REC, ModelConfig
 from dayahead.core.errors import ConfigError
 from dayahead.model.huggingface import (
     BUILD_ERRORS,
@@ -24,7 +24,6 @@ from dayahead.model.tasks import Attention, is_before
 
 NAMED_TRANSFORMERS = ("gpt2", "xlnet", "bert", "albert", "electra", "longformer", "reformer")
 """Transformers types named by the paper or its code; any other type may be named too."""
-GRU4REC = "gru4rec"
 CELLS: dict[str, type[nn.GRU | nn.LSTM | nn.RNN]] = {
     "gru": nn.GRU,
     "lstm": nn.LSTM,

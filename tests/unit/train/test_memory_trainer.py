@@ -17,6 +17,7 @@ from dayahead.train.batches import MemoryBatches, Sessions
 from dayahead.train.trainers import GradientTrainer
 from support.memory_models import MEMORY_WITH_GPT2
 from support.tiny_settings import (
+    GRU4REC,
     compute_config,
     merge_sections,
     ranks_of,
@@ -56,6 +57,17 @@ def test_the_network_is_fitted_as_it_would_be_alone(windows, tmp_path, sections)
     of_network = with_prefix(together, "network.")
     assert of_network.keys() == alone.keys()
     assert all(torch.equal(value, alone[name]) for name, value in of_network.items())
+
+
+def test_gru4rec_reads_item_ids_alone_beside_categories(windows, tmp_path):
+    inside = {"architecture": "memory", "network": "gru4rec", "features": ["category"]}
+    alone = weights_in(train_study(windows, tmp_path / "alone", GRU4REC))
+    sections = merge_sections(GRU4REC, model=inside)
+    together = with_prefix(
+        weights_in(train_study(windows, tmp_path / "both", sections)), "network."
+    )
+    assert together.keys() == alone.keys()
+    assert all(torch.equal(value, alone[name]) for name, value in together.items())
 
 
 def test_the_head_reads_the_network_as_it_was_before_the_window(windows, tmp_path):
