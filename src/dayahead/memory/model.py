@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float32, Int
+from jaxtyping import Bool, Float, Float32, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -30,7 +30,7 @@ from dayahead.memory.training import HeadTrainer
 CELLS = 40_000
 """Candidates of all prefixes that are read at once, to bound memory."""
 Network = Callable[[Ints, Int[Tensor, "B C"]], Float[Tensor, "B C"]]
-"""Log-probabilities of candidates after some prefixes, by the rows of these."""
+"""Scores of candidates, logits of a softmax, after some prefixes, by the rows of these."""
 _FITS = "n_fits"
 
 
@@ -134,12 +134,24 @@ class MemoryModel:
         candidates = torch.from_numpy(read.candidates).long()
         features = torch.from_numpy(read.features)
         if network is not None and len(rows):
-            features[..., -1] = network(rows, candidates)
+            features[..., -1] = self._log_softmax(network(rows, candidates), candidates > 0)
         columns = torch.full((len(candidates),), -1)
         if targets is not None:
             is_target = (candidates == torch.from_numpy(targets)[:, None]) & (candidates > 0)
             columns = torch.where(is_target.any(1), is_target.int().argmax(1), -1)
         return Examples(features, candidates > 0, torch.from_numpy(read.context), columns)
+
+    def _log_softmax(
+        self, scores: Float[Tensor, "B C"], is_candidate: Bool[Tensor, "B C"]
+    ) -> Float[Tensor, "B C"]:
+        """Normalise a network's scores over the best candidates, as many as the head learns from.
+
+        A softmax over the catalogue would differ by the same in all of a prefix, and take longer.
+        """
+        best = slice(self.settings.config.n_candidates)
+        known = scores[:, best].masked_fill(~is_candidate[:, best], -torch.inf)
+        sums = known.logsumexp(1, keepdim=True)
+        return (scores - sums).masked_fill(~is_candidate, 0.0)
 
     def _check_network(self, network: Network | None) -> None:
         if (network is not None) != self.settings.with_network:

@@ -120,17 +120,17 @@ class MemoryRecommender(Baseline):
         return self.memory.explain(self._clicks(columns, n_known), item, network)
 
     def _network_after(self, columns: Columns, n_known: Int[Tensor, " B"]) -> Network | None:
-        """Return the network's log-probabilities after rows of padded sessions."""
+        """Return the network's scores after rows of padded sessions."""
         model = self.network
         if model is None:
             return None
 
-        def log_softmax(rows: Ints, candidates: Int[Tensor, "b C"]) -> Float[Tensor, "b C"]:
+        def scores(rows: Ints, candidates: Int[Tensor, "b C"]) -> Float[Tensor, "b C"]:
             of_rows = {name: values[rows] for name, values in columns.items()}
             wanted = candidates.to(n_known.device)
-            return model.log_softmax(of_rows, n_known[rows], wanted).cpu()
+            return model.scores_at(of_rows, n_known[rows], wanted).cpu()
 
-        return log_softmax
+        return scores
 
     def _clicks(self, columns: Columns, lengths: Int[Tensor, " B"]) -> Clicks:
         """Return the events of padded sessions row after row, without the user's past."""

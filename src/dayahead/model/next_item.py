@@ -151,20 +151,18 @@ class NextItemModel(nn.Module):
         return scores
 
     @torch.no_grad()
-    def log_softmax(
+    def scores_at(
         self, columns: Columns, n_known: Int[Tensor, " B"], items: Int[Tensor, "B K"]
     ) -> Float[Tensor, "B K"]:
-        """Log-probabilities of K items (vocabulary indices) per session as the next; not sharded.
+        """Score K items (vocabulary indices) per session as `scorer` does; not with sharded rows.
 
-        Those of reserved indices are without meaning.
+        Scores of reserved indices are without meaning.
         """
         self.eval()
         positions = self.task.next_item_positions(columns[ITEM_ID], n_known)
-        temperature = self.loss_config.temperature
-        states = self._output_states(columns, positions) / temperature
-        layer = self.output_layer.at_temperature(temperature)
-        rows = (items - N_RESERVED).clamp(min=0)
-        return layer.log_softmax(states, rows, self.loss_config.logits_budget_mib)
+        states = self._output_states(columns, positions)
+        scores = self.output_layer.scores_at(states, (items - N_RESERVED).clamp(min=0))
+        return scores / self.loss_config.temperature
 
     @torch.no_grad()
     def attention(

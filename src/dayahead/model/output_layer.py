@@ -53,14 +53,9 @@ class OutputLayer:
         """Scores of the items whose rows are on this process."""
         return torch.addmm(self.bias, states, self.table.T)
 
-    def log_softmax(
-        self, states: States, items: Int[Tensor, "T k"], logits_budget_mib: int
-    ) -> Float[Tensor, "T k"]:
-        """Log-probabilities of k items per state, among all; the table must be whole."""
-        scores = torch.einsum("td,tkd->tk", states, self.table[items]) + self.bias[items]
-        chunks = torch.split(states, rows_per_chunk(self.n_items, logits_budget_mib))
-        sums = [self.own_scores(chunk).logsumexp(1) for chunk in chunks]
-        return scores - torch.cat(sums)[:, None]
+    def scores_at(self, states: States, items: Int[Tensor, "T k"]) -> Float[Tensor, "T k"]:
+        """Scores of k items per state; the table must be whole."""
+        return torch.einsum("td,tkd->tk", states, self.table[items]) + self.bias[items]
 
 
 def rows_per_chunk(n_scores: int, logits_budget_mib: int, minimum: int = 1) -> int:

@@ -90,12 +90,11 @@ class MemoryTrainer:
 
 
 def _scores_of(model: NextItemModel, batches: MemoryBatches) -> Network:
-    """Return the network's log-probabilities before the last event of the sessions of a pass."""
+    """Return the network's scores before the last event of the sessions of a pass."""
     every_row, device = batches.every_row, model.bias.device
 
-    def log_softmax(rows: Ints, candidates: Int[Tensor, "b C"]) -> Float[Tensor, "b C"]:
+    def scores(rows: Ints, candidates: Int[Tensor, "b C"]) -> Float[Tensor, "b C"]:
         batch = batches.sessions.gather(every_row[rows], batches.rank).to(device)
-        scores = model.log_softmax(batch.columns, batch.lengths - 1, candidates.to(device))
-        return scores.cpu()
+        return model.scores_at(batch.columns, batch.lengths - 1, candidates.to(device)).cpu()
 
-    return log_softmax
+    return scores

@@ -18,10 +18,10 @@ EVERY = np.arange(2, 2 + N_ITEMS)
 PREFIXES, _ = random_clicks(99, start=3).prefixes()
 
 
-def log_softmax(rows, candidates):
+def network(rows, candidates):
     """A network's scores that depend on the session's row alone."""
-    logits = torch.sin(torch.arange(N_ITEMS) * (1.0 + torch.from_numpy(rows))[:, None])
-    return logits.log_softmax(1).gather(1, (candidates - 2).clamp(min=0))
+    scores = torch.sin(torch.arange(N_ITEMS) * (1.0 + torch.from_numpy(rows))[:, None])
+    return scores.gather(1, (candidates - 2).clamp(min=0))
 
 
 @settings(max_examples=5)
@@ -143,24 +143,24 @@ def test_only_the_candidates_asked_for_are_ranked():
 
 def test_a_network_is_a_feature():
     windows = window(0, 0), window(1, 1)
-    model = fitted(*windows, network=log_softmax, with_network=True)
-    scores = model.scores(PREFIXES, EVERY, log_softmax)
+    model = fitted(*windows, network=network, with_network=True)
+    scores = model.scores(PREFIXES, EVERY, network)
     some = np.array([A, B, 9])
-    assert model.scores(PREFIXES, some, log_softmax).shape == (len(PREFIXES), 3)
-    other = model.scores(PREFIXES, EVERY, lambda rows, items: -log_softmax(rows, items))
+    assert model.scores(PREFIXES, some, network).shape == (len(PREFIXES), 3)
+    other = model.scores(PREFIXES, EVERY, lambda rows, items: -network(rows, items))
     assert not torch.equal(scores, other)
-    parts = model.explain(PREFIXES.take(np.array([0])), A, log_softmax)
+    parts = model.explain(PREFIXES.take(np.array([0])), A, network)
     assert parts["network.log_softmax"] != 0
 
 
 def test_a_network_is_read_at_the_rows_of_its_sessions():
     """Shuffled sessions with their own scores give the same model."""
     (sessions, end), shuffle = window(0, 0), np.random.default_rng(0).permutation(60)
-    model = fitted((sessions, end), network=log_softmax, with_network=True)
+    model = fitted((sessions, end), network=network, with_network=True)
     shuffled = sessions.take(shuffle), end
     other = fitted(
         shuffled,
-        network=lambda rows, items: log_softmax(shuffle[rows], items),
+        network=lambda rows, items: network(shuffle[rows], items),
         with_network=True,
     )
     assert equal_states(model, other)
@@ -170,7 +170,7 @@ def test_a_network_is_read_at_the_rows_of_its_sessions():
 def test_a_network_missing_or_unexpected_is_refused(with_network):
     model = fitted(with_network=with_network)
     with pytest.raises(ConfigError, match="with_network"):
-        model.fit(*window(0, 0), None if with_network else log_softmax)
+        model.fit(*window(0, 0), None if with_network else network)
 
 
 @pytest.mark.parametrize("rows", [[], [[A]], [[A], [B]], [[1, 1], [1, A]], [[A, B]], [[A, 1]]])
@@ -260,3 +260,12 @@ def test_2000_windows_take_no_more_room_than_1000():
         model.fit(*window(position, position))
         sizes.append(sum(tensor.nbytes for tensor in model.state_dict().values()))
     assert max(sizes[1000:]) <= 1.02 * max(sizes[200:1000])
+
+
+def test_a_networks_scores_are_normalised_over_the_candidates():
+    """A constant added to all scores of a session changes nothing."""
+    windows = window(0, 0), window(1, 1)
+    model = fitted(*windows, network=network, with_network=True)
+    scores = model.scores(PREFIXES, EVERY, network)
+    shifted = model.scores(PREFIXES, EVERY, lambda rows, items: network(rows, items) + 5)
+    torch.testing.assert_close(shifted, scores, rtol=1e-4, atol=1e-4)

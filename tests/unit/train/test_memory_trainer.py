@@ -73,7 +73,7 @@ def test_gru4rec_reads_item_ids_alone_beside_categories(windows, tmp_path):
 def test_the_head_reads_the_network_as_it_was_before_the_window(windows, tmp_path):
     """Fits and readings alternate; the first reading is of a copy fitted on half the window."""
     events = []
-    fit, read = GradientTrainer.fit, NextItemModel.log_softmax
+    fit, read = GradientTrainer.fit, NextItemModel.scores_at
 
     def fitted(self, window, epochs, on_step):
         events.append(("fit", id(self.model), sum(len(rows) for rows in epochs[0].rows)))
@@ -86,7 +86,7 @@ def test_the_head_reads_the_network_as_it_was_before_the_window(windows, tmp_pat
 
     with (
         patch.object(GradientTrainer, "fit", fitted),
-        patch.object(NextItemModel, "log_softmax", scored),
+        patch.object(NextItemModel, "scores_at", scored),
     ):
         train_study(windows, tmp_path, merge_sections({}, **MEMORY_WITH_GPT2))
     kinds = [event[0] for event in events]
@@ -107,13 +107,13 @@ def test_the_networks_scores_are_evidence(windows, tmp_path):
     assert with_network[-1] != 0
 
 
-def test_log_probabilities_are_those_of_the_scores():
+def test_scores_at_some_items_are_those_of_the_scorer():
     model = tiny_network(temperature=0.5)
     items = torch.tensor([[2, 3, 4, 5], [9, 8, 2, 0]])
     n_known, wanted = torch.tensor([4, 2]), torch.tensor([[5, 2], [31, 7]])
     columns = {"item_id": items}
-    expected = model.scorer(torch.arange(2, 32))(columns, n_known).log_softmax(1)
-    found = model.log_softmax(columns, n_known, wanted)
+    expected = model.scorer(torch.arange(2, 32))(columns, n_known)
+    found = model.scores_at(columns, n_known, wanted)
     torch.testing.assert_close(found, expected.gather(1, wanted - 2))
 
 
