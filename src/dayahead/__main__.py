@@ -77,7 +77,8 @@ def recommend(  # noqa: PLR0913, PLR0917
         log, top_k, before, cold_start=cold_start, exclude_seen=exclude_seen
     )
     _print_unknown(model.unknown_items(log), len(log["item_id"].unique()))
-    _print_items(top, model.explain(log, [found for found, _ in top]) if explain else [])
+    items = [found for found, _ in top]
+    _print_items(top, model.explain(log, items, before) if explain else [])
 
 
 def _print_items(

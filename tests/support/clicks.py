@@ -1,5 +1,7 @@
 """Sessions for the memories, by hand and by dice."""
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import strategies as st
 
@@ -34,6 +36,19 @@ def random_clicks(seed, n_sessions=60, n_items=12, start=0.0, n_columns=1):
         times.append((start + np.sort(dice.random(length))).tolist())
         categories.append(dice.integers(0, 3, (length, n_columns)).tolist())
     return clicks(rows, times, categories)
+
+
+def with_pasts(sessions, seed, n_items=12):
+    """Give sessions a past of 0 to 3 clicks, an hour or less before their first one."""
+    dice = np.random.default_rng(seed)
+    starts = sessions.times[sessions.offsets[:-1]] / HOUR
+    lengths = dice.integers(0, 4, len(sessions))
+    rows = [dice.integers(1, 2 + n_items, length).tolist() for length in lengths]
+    before = [np.sort(dice.random(length)) - 1 for length in lengths]
+    times = [(start + hours).tolist() for start, hours in zip(starts, before, strict=True)]
+    n_columns = sessions.categories.shape[1]
+    categories = [dice.integers(0, 3, (length, n_columns)).tolist() for length in lengths]
+    return replace(sessions, past=clicks(rows, times, categories))
 
 
 def sessions_of(rows):

@@ -43,7 +43,7 @@ class ModelConfig:
     features: tuple[str, ...]
     """Side features fed beside the item id, by their names in the data set's file."""
     past_length: SizeOrZero
-    """How many of the user's events before the session the model reads (columns bef_...)."""
+    """User's events before the session that networks and memory read (columns bef_...)."""
     d_model: Size
     """Width of the backbone."""
     n_layer: Annotated[int, Field(ge=1, le=1000)]
@@ -105,6 +105,11 @@ class ModelConfig:
         if self.architecture == MEMORY:
             return self.network != NO_NETWORK
         return self.architecture not in BASELINES
+
+    @property
+    def n_past_read(self) -> int:
+        """Past events read before a session; baselines read none."""
+        return 0 if self.architecture in BASELINES else self.past_length
 
     def of_network(self) -> "ModelConfig":
         """Return the settings of the network alone; inside memory gru4rec reads item ids alone."""

@@ -17,7 +17,7 @@ _PRIME = np.uint64(0x9E3779B97F4A7C15)
 class Clicks:
     """Rows of clicks: row r holds the clicks offsets[r]:offsets[r + 1], in order of time.
 
-    A row is a session, or the known part of one.
+    A row is a session, or the known part of one. What its user clicked before it is no part of it.
     """
 
     items: Ints
@@ -28,19 +28,27 @@ class Clicks:
     """[N, G] values of G categorical columns."""
     offsets: Ints
     """[R + 1]"""
+    past: "Clicks | None" = None
+    """R rows: what each row's user clicked before it; None where no past is read."""
+
+    @classmethod
+    def none(cls, n_rows: int, n_categories: int) -> "Clicks":
+        """Return rows without clicks."""
+        no = np.zeros(0, np.int64)
+        return cls(no, no, np.zeros((0, n_categories), np.int64), np.zeros(n_rows + 1, np.int64))
 
     @classmethod
     def cat(cls, parts: Sequence["Clicks"], n_categories: int) -> "Clicks":
         """Join the rows of all parts, of which there may be none."""
-        none = np.zeros(0, np.int64)
-        empty = cls(none, none, np.zeros((0, n_categories), np.int64), np.zeros(1, np.int64))
-        every = [empty, *parts]
+        every = [cls.none(0, n_categories), *parts]
+        have_past = any(part.past is not None for part in parts)
         lengths = np.concatenate([part.lengths for part in every])
         return cls(
             np.concatenate([part.items for part in every]),
             np.concatenate([part.times for part in every]),
             np.concatenate([part.categories for part in every]),
             np.concatenate([[0], np.cumsum(lengths)]),
+            cls.cat([part.earlier for part in parts], n_categories) if have_past else None,
         )
 
     def __len__(self) -> int:
@@ -57,6 +65,20 @@ class Clicks:
         """[R] each row's last click; no row may be empty."""
         return self.offsets[1:] - 1
 
+    @property
+    def earlier(self) -> "Clicks":
+        """The past: rows without clicks where none is read."""
+        if self.past is None:
+            return Clicks.none(len(self), self.categories.shape[1])
+        return self.past
+
+    def after_past(self) -> "Clicks":
+        """Return rows that begin with the past; they have none beside."""
+        order = np.arange(2 * len(self)).reshape(2, -1).T.ravel()  # each row's past, then the row
+        own = replace(self, past=None)
+        both = Clicks.cat([self.earlier, own], self.categories.shape[1]).take(order)
+        return replace(both, offsets=both.offsets[::2])
+
     def take(self, rows: Ints) -> "Clicks":
         """Return some rows, in the order given."""
         return self._first_clicks(rows, self.lengths[rows])
@@ -69,19 +91,21 @@ class Clicks:
     def _first_clicks(self, rows: Ints, lengths: Ints) -> "Clicks":
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         clicks = np.arange(offsets[-1]) + (self.offsets[rows] - offsets[:-1]).repeat(lengths)
-        return Clicks(self.items[clicks], self.times[clicks], self.categories[clicks], offsets)
+        columns = self.items[clicks], self.times[clicks], self.categories[clicks]
+        return Clicks(*columns, offsets, None if self.past is None else self.past.take(rows))
 
     def known(self, n: int) -> "Clicks":
         """Replace items that a catalogue of size `n` lacks, and those reserved, by 0."""
         is_known = (self.items >= N_RESERVED) & (self.items < n)
-        return replace(self, items=np.where(is_known, self.items, 0))
+        past = None if self.past is None else self.past.known(n)
+        return replace(self, items=np.where(is_known, self.items, 0), past=past)
 
     def latest(self, n: int) -> Ints:
         """Return each row's last items [R, L], at most `n`, the last click first, 0 for none."""
         steps = np.arange(min(n, self.lengths.max(initial=1)))
         is_click = steps < self.lengths[:, None]
-        clicks = (self.last[:, None] - steps) * is_click
-        return np.asarray(self.items[clicks] * is_click)
+        clicks = np.where(is_click, self.last[:, None] - steps, -1)
+        return np.asarray(np.append(self.items, 0)[clicks])
 
     def order(self) -> Ints:
         """Return the rows that are not empty by their last time, ties by a hash of all they hold.
@@ -100,13 +124,14 @@ class Clicks:
         return order[:middle], order[middle:]
 
     def _hashes(self) -> NDArray[np.uint64]:
-        """Hash each row, none empty; positions count, so the order of its clicks does too."""
+        """Hash each row and its past; positions count, so the order of its clicks does too."""
         steps = np.arange(len(self.items)) - self.offsets[:-1].repeat(self.lengths)
         mixed = _mixed(steps.astype(np.uint64))
         for column in (self.items, self.times, *self.categories.T):
             mixed = _mixed(mixed ^ column.astype(np.uint64))
-        hashes: NDArray[np.uint64] = np.add.reduceat(mixed, self.offsets[:-1])
-        return hashes
+        sums = np.append(np.uint64(0), np.cumsum(mixed))  # modulo 2^64, as their differences
+        hashes: NDArray[np.uint64] = np.diff(sums[self.offsets])
+        return hashes if self.past is None else hashes ^ _mixed(self.past._hashes())
 
 
 def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:

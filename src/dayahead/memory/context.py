@@ -8,7 +8,7 @@ from dayahead.core.columns import DAY
 from dayahead.memory.clicks import Clicks
 from dayahead.memory.features import BASE, ITEM_NAMES, Evidence, ItemFeatures
 from dayahead.memory.pairs import NAMES as PAIR_NAMES
-from dayahead.memory.table import Floats32
+from dayahead.memory.table import Floats, Floats32
 
 N_VALUES = 16
 """A category enters by its value modulo this."""
@@ -28,10 +28,14 @@ CONTEXT_NAMES = (
 """Logarithms of the evidence's masses, of length and of seconds between the last two clicks;
 windows since the memories' end; the last item, and the highest share among its pairs; the hour."""
 
+PAST_NAMES = ("past.length", "past.age", "past.is_none")
+"""Logarithms of the past's length and of the windows since its last click; whether it is empty."""
 
-def context_names(columns: tuple[str, ...]) -> tuple[str, ...]:
+
+def context_names(columns: tuple[str, ...], with_past: bool = False) -> tuple[str, ...]:
     """Name the context of a model with these categorical columns, in order."""
-    return (*CONTEXT_NAMES, *(f"{name}.{value}" for name in columns for value in range(N_VALUES)))
+    values = (f"{name}.{value}" for name in columns for value in range(N_VALUES))
+    return *CONTEXT_NAMES, *values, *(PAST_NAMES if with_past else ())
 
 
 def context(
@@ -58,6 +62,17 @@ def context(
         np.cos(angle),
     ]
     is_value = prefixes.categories[last][:, :, None] % N_VALUES == np.arange(N_VALUES)
-    parts = (*numbers, is_value)
+    parts = [*numbers, is_value]
+    if evidence.past is not None:
+        parts.append(_past_context(prefixes, unit))
     columns = [each.reshape(len(each), math.prod(each.shape[1:])) for each in parts]
     return np.concatenate(columns, axis=1, dtype=np.float32)
+
+
+def _past_context(prefixes: Clicks, unit: int) -> Floats:
+    """Return the context `PAST_NAMES` [B, 3]."""
+    past, ages = prefixes.earlier, np.zeros(len(prefixes))
+    has_past = past.lengths > 0
+    since = prefixes.times[prefixes.last[has_past]] - past.times[past.last[has_past]]
+    ages[has_past] = np.maximum(since, 0) / unit
+    return np.stack([np.log1p(past.lengths), np.log1p(ages), ~has_past], axis=1)

@@ -5,15 +5,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dayahead.memory import items, neighbours, pairs
+from dayahead.memory import items, neighbours, pairs, past
 from dayahead.memory.clicks import Clicks
 from dayahead.memory.items import NEVER, ItemMemory
 from dayahead.memory.table import Columns, Floats32, Sums
 
 ITEM_NAMES = (*items.NAMES, "item.age", "item.unseen")
 """Of an item: logarithms of its counts, of its age and of the time since its last click."""
-OWN_NAMES = ("own.is_known", "own.position", "own.is_last")
+_POSITIONS = ("is_known", "position", "is_last")
+OWN_NAMES = tuple(f"own.{name}" for name in _POSITIONS)
 """Whether a candidate is in the prefix; 1 / its place from the end, from 1; whether it is there."""
+PAST_NAMES = (*(f"past.{name}" for name in _POSITIONS), *past.NAMES)
+"""The same of the user's past, and what its last item leads to."""
 NETWORK = "network.log_softmax"
 OF_SHARES = ("pair.", "neighbours.", "network.")
 """How the names of features begin that are log-probabilities."""
@@ -21,15 +24,18 @@ PAIR_DOUBTS = np.array([1 if h < 1 else 3 for _, h in pairs.CHANNELS], np.float3
 """Expected clicks that a channel's counts are smoothed with."""
 NEIGHBOUR_DOUBT = 1.0
 CATEGORY_DOUBT = 10.0
+PAST_DOUBT = 3.0
 BASE = pairs.CHANNELS.index(("next", 4.0))
 """The channel that the transitions of a category are compared with."""
 
 
-def feature_names(columns: tuple[str, ...], with_network: bool) -> tuple[str, ...]:
+def feature_names(
+    columns: tuple[str, ...], with_network: bool, with_past: bool = False
+) -> tuple[str, ...]:
     """Name the features of a model with these categorical columns, in order."""
     categories = [f"category.{kind}.{name}" for kind in ("clicks", "next") for name in columns]
-    network = [NETWORK] * with_network
-    return *pairs.NAMES, *neighbours.NAMES, *categories, *ITEM_NAMES, *OWN_NAMES, *network
+    more = [*(PAST_NAMES if with_past else ()), *([NETWORK] * with_network)]
+    return *pairs.NAMES, *neighbours.NAMES, *categories, *ITEM_NAMES, *OWN_NAMES, *more
 
 
 class ItemFeatures(NamedTuple):
@@ -58,6 +64,8 @@ class Evidence(NamedTuple):
     pairs: Sums
     neighbours: Sums
     categories: Sums
+    past: Sums | None
+    """None where no past is read."""
 
 
 def candidate_features(
@@ -66,8 +74,8 @@ def candidate_features(
     """Return features [B, C, F]; those past the memories' own, of a network, are left 0.
 
     A count c of a candidate with popularity p becomes log((c + doubt * p) / (mass + doubt)): the
-    share of the row's clicks that it gets (Dirichlet smoothing, Zhai and Lafferty 2004). That of a
-    category is compared with what is expected without it.
+    share of the row's clicks that it gets (Dirichlet smoothing, Zhai and Lafferty 2004). Those of a
+    category and of a past are compared with what is expected without.
     """
     share = known.popularity[candidates][..., None]  # [B, C, 1]
     of_pairs = _log_share(evidence.pairs, share, PAIR_DOUBTS)
@@ -81,6 +89,9 @@ def candidate_features(
         known.logs[candidates],
         own_features(prefixes, candidates),
     ]
+    if evidence.past is not None:
+        parts.append(own_features(prefixes.earlier, candidates))
+        parts.append(_log_share(evidence.past, share, PAST_DOUBT) - np.log(share))
     n_missing = n_features - sum(part.shape[2] for part in parts)
     parts.append(np.zeros((*candidates.shape, n_missing), np.float32))
     features: Floats32 = np.concatenate(parts, axis=2, dtype=np.float32)

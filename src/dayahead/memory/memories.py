@@ -18,10 +18,12 @@ from dayahead.memory.features import Evidence, ItemFeatures, candidate_features,
 from dayahead.memory.items import ItemMemory
 from dayahead.memory.neighbours import SessionMemory
 from dayahead.memory.pairs import PairMemory
+from dayahead.memory.past import PastMemory
 from dayahead.memory.settings import MemorySettings
 from dayahead.memory.table import Floats32
 
 _CLOCK = "clock"
+_Part = PairMemory | ItemMemory | CategoryMemory | SessionMemory | PastMemory
 
 
 class Read(NamedTuple):
@@ -47,6 +49,7 @@ class Memories:
         self.items = ItemMemory()
         self.categories = CategoryMemory(len(settings.columns))
         self.sessions = SessionMemory(settings.config)
+        self.pasts = PastMemory() if settings.with_past else None
         self.end = 0
         """Microseconds since 1970; 0 before the first window."""
         self._known: tuple[ItemFeatures, Floats32] | None = None
@@ -72,6 +75,8 @@ class Memories:
         for memory in (self.pairs, self.items, self.categories):
             memory.add(sessions, ages, elapsed)
         self.sessions.add(sessions)
+        if self.pasts is not None:
+            self.pasts.add(sessions, ages, elapsed)
         self.end = end
         self._known = None
 
@@ -91,33 +96,36 @@ class Memories:
         popularity[:N_RESERVED] = 0
         if allowed is not None:
             popularity[~allowed] = 0
-        n_features = len(feature_names(self.settings.columns, self.settings.with_network))
-
+        model = self.settings
+        n_features = len(feature_names(model.columns, model.with_network, model.with_past))
         n = len(popularity)
 
         def read(prefixes: Clicks) -> Read:
             prefixes = prefixes.known(n)
-            near = self.sessions.search(prefixes, weights)
+            clicks = prefixes if self.pasts is None else prefixes.after_past()
+            near = self.sessions.search(clicks, weights)
             candidates = choose(
-                prefixes, self.pairs.table.cells, near, popularity, known.is_seen, n_candidates
+                clicks, self.pairs.table.cells, near, popularity, known.is_seen, n_candidates
             )
             evidence = Evidence(
                 self.pairs.evidence(prefixes, candidates, n),
                 near.evidence(candidates, n),
                 self.categories.evidence(prefixes, candidates, n),
+                None if self.pasts is None else self.pasts.evidence(prefixes, candidates, n),
             )
             features = candidate_features(prefixes, candidates, evidence, known, n_features)
             return Read(candidates, features, context(prefixes, evidence, known, now))
 
         return read
 
-    def _parts(self) -> dict[str, PairMemory | ItemMemory | CategoryMemory | SessionMemory]:
-        return {
+    def _parts(self) -> dict[str, _Part]:
+        parts: dict[str, _Part] = {
             "items": self.items,
             "pairs": self.pairs,
             "categories": self.categories,
             "sessions": self.sessions,
         }
+        return parts if self.pasts is None else parts | {"pasts": self.pasts}
 
     def state_dict(self) -> dict[str, Tensor]:
         """The tensors of each memory under its name, and the clock."""

@@ -39,9 +39,9 @@ class MemoryModel:
 
     def __init__(self, settings: MemorySettings) -> None:
         self.settings = settings
-        self.features = feature_names(settings.columns, settings.with_network)
+        self.features = feature_names(settings.columns, settings.with_network, settings.with_past)
         """Names, in the order of the head's weights."""
-        self.context = context_names(settings.columns)
+        self.context = context_names(settings.columns, settings.with_past)
         self.memories = Memories(settings)
         sizes = len(self.features), len(self.context)
         self.head = self._head()

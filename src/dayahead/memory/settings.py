@@ -16,4 +16,6 @@ class MemorySettings:
     """Names of the categorical columns."""
     with_network: bool = False
     """Whether a network's log-softmax is a feature."""
+    with_past: bool = False
+    """Whether the user's past is evidence."""
     seed: int

@@ -164,7 +164,10 @@ def build_memory(
             f"params.yaml: model.features: {', '.join(others)}: memory reads categorical features "
             f"only; leave {'it' if len(others) == 1 else 'them'} out, or set model.network"
         )
-    return MemoryRecommender(settings.memory, categories, statistics.window_length, seed, network)
+    with_past = settings.model.n_past_read > 0
+    return MemoryRecommender(
+        settings.memory, categories, statistics.window_length, seed, network, with_past=with_past
+    )
 
 
 def vocabulary_columns(config: ModelConfig, statistics: Statistics) -> tuple[str, ...]:

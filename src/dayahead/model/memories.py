@@ -1,13 +1,14 @@
 """The architecture `memory` as the protocol uses it: padded batches to rows of clicks."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from dayahead.config.memory import MemoryConfig
-from dayahead.core.columns import EVENT_TIME, IS_PAST, ITEM_ID
+from dayahead.core.columns import EVENT_TIME, IS_PAST, ITEM_ID, N_RESERVED
 from dayahead.core.prefixes import with_prefix
 from dayahead.memory.clicks import Clicks
 from dayahead.memory.model import MemoryModel, Network
@@ -27,6 +28,7 @@ class MemoryRecommender(Baseline):
         unit: length of a window in microseconds, in which half-lives count.
         seed: of the head's initial weights and of the order of its examples.
         network: whose scores are evidence too. It is fitted by its own trainer.
+        with_past: whether the user's past (the column IS_PAST) is evidence.
     """
 
     def __init__(
@@ -36,6 +38,8 @@ class MemoryRecommender(Baseline):
         unit: int,
         seed: int,
         network: NextItemModel | None = None,
+        *,
+        with_past: bool = False,
     ) -> None:
         super().__init__()
         self.categories = categories
@@ -45,6 +49,7 @@ class MemoryRecommender(Baseline):
             unit=unit,
             columns=categories,
             with_network=network is not None,
+            with_past=with_past,
             seed=seed,
         )
         self.memory = MemoryModel(settings)
@@ -65,8 +70,9 @@ class MemoryRecommender(Baseline):
 
     def count(self, columns: Columns, lengths: Int[Tensor, " B"]) -> None:
         """Collect train sessions: right-padded columns [B, L]."""
-        super().count(columns, lengths)
-        self._new.append(self._clicks(columns, lengths))
+        new = self._clicks(columns, lengths)
+        self.popularity += np.bincount(new.items - N_RESERVED, minlength=self.n_items)
+        self._new.append(new)
 
     @property
     def sessions(self) -> Clicks:
@@ -133,14 +139,20 @@ class MemoryRecommender(Baseline):
         return scores
 
     def _clicks(self, columns: Columns, lengths: Int[Tensor, " B"]) -> Clicks:
-        """Return the events of padded sessions row after row, without the user's past."""
+        """Return the events of padded sessions row after row, those of the past aside."""
         is_event = is_before(lengths, columns[ITEM_ID]).cpu()
-        if IS_PAST in columns:
-            is_event &= columns[IS_PAST].cpu() == 0
+        if IS_PAST not in columns:
+            return self._rows(columns, is_event)
+        is_past = columns[IS_PAST].cpu() == 1
+        past = self._rows(columns, is_event & is_past)
+        return replace(self._rows(columns, is_event & ~is_past), past=past)
+
+    def _rows(self, columns: Columns, is_chosen: Bool[Tensor, "B L"]) -> Clicks:
+        """Return the chosen events of padded sessions row after row."""
         items, times, *categories = (
-            columns[name].cpu()[is_event].numpy()
+            columns[name].cpu()[is_chosen].numpy()
             for name in (ITEM_ID, EVENT_TIME, *self.categories)
         )
         values = np.array(categories, np.int64).reshape(len(categories), len(items)).T
-        offsets = np.concatenate([[0], np.cumsum(is_event.sum(1).numpy())])
+        offsets = np.concatenate([[0], np.cumsum(is_chosen.sum(1).numpy())])
         return Clicks(items, times, values, offsets)

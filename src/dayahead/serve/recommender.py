@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import torch
 from jaxtyping import Float, Int
+from numpy.typing import NDArray
 from torch import Tensor
 
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, N_RESERVED, TIMESTAMP, UNKNOWN, VALUE
@@ -112,10 +113,7 @@ class Recommender:
             ConfigError: `past` is given, but the model reads no past events.
         """
         _check_events(events)
-        both = [events[ITEM_ID], *([] if past is None else [past[ITEM_ID]])]
-        seen = self._encoder.item_indices(
-            pa.chunked_array([chunk for each in both for chunk in each.chunks])
-        )
+        seen = self._seen(events, past)
         is_cold = (seen == UNKNOWN).all()
         if is_cold and cold_start == "refuse":
             raise DataError(
@@ -134,8 +132,18 @@ class Recommender:
         items = self.stored.vocabularies[ITEM_ID][VALUE].take(pa.array(rows[columns[0].numpy()]))
         return list(zip(items.to_pylist(), highest[0].tolist(), strict=True))
 
-    def explain(self, events: pa.Table, items: Sequence[int | str]) -> list[dict[str, float]]:
+    def _seen(self, events: pa.Table, past: pa.Table | None) -> NDArray[np.int32]:
+        """Return the indices of the items of a session and of the past."""
+        both = [events[ITEM_ID], *([] if past is None else [past[ITEM_ID]])]
+        chunks = [chunk for each in both for chunk in each.chunks]
+        return self._encoder.item_indices(pa.chunked_array(chunks))
+
+    def explain(
+        self, events: pa.Table, items: Sequence[int | str], past: pa.Table | None = None
+    ) -> list[dict[str, float]]:
         """Say what speaks for items after a session's events, for a model of memories.
+
+        Events and past are those of `recommend_after`.
 
         Returns:
             For each item its lead over the mean candidate by feature, the strongest first. Empty
@@ -150,9 +158,9 @@ class Recommender:
                 f"--explain: {self.stored.config.model.architecture} has no named features to "
                 f"explain a score with; leave it out, or set model.architecture to memory"
             )
-        if (self._encoder.item_indices(events[ITEM_ID]) == UNKNOWN).all():
+        if (self._seen(events, past) == UNKNOWN).all():
             return [{} for _ in items]
-        columns, n_known = self._batch(events, None)
+        columns, n_known = self._batch(events, past)
         found = []
         for item in self._encoder.item_indices(pa.chunked_array([self._item_column(items)])):
             parts = model.explain(columns, n_known, int(item))
@@ -197,12 +205,15 @@ class Recommender:
             ) from None
 
     def _encoded(self, events: pa.Table, past: pa.Table | None) -> Sessions:
-        length = self.stored.config.model.past_length
+        length = self.stored.config.model.n_past_read
         session = _one_session(self._encoder.encode_session(events))
         if past is None:
             return session
         if length == 0:
-            raise ConfigError("this model reads no past events (model.past_length: 0); omit --past")
+            raise ConfigError(
+                "this model reads no past events (model.past_length is 0, or it is a baseline); "
+                "omit --past"
+            )
         is_before = pc.less(past[EVENT_TIME], pc.min(events[EVENT_TIME]))
         past = past.filter(is_before).sort_by(EVENT_TIME)
         if len(past) == 0:

@@ -79,8 +79,8 @@ class Loader:
 
     @property
     def past_length(self) -> int:
-        """Past events read before a session; only networks read any."""
-        return self.params.model.past_length if self.params.model.has_network else 0
+        """Past events read before a session."""
+        return self.params.model.n_past_read
 
     @cached_property
     def columns(self) -> list[str]:

@@ -11,6 +11,8 @@ OF_BASELINES = {
     "training": {"protocol", "history", "carry_model", "loader", "seed"},
 }
 """All that baselines read of these sections; the seed draws the train sessions evaluated."""
+OF_MEMORY = {"features", "past_length"}
+"""What memory reads of the section model besides, with a network or without."""
 READERS = {"neighbours": NEIGHBOURS, "linear": LINEAR, "memory": (MEMORY,)}
 """Architectures by the section that they alone read."""
 SECTIONS = ("model", "task", "loss", "neighbours", "linear", "memory", "training")
@@ -39,7 +41,7 @@ def _is_read(section: str, name: str, params: Params) -> bool:
     architecture = params.model.architecture
     if section in READERS:
         return architecture in READERS[section]
-    if (section, name, architecture) == ("model", "features", MEMORY):
+    if section == "model" and architecture == MEMORY and name in OF_MEMORY:
         return True
     return params.model.has_network or name in OF_BASELINES.get(section, set())
 

@@ -1,9 +1,13 @@
-"""Rows of clicks: prefixes, the latest items, an order that is the content's own."""
+"""Rows of clicks: prefixes, the latest items, the past, an order that is the content's own."""
+
+from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given
 
-from support.clicks import clicks, random_clicks, seeds, sessions_of
+from dayahead.memory.clicks import Clicks
+from support.clicks import clicks, random_clicks, seeds, sessions_of, with_pasts
 
 A, B, C = 2, 3, 4
 
@@ -16,6 +20,31 @@ def test_a_prefix_is_a_row_without_its_last_click():
 
 def test_the_latest_items_come_first_and_0_fills_up():
     assert clicks([[A, B, C], [A]]).latest(2).tolist() == [[C, B], [A, 0]]
+    assert clicks([[], []]).latest(2).tolist() == [[0], [0]]
+
+
+def items_of(rows):
+    return [[item for item, *_ in row] for row in sessions_of(rows)]
+
+
+def test_rows_keep_their_past():
+    rows = replace(clicks([[A, B], [C], [B, A]]), past=clicks([[C], [A], [99, B]]))
+    assert items_of(rows.take(np.array([2, 0])).past) == [[99, B], [C]]
+    prefixes, _ = rows.prefixes()
+    assert items_of(prefixes.past) == [[C], [99, B]]
+    assert items_of(prefixes.known(9).past) == [[C], [0, B]]
+    assert items_of(rows.after_past()) == [[C, A, B], [A, C], [99, B, B, A]]
+    assert rows.after_past().past is None
+
+
+def test_rows_without_a_past_have_an_empty_one():
+    rows = clicks([[A, B], [C]])
+    assert rows.past is None
+    assert items_of(rows.earlier) == [[], []]
+    assert items_of(rows.after_past()) == [[A, B], [C]]
+    both = Clicks.cat([rows, replace(rows, past=clicks([[], [B]]))], 1)
+    assert items_of(both.past) == [[], [], [], [B]]
+    assert Clicks.cat([rows, rows], 1).past is None
 
 
 def test_items_beyond_the_catalogue_and_reserved_ones_are_0():
@@ -35,10 +64,23 @@ def test_the_order_of_a_rows_clicks_counts():
     assert ordered[0] == ordered[1]
 
 
+@pytest.mark.parametrize("have_past", [False, True])
 @given(seeds)
-def test_any_permutation_gives_the_same_order(seed):
+def test_any_permutation_gives_the_same_order(have_past, seed):
     rows = random_clicks(seed, n_sessions=20, n_items=2)
     rows.times[:] = rows.times // 10**9
+    rows = with_pasts(rows, seed, n_items=2) if have_past else rows
     shuffled = rows.take(np.random.default_rng(seed).permutation(20))
-    ordered = [list(sessions_of(each.take(each.order()))) for each in (rows, shuffled)]
+    ordered = [
+        list(sessions_of(part))
+        for each in (rows, shuffled)
+        for part in (each.take(each.order()), each.take(each.order()).earlier)
+    ]
+    assert ordered[:2] == ordered[2:]
+
+
+def test_rows_that_differ_in_their_past_alone_have_one_order():
+    rows = replace(clicks([[A, B]] * 4), past=clicks([[], [A], [B], [A, B]]))
+    backwards = rows.take(np.array([3, 2, 1, 0]))
+    ordered = [items_of(each.take(each.order()).past) for each in (rows, backwards)]
     assert ordered[0] == ordered[1]

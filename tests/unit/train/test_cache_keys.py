@@ -65,6 +65,7 @@ WITHOUT_EFFECT = [
     (ADAGRAD, "training.weight_decay"),
     ({"loss": {"name": "bpr", "negatives": 0}}, "loss.popularity_exponent"),
     *((TRANSITIONS, name) for name in ("model.d_model", "loss.temperature", "task.name")),
+    (TRANSITIONS, "model.past_length"),
     *((VSKNN, f"neighbours.{name}") for name in ("age_scale", "step_scale")),
     *((VSTAN, f"neighbours.{name}") for name in ("step_weight", "push_reminders")),
     ({"model": {"architecture": "slit"}}, "linear.similarity_share"),
@@ -141,6 +142,13 @@ def test_every_window_has_its_own_keys_and_a_second_run_the_same(windows):
 def test_every_setting_of_a_fit_changes_all_keys(windows, section, name):
     base = NEEDED.get(f"{section}.{name}", {})
     other = merge_sections(base, **{section: {name: OTHER[section][name]}})
+    assert n_shared(keys_of(windows, base), keys_of(windows, other)) == (0, 0)
+
+
+@pytest.mark.parametrize("network", ["none", "gpt2"])
+def test_the_past_that_memory_reads_changes_all_keys(windows, network):
+    base = merge_sections(MEMORY, model={"network": network})
+    other = merge_sections(base, model={"past_length": 3})
     assert n_shared(keys_of(windows, base), keys_of(windows, other)) == (0, 0)
 
 

@@ -61,3 +61,12 @@ def test_all_settings_without_effect_together_change_no_weight(windows, tmp_path
 def test_carry_optimizer_counts_where_a_model_is_carried(training, is_held):
     held = effective_settings(tiny_params({"training": training}))
     assert ("carry_optimizer" in held["training"]) == is_held
+
+
+@pytest.mark.parametrize(
+    ("base", "is_held"),
+    [({}, True), ({"model": {"architecture": MEMORY}}, True), (MEMORY_WITH_GPT2, True)]
+    + [({"model": {"architecture": name}}, False) for name in BASELINES],
+)
+def test_past_length_counts_where_a_past_is_read(base, is_held):
+    assert ("past_length" in effective_settings(tiny_params(base))["model"]) == is_held

@@ -1,6 +1,8 @@
 """Events before a session: models use them in training, evaluation and recommendations."""
 
+from datetime import timedelta
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +18,7 @@ from dayahead.distributed.process import Rank
 from dayahead.serve.recommender import Recommender
 from dayahead.train.batches import Sessions
 from dayahead.train.data_loading import Loader
+from dayahead.train.run import Run
 from dayahead.windows.folder import WindowFolder
 from support.tiny_settings import (
     ranks_of,
@@ -28,6 +31,8 @@ N_SIGNALS = 4
 N_WITHOUT_PAST = 20
 """Sessions of each day, the first ones, whose users have no past."""
 LONGEST = 5
+HOUR, STEP = timedelta(hours=1), timedelta(seconds=10)
+"""From a past's first event to the session's; from one event of `raw_events` to the next."""
 
 
 def planted_days(n_days: int = 2, n_sessions: int = 120) -> tuple[list, list]:
@@ -63,6 +68,11 @@ def past_folder(folder: Path) -> Path:
         categories = [[item % 3 + 2 for item in past] for past in raw]
         table = table.append_column("bef_item_id", pa.array(items, pa.list_(pa.int32())))
         table = table.append_column("bef_category", pa.array(categories, pa.list_(pa.int32())))
+        starts = [first[0] - HOUR for first in table[EVENT_TIME].to_pylist()]
+        steps = [range(len(past)) for past in raw]
+        times = [[t + n * STEP for n in each] for t, each in zip(starts, steps, strict=True)]
+        times = pa.array(times, table.schema.field(EVENT_TIME).type)
+        table = table.append_column("bef_event_time", times)
         pq.write_table(table, path)
     statistics = read_json(folder / "statistics.json")
     statistics["sessions"]["past_max_length"] = LONGEST
@@ -75,21 +85,28 @@ def folder(tmp_path_factory):
     return past_folder(tmp_path_factory.mktemp("windows"))
 
 
-def study(folder, out, architecture="gpt2", task="clm", epochs=1, **changes):
+def study(folder, out, architecture="gpt2", task="clm", epochs=1, *, fit_last=False, **changes):
+    training = {"epochs": epochs, "batch_size": 12, "learning_rate": 0.02, "fit_last": fit_last}
     sections = {
         "model": {"architecture": architecture, "d_model": 32, **changes},
         "task": {"name": task},
-        "training": {"epochs": epochs, "batch_size": 12, "learning_rate": 0.02, "fit_last": False},
+        "training": training,
+        "memory": {
+            "n_candidates": 20,
+            "head_width": 8,
+            "first_epochs": 20 * epochs,
+            "batch_size": 12,
+        },
         "evaluation": {"candidates": "all"},
     }
     sections["model"]["catalogue"] = "full"
     return train_study(folder, out, sections)
 
 
-def events_before(items):
+def events_before(items, number=0, row=0):
     """Events an hour before those of `raw_events`."""
-    events = raw_events(items)
-    times = pc.subtract(events[EVENT_TIME], pa.scalar(3600, pa.duration("s")))
+    events = raw_events(items, number, row)
+    times = pc.subtract(events[EVENT_TIME], pa.scalar(HOUR))
     return events.set_column(1, EVENT_TIME, times.cast(events[EVENT_TIME].type))
 
 
@@ -97,6 +114,7 @@ def events_before(items):
     ("architecture", "task"),
     [
         ("gpt2", "clm"),
+        ("memory", "clm"),
         pytest.param("xlnet", "clm", marks=pytest.mark.slow),
         pytest.param("bert", "mlm", marks=pytest.mark.slow),
     ],
@@ -111,18 +129,24 @@ def test_a_model_learns_from_the_past(folder, tmp_path, architecture, task):
         assert (is_right[N_WITHOUT_PAST:].mean() > 0.8) == has_learned
 
 
-def test_evaluate_and_recommend_give_the_same_scores_after_a_past(folder, tmp_path):
-    study(folder, tmp_path, features=["category"], past_length=3)
+@pytest.mark.parametrize(
+    "model",
+    [{}, {"architecture": "memory"}, {"architecture": "memory", "network": "gpt2"}],
+    ids=["gpt2", "memory", "memory with gpt2"],
+)
+def test_evaluate_and_recommend_give_the_same_scores_after_a_past(folder, tmp_path, model):
+    study(folder, tmp_path, features=["category"], past_length=3, **model)
     recommender = Recommender.load(tmp_path / "models")
     store = WindowFolder(folder)
-    columns = [ITEM_ID, "category", "bef_item_id", "bef_category"]
+    own = [ITEM_ID, EVENT_TIME, "category"]
+    columns = [*own, *(f"bef_{name}" for name in own)]
     sessions = Sessions.from_table(store.read(store.windows[1], "train", columns), 3)
     batch = sessions.gather(torch.arange(len(sessions)), Rank(0, 1))
     stored = recommender.stored
     scorer = stored.model.scorer(torch.from_numpy(stored.candidates).long())
     wanted = scorer(batch.columns, batch.lengths - 1).sort(descending=True).values
     for row in range(N_WITHOUT_PAST - 4, N_WITHOUT_PAST + 8):
-        session, past = raw_events(DAYS[1][row][:-1]), events_before(PASTS[1][row])
+        session, past = raw_events(DAYS[1][row][:-1], 1, row), events_before(PASTS[1][row], 1, row)
         both = pa.concat_tables([past, session])  # the past is what lies before the session
         for given in (past, both):
             live = [score for _, score in recommender.recommend_after(session, 99, given)]
@@ -151,8 +175,43 @@ def test_items_of_the_past_are_known_and_seen(folder, tmp_path):
     assert recommender.recommend_after(new, 1000, past, exclude_seen=True) == rest
 
 
-def loader_of(folder, past_length, architecture="gpt2", **training):
-    model = {"past_length": past_length, "architecture": architecture}
+def test_a_baseline_reads_no_past_whatever_past_length_says(folder, tmp_path):
+    study(folder, tmp_path, "vstan", past_length=3)
+    recommender = Recommender.load(tmp_path / "models")
+    with pytest.raises(ConfigError, match="reads no past events"):
+        recommender.recommend_after(raw_events([1]), 3, raw_events([2]))
+
+
+def test_resuming_memory_with_a_past_is_going_on(folder, tmp_path, monkeypatch):
+    """The second fit starts from the first one's state on disk."""
+    settings = {"architecture": "memory", "past_length": 3, "fit_last": True}
+    study(folder, tmp_path / "whole", **settings)
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "evaluate", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            study(folder, tmp_path / "resumed", **settings)
+    study(folder, tmp_path / "resumed", **settings)
+    whole, resumed = (tmp_path / name / "models" for name in ("whole", "resumed"))
+    weights = "model.safetensors"
+    assert (whole / weights).read_bytes() == (resumed / weights).read_bytes()
+
+
+def test_explanations_name_the_past(folder, tmp_path):
+    study(folder, tmp_path, "memory", past_length=3)
+    recommender = Recommender.load(tmp_path / "models")
+    session, past = raw_events([1], 1), events_before([2], 1)
+    [parts] = recommender.explain(session, [2], past)
+    [without] = recommender.explain(session, [2])
+    assert parts.keys() == without.keys()
+    assert parts["past.is_last"] != 0
+    assert parts != without
+    [cold] = recommender.explain(raw_events([12345], 1), [2], past)
+    assert cold["past.is_last"] != 0
+    assert recommender.explain(raw_events([12345], 1), [2]) == [{}]
+
+
+def loader_of(folder, past_length, architecture="gpt2", network="none", **training):
+    model = {"past_length": past_length, "architecture": architecture, "network": network}
     sections = {"model": model, "training": training, "evaluation": {"split": "test"}}
     return Loader(WindowFolder(folder), tiny_params(sections))
 
@@ -170,6 +229,15 @@ def test_the_loader_reads_at_most_past_length_events(folder):
     assert batch.columns["_is_past"].sum(1).tolist() == batch.global_past.tolist()
     assert int(batch.global_past.max()) == 2
     assert set((batch.lengths - batch.global_past).tolist()) == {2}
+
+
+def test_memory_reads_the_past_with_a_network_or_without(folder):
+    for network in ("none", "gpt2"):
+        batch = last_batch(loader_of(folder, 2, "memory", network=network))
+        assert set(batch.columns) == {ITEM_ID, EVENT_TIME, "_is_past"}
+        assert int(batch.global_past.max()) == 2
+    with pytest.raises(ConfigError, match=r"past_length: 6.*past_max_length.*to 6"):
+        loader_of(folder, LONGEST + 1, "memory")
 
 
 @pytest.mark.parametrize(("past_length", "architecture"), [(0, "gpt2"), (2, "transitions")])

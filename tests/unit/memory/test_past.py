@@ -1,0 +1,160 @@
+"""The user's past: its features by hand; its clicks are counted once, in their own sessions."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from hypothesis import given, settings
+
+from dayahead.memory.clicks import Clicks
+from dayahead.memory.context import PAST_NAMES as PAST_CONTEXT
+from dayahead.memory.features import PAST_DOUBT, PAST_NAMES, feature_names
+from dayahead.memory.memories import Memories
+from dayahead.memory.model import MemoryModel
+from support.clicks import HOUR, clicks, random_clicks, seeds, with_pasts
+from support.memory_models import N_ITEMS, SETTINGS, equal_states, fitted, window
+
+A, B, C, D, E = range(2, 7)
+EVERY = np.arange(2, 2 + N_ITEMS)
+READS_PAST = replace(SETTINGS, with_past=True)
+PREFIXES = with_pasts(random_clicks(99, start=3), 98).prefixes()[0]
+
+
+def memories(sessions, chosen=READS_PAST):
+    found = Memories(chosen)
+    found.grow(N_ITEMS)
+    found.add(sessions, HOUR)
+    return found
+
+
+def features(past, item, prefix=(E,)):
+    """The features of an item after a past."""
+    found = memories(clicks([[A, C], [A, D], [B, C], [E, A]]))
+    read = found.reader(8)(replace(clicks([prefix]), past=clicks([past])))
+    values = read.features[0, read.candidates[0].tolist().index(item), -len(PAST_NAMES) :]
+    return dict(zip(PAST_NAMES, values.tolist(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("past", "wanted"),
+    [([], [0, 0, 0]), ([B, A], [1, 1 / 2, 0]), ([A, B], [1, 1, 1]), ([B, B, A, A], [1, 1 / 3, 0])],
+)
+def test_items_of_the_past_say_where_they_are(past, wanted):
+    found = features(past, B)
+    assert [found[f"past.{name}"] for name in ("is_known", "position", "is_last")] == pytest.approx(
+        wanted
+    )
+
+
+def test_what_followed_such_pasts_is_compared_with_popularity():
+    """After pasts that end with B came C, then D; after one that ends with A came E."""
+    rows = replace(clicks([[C, D], [E], [A]]), past=clicks([[A, B], [A], []]))
+    found = memories(rows)
+    read = found.reader(8)(replace(clicks([[E]]), past=clicks([[D, B]])))
+    of_items = dict(zip(read.candidates[0].tolist(), read.features[0], strict=True))
+    names = feature_names(READS_PAST.columns, with_network=False, with_past=True)
+    for item, count in ((C, 1), (D, 1 / 2), (E, 0)):
+        share = found.known[0].popularity[item]
+        expected = np.log((count + PAST_DOUBT * share) / (1.5 + PAST_DOUBT) / share)
+        assert of_items[item][names.index("past.next.4")] == pytest.approx(expected, abs=1e-5)
+
+
+def test_an_empty_past_expects_nothing():
+    assert list(features([], C).values()) == pytest.approx([0] * len(PAST_NAMES), abs=1e-6)
+
+
+def test_the_context_says_how_long_and_how_old_a_past_is():
+    rows = clicks([[A, B], [A]], times=[[2.0, 2.5], [3.0]])
+    rows = replace(rows, past=clicks([[A, C, D], []], times=[[0, 1, 1.5], []]))
+    found = memories(clicks([[A, C]])).reader(4)(rows).context[:, -len(PAST_CONTEXT) :]
+    assert found.tolist() == [
+        pytest.approx([np.log(4), np.log(2), 0]),
+        pytest.approx([0, 0, 1]),
+    ]
+
+
+def test_items_of_the_past_and_what_followed_them_are_candidates():
+    found = memories(clicks([[A, E], [C, D]] + [[B, B]] * 9))
+    rows = replace(clicks([[B]] * 2), past=clicks([[], [A]]))
+    assert found.reader(2)(rows).candidates.tolist() == [[B, D], [B, A]]
+    assert found.reader(3)(rows).candidates[1].tolist() == [B, A, E]
+
+
+def test_only_features_asked_for_are_read():
+    sessions = random_clicks(0)
+    reads = [
+        memories(sessions, chosen).reader(8)(prefixes)
+        for chosen, prefixes in ((SETTINGS, PREFIXES), (SETTINGS, replace(PREFIXES, past=None)))
+    ]
+    for one, other in zip(*reads, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@settings(max_examples=10)
+@given(seeds)
+def test_after_an_empty_past_the_other_features_are_those_without(seed):
+    sessions, prefixes = random_clicks(seed), random_clicks(seed + 1).prefixes()[0]
+    without = memories(sessions, SETTINGS).reader(8)(prefixes)
+    empty = replace(prefixes, past=Clicks.none(len(prefixes), 1))
+    for rows in (prefixes, empty):
+        found = memories(sessions).reader(8)(rows)
+        np.testing.assert_array_equal(found.candidates, without.candidates)
+        np.testing.assert_array_equal(found.features[..., : -len(PAST_NAMES)], without.features)
+        np.testing.assert_array_equal(found.context[:, : -len(PAST_CONTEXT)], without.context)
+
+
+def windows_with_pasts(seed, n=3):
+    windows = (window(seed + i, i) for i in range(n))
+    return [(with_pasts(sessions, seed, N_ITEMS), end) for sessions, end in windows]
+
+
+def test_no_click_of_the_past_is_counted_again():
+    """Only what leads from a past to its session is learned."""
+    windows = windows_with_pasts(0)
+    model = fitted(*windows, with_past=True)
+    other = fitted(*((replace(rows, past=None), end) for rows, end in windows))
+    states = [each.memories.state_dict() for each in (model, other)]
+    assert {name.split(".")[0] for name in states[0].keys() - states[1].keys()} == {"pasts"}
+    assert all(torch.equal(value, states[0][name]) for name, value in states[1].items())
+    assert len(model.memories.pasts.table) > 0
+
+
+@settings(max_examples=5)
+@given(seeds)
+def test_resuming_is_going_on(seed):
+    windows = windows_with_pasts(seed)
+    resumed = fitted(*windows[:2], with_past=True)
+    other = MemoryModel(resumed.settings)
+    other.load_state_dict(safetensors.torch.load(safetensors.torch.save(resumed.state_dict())))
+    for model in (resumed, other):
+        model.fit(*windows[2])
+    assert equal_states(resumed, other)
+    assert equal_states(resumed, fitted(*windows, with_past=True))
+    assert torch.equal(resumed.scores(PREFIXES, EVERY), other.scores(PREFIXES, EVERY))
+
+
+@settings(max_examples=5)
+@given(seeds)
+def test_the_order_of_a_windows_sessions_does_not_matter(seed):
+    windows = windows_with_pasts(seed, 2)
+    shuffle = np.random.default_rng(seed).permutation(len(windows[0][0]))
+    shuffled = [(sessions.take(shuffle), end) for sessions, end in windows]
+    assert equal_states(fitted(*windows, with_past=True), fitted(*shuffled, with_past=True))
+
+
+def test_a_prefix_is_scored_the_same_among_any_others():
+    model = fitted(*windows_with_pasts(0), with_past=True)
+    together = model.scores(PREFIXES, EVERY)
+    for row in range(0, len(PREFIXES), 7):
+        alone = model.scores(PREFIXES.take(np.array([row])), EVERY)
+        assert alone[0] == pytest.approx(together[row], abs=1e-5)
+
+
+def test_an_explanation_names_the_past():
+    model = fitted(*windows_with_pasts(0), with_past=True)
+    prefix = replace(clicks([[A]]), past=clicks([[B]]))
+    parts = model.explain(prefix, B)
+    assert {*PAST_NAMES} <= {*parts}
+    assert parts["past.is_last"] != 0
