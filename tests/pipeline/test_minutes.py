@@ -8,6 +8,7 @@ from dayahead.dataset.schema import load_dataset
 from dayahead.download.stage import download
 from dayahead.metrics.tables import read_windows
 from dayahead.preprocess.stage import preprocess
+from dayahead.train.baselines import train_baselines
 from dayahead.train.stage import train
 from dayahead.windows.folder import WindowFolder
 from support.project_copy import ROOT
@@ -43,6 +44,7 @@ def test_rees46_head_in_windows_of_minutes(tmp_path, real_data, monkeypatch):
     assert store.statistics.window_length == 240_000_000
 
     train(study)
+    train_baselines(study)
     rows = read_windows(study.results / "windows.csv", params.evaluation.cutoffs)
     assert [row.window for row in rows] == NAMES[1:]
     assert [row.n_sessions for row in rows] == [len(sessions(store, n)) for n in range(1, 8)]
