@@ -201,21 +201,24 @@ class MemoryModel:
         return self.settings.config.n_candidates
 
     def explain(
-        self, prefix: Clicks, item: int, network: Network | None = None
-    ) -> dict[str, float]:
-        """Split an item's lead over the mean candidate of one prefix among the named features.
+        self, prefix: Clicks, items: Ints, network: Network | None = None
+    ) -> list[dict[str, float]]:
+        """Split items' leads over the mean candidate of one prefix among the named features.
 
-        Empty where the item is no candidate.
+        Empty where an item is no candidate.
         """
         found = self.memories.reader(self._n_ranked(self.memories.items.is_seen))(prefix)
-        read = self._examples(found, network, np.array([0]), np.array([item]))
-        examples = self.head.scaled(read)
-        column = int(examples.targets)
-        if column < 0:
-            return {}
+        examples = self.head.scaled(self._examples(found, network, np.array([0])))
         features = examples.features[0][examples.is_candidate[0]]
-        parts = contributions(self.head, features, examples.context[0], column)
-        return dict(zip(self.features, parts.tolist(), strict=True))
+        column_of = {item: column for column, item in enumerate(found.candidates[0].tolist())}
+
+        def parts(item: int) -> dict[str, float]:
+            if item not in column_of:
+                return {}
+            found = contributions(self.head, features, examples.context[0], column_of[item])
+            return dict(zip(self.features, found.tolist(), strict=True))
+
+        return [parts(item) for item in items.tolist()]
 
     def weights(self) -> dict[str, float]:
         """Return by how much each feature raises a score: of a linear head, its weights.

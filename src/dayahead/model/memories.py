@@ -117,13 +117,15 @@ class MemoryRecommender(Baseline):
 
         return scores
 
-    def explain(self, columns: Columns, n_known: Int[Tensor, " 1"], item: int) -> dict[str, float]:
-        """Split an item's lead over the mean candidate of one session among the named features.
+    def explain(
+        self, columns: Columns, n_known: Int[Tensor, " 1"], items: Ints
+    ) -> list[dict[str, float]]:
+        """Split items' leads over the mean candidate of one session among the named features.
 
-        Empty where the head does not rank the item (a vocabulary index).
+        Empty where the head does not rank an item (a vocabulary index).
         """
         network = self._network_after(columns, n_known)
-        return self.memory.explain(self._clicks(columns, n_known), item, network)
+        return self.memory.explain(self._clicks(columns, n_known), items, network)
 
     def _network_after(self, columns: Columns, n_known: Int[Tensor, " B"]) -> Network | None:
         """Return the network's scores after rows of padded sessions."""

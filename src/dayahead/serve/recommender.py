@@ -161,11 +161,9 @@ class Recommender:
         if (self._seen(events, past) == UNKNOWN).all():
             return [{} for _ in items]
         columns, n_known = self._batch(events, past)
-        found = []
-        for item in self._encoder.item_indices(pa.chunked_array([self._item_column(items)])):
-            parts = model.explain(columns, n_known, int(item))
-            found.append(dict(sorted(parts.items(), key=lambda part: -abs(part[1]))))
-        return found
+        indices = self._encoder.item_indices(pa.chunked_array([self._item_column(items)]))
+        found = model.explain(columns, n_known, indices.astype(np.int64))
+        return [dict(sorted(each.items(), key=lambda part: -abs(part[1]))) for each in found]
 
     def unknown_items(self, events: pa.Table) -> list[int | str]:
         """Return the item ids of a session that the model does not know, each once, in order."""

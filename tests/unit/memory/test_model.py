@@ -70,7 +70,7 @@ def test_a_state_does_not_change_with_the_model():
 def test_scoring_changes_nothing():
     model, other = fitted(window(0, 0)), fitted(window(0, 0))
     model.scores(PREFIXES, EVERY)
-    model.explain(PREFIXES.take(np.array([0])), A)
+    model.explain(PREFIXES.take(np.array([0])), np.array([A]))
     assert equal_states(model, other)
 
 
@@ -149,7 +149,7 @@ def test_a_network_is_a_feature():
     assert model.scores(PREFIXES, some, network).shape == (len(PREFIXES), 3)
     other = model.scores(PREFIXES, EVERY, lambda rows, items: -network(rows, items))
     assert not torch.equal(scores, other)
-    parts = model.explain(PREFIXES.take(np.array([0])), A, network)
+    [parts] = model.explain(PREFIXES.take(np.array([0])), np.array([A]), network)
     assert parts["network.log_softmax"] != 0
 
 
@@ -202,10 +202,12 @@ def test_new_items_are_ranked_once_they_are_seen():
 
 def test_an_explanation_names_every_feature_and_an_item_that_is_no_candidate_has_none():
     model = fitted(window(0, 0), window(1, 1))
-    parts = model.explain(clicks([[A]]), A)
+    [parts] = model.explain(clicks([[A]]), np.array([A]))
     assert list(parts) == list(model.features) == list(model.weights())
     model.grow(20)
-    assert model.explain(clicks([[A]]), 20) == {}
+    none, again = model.explain(clicks([[A]]), np.array([20, A]))
+    assert not none
+    assert again.keys() == parts.keys()
 
 
 def test_large_windows_teach_the_head_by_a_sample():
@@ -216,7 +218,7 @@ def test_large_windows_teach_the_head_by_a_sample():
 def test_without_neighbours_no_session_is_kept():
     model = fitted(window(0, 0), window(1, 1), config=replace(SMALL, n_best=0))
     assert len(model.memories.sessions.times) == 0
-    parts = model.explain(PREFIXES.take(np.array([0])), A)
+    [parts] = model.explain(PREFIXES.take(np.array([0])), np.array([A]))
     scores = model.scores(PREFIXES, EVERY)
     assert scores.isfinite().all()
     assert not torch.equal(scores, fitted(window(0, 0), window(1, 1)).scores(PREFIXES, EVERY))
