@@ -57,7 +57,7 @@ ALL = ("params", "g1/gpt2-clm", "g1/xlnet-mlm", "dropout")
 LOG = datetime(2017, 10, 1, tzinfo=UTC), datetime(2017, 10, 2, 4, tzinfo=UTC)
 SETTINGS: dict[str, dict[str, Any]] = {
     "window": {"unit": "hour", "first": "2017-10-02T00", "last": "2017-10-02T03"},
-    "model": {"dropout": 0.0},
+    "model": {"architecture": "gpt2", "dropout": 0.0},
     "training": {"steps_per_window": 110, "precision": "float32", "fit_last": False},
     "evaluation": {"split": "all"},
     "compute": {"threads": 1, "device": "cpu"},

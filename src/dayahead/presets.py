@@ -1,4 +1,4 @@
-"""presets/<data set>/<row>.yaml: settings that reproduce a published result."""
+"""presets/: settings of published results by data set, and ablations of `memory`."""
 
 import json
 from pathlib import Path

@@ -24,7 +24,7 @@ LINEAR = {
 MEMORY = {
     "n_candidates": 10,
     "rank_all": False,
-    "head": "perceptron",
+    "head": "mlp",
     "head_width": 4,
     "learning_rate": 0.01,
     "weight_decay": 0.0,

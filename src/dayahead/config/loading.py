@@ -44,6 +44,7 @@ Device = Literal["cpu", "cuda"]
 # Bounds far beyond use: a typing error must neither hang the machine nor fill its memory.
 Positive = Annotated[float, Field(gt=0, le=1e6)]
 NonNegative = Annotated[float, Field(ge=0, le=1e6)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
 Size = Annotated[int, Field(ge=1, le=1 << 16)]
 SizeOrZero = Annotated[int, Field(ge=0, le=1 << 16)]
 Count = Annotated[int, Field(ge=1, le=10_000_000)]

@@ -19,7 +19,8 @@ class ComputeConfig:
     """Of training and evaluation; auto: cuda where there is a GPU."""
     shard_items: bool
     """Whether the item embeddings, their bias and their optimizer state are sharded over the
-    processes, for catalogues too large for one; results and checkpoints are the same."""
+    processes, for catalogues too large for one; results and checkpoints are the same. Not with the
+    network of memory, which is whole on every process."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

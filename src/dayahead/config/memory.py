@@ -18,11 +18,11 @@ class MemoryConfig:
     """Items that the head ranks after each session; all others rank below, by popularity."""
     rank_all: bool
     """Whether the head ranks every item seen so far instead; it learns from candidates still."""
-    head: Literal["perceptron", "mixture"]
-    """How evidence is joined. perceptron: an item's score is a function of its features and of the
+    head: Literal["mlp", "mixture"]
+    """How evidence is joined. mlp: an item's score is a function of its features and of the
     context; mixture: an item's probability is the mean of those that the sources give it."""
     head_width: SizeOrZero
-    """perceptron: hidden units; 0: a linear head."""
+    """mlp: hidden units; 0: a linear head."""
     learning_rate: Positive
     """Of AdamW for the head; it falls to a tenth in each fit."""
     weight_decay: NonNegative

@@ -11,13 +11,12 @@ from dayahead.config.loading import (
     STRICT,
     CountOrZero,
     FiniteMapping,
+    Fraction,
     NonNegative,
     Positive,
     Size,
     SizeOrZero,
 )
-
-Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 SMOOTHED = ("softmax", "sampled_softmax")
 NO_NETWORK = "none"
@@ -115,8 +114,10 @@ class ModelConfig:
         """Return the settings of the network alone; inside memory gru4rec reads item ids alone."""
         if self.architecture != MEMORY:
             return self
-        features = () if self.network == GRU4REC else self.features
-        return replace(self, architecture=self.network, features=features)
+        alone = replace(self, architecture=self.network)
+        if self.network != GRU4REC:
+            return alone
+        return replace(alone, features=(), merge="concat", number_dim=0, soft_one_hot=0)
 
     @property
     def item_dim(self) -> int:

@@ -15,6 +15,7 @@ from dayahead.config.loading import (
     STRICT,
     Count,
     CountOrZero,
+    Fraction,
     NonNegative,
     Positive,
     Seed,
@@ -27,8 +28,6 @@ from dayahead.config.memory import MemoryConfig
 from dayahead.config.model import LossConfig, ModelConfig, TaskConfig
 from dayahead.config.windows import PreprocessConfig, WindowConfig
 from dayahead.core.errors import ConfigError
-
-Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -73,7 +72,8 @@ class TrainingConfig:
     length_groups: Size
     """Groups of similar length in which a batch goes through the backbone, to save padding."""
     loader: Literal["memory", "nvtabular"]
-    """nvtabular streams windows from disk (merlin-dataloader), if they are larger than memory."""
+    """nvtabular streams windows from disk (merlin-dataloader), if they are larger than memory; not
+    the times of events, which memory and the baselines of sessions read."""
     precision: Literal["auto", "float32", "bfloat16"]
     """Of the matrix products of a fit; auto: bfloat16 where the device has instructions for it.
     Scores are always float32."""
@@ -152,18 +152,6 @@ class Params:
     machine: MachineConfig
     tracking: TrackingConfig
 
-    def __post_init__(self) -> None:
-        """Check that the sections go together."""
-        if (
-            self.compute.shard_items
-            and self.model.architecture == MEMORY
-            and self.model.has_network
-        ):
-            raise ValueError(
-                "compute.shard_items: memory needs its network whole on every process: set it to "
-                "false, or model.network to none"
-            )
-
 
 def load_params(path: Path = Path("params.yaml")) -> Params:
     """Read and check params.yaml.
@@ -184,6 +172,11 @@ def load_params(path: Path = Path("params.yaml")) -> Params:
             f"{path}: training.protocol: sliding fits on each window several times, and "
             f"{architecture} would count its sessions as often; set training.carry_model to false, "
             f"or training.protocol to incremental"
+        )
+    if params.compute.shard_items and architecture == MEMORY and params.model.has_network:
+        raise ConfigError(
+            f"{path}: compute.shard_items: memory needs its network whole on every process; set it "
+            f"to false, model.network to none, or model.architecture to a network such as gpt2"
         )
     return params
 

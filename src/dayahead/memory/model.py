@@ -29,7 +29,7 @@ from dayahead.memory.training import HeadTrainer
 
 CELLS = 40_000
 """Candidates of all prefixes that are read at once, to bound memory."""
-Network = Callable[[Ints, Int[Tensor, "B C"]], Float[Tensor, "B C"]]
+NetworkScores = Callable[[Ints, Int[Tensor, "B C"]], Float[Tensor, "B C"]]
 """Scores of candidates, logits of a softmax, after some prefixes, by the rows of these."""
 _FITS = "n_fits"
 
@@ -48,6 +48,8 @@ class MemoryModel:
         self.trainer = HeadTrainer(self.head, settings.config)
         self.replay = Replay(settings.config.n_replayed, settings.config.n_candidates, *sizes)
         self.n_fits = 0
+        self.n_known = 0
+        """Items of the catalogue at the last fit; a later one is new in its window."""
 
     def _head(self) -> Head:
         config, seed = self.settings.config, self.settings.seed
@@ -65,7 +67,7 @@ class MemoryModel:
         """Extend the memories to a catalogue of `n_items`."""
         self.memories.grow(n_items)
 
-    def fit(self, sessions: Clicks, end: int, network: Network | None = None) -> float | None:
+    def fit(self, sessions: Clicks, end: int, network: NetworkScores | None = None) -> float | None:
         """Fit the head on a window's sessions, then add them to the memories.
 
         The first window's head is fitted on the later half, with memories of the earlier.
@@ -87,6 +89,7 @@ class MemoryModel:
         loss = self._fit_head(memories, sessions.take(rows), rows, network)
         self.memories.add(sessions.take(order), end)
         self.n_fits += 1
+        self.n_known = self.n_items
         return loss
 
     def _memories_of(self, sessions: Clicks) -> Memories:
@@ -98,12 +101,14 @@ class MemoryModel:
         return memories
 
     def _fit_head(
-        self, memories: Memories, sessions: Clicks, rows: Ints, network: Network | None
+        self, memories: Memories, sessions: Clicks, rows: Ints, network: NetworkScores | None
     ) -> float | None:
         """Fit on the last clicks of sessions, which are these rows of the window."""
         [seed] = np.random.SeedSequence([self.settings.seed, self.n_fits]).generate_state(1)
         generator = torch.Generator().manual_seed(int(seed))
         prefixes, targets = sessions.prefixes()
+        if self.n_fits:  # as in evaluation, where an item that is new in a window has no index
+            prefixes = prefixes.known(self.n_known + N_RESERVED)
         rows = rows[sessions.lengths > 1]
         drawn = torch.randperm(len(rows), generator=generator)[: self.settings.config.n_examples]
         chosen = np.sort(drawn.numpy())
@@ -127,7 +132,7 @@ class MemoryModel:
         return Examples.cat([self.head.scaled(part).half() for part in parts])
 
     def _examples(
-        self, read: Read, network: Network | None, rows: Ints, targets: Ints | None = None
+        self, read: Read, network: NetworkScores | None, rows: Ints, targets: Ints | None = None
     ) -> Examples:
         """Put together what memories and network say of prefixes, and the items that follow."""
         self._check_network(network)
@@ -153,14 +158,14 @@ class MemoryModel:
         sums = known.logsumexp(1, keepdim=True)
         return (scores - sums).masked_fill(~is_candidate, 0.0)
 
-    def _check_network(self, network: Network | None) -> None:
+    def _check_network(self, network: NetworkScores | None) -> None:
         if (network is not None) != self.settings.with_network:
             wanted = "a network's scores" if self.settings.with_network else "no network's scores"
             raise ConfigError(f"the memory model expects {wanted}: set with_network accordingly")
 
     @torch.no_grad()
     def scores(
-        self, prefixes: Clicks, candidates: Ints, network: Network | None = None
+        self, prefixes: Clicks, candidates: Ints, network: NetworkScores | None = None
     ) -> Float32[Tensor, "B C"]:
         """Score items after each prefix; no prefix may be empty.
 
@@ -201,7 +206,7 @@ class MemoryModel:
         return self.settings.config.n_candidates
 
     def explain(
-        self, prefix: Clicks, items: Ints, network: Network | None = None
+        self, prefix: Clicks, items: Ints, network: NetworkScores | None = None
     ) -> list[dict[str, float]]:
         """Split items' leads over the mean candidate of one prefix among the named features.
 
@@ -226,10 +231,12 @@ class MemoryModel:
         The mean gradient, per standard deviation, over the candidates of the examples kept.
         """
         kept = self.replay.kept.single()
+        if not len(kept):
+            return {}
         features = kept.features.requires_grad_()
         total = self.head(features, kept.context)[kept.is_candidate].sum()
         [gradients] = torch.autograd.grad(total, [features])
-        means = gradients[kept.is_candidate].sum(0) / max(1, int(kept.is_candidate.sum()))
+        means = gradients[kept.is_candidate].mean(0)
         return dict(zip(self.features, means.tolist(), strict=True))
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -244,6 +251,7 @@ class MemoryModel:
         for name, part in self._state_parts().items():
             part.load_state_dict(with_prefix(state, f"{name}."))
         self.n_fits = int(state[_FITS])
+        self.n_known = self.n_items
 
     def _state_parts(self) -> dict[str, Memories | Head | HeadTrainer | Replay]:
         return {

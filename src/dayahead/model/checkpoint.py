@@ -97,8 +97,13 @@ def build_model(
         ConfigError: settings of the inputs contradict each other, or would have no effect.
     """
     architecture, network = settings.model.architecture, None
-    if settings.model.has_network:
-        network = build_network(settings, statistics, sizes, seed, shard)
+    try:
+        if settings.model.has_network:
+            network = build_network(settings, statistics, sizes, seed, shard)
+    except ConfigError as error:
+        if architecture != MEMORY:
+            raise
+        raise ConfigError(str(error).replace("model.architecture", "model.network")) from None
     if architecture == MEMORY:
         return build_memory(settings, statistics, seed, network)
     return build_baseline(settings) if network is None else network
@@ -155,14 +160,15 @@ def build_memory(
     """Build the architecture `memory`, with a network or without.
 
     Raises:
-        ConfigError: it is to read a feature that is no category, and there is no network.
+        ConfigError: it is to read a feature that is no category, and no network reads it.
     """
     categories = vocabulary_columns(settings.model, statistics)[1:]
     others = [name for name in settings.model.features if name not in categories]
-    if others and network is None:
+    if others and (network is None or not network.config.features):
         raise ConfigError(
             f"params.yaml: model.features: {', '.join(others)}: memory reads categorical features "
-            f"only; leave {'it' if len(others) == 1 else 'them'} out, or set model.network"
+            f"only; leave {'it' if len(others) == 1 else 'them'} out, or set model.network to one "
+            f"that reads features, such as gpt2"
         )
     with_past = settings.model.n_past_read > 0
     return MemoryRecommender(

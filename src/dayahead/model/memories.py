@@ -11,7 +11,7 @@ from dayahead.config.memory import MemoryConfig
 from dayahead.core.columns import EVENT_TIME, IS_PAST, ITEM_ID, N_RESERVED
 from dayahead.core.prefixes import with_prefix
 from dayahead.memory.clicks import Clicks
-from dayahead.memory.model import MemoryModel, Network
+from dayahead.memory.model import MemoryModel, NetworkScores
 from dayahead.memory.settings import MemorySettings
 from dayahead.model.baselines import Baseline, Ints
 from dayahead.model.next_item import NextItemModel
@@ -79,7 +79,7 @@ class MemoryRecommender(Baseline):
         """The window's sessions counted so far, in the order of counting."""
         return Clicks.cat(self._new, len(self.categories))
 
-    def finish_window(self, network: Network | None = None) -> float | None:
+    def finish_window(self, network: NetworkScores | None = None) -> float | None:
         """Fit the head on the window's sessions, then add them to the memories.
 
         Args:
@@ -127,7 +127,7 @@ class MemoryRecommender(Baseline):
         network = self._network_after(columns, n_known)
         return self.memory.explain(self._clicks(columns, n_known), items, network)
 
-    def _network_after(self, columns: Columns, n_known: Int[Tensor, " B"]) -> Network | None:
+    def _network_after(self, columns: Columns, n_known: Int[Tensor, " B"]) -> NetworkScores | None:
         """Return the network's scores after rows of padded sessions."""
         model = self.network
         if model is None:

@@ -196,9 +196,10 @@ class MemoryBatches:
         return replace(self, rank=Rank(index=0, world_size=1))
 
     def among(self, wanted: Int[Tensor, " k"]) -> "MemoryBatches":
-        """Return the pass without other rows of the sessions than the wanted ones."""
-        kept = [rows[torch.isin(rows, wanted)] for rows in self.rows]
-        return replace(self, rows=[rows for rows in kept if len(rows)])
+        """Return a pass over the wanted rows alone, in batches of the same size."""
+        kept = self.every_row[torch.isin(self.every_row, wanted)]
+        lengths = self.sessions.lengths
+        return replace(self, rows=_cut_sorted(kept, lengths, len(self.rows[0]) if self.rows else 1))
 
     def __iter__(self) -> Iterator[Batch]:
         """Yield this process's rows, batch by batch."""
@@ -213,7 +214,12 @@ def shuffled_rows(lengths: Int[Tensor, " S"], batch_size: int, seed: int) -> lis
     hours: `length_groups` saves the padding within a batch instead.
     """
     order = torch.randperm(len(lengths), generator=torch.Generator().manual_seed(seed))
-    return [rows[lengths[rows].argsort(stable=True)] for rows in _cut(order, batch_size)]
+    return _cut_sorted(order, lengths, batch_size)
+
+
+def _cut_sorted(rows: Int[Tensor, " n"], lengths: Int[Tensor, " S"], size: int) -> list[Tensor]:
+    """Split into batches of `size`, in which the shorter sessions come first."""
+    return [part[lengths[part].argsort(stable=True)] for part in _cut(rows, size)]
 
 
 def sorted_rows(lengths: Int[Tensor, " S"], batch_size: int) -> list[Tensor]:

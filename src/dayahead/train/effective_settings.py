@@ -79,7 +79,7 @@ def _conditions(params: Params) -> dict[str, bool]:
         "neighbours.idf": architecture in {"vsknn", "vstan"},
         "linear.similarity_share": architecture == "slist",
         "linear.train_scale": architecture in {"slit", "slist"},
-        "memory.head_width": params.memory.head == "perceptron",
+        "memory.head_width": params.memory.head == "mlp",
         "training.history": is_sliding,
         "training.carry_model": is_sliding,
         "training.carry_optimizer": not training.starts_afresh,

@@ -2,18 +2,22 @@
 
 from collections.abc import Mapping
 from copy import deepcopy
+from dataclasses import replace
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from dayahead.config.params import TrainingConfig
+from dayahead.core.columns import ITEM_ID, N_RESERVED, UNKNOWN
 from dayahead.core.prefixes import with_prefix
 from dayahead.distributed.process import Process
-from dayahead.memory.model import Network
+from dayahead.memory.model import NetworkScores
 from dayahead.model.baselines import Ints
 from dayahead.model.checkpoint import WEIGHTS, restore_weights, weights_of
 from dayahead.model.memories import MemoryRecommender
 from dayahead.model.next_item import NextItemModel
+from dayahead.model.tasks import is_before
 from dayahead.train.batches import Batches, MemoryBatches
 from dayahead.train.trainers import GradientTrainer, OnStep
 
@@ -43,12 +47,16 @@ class MemoryTrainer:
         self.ends = ends
         self.rank = process.rank
         self.network = GradientTrainer(model.network, config, process)
+        self._sizes: dict[str, int] = {}
+        self._known: dict[str, int] = {}
+        """Values of each vocabulary at the fit before; none before the first."""
 
     def grow(self, sizes: dict[str, int]) -> None:
         """Make room for the first `sizes[column]` values of each vocabulary."""
         before = dict(self.network.model.named_parameters())
         self.model.grow(sizes)
         self.network.follow_growth(before)
+        self._known, self._sizes = self._sizes, sizes
 
     def n_steps(self, epochs: list[Batches]) -> int:
         """Return the network's steps."""
@@ -66,7 +74,7 @@ class MemoryTrainer:
             early, _ = self.model.sessions.halves()
             rows = sessions.every_row[early]
             network = self._fitted_early(window, [each.among(rows) for each in passes])
-        loss = self.model.finish_window(_scores_of(network, sessions))
+        loss = self.model.finish_window(_scores_of(network, sessions, self._known))
         self.network.fit(window, epochs, on_step)
         return loss
 
@@ -74,7 +82,9 @@ class MemoryTrainer:
         """Return a copy of the network that is fitted on a part of the window."""
         own = self.network
         trainer = GradientTrainer(deepcopy(own.model), own.config, own.process)
-        trainer.follow_growth(dict(trainer.model.named_parameters()))
+        trainer.wrap()
+        if trainer.model.sampler is not None:
+            trainer.model.sampler.set_counts(_target_counts(trainer.model, epochs[0].unsplit()))
         trainer.fit(window, [*epochs], lambda _: None)
         return trainer.model
 
@@ -87,14 +97,37 @@ class MemoryTrainer:
         """Load the state of a trainer whose vocabularies had these sizes."""
         restore_weights(self.model, sizes, with_prefix(state, WEIGHTS))
         self.network.restore_moments(state)
+        self._sizes = sizes
 
 
-def _scores_of(model: NextItemModel, batches: MemoryBatches) -> Network:
-    """Return the network's scores before the last event of the sessions of a pass."""
+def _scores_of(
+    model: NextItemModel, batches: MemoryBatches, known: Mapping[str, int]
+) -> NetworkScores:
+    """Return the network's scores before the last event of the sessions of a pass.
+
+    Values beyond those known before, by vocabulary, are read as unknown, as in evaluation.
+    """
     every_row, device = batches.every_row, model.bias.device
 
     def scores(rows: Ints, candidates: Int[Tensor, "b C"]) -> Float[Tensor, "b C"]:
-        batch = batches.sessions.gather(every_row[rows], batches.rank).to(device)
-        return model.scores_at(batch.columns, batch.lengths - 1, candidates.to(device)).cpu()
+        batch = batches.sessions.gather(every_row[rows], batches.rank)
+        hidden = {
+            name: torch.where(values < N_RESERVED + known[name], values, UNKNOWN)
+            for name, values in batch.columns.items()
+            if name in known
+        }
+        read = replace(batch, columns=batch.columns | hidden).to(device)
+        return model.scores_at(read.columns, read.lengths - 1, candidates.to(device)).cpu()
 
     return scores
+
+
+def _target_counts(model: NextItemModel, batches: MemoryBatches) -> Int[Tensor, " n_items"]:
+    """Count how often each item is a target in the sessions of a pass."""
+    counts = torch.zeros(N_RESERVED + model.n_items, dtype=torch.int64)
+    for batch in batches:
+        items = batch.columns[ITEM_ID]
+        first = batch.global_past + model.task.first_target
+        is_target = is_before(batch.lengths, items) & ~is_before(first, items)
+        counts += items[is_target].bincount(minlength=len(counts))
+    return counts[N_RESERVED:]

@@ -102,6 +102,10 @@ class GradientTrainer:
             replace_grown(self.optimizer, before, self.model)
         else:
             self.optimizer = build_optimizer(self.model, self.config)
+        self.wrap()
+
+    def wrap(self) -> None:
+        """Wrap the model's present parameters for DDP, where there are several processes."""
         if self.process.rank.world_size > 1:
             # DDP names a parameter of the model itself with a leading dot.
             sharded = [form for name in self.model.sharded for form in (name, f".{name}")]

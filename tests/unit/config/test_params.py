@@ -141,6 +141,17 @@ def test_odd_values_of_every_setting_are_read_or_named():
     assert n_refused > 1300
 
 
+@pytest.mark.parametrize("network", ["gpt2", "none"])
+def test_the_network_inside_memory_is_not_sharded(tmp_path, network):
+    model = {"model.architecture": "memory", "model.network": network}
+    path = written(tmp_path, edited({**model, "compute.shard_items": True}))
+    if network == "none":
+        assert load_params(path)
+        return
+    with pytest.raises(ConfigError, match=r"^[^{]*compute\.shard_items: .*model\.network to none"):
+        load_params(path)
+
+
 @pytest.mark.parametrize(
     "zone", ["", "Europe", "Oslo", "../UTC", "\0", "tzdata.zi", " UTC", "/etc"]
 )

@@ -139,14 +139,63 @@ def test_two_processes_agree_with_one(windows, tmp_path):
     ("sections", "message"),
     [
         ({"model": {"network": "vstan"}}, "network: vstan is none"),
-        ({"compute": {"shard_items": True}}, r"compute\.shard_items"),
         ({"training": {"loader": "nvtabular"}, "evaluation": {"split": "test"}}, "loader"),
+        ({"model": {"network": "gtp2"}}, r"model\.network: gtp2 is unknown"),
+        ({"model": {"network": "gru4rec", "features": ["price"]}}, "price: memory reads categ"),
     ],
 )
 def test_settings_that_do_not_suit_are_refused(windows, tmp_path, sections, message):
     sections = merge_sections(MEMORY_WITH_GPT2, **sections)
     with pytest.raises(ConfigError, match=message):
         train_study(windows, tmp_path, sections)
+
+
+def test_what_is_new_in_a_window_is_unknown_to_head_and_network(tmp_path):
+    """As in evaluation: sessions of day 2 with new items teach as if these were unknown."""
+    first = markov_days(n_days=1, sessions_per_day=30, n_items=10)[0]
+    of_head = []
+    for new in (70, 80):  # two items that day 2 brings, after which nothing is known
+        second = [[1, new, 2], [new, 3], [new, 4, 5]] * 10
+        folder = write_window_folder(tmp_path / str(new), [first, second, first])
+        sections = merge_sections({"training": {"fit_last": False}}, **MEMORY_WITH_GPT2)
+        weights = weights_in(train_study(folder, tmp_path / f"out{new}", sections))
+        of_head.append({n: v for n, v in weights.items() if n.startswith("memory.head")})
+    assert all(torch.equal(value, of_head[1][name]) for name, value in of_head[0].items())
+
+
+def test_new_items_are_read_as_unknown_before_their_fit(tmp_path):
+    """The network is asked after prefixes without indices beyond those of the fit before."""
+    days = [[[1, 2], [2, 1]] * 5, [[1, 9, 2], [9, 1]] * 5, [[1, 2]] * 5]
+    folder = write_window_folder(tmp_path / "windows", days)
+    highest = []
+    read = NextItemModel.scores_at
+
+    def scored(self, columns, n_known, items):
+        highest.append(int(columns["item_id"].max()))
+        return read(self, columns, n_known, items)
+
+    sections = merge_sections({"evaluation": {"split": "all"}}, **MEMORY_WITH_GPT2)
+    with patch.object(NextItemModel, "scores_at", scored):
+        train_study(folder, tmp_path / "out", sections, last=day(1))
+    # The head's first examples, evaluation of day 1 (whose new item is beyond the table), day 1's.
+    assert highest == [3, 4, 3]
+
+
+def test_the_early_copy_samples_negatives_by_its_own_half(tmp_path):
+    days = [[[1, 2]] * 8 + [[3, 4]] * 8, [[1, 2]] * 8]
+    folder = write_window_folder(tmp_path / "windows", days)
+    counts = []
+    fit = GradientTrainer.fit
+
+    def fitted(self, window, epochs, on_step):
+        counts.append(self.model.sampler.counts.tolist())
+        return fit(self, window, epochs, on_step)
+
+    sections = merge_sections({"loss": {"name": "sampled_softmax"}}, **MEMORY_WITH_GPT2)
+    with patch.object(GradientTrainer, "fit", fitted):
+        train_study(folder, tmp_path / "out", sections, last=day(1))
+    assert counts[0] == [0, 8, 0, 0]
+    assert counts[1] == [0, 8, 0, 8]
 
 
 def test_a_part_of_the_batches_keeps_their_order():
@@ -156,7 +205,7 @@ def test_a_part_of_the_batches_keeps_their_order():
         sessions, [torch.tensor([3, 0]), torch.tensor([1]), torch.tensor([2])], Rank(1, 2)
     )
     part = batches.among(torch.tensor([0, 2]))
-    assert [rows.tolist() for rows in part.rows] == [[0], [2]]
+    assert [rows.tolist() for rows in part.rows] == [[0, 2]]
     assert batches.every_row.tolist() == [3, 0, 1, 2]
     assert batches.among(torch.tensor([], dtype=torch.int64)).n_steps == 0
     assert next(iter(batches.unsplit())).sessions.tolist() == [3, 0]
