@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dayahead.memory.clicks import Clicks, Ints
 from dayahead.memory.compiled import compiled
@@ -49,21 +48,25 @@ def choose(
     pairs: Cells,
     neighbours: Neighbourhood,
     popularity: Floats32,
-    is_seen: NDArray[np.bool_],
+    popular: Ints,
     n_candidates: int,
 ) -> Columns:
     """Return the best `n_candidates` items [B, C] of each prefix, best first, 0 where fewer.
 
-    `popularity` [n] is a share, 0 for items that are not wanted. A prefix's own items are
-    candidates even where no session before has them (`is_seen` [n]): visitors come back to them.
+    `popularity` [n] is a share, 0 for items that are not wanted; `popular` are the most popular
+    items. A prefix's own items are candidates even where no session before has them: visitors come
+    back to them.
     """
-    of_seen = popularity * is_seen
-    popular = np.argsort(-of_seen, kind="stable")[:n_candidates]
-    popular = popular[of_seen[popular] > 0]
     n = len(popularity)
     pool = _Pool(np.zeros(n, np.float32), np.zeros(n, np.int64), popularity, _CHANNELS, _WEIGHTS)
     clicks = prefixes.items, prefixes.offsets
     return _chosen(*clicks, pool, pairs, neighbours, (popular, n_candidates))
+
+
+def most_popular(popularity: Floats32, n_items: int) -> Ints:
+    """Return the items with the highest popularity above 0, at most `n_items`, best first."""
+    popular = np.argsort(-popularity, kind="stable")[:n_items]
+    return np.asarray(popular[popularity[popular] > 0])
 
 
 @compiled

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dayahead.core.columns import N_RESERVED
 from dayahead.core.prefixes import with_prefix
-from dayahead.memory.candidates import choose
+from dayahead.memory.candidates import choose, most_popular
 from dayahead.memory.categories import CategoryMemory
 from dayahead.memory.clicks import Clicks
 from dayahead.memory.context import context
@@ -99,13 +99,14 @@ class Memories:
         model = self.settings
         n_features = len(feature_names(model.columns, model.with_network, model.with_past))
         n = len(popularity)
+        popular = most_popular(popularity * known.is_seen, n_candidates)
 
         def read(prefixes: Clicks) -> Read:
             prefixes = prefixes.known(n)
             clicks = prefixes if self.pasts is None else prefixes.after_past()
             near = self.sessions.search(clicks, weights)
             candidates = choose(
-                clicks, self.pairs.table.cells, near, popularity, known.is_seen, n_candidates
+                clicks, self.pairs.table.cells, near, popularity, popular, n_candidates
             )
             evidence = Evidence(
                 self.pairs.evidence(prefixes, candidates, n),

@@ -31,6 +31,9 @@ CELLS = 40_000
 """Candidates of all prefixes that are read at once, to bound memory."""
 NetworkScores = Callable[[Ints, Int[Tensor, "B C"]], Float[Tensor, "B C"]]
 """Scores of candidates, logits of a softmax, after some prefixes, by the rows of these."""
+MemoryScorer = Callable[[Clicks, NetworkScores | None], Float32[Tensor, "B C"]]
+"""From prefixes, none empty, whose last click is the latest one known, and the network's scores
+where there is a network, to scores of items."""
 _FITS = "n_fits"
 
 
@@ -163,41 +166,50 @@ class MemoryModel:
             wanted = "a network's scores" if self.settings.with_network else "no network's scores"
             raise ConfigError(f"the memory model expects {wanted}: set with_network accordingly")
 
-    @torch.no_grad()
     def scores(
         self, prefixes: Clicks, candidates: Ints, network: NetworkScores | None = None
     ) -> Float32[Tensor, "B C"]:
-        """Score items after each prefix; no prefix may be empty.
+        """Score items after each prefix once; arguments and scores are those of `scorer`."""
+        return self.scorer(candidates)(prefixes, network)
+
+    def scorer(self, candidates: Ints) -> MemoryScorer:
+        """Return a function that scores distinct catalogue indices, until the next fit.
 
         The head's scores are 0 or more. What it does not rank has -2 to -1, by popularity.
-
-        Args:
-            prefixes: their last click is the latest one known.
-            candidates: distinct catalogue indices.
-            network: where there is one.
         """
         allowed = np.zeros(self.n_items + N_RESERVED, bool)
         allowed[candidates] = True
         popularity = self.memories.known[0].popularity
         wanted = torch.from_numpy(candidates).long()
         fallback = torch.from_numpy(popularity / popularity.max() - 2)
-        scored = fallback[wanted].repeat(len(prefixes), 1)
         column_of = torch.full((len(fallback),), -1)
         column_of[wanted] = torch.arange(len(wanted))
         n_ranked = self._n_ranked(allowed)
         read = self.memories.reader(n_ranked, allowed)
-        for part in np.split(np.arange(len(prefixes)), _cuts(len(prefixes), n_ranked)):
-            found = read(prefixes.take(part))
-            examples = self.head.scaled(self._examples(found, network, part))
-            of_head = self.head(examples.features, examples.context)
-            if not self.head.n_standardised:  # nothing is learned yet: the candidates' own order
-                of_head = -torch.arange(of_head.shape[1]).expand_as(of_head).float()
-            lowest = of_head.masked_fill(~examples.is_candidate, torch.inf).amin(1, keepdim=True)
-            rows, columns = examples.is_candidate.nonzero(as_tuple=True)
-            items = torch.from_numpy(found.candidates).long()[rows, columns]
-            at = torch.from_numpy(part)[rows], column_of[items]
-            scored[at] = (of_head - lowest)[rows, columns]
-        return scored
+
+        @torch.no_grad()
+        def scores(prefixes: Clicks, network: NetworkScores | None) -> Float32[Tensor, "B C"]:
+            scored = fallback[wanted].repeat(len(prefixes), 1)
+            for part in np.split(np.arange(len(prefixes)), _cuts(len(prefixes), n_ranked)):
+                found = read(prefixes.take(part))
+                rows, columns, of_head = self._ranked(found, network, part)
+                items = torch.from_numpy(found.candidates).long()[rows, columns]
+                scored[torch.from_numpy(part)[rows], column_of[items]] = of_head
+            return scored
+
+        return scores
+
+    def _ranked(
+        self, found: Read, network: NetworkScores | None, part: Ints
+    ) -> tuple[Int[Tensor, " K"], Int[Tensor, " K"], Float[Tensor, " K"]]:
+        """Return rows and columns of the candidates found, and the head's scores, 0 or more."""
+        examples = self.head.scaled(self._examples(found, network, part))
+        of_head = self.head(examples.features, examples.context)
+        if not self.head.n_standardised:  # nothing is learned yet: the candidates' own order
+            of_head = -torch.arange(of_head.shape[1]).expand_as(of_head).float()
+        lowest = of_head.masked_fill(~examples.is_candidate, torch.inf).amin(1, keepdim=True)
+        rows, columns = examples.is_candidate.nonzero(as_tuple=True)
+        return rows, columns, (of_head - lowest)[rows, columns]
 
     def _n_ranked(self, allowed: NDArray[np.bool_]) -> int:
         """Count the items that the head ranks for each prefix."""

@@ -109,11 +109,11 @@ class MemoryRecommender(Baseline):
 
     def scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
         """Return a function that scores the candidates (vocabulary indices)."""
-        wanted = candidates.cpu().numpy()
+        of_prefixes = self.memory.scorer(candidates.cpu().numpy())
 
         def scores(columns: Columns, n_known: Int[Tensor, " B"]) -> Float[Tensor, "B C"]:
             network = self._network_after(columns, n_known)
-            return self.memory.scores(self._clicks(columns, n_known), wanted, network)
+            return of_prefixes(self._clicks(columns, n_known), network)
 
         return scores
 

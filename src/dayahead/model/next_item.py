@@ -158,7 +158,8 @@ class NextItemModel(nn.Module):
 
         Scores of reserved indices are without meaning.
         """
-        self.eval()
+        if self.training:  # to ask takes less than to set it again, at each live session
+            self.eval()
         positions = self.task.next_item_positions(columns[ITEM_ID], n_known)
         states = self._output_states(columns, positions)
         scores = self.output_layer.scores_at(states, (items - N_RESERVED).clamp(min=0))

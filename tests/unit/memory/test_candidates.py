@@ -76,7 +76,8 @@ def test_the_mixture_agrees_with_loops():
             wanted += weight * share * sums.counts[0, :, k] / (sums.masses[0, k] + candidates.DOUBT)
     wanted[[A, B]] += candidates.OWN_SHARE
     order = [item for item in np.argsort(-wanted).tolist() if known.is_seen[item]]
+    popular = candidates.most_popular(known.popularity * known.is_seen, len(order))
     found = candidates.choose(
-        prefixes, found.pairs.table.cells, near, known.popularity, known.is_seen, len(order)
+        prefixes, found.pairs.table.cells, near, known.popularity, popular, len(order)
     )
     assert wanted[found[0]] == pytest.approx(wanted[order], rel=1e-5)
