@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dayahead.core.columns import N_RESERVED
-from dayahead.core.prefixes import with_prefix
+from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.memory.candidates import choose, most_popular
 from dayahead.memory.categories import CategoryMemory
 from dayahead.memory.clicks import Clicks
@@ -132,7 +132,7 @@ class Memories:
         """The tensors of each memory under its name, and the clock."""
         state = {_CLOCK: torch.tensor([self.end])}
         for name, memory in self._parts().items():
-            state |= {f"{name}.{key}": value for key, value in memory.state_dict().items()}
+            state |= prefixed(memory.state_dict(), f"{name}.")
         return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:

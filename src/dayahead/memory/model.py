@@ -84,11 +84,11 @@ class MemoryModel:
         Returns:
             The head's mean loss, None where there was nothing to learn from.
         """
-        order = sessions.order()
+        early, late = sessions.halves()
+        order = np.concatenate([early, late])
         memories, rows = self.memories, order
         if self.n_fits == 0:
-            early, rows = sessions.halves()
-            memories = self._memories_of(sessions.take(early))
+            memories, rows = self._memories_of(sessions.take(early)), late
         loss = self._fit_head(memories, sessions.take(rows), rows, network)
         self.memories.add(sessions.take(order), end)
         self.n_fits += 1

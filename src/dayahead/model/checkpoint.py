@@ -25,7 +25,7 @@ from dayahead.config.params import Params
 from dayahead.core.columns import FIRST_TIME, INDEX, ITEM_ID, N_RESERVED, VALUE
 from dayahead.core.errors import ConfigError, ModelFileError
 from dayahead.core.files import read_json, write_json, write_parquet, written_whole
-from dayahead.core.prefixes import with_prefix
+from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.baselines import Baseline, Cooccurrence, Transitions
 from dayahead.model.linear import LinearModel
@@ -215,7 +215,7 @@ def save_model(folder: Path, stored: StoredModel, weights: Mapping[str, Tensor])
         CANDIDATES: torch.from_numpy(stored.candidates),
         POPULARITY: torch.from_numpy(stored.popularity),
     }
-    tensors |= {WEIGHTS + name: tensor for name, tensor in weights.items()}
+    tensors |= prefixed(weights, WEIGHTS)
     with written_whole(folder / "model.safetensors") as temporary:
         write_tensors(temporary, tensors)
     statistics = stored.config.statistics.as_json()

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dayahead.config.memory import MemoryConfig
 from dayahead.core.columns import EVENT_TIME, IS_PAST, ITEM_ID, N_RESERVED
-from dayahead.core.prefixes import with_prefix
+from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.memory.clicks import Clicks
 from dayahead.memory.model import MemoryModel, NetworkScores
 from dayahead.memory.settings import MemorySettings
@@ -96,8 +96,7 @@ class MemoryRecommender(Baseline):
         """Popularity, the memories, the head, the state of its training, and the network."""
         state = super().state_dict()
         for part, module in (("memory", self.memory), ("network", self.network)):
-            values = {} if module is None else module.state_dict()
-            state |= {f"{part}.{name}": value for name, value in values.items()}
+            state |= {} if module is None else prefixed(module.state_dict(), f"{part}.")
         return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:

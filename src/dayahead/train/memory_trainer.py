@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dayahead.config.params import TrainingConfig
 from dayahead.core.columns import ITEM_ID, N_RESERVED, UNKNOWN
-from dayahead.core.prefixes import with_prefix
+from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.distributed.process import Process
 from dayahead.memory.model import NetworkScores
 from dayahead.model.baselines import Ints
@@ -90,8 +90,7 @@ class MemoryTrainer:
 
     def state(self) -> dict[str, Tensor]:
         """Return memories, head and network, with the states of their optimizers."""
-        weights = {WEIGHTS + name: tensor for name, tensor in weights_of(self.model).items()}
-        return weights | self.network.moments()
+        return prefixed(weights_of(self.model), WEIGHTS) | self.network.moments()
 
     def restore(self, sizes: dict[str, int], state: Mapping[str, Tensor]) -> None:
         """Load the state of a trainer whose vocabularies had these sizes."""

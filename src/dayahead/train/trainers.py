@@ -15,7 +15,7 @@ from torch.optim import AdamW, Optimizer
 
 from dayahead.config.params import TrainingConfig
 from dayahead.core.errors import ConfigError, TrainingError
-from dayahead.core.prefixes import with_prefix
+from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.distributed.process import Process, Rank
 from dayahead.model.baselines import Baseline
 from dayahead.model.checkpoint import WEIGHTS, restore_weights, weights_of
@@ -181,8 +181,7 @@ class GradientTrainer:
 
         Nothing else is needed: random streams are keyed by window and step.
         """
-        weights = {WEIGHTS + name: tensor for name, tensor in weights_of(self.model).items()}
-        return weights | self.moments()
+        return prefixed(weights_of(self.model), WEIGHTS) | self.moments()
 
     def moments(self) -> dict[str, Tensor]:
         """Return the optimizer's state where it is carried on."""
