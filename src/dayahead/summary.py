@@ -1,13 +1,11 @@
 """What a run has found, for the terminal: its AOD beside those of the counting baselines."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from tabulate import tabulate  # type: ignore[import-untyped]
 
 from dayahead.config.params import Params
-from dayahead.metrics.metrics import mean
-from dayahead.metrics.tables import WindowResult, read_baselines, read_windows
+from dayahead.metrics.tables import mean_metrics, read_baselines, read_windows
 
 
 def summarize_run(params: Params, root: Path) -> str:
@@ -25,13 +23,9 @@ def summarize_run(params: Params, root: Path) -> str:
     rows = read_windows(results / "windows.csv", cutoffs)
     names = list(rows[0].metrics)
     tables = {architecture: rows, **read_baselines(results, architecture, rows, cutoffs)}
-    table = [(name, *_aod(found, names)) for name, found in tables.items()]
+    table = [(name, *mean_metrics(found).values()) for name, found in tables.items()]
     lines = str(tabulate(table, ("AOD", *names), tablefmt="plain", floatfmt=".4f"))
     return (
         f"{lines}\n\n{len(rows)} windows evaluated. Report: {results / 'report.html'}\n"
         f"Next: dvc exp run --temp -n small -S model.n_layer=1, then dvc exp show"
     )
-
-
-def _aod(rows: Sequence[WindowResult], names: Sequence[str]) -> list[float]:
-    return [mean([row.metrics[name] for row in rows]) for name in names]

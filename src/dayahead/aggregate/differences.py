@@ -9,7 +9,7 @@ from scipy.special import stdtr, stdtrit  # Student's t; scipy.stats takes a sec
 
 from dayahead.aggregate.averaging import MIN_WINDOWS, Interval
 from dayahead.metrics.metrics import Values, mean
-from dayahead.metrics.tables import WindowResult
+from dayahead.metrics.tables import WindowResult, mean_metrics
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def compare_with_baseline(
     return BaselineComparison(
         name=name,
         rows=baseline,
-        aod={metric: mean(other[metric]) for metric in metrics},
+        aod=mean_metrics(baseline),
         tests={
             metric: difference_test(other[metric][None], own[metric][None]) for metric in metrics
         },

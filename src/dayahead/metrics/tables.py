@@ -24,7 +24,7 @@ from dayahead.core.columns import (
 )
 from dayahead.core.errors import DataError
 from dayahead.core.files import write_parquet, written_whole
-from dayahead.metrics.metrics import metric_names, window_metrics
+from dayahead.metrics.metrics import mean, metric_names, window_metrics
 
 
 @dataclass(frozen=True)
@@ -150,6 +150,11 @@ def _window_result_of(row: dict[str, str], names: Sequence[str]) -> WindowResult
             name: float(row[f"train_{name}"]) for name in names if row.get(f"train_{name}")
         },
     )
+
+
+def mean_metrics(rows: Sequence[WindowResult]) -> dict[str, float]:
+    """Return the average of each metric over windows (AOD)."""
+    return {name: mean([row.metrics[name] for row in rows]) for name in rows[0].metrics}
 
 
 def baseline_path(results: Path, baseline: str) -> Path:

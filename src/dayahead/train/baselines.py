@@ -9,8 +9,7 @@ from pathlib import Path
 
 from dayahead.config.baselines import baselines_beside
 from dayahead.distributed.launch import run_alone
-from dayahead.metrics.metrics import mean
-from dayahead.metrics.tables import baseline_path, read_windows, write_windows
+from dayahead.metrics.tables import baseline_path, mean_metrics, read_windows, write_windows
 from dayahead.train.results import WINDOWS
 from dayahead.train.run import Study
 from dayahead.train.stage import run_protocol
@@ -33,7 +32,7 @@ def train_baselines(study: Study) -> dict[str, float]:
             run_alone(run_protocol, baseline.params.compute, baseline)
             rows = read_windows(baseline.results / WINDOWS, study.params.evaluation.cutoffs)
         write_windows(baseline_path(study.results, architecture), rows)
-        aod = {name: mean([row.metrics[name] for row in rows]) for name in rows[0].metrics}
+        aod = mean_metrics(rows)
         figures = " ".join(f"{name} {value:.4f}" for name, value in aod.items())
         _log.info(f"baseline {architecture}, over the same {len(rows)} windows: {figures}")
         found |= {f"{architecture}_aod_{name}": value for name, value in aod.items()}
