@@ -31,6 +31,7 @@ MEMORY = {
     "batch_size": 8,
     "epochs": 1,
     "first_epochs": 2,
+    "end_to_end": False,
     "n_examples": 100,
     "n_replayed": 10,
     "n_latest": 10,

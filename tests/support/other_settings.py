@@ -82,6 +82,7 @@ OTHER = {
         "batch_size": 4,
         "epochs": 2,
         "first_epochs": 1,
+        "end_to_end": True,
         "n_examples": 5,
         "n_replayed": 3,
         "n_latest": 3,

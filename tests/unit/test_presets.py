@@ -26,7 +26,7 @@ ABLATIONS = {
     f"ablations/{name}"
     for name in (
         "without-network", "without-neighbours", "without-categories", "ids-only",
-        "mixture-head", "linear-head",
+        "mixture-head", "linear-head", "end-to-end",
     )
 }  # fmt: skip
 

@@ -33,6 +33,9 @@ class MemoryConfig:
     """Epochs of the head in each fit."""
     first_epochs: Annotated[int, Field(ge=1, le=1000)]
     """The same in the first fit, where the later half of the window teaches the head."""
+    end_to_end: bool
+    """Whether the loss of the head fits the network too, in the epochs of the head and on the last
+    event of each session alone, instead of the loss of the network's task."""
     n_examples: Annotated[int, Field(ge=1, le=100_000)]
     """Sessions of a window that the head learns from, drawn at random where there are more."""
     n_replayed: Annotated[int, Field(ge=0, le=100_000)]

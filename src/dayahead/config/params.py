@@ -178,6 +178,12 @@ def load_params(path: Path = Path("params.yaml")) -> Params:
             f"{path}: compute.shard_items: memory needs its network whole on every process; set it "
             f"to false, model.network to none, or model.architecture to a network such as gpt2"
         )
+    if params.memory.end_to_end and not (architecture == MEMORY and params.model.has_network):
+        raise ConfigError(
+            f"{path}: memory.end_to_end fits the network of memory by the head's loss, and there "
+            f"is none; set it to false, or model.architecture to memory and model.network to a "
+            f"network such as gpt2"
+        )
     return params
 
 

@@ -25,7 +25,7 @@ class Examples:
         """Return the number of prefixes."""
         return len(self.targets)
 
-    def take(self, rows: Int[Tensor, " R"] | slice) -> "Examples":
+    def take(self, rows: Int[Tensor, " R"] | Bool[Tensor, " B"] | slice) -> "Examples":
         """Return some of the prefixes."""
         return Examples(*(getattr(self, name)[rows] for name in NAMES))
 
@@ -33,10 +33,6 @@ class Examples:
     def cat(cls, parts: list["Examples"]) -> "Examples":
         """Join examples with equally many candidates."""
         return cls(*(torch.cat([getattr(part, name) for part in parts]) for name in NAMES))
-
-    def learnable(self) -> "Examples":
-        """Return the prefixes whose next item is a candidate."""
-        return self.take((self.targets >= 0).nonzero(as_tuple=True)[0])
 
     def half(self) -> "Examples":
         """Return features and context in half precision, as they are kept."""

@@ -52,6 +52,10 @@ class Head(nn.Module):
             getattr(self, f"{name}_std").copy_(torch.where(std > _LEAST_STD, std, 1.0))
         self.n_standardised.fill_(len(examples))
 
+    def scaled_last(self, feature: Float[Tensor, "B C"]) -> Float[Tensor, "B C"]:
+        """Standardise values of the last feature."""
+        return ((feature - self.features_mean[-1]) / self.features_std[-1]).clamp(-LIMIT, LIMIT)
+
     def scaled(self, examples: Examples) -> Examples:
         """Standardise features and context."""
         features = (examples.features - self.features_mean) / self.features_std

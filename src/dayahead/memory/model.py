@@ -25,12 +25,14 @@ from dayahead.memory.head import Head, Mixture
 from dayahead.memory.memories import Memories, Read
 from dayahead.memory.pairs import REACH
 from dayahead.memory.settings import MemorySettings
-from dayahead.memory.training import HeadTrainer
+from dayahead.memory.training import HeadTrainer, LiveNetwork
 
 CELLS = 40_000
 """Candidates of all prefixes that are read at once, to bound memory."""
 NetworkScores = Callable[[Ints, Int[Tensor, "B C"]], Float[Tensor, "B C"]]
 """Scores of candidates, logits of a softmax, after some prefixes, by the rows of these."""
+NetworkUpdate = Callable[[int, int], None]
+"""Takes a step of a network by its gradients, given its number and how many there are."""
 MemoryScorer = Callable[[Clicks, NetworkScores | None], Float32[Tensor, "B C"]]
 """From prefixes, none empty, whose last click is the latest one known, and the network's scores
 where there is a network, to scores of items."""
@@ -70,7 +72,13 @@ class MemoryModel:
         """Extend the memories to a catalogue of `n_items`."""
         self.memories.grow(n_items)
 
-    def fit(self, sessions: Clicks, end: int, network: NetworkScores | None = None) -> float | None:
+    def fit(
+        self,
+        sessions: Clicks,
+        end: int,
+        network: NetworkScores | None = None,
+        update: NetworkUpdate | None = None,
+    ) -> float | None:
         """Fit the head on a window's sessions, then add them to the memories.
 
         The first window's head is fitted on the later half, with memories of the earlier.
@@ -80,6 +88,7 @@ class MemoryModel:
             end: of the window, in microseconds since 1970.
             network: where there is one, as it stood before the window (in the first window: fitted
                 on the earlier half). Its prefixes are all clicks but the last of the sessions.
+            update: fits the network by the head's loss too, for which its scores have gradients.
 
         Returns:
             The head's mean loss, None where there was nothing to learn from.
@@ -89,7 +98,7 @@ class MemoryModel:
         memories, rows = self.memories, order
         if self.n_fits == 0:
             memories, rows = self._memories_of(sessions.take(early)), late
-        loss = self._fit_head(memories, sessions.take(rows), rows, network)
+        loss = self._fit_head(memories, sessions.take(rows), rows, network, update)
         self.memories.add(sessions.take(order), end)
         self.n_fits += 1
         self.n_known = self.n_items
@@ -104,7 +113,12 @@ class MemoryModel:
         return memories
 
     def _fit_head(
-        self, memories: Memories, sessions: Clicks, rows: Ints, network: NetworkScores | None
+        self,
+        memories: Memories,
+        sessions: Clicks,
+        rows: Ints,
+        network: NetworkScores | None,
+        update: NetworkUpdate | None,
     ) -> float | None:
         """Fit on the last clicks of sessions, which are these rows of the window."""
         [seed] = np.random.SeedSequence([self.settings.seed, self.n_fits]).generate_state(1)
@@ -116,22 +130,45 @@ class MemoryModel:
         drawn = torch.randperm(len(rows), generator=generator)[: self.settings.config.n_examples]
         chosen = np.sort(drawn.numpy())
         read = memories.reader(self.settings.config.n_candidates)
-        parts = []
+        parts, asked = [], []
         for part in np.split(chosen, _cuts(len(chosen), self.settings.config.n_candidates)):
             found = read(prefixes.take(part))
-            parts.append(self._examples(found, network, rows[part], targets[part]))
-        new = self._scaled([part.learnable() for part in parts])
+            examples = self._examples(found, network, rows[part], targets[part])
+            is_learnable = examples.targets.numpy() >= 0
+            parts.append(examples.take(torch.from_numpy(is_learnable)))
+            asked.append((rows[part][is_learnable], found.candidates[is_learnable]))
+        new = self._scaled(parts)
         if not len(new):
             return None
+        live = self._live(network, update, asked) if network and update else None
         epochs = self.settings.config.epochs if self.n_fits else self.settings.config.first_epochs
-        loss = self.trainer.fit(Examples.cat([self.replay.kept, new]), epochs, generator)
+        loss = self.trainer.fit(Examples.cat([self.replay.kept, new]), epochs, generator, live)
         self.replay.add(new)
         return loss
+
+    def _live(
+        self,
+        network: NetworkScores,
+        update: NetworkUpdate,
+        asked: list[tuple[Ints, NDArray[np.int32]]],
+    ) -> LiveNetwork:
+        """Return a network that learns with the head; the examples' prefixes and candidates."""
+        rows, found = (np.concatenate(each) for each in zip(*asked, strict=True))
+        candidates = torch.from_numpy(found).long()
+
+        def feature(chosen: Int[Tensor, " k"]) -> Float[Tensor, "k C"]:
+            wanted = candidates[chosen]
+            scores = network(rows[chosen.numpy()], wanted)
+            return self.head.scaled_last(self._log_softmax(scores, wanted > 0))
+
+        return LiveNetwork(len(self.replay.kept), feature, update)
 
     def _scaled(self, parts: list[Examples]) -> Examples:
         """Join examples, standardised; the first ones of all tell how."""
         if not self.head.n_standardised:
             self.head.learn_scale(Examples.cat(parts))
+            if self.settings.config.end_to_end:  # an unfitted network's scores hardly differ
+                self.head.features_std[-1] = 1.0
         return Examples.cat([self.head.scaled(part).half() for part in parts])
 
     def _examples(
@@ -142,7 +179,8 @@ class MemoryModel:
         candidates = torch.from_numpy(read.candidates).long()
         features = torch.from_numpy(read.features)
         if network is not None and len(rows):
-            features[..., -1] = self._log_softmax(network(rows, candidates), candidates > 0)
+            with torch.no_grad():
+                features[..., -1] = self._log_softmax(network(rows, candidates), candidates > 0)
         columns = torch.full((len(candidates),), -1)
         if targets is not None:
             is_target = (candidates == torch.from_numpy(targets)[:, None]) & (candidates > 0)

@@ -1,8 +1,10 @@
 """Training of the head on one window after another."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch.optim import AdamW
@@ -17,6 +19,29 @@ FINAL_RATE = 0.1
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
+@dataclass(frozen=True)
+class LiveNetwork:
+    """A network that the head's loss fits too: what it says of the new examples, at each step."""
+
+    first: int
+    """The first new example; those before it are replayed with the features they had."""
+    feature: Callable[[Int[Tensor, " k"]], Float[Tensor, "k C"]]
+    """The network's standardised feature, the last one, of new examples counted from `first`."""
+    update: Callable[[int, int], None]
+    """Take a step of the network by its gradients; its number and how many there are."""
+
+    def refresh(self, batch: Examples, rows: Int[Tensor, " B"]) -> Examples:
+        """Return examples, these rows of all, with the network's feature as it is now."""
+        is_new = rows >= self.first
+        if not is_new.any():
+            return batch
+        feature = batch.features[..., -1].clone()
+        feature[is_new] = self.feature(rows[is_new] - self.first)
+        return replace(
+            batch, features=torch.cat([batch.features[..., :-1], feature[..., None]], dim=-1)
+        )
+
+
 class HeadTrainer:
     """Minimises the listwise cross-entropy over candidates by AdamW; moments are carried on."""
 
@@ -25,8 +50,16 @@ class HeadTrainer:
         self.config = config
         self.optimizer = AdamW(head.parameters(), weight_decay=config.weight_decay)
 
-    def fit(self, examples: Examples, epochs: int, generator: torch.Generator) -> float | None:
+    def fit(
+        self,
+        examples: Examples,
+        epochs: int,
+        generator: torch.Generator,
+        network: LiveNetwork | None = None,
+    ) -> float | None:
         """Go over the examples, every target a candidate; return the mean loss, None of none.
+
+        A live network is fitted by the same loss.
 
         Raises:
             TrainingError: a loss is not finite.
@@ -38,11 +71,13 @@ class HeadTrainer:
             decline = (1 - FINAL_RATE) * step / len(batches)
             for group in self.optimizer.param_groups:
                 group["lr"] = self.config.learning_rate * (1 - decline)
-            total += self._step(examples.take(rows)) * len(rows)
+            batch = examples.take(rows).single()
+            total += self._step(network.refresh(batch, rows) if network else batch) * len(rows)
+            if network:
+                network.update(step, len(batches))
         return total / (epochs * len(examples)) if len(examples) else None
 
     def _step(self, batch: Examples) -> float:
-        batch = batch.single()
         scores = self.head(batch.features, batch.context)
         loss = cross_entropy(scores.masked_fill(~batch.is_candidate, -torch.inf), batch.targets)
         self.optimizer.zero_grad()

@@ -11,7 +11,7 @@ from dayahead.config.memory import MemoryConfig
 from dayahead.core.columns import EVENT_TIME, IS_PAST, ITEM_ID, N_RESERVED
 from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.memory.clicks import Clicks
-from dayahead.memory.model import MemoryModel, NetworkScores
+from dayahead.memory.model import MemoryModel, NetworkScores, NetworkUpdate
 from dayahead.memory.settings import MemorySettings
 from dayahead.model.baselines import Baseline, Ints
 from dayahead.model.next_item import NextItemModel
@@ -79,16 +79,19 @@ class MemoryRecommender(Baseline):
         """The window's sessions counted so far, in the order of counting."""
         return Clicks.cat(self._new, len(self.categories))
 
-    def finish_window(self, network: NetworkScores | None = None) -> float | None:
+    def finish_window(
+        self, network: NetworkScores | None = None, update: NetworkUpdate | None = None
+    ) -> float | None:
         """Fit the head on the window's sessions, then add them to the memories.
 
         Args:
             network: scores of the network, as `MemoryModel.fit` takes them.
+            update: fits the network too, as `MemoryModel.fit` takes it.
 
         Returns:
             The head's mean loss, None where there was nothing to learn from.
         """
-        loss = self.memory.fit(self.sessions, self._end, network)
+        loss = self.memory.fit(self.sessions, self._end, network, update)
         self._new.clear()
         return loss
 

@@ -150,13 +150,12 @@ class NextItemModel(nn.Module):
 
         return scores
 
-    @torch.no_grad()
     def scores_at(
         self, columns: Columns, n_known: Int[Tensor, " B"], items: Int[Tensor, "B K"]
     ) -> Float[Tensor, "B K"]:
         """Score K items (vocabulary indices) per session as `scorer` does; not with sharded rows.
 
-        Scores of reserved indices are without meaning.
+        Gradients pass, dropout does not act. Scores of reserved indices are without meaning.
         """
         if self.training:  # to ask takes less than to set it again, at each live session
             self.eval()

@@ -19,7 +19,7 @@ from dayahead.model.memories import MemoryRecommender
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.tasks import is_before
 from dayahead.train.batches import Batches, MemoryBatches
-from dayahead.train.trainers import GradientTrainer, OnStep
+from dayahead.train.trainers import GradientTrainer, OnStep, set_learning_rate
 
 
 class MemoryTrainer:
@@ -59,8 +59,12 @@ class MemoryTrainer:
         self._known, self._sizes = self._sizes, sizes
 
     def n_steps(self, epochs: list[Batches]) -> int:
-        """Return the network's steps."""
-        return self.network.n_steps(epochs)
+        """Return the network's steps; end to end, those of one pass."""
+        return epochs[0].n_steps if self._is_end_to_end else self.network.n_steps(epochs)
+
+    @property
+    def _is_end_to_end(self) -> bool:
+        return self.model.memory.settings.config.end_to_end
 
     def fit(self, window: str, epochs: list[Batches], on_step: OnStep) -> float | None:
         """Fit on a window; return the mean loss of the head, None where it learned nothing."""
@@ -69,6 +73,9 @@ class MemoryTrainer:
         self.model.start_window(self.ends[window])
         for batch in sessions:
             self.model.count(batch.columns, batch.lengths)
+        if self._is_end_to_end:
+            on_step(len(sessions.every_row))
+            return self._fit_end_to_end(window, sessions)
         network = self.network.model
         if not self.model.memory.n_fits:
             early, _ = self.model.sessions.halves()
@@ -77,6 +84,16 @@ class MemoryTrainer:
         loss = self.model.finish_window(_scores_of(network, sessions, self._known))
         self.network.fit(window, epochs, on_step)
         return loss
+
+    def _fit_end_to_end(self, window: str, sessions: MemoryBatches) -> float | None:
+        """Fit head and network together, by the loss of the head; the same on every process."""
+        own = self.network
+
+        def update(step: int, n_steps: int) -> None:
+            set_learning_rate(own.optimizer, own.config, step, n_steps)
+            own.update(window, step)
+
+        return self.model.finish_window(_scores_of(own.model, sessions, self._known), update)
 
     def _fitted_early(self, window: str, epochs: list[MemoryBatches]) -> NextItemModel:
         """Return a copy of the network that is fitted on a part of the window."""

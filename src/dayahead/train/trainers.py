@@ -148,11 +148,15 @@ class GradientTrainer:
         self._check_finite("loss", sums[0], window, step)
         # DDP averages gradients over ranks, which have different numbers of targets.
         (loss * (self.process.rank.world_size / sums[1].item())).backward()
+        self.update(window, step)
+        return sums
+
+    def update(self, window: str, step: int) -> None:
+        """Clip the gradients, take an optimizer step by them, and drop them."""
         norm = self._clip_gradients()
         self._check_finite("gradient norm", norm, window, step)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        return sums
 
     def _clip_gradients(self) -> Float[Tensor, ""]:
         """Limit the gradient norm, over the sharded rows of all ranks too; return it unclipped."""

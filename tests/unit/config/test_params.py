@@ -217,6 +217,13 @@ def test_sessions_are_not_counted_several_times(tmp_path, architecture):
     assert load_params(written(tmp_path, edited({**changes, "training.carry_model": False})))
 
 
+def test_a_fit_end_to_end_needs_a_network(tmp_path):
+    changes = {"memory.end_to_end": True, "model.network": "none"}
+    with pytest.raises(ConfigError, match=r"memory\.end_to_end fits the network of memory"):
+        load_params(written(tmp_path, edited(changes)))
+    assert load_params(written(tmp_path, edited({**changes, "model.network": "gpt2"})))
+
+
 @pytest.mark.parametrize("text", ["", "[1, 2]"])
 def test_what_is_no_mapping_is_an_error(tmp_path, text):
     path = tmp_path / "params.yaml"

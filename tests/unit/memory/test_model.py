@@ -271,3 +271,45 @@ def test_a_networks_scores_are_normalised_over_the_candidates():
     scores = model.scores(PREFIXES, EVERY, network)
     shifted = model.scores(PREFIXES, EVERY, lambda rows, items: network(rows, items) + 5)
     torch.testing.assert_close(shifted, scores, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("item", range(2, N_ITEMS + 2, 3))
+def test_end_to_end_the_networks_gradients_are_those_of_the_heads_loss(item):
+    """Against differences of the loss, for one step over all examples of a second window."""
+    config = replace(SMALL, end_to_end=True, batch_size=1000, epochs=1, n_replayed=0)
+    losses, gradients = {}, []
+    for shift in (-0.05, 0.0, 0.05):
+        table = torch.linspace(-1, 1, N_ITEMS + 2).requires_grad_()
+        moved = table + shift * (torch.arange(N_ITEMS + 2) == item)
+        model = fitted(window(0, 0), network=network, config=config, with_network=True)
+        torch.nn.init.constant_(model.head.linear, 1.0)
+
+        def scores(rows, candidates, moved=moved):
+            return moved[candidates]
+
+        def update(step, n_steps, table=table):
+            assert (step, n_steps) == (0, 1)
+            gradients.append(table.grad.clone())
+
+        losses[shift] = model.fit(*window(1, 1), scores, update)
+    found = float(gradients[1][item])
+    assert found != 0
+    assert found == pytest.approx((losses[0.05] - losses[-0.05]) / 0.1, rel=0.02, abs=1e-5)
+
+
+def test_end_to_end_replayed_examples_keep_the_features_they_had():
+    config = replace(SMALL, end_to_end=True, n_replayed=1000)
+    asked = []
+    model = fitted(window(0, 0), network=network, config=config, with_network=True)
+    n_replayed = len(model.replay.kept)
+
+    def recorded(rows, candidates):
+        asked.append(rows)
+        return network(rows, candidates)
+
+    model.fit(*window(1, 1), recorded, lambda step, n_steps: None)
+    sessions, _ = window(1, 1)
+    n_new = len(model.replay.kept) - n_replayed
+    assert n_replayed > 0
+    assert n_new > 0
+    assert sum(map(len, asked)) == (sessions.lengths > 1).sum() + SMALL.epochs * n_new

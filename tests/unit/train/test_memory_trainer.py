@@ -135,6 +135,31 @@ def test_two_processes_agree_with_one(windows, tmp_path):
         assert np.array_equal(one, two)
 
 
+def end_to_end(**sections):
+    return merge_sections({"memory": {"end_to_end": True}}, **MEMORY_WITH_GPT2, **sections)
+
+
+def test_end_to_end_the_loss_of_the_head_fits_the_network(windows, tmp_path):
+    """The task's own loss is never computed, and the network's weights change all the same."""
+    still = end_to_end(training={"learning_rate": 1e-12, "weight_decay": 0.0})
+    with patch.object(NextItemModel, "forward", side_effect=AssertionError):
+        learned, kept = (
+            weights_in(train_study(windows, tmp_path / name, sections))
+            for name, sections in (("learned", end_to_end()), ("kept", still))
+        )
+    name = "network.inputs.items.weight"
+    assert (learned[name] - kept[name]).abs().max() > 1e-3
+    assert not torch.equal(learned["memory.head.linear"], kept["memory.head.linear"])
+
+
+def test_end_to_end_a_killed_run_resumes(windows, tmp_path):
+    whole = weights_in(train_study(windows, tmp_path / "whole", end_to_end()))
+    cache = tmp_path / "cache"
+    train_study(windows, tmp_path / "short", end_to_end(), last=day(1), cache=cache)
+    resumed = weights_in(train_study(windows, tmp_path / "long", end_to_end(), cache=cache))
+    assert all(torch.equal(value, resumed[name]) for name, value in whole.items())
+
+
 @pytest.mark.parametrize(
     ("sections", "message"),
     [
