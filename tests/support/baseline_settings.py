@@ -33,6 +33,7 @@ MEMORY = {
     "first_epochs": 2,
     "end_to_end": False,
     "n_examples": 100,
+    "min_steps": 2,
     "n_replayed": 10,
     "n_latest": 10,
     "n_earlier": 5,

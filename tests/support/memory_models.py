@@ -14,7 +14,15 @@ MEMORY_WITH_GPT2 = {"model": {"architecture": "memory", "network": "gpt2"}}
 N_ITEMS = 12
 CONFIG = load_params(Path(__file__).parents[2] / "params.yaml").memory
 """The settings that come with Dayahead."""
-SMALL = replace(CONFIG, n_candidates=8, head_width=8, batch_size=16, first_epochs=2, n_replayed=20)
+SMALL = replace(
+    CONFIG,
+    n_candidates=8,
+    head_width=8,
+    batch_size=16,
+    min_steps=0,
+    first_epochs=2,
+    n_replayed=20,
+)
 SETTINGS = MemorySettings(config=SMALL, unit=HOUR, columns=("device",), seed=0)
 
 

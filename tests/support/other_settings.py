@@ -84,6 +84,7 @@ OTHER = {
         "first_epochs": 1,
         "end_to_end": True,
         "n_examples": 5,
+        "min_steps": 1,
         "n_replayed": 3,
         "n_latest": 3,
         "n_earlier": 2,

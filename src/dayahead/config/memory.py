@@ -28,7 +28,10 @@ class MemoryConfig:
     weight_decay: NonNegative
     """Of AdamW for the head."""
     batch_size: Count
-    """Sessions per step of the head."""
+    """Sessions per step of the head, at most."""
+    min_steps: CountOrZero
+    """Steps that the head takes in an epoch at least: where a window has few sessions, a step has
+    fewer than `batch_size`."""
     epochs: Annotated[int, Field(ge=1, le=1000)]
     """Epochs of the head in each fit."""
     first_epochs: Annotated[int, Field(ge=1, le=1000)]

@@ -64,8 +64,10 @@ class HeadTrainer:
         Raises:
             TrainingError: a loss is not finite.
         """
+        n_wanted = len(examples) // max(1, self.config.min_steps)
+        size = min(self.config.batch_size, max(1, n_wanted))
         orders = [torch.randperm(len(examples), generator=generator) for _ in range(epochs)]
-        batches = [rows for order in orders for rows in torch.split(order, self.config.batch_size)]
+        batches = [rows for order in orders for rows in torch.split(order, size)]
         total = 0.0
         for step, rows in enumerate(batches if len(examples) else []):
             decline = (1 - FINAL_RATE) * step / len(batches)

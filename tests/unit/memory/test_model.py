@@ -313,3 +313,11 @@ def test_end_to_end_replayed_examples_keep_the_features_they_had():
     assert n_replayed > 0
     assert n_new > 0
     assert sum(map(len, asked)) == (sessions.lengths > 1).sum() + SMALL.epochs * n_new
+
+
+@pytest.mark.parametrize(("min_steps", "n_steps"), [(0, 1), (1, 1), (5, 6), (1000, 16)])
+def test_few_examples_make_smaller_steps(min_steps, n_steps):
+    config = replace(SMALL, min_steps=min_steps, first_epochs=1, n_replayed=1000)
+    model = fitted(window(0, 0), config=config)
+    assert len(model.replay.kept) == 16  # at once, by threes or one by one
+    assert model.trainer.optimizer.state[model.head.linear]["step"] == n_steps
