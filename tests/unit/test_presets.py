@@ -21,7 +21,7 @@ ROWS = {
     "xlnet-clm", "xlnet-rtd", "xlnet-mlm", "xlnet-mlm-concat", "xlnet-mlm-concat-soft-one-hot",
     "xlnet-mlm-elementwise",
 }  # fmt: skip
-OTHERS = {"gru4rec", "vsknn", "stan", "vstan"}
+OTHERS = {"gru4rec", "gru4rec-bpr-max", "vsknn", "stan", "vstan"}
 ABLATIONS = {
     f"ablations/{name}"
     for name in (
@@ -39,9 +39,10 @@ def test_every_row_of_the_papers_tables_has_a_preset():
     wanted = {f"{name}/{row}" for name in ("rees46", "g1", "adressa") for row in ROWS}
     wanted |= {f"yoochoose/{row}" for row in ROWS if not row.startswith("xlnet-mlm-")}
     data_sets = ("rees46", "yoochoose", "g1", "adressa")
-    wanted |= {f"{name}/{row}" for name in data_sets for row in OTHERS} | {"g1/memory"}
+    wanted |= {f"{name}/{row}" for name in data_sets for row in OTHERS}
+    wanted |= {"g1/memory", "diginetica/gru4rec-bpr-max"}
     assert set(NAMES) == wanted | ABLATIONS
-    assert len(wanted) == 62
+    assert len(wanted) == 67
 
 
 def test_every_preset_fits_the_settings_and_the_data_set(monkeypatch):
@@ -63,6 +64,36 @@ def test_the_papers_figures_are_copied_exactly():
     for option in ("-Smodel.d_model=384", "-Smodel.n_head=8", "-Straining.learning_rate=0.0001427",
                    "-Sloss.label_smoothing=0.3", "-Stask.mlm_probability=0.3"):  # fmt: skip
         assert option in options
+
+
+SHARED = {
+    "model.n_layer": "1", "training.epochs": "10", "training.optimizer": "adagrad",
+    "training.schedule": "constant", "loss.negatives": "2048", "loss.negatives_of_batch": "true",
+}  # fmt: skip
+CROSS_ENTROPY = ("sampled_softmax", "logq")
+BPR_MAX = ("bpr_max", "bpr_max_regularisation", "elu")
+OF_GRU4REC = {
+    "YOOCHOOSE": ("g1 adressa yoochoose", CROSS_ENTROPY, [480, 0, 0.2, 0.07, 0, 0.2, 1]),
+    "REES46": ("rees46", CROSS_ENTROPY, [512, 0.45, 0, 0.065, 0, 0.5, 1]),
+    "RSC15": ("g1 adressa yoochoose", BPR_MAX, [100, 0, 0, 0.2, 0.1, 0, 0.5, 0.5]),
+    "Coveo": ("rees46", BPR_MAX, [512, 0.35, 0, 0.05, 0.4, 0.2, 1.85, 1]),
+    "DIGINETICA": ("diginetica", BPR_MAX, [512, 0.5, 0.3, 0.05, 0.15, 0.3, 0.9, 1]),
+}
+"""By the data set they are published for: those that have them here, the loss, and layers,
+dropout_p_embed, dropout_p_hidden, learning_rate, momentum, sample_alpha and the loss's own."""
+
+
+@pytest.mark.parametrize("published_for", OF_GRU4REC)
+def test_the_figures_of_gru4recs_authors_are_copied_exactly(published_for):
+    data_sets, (loss, *own), published = OF_GRU4REC[published_for]
+    keys = ["model.d_model", "model.input_dropout", "model.dropout", "training.learning_rate",
+            "training.momentum", "loss.popularity_exponent"]  # fmt: skip
+    keys += [f"loss.{key}" for key in own]
+    for name in data_sets.split():
+        options = options_of(f"{name}/gru4rec{'-bpr-max' if loss == 'bpr_max' else ''}")
+        found = dict(option.removeprefix("-S").split("=", 1) for option in options)
+        assert (SHARED | {"loss.name": loss}).items() <= found.items()
+        assert [float(found[key]) for key in keys] == published
 
 
 def test_a_preset_becomes_options_and_leaves_params_yaml_alone(tmp_path):
