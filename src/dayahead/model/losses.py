@@ -177,7 +177,10 @@ def sampled_softmax(scores: Scores, config: LossConfig) -> Float[Tensor, " t"]:
 
     Bengio and Senecal 2003: exp(score) of a negative over its expected number of occurrences
     estimates the sum over all items but the target without bias; the target's own term is exact.
-    `logq` weakens this correction of the negatives (Hidasi and Czapp 2023).
+    `logq` weakens this correction of the negatives (Hidasi and Czapp 2023). GRU4Rec's authors
+    subtract logq * log(count) from the scores of the batch's items, the target's own included, and
+    `popularity_exponent` times that from those of samples: the rarer a target, the less its score
+    has to rise.
     """
     corrected = (scores.negatives - config.logq * scores.log_expected).masked_fill(
         ~scores.is_other, NEVER
