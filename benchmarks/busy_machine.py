@@ -1,7 +1,7 @@
 """Sessions per second in training beside 0, 1 and 2 busy neighbours, by threads and spinning.
 
 A waiting OpenMP thread spins before it sleeps: on a quiet machine this saves wake-ups, beside other
-work it takes the core from whoever has work to do. Each row is one setting, in processes of their
+work it takes a core that others need. Each row is one setting, in processes of their
 own that take turns; a neighbour is a Python loop that never waits. Figures are medians of rounds.
 
 Command: python benchmarks/busy_machine.py
