@@ -9,7 +9,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from dayahead.distributed.sharding import Shard
 from dayahead.model import output_layer
-from dayahead.model.output_layer import OutputLayer, rows_per_chunk, sharded_softmax_loss
+from dayahead.model.output_layer import OutputLayer, rows_per_chunk, softmax_loss
 from support.tiny_settings import loss_config, loss_of
 
 
@@ -75,15 +75,16 @@ def test_chunks_fit_the_budget_with_at_least_as_many_states_as_dimensions(
     monkeypatch, n_items, wanted
 ):
     found = []
+    in_place = output_layer._softmax_in_place
 
-    def watched(*args, options, **kwargs):
-        found.append(options.batch_chunk_size)
-        return torch.nn.functional.linear_cross_entropy(*args, options=options, **kwargs)
+    def watched(logits, shard):
+        found.append(len(logits))
+        return in_place(logits, shard)
 
-    monkeypatch.setattr(output_layer, "linear_cross_entropy", watched)
-    *parts, targets = problem(n_targets=5, n_items=n_items)
+    monkeypatch.setattr(output_layer, "_softmax_in_place", watched)
+    *parts, targets = problem(n_targets=wanted + 1, n_items=n_items)
     chunked(*parts, targets, budget=3)
-    assert found == [wanted]
+    assert found == [wanted, 1]
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
@@ -119,6 +120,24 @@ def test_bfloat16_products_are_summed_in_float32(chunk_rows, n_rows):
         assert (found - wanted).norm() <= limit * wanted.norm()
 
 
+@pytest.mark.parametrize("spread", [0.02, 0.3])
+def test_the_bfloat16_bias_gradient_of_a_frequent_item_is_exact(spread):
+    """A sum of ones stops growing at 256 in bfloat16; here one item has 600 targets of 1,000."""
+    states, table, bias, targets = problem(n_targets=1_000, n_items=500, dim=64)
+    targets[:600] = 3
+    parts = [(spread * part).detach().requires_grad_() for part in (states, table, bias)]
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = chunked(*parts, targets)
+    exact = [part.detach().double().requires_grad_() for part in parts]
+    wanted = dense(*exact, targets)
+    torch.testing.assert_close(loss.double(), wanted, rtol=1e-4, atol=0)
+    [found], [gradient] = (
+        torch.autograd.grad(each, [of[2]]) for each, of in [(loss, parts), (wanted, exact)]
+    )
+    assert (found - gradient).norm() <= 0.01 * gradient.norm()
+    torch.testing.assert_close(found[3].double(), gradient[3], rtol=0.01, atol=0)
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_no_tensor_is_larger_than_the_budget(smoothing):
     n_targets, n_items, budget = 300, 10_000, 2  # dense logits: 11 MiB
@@ -147,7 +166,7 @@ class TestSharded:
 
     @staticmethod
     def loss(states, table, bias, targets):
-        return sharded_softmax_loss(states, OutputLayer(table, bias, len(table)), targets, 1)
+        return softmax_loss(states, OutputLayer(table, bias, len(table)), targets, 1)
 
     def relative_error(self, parts, targets):
         """Of loss and gradients, against the dense ones in float64."""
