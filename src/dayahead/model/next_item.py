@@ -13,6 +13,7 @@ from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.backbones import Backbone
 from dayahead.model.embeddings import GrowingEmbedding
 from dayahead.model.inputs import EventInputs, hide_new_items, projection, swap_noise
+from dayahead.model.length_groups import group_sizes
 from dayahead.model.losses import Negatives, NegativeSampler, catalogue_loss
 from dayahead.model.output_layer import Columns, OutputLayer, Scorer, States
 from dayahead.model.rng import StepRandom, derived_seed
@@ -118,7 +119,7 @@ class NextItemModel(nn.Module):
     ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
         """Sum of the loss over this batch's targets, and the number of targets.
 
-        The batch goes through the backbone in `length_groups` parts, each cut to its longest
+        The batch goes through the backbone in up to `length_groups` parts, each cut to its longest
         session; with rows sorted by length, little padding is left.
         """
         positions, labels = self.task.training_positions(columns[ITEM_ID], lengths, rng)
@@ -255,8 +256,10 @@ class NextItemModel(nn.Module):
         """Hidden states at the predicted positions, in row-major order."""
         states = []
         rows = torch.arange(len(positions.lengths), device=positions.lengths.device)
-        items = self.inputs.items(columns[ITEM_ID]).chunk(length_groups)
-        for part_rows, part_items in zip(rows.chunk(length_groups), items, strict=True):
+        sizes = group_sizes(positions.lengths, length_groups)
+        items = self.inputs.items(columns[ITEM_ID])
+        parts = (torch.split(each, sizes) for each in (rows, items))
+        for part_rows, part_items in zip(*parts, strict=True):
             part = positions.part(part_rows)
             part_columns = {name: values[part_rows] for name, values in columns.items()}
             inputs = self._masked_inputs(part_columns, part_items, part)

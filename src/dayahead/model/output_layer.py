@@ -117,8 +117,9 @@ class _SoftmaxLoss(Function):
             scores = logits[own]
             log_sums = _softmax_in_place(logits, shard)
             losses.append(log_sums[own[0]] - scores)
-            logits[own] -= 1
             bias_grad.addmv_(logits.T, ones[: len(chunk)])  # twice as fast as sum(0)
+            bias_grad.index_add_(0, own[1], -ones[: len(scores)])
+            logits[own] -= 1
             logits_grad = logits.to(dtype)
             torch.mm(logits_grad, table, out=chunk_grad)
             if ctx.needs_input_grad[1]:  # type: ignore[attr-defined]

@@ -2,9 +2,11 @@
 
 import pytest
 import torch
+from torch.profiler import profile
 from transformers import GPT2Config, GPT2Model
 
 from dayahead.core.errors import ConfigError
+from dayahead.model import huggingface
 from dayahead.model.backbones import WITHOUT_ATTENTION, Backbone
 from support.backbones import NAMED, OTHER_TRANSFORMERS, mark_slow
 from support.tiny_settings import model_config
@@ -106,6 +108,24 @@ def test_fused_attention_where_the_type_supports_it():
     for architecture, used in [("gpt2", "sdpa"), ("bert", "sdpa"), ("xlnet", "eager")]:
         config = backbone_of(architecture).network.transformer.config
         assert config._attn_implementation == used
+
+
+@pytest.mark.parametrize("architecture", ["gpt2", "bert"])
+def test_a_bfloat16_cpu_uses_the_plain_kernel_up_to_a_length(monkeypatch, architecture):
+    """With the same outputs and gradients but for rounding, which is about .004 of a number."""
+    backbone = backbone_of(architecture, causal=architecture == "gpt2")
+    inputs, weights = torch.randn(2, 2, 6, 16).unbind()
+    inputs.requires_grad_()
+    found = []
+    for longest, is_fused in [(6, False), (5, True)]:
+        monkeypatch.setattr(huggingface, "LONGEST_PLAIN", longest)
+        with profile() as record, torch.autocast("cpu", torch.bfloat16):
+            output = backbone(inputs, torch.tensor([6, 4]))
+        assert any("flash" in event.key for event in record.key_averages()) == is_fused
+        [gradient] = torch.autograd.grad((weights * output).sum(), [inputs])
+        found.append((output, gradient))
+    for plain, fused in zip(*found, strict=True):
+        assert (plain - fused).norm() <= 0.01 * fused.norm()
 
 
 def test_model_config_fields_are_passed_on():
