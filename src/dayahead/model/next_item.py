@@ -141,13 +141,15 @@ class NextItemModel(nn.Module):
         """
         self.eval()
         rows = candidates.to(self.bias.device) - N_RESERVED
-        own = self.output_layer.own_subset(rows)
+        temperature = self.loss_config.temperature
+        own = self.output_layer.own_subset(rows).at_temperature(temperature)
 
         @torch.no_grad()
         def scores(columns: Columns, n_known: Int[Tensor, " B"]) -> Float[Tensor, "E c"]:
             positions = self.task.next_item_positions(columns[ITEM_ID], n_known)
-            [states], _ = self.shard.all_gather(self._output_states(columns, positions))
-            return own.own_scores(states) / self.loss_config.temperature
+            states = self._output_states(columns, positions) / temperature
+            [every], _ = self.shard.all_gather(states)
+            return own.own_scores(every)
 
         return scores
 

@@ -21,6 +21,8 @@ from dayahead.train.batches import Batch, Batches
 
 TopItems = tuple[Int[Tensor, "Q K"], Float[Tensor, "Q K"]]
 """Columns of the best-scored candidates, best first, and their scores."""
+SCORES_AT_ONCE = 2**27
+"""512 MiB of them on each process; those of 512 sessions over 10 million items are 19 GiB."""
 
 
 @dataclass(frozen=True)
@@ -91,12 +93,13 @@ def evaluate(
     wanted, counts = (torch.from_numpy(each).long().to(device) for each in (candidates, n_targets))
     scorer = model.scorer(wanted)
     ranks_of = ShardedRanking(model.shard, wanted, top_k)
+    most_rows = max(1, SCORES_AT_ONCE // max(1, len(wanted)))
     # Rows: targets, ranks, top columns. The extra last column is for what idle processes rank.
     size = (2 + min(top_k, len(wanted)), int(counts.sum()) + 1)
     found = torch.zeros(size, dtype=torch.int32, device=device)
     top_scores = torch.zeros(size[0] - 2, size[1], device=device)
     for batch in batches:
-        for part in _synchronised_prefixes(batch, counts, model.shard, process):
+        for part in _synchronised_prefixes(batch, counts, model.shard, process, most_rows):
             scores = scorer(part.columns, part.n_known).to(device)
             ranks, columns, highest = ranks_of(scores, part.targets)
             found[:, part.indices] = torch.cat([part.targets[None], ranks[None], columns.T]).int()
@@ -108,10 +111,10 @@ def evaluate(
 
 
 def _synchronised_prefixes(
-    batch: Batch, counts: Int[Tensor, " S"], shard: Shard, process: Process
+    batch: Batch, counts: Int[Tensor, " S"], shard: Shard, process: Process, most_rows: int
 ) -> Iterator[_Prefixes]:
     """Yield the prefixes of a batch; if items are sharded, equally often on every process."""
-    parts = _prefixes(batch.without_empty_rows().to(process.device), counts)
+    parts = _prefixes(batch.without_empty_rows().to(process.device), counts, most_rows)
     if shard.is_whole:
         yield from parts
         return
@@ -127,8 +130,8 @@ def _synchronised_prefixes(
         yield idle if part is None else part
 
 
-def _prefixes(batch: Batch, counts: Int[Tensor, " S"]) -> Iterator[_Prefixes]:
-    """Cut the targets of a batch without empty rows into parts of as many rows as the batch has."""
+def _prefixes(batch: Batch, counts: Int[Tensor, " S"], most_rows: int) -> Iterator[_Prefixes]:
+    """Cut the targets of a batch without empty rows into parts of at most as many rows."""
     items = batch.columns[ITEM_ID]
     if len(items) == 0:
         return
@@ -138,8 +141,9 @@ def _prefixes(batch: Batch, counts: Int[Tensor, " S"]) -> Iterator[_Prefixes]:
     rows, n_known = is_target.nonzero(as_tuple=True)
     indices = (counts.cumsum(0)[batch.sessions] - batch.lengths)[rows] + n_known
     order = n_known.argsort(stable=True)
-    for start in range(0, len(order), len(items)):
-        part = order[start : start + len(items)]
+    n_rows = min(len(items), most_rows)
+    for start in range(0, len(order), n_rows):
+        part = order[start : start + n_rows]
         yield _Prefixes(
             columns={name: values[rows[part]] for name, values in batch.columns.items()},
             n_known=n_known[part],
@@ -184,7 +188,6 @@ class ShardedRanking:
         if self.shard.is_whole:
             return ranking.target_ranks(scores, columns), *ranking.top_columns(scores, self.n_best)
         [every], n_of = self.shard.all_gather(columns)
-        ranking.check_finite(scores)
         # Only the process that scores a target knows its score; the others have -inf.
         own_scores = ranking.scores_at(scores, self.local_column[every])
         target_scores = self.shard.stack(own_scores).amax(0)

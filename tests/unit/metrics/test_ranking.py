@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayahead.core.errors import ScoreError
+from dayahead.metrics import ranking
 from dayahead.metrics.ranking import target_ranks, top_columns
 
 # Few distinct values, so that ties are the rule.
@@ -85,6 +86,35 @@ def test_a_score_that_is_not_finite_is_refused_wherever_it_stands(bad):
     scores[1, 3] = scores[2, 0] = bad
     with pytest.raises(ScoreError, match=r"2 of 4 rows .* row 1, candidate column 3"):
         target_ranks(scores, torch.tensor([0, 0, -1, 0]))
+
+
+@pytest.mark.parametrize("cached", [1, 3_000, 10_000])
+def test_parts_of_a_batch_rank_like_the_whole(monkeypatch, cached):
+    scores = torch.randn(40, 1_000).round(decimals=1)
+    targets = torch.randint(-1, 1_000, (40,))
+    whole = target_ranks(scores, targets), *top_columns(scores, 30)
+    monkeypatch.setattr(ranking, "CACHED_SCORES", cached)
+    parts = target_ranks(scores, targets), *top_columns(scores, 30)
+    assert all(torch.equal(part, one) for part, one in zip(parts, whole, strict=True))
+
+
+def test_a_rank_beyond_the_numbers_exact_in_float32():
+    n_candidates = ranking.EXACT_COUNTS + 1
+    assert target_ranks(torch.zeros(1, n_candidates), torch.tensor([0])).tolist() == [n_candidates]
+
+
+def test_large_scores_whose_sum_overflows_are_finite():
+    scores = torch.full((2, 4), 3e38)
+    scores[1] = -3e38
+    assert target_ranks(scores, torch.tensor([1, 2])).tolist() == [4, 4]
+
+
+@pytest.mark.parametrize("pair", [(torch.inf, -torch.inf), (torch.inf, 1.0), (torch.nan, 0.0)])
+def test_no_pair_of_scores_hides_one_that_is_not_finite(pair):
+    scores = torch.zeros(3, 100)
+    scores[2, [7, 70]] = torch.tensor(pair)
+    with pytest.raises(ScoreError, match=r"1 of 3 rows .* row 2, candidate column 7 "):
+        target_ranks(scores, torch.tensor([0, 1, 2]))
 
 
 @given(batches(), st.integers(0, 10))

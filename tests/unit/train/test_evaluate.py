@@ -141,10 +141,27 @@ def test_a_process_without_a_session_left_predicts_one_item_for_the_others(task)
 
     batch = sessions_of([[2, 3, 4]]).gather(torch.tensor([0]), Rank(1, 2))
     process = OthersBusyOnce(Rank(1, 2), CPU)
-    [idle] = _synchronised_prefixes(batch, torch.tensor([1]), Shard(1, 2), process)
+    [idle] = _synchronised_prefixes(batch, torch.tensor([1]), Shard(1, 2), process, 1)
     task = build_task(task_config(name=task))
     positions = task.next_item_positions(idle.columns["item_id"], idle.n_known)
     assert positions.is_predicted.sum() == 1
+
+
+@pytest.mark.parametrize("n_scores", [1, 9, 14])
+def test_parts_of_a_batch_hold_no_more_scores_than_wanted(monkeypatch, n_scores):
+    """All at once, four targets have 28 scores; a single target's may be more than wanted."""
+    found = []
+
+    class Watched(Remainders):
+        def scorer(self, candidates):
+            scorer = super().scorer(candidates)
+            return lambda *arguments: found.append(scorer(*arguments)) or found[-1]
+
+    monkeypatch.setattr("dayahead.train.evaluate.SCORES_AT_ONCE", n_scores)
+    lists, candidates = [[2, 3], [4, 5, 6], [7, 8], [3, 9]], range(2, 9)
+    ranked = evaluated(lists, candidates, 4, model=Watched())
+    assert max(scores.numel() for scores in found) <= max(n_scores, 7)
+    assert ranked.ranks.tolist() == [brute_force(session, candidates) for session in lists]
 
 
 @pytest.mark.parametrize("worst", [np.nan, np.inf])
