@@ -85,7 +85,9 @@ def catalogue_loss(
     layer = layer.at_temperature(config.temperature)
     if len(targets) == 0 and layer.shard.is_whole:
         return (hidden.sum() + layer.table.sum() + layer.bias.sum()).float() * 0.0
-    if negatives is not None:
+    if config.name == "sampled_softmax" and negatives is not None:
+        loss = _sampled_softmax(config, hidden, layer, targets, negatives)
+    elif negatives is not None:
         loss = _sampled_loss(config, hidden, layer, targets, negatives)
     else:
         loss = softmax_loss(hidden, layer, targets, config.logits_budget_mib)
@@ -101,6 +103,30 @@ def catalogue_loss(
         margins = target_scores - (hidden @ mean_row + mean_bias)
         loss = loss + config.label_smoothing * margins.float().sum()
     return loss
+
+
+def _sampled_softmax(
+    config: LossConfig, hidden: States, layer: OutputLayer, targets: Targets, negatives: Negatives
+) -> Float[Tensor, ""]:
+    """Sum of the cross entropy with the softmax's sum estimated from the negatives.
+
+    Bengio and Senecal 2003: exp(score) of a negative over its expected number of occurrences
+    estimates the sum over all items but the target without bias; the target's own term is exact.
+    `logq` weakens this correction of the negatives (Hidasi and Czapp 2023). GRU4Rec's authors
+    subtract logq * log(count) from the scores of the batch's items, the target's own included, and
+    `popularity_exponent` times that from those of samples: the rarer a target, the less its score
+    has to rise.
+
+    Ours is a softmax over the items that occur, each once, with the log of the sum of its weights
+    added to its score.
+    """
+    items, columns = torch.unique(torch.cat([targets, negatives.items]), return_inverse=True)
+    own, sampled = columns.tensor_split([len(targets)])
+    weights = torch.zeros(len(items), dtype=torch.float64, device=items.device)  # 0 beyond them
+    weights.index_add_(0, sampled, (-config.logq * negatives.log_expected.double()).exp())
+    of_items = OutputLayer(*layer.rows(items), len(items))
+    corrections = weights.log().float()
+    return softmax_loss(hidden, of_items, own, config.logits_budget_mib, corrections)
 
 
 def _sampled_loss(
@@ -172,22 +198,6 @@ class Scores:
         return (values * self.log_weights.exp() * self.is_other).sum(1)
 
 
-def sampled_softmax(scores: Scores, config: LossConfig) -> Float[Tensor, " t"]:
-    """Cross entropy with the softmax's sum over the catalogue estimated from the negatives.
-
-    Bengio and Senecal 2003: exp(score) of a negative over its expected number of occurrences
-    estimates the sum over all items but the target without bias; the target's own term is exact.
-    `logq` weakens this correction of the negatives (Hidasi and Czapp 2023). GRU4Rec's authors
-    subtract logq * log(count) from the scores of the batch's items, the target's own included, and
-    `popularity_exponent` times that from those of samples: the rarer a target, the less its score
-    has to rise.
-    """
-    corrected = (scores.negatives - config.logq * scores.log_expected).masked_fill(
-        ~scores.is_other, NEVER
-    )
-    return softplus(corrected.logsumexp(1) - scores.targets)
-
-
 def gbce(scores: Scores, config: LossConfig) -> Float[Tensor, " t"]:
     """Binary cross entropy with the target's probability to the power of beta.
 
@@ -238,5 +248,5 @@ def _top1_terms(scores: Scores) -> Float[Tensor, "t K"]:
 
 
 SAMPLED_LOSSES: dict[str, Callable[[Scores, LossConfig], Float[Tensor, " t"]]] = {
-    loss.__name__: loss for loss in (sampled_softmax, gbce, bpr, bpr_max, top1, top1_max)
+    loss.__name__: loss for loss in (gbce, bpr, bpr_max, top1, top1_max)
 }

@@ -62,11 +62,16 @@ def rows_per_chunk(n_scores: int, logits_budget_mib: int, minimum: int = 1) -> i
 
 
 def softmax_loss(
-    states: States, layer: OutputLayer, targets: Targets, logits_budget_mib: int
+    states: States,
+    layer: OutputLayer,
+    targets: Targets,
+    logits_budget_mib: int,
+    corrections: Float[Tensor, " m"] | None = None,
 ) -> Float[Tensor, ""]:
-    """Sum over targets of the cross entropy with a softmax over all items, float32.
+    """Sum over targets of the cross entropy with a softmax over all items.
 
-    Products of bfloat16 are summed in float32. A chunk has at least as many states as they have
+    float32, also of bfloat16 products, or float64. `corrections` are added to the scores of all
+    items but a state's own target. A chunk has at least as many states as they have
     dimensions: with fewer, the passes over the table and its gradient take longer than the products
     (four to eight times at a million items).
 
@@ -79,7 +84,7 @@ def softmax_loss(
     n_own = layer.n_items // shard.world_size  # or one more, but all processes need equal chunks
     n_rows = rows_per_chunk(n_own, logits_budget_mib, states.shape[1])
     loss: Tensor = _SoftmaxLoss.apply(  # type: ignore[no-untyped-call]
-        states, layer.table, layer.bias, targets, shard, n_rows
+        states, layer.table, layer.bias, targets, shard, n_rows, corrections
     )
     return loss
 
@@ -103,18 +108,23 @@ class _SoftmaxLoss(Function):
         targets: Tensor,
         shard: Shard,
         n_rows: int,
+        corrections: Tensor | None,
     ) -> Tensor:
         dtype = _product_dtype(states)
+        exact = torch.promote_types(dtype, torch.float32)
         states, table, bias = (each.to(dtype) for each in (states, table, bias))
         states_grad = torch.empty_like(states)
-        table_grad, bias_grad = (torch.zeros_like(t, dtype=torch.float32) for t in (table, bias))
+        table_grad, bias_grad = (torch.zeros_like(t, dtype=exact) for t in (table, bias))
         ones = bias_grad.new_ones(min(n_rows, len(states)))
         losses = []
         inputs = (torch.split(tensor, n_rows) for tensor in (states, targets, states_grad))
         for chunk, chunk_targets, chunk_grad in zip(*inputs, strict=True):
-            logits = torch.addmm(bias, chunk, table.T).float()
+            logits = torch.addmm(bias, chunk, table.T).to(exact)
             own = shard.local_indices(chunk_targets)
             scores = logits[own]
+            if corrections is not None:
+                logits += corrections
+                logits[own] = scores
             log_sums = _softmax_in_place(logits, shard)
             losses.append(log_sums[own[0]] - scores)
             bias_grad.addmv_(logits.T, ones[: len(chunk)])  # twice as fast as sum(0)
@@ -123,10 +133,10 @@ class _SoftmaxLoss(Function):
             logits_grad = logits.to(dtype)
             torch.mm(logits_grad, table, out=chunk_grad)
             if ctx.needs_input_grad[1]:  # type: ignore[attr-defined]
-                if dtype == torch.float32:
+                if dtype == exact:
                     table_grad.addmm_(logits_grad.T, chunk)
                 else:
-                    table_grad += (logits_grad.T @ chunk).float()
+                    table_grad += (logits_grad.T @ chunk).to(exact)
         ctx.gradients = states_grad, table_grad, bias_grad  # type: ignore[attr-defined]
         return torch.cat(losses).sum()
 
@@ -135,7 +145,7 @@ class _SoftmaxLoss(Function):
     def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor | None, ...]:
         gradients = ctx.gradients  # type: ignore[attr-defined]
         del ctx.gradients  # type: ignore[attr-defined]
-        return *(each.mul_(gradient) for each in gradients), None, None, None
+        return *(each.mul_(gradient) for each in gradients), None, None, None, None
 
 
 def _softmax_in_place(logits: Float[Tensor, "t m"], shard: Shard) -> Float[Tensor, " t"]:

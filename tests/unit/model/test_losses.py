@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from torch.profiler import ProfilerActivity, profile
 
-from dayahead.model import losses
+from dayahead.model import losses, output_layer
 from dayahead.model.losses import SAMPLED_LOSSES, Negatives, Scores
 from support.tiny_settings import loss_config, loss_of
 
-every_loss = pytest.mark.parametrize("name", SAMPLED_LOSSES)
+NAMES = ("sampled_softmax", *SAMPLED_LOSSES)
+every_loss = pytest.mark.parametrize("name", NAMES)
 
 
 def sigmoid(x):
@@ -39,6 +40,13 @@ def with_gradients(loss, *parts):
 def assert_all_close(found, wanted, **tolerances):
     for one, other in zip(found, wanted, strict=True):
         torch.testing.assert_close(one, other, **tolerances)
+
+
+def loss_of_scores(config, scores, target, negatives, expected):
+    """The loss of one target, from the scores of all items."""
+    table, bias = torch.tensor(scores)[:, None], torch.zeros(len(scores))
+    sampled = Negatives(torch.tensor(negatives), torch.tensor(expected).log())
+    return loss_of(config, torch.ones(1, 1), table, bias, torch.tensor([target]), sampled).item()
 
 
 def pairwise(config, hidden, table, bias, targets, negatives):
@@ -104,7 +112,7 @@ def oracle_top1_max(target, scores, log_expected, n_items, config):
     return sum(w * term for w, term in zip(softmax_weights(scores), terms, strict=True))
 
 
-ORACLES = {name: globals()[f"oracle_{name}"] for name in SAMPLED_LOSSES}
+ORACLES = {name: globals()[f"oracle_{name}"] for name in NAMES}
 
 WEIGHTS = (1 / (1 + math.e**2), math.e**2 / (1 + math.e**2))
 BY_HAND = {
@@ -122,36 +130,26 @@ BY_HAND = {
 @every_loss
 def test_one_target_by_hand(name):
     """A target of score 1, negatives of 0 (expected 1/2 times) and 2 (2 times), and itself."""
-    scores = Scores(
-        targets=torch.tensor([1.0]),
-        negatives=torch.tensor([[0.0, 1.0, 2.0]]),
-        is_other=torch.tensor([[True, False, True]]),
-        log_expected=torch.tensor([0.5, 9.0, 2.0]).log(),
-        n_items=5,
-    )
     config = loss_config(name=name, gbce_calibration=0.75, bpr_max_regularisation=0.5)
-    assert SAMPLED_LOSSES[name](scores, config).tolist() == pytest.approx([BY_HAND[name]], rel=1e-6)
+    found = loss_of_scores(config, [0.0, 1.0, 2.0, 7.0, 7.0], 1, [0, 1, 2], [0.5, 9.0, 2.0])
+    assert found == pytest.approx(BY_HAND[name], rel=1e-6)
 
 
 def test_the_losses_of_gru4rec_by_hand():
     """Scores 1 (target), -1 and 2; sampled softmax: negatives expected 1/4 and 4 times."""
-    scores = Scores(
-        targets=torch.tensor([1.0]),
-        negatives=torch.tensor([[-1.0, 2.0]]),
-        is_other=torch.tensor([[True, True]]),
-        log_expected=torch.tensor([0.25, 4.0]).log(),
-        n_items=5,
-    )
+    args = [1.0, -1.0, 2.0], 0, [1, 2], [0.25, 4.0]
     e = math.e
     for logq, terms in ((0.0, [1 / e, e**2]), (0.5, [2 / e, e**2 / 2]), (1.0, [4 / e, e**2 / 4])):
-        found = SAMPLED_LOSSES["sampled_softmax"](scores, loss_config(logq=logq))
-        assert found.item() == pytest.approx(math.log(e + sum(terms)) - 1, rel=1e-6)
+        config = loss_config(name="sampled_softmax", logq=logq)
+        assert loss_of_scores(config, *args) == pytest.approx(
+            math.log(e + sum(terms)) - 1, rel=1e-6
+        )
     low = 0.5 * (1 / e - 1)  # the ELU of -1
     weights = [math.exp(low) / (math.exp(low) + e**2), e**2 / (math.exp(low) + e**2)]
     wanted = -math.log(weights[0] * sigmoid(1 - low) + weights[1] * sigmoid(-1))
     wanted += 1.5 * (weights[0] * low**2 + weights[1] * 4)
     config = loss_config(name="bpr_max", elu=0.5, bpr_max_regularisation=1.5)
-    assert SAMPLED_LOSSES["bpr_max"](scores, config).item() == pytest.approx(wanted, rel=1e-6)
+    assert loss_of_scores(config, *args) == pytest.approx(wanted, rel=1e-6)
 
 
 def test_bpr_max_with_elu_is_the_authors_formula():
@@ -186,7 +184,7 @@ def test_any_shape_equals_the_loops(name, n_targets, n_items, n_negatives, seed,
     assert_all_close(found, wanted, rtol=1e-6, atol=1e-6)
 
 
-@every_loss
+@pytest.mark.parametrize("name", SAMPLED_LOSSES)  # the softmax's can be taken once only
 def test_gradients_are_those_of_finite_differences(name):
     *parts, targets, negatives = problem(n_targets=3, n_items=6, dtype=torch.float64)
     config = loss_config(name=name, bpr_max_regularisation=0.3)
@@ -201,7 +199,8 @@ def test_any_chunk_gives_the_same(monkeypatch, name, n_rows):
     *parts, targets, negatives = problem()
     config = loss_config(name=name, logits_budget_mib=1)
     wanted = with_gradients(loss_of(config, *parts, targets, negatives), *parts)
-    monkeypatch.setattr(losses, "rows_per_chunk", lambda *_: n_rows)
+    for module in (losses, output_layer):
+        monkeypatch.setattr(module, "rows_per_chunk", lambda *_: n_rows)
     found = with_gradients(loss_of(config, *parts, targets, negatives), *parts)
     assert_all_close(found, wanted, rtol=1e-5, atol=1e-6)
 

@@ -167,7 +167,7 @@ class TestModel:
             _, _, rng = batch_of(rank)
             assert whole._negatives(rng).items.tolist() == (labels - 2).tolist()
 
-    @pytest.mark.parametrize("name", ["softmax", *SAMPLED_LOSSES])
+    @pytest.mark.parametrize("name", ["softmax", "sampled_softmax", *SAMPLED_LOSSES])
     @pytest.mark.parametrize("task", ["clm", "mlm"])
     def test_two_processes_sum_to_one(self, name, task):
         """Five sessions on two processes, one of which has an empty row."""

@@ -62,6 +62,16 @@ def test_any_shape_gives_the_dense_loss(n_targets, n_items, smoothing, seed):
     torch.testing.assert_close(loss, dense(*parts, targets, smoothing), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("n_rows", [2, 100])
+def test_float64_is_the_dense_loss_to_its_last_digits(chunk_rows, n_rows):
+    chunk_rows(n_rows)
+    *parts, targets = problem(n_targets=5, n_items=6, dim=3)
+    exact = [part.detach().double().requires_grad_() for part in parts]
+    wanted = with_gradients(dense(*exact, targets), *exact)
+    for found, value in zip(with_gradients(chunked(*exact, targets), *exact), wanted, strict=True):
+        torch.testing.assert_close(found, value, rtol=1e-13, atol=1e-13)
+
+
 @pytest.mark.parametrize(
     ("n_items", "minimum", "wanted"),
     [(1000, 8, 3 * 2**20 // 4000), (10**6, 1, 1), (10**6, 128, 128), (0, 1, 3 * 2**18)],
