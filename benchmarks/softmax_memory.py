@@ -41,6 +41,8 @@ def build_trainer(
     training = replace(params.training, precision=precision)
     trainer = GradientTrainer(build_model(params, LENGTH, shard), training, process)
     trainer.grow({ITEM_ID: N_ITEMS})
+    if trainer.model.sampler:
+        trainer.model.sampler.set_counts(torch.zeros(N_ITEMS, dtype=torch.int64))
     return trainer
 
 

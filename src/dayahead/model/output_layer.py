@@ -131,12 +131,14 @@ class _SoftmaxLoss(Function):
             bias_grad.index_add_(0, own[1], -ones[: len(scores)])
             logits[own] -= 1
             logits_grad = logits.to(dtype)
+            del logits  # freed before the next are computed
             torch.mm(logits_grad, table, out=chunk_grad)
             if ctx.needs_input_grad[1]:  # type: ignore[attr-defined]
                 if dtype == exact:
                     table_grad.addmm_(logits_grad.T, chunk)
                 else:
                     table_grad += (logits_grad.T @ chunk).to(exact)
+            del logits_grad
         ctx.gradients = states_grad, table_grad, bias_grad  # type: ignore[attr-defined]
         return torch.cat(losses).sum()
 
