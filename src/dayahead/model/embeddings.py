@@ -16,8 +16,8 @@ from dayahead.core.errors import ConfigError
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.rng import derived_seed
 
-CHUNK_ROWS = 2**16
-"""Rows initialised at once; a sharded table may be larger than the memory of one process."""
+BLOCK_ROWS = 2**12
+"""Rows drawn from one seed: growing by a row draws up to so many."""
 VECTOR = "vector"
 
 
@@ -85,15 +85,21 @@ class GrowingEmbedding(nn.Module):
 def initial_rows(
     begin: int, end: int, dim: int, std: float, seed: int, shard: Shard
 ) -> Float[Tensor, "n d"]:
-    """Normal rows of a shard; a longer stream begins with the shorter one (numpy's ziggurat)."""
-    generator = np.random.Generator(np.random.PCG64(derived_seed(seed, "rows")))
-    chunks = [torch.empty(0, dim)]
-    for first in range(0, end, CHUNK_ROWS):
-        last = min(first + CHUNK_ROWS, end)
+    """Draw the normal rows of a shard from `begin` to `end`: they depend on (seed, row) alone.
+
+    Only blocks with wanted rows are drawn, and each from its first row on: a longer stream begins
+    with the shorter one (numpy's ziggurat).
+    """
+    n_before = shard.n_local(begin)
+    own = torch.empty(shard.n_local(end) - n_before, dim)
+    for block in range(begin // BLOCK_ROWS, -(-end // BLOCK_ROWS)):
+        first, last = block * BLOCK_ROWS, min((block + 1) * BLOCK_ROWS, end)
+        generator = np.random.Generator(np.random.PCG64(derived_seed(seed, "rows", block)))
         rows = torch.from_numpy(generator.standard_normal((last - first, dim), dtype=np.float32))
-        own = shard.local_slice(max(begin - first, 0) + first, last)
-        chunks.append(rows[own.start - first :: shard.world_size] * std)
-    return torch.cat(chunks)
+        wanted = shard.local_slice(max(begin, first), last)
+        held = slice(shard.n_local(max(begin, first)) - n_before, shard.n_local(last) - n_before)
+        own[held] = rows[wanted.start - first :: shard.world_size] * std
+    return own
 
 
 def read_item_vectors(path: Path, vocabulary: pa.Table, dim: int) -> PretrainedRows:

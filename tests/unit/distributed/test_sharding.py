@@ -1,6 +1,7 @@
 """Which rows of a table each process holds, and that sharded tables are slices of the whole."""
 
 from itertools import chain
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 from dayahead.core.errors import ConfigError
 from dayahead.distributed.process import Rank
 from dayahead.distributed.sharding import WHOLE, Shard
-from dayahead.model.embeddings import CHUNK_ROWS, GrowingEmbedding, PretrainedRows
+from dayahead.model import embeddings
+from dayahead.model.embeddings import BLOCK_ROWS, GrowingEmbedding, PretrainedRows
 from support.tiny_settings import tiny_model
 
 world_sizes = st.integers(1, 5)
@@ -40,20 +42,23 @@ def test_every_row_is_held_once_and_counts_are_balanced(world_size, begin, more)
     assert max(map(len, rows)) - min(map(len, rows)) <= 1
 
 
-@given(world_sizes, sizes, st.booleans())
-def test_sharded_tables_grow_to_the_rows_of_the_whole(world_size, steps, is_pretrained):
+@given(world_sizes, sizes, st.booleans(), st.integers(1, 50))
+def test_sharded_tables_grow_to_the_rows_of_the_whole(
+    world_size, steps, is_pretrained, n_per_block
+):
     rows = PretrainedRows(torch.tensor([5, 0, 33]), torch.arange(9.0).view(3, 3))
     pretrained = rows if is_pretrained else None
-    [whole] = tables(1, steps, pretrained)
-    for rank, sharded in enumerate(tables(world_size, steps, pretrained)):
+    with patch.object(embeddings, "BLOCK_ROWS", n_per_block):
+        [whole], every = (tables(n, steps, pretrained) for n in (1, world_size))
+    for rank, sharded in enumerate(every):
         assert torch.equal(sharded.weight, whole.weight[rank::world_size])
         assert sharded.n_rows == whole.n_rows == steps[-1]
 
 
 def test_rows_are_the_same_across_blocks_of_random_numbers():
-    n_rows = CHUNK_ROWS + 10
+    n_rows = BLOCK_ROWS + 10
     [whole] = tables(1, [n_rows])
-    second = tables(2, [CHUNK_ROWS - 3, n_rows])[1]
+    second = tables(2, [BLOCK_ROWS - 3, n_rows])[1]
     assert torch.equal(second.weight, whole.weight[1::2])
 
 

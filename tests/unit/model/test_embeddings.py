@@ -1,5 +1,8 @@
 """Growing tables: initial rows do not depend on when they are added; pretrained item vectors."""
 
+import time
+from unittest.mock import patch
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -8,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayahead.core.errors import ConfigError
-from dayahead.model.embeddings import GrowingEmbedding, read_item_vectors
+from dayahead.distributed.sharding import WHOLE
+from dayahead.model import embeddings
+from dayahead.model.embeddings import (
+    BLOCK_ROWS,
+    GrowingEmbedding,
+    initial_rows,
+    read_item_vectors,
+)
 from support.tiny_settings import tiny_model
 
 
@@ -19,9 +29,21 @@ def grown(*sizes, seed=1, dim=5):
     return table
 
 
-@given(st.lists(st.integers(0, 40), min_size=1, max_size=5))
-def test_initial_rows_do_not_depend_on_the_steps_of_growth(sizes):
-    assert torch.equal(grown(*sizes).weight, grown(max(sizes)).weight)
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=5), st.integers(1, 50))
+def test_initial_rows_do_not_depend_on_the_steps_of_growth(sizes, n_per_block):
+    with patch.object(embeddings, "BLOCK_ROWS", n_per_block):
+        assert torch.equal(grown(*sizes).weight, grown(max(sizes)).weight)
+
+
+def test_no_two_blocks_of_rows_are_equal():
+    assert len(grown(2 * BLOCK_ROWS + 3, dim=2).weight.unique(dim=0)) == 2 * BLOCK_ROWS + 3
+
+
+def test_rows_far_back_are_drawn_without_those_before_them():
+    n_held, start = 10_000_000, time.thread_time()
+    rows = initial_rows(n_held, n_held + 1000, dim=512, std=1.0, seed=1, shard=WHOLE)
+    assert time.thread_time() - start < 1.0
+    assert rows.shape == (1000, 512)
 
 
 def test_initial_rows_depend_on_the_seed_and_have_the_configured_std():
