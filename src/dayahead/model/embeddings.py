@@ -65,7 +65,8 @@ class GrowingEmbedding(nn.Module):
             local -= self.shard.n_local(self.n_rows)
             is_new = (local >= 0) & (local < len(new))
             new[local[is_new]] = self.pretrained.vectors[held[is_new]]
-        rows = torch.cat([old.detach(), new.to(old.device)])
+        rows = with_rows(old.detach(), len(old) + len(new))
+        rows[len(old) :] = new
         self.weight = nn.Parameter(rows, requires_grad=old.requires_grad)
         self.n_rows = n_rows
 
@@ -80,6 +81,21 @@ class GrowingEmbedding(nn.Module):
         vectors = self.shard.lookup(self.weight, rows)  # [B, L, d]
         is_unknown = (indices >= UNKNOWN) & ~is_held
         return vectors * is_held[..., None] + self.unknown * is_unknown[..., None]
+
+
+def with_rows(held: Float[Tensor, "m ..."], n_rows: int) -> Float[Tensor, "n ..."]:
+    """Return a tensor of `n_rows` rows, the first of them those held, the others of any values.
+
+    On the CPU it has room for an eighth more, which takes no memory before it is written to. Where
+    there is room nothing is copied: both tensors then share memory.
+    """
+    n_bytes = n_rows * held.shape[1:].numel() * held.itemsize
+    if held.untyped_storage().nbytes() < n_bytes:
+        spare = n_rows // 8 if held.device.type == "cpu" else 0
+        room = held.new_empty((n_rows + spare, *held.shape[1:]))
+        room[: len(held)] = held
+        held = room
+    return held.as_strided((n_rows, *held.shape[1:]), held.stride(), 0)
 
 
 def initial_rows(

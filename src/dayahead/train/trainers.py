@@ -19,12 +19,13 @@ from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.distributed.process import Process, Rank
 from dayahead.model.baselines import Baseline
 from dayahead.model.checkpoint import WEIGHTS, restore_weights, weights_of
+from dayahead.model.embeddings import with_rows
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.rng import StepRandom, derived_seed
 from dayahead.train.adagrad import Adagrad
 from dayahead.train.batches import Batch, Batches
 
-MOMENTS = ("exp_avg", "exp_avg_sq", "sum", "velocity")
+MOMENTS = {"exp_avg", "exp_avg_sq", "sum", "velocity"}
 """Names of AdamW's and Adagrad's state that has the shape of its parameter."""
 _OPTIMIZER = "moments."
 """Prefix of the optimizer's tensors in a state; the model's have WEIGHTS."""
@@ -239,9 +240,10 @@ def replace_grown(optimizer: Optimizer, before: dict[str, nn.Parameter], model: 
             group["params"] = [new if p is old else p for p in group["params"]]
         state = optimizer.state.pop(old, None)
         if state:
-            padding = (0, 0) * (new.dim() - 1) + (0, len(new) - len(old))
-            grown = {key: nn.functional.pad(state[key], padding) for key in state if key in MOMENTS}
-            optimizer.state[new] = state | grown
+            for key in MOMENTS & state.keys():
+                state[key] = with_rows(state[key], len(new))
+                state[key][len(old) :] = 0
+            optimizer.state[new] = state
 
 
 def set_learning_rate(

@@ -18,6 +18,7 @@ from dayahead.model.embeddings import (
     GrowingEmbedding,
     initial_rows,
     read_item_vectors,
+    with_rows,
 )
 from support.tiny_settings import tiny_model
 
@@ -70,6 +71,28 @@ def test_growing_does_not_change_learned_rows():
     table.grow(10)
     assert torch.equal(table.weight[:3], learned)
     assert torch.equal(table.weight[3:], grown(10).weight[3:])
+
+
+def test_growing_again_copies_no_row():
+    table = grown(80)
+    room = table.weight.untyped_storage().nbytes()
+    assert room == 90 * 5 * 4
+    for size in (81, 90):
+        before = table.weight.data_ptr()
+        table.grow(size)
+        assert table.weight.data_ptr() == before
+    table.grow(91)
+    assert table.weight.data_ptr() != before
+    assert torch.equal(table.weight, grown(91).weight)
+
+
+@given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 30), st.sampled_from([(), (3,)]))
+def test_with_rows_begins_with_the_rows_held(n_held, n_room, more, shape):
+    held = torch.randn(n_held + n_room, *shape)[:n_held]
+    found = with_rows(held, n_held + more)
+    assert found.shape == (n_held + more, *shape)
+    assert found.is_contiguous()
+    assert torch.equal(found[:n_held], held)
 
 
 def test_a_table_never_shrinks():

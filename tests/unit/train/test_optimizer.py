@@ -117,6 +117,18 @@ def test_steps_of_new_rows_exceed_the_learning_rate_at_first_and_only_so_far():
     assert max(found) == pytest.approx(6.11, abs=0.01)  # 6.53
 
 
+def test_the_state_of_new_rows_is_zero_whatever_was_in_their_memory():
+    model, optimizer = fitted()
+    state = optimizer.state[model.bias]
+    room = torch.full((20,), torch.nan)
+    room[:10] = state["exp_avg"]
+    state["exp_avg"] = room[:10]
+    grow(model, optimizer, item_id=15, category=3)
+    grown = optimizer.state[model.bias]["exp_avg"]
+    assert grown.data_ptr() == room.data_ptr()
+    assert grown[10:].tolist() == [0] * 5
+
+
 def test_every_parameter_keeps_its_group_after_growth():
     model, optimizer = fitted()
     grow(model, optimizer, item_id=15, category=5)
