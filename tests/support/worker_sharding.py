@@ -5,6 +5,11 @@ from unittest.mock import patch
 
 import torch
 from torch import Tensor
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Replicate, distribute_tensor
+from torch.distributed.tensor import Shard as ByBlocks
+from torch.distributed.tensor.parallel import loss_parallel
+from torch.nn.functional import cross_entropy
 
 from dayahead.core.columns import ITEM_ID
 from dayahead.core.files import write_json
@@ -12,6 +17,7 @@ from dayahead.distributed import sharding
 from dayahead.distributed.process import Process, Rank
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.next_item import NextItemModel
+from dayahead.model.output_layer import OutputLayer, softmax_loss
 from dayahead.model.rng import StepRandom
 from dayahead.train.batches import Batch, Sessions
 from dayahead.train.evaluate import ShardedRanking
@@ -77,6 +83,64 @@ def gather_and_scatter(process: Process, folder: Path) -> None:
     expected = table[shard.rank :: shard.world_size]
     is_same = [local.equal(expected), gathered.equal(table if process.is_main else expected)]
     write_json(folder / f"{process.rank.index}.json", is_same)
+
+
+def exchange_in_bfloat16(process: Process, folder: Path) -> None:
+    """Write whether values are gathered rounded, and rounded gradients summed in float32."""
+    shard = Shard.create(process.rank)
+    generator = torch.Generator().manual_seed(4)
+    n_of = [3, 1, 0, 2][: shard.world_size]
+    every = torch.randn(sum(n_of), 5, generator=generator)
+    own = every.split(n_of)[shard.rank].clone().requires_grad_()
+    numbers = torch.arange(n_of[shard.rank])
+    [gathered, found], lengths = shard.all_gather(own, numbers, dtype=torch.bfloat16)
+    weights = torch.randn(shard.world_size, sum(n_of), 5, generator=generator).bfloat16()
+    (gathered * weights[shard.rank]).sum().backward()
+    is_same = [
+        lengths == n_of,
+        gathered.dtype == torch.bfloat16 and gathered.equal(every.bfloat16()),
+        found.equal(torch.cat([torch.arange(n) for n in n_of])),
+        own.grad.equal(weights.float().sum(0).split(n_of)[shard.rank]),
+    ]
+    write_json(folder / f"{process.rank.index}.json", is_same)
+
+
+def compare_with_dtensor(process: Process, folder: Path) -> None:
+    """Write the relative differences of the sharded softmax from torch's over a DTensor.
+
+    There the table is sharded by blocks of rows, and `loss_parallel` gathers no logits either.
+    """
+    shard = Shard.create(process.rank)
+    generator = torch.Generator().manual_seed(5)
+    n_items, dim = 16 * shard.world_size, 8
+    parts = [torch.randn(*size, generator=generator) for size in ((9, dim), (n_items, dim))]
+    parts.append(torch.randn(n_items, generator=generator))
+    targets = torch.randint(n_items, (9,), generator=generator)
+    mesh = init_device_mesh("cpu", (shard.world_size,))
+    placements = ([Replicate()], [ByBlocks(0)], [ByBlocks(0)])
+    states, table, bias = (
+        distribute_tensor(part, mesh, placement).requires_grad_()
+        for part, placement in zip(parts, placements, strict=True)
+    )
+    with loss_parallel():
+        labels = distribute_tensor(targets, mesh, [Replicate()])
+        expected = cross_entropy(states @ table.T + bias, labels, reduction="sum")
+        expected.backward()
+    own = slice(shard.rank, None, shard.world_size)
+    ours = [part[own].clone().requires_grad_() for part in parts]
+    layer = OutputLayer(ours[1], ours[2], n_items, shard)
+    loss = softmax_loss(ours[0], layer, targets[own], logits_budget_mib=1)
+    loss.backward()
+    found = {"loss": _gap(process.all_reduce(loss.detach()), expected.full_tensor())}
+    for name, mine, theirs in zip(
+        ("states", "table", "bias"), ours, (states, table, bias), strict=True
+    ):
+        found[name] = _gap(mine.grad, theirs.grad.full_tensor()[own])
+    write_json(folder / f"{process.rank.index}.json", found)
+
+
+def _gap(found: Tensor, expected: Tensor) -> float:
+    return float((found - expected).norm() / expected.norm())
 
 
 def _local_scores(scores: Tensor, shard: Shard, candidates: Tensor) -> Tensor:

@@ -80,7 +80,7 @@ def softmax_loss(
     targets; all must scale it by the same factor before `backward`.
     """
     shard = layer.shard
-    (states, targets), _ = shard.all_gather(states, targets)
+    (states, targets), _ = shard.all_gather(states, targets, dtype=_product_dtype(states))
     n_own = layer.n_items // shard.world_size  # or one more, but all processes need equal chunks
     n_rows = rows_per_chunk(n_own, logits_budget_mib, states.shape[1])
     loss: Tensor = _SoftmaxLoss.apply(  # type: ignore[no-untyped-call]

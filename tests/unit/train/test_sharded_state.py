@@ -10,6 +10,8 @@ from support.worker_sharding import (
     CASES,
     compare_gradients,
     compare_ranks,
+    compare_with_dtensor,
+    exchange_in_bfloat16,
     gather_and_scatter,
 )
 
@@ -44,3 +46,20 @@ def test_ranks_and_top_items_are_those_of_one_process(n_processes, tmp_path):
 def test_gathered_and_scattered_rows_are_the_table(tmp_path):
     run_processes(gather_and_scatter, compute_config(processes=3), tmp_path)
     assert [read_json(tmp_path / f"{rank}.json") for rank in range(3)] == [[True, True]] * 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_processes", [2, 4])
+def test_bfloat16_values_are_sent_as_such_and_gradients_summed_in_float32(n_processes, tmp_path):
+    run_processes(exchange_in_bfloat16, compute_config(processes=n_processes), tmp_path)
+    for rank in range(n_processes):
+        assert read_json(tmp_path / f"{rank}.json") == [True] * 4
+
+
+@pytest.mark.slow
+def test_the_softmax_over_sharded_rows_is_that_of_torch_over_a_dtensor(tmp_path):
+    run_processes(compare_with_dtensor, compute_config(processes=2), tmp_path)
+    for rank in range(2):
+        found = read_json(tmp_path / f"{rank}.json")
+        assert found.keys() == {"loss", "states", "table", "bias"}
+        assert max(found.values()) <= 1e-6
