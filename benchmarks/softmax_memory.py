@@ -10,6 +10,7 @@ Command: python benchmarks/softmax_memory.py [loss] [...]
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,9 +55,16 @@ def resident_memory(field: str) -> int:
 
 
 def measure(
-    loss_name: str, precision: str, process: Process = SINGLE_PROCESS, shard: Shard = WHOLE
+    loss_name: str,
+    precision: str,
+    process: Process = SINGLE_PROCESS,
+    shard: Shard = WHOLE,
+    save: Callable[[GradientTrainer], object] = lambda _: None,
 ) -> dict[str, float]:
-    """Return the GiB that this process uses, by what for, and the seconds of the step."""
+    """Return the GiB that this process uses, by what for, and the seconds of the step.
+
+    The peak includes that of `save`, which is called after the step.
+    """
     libraries = resident_memory("VmRSS")
     trainer = build_trainer(loss_name, precision, process, shard)
 
@@ -67,6 +75,7 @@ def measure(
 
     step(2)  # creates the optimizer's state
     duration = seconds(lambda: step(BATCH))
+    save(trainer)
     state = [value for each in trainer.optimizer.state.values() for value in each.values()]
     sizes = {
         "peak": resident_memory("VmHWM"),

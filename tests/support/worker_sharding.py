@@ -4,6 +4,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Replicate, distribute_tensor
@@ -19,6 +20,12 @@ from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.output_layer import OutputLayer, softmax_loss
 from dayahead.model.rng import StepRandom
+from dayahead.model.tensor_files import (
+    ShardedTensor,
+    send_rows,
+    stored_tensors,
+    write_tensors,
+)
 from dayahead.train.batches import Batch, Sessions
 from dayahead.train.evaluate import ShardedRanking
 from dayahead.train.trainers import _step_random
@@ -73,15 +80,21 @@ def compare_ranks(process: Process, folder: Path) -> None:
     write_json(folder / f"{process.rank.index}.json", is_same)
 
 
-def gather_and_scatter(process: Process, folder: Path) -> None:
-    """Write whether scattering and gathering in several chunks gives local rows and the table."""
+def write_and_read_rows(process: Process, folder: Path) -> None:
+    """Write whether a table, exchanged in several chunks, is stored whole and read by rows."""
     shard = Shard.create(process.rank)
     table = torch.arange(2 * N_ITEMS).view(N_ITEMS, 2)
-    with patch.object(sharding, "ROWS_PER_CHUNK", 4):
-        local = shard.scatter_rows(table if process.is_main else None, table, N_ITEMS)
-        gathered = shard.gather_rows(local, N_ITEMS, process.device)
-    expected = table[shard.rank :: shard.world_size]
-    is_same = [local.equal(expected), gathered.equal(table if process.is_main else expected)]
+    own = table[shard.rank :: shard.world_size]
+    tensors = {"table": ShardedTensor(shard, own, N_ITEMS, process.device)}
+    path = folder / "tensors"
+    with patch.object(sharding, "CHUNK_BYTES", 4 * table[0].nbytes * shard.world_size):
+        if process.is_main:
+            write_tensors(path, tensors)
+        else:
+            send_rows(tensors)
+        stored = stored_tensors(path)["table"] if process.is_main else None
+        local = shard.scatter_rows(stored, table, N_ITEMS)
+    is_same = [local.equal(own), load_file(path)["table"].equal(table)]
     write_json(folder / f"{process.rank.index}.json", is_same)
 
 

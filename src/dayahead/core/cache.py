@@ -97,15 +97,17 @@ class Cache:
         with self._lock(key):
             return self._read(key, read)
 
-    def put(self, key: str, build: Callable[[Path], None]) -> None:
-        """Let `build` fill an entry's folder, unless the entry exists.
+    def put(self, key: str, build: Callable[[Path], None]) -> bool:
+        """Let `build` fill an entry's folder, unless the entry exists; return whether it did.
 
         Raises:
             OSError: it cannot be written; names the entry.
         """
         with self._lock(key):
-            if not (self.folder / key).exists():
+            is_missing = not (self.folder / key).exists()
+            if is_missing:
                 self._build(key, build, is_resumed=False)
+            return is_missing
 
     def get_or_build(
         self,

@@ -7,6 +7,7 @@ all processes' losses, as everywhere in torch.distributed.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 import torch.distributed as dist
@@ -21,8 +22,16 @@ Sizes = list[int]
 """One number per rank."""
 Exchange = tuple[Sizes, Sizes, dist.ProcessGroup | None]
 Gather = tuple[Sizes, int, torch.dtype, dist.ProcessGroup | None]
-ROWS_PER_CHUNK = 2**18
-"""Rows of each process that are exchanged at once when a whole table is gathered or scattered."""
+CHUNK_BYTES = 2**26
+"""Of all processes' rows that are exchanged at once when a table is written or read."""
+
+
+class Rows(Protocol):
+    """A table, in memory or in a file."""
+
+    def __getitem__(self, rows: slice) -> Tensor:
+        """Return rows on the CPU."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -128,29 +137,34 @@ class Shard:
         parts = torch.split(self._all_to_all(results.reshape(-1), sent, received), received)
         return [part.view(n_local, k) for part, k in zip(parts, widths, strict=True)]
 
-    def gather_rows(self, local: Tensor, n_rows: int, device: torch.device) -> Tensor:
-        """Gather the whole table of `n_rows` in rank 0; the other ranks return their local rows.
+    def row_chunks(self, local: Tensor, n_rows: int, device: torch.device) -> Iterator[Tensor]:
+        """Yield the whole table of `n_rows` in rank 0, some rows at a time; a collective.
 
-        `local` is on the CPU, like the result; `device` is what the process group transfers from.
+        The other ranks yield nothing. `local` is on the CPU, like the chunks; `device` is what the
+        process group transfers from.
         """
-        whole = local if self.rank else local.new_empty((n_rows, *local.shape[1:]))
-        for begin, end, n_of in self._chunks(n_rows):
+        if self.is_whole:
+            yield local
+            return
+        for begin, end, n_of in self._chunks(local, n_rows):
             part = local[self.n_local(begin) : self.n_local(end)].to(device)
             sent = [len(part), *[0] * (self.world_size - 1)]
             received = n_of if self.rank == 0 else [0] * self.world_size
-            pieces = torch.split(self._all_to_all(part, sent, received).cpu(), received)
-            for rank, piece in enumerate(pieces if self.rank == 0 else ()):
-                whole[begin + rank : end : self.world_size] = piece
-        return whole
+            pieces = self._all_to_all(part, sent, received).cpu()
+            if self.rank == 0:
+                chunk = local.new_empty((end - begin, *local.shape[1:]))
+                for rank, piece in enumerate(torch.split(pieces, received)):
+                    chunk[rank :: self.world_size] = piece
+                yield chunk
 
-    def scatter_rows(self, whole: Tensor | None, like: Tensor, n_rows: int) -> Tensor:
+    def scatter_rows(self, whole: Rows | None, like: Tensor, n_rows: int) -> Tensor:
         """Scatter rank 0's whole table of `n_rows` and return this rank's rows.
 
-        `whole` is on the CPU, and ignored on other ranks; `like` has the dtype, columns and device
-        of the result.
+        Of `whole`, which other ranks ignore, some rows at a time are read; `like` has the dtype,
+        columns and device of the result.
         """
         local = like.new_empty((self.n_local(n_rows), *like.shape[1:]))
-        for begin, end, n_of in self._chunks(n_rows):
+        for begin, end, n_of in self._chunks(like, n_rows):
             part, sent = local[:0], [0] * self.world_size
             if whole is not None and self.rank == 0:
                 chunk = whole[begin:end].to(local.device)
@@ -162,12 +176,13 @@ class Shard:
             local[self.n_local(begin) : self.n_local(end)] = self._all_to_all(part, sent, received)
         return local
 
-    def _chunks(self, n_rows: int) -> Iterator[tuple[int, int, list[int]]]:
+    def _chunks(self, like: Tensor, n_rows: int) -> Iterator[tuple[int, int, list[int]]]:
         """Begin and end of the rows exchanged at once, and the number of each rank's rows."""
-        step = ROWS_PER_CHUNK * self.world_size
+        row_bytes = like.shape[1:].numel() * like.itemsize
+        ranks = range(self.world_size)
+        step = max(1, CHUNK_BYTES // (row_bytes * self.world_size)) * self.world_size
         for begin in range(0, n_rows, step):
             end = min(begin + step, n_rows)
-            ranks = range(self.world_size)
             yield begin, end, [len(range(begin + rank, end, self.world_size)) for rank in ranks]
 
     def _all_gather(self, values: Tensor, n_of: Sizes, dtype: torch.dtype | None = None) -> Tensor:

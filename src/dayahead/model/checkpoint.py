@@ -1,7 +1,5 @@
 """Models from settings or from a folder: config.json, model.safetensors, vocabulary/."""
 
-import os
-import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -14,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass as checked_dataclass
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from dayahead.config.baselines import LINEAR, MEMORY, NEIGHBOURS, LinearConfig, NeighbourConfig
@@ -32,6 +30,7 @@ from dayahead.model.linear import LinearModel
 from dayahead.model.memories import MemoryRecommender
 from dayahead.model.neighbours import NeighbourModel
 from dayahead.model.next_item import NextItemModel
+from dayahead.model.tensor_files import AnyTensor, write_tensors
 from dayahead.windows.folder import vocabulary_path
 from dayahead.windows.metadata import Statistics
 
@@ -206,12 +205,15 @@ def _check_inputs(config: ModelConfig, *, has_numbers: bool) -> None:
         )
 
 
-def save_model(folder: Path, stored: StoredModel, weights: Mapping[str, Tensor]) -> None:
-    """Replace the folder, with the unsharded `weights_of` the model; config.json comes last."""
+def save_model(folder: Path, stored: StoredModel, weights: Mapping[str, AnyTensor]) -> None:
+    """Replace the folder, with the `weights_of` the model; config.json comes last.
+
+    With sharded weights it is a collective: rank 0 writes, while the others `send_rows`.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     for column, table in stored.vocabularies.items():
         write_parquet(vocabulary_path(folder, column), table)
-    tensors = {
+    tensors: dict[str, AnyTensor] = {
         CANDIDATES: torch.from_numpy(stored.candidates),
         POPULARITY: torch.from_numpy(stored.popularity),
     }
@@ -220,22 +222,6 @@ def save_model(folder: Path, stored: StoredModel, weights: Mapping[str, Tensor])
         write_tensors(temporary, tensors)
     statistics = stored.config.statistics.as_json()
     write_json(folder / "config.json", asdict(stored.config) | {"statistics": statistics})
-
-
-def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write safetensors without a copy in memory.
-
-    Raises:
-        OSError: of the file system, which safetensors hides in an error of its own.
-    """
-    try:
-        save_file(dict(tensors), path)
-        path.chmod(0o644)  # safetensors replaces the file by one of mode 0600
-    except SafetensorError as error:
-        number = re.search(r"os error (\d+)", str(error))
-        if number is None:
-            raise
-        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
 
 
 def load_model(folder: Path) -> StoredModel:

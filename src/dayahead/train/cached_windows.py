@@ -4,9 +4,9 @@ import hashlib
 import logging
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,14 @@ from dayahead.core.cache import Cache, link_or_copy
 from dayahead.core.columns import ITEM_ID, ROLES, VALUE
 from dayahead.core.files import read_json, write_json
 from dayahead.core.fingerprints import fingerprint, sha256_of, source_fingerprint
-from dayahead.model.checkpoint import write_tensors
+from dayahead.model.tensor_files import (
+    AnyTensor,
+    StoredTensor,
+    is_sharded,
+    send_rows,
+    stored_tensors,
+    write_tensors,
+)
 from dayahead.train.effective_settings import effective_settings
 from dayahead.train.results import EvaluatedWindow
 from dayahead.train.run import Fit, Run
@@ -42,6 +49,8 @@ CPU_VARIABLES = (
 ARITHMETIC = ("avx", "amx", "fma", "f16c", "asimd", "neon", "sve", "sme", "bf16", "fp16", "i8mm")
 """How the names of these instructions begin in `torch.cpu.get_capabilities`."""
 MISSING = "missing"
+STATE = "state.safetensors"
+Restore = Callable[[int, Fit, Mapping[str, Tensor | StoredTensor]], None]
 _log = logging.getLogger(__name__)
 
 
@@ -142,7 +151,9 @@ class CachedWindows:
         self.evaluations = Cache(folder / "evaluations")
         self.windows = windows
         self.config = run.params.machine
+        self.process = run.process
         self.is_used = run.process.is_main
+        self.shard = run.shard
         self.machine = _machine(run)
         self.keys = CacheKeys(run, windows, self.machine if self.config.strict else None)
         self.evaluation = fingerprint(self.keys.evaluation_settings)
@@ -150,32 +161,47 @@ class CachedWindows:
         self.starts_afresh = run.params.training.starts_afresh
         self._has_warned = False
 
-    def newest_fit(self, lowest: int, highest: int) -> tuple[int, Fit, dict[str, Tensor]] | None:
-        """Return the newest cached fit from windows[lowest] to windows[highest], if there is one.
+    def restore_newest(self, lowest: int, highest: int, restore: Restore) -> bool:
+        """Restore the newest cached fit from windows[lowest] to windows[highest], if there is one.
 
-        It comes with the index of its window and the trainer's state.
+        `restore` gets the index of its window, the fit and the trainer's state.
         """
-        for index in range(highest, lowest - 1, -1) if self.is_used else ():
-            found = self.fits.get(self.keys.fits[index], self._read_fit)
-            if found is not None:
-                return index, Fit(self.windows[index], **found[0]), found[1]
-        return None
+        indices = range(highest, lowest - 1, -1) if self.is_used else ()
+        return any(
+            self.fits.get(self.keys.fits[index], partial(self._restore, index, restore))
+            for index in indices
+        )
 
-    def write_fit(self, index: int, fit: Fit, state: dict[str, Tensor]) -> None:
+    def _restore(self, index: int, restore: Restore, folder: Path) -> bool:
+        about = read_json(folder / "fit.json")
+        self._compare(about["machine"], folder)
+        path = folder / STATE
+        state = {**load_file(path)} if self.shard.is_whole else stored_tensors(path)
+        restore(index, Fit(self.windows[index], **about["fit"]), state)
+        return True
+
+    def write_fit(self, index: int, fit: Fit, state: Mapping[str, AnyTensor]) -> None:
         """Cache a fit's checkpoint, and remove those before it that machine.keep_fits drops.
 
-        Fits of a run that evaluates otherwise stay: it may resume from them.
+        Fits of a run that evaluates otherwise stay: it may resume from them. A collective if the
+        state is sharded.
         """
         if not self.is_used:
+            if is_sharded(state) and self.process.broadcast(value=False):
+                send_rows(state)
             return
 
         def write(folder: Path) -> None:
+            if is_sharded(state):
+                self.process.broadcast(value=True)
             figures = {name: value for name, value in vars(fit).items() if name != "window"}
             about = {"machine": self.machine, "evaluation": self.evaluation}
             write_json(folder / "fit.json", {**about, "fit": figures})
-            write_tensors(folder / "state.safetensors", state)
+            write_tensors(folder / STATE, state)
 
-        self.fits.put(self.keys.fits[index], write)
+        is_written = self.fits.put(self.keys.fits[index], write)
+        if is_sharded(state) and not is_written:
+            self.process.broadcast(value=False)
         if self.config.keep_fits != "all":
             # Earlier runs have written some of them: interrupted ones, and those of a shorter log.
             self.fits.remove(
@@ -228,11 +254,6 @@ class CachedWindows:
             write_json(folder / "machine.json", self.machine)
 
         self.evaluations.put(self.evaluation_key(index), write)
-
-    def _read_fit(self, folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        about = read_json(folder / "fit.json")
-        self._compare(about["machine"], folder)
-        return about["fit"], load_file(folder / "state.safetensors")
 
     def _compare(self, machine: Machine, folder: Path) -> None:
         """Warn once where an entry comes from another machine: its last bits may differ."""

@@ -33,6 +33,7 @@ from dayahead.model.checkpoint import (
 from dayahead.model.embeddings import PretrainedRows, read_item_vectors
 from dayahead.model.memories import MemoryRecommender
 from dayahead.model.next_item import NextItemModel
+from dayahead.model.tensor_files import AnyTensor, StoredTensor, send_rows
 from dayahead.train.batches import Batches
 from dayahead.train.data_loading import Loader
 from dayahead.train.evaluate import evaluate
@@ -48,8 +49,8 @@ from dayahead.train.results import (
 from dayahead.train.trainers import (
     BaselineTrainer,
     GradientTrainer,
-    gather_state,
     scatter_state,
+    sharded_state,
 )
 from dayahead.windows.folder import Window, WindowFolder
 
@@ -204,13 +205,13 @@ class Run:
         n_whole, rest = divmod(self.trainer.n_steps(epochs), max(1, epochs[0].n_steps))
         return n_whole * per_epoch + rest * self.params.training.batch_size
 
-    def state(self) -> dict[str, Tensor]:
-        """Return the trainer's state, whole on the main process; every process calls this."""
+    def state(self) -> dict[str, AnyTensor]:
+        """Return the trainer's state; of a sharded table every process has its own rows."""
         if self.shard.is_whole and not self.process.is_main:
             return {}
-        return gather_state(self.trainer.state(), self.model, self.process)
+        return sharded_state(self.trainer.state(), self.model, self.process)
 
-    def restore(self, window: Window, state: Mapping[str, Tensor] | None) -> None:
+    def restore(self, window: Window, state: Mapping[str, Tensor | StoredTensor] | None) -> None:
         """Continue from the main process's state after the fit of a window."""
         self.model, self.trainer = self._build()
         own = scatter_state(state, self.model, self.process)
@@ -267,8 +268,9 @@ class Run:
 
     def save(self, window: Window) -> None:
         """Write models/ and evidence.csv, of the fit of `window`; every process calls this."""
-        weights = gather_state(weights_of(self.model), self.model, self.process)
+        weights = sharded_state(weights_of(self.model), self.model, self.process)
         if not self.process.is_main:
+            send_rows(weights)
             return
         learned = self.model.memory.weights() if isinstance(self.model, MemoryRecommender) else {}
         write_evidence(self.study.results / EVIDENCE, learned)

@@ -3,14 +3,17 @@
 import logging
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
+
+from torch import Tensor
 
 from dayahead.config.params import TrainingConfig
 from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Process
 from dayahead.metrics.tables import WindowResult
+from dayahead.model.tensor_files import StoredTensor
 from dayahead.train.cached_windows import CachedWindows
 from dayahead.train.checks import check_consistency, select_windows
 from dayahead.train.results import ResultsFolder, Timing
@@ -123,14 +126,20 @@ class FitSchedule:
 
     def _restore(self, lowest: int, highest: int) -> int:
         """Restore the newest cached fit in this range; return the index of the next one to do."""
-        found = self.cached.newest_fit(lowest, highest)
-        newest = self.run.process.broadcast(None if found is None else found[:2])
-        if newest is None:
-            return lowest
-        self.index, self.fit = newest
-        self.run.restore(self.fit.window, None if found is None else found[2])
-        if self.run.process.is_main:
-            _log.info("fit %s: from the cache", self.fit.window.name)
+        broadcast = self.run.process.broadcast
+
+        def restore(index: int, fit: Fit, state: Mapping[str, Tensor | StoredTensor]) -> None:
+            broadcast((index, fit))
+            self.index, self.fit = index, fit
+            self.run.restore(fit.window, state)
+            _log.info("fit %s: from the cache", fit.window.name)
+
+        if not self.cached.restore_newest(lowest, highest, restore):
+            newest: tuple[int, Fit] | None = broadcast(None)  # on the main process: there is none
+            if newest is None:
+                return lowest
+            self.index, self.fit = newest
+            self.run.restore(self.fit.window, None)
         return self.index + 1
 
 

@@ -22,6 +22,7 @@ from dayahead.model.checkpoint import WEIGHTS, restore_weights, weights_of
 from dayahead.model.embeddings import with_rows
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.rng import StepRandom, derived_seed
+from dayahead.model.tensor_files import AnyTensor, ShardedTensor, StoredTensor
 from dayahead.train.adagrad import Adagrad
 from dayahead.train.batches import Batch, Batches
 
@@ -270,15 +271,12 @@ def rate_factor(config: TrainingConfig, step: int, n_steps: int) -> float:
     return 1.0
 
 
-def gather_state(
+def sharded_state(
     state: Mapping[str, Tensor], model: NextItemModel | Baseline, process: Process
-) -> dict[str, Tensor]:
-    """Gather weights or a trainer's state, whole in the main process; a collective.
-
-    The state of each process is on the CPU. Other processes than the main one get their own back.
-    """
+) -> dict[str, AnyTensor]:
+    """Name the tensors of weights or a trainer's state, on the CPU, that are sharded tables."""
     return {
-        name: model.shard.gather_rows(tensor, model.n_items, process.device)
+        name: ShardedTensor(model.shard, tensor, model.n_items, process.device)
         if _is_sharded(name, model)
         else tensor
         for name, tensor in state.items()
@@ -286,15 +284,18 @@ def gather_state(
 
 
 def scatter_state(
-    state: Mapping[str, Tensor] | None, model: NextItemModel | Baseline, process: Process
+    state: Mapping[str, Tensor | StoredTensor] | None,
+    model: NextItemModel | Baseline,
+    process: Process,
 ) -> Mapping[str, Tensor]:
     """Give every process its own part of the main process's state; a collective.
 
-    The state is ignored in other processes; the model may still be without rows.
+    The state is ignored in other processes; the model may still be without rows. A sharded table in
+    a file is read some rows at a time.
     """
     state = state or {}
     if process.rank.world_size == 1:
-        return state
+        return {name: _whole(each) for name, each in state.items()}
     tensors = process.broadcast([(name, each.shape, each.dtype) for name, each in state.items()])
     own = {}
     for name, shape, dtype in tensors:
@@ -303,10 +304,14 @@ def scatter_state(
             like = torch.empty((0, *shape[1:]), dtype=dtype, device=process.device)
             own[name] = model.shard.scatter_rows(whole, like, shape[0])
         else:
-            sent = torch.empty(shape, dtype=dtype) if whole is None else whole
+            sent = torch.empty(shape, dtype=dtype) if whole is None else _whole(whole)
             own[name] = sent.to(process.device)
             dist.broadcast(own[name], src=0)
     return own
+
+
+def _whole(tensor: Tensor | StoredTensor) -> Tensor:
+    return tensor.whole() if isinstance(tensor, StoredTensor) else tensor
 
 
 def _is_sharded(name: str, model: NextItemModel | Baseline) -> bool:

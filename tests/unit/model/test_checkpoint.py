@@ -1,8 +1,6 @@
 """Models built from settings, and in a folder: equal after reading, rejected when incomplete."""
 
-import errno
 import json
-import resource
 import shutil
 
 import numpy as np
@@ -22,7 +20,6 @@ from dayahead.model.checkpoint import (
     load_model,
     save_model,
     weights_of,
-    write_tensors,
 )
 from dayahead.model.next_item import NextItemModel
 from support.tiny_settings import (
@@ -232,25 +229,6 @@ def test_candidates_outside_the_catalogue_are_rejected(tmp_path, candidates):
     save_file(tensors, tmp_path / "model.safetensors")
     with pytest.raises(ModelFileError, match="candidates"):
         load_model(tmp_path)
-
-
-def test_an_error_of_the_file_system_is_an_oserror(tmp_path):
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
-    try:
-        with pytest.raises(OSError, match="File too large") as found:
-            write_tensors(tmp_path / "state.safetensors", {"weights": torch.ones(2**16)})
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert found.value.errno == errno.EFBIG
-    assert found.value.filename == str(tmp_path / "state.safetensors")
-
-
-def test_tensor_files_are_readable_by_all(tmp_path):
-    path = tmp_path / "state.safetensors"
-    write_tensors(path, {"weights": torch.ones(2)})
-    assert path.stat().st_mode & 0o777 == 0o644
-    assert load_file(path)["weights"].tolist() == [1, 1]
 
 
 def built(features, **changes):

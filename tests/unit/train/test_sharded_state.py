@@ -12,7 +12,7 @@ from support.worker_sharding import (
     compare_ranks,
     compare_with_dtensor,
     exchange_in_bfloat16,
-    gather_and_scatter,
+    write_and_read_rows,
 )
 
 
@@ -43,8 +43,8 @@ def test_ranks_and_top_items_are_those_of_one_process(n_processes, tmp_path):
 
 
 @pytest.mark.slow
-def test_gathered_and_scattered_rows_are_the_table(tmp_path):
-    run_processes(gather_and_scatter, compute_config(processes=3), tmp_path)
+def test_sharded_rows_are_written_whole_and_read_by_rows(tmp_path):
+    run_processes(write_and_read_rows, compute_config(processes=3), tmp_path)
     assert [read_json(tmp_path / f"{rank}.json") for rank in range(3)] == [[True, True]] * 3
 
 

@@ -1,0 +1,156 @@
+"""Tensor files (safetensors), also of sharded tables, which no process holds whole."""
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from dayahead.distributed.sharding import Shard
+
+DTYPES = {
+    torch.int64: "I64",
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.int32: "I32",
+    torch.bfloat16: "BF16",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+"""Names of dtypes in a file, where tensors are in this order."""
+
+
+@dataclass(frozen=True)
+class ShardedTensor:
+    """A table of which this process has its rows, on the CPU."""
+
+    shard: Shard
+    local: Tensor
+    n_rows: int
+    """Over all processes."""
+    device: torch.device
+    """What the process group transfers from."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the whole table."""
+        return self.n_rows, *self.local.shape[1:]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of each value."""
+        return self.local.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Of the whole table."""
+        return prod(self.shape) * self.dtype.itemsize
+
+    def chunks(self) -> Iterator[Tensor]:
+        """Yield the whole table on rank 0, some rows at a time; a collective."""
+        return self.shard.row_chunks(self.local, self.n_rows, self.device)
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    """A tensor in a file, of which rows are read on demand."""
+
+    path: Path
+    name: str
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    def __getitem__(self, rows: slice) -> Tensor:
+        """Read rows."""
+        # The file is opened each time: pages that were read stay in memory until it is closed.
+        with safe_open(self.path, framework="pt") as file:
+            part: Tensor = file.get_slice(self.name)[rows]
+        return part
+
+    def whole(self) -> Tensor:
+        """Read all of it."""
+        with safe_open(self.path, framework="pt") as file:
+            tensor: Tensor = file.get_tensor(self.name)
+        return tensor
+
+
+AnyTensor = Tensor | ShardedTensor
+
+
+def write_tensors(path: Path, tensors: Mapping[str, AnyTensor]) -> None:
+    """Write safetensors without a copy in memory, and without holding a sharded table.
+
+    With sharded ones it is a collective: rank 0 writes, while the others `send_rows`.
+
+    Raises:
+        OSError: of the file system, which safetensors hides in an error of its own.
+    """
+    if is_sharded(tensors):
+        _write_in_chunks(path, tensors)
+        return
+    try:
+        save_file({name: each for name, each in tensors.items() if isinstance(each, Tensor)}, path)
+        path.chmod(0o644)  # safetensors replaces the file by one of mode 0600
+    except SafetensorError as error:
+        number = re.search(r"os error (\d+)", str(error))
+        if number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
+
+
+def is_sharded(tensors: Mapping[str, AnyTensor]) -> bool:
+    """Whether any of the tensors is sharded."""
+    return any(isinstance(each, ShardedTensor) for each in tensors.values())
+
+
+def send_rows(tensors: Mapping[str, AnyTensor]) -> None:
+    """Send this process's rows of the sharded tensors to rank 0, which writes them."""
+    for _, tensor in _in_file_order(tensors):
+        if isinstance(tensor, ShardedTensor):
+            for _ in tensor.chunks():
+                pass
+
+
+def stored_tensors(path: Path) -> dict[str, StoredTensor]:
+    """Return the tensors of a file by name, without reading them."""
+    dtypes = {name: dtype for dtype, name in DTYPES.items()}
+    with safe_open(path, framework="pt") as file:
+        parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+        return {
+            name: StoredTensor(path, name, tuple(part.get_shape()), dtypes[part.get_dtype()])
+            for name, part in parts.items()
+        }
+
+
+def _write_in_chunks(path: Path, tensors: Mapping[str, AnyTensor]) -> None:
+    ordered = _in_file_order(tensors)
+    with path.open("wb") as file:
+        file.write(_header(ordered))
+        for _, tensor in ordered:
+            for chunk in tensor.chunks() if isinstance(tensor, ShardedTensor) else [tensor]:
+                file.write(chunk.reshape(-1).view(torch.uint8).numpy().data)
+
+
+def _in_file_order(tensors: Mapping[str, AnyTensor]) -> list[tuple[str, AnyTensor]]:
+    """Sort as safetensors does: by dtype, then by name."""
+    dtypes = list(DTYPES)
+    return sorted(tensors.items(), key=lambda each: (dtypes.index(each[1].dtype), each[0]))
+
+
+def _header(ordered: list[tuple[str, AnyTensor]]) -> bytes:
+    """Return what a safetensors file begins with: the length of a JSON text, and that text."""
+    about, end = {}, 0
+    for name, tensor in ordered:
+        begin, end = end, end + tensor.nbytes
+        shape, offsets = list(tensor.shape), [begin, end]
+        about[name] = {"dtype": DTYPES[tensor.dtype], "shape": shape, "data_offsets": offsets}
+    text = json.dumps(about, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
