@@ -50,6 +50,7 @@ bench-preprocess: $(READY)  ## measure preprocessing: against its peers, at 42 M
 bench-processes: $(READY)  ## measure several processes and a longer log, on $$DAYAHEAD_DATA: an hour
 	python -W ignore benchmarks/processes.py
 	python -W ignore benchmarks/sharded_items.py
+	python -W ignore benchmarks/scale_out.py
 	python -W ignore benchmarks/longer_log.py
 	python -W ignore benchmarks/process_agreement.py
 
