@@ -26,6 +26,7 @@ from dayahead.core.files import read_json, write_json, write_parquet, written_wh
 from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.baselines import Baseline, Cooccurrence, Transitions
+from dayahead.model.embeddings import GrowingEmbedding
 from dayahead.model.linear import LinearModel
 from dayahead.model.memories import MemoryRecommender
 from dayahead.model.neighbours import NeighbourModel
@@ -276,7 +277,14 @@ def restore_weights(
     model: NextItemModel | Baseline, sizes: Mapping[str, int], weights: Mapping[str, Tensor]
 ) -> None:
     """Give a new model these vocabulary sizes and what `weights_of` returned."""
+    network = model.network if isinstance(model, MemoryRecommender) else model
+    modules = network.modules() if isinstance(network, NextItemModel) else ()
+    tables = [each for each in modules if isinstance(each, GrowingEmbedding)]
+    for table in tables:  # to draw rows takes longer than to read them
+        table.is_restored = True
     model.grow(dict(sizes))
+    for table in tables:
+        table.is_restored = False
     model.load_state_dict({name: tensor.cpu() for name, tensor in weights.items()})
     if isinstance(model, NextItemModel):
         model.eval()

@@ -51,6 +51,8 @@ class GrowingEmbedding(nn.Module):
         self.n_rows = 0
         """Over all processes, without the reserved indices."""
         self.pretrained: PretrainedRows | None = None
+        self.is_restored = False
+        """Whether the rows that are appended now get their values from a state, not from here."""
         self.weight = nn.Parameter(torch.empty(0, dim), requires_grad=not is_frozen)
         self.unknown = nn.Parameter(torch.zeros(dim))
 
@@ -59,7 +61,10 @@ class GrowingEmbedding(nn.Module):
         if n_rows <= self.n_rows:
             return
         old, dim = self.weight, self.weight.shape[1]
-        new = initial_rows(self.n_rows, n_rows, dim, self.std, self.seed, self.shard)
+        if self.is_restored:
+            new = torch.empty(self.shard.n_local(n_rows) - len(old), dim)
+        else:
+            new = initial_rows(self.n_rows, n_rows, dim, self.std, self.seed, self.shard)
         if self.pretrained:
             held, local = self.shard.local_indices(self.pretrained.rows)
             local -= self.shard.n_local(self.n_rows)

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from dayahead.config.baselines import BASELINES, MEMORY
 from dayahead.core.columns import TIMESTAMP
 from dayahead.core.errors import ConfigError, ModelFileError
+from dayahead.model import embeddings
 from dayahead.model.checkpoint import (
     ModelConfigFile,
     StoredModel,
@@ -219,6 +221,18 @@ def test_a_baseline_of_another_size_is_rejected(tmp_path):
     pq.write_table(vocabulary(29), tmp_path / "vocabulary" / "item_id.parquet")
     with pytest.raises(ModelFileError):
         load_model(tmp_path)
+
+
+@pytest.mark.parametrize("changes", [{}, {"tie_weights": False}])
+def test_a_model_is_read_without_drawing_rows_and_still_grows_by_them(tmp_path, changes):
+    save(tmp_path, stored("gpt2", "clm", **changes))
+    with patch.object(embeddings, "initial_rows", side_effect=AssertionError):
+        found = load_model(tmp_path).model
+    found.grow(SIZES | {"item_id": 40})
+    fresh = tiny_model("gpt2", "clm", n_items=40, **changes)
+    for name in ("inputs.items.weight", *(["output_items.weight"] if changes else [])):
+        grown, wanted = (dict(each.named_parameters())[name] for each in (found, fresh))
+        assert torch.equal(grown[30:], wanted[30:])
 
 
 @pytest.mark.parametrize("candidates", [[1, 2], [2, 32]])
