@@ -76,7 +76,7 @@ class TrainingConfig:
     the times of events, which memory and the baselines of sessions read."""
     precision: Literal["auto", "float32", "bfloat16"]
     """Of the matrix products of a fit; auto: bfloat16 where the device has instructions for it.
-    Scores are always float32."""
+    Scores are always float32, and so are recurrent architectures on a GPU."""
     fit_last: bool
     """Whether the last evaluated window is fitted on too: the model that tomorrow starts from."""
     seed: Seed

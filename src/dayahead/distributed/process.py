@@ -76,6 +76,13 @@ class Process:
         return values
 
 
+def to_device(values: Tensor, device: torch.device) -> Tensor:
+    """Copy a tensor to the device that needs it; the host does not wait for a GPU."""
+    if device.type != "cuda" or values.is_cuda:
+        return values.to(device)
+    return values.pin_memory().to(device, non_blocking=True)
+
+
 def set_up_process(device: torch.device, n_threads: int, kept_bytes: int = KEPT_BYTES) -> None:
     """Set this process's threads, memory allocator and GPU."""
     torch.set_num_threads(n_threads)
@@ -87,6 +94,8 @@ def set_up_process(device: torch.device, n_threads: int, kept_bytes: int = KEPT_
         mallopt(M_TRIM_THRESHOLD, kept_bytes)
     if device.type == "cuda":
         torch.cuda.set_device(device)
+        # Torch's default for recurrent networks and convolutions, though not for products.
+        torch.backends.cudnn.allow_tf32 = False
 
 
 def divide_cores(process: Process, compute: ComputeConfig) -> None:

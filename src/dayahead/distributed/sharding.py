@@ -67,6 +67,8 @@ class Shard:
         self, items: Int[Tensor, " E"]
     ) -> tuple[Int[Tensor, " e"], Int[Tensor, " e"]]:
         """Return which of `items` are rows held here, and their indices in the local table."""
+        if self.is_whole:
+            return torch.arange(len(items), device=items.device), items
         [held] = (items % self.world_size == self.rank).nonzero(as_tuple=True)
         return held, items[held] // self.world_size
 

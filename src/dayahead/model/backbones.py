@@ -237,8 +237,13 @@ class Recurrent(nn.Module):
                     nn.init.xavier_uniform_(gate)
 
     def forward(self, inputs: Vectors, is_event: EventMask) -> Vectors:
-        """State after each event."""
-        hidden: Tensor = self.dropout(self.cell(inputs)[0])
+        """State after each event; on a GPU float32, as cuDNN's autocast is to float16 alone."""
+        if inputs.is_cuda:
+            with torch.autocast("cuda", enabled=False):
+                states = self.cell(inputs.float())[0]
+        else:
+            states = self.cell(inputs)[0]
+        hidden: Tensor = self.dropout(states)
         return hidden
 
 

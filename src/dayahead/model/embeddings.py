@@ -67,7 +67,7 @@ class GrowingEmbedding(nn.Module):
             new = initial_rows(self.n_rows, n_rows, dim, self.std, self.seed, self.shard)
         if self.pretrained:
             held, local = self.shard.local_indices(self.pretrained.rows)
-            local -= self.shard.n_local(self.n_rows)
+            local = local - self.shard.n_local(self.n_rows)
             is_new = (local >= 0) & (local < len(new))
             new[local[is_new]] = self.pretrained.vectors[held[is_new]]
         rows = with_rows(old.detach(), len(old) + len(new))

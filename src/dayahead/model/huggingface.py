@@ -13,7 +13,16 @@ from huggingface_hub.errors import StrictDataclassError
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from transformers import CONFIG_MAPPING, MODEL_MAPPING, AutoModel, PretrainedConfig
+from transformers import (
+    CONFIG_MAPPING,
+    MODEL_MAPPING,
+    AttentionInterface,
+    AttentionMaskInterface,
+    AutoModel,
+    PretrainedConfig,
+)
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
 
 from dayahead.config.model import ModelConfig
 from dayahead.core.errors import ConfigError
@@ -40,6 +49,9 @@ FURTHER_NAMES = {
 }
 """Fields of some types that mean a standard one and are not in the type's `attribute_map`."""
 DROPOUT = re.compile(r"(?!.*(classifier|summary|pooler|path)).*drop(out)?(_rate|_prob|_p)?$")
+UNMASKED, MASKED = "sdpa_unmasked", "sdpa_masked"
+"""SDPA on a GPU. Before each pass transformers asks whether the mask is needed, and the host would
+wait for the answer: of a causal model never, else always."""
 OFFSET = 2
 """Rows of a position table that RoBERTa and its kin leave out before the first event's."""
 LONGEST_PLAIN = 256
@@ -52,6 +64,15 @@ BUILD_ERRORS = (
 """What transformers raises for settings or inputs that a model type does not support."""
 
 
+def _always_masked(*sizes: Any, **options: Any) -> Any:  # noqa: ANN401
+    return sdpa_mask(*sizes, **options | {"allow_is_bidirectional_skip": False})
+
+
+AttentionInterface.register(UNMASKED, sdpa_attention_forward)
+AttentionInterface.register(MASKED, sdpa_attention_forward)
+AttentionMaskInterface.register(MASKED, _always_masked)
+
+
 class HuggingFaceBackbone(nn.Module):
     """A transformers model from [B, L, D] to [B, L, D]."""
 
@@ -62,6 +83,10 @@ class HuggingFaceBackbone(nn.Module):
 
     def forward(self, inputs: Vectors, is_event: EventMask) -> Vectors:
         """Run the model; padding is never attended to."""
+        if inputs.is_cuda and self.transformer.config._attn_implementation == "sdpa":
+            self.transformer.set_attn_implementation(
+                MASKED if self.mask_style == "padding" else UNMASKED
+            )
         with _attention_kernel(inputs):
             masks = self._masks(inputs, is_event)
             hidden: Tensor = self.transformer(inputs_embeds=inputs, **masks)[0]
@@ -96,7 +121,8 @@ class HuggingFaceBackbone(nn.Module):
         separated = torch.cat([separator.expand(len(inputs), 1, -1), inputs], dim=1)
         is_hidden = nn.functional.pad(is_hidden, (1, 0, 1, 0))
         is_hidden[:, 0, 1:] = True  # the separator sees nothing that it could pass on
-        target_mapping = nn.functional.one_hot(positions + 1, separated.shape[1])
+        steps = torch.arange(separated.shape[1], device=inputs.device)
+        target_mapping = (positions + 1)[..., None] == steps
         hidden: Tensor = self.transformer(
             inputs_embeds=separated,
             attention_mask=nn.functional.pad(is_event, (1, 0), value=True).to(inputs.dtype),

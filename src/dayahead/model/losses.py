@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import elu, log_softmax, logsigmoid, softplus
 from torch.utils.checkpoint import checkpoint
 
 from dayahead.config.model import LossConfig
+from dayahead.distributed.process import to_device
 from dayahead.model.output_layer import OutputLayer, States, Targets, rows_per_chunk, softmax_loss
 from dayahead.model.rng import StepRandom
 
@@ -32,9 +33,13 @@ class Negatives:
     log_expected: Float[Tensor, " K"]
     """Log of the item's expected number of occurrences among the K."""
 
+    def to(self, device: torch.device) -> "Negatives":
+        """Move both to a device."""
+        return Negatives(to_device(self.items, device), to_device(self.log_expected, device))
 
-class NegativeSampler(nn.Module):
-    """Samples negatives by popularity among the targets of the sessions fitted on.
+
+class NegativeSampler:
+    """Samples negatives by popularity among the targets of the sessions fitted on, on the CPU.
 
     An item's weight is (1 + how often it is a target) to the power of `popularity_exponent`, so
     that items that are none can be sampled too (word2vec's unigram distribution, Mikolov et al.
@@ -42,31 +47,26 @@ class NegativeSampler(nn.Module):
     al. 2016): beside a target, the others are a sample of all the fit's other targets.
     """
 
-    counts: Tensor
-
     def __init__(self, config: LossConfig) -> None:
-        super().__init__()
         self.config = config
-        self.register_buffer("counts", torch.zeros(0, dtype=torch.int64), persistent=False)
 
     def set_counts(self, counts: Int[Tensor, " n"]) -> None:
         """Tell how often each item of the catalogue is a target of the fit that begins."""
-        self.counts = counts.to(self.counts.device)
+        self.counts = counts
+        exact = (1 + counts).double() ** self.config.popularity_exponent
+        self.weights = (exact * WEIGHT_UNIT).long()  # [n]
+        self.ends = self.weights.cumsum(0)
+        self.n_other_targets = (counts.sum() - 1).clamp(min=1)
 
-    def forward(self, batch_targets: Int[Tensor, " M"], rng: StepRandom) -> Negatives:
+    def __call__(self, batch_targets: Int[Tensor, " M"], rng: StepRandom) -> Negatives:
         """Sample for one step, the same on all processes; in-batch negatives may be empty."""
-        exact = (1 + self.counts).double() ** self.config.popularity_exponent
-        weights = (exact * WEIGHT_UNIT).long()  # [n]
-        ends = weights.cumsum(0)
-        total = int(ends[-1])
-        generator = rng.generator("negatives")
+        generator, total = rng.generator("negatives"), int(self.ends[-1])
         points = torch.randint(total, (self.config.negatives,), generator=generator)
-        sampled = torch.searchsorted(ends, points.to(ends.device), right=True)
+        sampled = torch.searchsorted(self.ends, points, right=True)
         items = torch.cat([sampled, batch_targets])
         n_others = max(len(batch_targets) - 1, 0)  # a target is no negative of itself
-        n_other_targets = (self.counts.sum() - 1).clamp(min=1)
-        popularity = self.counts[items] / n_other_targets
-        expected = self.config.negatives * weights[items] / total + n_others * popularity
+        popularity = self.counts[items] / self.n_other_targets
+        expected = self.config.negatives * self.weights[items] / total + n_others * popularity
         return Negatives(items, expected.log().float())
 
 

@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from dayahead.config.model import LossConfig, ModelConfig, TaskConfig
 from dayahead.core.columns import ITEM_ID, N_RESERVED, PADDING
 from dayahead.core.errors import ConfigError
+from dayahead.distributed.process import to_device
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.backbones import Backbone
 from dayahead.model.embeddings import GrowingEmbedding
@@ -120,18 +121,20 @@ class NextItemModel(nn.Module):
         """Sum of the loss over this batch's targets, and the number of targets.
 
         The batch goes through the backbone in up to `length_groups` parts, each cut to its longest
-        session; with rows sorted by length, little padding is left.
+        session; with rows sorted by length, little padding is left. Where it lies on the CPU, sizes
+        are known there and nobody waits for a GPU.
         """
         positions, labels = self.task.training_positions(columns[ITEM_ID], lengths, rng)
         # After the labels are taken: targets are not changed.
         read = {**columns, ITEM_ID: self._noisy(columns[ITEM_ID], rng)}
         states = self._output_states(read, positions, length_groups)
-        targets, negatives = labels - N_RESERVED, self._negatives(rng)
+        targets = to_device(labels - N_RESERVED, states.device)
+        negatives = self._negatives(rng)
         loss = catalogue_loss(self.loss_config, states, self.output_layer, targets, negatives)
         if self.detector is not None:
             detection = self._detection_loss(columns, positions, states, rng, length_groups)
             loss = self.task_config.rtd_generator_weight * loss + detection
-        return loss, torch.tensor(len(labels), device=loss.device)
+        return loss, torch.full((), len(labels), device=loss.device)
 
     @torch.no_grad()
     def scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
@@ -197,8 +200,7 @@ class NextItemModel(nn.Module):
         targets = rng.global_items.new_empty(0)
         if self.loss_config.negatives_of_batch:
             targets = self._global_labels(rng) - N_RESERVED
-        negatives: Negatives = self.sampler(targets, rng)
-        return negatives
+        return self.sampler(targets, rng).to(self.bias.device)
 
     def _detection_loss(
         self,
@@ -215,13 +217,15 @@ class NextItemModel(nn.Module):
         """
         assert self.detector is not None
         items, labels = columns[ITEM_ID], self._global_labels(rng)
-        samples = self._samples(states, rng.uniform("guess")[positions.is_masked], labels, rng)
-        replaced = items.masked_scatter(positions.is_masked, samples)
+        offsets = rng.uniform("guess")[positions.is_masked]
+        samples = self._samples(states, to_device(offsets, states.device), labels, rng)
         is_event = session_events(items, positions.lengths, rng)
+        is_masked, items = (to_device(t, states.device) for t in (positions.is_masked, items))
+        replaced = items.masked_scatter(is_masked, samples)
         every = PredictionPositions(positions.lengths, torch.zeros_like(is_event), is_event)
         read = {**columns, ITEM_ID: replaced}
         states = self._states(read, every, length_groups)
-        loss: Tensor = self.detector(states, (replaced != items)[is_event])
+        loss: Tensor = self.detector(states, _chosen(replaced != items, is_event))
         n_events = ((rng.global_items != PADDING).sum() - rng.global_n_past.sum()).clamp(min=1)
         return self.task_config.rtd_discriminator_weight * loss * len(labels) / n_events
 
@@ -235,7 +239,7 @@ class NextItemModel(nn.Module):
         layer = self.output_layer.at_temperature(config.temperature)
         items = None
         if self.task_config.rtd_replacements == "batch":
-            items = torch.unique(labels)
+            items = to_device(torch.unique(labels), states.device)
             layer = OutputLayer(*layer.rows(items - N_RESERVED), len(items))
         samples: Tensor = generator_samples(states, layer, offsets, rng, config.logits_budget_mib)
         return samples + N_RESERVED if items is None else items[samples]
@@ -257,14 +261,15 @@ class NextItemModel(nn.Module):
     ) -> Float[Tensor, "T D"]:
         """Hidden states at the predicted positions, in row-major order."""
         states = []
-        rows = torch.arange(len(positions.lengths), device=positions.lengths.device)
+        columns = {name: to_device(each, self.bias.device) for name, each in columns.items()}
         sizes = group_sizes(positions.lengths, length_groups)
-        items = self.inputs.items(columns[ITEM_ID])
-        parts = (torch.split(each, sizes) for each in (rows, items))
-        for part_rows, part_items in zip(*parts, strict=True):
+        parts = {name: values.split(sizes) for name, values in columns.items()}
+        items = self.inputs.items(columns[ITEM_ID]).split(sizes)
+        rows = torch.arange(len(positions.lengths), device=positions.lengths.device)
+        for n, part_rows in enumerate(rows.split(sizes)):
             part = positions.part(part_rows)
-            part_columns = {name: values[part_rows] for name, values in columns.items()}
-            inputs = self._masked_inputs(part_columns, part_items, part)
+            part_columns = {name: values[n] for name, values in parts.items()}
+            inputs = self._masked_inputs(part_columns, items[n], part)
             states.append(_predicted_states(self.body, inputs, part))
         return torch.cat(states)
 
@@ -275,18 +280,26 @@ class NextItemModel(nn.Module):
         width = positions.is_predicted.shape[1]
         cut = {name: values[:, :width] for name, values in columns.items()}
         inputs = self.inputs(cut, items[:, :width])
-        return torch.where(positions.is_masked[..., None], self.mask, inputs)
+        is_masked = to_device(positions.is_masked, inputs.device)
+        return torch.where(is_masked[..., None], self.mask, inputs)
 
 
 def _predicted_states(
     backbone: Backbone, inputs: Float[Tensor, "B W D"], positions: PredictionPositions
 ) -> Float[Tensor, "T D"]:
     """Hidden states at the predicted positions; where events are hidden, of the query stream."""
+    lengths = to_device(positions.lengths, inputs.device)
     if positions.is_hidden is None:
-        states: Tensor = backbone(inputs, positions.lengths)[positions.is_predicted]
-        return states
+        return _chosen(backbone(inputs, lengths), positions.is_predicted)
     n_predicted = positions.is_predicted.sum(1)
     first = positions.is_predicted.int().argsort(stable=True, dim=1, descending=True)
     queries = first[:, : max(1, int(n_predicted.max()))]  # [B, M], the predicted positions first
-    states = backbone.query_stream(inputs, positions.lengths, positions.is_hidden, queries)
-    return states[is_before(n_predicted, queries)]
+    is_hidden, wanted = (to_device(each, inputs.device) for each in (positions.is_hidden, queries))
+    states = backbone.query_stream(inputs, lengths, is_hidden, wanted)
+    return _chosen(states, is_before(n_predicted, queries))
+
+
+def _chosen(values: Float[Tensor, "B W ..."], is_chosen: Bool[Tensor, "B W"]) -> Tensor:
+    """The values where `is_chosen`, which may lie on the CPU."""
+    index = is_chosen.flatten().nonzero().squeeze(1)
+    return values.flatten(0, 1).index_select(0, to_device(index, values.device))

@@ -20,7 +20,10 @@ def derived_seed(seed: int, *names: str | int) -> int:
 
 @dataclass(frozen=True)
 class StepRandom:
-    """Random numbers drawn for the whole global batch from (seed, purpose), then sliced to rows."""
+    """Random numbers drawn for the whole global batch from (seed, purpose), then sliced to rows.
+
+    All tensors are on the CPU.
+    """
 
     seed: int
     global_items: Int[Tensor, "G L"]
@@ -28,19 +31,19 @@ class StepRandom:
     global_n_past: Int[Tensor, " G"]
     """Events at the start of each row that are the user's past: input only, never predicted."""
     rows: Int[Tensor, " B"]
-    """Rows of the global batch on this process; a CPU tensor."""
+    """Rows of the global batch on this process."""
     width: int
     """Positions on this process, counted from the first."""
 
     @property
     def n_past(self) -> Int[Tensor, " B"]:
         """Past events of this process's rows."""
-        return self.global_n_past[self.rows.to(self.global_n_past.device)]
+        return self.global_n_past[self.rows]
 
     def uniform(self, purpose: str) -> Float[Tensor, "B W"]:
         """A number in [0, 1) for every position on this process."""
         numbers = torch.rand(self.global_items.shape, generator=self.generator(purpose))
-        return numbers[self.rows, : self.width].to(self.global_items.device)
+        return numbers[self.rows, : self.width]
 
     def generator(self, purpose: str) -> torch.Generator:
         """A CPU generator with the same state on every process, for what the batch shares."""

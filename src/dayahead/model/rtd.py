@@ -5,6 +5,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
+from dayahead.distributed.process import to_device
 from dayahead.model.output_layer import OutputLayer, States, rows_per_chunk
 from dayahead.model.rng import StepRandom
 
@@ -52,7 +53,7 @@ def generator_samples(
     uniform = torch.rand(
         n_items + N_OFFSETS, dtype=torch.float64, generator=rng.generator("guess_noise")
     )
-    strip = -(-uniform.clamp(min=2**-54).log()).log().float().to(states.device)
+    strip = to_device(-(-uniform.clamp(min=2**-54).log()).log().float(), states.device)
     windows = strip.unfold(0, n_items, 1)[:, shard.local_slice(0, n_items)]
     (states, begins), n_of = shard.all_gather(states, (offsets * N_OFFSETS).long())
     n_rows = rows_per_chunk(len(layer.table), logits_budget_mib)

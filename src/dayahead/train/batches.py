@@ -16,7 +16,7 @@ from torch import Tensor
 
 from dayahead.core.columns import IS_PAST, ITEM_ID, PAST_PREFIX
 from dayahead.core.errors import WindowError
-from dayahead.distributed.process import Rank
+from dayahead.distributed.process import Rank, to_device
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,11 @@ class Batch:
         return len(self.global_items)
 
     def to(self, device: torch.device) -> "Batch":
-        """Move the tensors to a device."""
+        """Move what a model reads to a device."""
         return replace(
             self,
-            columns={n: each.to(device, non_blocking=True) for n, each in self.columns.items()},
-            lengths=self.lengths.to(device, non_blocking=True),
-            global_items=self.global_items.to(device, non_blocking=True),
-            global_past=self.global_past.to(device, non_blocking=True),
+            columns={name: to_device(each, device) for name, each in self.columns.items()},
+            lengths=to_device(self.lengths, device),
         )
 
     def without_empty_rows(self) -> "Batch":

@@ -115,7 +115,9 @@ class GradientTrainer:
                 self.model, sharded
             )
             # All processes count the same items, so buffers need no broadcast at each step.
-            self.wrapped = DistributedDataParallel(self.model, forward_sync_buffers=False)
+            self.wrapped = DistributedDataParallel(
+                self.model, forward_sync_buffers=False, gradient_as_bucket_view=True
+            )
 
     def n_steps(self, epochs: list[Batches]) -> int:
         """Return the batches of all epochs, or `steps_per_window`."""
@@ -134,28 +136,37 @@ class GradientTrainer:
         return float(totals[0] / totals[1]) if n_steps else None
 
     def _step(self, batch: Batch, window: str, step: int) -> Float[Tensor, "2"]:
-        """Make one update; return the sum of the loss and the number of targets over all ranks."""
+        """Make one update; return the sum of the loss and the number of targets over all ranks.
+
+        The batch stays on the CPU, where the model takes the positions to predict and their sizes
+        from it without waiting for the GPU.
+        """
         # Random streams are keyed by window and step, so they do not depend on history.
         purpose = (self.config.seed, "step", window, step)
         torch.manual_seed(derived_seed(*purpose, "dropout", self.process.rank.index))
-        on_device = batch.to(self.process.device)
-        random = _step_random(on_device, derived_seed(*purpose, "draws"))
+        random = _step_random(batch, derived_seed(*purpose, "draws"))
         is_bfloat16 = uses_bfloat16(self.config, self.process)
         with torch.autocast(self.process.device.type, torch.bfloat16, enabled=is_bfloat16):
             loss, n_targets = self.wrapped(
-                on_device.columns, on_device.lengths, random, self.config.length_groups
+                batch.columns, batch.lengths, random, self.config.length_groups
             )
         sums = torch.stack([loss.detach().double(), n_targets.double()])
-        sums = self.process.all_reduce(sums).cpu()
-        self._check_finite("loss", sums[0], window, step)
+        self.process.all_reduce(sums)
         # DDP averages gradients over ranks, which have different numbers of targets.
-        (loss * (self.process.rank.world_size / sums[1].item())).backward()
-        self.update(window, step)
-        return sums
+        (loss * (self.process.rank.world_size / sums[1]).to(loss.dtype)).backward()
+        norm = self._clip_gradients()
+        # Once in a step the host waits for the GPU.
+        found = torch.cat([sums, norm.double()[None]]).cpu()
+        self._check_finite("loss", found[0], window, step)
+        self._apply(found[2], window, step)
+        return found[:2]
 
     def update(self, window: str, step: int) -> None:
         """Clip the gradients, take an optimizer step by them, and drop them."""
-        norm = self._clip_gradients()
+        self._apply(self._clip_gradients(), window, step)
+
+    def _apply(self, norm: Float[Tensor, ""], window: str, step: int) -> None:
+        """Take an optimizer step by the gradients, whose norm was this, and drop them."""
         self._check_finite("gradient norm", norm, window, step)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)

@@ -10,7 +10,14 @@ import torch
 
 from dayahead.core.files import read_json
 from dayahead.distributed.launch import run_processes
-from dayahead.distributed.process import Process, Rank, allowed_cores, core_slice, parse_ranges
+from dayahead.distributed.process import (
+    Process,
+    Rank,
+    allowed_cores,
+    core_slice,
+    parse_ranges,
+    set_up_process,
+)
 from support.tiny_settings import compute_config
 from support.worker_studies import write_cores
 
@@ -122,3 +129,11 @@ def test_processes_divide_the_cores_of_their_machine(tmp_path, threads, is_divid
         assert first["cores"] == second["cores"] == allowed
     n_threads = len(allowed) // 2 if threads == "auto" else threads
     assert first["threads"] == second["threads"] == n_threads
+
+
+def test_a_gpu_computes_float32_products_in_float32(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    set_up_process(torch.device("cuda", 0), torch.get_num_threads())
+    assert not torch.backends.cudnn.allow_tf32
+    assert not torch.backends.cuda.matmul.allow_tf32
