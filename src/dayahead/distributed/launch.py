@@ -24,6 +24,9 @@ from dayahead.distributed.process import Process, Rank, set_up_process
 from dayahead.distributed.process_group import process_group
 
 PR_SET_PDEATHSIG = 1
+VISIBLE, HIDDEN = "CUDA_VISIBLE_DEVICES", ("", "-1")
+"""A variable of CUDA's, and its values that hide all GPUs."""
+DRIVER = Path("/proc/driver/nvidia/version")
 _RESTARTABLE = ("exit code", "RuntimeError", "Dist")
 """Prefixes of causes from outside: a killed process, a lost connection."""
 _log = logging.getLogger(__name__)
@@ -92,9 +95,10 @@ def _n_processes(compute: ComputeConfig, launch: LaunchInfo | None) -> int:
     n_gpus = _n_gpus(compute)
     n_processes = max(1, n_gpus or 0) if compute.processes == "auto" else compute.processes
     if n_gpus is not None and n_gpus < n_processes:
+        cure = _unused_driver() if n_gpus == 0 else "lower compute.processes"
         raise ConfigError(
-            f"params.yaml: compute.device is cuda and compute.processes is {n_processes}, but "
-            f"torch sees {n_gpus} GPUs; lower compute.processes or set compute.device to cpu"
+            f"params.yaml: compute.device is {compute.device} and compute.processes is "
+            f"{n_processes}, but torch sees {n_gpus} GPUs; {cure} or set compute.device to cpu"
         )
     return n_processes
 
@@ -107,17 +111,36 @@ def _n_gpus(compute: ComputeConfig) -> int | None:
 
 
 def _device(compute: ComputeConfig, local_rank: int) -> torch.device:
-    """The CPU, the GPU of this local rank, or the only GPU that the launcher made visible."""
+    """The CPU, the GPU of this local rank, or the only GPU that the launcher made visible.
+
+    If there are more processes than GPUs, those that share one are told when all have met.
+    """
     n_gpus = _n_gpus(compute)
     if n_gpus is None:
+        is_meant = compute.device == "cpu" or os.environ.get(VISIBLE) in HIDDEN
+        if DRIVER.is_file() and not is_meant and local_rank == 0:
+            _log.warning("this run uses the CPU: %s or set compute.device to cpu", _unused_driver())
         return torch.device("cpu")
-    if n_gpus != 1 and local_rank >= n_gpus:
+    if n_gpus == 0:
         raise ConfigError(
-            f"params.yaml: compute.device is cuda and this process has local rank {local_rank} "
-            f"(from 0 on), but torch sees {n_gpus} GPUs here; start one process per GPU, or set "
-            f"compute.device to cpu"
+            f"params.yaml: compute.device is cuda, but torch sees 0 GPUs; {_unused_driver()} or "
+            f"set compute.device to cpu"
         )
-    return torch.device("cuda", 0 if n_gpus == 1 else local_rank)
+    return torch.device("cuda", local_rank % n_gpus)
+
+
+def _unused_driver() -> str:
+    """What to do where torch sees no GPU; its driver may be too old for torch's CUDA."""
+    if os.environ.get(VISIBLE) in HIDDEN:
+        return f"the variable {VISIBLE} hides them; remove it"
+    if not DRIVER.is_file():
+        return "no driver is loaded (/proc/driver/nvidia); use a machine with a GPU"
+    first_line = DRIVER.read_text().partition("\n")[0]
+    built_for = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built for CPUs"
+    return (
+        f"there is a driver here ({first_line}), which torch {torch.__version__}, {built_for}, "
+        f"cannot use; update one of them"
+    )
 
 
 def _start(

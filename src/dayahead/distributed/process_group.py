@@ -16,7 +16,12 @@ from threading import Event, Thread
 import psutil
 import torch
 import torch.distributed as dist
-from torch.distributed.distributed_c10d import PrefixStore, Store, _set_pg_timeout
+from torch.distributed.distributed_c10d import (
+    PrefixStore,
+    Store,
+    _abort_process_group,
+    _set_pg_timeout,
+)
 from torch.distributed.elastic.utils.store import synchronize
 from torch.distributed.rendezvous import rendezvous
 
@@ -70,13 +75,14 @@ def process_group(
     except BaseException:
         # Not yet: the others must not notice before the cause is written. But before Python exits,
         # or a thread of gloo that releases a tensor then aborts the process.
-        atexit.register(dist.destroy_process_group)
+        # NCCL's destroy would wait for the others, and they for this process.
+        atexit.register(_abort_process_group)
         raise
     dist.destroy_process_group()
 
 
 def _init_process_group(launch: LaunchInfo, device: torch.device, own_address: str) -> None:
-    rank, world_size = launch.rank, launch.world_size
+    rank, world_size, is_cuda = launch.rank, launch.world_size, device.type == "cuda"
     host = f"[{launch.address}]" if ":" in launch.address else launch.address
     url = f"tcp://{host}:{launch.port}"
     store, _, _ = next(rendezvous(url, rank, world_size, timeout=RENDEZVOUS_TIMEOUT))
@@ -85,6 +91,7 @@ def _init_process_group(launch: LaunchInfo, device: torch.device, own_address: s
         "host": socket.gethostname(),
         "own address": own_address,
         "compute.device": device.type,
+        "GPU": str(torch.cuda.get_device_properties(device).uuid) if is_cuda else "",
         "the version of torch": torch.__version__,
     }
     encoded = json.dumps(facts).encode()
@@ -92,7 +99,6 @@ def _init_process_group(launch: LaunchInfo, device: torch.device, own_address: s
         store, encoded, rank, world_size, "facts", RENDEZVOUS_TIMEOUT.total_seconds()
     )
     check_processes_match([json.loads(each) for each in every])
-    is_cuda = device.type == "cuda"
     dist.init_process_group(
         "nccl" if is_cuda else "gloo",
         store=store,
@@ -131,7 +137,7 @@ def check_processes_match(every: Sequence[Mapping[str, str]]) -> None:
     """Check that processes with these facts, by rank, can form a group.
 
     Raises:
-        ConfigError: devices, versions of torch or networks do not match.
+        ConfigError: devices, versions of torch or networks do not match, or processes share a GPU.
     """
     main = every[0]
     for other in every[1:]:
@@ -141,6 +147,13 @@ def check_processes_match(every: Sequence[Mapping[str, str]]) -> None:
                     f"{name} is {main[name]} for process 0 on {main['host']}, {other[name]} on "
                     f"{other['host']}; make it the same and run again"
                 )
+    for host in {each["host"] for each in every if each["GPU"]}:
+        used = [each["GPU"] for each in every if each["host"] == host]
+        if len(set(used)) < len(used):
+            raise ConfigError(
+                f"{len(used)} processes were started on {host}, which has {len(set(used))} GPUs "
+                f"for them; start one process per GPU, or set compute.device to cpu"
+            )
     local = [each for each in every if re.match(r"127\.|::1$", each["own address"])]
     if local and len(local) < len(every):
         raise ConfigError(

@@ -1,12 +1,14 @@
 """Runs of several processes on one machine, started here, by torchrun, mpirun, srun or by hand."""
 
 import json
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from dataclasses import asdict
+from contextlib import nullcontext
+from dataclasses import asdict, replace
 from datetime import timedelta
 
 import psutil
@@ -15,7 +17,7 @@ import torch
 
 from dayahead.core.errors import ConfigError, DeadProcessError, TrainingError
 from dayahead.core.files import read_json
-from dayahead.distributed import process_group
+from dayahead.distributed import launch, process_group
 from dayahead.distributed.launch import run_processes
 from support.launched_study import (
     assert_equal,
@@ -77,10 +79,49 @@ def test_all_processes_are_restarted_if_one_was_killed(tmp_path, caplog):
     assert caplog.text.count("started again, at most 1 times") == 1
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there are GPUs here")
-def test_missing_gpus_raise():
-    with pytest.raises(ConfigError, match=r"compute\.device is cuda.*sees 0 GPUs"):
-        run_processes(write_process_info, compute_config(device="cuda"))
+@pytest.fixture
+def gpus(monkeypatch):
+    """Let torch see a number of GPUs."""
+
+    def see(n_gpus):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: n_gpus > 0)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: n_gpus)
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    return see
+
+
+@pytest.mark.parametrize("device", ["cuda", "auto"])
+@pytest.mark.parametrize(("n_gpus", "n_processes"), [(1, 2), (2, 3), (0, 1)])
+def test_more_processes_than_gpus_raise(gpus, tmp_path, device, n_gpus, n_processes):
+    gpus(n_gpus)
+    compute = compute_config(device=device, processes=n_processes, threads=1)
+    message = rf"device is {device} and compute\.processes is {n_processes}.* sees {n_gpus} GPUs; "
+    is_right = device == "auto" and n_gpus == 0
+    with nullcontext() if is_right else pytest.raises(ConfigError, match=message):
+        run_processes(write_process_info, compute, tmp_path)
+
+
+@pytest.mark.parametrize("hidden", [None, ""])
+def test_a_driver_that_torch_cannot_use_is_named(gpus, tmp_path, monkeypatch, caplog, hidden):
+    """Else a driver too old for torch's CUDA would mean a run on the CPU in silence."""
+    gpus(0)
+    driver = tmp_path / "version"
+    monkeypatch.setattr(launch, "DRIVER", driver)
+    if hidden is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
+    on_cpu = compute_config(device="auto", processes=1, threads=1)
+    run_processes(write_process_info, on_cpu, tmp_path)
+    assert caplog.text == ""
+    driver.write_text("NVRM version: NVIDIA 470.82\nGCC\n")
+    run_processes(write_process_info, replace(on_cpu, device="cpu"), tmp_path)
+    assert caplog.text == ""
+    run_processes(write_process_info, on_cpu, tmp_path)
+    pattern = r"uses the CPU: .*\(NVRM version: NVIDIA 470\.82\), which torch .* cannot use; upd"
+    assert bool(re.search(pattern, caplog.text)) == (hidden is None)
+    cause = "there is a driver.*470.82" if hidden is None else "the variable CUDA_VISIBLE_DEVICES"
+    with pytest.raises(ConfigError, match=f"sees 0 GPUs; {cause}"):
+        run_processes(write_process_info, replace(on_cpu, device="cuda"), tmp_path)
 
 
 @pytest.fixture

@@ -2,27 +2,35 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from unittest.mock import patch
 
 import pytest
+import torch
+import torch.distributed as dist
 from torch.distributed import HashStore
 
 from dayahead.core.errors import ConfigError
 from dayahead.distributed import process_group
+from dayahead.distributed.launchers import LaunchInfo
 from dayahead.distributed.process_group import _attempt, check_processes_match
+from support.tiny_settings import compute_config
 
 WORLD_SIZE = 3
 MAIN = {
     "host": "a",
     "own address": "10.0.0.1",
     "compute.device": "cpu",
+    "GPU": "",
     "the version of torch": "2.13.0",
 }
 OTHER = MAIN | {"host": "b", "own address": "10.0.0.2"}
 
 
 @pytest.mark.parametrize("address", [{}, {"own address": "127.0.0.1"}, {"own address": ""}])
-def test_matching_processes_pass(address):
-    check_processes_match([MAIN | address, OTHER | address, OTHER | address])
+@pytest.mark.parametrize("gpus", [("", "", ""), ("uuid 1", "uuid 2", "uuid 3")])
+def test_matching_processes_pass(address, gpus):
+    facts = zip([MAIN, OTHER, OTHER], gpus, strict=True)
+    check_processes_match([each | address | {"GPU": gpu} for each, gpu in facts])
 
 
 @pytest.mark.parametrize(
@@ -37,6 +45,32 @@ def test_matching_processes_pass(address):
 def test_processes_that_do_not_match_raise(main, other, message):
     with pytest.raises(ConfigError, match=message):
         check_processes_match([MAIN | main, OTHER, OTHER | other])
+
+
+def test_processes_that_share_a_gpu_raise():
+    on_gpu = [each | {"compute.device": "cuda", "GPU": "uuid 1"} for each in (MAIN, OTHER, OTHER)]
+    check_processes_match(on_gpu[:2])  # equal names on two machines
+    with pytest.raises(ConfigError, match="2 processes were started on b, which has 1 GPUs for th"):
+        check_processes_match(on_gpu)
+
+
+def test_a_process_that_fails_aborts_its_group_when_it_exits(monkeypatch, free_port):
+    """NCCL's destroy_process_group would wait for the others, and they for this one, an hour."""
+    at_exit = []
+    monkeypatch.setattr(process_group.atexit, "register", at_exit.append)
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    launch = LaunchInfo("torchrun", 0, 1, 0, "localhost", int(free_port))
+    compute, cpu = compute_config(threads=1), torch.device("cpu")
+    with (
+        pytest.raises(ConfigError),
+        process_group.process_group(launch, cpu, compute, has_heartbeat=False),
+    ):
+        raise ConfigError("a mistake")
+    assert dist.is_initialized()
+    with patch.object(dist, "destroy_process_group", side_effect=AssertionError):
+        at_exit.pop()()
+    assert not dist.is_initialized()
+    assert at_exit == []
 
 
 def attempts(store, ranks):
