@@ -13,7 +13,7 @@ INSTALL := .venv/bin/python tools/install.py
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help repro test test-slow faults check bench bench-preprocess bench-processes ui cache docs format lock clean
+.PHONY: help repro test test-slow faults check bench bench-preprocess bench-processes gpu-smoke ui cache docs format lock clean
 
 help:  ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {gsub(/[$$][$$]/, "$$"); printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -53,6 +53,10 @@ bench-processes: $(READY)  ## measure several processes and a longer log, on $$D
 	python -W ignore benchmarks/scale_out.py
 	python -W ignore benchmarks/longer_log.py
 	python -W ignore benchmarks/process_agreement.py
+
+gpu-smoke: $(READY)  ## on a machine with a GPU: time a step, compare every backbone with the CPU: 20 minutes
+	@python benchmarks/gpu.py
+	python -m pytest -m gpu tests/unit/train/test_real_gpu.py
 
 ui: $(READY)  ## open MLflow on the tracking store at http://127.0.0.1:5000 (PORT=...)
 	@tools/ui $(PORT)

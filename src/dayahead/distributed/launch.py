@@ -113,7 +113,7 @@ def _n_gpus(compute: ComputeConfig) -> int | None:
 def _device(compute: ComputeConfig, local_rank: int) -> torch.device:
     """The CPU, the GPU of this local rank, or the only GPU that the launcher made visible.
 
-    If there are more processes than GPUs, those that share one are told when all have met.
+    If there are more processes than GPUs, those that share one are reported when all have met.
     """
     n_gpus = _n_gpus(compute)
     if n_gpus is None:

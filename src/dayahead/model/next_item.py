@@ -263,10 +263,10 @@ class NextItemModel(nn.Module):
         states = []
         columns = {name: to_device(each, self.bias.device) for name, each in columns.items()}
         sizes = group_sizes(positions.lengths, length_groups)
-        parts = {name: values.split(sizes) for name, values in columns.items()}
-        items = self.inputs.items(columns[ITEM_ID]).split(sizes)
+        parts = {name: torch.split(values, sizes) for name, values in columns.items()}
+        items = torch.split(self.inputs.items(columns[ITEM_ID]), sizes)
         rows = torch.arange(len(positions.lengths), device=positions.lengths.device)
-        for n, part_rows in enumerate(rows.split(sizes)):
+        for n, part_rows in enumerate(torch.split(rows, sizes)):
             part = positions.part(part_rows)
             part_columns = {name: values[n] for name, values in parts.items()}
             inputs = self._masked_inputs(part_columns, items[n], part)

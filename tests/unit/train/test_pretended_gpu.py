@@ -13,39 +13,18 @@ from dayahead.model.inputs import EventInputs
 from dayahead.train.batches import MemoryBatches, Sessions
 from dayahead.train.trainers import GradientTrainer
 from support.backbones import TRAINED, mark_slow
-from support.memory_models import MEMORY_WITH_GPT2
+from support.gpu_studies import DAYS, SAMPLED, VARIANTS, fit_and_resume
 from support.pretended_gpu import GPU, pretended_gpu
 from support.tiny_settings import (
     FAST_BACKBONES,
-    GRU4REC,
-    evaluated_windows,
     merge_sections,
     ranks_of,
     tiny_model,
     train_study,
     training_config,
 )
-from support.window_folders import Vocabulary, day, markov_days, session_table, write_window_folder
+from support.window_folders import Vocabulary, day, session_table, write_window_folder
 
-DAYS = markov_days(n_days=3, sessions_per_day=10, n_items=20)
-ON_GPU = {"compute": {"device": "cuda"}}
-SAMPLED = {"loss": {"name": "sampled_softmax", "label_smoothing": 0.1}}
-VARIANTS = {
-    "sampled": SAMPLED,
-    "bfloat16": {"training": {"precision": "bfloat16"}},
-    "features": {"model": {"features": ["category", "price"], "number_dim": 4, "soft_one_hot": 3}},
-    "noise": {"model": {"swap_noise": 0.3, "unknown_rate": 0.5, "dropout": 0.1}},
-    "untied": {"model": {"tie_weights": False, "item_embedding_dim": 8}},
-    "top items": {"evaluation": {"predictions": 3, "positions": "all", "attention_of": []}},
-    "gru4rec": GRU4REC,
-    "bfloat16 gru": {"model": {"architecture": "gru"}, "training": {"precision": "bfloat16"}},
-    "memory": MEMORY_WITH_GPT2,
-    "memory, sampled": merge_sections(SAMPLED, **MEMORY_WITH_GPT2),
-    "all items": {
-        "model": {"architecture": "electra"},
-        "task": {"name": "rtd", "rtd_replacements": "catalogue"},
-    },
-}
 SHARDED = {
     **{
         f"{architecture} {task}": {"model": {"architecture": architecture}, "task": {"name": task}}
@@ -86,13 +65,9 @@ def shard_of_one(monkeypatch):
 
 
 def faults_of(windows, out, sections):
-    """Fit and evaluate a window, then go on from the stored state with the next."""
     with pretended_gpu() as gpu:
-        for last in (day(1), None):
-            ends = {"last": last} if last else {}
-            train_study(windows, out, merge_sections(sections, **ON_GPU), **ends)
+        fit_and_resume(windows, out, sections, "cuda")
     assert gpu.kernels
-    assert evaluated_windows(out) == [day(1), day(2)]
     return {name: n for name, n in gpu.faults.items() if OF_STRIDES not in name}
 
 
