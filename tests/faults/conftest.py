@@ -1,5 +1,7 @@
 """The project that all tests disturb, trained once undisturbed for each number of processes."""
 
+from contextlib import contextmanager
+
 import pytest
 
 from faults.harness import Project
@@ -42,15 +44,25 @@ def reference_of_two(project, _reference_of_two):
         yield _reference_of_two
 
 
+@contextmanager
+def sharded(project):
+    """Let two processes shard the items of a network alone."""
+    with (
+        project.changed("model", architecture="gpt2"),
+        project.changed("compute", processes=2, shard_items=True),
+    ):
+        yield
+
+
 @pytest.fixture(scope="session")
 def _sharded_reference(_created):
-    with _created.changed("compute", processes=2, shard_items=True):
+    with sharded(_created):
         return _created.reference()
 
 
 @pytest.fixture
 def sharded_reference(project, _sharded_reference):
     """The same of two processes that shard the items."""
-    with project.changed("compute", processes=2, shard_items=True):
+    with sharded(project):
         project.clear()
         yield _sharded_reference
