@@ -79,16 +79,18 @@ def catalogue_loss(
 ) -> Float[Tensor, ""]:
     """Sum of the configured loss over targets, float32; without targets 0, with zero gradients.
 
-    Scores are divided by the temperature. `negatives` are None for the full softmax.
+    Scores are divided by the temperature. `negatives` are None for the full softmax. Targets and
+    negatives may lie on the CPU, where to sort them keeps nobody waiting for a GPU.
     """
+    cpu_targets, targets = targets, to_device(targets, hidden.device)
     hidden = hidden / config.temperature
     layer = layer.at_temperature(config.temperature)
     if len(targets) == 0 and layer.shard.is_whole:
         return (hidden.sum() + layer.table.sum() + layer.bias.sum()).float() * 0.0
     if config.name == "sampled_softmax" and negatives is not None:
-        loss = _sampled_softmax(config, hidden, layer, targets, negatives)
+        loss = _sampled_softmax(config, hidden, layer, cpu_targets, negatives)
     elif negatives is not None:
-        loss = _sampled_loss(config, hidden, layer, targets, negatives)
+        loss = _sampled_loss(config, hidden, layer, targets, negatives.to(hidden.device))
     else:
         loss = softmax_loss(hidden, layer, targets, config.logits_budget_mib)
     if config.label_smoothing:
@@ -124,8 +126,10 @@ def _sampled_softmax(
     own, sampled = columns.tensor_split([len(targets)])
     weights = torch.zeros(len(items), dtype=torch.float64, device=items.device)  # 0 beyond them
     weights.index_add_(0, sampled, (-config.logq * negatives.log_expected.double()).exp())
+    items, own, corrections = (
+        to_device(each, hidden.device) for each in (items, own, weights.log().float())
+    )
     of_items = OutputLayer(*layer.rows(items), len(items))
-    corrections = weights.log().float()
     return softmax_loss(hidden, of_items, own, config.logits_budget_mib, corrections)
 
 

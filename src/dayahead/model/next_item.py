@@ -128,8 +128,7 @@ class NextItemModel(nn.Module):
         # After the labels are taken: targets are not changed.
         read = {**columns, ITEM_ID: self._noisy(columns[ITEM_ID], rng)}
         states = self._output_states(read, positions, length_groups)
-        targets = to_device(labels - N_RESERVED, states.device)
-        negatives = self._negatives(rng)
+        targets, negatives = labels - N_RESERVED, self._negatives(rng)
         loss = catalogue_loss(self.loss_config, states, self.output_layer, targets, negatives)
         if self.detector is not None:
             detection = self._detection_loss(columns, positions, states, rng, length_groups)
@@ -200,7 +199,7 @@ class NextItemModel(nn.Module):
         targets = rng.global_items.new_empty(0)
         if self.loss_config.negatives_of_batch:
             targets = self._global_labels(rng) - N_RESERVED
-        return self.sampler(targets, rng).to(self.bias.device)
+        return self.sampler(targets, rng)
 
     def _detection_loss(
         self,

@@ -151,13 +151,13 @@ def test_negatives_are_counted_over_the_train_targets_of_each_fit(
     """Item 12 is new on the last day, item 9 is never clicked again after the first."""
     days = [[[9, 10], [11, 9, 10]], [[10, 11], [11, 11]], [[12, 10, 12], [11, 12]]]
     found = []
-    forward = NegativeSampler.forward
+    sample = NegativeSampler.__call__
 
     def watched(sampler, *args):
         found.append(sampler.counts.tolist())
-        return forward(sampler, *args)
+        return sample(sampler, *args)
 
-    monkeypatch.setattr(NegativeSampler, "forward", watched)
+    monkeypatch.setattr(NegativeSampler, "__call__", watched)
     sections = {
         "model": {"architecture": "bert"},
         "task": {"name": task},
