@@ -8,12 +8,13 @@ PORT ?= 5000
 
 READY := .venv/.ready
 DOCS_READY := build/docs-env/.ready
+PEERS_READY := $(patsubst %,build/peers/%/.ready,transformers4rec rectools)
 INSTALL := .venv/bin/python tools/install.py
 # A verb's commands find the environment's programs first, and so do the stages that dvc starts.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help repro test test-slow faults check bench bench-preprocess bench-processes gpu-smoke ui cache docs format lock clean
+.PHONY: help repro test test-slow faults check bench bench-peers bench-preprocess bench-processes gpu-smoke ui cache docs format lock clean
 
 help:  ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {gsub(/[$$][$$]/, "$$"); printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -39,15 +40,19 @@ check: $(READY)  ## format, lint, types, layers, fast tests: what must pass befo
 	lint-imports
 	python -m pytest
 
-bench: $(READY)  ## measure sessions per second in training and evaluation, and the time of recommend
+bench: $(READY)  ## measure training, evaluation and recommend, and how each changed since the last time
 	python benchmarks/throughput.py
 	python -W ignore benchmarks/recommend.py
+
+bench-peers: $(READY) $(PEERS_READY)  ## measure against Transformers4Rec and RecTools, each in its environment
+	python -W ignore benchmarks/peers.py
 
 bench-preprocess: $(READY)  ## measure preprocessing: against its peers, at 42 M events, by the day
 	python -W ignore benchmarks/operators.py
 	python -W ignore benchmarks/scaling.py
 
 bench-processes: $(READY)  ## measure several processes and a longer log, on $$DAYAHEAD_DATA: an hour
+	python -W ignore benchmarks/busy_machine.py
 	python -W ignore benchmarks/processes.py
 	python -W ignore benchmarks/sharded_items.py
 	python -W ignore benchmarks/scale_out.py
@@ -108,4 +113,13 @@ $(DOCS_READY): requirements-docs.txt
 	@python=$$(tools/python311 $(PYTHON)) && "$$python" -m venv --clear build/docs-env
 	@echo "Setting up build/docs-env from requirements-docs.txt"
 	@build/docs-env/bin/python tools/install.py --requirement requirements-docs.txt
+	@touch $@
+
+# The peers of benchmarks/peers.py have environments of their own too.
+$(PEERS_READY): build/peers/%/.ready: benchmarks/%.txt
+	@rm -f $@
+	@python=$$(tools/python311 $(PYTHON)) && "$$python" -m venv --clear build/peers/$*
+	@echo "Setting up build/peers/$* from $<; this takes some minutes"
+	@build/peers/$*/bin/python tools/install.py pip==$(PIP_VERSION)
+	@build/peers/$*/bin/python tools/install.py --requirement $<
 	@touch $@

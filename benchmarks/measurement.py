@@ -21,17 +21,26 @@ Name = TypeVar("Name")
 TimedWork = TypeVar("TimedWork")
 
 
-def print_header() -> None:
-    """Print the machine, the versions and the command."""
+def machine() -> str:
+    """Return the name of the CPU, the cores that this process may use, and the memory."""
     cpus = Path("/proc/cpuinfo")
     lines = cpus.read_text().splitlines() if cpus.exists() else []
     names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     memory = psutil.virtual_memory().total / 2**30
+    return f"{(names or [platform.processor()])[0]}, {n_cores()} cores, {memory:.0f} GiB"
+
+
+def n_cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def print_header() -> None:
+    """Print the machine, the versions and the command."""
     libraries = ", ".join(f"{library} {version(library)}" for library in LIBRARIES)
     print(
-        f"{(names or [platform.processor()])[0]}, {cores} cores, {memory:.0f} GiB, load "
-        f"{os.getloadavg()[0]:.1f}; Python {platform.python_version()}, {libraries}\n"
+        f"{machine()}, load {os.getloadavg()[0]:.1f}; "
+        f"Python {platform.python_version()}, {libraries}\n"
         f"python {' '.join(sys.argv)}",
         flush=True,
     )

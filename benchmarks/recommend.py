@@ -33,6 +33,7 @@ from dayahead.features.workflow import encode
 from dayahead.model.checkpoint import ModelConfigFile, StoredModel, build_model
 from dayahead.serve.recommender import Recommender
 from dayahead.windows.metadata import FeatureStatistics, SessionRules, Statistics
+from history import Figure, record
 from measurement import print_header, time_in_turns
 from workload import default_params, gpt2_params
 
@@ -98,8 +99,8 @@ def cpu_ms(work: Callable[[], object]) -> float:
     return 1_000 * (time.process_time() - start)
 
 
-def measure(label: str, features: Mapping[str, FeatureStatistics]) -> None:
-    """Time a model's parts in turns and print the medians."""
+def measure(label: str, features: Mapping[str, FeatureStatistics]) -> dict[str, Figure]:
+    """Time a model's parts in turns; print the medians and return that of `recommend`."""
     model = recommender(features)
     stored = model.stored
     encoder = SessionEncoder(stored.config.statistics, stored.vocabularies)
@@ -117,14 +118,15 @@ def measure(label: str, features: Mapping[str, FeatureStatistics]) -> None:
     times = ", ".join(f"{name} {median:.2f} ms" for name, median in medians.items())
     ratio = medians["workflow"] / medians["encoding"]
     print(f"{label}: {times}; workflow / encoding {ratio:.1f} (medians of {ROUNDS} rounds)")
+    return {f"recommend, {label}": Figure(medians["recommend"], "ms")}
 
 
 def main() -> None:
     """Measure and print."""
     print_header()
     torch.set_num_threads(1)
-    measure("ids alone", {})
-    measure("six side features", FEATURES)
+    figures = measure("ids alone", {}) | measure("six side features", FEATURES)
+    record("recommend", {"threads": 1}, figures)
 
 
 if __name__ == "__main__":

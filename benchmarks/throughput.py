@@ -3,7 +3,7 @@
 Both make GPT-2/clm steps at d 128, 2 layers, 4 heads, batch 256, over 20,000 items and sessions of
 2 to 20 events (mean about 5). The plain loop does what Transformers4Rec does: batches drawn without
 regard to length and padded to 20, all logits in memory, no mask, ranks by top-k. Figures are
-medians of rounds in which the two take turns.
+medians of rounds in which the two take turns; benchmarks/history.jsonl keeps them.
 
 Command: python benchmarks/throughput.py
 """
@@ -11,7 +11,6 @@ Command: python benchmarks/throughput.py
 import statistics
 from dataclasses import replace
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -22,17 +21,23 @@ from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Process
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.next_item import NextItemModel
-from dayahead.train.batches import MemoryBatches, Sessions, shuffled_rows, sorted_rows
-from dayahead.train.evaluate import evaluate
-from dayahead.train.trainers import GradientTrainer
+from dayahead.train.batches import Sessions
+from history import Figure, record
 from measurement import Work, print_header, seconds, time_in_turns
-from workload import SINGLE, build_model, default_params, gpt2_params, zipf_sessions
+from workload import (
+    LONGEST,
+    SINGLE,
+    Pass,
+    build_model,
+    default_params,
+    gpt2_params,
+    zipf_sessions,
+)
 
 N_ITEMS = 20_000
 N_SESSIONS = 4_096
 BATCH = 256
 EVALUATION_BATCH = 512
-LONGEST = 20
 ROUNDS = 5
 
 
@@ -41,20 +46,13 @@ def build_work(
 ) -> dict[str, Work]:
     """Return one epoch of training and one pass of evaluation, this process's share of them."""
     sessions = zipf_sessions(N_SESSIONS, LONGEST, N_ITEMS)
-    training = replace(params.training, batch_size=batch_size, epochs=1)
-    model = build_model(gpt2_params(params), LONGEST, shard)
-    trainer = GradientTrainer(model, training, process)
-    trainer.grow({ITEM_ID: N_ITEMS})
-    shuffled = shuffled_rows(sessions.lengths, batch_size, seed=1)
-    epoch = MemoryBatches(sessions, shuffled, process.rank)
-    by_length = sorted_rows(sessions.lengths, EVALUATION_BATCH)
-    shortest_first = MemoryBatches(sessions, by_length, process.rank)
-    candidates = np.arange(N_RESERVED, N_RESERVED + N_ITEMS, dtype=np.int32)
-    n_targets = np.ones(N_SESSIONS, np.int64)
-    return {
-        "training": lambda: trainer.fit("benchmark", [epoch], lambda _: None),
-        "evaluation": lambda: evaluate(model, shortest_first, n_targets, candidates, process),
-    }
+    gpt2 = replace(
+        gpt2_params(params),
+        training=replace(params.training, batch_size=batch_size),
+        evaluation=replace(params.evaluation, batch_size=EVALUATION_BATCH),
+    )
+    ours = Pass(process, gpt2, sessions, N_ITEMS, shard)
+    return {"training": ours.fit, "evaluation": ours.evaluate}
 
 
 class PlainLoop:
@@ -107,11 +105,12 @@ class PlainLoop:
 
 
 def run(process: Process, params: Params) -> None:
-    """Time both in turns and print the medians."""
+    """Time both in turns; print the medians and their change."""
     model = build_model(gpt2_params(params), LONGEST)
     model.grow({ITEM_ID: N_ITEMS})
     plain = PlainLoop(model, zipf_sessions(N_SESSIONS, LONGEST, N_ITEMS))
     plain_work = {"training": plain.fit, "evaluation": plain.evaluate}
+    figures = {}
     for name, work in build_work(process, params).items():
         rounds = time_in_turns({"ours": work, "plain": plain_work[name]}, ROUNDS, seconds)
         ours, theirs = (
@@ -123,6 +122,9 @@ def run(process: Process, params: Params) -> None:
             f"{name:10s} {ours:8,.0f} sessions/s, plain loop {theirs:8,.0f}, ratio {ratio:.2f} "
             f"(medians of {ROUNDS} rounds, {torch.get_num_threads()} threads)"
         )
+        figures[name] = Figure(ours, "sessions/s")
+        figures[f"{name} / plain loop"] = Figure(ratio, "x")
+    record("throughput", {"threads": torch.get_num_threads()}, figures)
 
 
 if __name__ == "__main__":

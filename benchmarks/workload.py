@@ -8,12 +8,15 @@ import torch
 
 from dayahead.config.params import Params, load_params
 from dayahead.core.columns import ITEM_ID, N_RESERVED
-from dayahead.distributed.process import Rank
+from dayahead.distributed.process import Process, Rank
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.next_item import NextItemModel
-from dayahead.train.batches import Sessions
+from dayahead.train.batches import MemoryBatches, Sessions, shuffled_rows, sorted_rows
+from dayahead.train.evaluate import RankedTargets, evaluate
+from dayahead.train.trainers import GradientTrainer
 
 SINGLE = Rank(index=0, world_size=1)
+LONGEST = 20
 
 
 def default_params() -> Params:
@@ -57,3 +60,45 @@ def zipf_sessions(n_sessions: int, longest: int, n_items: int) -> Sessions:
     items = rng.choice(n_items, lengths.sum(), p=weights / weights.sum()) + N_RESERVED
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     return Sessions({ITEM_ID: torch.from_numpy(items)}, torch.from_numpy(offsets))
+
+
+class Pass:
+    """One epoch of training, and one pass of evaluation on the last item of each session.
+
+    Args:
+        process: this one; it takes its share of each batch.
+        params: the model, its task, and the batches of training and evaluation.
+        sessions: both passes are over these, of 2 to LONGEST events.
+        n_items: of the catalogue; all are candidates.
+        shard: which rows of the item table this process holds.
+    """
+
+    def __init__(
+        self,
+        process: Process,
+        params: Params,
+        sessions: Sessions,
+        n_items: int,
+        shard: Shard = WHOLE,
+    ) -> None:
+        self.process = process
+        self.model = build_model(params, LONGEST, shard)
+        self.trainer = GradientTrainer(self.model, replace(params.training, epochs=1), process)
+        self.trainer.grow({ITEM_ID: n_items})
+        lengths = sessions.lengths
+        shuffled = shuffled_rows(lengths, params.training.batch_size, seed=1)
+        self.epoch = MemoryBatches(sessions, shuffled, process.rank)
+        by_length = sorted_rows(lengths, params.evaluation.batch_size)
+        self.shortest_first = MemoryBatches(sessions, by_length, process.rank)
+        self.candidates = np.arange(N_RESERVED, N_RESERVED + n_items, dtype=np.int32)
+        self.n_targets = np.ones(len(sessions), np.int64)
+
+    def fit(self) -> float | None:
+        """Train for one epoch; return the mean loss."""
+        return self.trainer.fit("benchmark", [self.epoch], lambda _: None)
+
+    def evaluate(self) -> RankedTargets:
+        """Rank the last item of each session among all items."""
+        return evaluate(
+            self.model, self.shortest_first, self.n_targets, self.candidates, self.process
+        )
