@@ -40,11 +40,11 @@ check: $(READY)  ## format, lint, types, layers, fast tests: what must pass befo
 	lint-imports
 	python -m pytest
 
-bench: $(READY)  ## measure training, evaluation and recommend, and how each changed since the last time
+bench: $(READY)  ## measure training, evaluation and recommend; say what changed since last time
 	python benchmarks/throughput.py
 	python -W ignore benchmarks/recommend.py
 
-bench-peers: $(READY) $(PEERS_READY)  ## measure against Transformers4Rec and RecTools, each in its environment
+bench-peers: $(READY) $(PEERS_READY)  ## measure against Transformers4Rec and RecTools, in environments of their own
 	python -W ignore benchmarks/peers.py
 
 bench-preprocess: $(READY)  ## measure preprocessing: against its peers, at 42 M events, by the day

@@ -11,7 +11,7 @@ from dayahead.core.columns import ITEM_ID, N_RESERVED
 from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Process
 from dayahead.train.batches import Sessions
-from worker import answer_requests, settings
+from worker import Work, answer_requests, settings
 from workload import Pass, default_params
 
 
@@ -31,8 +31,8 @@ def params_of(given: dict[str, Any]) -> Params:
     )
 
 
-def run(process: Process, given: dict[str, Any], params: Params) -> None:
-    """Train and evaluate on request."""
+def works_of(process: Process, given: dict[str, Any], params: Params) -> dict[str, Work]:
+    """Return an epoch of training and a pass of evaluation over the sessions."""
     stored = np.load(given["sessions"])
     items = torch.from_numpy(stored["items"]) + N_RESERVED
     sessions = Sessions({ITEM_ID: items}, torch.from_numpy(stored["offsets"]))
@@ -44,7 +44,12 @@ def run(process: Process, given: dict[str, Any], params: Params) -> None:
     def recall() -> tuple[int, float]:
         return len(sessions), float((ours.evaluate().ranks <= 20).mean())
 
-    answer_requests({"training": fit, "evaluation": recall})
+    return {"training": fit, "evaluation": recall}
+
+
+def run(process: Process, given: dict[str, Any], params: Params) -> None:
+    """Train and evaluate on request."""
+    answer_requests(works_of(process, given, params))
 
 
 if __name__ == "__main__":

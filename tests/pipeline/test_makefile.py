@@ -129,6 +129,23 @@ def test_a_ready_environment_is_not_set_up_again(project):
     assert done.stdout.splitlines() == ['tools/check-place "test" ""', "python -m pytest"]
 
 
+def test_a_peer_is_set_up_beside_our_environment_once(project):
+    (project / ".venv").mkdir()
+    (project / ".venv" / ".ready").touch()
+    (project / "benchmarks").mkdir()
+    for name in ("transformers4rec", "rectools"):
+        shutil.copy(ROOT / "benchmarks" / f"{name}.txt", project / "benchmarks")
+    ready = project / "build" / "peers" / "rectools" / ".ready"
+    ready.parent.mkdir(parents=True)
+    ready.touch()
+    printed = make(project, "--dry-run", "bench-peers").stdout
+    made = set(re.findall(r"-m venv --clear (\S+)", printed))
+    assert made == {"build/peers/transformers4rec"}
+    installed = re.findall(r"(\S+)/bin/python tools/install.py --requirement (\S+)", printed)
+    assert installed == [("build/peers/transformers4rec", "benchmarks/transformers4rec.txt")]
+    assert printed.splitlines()[-1] == "python -W ignore benchmarks/peers.py"
+
+
 def environment(folder, owner):
     """What is there of an environment that was set up in the folder `owner`."""
     programs = folder / ".venv" / "bin"
