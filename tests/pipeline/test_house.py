@@ -100,9 +100,10 @@ def test_unit_tests_mirror_the_rooms():
 
 
 SLOW_IMPORTS = [
-    ROOT / "src" / "dayahead" / name for name in ("__main__.py", "tracking/run_lookup.py")
+    ROOT / "src" / "dayahead" / name
+    for name in ("__main__.py", "serve/pyfunc.py", "tracking/run_lookup.py", "train/streaming.py")
 ]
-"""Verbs that need no torch, MLflow or DVC must not wait for them."""
+"""What needs no torch, MLflow, DVC, Merlin or Dask must not wait for them."""
 
 
 def test_imports_are_absolute_and_at_the_top():

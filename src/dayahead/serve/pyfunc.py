@@ -1,4 +1,8 @@
-"""The model that MLflow serves, loaded from this file without a pickle."""
+"""The model that MLflow serves, loaded from this file without a pickle.
+
+MLflow runs this file whenever `train` packages a model, so what only serving needs is imported when
+a model is loaded.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +12,6 @@ from mlflow.models import set_model
 from mlflow.pyfunc import PythonModel, PythonModelContext
 
 from dayahead.core.errors import DayaheadError
-from dayahead.serve.recommender import Recommender
 from dayahead.serve.request import parse_ids
 
 
@@ -17,6 +20,8 @@ class ServedModel(PythonModel):  # type: ignore[misc]
 
     def load_context(self, context: PythonModelContext) -> None:
         """Load the saved model that was logged with this file."""
+        from dayahead.serve.recommender import Recommender
+
         self._recommender = Recommender.load(Path(context.artifacts["model"]))
 
     def predict(

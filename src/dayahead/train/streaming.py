@@ -6,6 +6,8 @@ batches for each number of processes. Reading is many times faster than training
 
 Merlin's shuffle draws from numpy's global state in its reading thread, where no seed reaches it.
 So the order of row groups is drawn here, and rows are shuffled in a buffer.
+
+Merlin and Dask take a second to import, so only runs that stream import them.
 """
 
 from collections.abc import Iterator
@@ -17,10 +19,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import torch
-from dask.utils import natural_sort_key
-from merlin.dataloader.torch import Loader
-from merlin.io import Dataset
-from merlin.schema import ColumnSchema, Schema
 from torch import Tensor
 
 from dayahead.core.errors import WindowError
@@ -85,6 +83,8 @@ class StreamedBatches:
     @cached_property
     def _files(self) -> dict[str, pq.FileMetaData]:
         """Files that hold sessions, in the order in which Merlin numbers their row groups."""
+        from dask.utils import natural_sort_key
+
         found = {}
         for path in sorted(map(str, self.paths), key=natural_sort_key):
             with wrap_read_errors(path):
@@ -112,6 +112,10 @@ class StreamedBatches:
 
     def _buffers(self, order: list[int]) -> Iterator[Sessions]:
         """Read the row groups and split the stream into buffers of whole batches."""
+        from merlin.dataloader.torch import Loader
+        from merlin.io import Dataset
+        from merlin.schema import ColumnSchema, Schema
+
         if not self._files:
             return
         size = -(-self.buffer // self.batch_size) * self.batch_size
