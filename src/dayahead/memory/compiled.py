@@ -1,9 +1,14 @@
 """Compile loops to machine code."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+from numba.core.caching import InTreeCacheLocator
+
+from dayahead.core.fingerprints import PACKAGE
+from dayahead.core.project import project_root
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -20,3 +25,39 @@ def compiled(function: Function) -> Function:
         return cast(Function, numba.njit(cache=True, error_model="numpy")(function))
     except RuntimeError:  # there is no folder to keep it in: each process compiles
         return cast(Function, numba.njit(error_model="numpy")(function))
+
+
+class ProjectCache(InTreeCacheLocator):  # type: ignore[misc]
+    """Keeps what Numba compiled in the main project, for the copies that DVC makes of it too.
+
+    A copy is deleted after its experiment, and compiling takes half a minute. Numba compares
+    hashes of the source, so a copy reuses what the same file of the main project was compiled to;
+    a file that differs from it keeps its own.
+    """
+
+    @classmethod
+    def from_function(
+        cls, py_func: Callable[..., Any], py_file: str
+    ) -> "InTreeCacheLocator | None":
+        """Locate the cache of a function of this package; None of any other."""
+        path = Path(py_file)
+        if not path.is_relative_to(PACKAGE):
+            return None
+        found = super().from_function(py_func, str(_of_project(path)))  # type: ignore[no-untyped-call]
+        return cast("InTreeCacheLocator | None", found)
+
+
+def _of_project(path: Path) -> Path:
+    """The main project's file of the same name and content, else the file itself."""
+    original = project_root() / "src" / path.relative_to(PACKAGE.parent)
+    is_same = original.is_file() and original.read_bytes() == path.read_bytes()
+    return original if is_same else path
+
+
+# Not by Numba's environment variable: processes that this one starts may lack this package.
+config: Any = numba.config
+if not (config.CACHE_LOCATOR_CLASSES or config.CACHE_DIR):  # a user's choice of folder stands
+    config.CACHE_LOCATOR_CLASSES = (
+        f"{__name__}.{ProjectCache.__name__},InTreeCacheLocator,UserWideCacheLocator,"
+        f"IPythonCacheLocator,ZipCacheLocator"
+    )
