@@ -12,6 +12,8 @@ def group_sizes(lengths: Int[Tensor, " B"], n_groups: int) -> list[int]:
         Rows of each of up to `n_groups` groups, in order; a group is as wide as its longest row.
         Rows in another order are only padded more.
     """
+    if n_groups == 1:
+        return [len(lengths)]
     longest = np.maximum.accumulate(lengths.clamp(min=1).cpu().numpy())
     widths, counts = np.unique(longest, return_counts=True)  # [W], cuts between them alone
     ends = np.concatenate([[0], counts.cumsum()])
