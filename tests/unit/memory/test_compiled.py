@@ -1,6 +1,7 @@
 """Compiled loops are reused by the copies that DVC makes of a project."""
 
 import importlib.util
+import sys
 
 import pytest
 
@@ -21,6 +22,7 @@ def project(tmp_path, monkeypatch):
         monkeypatch.setattr(compiled, "PACKAGE", package)
         spec = importlib.util.spec_from_file_location("doubles", package / "doubles.py")
         module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, "doubles", module)
         spec.loader.exec_module(module)
         return compiled.compiled(module.double)
 
