@@ -30,7 +30,7 @@ def compiled(function: Function) -> Function:
 class ProjectCache(InTreeCacheLocator):  # type: ignore[misc]
     """Keeps what Numba compiled in the main project, for the copies that DVC makes of it too.
 
-    A copy is deleted after its experiment, and compiling takes half a minute. Numba compares
+    A copy is deleted after its experiment, and compiling takes some fifteen seconds. Numba compares
     hashes of the source, so a copy reuses what the same file of the main project was compiled to;
     a file that differs from it keeps its own.
     """
