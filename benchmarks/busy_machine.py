@@ -26,8 +26,7 @@ SPINS = "GOMP_SPINCOUNT"
 SETTINGS = {
     "auto": {},
     "auto, libgomp's own spinning": {SPINS: "300000"},
-    "auto, no spinning": {SPINS: "0"},
-    "2 threads": {"THREADS": "2"},
+    "auto, few spins": {SPINS: "1000"},
     "1 thread": {"THREADS": "1"},
 }
 NEIGHBOURS = (0, 1, 2)

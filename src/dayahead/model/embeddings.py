@@ -94,13 +94,13 @@ def with_rows(held: Float[Tensor, "m ..."], n_rows: int) -> Float[Tensor, "n ...
     On the CPU it has room for an eighth more, which takes no memory before it is written to. Where
     there is room nothing is copied: both tensors then share memory.
     """
-    n_bytes = n_rows * held.shape[1:].numel() * held.itemsize
-    if held.untyped_storage().nbytes() < n_bytes:
+    n_values = held.storage_offset() + n_rows * held.shape[1:].numel()
+    if held.untyped_storage().nbytes() < n_values * held.itemsize:
         spare = n_rows // 8 if held.device.type == "cpu" else 0
         room = held.new_empty((n_rows + spare, *held.shape[1:]))
         room[: len(held)] = held
         held = room
-    return held.as_strided((n_rows, *held.shape[1:]), held.stride(), 0)
+    return held.as_strided((n_rows, *held.shape[1:]), held.stride(), held.storage_offset())
 
 
 def initial_rows(

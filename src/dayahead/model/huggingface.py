@@ -51,7 +51,9 @@ FURTHER_NAMES = {
 DROPOUT = re.compile(r"(?!.*(classifier|summary|pooler|path)).*drop(out)?(_rate|_prob|_p)?$")
 UNMASKED, MASKED = "sdpa_unmasked", "sdpa_masked"
 """SDPA on a GPU. Before each pass transformers asks whether the mask is needed, and the host would
-wait for the answer: of a causal model never, else always."""
+wait for the answer: of a causal model that sees all of the past never, else always."""
+WINDOWS = ("sliding_window", "local_attention", "attention_window", "attention_chunk_size")
+"""Fields that let an event see only the newest of the past."""
 OFFSET = 2
 """Rows of a position table that RoBERTa and its kin leave out before the first event's."""
 LONGEST_PLAIN = 256
@@ -84,9 +86,8 @@ class HuggingFaceBackbone(nn.Module):
     def forward(self, inputs: Vectors, is_event: EventMask) -> Vectors:
         """Run the model; padding is never attended to."""
         if inputs.is_cuda and self.transformer.config._attn_implementation == "sdpa":
-            self.transformer.set_attn_implementation(
-                MASKED if self.mask_style == "padding" else UNMASKED
-            )
+            is_masked = self.mask_style == "padding" or _has_window(self.transformer.config)
+            self.transformer.set_attn_implementation(MASKED if is_masked else UNMASKED)
         with _attention_kernel(inputs):
             masks = self._masks(inputs, is_event)
             hidden: Tensor = self.transformer(inputs_embeds=inputs, **masks)[0]
@@ -141,6 +142,12 @@ class HuggingFaceBackbone(nn.Module):
         finally:
             self.transformer.set_attn_implementation(used)
         return list(output.get("attentions") or ())
+
+
+def _has_window(config: PretrainedConfig) -> bool:
+    """Whether some layer attends to a part of the past alone."""
+    kinds = set(getattr(config, "layer_types", None) or ())
+    return bool(kinds - {"full_attention"}) or any(getattr(config, name, None) for name in WINDOWS)
 
 
 def _attention_kernel(inputs: Vectors) -> AbstractContextManager[None]:

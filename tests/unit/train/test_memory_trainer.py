@@ -124,12 +124,16 @@ def tiny_network(**loss):
 
 
 @pytest.mark.slow
-def test_two_processes_agree_with_one(windows, tmp_path):
-    sections = merge_sections({"training": {"epochs": 2}}, **MEMORY_WITH_GPT2)
-    for n_processes in (1, 2):
+@pytest.mark.parametrize("is_end_to_end", [False, True])
+def test_two_processes_agree_with_one(windows, tmp_path, is_end_to_end):
+    """Two are stopped after the first window evaluated, and go on from the stored state."""
+    own = {"training": {"epochs": 2}, "memory": {"end_to_end": is_end_to_end}}
+    sections = merge_sections(own, **MEMORY_WITH_GPT2)
+    for n_processes, lasts in ((1, [day(2)]), (2, [day(1), day(2)])):
         out = tmp_path / str(n_processes)
-        studies = {"study": tiny_study(windows, out / "study", sections)}
-        run_processes(run_and_record, compute_config(processes=n_processes), studies, out)
+        for last in lasts:
+            studies = {"study": tiny_study(windows, out / "study", sections, last=last)}
+            run_processes(run_and_record, compute_config(processes=n_processes), studies, out)
     for window in (day(1), day(2)):
         one, two = (ranks_of(tmp_path / str(n) / "study", window) for n in (1, 2))
         assert np.array_equal(one, two)

@@ -46,7 +46,7 @@ def test_every_variant_agrees_with_the_cpu(windows, tmp_path, gpu, variant):
     assert difference(windows, tmp_path, VARIANTS[variant], gpu) < tolerance
 
 
-@pytest.mark.parametrize("variant", ["gru4rec", "bfloat16", "noise"])
+@pytest.mark.parametrize("variant", ["gru4rec", "bfloat16", "noise", "window of the past"])
 def test_these_checks_pass_on_a_pretended_gpu(windows, tmp_path, variant):
     with pretended_gpu():
         assert difference(windows, tmp_path, VARIANTS[variant], "cuda") < CLOSE
