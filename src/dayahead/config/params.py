@@ -70,7 +70,7 @@ class TrainingConfig:
     max_grad_norm: Positive
     """Gradients are clipped to this norm."""
     length_groups: Size
-    """Groups of similar length in which a batch goes through the backbone, to save padding."""
+    """Most groups of similar length in which a batch goes through the backbone, to save padding."""
     loader: Literal["memory", "nvtabular"]
     """nvtabular streams windows from disk (merlin-dataloader), if they are larger than memory; not
     the times of events, which memory and the baselines of sessions read."""
