@@ -15,6 +15,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from tabulate import tabulate
+
+from dayahead.core.openmp import FEW, MANY
 from dayahead.distributed.launch import run_alone
 from dayahead.distributed.process import Process
 from measurement import print_header, seconds
@@ -25,8 +28,8 @@ SPINS = "GOMP_SPINCOUNT"
 """libgomp's limit of spins before a waiting thread sleeps."""
 SETTINGS = {
     "auto": {},
-    "auto, libgomp's own spinning": {SPINS: "300000"},
-    "auto, few spins": {SPINS: "1000"},
+    "auto, libgomp's own spinning": {SPINS: MANY},
+    "auto, few spins": {SPINS: FEW},
     "1 thread": {"THREADS": "1"},
 }
 NEIGHBOURS = (0, 1, 2)
@@ -48,8 +51,10 @@ def busy(n: int) -> Iterator[None]:
 def measured(environment: dict[str, str]) -> float:
     """Return the sessions per second of a process with these variables."""
     command = [sys.executable, "-W", "ignore", __file__, "--worker"]
+    # Without what this process, started beside no neighbour, has decided.
+    inherited = {name: value for name, value in os.environ.items() if name != SPINS}
     done = subprocess.run(
-        command, env=os.environ | environment, capture_output=True, text=True, check=True
+        command, env=inherited | environment, capture_output=True, text=True, check=True
     )
     return float(done.stdout.split()[-1])
 
@@ -64,18 +69,16 @@ def work(process: Process) -> None:
 def main() -> None:
     """Print a row per setting."""
     print_header()
-    print("| threads | " + " | ".join(f"{n} neighbours" for n in NEIGHBOURS) + " |")
-    table = {name: [] for name in SETTINGS}
+    rows = {name: [name] for name in SETTINGS}
     for n in NEIGHBOURS:
         with busy(n):
             rounds = [
                 {name: measured(variables) for name, variables in SETTINGS.items()}
                 for _ in range(ROUNDS)
             ]
-        for name, medians in table.items():
-            medians.append(statistics.median(each[name] for each in rounds))
-    for name, medians in table.items():
-        print(f"| {name} | " + " | ".join(f"{each:,.0f}" for each in medians) + " |")
+        for name, row in rows.items():
+            row.append(f"{statistics.median(each[name] for each in rounds):,.0f}")
+    print(tabulate(rows.values(), ["threads", *(f"{n} neighbours" for n in NEIGHBOURS)], "github"))
 
 
 if __name__ == "__main__":

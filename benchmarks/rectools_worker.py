@@ -20,7 +20,7 @@ from rectools.dataset import Dataset  # noqa: E402
 from rectools.models import SASRecModel  # noqa: E402
 from torch.utils.data import DataLoader, Subset  # noqa: E402
 
-from worker import answer_requests, settings  # noqa: E402
+from peer_study import run_peer  # noqa: E402
 
 STEPS = 2
 """Of a turn's training: its loss is over all 20 positions of each session, padding included."""
@@ -106,8 +106,4 @@ class Study:
 
 
 if __name__ == "__main__":
-    chosen = settings()
-    torch.set_num_threads(chosen["threads"])
-    torch.manual_seed(1)
-    study = Study(chosen)
-    answer_requests({"training": study.fit, "evaluation": study.evaluate})
+    run_peer(Study)

@@ -19,7 +19,7 @@ from torch.nn.utils import clip_grad_norm_  # noqa: E402
 from torch.nn.utils.rnn import pad_sequence  # noqa: E402
 from transformers4rec.torch.ranking_metric import NDCGAt, RecallAt  # noqa: E402
 
-from worker import answer_requests, settings  # noqa: E402
+from peer_study import run_peer  # noqa: E402
 
 CONFIGS = {"gpt2": tr.GPT2Config, "xlnet": tr.XLNetConfig}
 ITEM = "item_id"
@@ -121,8 +121,4 @@ def flat(metrics: dict) -> dict:
 
 
 if __name__ == "__main__":
-    chosen = settings()
-    torch.set_num_threads(chosen["threads"])
-    torch.manual_seed(1)
-    study = Study(chosen)
-    answer_requests({"training": study.fit, "evaluation": study.evaluate})
+    run_peer(Study)

@@ -197,7 +197,7 @@ def _tar_members(path: Path, name: str, members: Sequence[str]) -> Iterator[RawF
                 continue
             found.append(info.name)
             if _is_match(info.name, members):
-                _check_inside(tarfile.data_filter(info, str(path.parent)).name, name)
+                _check_inside(info.name, name)
                 stream = cast("IO[bytes]", archive.extractfile(info))  # None only for other kinds
                 yield RawFile(f"{name}::{info.name}", _decompressed(stream, info.name))
     _select(found, members, name)

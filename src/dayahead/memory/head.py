@@ -54,14 +54,15 @@ class Head(nn.Module):
 
     def scaled_last(self, feature: Float[Tensor, "B C"]) -> Float[Tensor, "B C"]:
         """Standardise values of the last feature."""
-        return ((feature - self.features_mean[-1]) / self.features_std[-1]).clamp(-LIMIT, LIMIT)
+        return _standardised(feature, self.features_mean[-1], self.features_std[-1])
 
     def scaled(self, examples: Examples) -> Examples:
         """Standardise features and context."""
-        features = (examples.features - self.features_mean) / self.features_std
-        context = (examples.context - self.context_mean) / self.context_std
-        limits = -LIMIT, LIMIT
-        return replace(examples, features=features.clamp(*limits), context=context.clamp(*limits))
+        return replace(
+            examples,
+            features=_standardised(examples.features, self.features_mean, self.features_std),
+            context=_standardised(examples.context, self.context_mean, self.context_std),
+        )
 
     def forward(
         self, features: Float[Tensor, "B C F"], context: Float[Tensor, "B X"]
@@ -92,6 +93,11 @@ class Mixture(Head):
         logs = features * self.features_std + self.features_mean
         shares = self.linear[self.columns].log_softmax(0)
         return (logs[..., self.columns] + shares).logsumexp(-1)
+
+
+def _standardised(values: Tensor, mean: Tensor, std: Tensor) -> Tensor:
+    """Return deviations from the mean, cut off at LIMIT."""
+    return ((values - mean) / std).clamp(-LIMIT, LIMIT)
 
 
 def _uniform(n_out: int, n_in: int, generator: torch.Generator) -> Float[Tensor, "O I"]:

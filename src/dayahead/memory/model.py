@@ -136,7 +136,8 @@ class MemoryModel:
             examples = self._examples(found, network, rows[part], targets[part])
             is_learnable = examples.targets.numpy() >= 0
             parts.append(examples.take(torch.from_numpy(is_learnable)))
-            asked.append((rows[part][is_learnable], found.candidates[is_learnable]))
+            if update:
+                asked.append((rows[part][is_learnable], found.candidates[is_learnable]))
         new = self._scaled(parts)
         if not len(new):
             return None

@@ -33,10 +33,6 @@ class Negatives:
     log_expected: Float[Tensor, " K"]
     """Log of the item's expected number of occurrences among the K."""
 
-    def to(self, device: torch.device) -> "Negatives":
-        """Move both to a device."""
-        return Negatives(to_device(self.items, device), to_device(self.log_expected, device))
-
 
 class NegativeSampler:
     """Samples negatives by popularity among the targets of the sessions fitted on, on the CPU.
@@ -90,7 +86,8 @@ def catalogue_loss(
     if config.name == "sampled_softmax" and negatives is not None:
         loss = _sampled_softmax(config, hidden, layer, cpu_targets, negatives)
     elif negatives is not None:
-        loss = _sampled_loss(config, hidden, layer, targets, negatives.to(hidden.device))
+        items = to_device(negatives.items, hidden.device)
+        loss = _sampled_loss(config, hidden, layer, targets, items)
     else:
         loss = softmax_loss(hidden, layer, targets, config.logits_budget_mib)
     if config.label_smoothing:
@@ -134,13 +131,13 @@ def _sampled_softmax(
 
 
 def _sampled_loss(
-    config: LossConfig, hidden: States, layer: OutputLayer, targets: Targets, negatives: Negatives
+    config: LossConfig, hidden: States, layer: OutputLayer, targets: Targets, items: Targets
 ) -> Float[Tensor, ""]:
-    """Sum of a sampled loss over targets, in chunks whose scores fit the budget.
+    """Sum over targets of a loss against negative items, in chunks whose scores fit the budget.
 
     The backward pass computes a chunk's scores again, so that only one chunk's are in memory.
     """
-    rows, biases = layer.rows(torch.cat([targets, negatives.items]))  # [T + K, d], [T + K]
+    rows, biases = layer.rows(torch.cat([targets, items]))  # [T + K, d], [T + K]
     target_rows, negative_rows = rows.tensor_split([len(targets)])
     target_biases, negative_biases = biases.tensor_split([len(targets)])
 
@@ -150,13 +147,12 @@ def _sampled_loss(
         scores = Scores(
             (hidden * target_rows).sum(1) + target_biases,
             hidden @ negative_rows.T + negative_biases,
-            targets[:, None] != negatives.items,
-            negatives.log_expected,
+            targets[:, None] != items,
             layer.n_items,
         )
         return SAMPLED_LOSSES[config.name](scores, config).sum()
 
-    n_rows = rows_per_chunk(len(negatives.items), config.logits_budget_mib)
+    n_rows = rows_per_chunk(len(items), config.logits_budget_mib)
     inputs = (hidden, targets, target_rows, target_biases)
     losses = [
         checkpoint(loss_of, *chunk, use_reentrant=False, preserve_rng_state=False)
@@ -173,8 +169,6 @@ class Scores:
     negatives: Float[Tensor, "t K"]
     is_other: Bool[Tensor, "t K"]
     """Where the negative is another item than the target."""
-    log_expected: Float[Tensor, " K"]
-    """Log of a negative's expected number of occurrences among the K."""
     n_items: int
     """Of the whole catalogue."""
 

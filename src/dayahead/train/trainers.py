@@ -114,6 +114,7 @@ class GradientTrainer:
             DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(  # type: ignore[no-untyped-call]
                 self.model, sharded
             )
+            # No fit changes a buffer, so they need no broadcast at each step.
             self.wrapped = DistributedDataParallel(
                 self.model, forward_sync_buffers=False, gradient_as_bucket_view=True
             )

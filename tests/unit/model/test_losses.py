@@ -164,9 +164,7 @@ def test_bpr_max_with_elu_is_the_authors_formula():
     wanted = -(weights * torch.sigmoid(target - activated)).sum(1).log()
     wanted = wanted + 1.2 * (weights * activated**2).sum(1)
     config = loss_config(name="bpr_max", elu=0.7, bpr_max_regularisation=1.2)
-    found = SAMPLED_LOSSES["bpr_max"](
-        Scores(scores.diagonal(), scores, is_other, torch.zeros(9), 50), config
-    )
+    found = SAMPLED_LOSSES["bpr_max"](Scores(scores.diagonal(), scores, is_other, 50), config)
     torch.testing.assert_close(found, wanted)
 
 
@@ -315,7 +313,7 @@ class TestGbce:
         shifted = torch.log(1 / (torch.sigmoid(target) ** -beta - 1))
         logits = torch.cat([shifted, negatives[0].double()])
         labels = torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)
-        scores = Scores(target, negatives, torch.ones(1, 2, dtype=torch.bool), torch.zeros(2), 100)
+        scores = Scores(target, negatives, torch.ones(1, 2, dtype=torch.bool), 100)
         found = SAMPLED_LOSSES["gbce"](scores, loss_config(name="gbce", gbce_calibration=t))
         wanted = binary_cross_entropy_with_logits(logits, labels)
         assert found.item() == pytest.approx(wanted.item(), rel=1e-6)
