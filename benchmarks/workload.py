@@ -85,17 +85,18 @@ class Pass:
         self.model = build_model(params, LONGEST, shard)
         self.trainer = GradientTrainer(self.model, replace(params.training, epochs=1), process)
         self.trainer.grow({ITEM_ID: n_items})
-        lengths = sessions.lengths
-        shuffled = shuffled_rows(lengths, params.training.batch_size, seed=1)
-        self.epoch = MemoryBatches(sessions, shuffled, process.rank)
-        by_length = sorted_rows(lengths, params.evaluation.batch_size)
+        self.sessions, self.batch_size, self.n_epochs = sessions, params.training.batch_size, 0
+        by_length = sorted_rows(sessions.lengths, params.evaluation.batch_size)
         self.shortest_first = MemoryBatches(sessions, by_length, process.rank)
         self.candidates = np.arange(N_RESERVED, N_RESERVED + n_items, dtype=np.int32)
         self.n_targets = np.ones(len(sessions), np.int64)
 
     def fit(self) -> float | None:
-        """Train for one epoch; return the mean loss."""
-        return self.trainer.fit("benchmark", [self.epoch], lambda _: None)
+        """Train for one epoch, in an order of its own; return the mean loss."""
+        self.n_epochs += 1
+        rows = shuffled_rows(self.sessions.lengths, self.batch_size, seed=self.n_epochs)
+        epoch = MemoryBatches(self.sessions, rows, self.process.rank)
+        return self.trainer.fit("benchmark", [epoch], lambda _: None)
 
     def evaluate(self) -> RankedTargets:
         """Rank the last item of each session among all items."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn.functional import elu, log_softmax, logsigmoid, softplus
+from torch.nn.functional import elu, log_softmax, logsigmoid, pad, softplus
 from torch.utils.checkpoint import checkpoint
 
 from dayahead.config.model import LossConfig
@@ -20,6 +20,8 @@ from dayahead.model.rng import StepRandom
 
 WEIGHT_UNIT = 2**16
 """Sampling weights are integers: their sums are exact, so all processes sample the same items."""
+ITEM_STEP = 256
+"""A sampled softmax is over multiples of so many items, so that steps share their shapes."""
 NEVER = -1e30
 """Score of what does not count; -inf would give NaN for a target without any negative."""
 
@@ -117,10 +119,11 @@ def _sampled_softmax(
     has to rise.
 
     Ours is a softmax over the items that occur, each once, with the log of the sum of its weights
-    added to its score.
+    added to its score. Item 0 fills them up to a multiple of ITEM_STEP, with a weight of 0.
     """
     items, columns = torch.unique(torch.cat([targets, negatives.items]), return_inverse=True)
     own, sampled = columns.tensor_split([len(targets)])
+    items = pad(items, (0, -len(items) % ITEM_STEP))
     weights = torch.zeros(len(items), dtype=torch.float64, device=items.device)  # 0 beyond them
     weights.index_add_(0, sampled, (-config.logq * negatives.log_expected.double()).exp())
     items, own, corrections = (

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import Function, FunctionCtx, once_differentiable
+from torch.nn.functional import pad
 
 from dayahead.distributed.sharding import WHOLE, Shard
 
@@ -18,6 +19,11 @@ the candidates, higher is better. Events after the known ones are never read."""
 States = Float[Tensor, "T d"]
 Targets = Int[Tensor, " T"]
 """Items, numbered from 0."""
+ROW_STEP = 64
+"""Products are of multiples of so many states, so that steps share their shapes: oneDNN compiles a
+bfloat16 product for each new shape."""
+CACHE_MIB = 2
+"""Of float32 logits, that stay in a CPU's cache from one pass over them to the next."""
 
 
 @dataclass(frozen=True)
@@ -111,36 +117,28 @@ class _SoftmaxLoss(Function):
         corrections: Tensor | None,
     ) -> Tensor:
         dtype = _product_dtype(states)
-        exact = torch.promote_types(dtype, torch.float32)
-        states, table, bias = (each.to(dtype) for each in (states, table, bias))
+        n_states = len(states)
+        step = min(ROW_STEP, n_rows)
+        n_rows -= n_rows % step
+        states = pad(states.to(dtype), (0, 0, 0, -n_states % step))
+        table = table.to(dtype)
+        loss = _ChunkLoss(bias, corrections, shard)
         states_grad = torch.empty_like(states)
-        table_grad, bias_grad = (torch.zeros_like(t, dtype=exact) for t in (table, bias))
-        ones = bias_grad.new_ones(min(n_rows, len(states)))
-        losses = []
-        inputs = (torch.split(tensor, n_rows) for tensor in (states, targets, states_grad))
-        for chunk, chunk_targets, chunk_grad in zip(*inputs, strict=True):
-            logits = torch.addmm(bias, chunk, table.T).to(exact)
-            own = shard.local_indices(chunk_targets)
-            scores = logits[own]
-            if corrections is not None:
-                logits += corrections
-                logits[own] = scores
-            log_sums = _softmax_in_place(logits, shard)
-            losses.append(log_sums[own[0]] - scores)
-            bias_grad.addmv_(logits.T, ones[: len(chunk)])  # twice as fast as sum(0)
-            bias_grad.index_add_(0, own[1], -ones[: len(scores)])
-            logits[own] -= 1
-            logits_grad = logits.to(dtype)
-            del logits  # freed before the next are computed
-            torch.mm(logits_grad, table, out=chunk_grad)
+        table_grad = torch.zeros_like(table, dtype=loss.bias_grad.dtype)
+        buffer = states.new_empty(min(n_rows, len(states)), len(table))
+        for start in range(0, len(states), n_rows):
+            chunk = states[start : start + n_rows]
+            logits = torch.mm(chunk, table.T, out=buffer[: len(chunk)])
+            loss.differentiate(logits, targets[start : start + n_rows])
+            torch.mm(logits, table, out=states_grad[start : start + n_rows])
             if ctx.needs_input_grad[1]:  # type: ignore[attr-defined]
-                if dtype == exact:
-                    table_grad.addmm_(logits_grad.T, chunk)
+                if dtype == table_grad.dtype:
+                    table_grad.addmm_(logits.T, chunk)
                 else:
-                    table_grad += (logits_grad.T @ chunk).to(exact)
-            del logits_grad
-        ctx.gradients = states_grad, table_grad, bias_grad  # type: ignore[attr-defined]
-        return torch.cat(losses).sum()
+                    table_grad += logits.T @ chunk
+        gradients = states_grad[:n_states], table_grad, loss.bias_grad
+        ctx.gradients = gradients  # type: ignore[attr-defined]
+        return torch.cat(loss.losses).sum()
 
     @staticmethod
     @once_differentiable  # type: ignore[misc]
@@ -148,6 +146,45 @@ class _SoftmaxLoss(Function):
         gradients = ctx.gradients  # type: ignore[attr-defined]
         del ctx.gradients  # type: ignore[attr-defined]
         return *(each.mul_(gradient) for each in gradients), None, None, None, None
+
+
+class _ChunkLoss:
+    """Losses of the targets so far, and the gradient of the bias; float32 or float64."""
+
+    def __init__(self, bias: Tensor, corrections: Tensor | None, shard: Shard) -> None:
+        self.bias = bias.to(torch.promote_types(bias.dtype, torch.float32))
+        self.corrected_bias = self.bias if corrections is None else self.bias + corrections
+        self.shard = shard
+        self.bias_grad = torch.zeros_like(self.bias)
+        self.losses = [self.bias_grad[:0]]
+
+    def differentiate(self, products: Float[Tensor, "t m"], targets: Targets) -> None:
+        """Replace products of states and rows by the gradients of the logits.
+
+        Products beyond the targets become 0. On a CPU this takes a few states at a time, whose
+        logits stay in its cache from one pass over them to the next; elsewhere all at once.
+        """
+        n_rows = len(products)
+        if products.device.type == "cpu" and self.shard.is_whole:
+            n_rows = rows_per_chunk(products.shape[1], CACHE_MIB, torch.get_num_threads())
+        products[len(targets) :] = 0
+        parts = (torch.split(each, n_rows) for each in (products[: len(targets)], targets))
+        for part, part_targets in zip(*parts, strict=True):
+            self._differentiate(part, part_targets)
+
+    def _differentiate(self, products: Float[Tensor, "t m"], targets: Targets) -> None:
+        is_exact = products.dtype == self.bias.dtype
+        states, items = own = self.shard.local_indices(targets)
+        scores = products[own] + self.bias[items]
+        logits = torch.add(products, self.corrected_bias, out=products if is_exact else None)
+        logits[own] = scores
+        log_sums = _softmax_in_place(logits, self.shard)
+        self.losses.append(log_sums[states] - scores)
+        self.bias_grad.addmv_(logits.T, logits.new_ones(len(logits)))  # twice as fast as sum(0)
+        self.bias_grad.index_add_(0, items, -logits.new_ones(len(items)))
+        logits[own] -= 1
+        if not is_exact:
+            products.copy_(logits)
 
 
 def _softmax_in_place(logits: Float[Tensor, "t m"], shard: Shard) -> Float[Tensor, " t"]:
