@@ -136,22 +136,30 @@ class NextItemModel(nn.Module):
         return loss, torch.full((), len(labels), device=loss.device)
 
     @torch.no_grad()
-    def scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
+    def scorer(self, candidates: Int[Tensor, " C"], *, overwrites: bool = False) -> Scorer:
         """Return a function that scores the candidates (vocabulary indices), without dropout.
 
-        With sharded rows, it scores those on this process, for the sessions of all processes.
+        With sharded rows, it scores those on this process, for the sessions of all processes. If it
+        `overwrites`, scores are valid until the next call: to get memory for new ones from the
+        system takes as long as to compute them.
         """
         self.eval()
         rows = candidates.to(self.bias.device) - N_RESERVED
         temperature = self.loss_config.temperature
         own = self.output_layer.own_subset(rows).at_temperature(temperature)
+        held = own.table.new_empty(0, len(own.table))
 
         @torch.no_grad()
         def scores(columns: Columns, n_known: Int[Tensor, " B"]) -> Float[Tensor, "E c"]:
             positions = self.task.next_item_positions(columns[ITEM_ID], n_known)
             states = self._output_states(columns, positions) / temperature
             [every], _ = self.shard.all_gather(states)
-            return own.own_scores(every)
+            if not overwrites:
+                return own.own_scores(every)
+            nonlocal held
+            if len(held) < len(every):
+                held = every.new_empty(len(every), len(own.table))
+            return own.own_scores(every, out=held[: len(every)])
 
         return scores
 

@@ -53,9 +53,9 @@ class OutputLayer:
         _, own = self.shard.local_indices(items)
         return replace(self, table=self.table[own], bias=self.bias[own], n_items=len(items))
 
-    def own_scores(self, states: States) -> Float[Tensor, "T m"]:
-        """Scores of the items whose rows are on this process."""
-        return torch.addmm(self.bias, states, self.table.T)
+    def own_scores(self, states: States, out: Tensor | None = None) -> Float[Tensor, "T m"]:
+        """Scores of the items whose rows are on this process, written to `out` if given."""
+        return torch.addmm(self.bias, states, self.table.T, out=out)
 
     def scores_at(self, states: States, items: Int[Tensor, "T k"]) -> Float[Tensor, "T k"]:
         """Scores of k items per state; the table must be whole."""

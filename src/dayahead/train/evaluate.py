@@ -91,7 +91,10 @@ def evaluate(
     """
     device = process.device
     wanted, counts = (torch.from_numpy(each).long().to(device) for each in (candidates, n_targets))
-    scorer = model.scorer(wanted)
+    if isinstance(model, NextItemModel):
+        scorer = model.scorer(wanted, overwrites=True)
+    else:
+        scorer = model.scorer(wanted)
     ranks_of = ShardedRanking(model.shard, wanted, top_k)
     most_rows = max(1, SCORES_AT_ONCE // max(1, len(wanted)))
     # Rows: targets, ranks, top columns. The extra last column is for what idle processes rank.

@@ -296,3 +296,13 @@ def test_every_task_overfits_twenty_sessions(architecture, task, changes):
         schedule.step()
     scores = model.scorer(torch.arange(2, 2 + n_items))({"item_id": items}, lengths - 1)
     assert (scores.argmax(1) + 2 == items[:, -1]).all()
+
+
+def test_scores_that_are_overwritten_are_the_same():
+    model = tiny_model("gpt2", "clm", n_items=30)
+    fresh, reused = (model.scorer(torch.arange(2, 32), overwrites=each) for each in (False, True))
+    for n_rows in (3, 4, 2):
+        items, n_known = torch.randint(2, 32, (n_rows, 5)), torch.full((n_rows,), 4)
+        found = reused(columns_of(items), n_known)
+        assert torch.equal(found, fresh(columns_of(items), n_known))
+    assert reused(columns_of(items), n_known).data_ptr() == found.data_ptr()
