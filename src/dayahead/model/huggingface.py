@@ -4,7 +4,7 @@ import dataclasses
 import difflib
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal
 
@@ -187,10 +187,24 @@ def _transformer(hf_config: PretrainedConfig, causal: bool) -> nn.Module:
     model = AutoModel.from_config(hf_config, **extras)
     if hf_config.is_encoder_decoder:
         model = model.get_decoder() if causal else model.get_encoder()
+    if hf_config.model_type == "xlnet":
+        model.relative_positional_encoding = _one_for_all(model.relative_positional_encoding)
     # No ids are read, except for Longformer's padding.
     model.get_input_embeddings().requires_grad_(False)
     transformer: nn.Module = model
     return transformer
+
+
+def _one_for_all(encoding: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Make XLNet's positions [2 L, 1, D], as in Transformer-XL (Dai et al. 2019).
+
+    transformers projects a copy for each session, with dropout of its own: a sixth of a step.
+    """
+
+    def shared(qlen: int, klen: int, bsz: int, device: torch.device) -> Tensor:
+        return encoding(qlen, klen, device=device)
+
+    return shared
 
 
 def _model_class(hf_config: PretrainedConfig) -> Any:  # noqa: ANN401

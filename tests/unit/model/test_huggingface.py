@@ -3,7 +3,7 @@
 import pytest
 import torch
 from torch.profiler import profile
-from transformers import GPT2Config, GPT2Model
+from transformers import GPT2Config, GPT2Model, XLNetModel
 
 from dayahead.core.errors import ConfigError
 from dayahead.model import huggingface
@@ -102,6 +102,20 @@ def test_the_model_is_that_of_transformers():
     inputs = torch.randn(2, 6, 16)
     wanted = reference(inputs_embeds=inputs).last_hidden_state
     torch.testing.assert_close(backbone(inputs, torch.tensor([6, 6])), wanted)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("causal", [False, True])
+def test_xlnet_projects_positions_once_and_is_that_of_transformers(causal):
+    backbone = backbone_of("xlnet", causal=causal, n_layer=2).eval()
+    transformer = backbone.network.transformer
+    reference = XLNetModel(transformer.config).eval()
+    reference.load_state_dict(transformer.state_dict())
+    assert transformer.relative_positional_encoding(6, 6, bsz=3, device=None).shape[1] == 1
+    inputs, lengths = torch.randn(3, 6, 16), torch.tensor([6, 2, 4])
+    found = backbone(inputs, lengths)
+    backbone.network.transformer = reference
+    torch.testing.assert_close(found, backbone(inputs, lengths))
 
 
 def test_fused_attention_where_the_type_supports_it():
