@@ -73,7 +73,7 @@ NO_REVISIONS = {
     "HEAD:": "no commit",
     "HEAD~9": "unknown",
     ":/nothing": "unknown",
-    "\udcff": "can't decode",
+    "\udcff": "codec can.t",
     "x" * 300: "unknown",
     "x" * 5000: "x",
 }
