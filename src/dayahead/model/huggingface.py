@@ -56,8 +56,8 @@ WINDOWS = ("sliding_window", "local_attention", "attention_window", "attention_c
 """Fields that let an event see only the newest of the past."""
 OFFSET = 2
 """Rows of a position table that RoBERTa and its kin leave out before the first event's."""
-LONGEST_PLAIN = 256
-"""Events of a session up to which the plain attention kernel is faster in bfloat16 on a CPU."""
+PLAIN_LENGTHS = {torch.bfloat16: range(257), torch.float32: range(12, 65)}
+"""Events of a session with which the plain attention kernel is faster on a CPU, by the products."""
 
 BUILD_ERRORS = (
     *(ValueError, TypeError, AttributeError, LookupError, ImportError, ArithmeticError),
@@ -151,13 +151,15 @@ def _has_window(config: PretrainedConfig) -> bool:
 
 
 def _attention_kernel(inputs: Vectors) -> AbstractContextManager[None]:
-    """The fastest kernel of SDPA: on a CPU in bfloat16 the plain one, up to a length.
+    """The fastest kernel of SDPA: on a CPU, at some lengths, the plain one.
 
-    Backward, the fused one takes two to ten times as long in bfloat16 as in float32 there. Beyond
-    the length it is as fast as the plain one, which holds the weights of all pairs of events.
+    The fused one takes two to ten times as long there: in bfloat16 backward, and in float32 from 12
+    events on, with MKL on an AMD CPU. Beyond those lengths it is the faster one, and the plain one
+    would hold the weights of all pairs of events.
     """
-    is_slow = inputs.device.type == "cpu" and torch.is_autocast_enabled("cpu")
-    if is_slow and inputs.shape[1] <= LONGEST_PLAIN:
+    is_bfloat16 = torch.is_autocast_enabled(inputs.device.type)
+    lengths = PLAIN_LENGTHS[torch.bfloat16 if is_bfloat16 else torch.float32]
+    if inputs.device.type == "cpu" and inputs.shape[1] in lengths:
         plain: AbstractContextManager[None] = sdpa_kernel(SDPBackend.MATH)
         return plain
     return nullcontext()

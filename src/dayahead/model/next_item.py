@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from dayahead.config.model import LossConfig, ModelConfig, TaskConfig
 from dayahead.core.columns import ITEM_ID, N_RESERVED, PADDING
@@ -113,7 +114,7 @@ class NextItemModel(nn.Module):
             self.output_items.grow(n_items)
         n_new = self.shard.n_local(n_items) - len(self.bias)
         if n_new > 0:
-            self.bias = nn.Parameter(nn.functional.pad(self.bias.detach(), (0, n_new)))
+            self.bias = nn.Parameter(pad(self.bias.detach(), (0, n_new)))
 
     def forward(
         self, columns: Columns, lengths: Int[Tensor, " B"], rng: StepRandom, length_groups: int = 1
@@ -146,20 +147,22 @@ class NextItemModel(nn.Module):
         self.eval()
         rows = candidates.to(self.bias.device) - N_RESERVED
         temperature = self.loss_config.temperature
-        own = self.output_layer.own_subset(rows).at_temperature(temperature)
-        held = own.table.new_empty(0, len(own.table))
+        layer = self.output_layer.at_temperature(temperature)
+        with_biases = layer.own_columns(rows)
+        held = with_biases.new_empty(0, with_biases.shape[1])
 
         @torch.no_grad()
         def scores(columns: Columns, n_known: Int[Tensor, " B"]) -> Float[Tensor, "E c"]:
             positions = self.task.next_item_positions(columns[ITEM_ID], n_known)
             states = self._output_states(columns, positions) / temperature
             [every], _ = self.shard.all_gather(states)
+            every = pad(every, (0, 1), value=1.0)
             if not overwrites:
-                return own.own_scores(every)
+                return every @ with_biases
             nonlocal held
             if len(held) < len(every):
-                held = every.new_empty(len(every), len(own.table))
-            return own.own_scores(every, out=held[: len(every)])
+                held = every.new_empty(len(every), held.shape[1])
+            return torch.mm(every, with_biases, out=held[: len(every)])
 
         return scores
 

@@ -22,6 +22,8 @@ Targets = Int[Tensor, " T"]
 ROW_STEP = 64
 """Products are of multiples of so many states, so that steps share their shapes: oneDNN compiles a
 bfloat16 product for each new shape."""
+COPIED_ROWS = 4096
+"""Of the table at once, so that no second copy of them all is held."""
 CACHE_MIB = 2
 """Of float32 logits, that stay in a CPU's cache from one pass over them to the next."""
 
@@ -48,14 +50,23 @@ class OutputLayer:
         """Rows and biases of some items, fetched from the processes that hold them."""
         return self.shard.lookup(self.table, items), self.shard.lookup_scalars(self.bias, items)
 
-    def own_subset(self, items: Int[Tensor, " k"]) -> "OutputLayer":
-        """Those of some items whose rows are on this process, in their order."""
-        _, own = self.shard.local_indices(items)
-        return replace(self, table=self.table[own], bias=self.bias[own], n_items=len(items))
+    def own_columns(self, items: Int[Tensor, " k"]) -> Float[Tensor, "d+1 c"]:
+        """Those of some items whose rows are on this process: their rows, and below each its bias.
 
-    def own_scores(self, states: States, out: Tensor | None = None) -> Float[Tensor, "T m"]:
-        """Scores of the items whose rows are on this process, written to `out` if given."""
-        return torch.addmm(self.bias, states, self.table.T, out=out)
+        The product of states, each followed by a 1, with these columns is their scores. To add the
+        biases to a product without them takes as long again.
+        """
+        _, own = self.shard.local_indices(items)
+        columns = self.table.new_empty(self.table.shape[1] + 1, len(own))
+        parts = torch.split(columns, COPIED_ROWS, dim=1), torch.split(own, COPIED_ROWS)
+        for part, rows in zip(*parts, strict=True):
+            part[:-1] = self.table[rows].T
+            part[-1] = self.bias[rows]
+        return columns
+
+    def own_scores(self, states: States) -> Float[Tensor, "T m"]:
+        """Scores of the items whose rows are on this process."""
+        return torch.addmm(self.bias, states, self.table.T)
 
     def scores_at(self, states: States, items: Int[Tensor, "T k"]) -> Float[Tensor, "T k"]:
         """Scores of k items per state; the table must be whole."""

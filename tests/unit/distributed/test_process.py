@@ -17,6 +17,7 @@ from dayahead.distributed.process import (
     core_slice,
     parse_ranges,
     set_up_process,
+    use_onednn,
 )
 from support.tiny_settings import compute_config
 from support.worker_studies import write_cores
@@ -137,3 +138,32 @@ def test_a_gpu_computes_float32_products_in_float32(monkeypatch):
     set_up_process(torch.device("cuda", 0), torch.get_num_threads())
     assert not torch.backends.cudnn.allow_tf32
     assert not torch.backends.cuda.matmul.allow_tf32
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "precision"),
+    [
+        ({"avx512_f": True, "amx_tile": False}, "bf16"),
+        ({"avx512_f": True, "amx_tile": True}, "none"),
+        ({"avx512_f": False}, "none"),
+        ({}, "none"),
+    ],
+)
+def test_onednn_multiplies_where_it_computes_in_float32(monkeypatch, capabilities, precision):
+    products = torch.backends.mkldnn.matmul
+    before = products.fp32_precision
+    products.fp32_precision = "none"
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    use_onednn()
+    found = products.fp32_precision
+    products.fp32_precision = before
+    assert found == precision
+
+
+def test_a_cpu_computes_float32_products_in_float32():
+    """Rounding to bfloat16 would be 4,000 times as far off."""
+    set_up_process(torch.device("cpu"), torch.get_num_threads())
+    rng = torch.Generator().manual_seed(1)
+    states, table = (torch.randn(n, 128, generator=rng) for n in (64, 512))
+    exact = states.double() @ table.double().T
+    assert (states @ table.T - exact).abs().max() <= 1e-5 * exact.abs().max()

@@ -125,21 +125,23 @@ def test_fused_attention_where_the_type_supports_it():
 
 
 @pytest.mark.parametrize("architecture", ["gpt2", "bert"])
-def test_a_bfloat16_cpu_uses_the_plain_kernel_up_to_a_length(monkeypatch, architecture):
-    """With the same outputs and gradients but for rounding, which is about .004 of a number."""
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 0.01), (torch.float32, 1e-5)])
+def test_a_cpu_uses_the_plain_kernel_at_some_lengths(monkeypatch, architecture, dtype, tolerance):
+    """With the same outputs and gradients but for rounding, in bfloat16 about .004 of a number."""
     backbone = backbone_of(architecture, causal=architecture == "gpt2")
     inputs, weights = torch.randn(2, 2, 6, 16).unbind()
     inputs.requires_grad_()
     found = []
-    for longest, is_fused in [(6, False), (5, True)]:
-        monkeypatch.setattr(huggingface, "LONGEST_PLAIN", longest)
-        with profile() as record, torch.autocast("cpu", torch.bfloat16):
+    for lengths, is_fused in [(range(6, 7), False), (range(6), True)]:
+        monkeypatch.setitem(huggingface.PLAIN_LENGTHS, dtype, lengths)
+        is_bfloat16 = dtype == torch.bfloat16
+        with profile() as record, torch.autocast("cpu", torch.bfloat16, enabled=is_bfloat16):
             output = backbone(inputs, torch.tensor([6, 4]))
         assert any("flash" in event.key for event in record.key_averages()) == is_fused
         [gradient] = torch.autograd.grad((weights * output).sum(), [inputs])
         found.append((output, gradient))
     for plain, fused in zip(*found, strict=True):
-        assert (plain - fused).norm() <= 0.01 * fused.norm()
+        assert (plain - fused).norm() <= tolerance * fused.norm()
 
 
 def test_model_config_fields_are_passed_on():
