@@ -1,15 +1,16 @@
 # Dayahead. `make` lists the verbs; those that need .venv set it up by themselves.
 
-# 26.3 refuses merlin-dataloader (a direct URL in an extra that nobody asks for).
-PIP_VERSION := 26.2
-PIP_TOOLS_VERSION := 7.6.2
 PYTHON ?=
+TORCH ?=
 PORT ?= 5000
 
+UV_READY := .venv/.uv-ready
 READY := .venv/.ready
+DEV_READY := .venv/.dev-ready
 DOCS_READY := build/docs-env/.ready
 PEERS_READY := $(patsubst %,build/peers/%/.ready,transformers4rec rectools)
 INSTALL := .venv/bin/python tools/install.py
+TORCH_OPTION := $(if $(TORCH),--torch $(TORCH))
 # A verb's commands find the environment's programs first, and so do the stages that dvc starts.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
@@ -24,16 +25,16 @@ repro: $(READY)  ## run the pipeline on the data set in params.yaml
 	@echo
 	@python -m dayahead summary
 
-test: $(READY)  ## run the fast tests
+test: $(DEV_READY)  ## run the fast tests
 	python -m pytest
 
-test-slow: $(READY)  ## run the tests that take minutes
+test-slow: $(DEV_READY)  ## run the tests that take minutes
 	python -m pytest -m "slow and not gpu"
 
-faults: $(READY)  ## kill, starve and damage runs on real clicks ($$DAYAHEAD_DATA): an hour
+faults: $(DEV_READY)  ## kill, starve and damage runs on real clicks ($$DAYAHEAD_DATA): an hour
 	python -m pytest -m faults tests/faults
 
-check: $(READY)  ## format, lint, types, layers, fast tests: what must pass before a commit
+check: $(DEV_READY)  ## format, lint, types, layers, fast tests: what must pass before a commit
 	ruff format --check --quiet
 	ruff check --quiet
 	mypy
@@ -47,7 +48,7 @@ bench: $(READY)  ## measure training, evaluation and recommend; say what changed
 bench-peers: $(READY) $(PEERS_READY)  ## measure against Transformers4Rec and RecTools, in environments of their own
 	python -W ignore benchmarks/peers.py
 
-bench-preprocess: $(READY)  ## measure preprocessing: against its peers, at 42 M events, by the day
+bench-preprocess: $(DEV_READY)  ## measure preprocessing: against its peers, at 42 M events, by the day
 	python -W ignore benchmarks/operators.py
 	python -W ignore benchmarks/scaling.py
 
@@ -59,7 +60,7 @@ bench-processes: $(READY)  ## measure several processes and a longer log, on $$D
 	python -W ignore benchmarks/longer_log.py
 	python -W ignore benchmarks/process_agreement.py
 
-gpu-smoke: $(READY)  ## on a machine with a GPU: time a step, compare every backbone with the CPU: 20 minutes
+gpu-smoke: $(DEV_READY)  ## on a machine with a GPU: time a step, compare every backbone with the CPU: 20 minutes
 	@python benchmarks/gpu.py
 	python -m pytest -m gpu tests/unit/train/test_real_gpu.py
 
@@ -74,12 +75,13 @@ docs: $(READY) $(DOCS_READY)  ## build the documentation: build/docs/index.html
 	build/docs-env/bin/zensical build --clean --strict
 	@echo "Open build/docs/index.html; with search: python -m http.server -d build/docs"
 
-format: $(READY)  ## rewrite the source in the house format
+format: $(DEV_READY)  ## rewrite the source in the house format
 	ruff check --fix --quiet
 	ruff format
 
-lock:  ## compile requirements.txt, the complete lock, from pyproject.toml
-	@python=$$(tools/python311 $(PYTHON)) && tools/lock "$$python" $(PIP_VERSION) $(PIP_TOOLS_VERSION)
+lock: $(UV_READY)  ## compile requirements*.txt, the complete lock, from pyproject.toml
+	@echo "Compiling requirements*.txt from pyproject.toml"
+	@.venv/bin/python tools/lock.py
 
 clean:  ## remove .venv and the tools' caches; data, models, results and experiments stay
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build
@@ -88,38 +90,45 @@ clean:  ## remove .venv and the tools' caches; data, models, results and experim
 
 # No file has this name, so that it is always checked, and before anything is set up.
 .place:
-	@tools/check-place "$(MAKECMDGOALS)" "$(PYTHON)"
+	@tools/check-place "$(MAKECMDGOALS)" "$(PYTHON)" "$(TORCH)"
 
-# The stamp is removed first and written last, so a failed set-up leaves none. The lock constrains
-# build environments too, for packages that have no wheel.
-$(READY): requirements.txt pyproject.toml | .place
-	@rm -f $@
+# A stamp is removed first and written last, so a failed set-up leaves none.
+$(UV_READY): requirements-setup.txt | .place
+	@rm -f $(UV_READY) $(READY) $(DEV_READY)
 	@.venv/bin/python -c 'import pip, sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null \
 	    || { python=$$(tools/python311 $(PYTHON)) && "$$python" -m venv --clear .venv; }
-	@echo "Setting up .venv; the first time this takes some minutes"
-	@echo "step 1 of 4: pip $(PIP_VERSION)"
-	@$(INSTALL) pip==$(PIP_VERSION)
-	@echo "step 2 of 4: the $$(grep -c == requirements.txt) packages of requirements.txt"
-	@$(INSTALL) --build-constraint requirements.txt --requirement requirements.txt
-	@echo "step 3 of 4: Dayahead"
-	@$(INSTALL) --no-deps --no-build-isolation --editable .
-	@echo "step 4 of 4: DVC's cache"
+	@echo "Setting up .venv: pip and uv"
+	@.venv/bin/python -m pip install --quiet --no-input --disable-pip-version-check --no-deps \
+	    --require-hashes --requirement $< 2> .venv/pip-errors \
+	    || { grep '^ERROR' .venv/pip-errors >&2; exit 1; }
+	@touch $@
+
+$(READY): $(UV_READY) requirements.txt requirements-cuda.txt pyproject.toml | .place
+	@rm -f $@
+	@echo "Setting up .venv: the $$(grep -c == requirements.txt) packages of requirements.txt"
+	@$(INSTALL) .venv requirements.txt $(TORCH_OPTION)
+	@echo "Setting up .venv: Dayahead and DVC's cache"
+	@$(INSTALL) .venv --editable .
 	@tools/private-cache
 	@touch $@
 	@echo "Environment ready. Activate it with: source .venv/bin/activate"
 
+$(DEV_READY): $(READY) requirements-dev.txt
+	@rm -f $@
+	@echo "Setting up .venv: the $$(grep -c == requirements-dev.txt) packages of requirements-dev.txt"
+	@$(INSTALL) .venv requirements-dev.txt
+	@touch $@
+
 # The tools of the documentation have an environment of their own: no stage depends on them.
-$(DOCS_READY): requirements-docs.txt
-	@python=$$(tools/python311 $(PYTHON)) && "$$python" -m venv --clear build/docs-env
+$(DOCS_READY): requirements-docs.txt | $(UV_READY)
 	@echo "Setting up build/docs-env from requirements-docs.txt"
-	@build/docs-env/bin/python tools/install.py --requirement requirements-docs.txt
+	@.venv/bin/uv venv --quiet --clear --python .venv/bin/python build/docs-env
+	@$(INSTALL) build/docs-env requirements-docs.txt
 	@touch $@
 
 # The peers of benchmarks/peers.py have environments of their own too.
-$(PEERS_READY): build/peers/%/.ready: benchmarks/%.txt
-	@rm -f $@
-	@python=$$(tools/python311 $(PYTHON)) && "$$python" -m venv --clear build/peers/$*
-	@echo "Setting up build/peers/$* from $<; this takes some minutes"
-	@build/peers/$*/bin/python tools/install.py pip==$(PIP_VERSION)
-	@build/peers/$*/bin/python tools/install.py --requirement $<
+$(PEERS_READY): build/peers/%/.ready: benchmarks/%.txt | $(UV_READY)
+	@echo "Setting up build/peers/$* from $<"
+	@.venv/bin/uv venv --quiet --clear --python .venv/bin/python build/peers/$*
+	@$(INSTALL) build/peers/$* $< $(TORCH_OPTION)
 	@touch $@

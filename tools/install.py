@@ -1,69 +1,138 @@
-"""Run `pip install` with these arguments; say what takes time and, of pip's messages, errors."""
+"""Install the packages of lock files with uv into an environment; say what takes time.
 
+Nothing is installed that the files do not name. torch is taken for the GPU or, without one, for the
+CPU: its ordinary wheel needs CUDA's packages, several GB.
+"""
+
+import argparse
 import re
+import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
-import time
+from collections.abc import Sequence
 from pathlib import Path
 
-EVERY = 25
-"""Packages from one line to the next."""
-LARGE = re.compile(r"Downloading (\S+) \((\d{3}[\d.]* MB|[\d.]+ GB)\)")
-PIP = ("-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--progress-bar=off")
-INSTALLING = "Installing collected packages: "
+from pip_settings import pip_settings, uv_environment
+
+ROOT = Path(__file__).parents[1]
+UV = Path(sys.executable).parent / "uv"
+CUDA = ROOT / "requirements-cuda.txt"
+BUILD = (
+    *("--build-constraints", str(ROOT / "requirements-setup.txt"), "--require-build-hashes"),
+    *("--preview-features", "build-dependency-hashes"),
+)
+TORCH = re.compile(r"^torch==[^\s;]+", re.MULTILINE)
+UNSAID = re.compile(
+    r" *([-+~]|Downloaded|Built) |(Using Python|Resolved|Checked|Audited|Prepared|Uninstalled) "
+    r"|warning: Failed to hardlink| +If (the cache|this is)"
+)
+"""Lines of uv about single packages, about milliseconds, and about how it copies."""
+NOT_THERE = "No solution found"
+NOT_REACHED = re.compile(f"{NOT_THERE}|Failed to fetch|Request failed")
 
 
 def main() -> int:
-    """Return pip's exit status."""
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as errors:
-        command = [sys.executable, *PIP, *sys.argv[1:]]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as pip:
-            assert pip.stdout is not None
-            n_found = 0
-            for line in map(str.strip, pip.stdout):
-                n_found += line.startswith(("Collecting ", "Processing "))
-                if said := progress(line, n_found):
-                    say(said)
-                if line.startswith(INSTALLING):
-                    say_how_many(pip)
-        errors.seek(0)
-        if pip.returncode:
-            sys.stderr.writelines(line for line in errors if not line.startswith("WARNING:"))
-    return pip.returncode
+    """Return uv's exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("environment", type=Path)
+    parser.add_argument("files", type=Path, nargs="*", metavar="FILE")
+    parser.add_argument("--editable", help="instead of files: a project, in its place")
+    parser.add_argument("--torch", choices=("cpu", "cuda"), help="default: what the machine has")
+    given = parser.parse_args()
+    try:
+        if given.editable:
+            install(given.environment, "--editable", given.editable)
+        else:
+            install_locked(given.environment, given.files, given.torch)
+    except UvError as error:
+        sys.stderr.write(error.message)
+        return error.status
+    return 0
 
 
-def say_how_many(pip: subprocess.Popen[str]) -> None:
-    """Follow an installation, of which pip itself says nothing, to its end."""
-    folder = Path(sysconfig.get_path("purelib"))
-    n_before = n_said = len(list(folder.glob("*.dist-info")))
-    while pip.poll() is None:
-        time.sleep(0.5)
-        n_now = len(list(folder.glob("*.dist-info")))
-        if n_now >= n_said + EVERY:
-            n_said = n_now
-            say(f"{n_now - n_before} installed")
+def install_locked(environment: Path, files: Sequence[Path], torch_kind: str | None) -> None:
+    """Install what the files name, torch of this kind among it if they name torch."""
+    words = [word for file in files for word in ("--requirement", str(file))]
+    torch = TORCH.search("".join(file.read_text(encoding="utf-8") for file in files))
+    with tempfile.NamedTemporaryFile("w+", suffix=".txt") as ordinary:
+        if torch and sys.platform == "linux":
+            kind = torch_kind or installed_torch(environment) or ("cuda" if has_gpu() else "cpu")
+            is_a_must = kind == torch_kind
+            if kind == "cuda" or not has_cpu_torch(environment, torch[0], is_a_must):
+                ordinary.write(torch[0].replace("==", "==="))  # == accepts a CPU build too
+                ordinary.flush()
+                words += ["--requirement", str(CUDA), "--constraints", ordinary.name]
+        install(environment, "--require-hashes", *words)
+
+
+def has_gpu() -> bool:
+    """Return whether NVIDIA's driver is there and finds a GPU."""
+    if shutil.which("nvidia-smi") is None:
+        return False
+    asked = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, check=False)
+    return asked.returncode == 0 and b"GPU" in asked.stdout
+
+
+def installed_torch(environment: Path) -> str | None:
+    """Return for what the torch of an environment is built: cpu or cuda."""
+    found = [folder.name for folder in environment.glob("lib/*/site-packages/torch-*.dist-info")]
+    return None if not found else "cpu" if "+cpu" in found[0] else "cuda"
+
+
+def has_cpu_torch(environment: Path, torch: str, is_a_must: bool) -> bool:
+    """Install a CPU build that pip would find here, else that of torch's own index."""
+    try:
+        install(environment, f"{torch}+cpu")
+    except UvError as error:
+        if NOT_THERE not in error.message:
+            raise
+    else:
+        return True
+    say(f"Looking for {torch}+cpu in torch's own index")
+    try:
+        install(environment, "--torch-backend", "cpu", torch)
+    except UvError as error:
+        if is_a_must or not NOT_REACHED.search(error.message):
+            raise
+        say("No CPU build of torch is in reach: taking the ordinary one, with CUDA (several GB)")
+        return False
+    return True
+
+
+class UvError(Exception):
+    """uv's exit status, and its message."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status, self.message = status, message
+
+
+def install(environment: Path, *arguments: str) -> None:
+    """Run `uv pip install` of exactly these; print what takes time.
+
+    Raises:
+        UvError: uv's.
+    """
+    command = [UV, "pip", "install", "--no-deps", "--python", environment, *BUILD, *arguments]
+    if pip_settings().get("no-index", "").lower() in {"1", "true", "yes", "on"}:
+        command.append("--no-index")
+    message = ""
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=uv_environment()) as uv:
+        assert uv.stderr is not None
+        for line in uv.stderr:
+            if message or line.startswith("error: "):
+                message += line
+            elif not UNSAID.match(line):
+                say(line)
+    if uv.returncode:
+        raise UvError(uv.returncode, message)
 
 
 def say(what: str) -> None:
     """Print it at once."""
-    sys.stdout.write(f"  {what} ...\n")
+    sys.stdout.write(f"  {what.rstrip()}\n")
     sys.stdout.flush()
-
-
-def progress(line: str, n_found: int) -> str | None:
-    """Return what a line of pip's says that a user waits for, `n_found` packages into the list."""
-    if line.startswith(("Collecting ", "Processing ")):
-        return f"{n_found} packages found" if n_found % EVERY == 0 else None
-    if large := LARGE.match(line):
-        return f"downloading {large[1]}, {large[2]}"
-    if line.startswith("Building wheel for ") and line.endswith("started"):
-        return f"building {line.split()[3]}"
-    if line.startswith(INSTALLING):
-        n_installed = line.count(",") + 1
-        return f"installing {n_installed} package{'s' * (n_installed > 1)}"
-    return None
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ FIXED = {"repro", "test", "check", "test-slow", "bench", "ui", "clean"}
 @pytest.fixture
 def project(tmp_path):
     """The files that set-up needs, without an environment."""
-    for name in ("Makefile", "requirements.txt", "pyproject.toml"):
-        shutil.copy(ROOT / name, tmp_path)
+    for file in (ROOT / "Makefile", ROOT / "pyproject.toml", *ROOT.glob("requirements*.txt")):
+        shutil.copy(file, tmp_path)
     shutil.copytree(ROOT / "tools", tmp_path / "tools")
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     return tmp_path
@@ -79,59 +79,65 @@ def test_a_failed_set_up_leaves_no_stamp(project):
     assert not stamp.exists()
 
 
-PIP = r"""
-echo 'Collecting torch==2.13.0'
-echo '  Downloading torch-2.13.0-cp311.whl (526.1 MB)'
-for n in $(seq 30); do echo "Processing /wheels/a$n.whl"; done
-echo 'WARNING: an index is ignored' >&2
-echo '  Building wheel for a (pyproject.toml): started'
-echo 'Installing collected packages: a, b, torch'
-case $* in *broken*) echo 'ERROR: no such package: broken' >&2; exit 1;; esac
-"""
+STAMPS = (".uv-ready", ".ready", ".dev-ready")
+"""In the order in which the set-up writes them."""
 
 
-@pytest.mark.parametrize("package", ["a", "broken"])
-def test_the_set_up_says_what_it_is_doing(project, package):
-    """Step by step, and what pip is waiting for; of its messages only errors."""
-    shell = project / "sh-pip"
-    shell.write_text(f"#!/bin/sh\n{PIP}")
-    shell.chmod(0o755)
-    start = (
-        f"import sys; sys.executable = {str(shell)!r}; sys.path.insert(0, 'tools'); import install"
-    )
-    command = [sys.executable, "-c", f"{start}; sys.exit(install.main())", package]
-    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
-    assert done.stdout.splitlines() == [
-        "  downloading torch-2.13.0-cp311.whl, 526.1 MB ...",
-        "  25 packages found ...",
-        "  building a ...",
-        "  installing 3 packages ...",
-    ]
-    is_broken = package == "broken"
-    assert done.returncode == is_broken
-    assert done.stderr == "ERROR: no such package: broken\n" * is_broken
+def set_up(folder, *stamps):
+    """Leave these stamps, which are newer than the lock."""
+    (folder / ".venv").mkdir(exist_ok=True)
+    for stamp in stamps:
+        (folder / ".venv" / stamp).touch()
+
+
+def steps_of(project, verb):
+    """What the set-up says while each of its commands succeeds, and those commands."""
+    programs = project / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    interpreter(programs / "python", "3.11.7", then=f"echo $* >> {project}/calls")
+    interpreter(programs / "dvc", "", then="exit 0")
+    steps = re.findall("^Setting up .venv: (.*)", make(project, verb).stdout, re.MULTILINE)
+    return steps, (project / "calls").read_text()
 
 
 def test_every_step_of_the_set_up_is_announced(project):
-    programs = project / ".venv" / "bin"
-    programs.mkdir(parents=True)
-    interpreter(programs / "python", "3.11.7", then="exit 0")
-    printed = make(project, ".venv/.ready").stdout
-    n_packages = (project / "requirements.txt").read_text().count("==")
-    assert re.findall("step ([0-9]) of ([0-9]): ", printed) == [(str(n), "4") for n in range(1, 5)]
-    assert f"step 2 of 4: the {n_packages} packages" in printed
+    steps, calls = steps_of(project, ".venv/.dev-ready")
+    n_run, n_dev = (
+        len(re.findall("^[a-z]", (project / f"requirements{kind}.txt").read_text(), re.MULTILINE))
+        for kind in ("", "-dev")
+    )
+    assert steps == [
+        "pip and uv",
+        f"the {n_run} packages of requirements.txt",
+        "Dayahead and DVC's cache",
+        f"the {n_dev} packages of requirements-dev.txt",
+    ]
+    assert "--require-hashes --requirement requirements-setup.txt" in calls
+
+
+def test_a_run_needs_no_package_of_the_tests(project):
+    """`make repro` sets up what a run needs; `make test` adds the rest."""
+    steps, calls = steps_of(project, ".venv/.ready")
+    assert (len(steps), "requirements-dev.txt" in calls) == (3, False)
+    set_up(project, *STAMPS[:2])
+    assert "requirements-dev.txt" not in make(project, "--dry-run", "repro").stdout
+    assert "requirements-dev.txt" in make(project, "--dry-run", "test").stdout
+
+
+@pytest.mark.parametrize("choice", ["cpu", "cuda"])
+def test_the_torch_that_is_asked_for_is_installed(project, choice):
+    printed = make(project, "--dry-run", ".venv/.ready", f"TORCH={choice}").stdout
+    assert f"tools/install.py .venv requirements.txt --torch {choice}" in printed
 
 
 def test_a_ready_environment_is_not_set_up_again(project):
-    (project / ".venv").mkdir()
-    (project / ".venv" / ".ready").touch()
+    set_up(project, *STAMPS)
     done = make(project, "--dry-run", "test")
-    assert done.stdout.splitlines() == ['tools/check-place "test" ""', "python -m pytest"]
+    assert done.stdout.splitlines() == ['tools/check-place "test" "" ""', "python -m pytest"]
 
 
 def test_a_peer_is_set_up_beside_our_environment_once(project):
-    (project / ".venv").mkdir()
-    (project / ".venv" / ".ready").touch()
+    set_up(project, *STAMPS)
     (project / "benchmarks").mkdir()
     for name in ("transformers4rec", "rectools"):
         shutil.copy(ROOT / "benchmarks" / f"{name}.txt", project / "benchmarks")
@@ -139,9 +145,9 @@ def test_a_peer_is_set_up_beside_our_environment_once(project):
     ready.parent.mkdir(parents=True)
     ready.touch()
     printed = make(project, "--dry-run", "bench-peers").stdout
-    made = set(re.findall(r"-m venv --clear (\S+)", printed))
+    made = set(re.findall(r"uv venv .* (\S+)\n", printed))
     assert made == {"build/peers/transformers4rec"}
-    installed = re.findall(r"(\S+)/bin/python tools/install.py --requirement (\S+)", printed)
+    installed = re.findall(r"tools/install.py (\S+) (\S+)", printed)
     assert installed == [("build/peers/transformers4rec", "benchmarks/transformers4rec.txt")]
     assert printed.splitlines()[-1] == "python -W ignore benchmarks/peers.py"
 
@@ -153,7 +159,7 @@ def environment(folder, owner):
     (programs / "python").symlink_to(sys.executable)
     (programs / "pip").write_text(f"#!{owner}/.venv/bin/python3.11\n")
     interpreter(programs / "pytest", "", then="echo tested")
-    (folder / ".venv" / ".ready").touch()
+    set_up(folder, *STAMPS)
 
 
 def error_of(done):
@@ -180,6 +186,16 @@ def test_another_python_than_that_of_the_environment_is_refused(project):
     other = interpreter(project / "other", "3.11.9", then=f"echo {project / 'other'}")
     error = error_of(make(project, "test", f"PYTHON={other}"))
     assert f"not from {other}; run make clean" in error
+
+
+def test_another_torch_than_that_of_the_environment_is_refused(project):
+    environment(project, project)
+    packages = project / ".venv" / "lib" / "python3.11" / "site-packages"
+    (packages / "torch-2.13.0+cpu.dist-info").mkdir(parents=True)
+    error = error_of(make(project, "test", "TORCH=cuda"))
+    assert "built for cpu, not for cuda; run make clean" in error
+    assert "TORCH is gpu; expected cpu or cuda" in error_of(make(project, "test", "TORCH=gpu"))
+    assert make(project, ".place", "TORCH=cpu").returncode == 0
 
 
 def test_an_environment_in_its_place_is_used(project):
