@@ -60,7 +60,7 @@ class PreprocessConfig:
     """How the event log becomes window files."""
 
     device: Literal["auto", "cpu", "cuda"]
-    """cuda needs RAPIDS; auto: cuda where a GPU and cudf are found."""
+    """cuda needs cuDF, which does not install beside the lock; auto: cpu without it."""
     fit_windows: Count
     """Initial windows whose train sessions features are fitted on; they are never evaluated."""
     rebuild: bool

@@ -37,9 +37,9 @@ def resolve_device(config: PreprocessConfig) -> Device:
     has_cuda = cudf is not None and HAS_GPU
     if config.device == "cuda" and not has_cuda:
         raise ConfigError(
-            "params.yaml: preprocess.device: cuda needs a GPU and cudf (RAPIDS), and "
+            "params.yaml: preprocess.device: cuda needs a GPU and cuDF, and "
             f"{'no GPU was found' if cudf is not None else 'cudf is not importable'}; "
-            "install RAPIDS or set it to cpu or auto"
+            "no cuDF installs beside the locked pandas: set it to cpu or auto"
         )
     return "cuda" if has_cuda and config.device != "cpu" else "cpu"
 

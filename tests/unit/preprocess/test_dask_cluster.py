@@ -30,7 +30,8 @@ from support.window_folders import bytes_in
 @pytest.mark.skipif(cudf is not None, reason="RAPIDS is installed here")
 def test_cuda_without_rapids_is_an_error_and_auto_uses_the_cpu():
     with pytest.raises(
-        ConfigError, match=r"preprocess\.device: cuda needs.*cudf is not importable"
+        ConfigError,
+        match=r"device: cuda needs.*cudf is not importable; no cuDF installs.*set it to cpu",
     ):
         resolve_device(preprocess_config(device="cuda"))
     assert resolve_device(preprocess_config(device="auto")) == "cpu"
