@@ -3,19 +3,22 @@
 PYTHON ?=
 TORCH ?=
 PORT ?= 5000
+TARGET ?= pipeline
+IMAGE ?= localhost/dayahead:$(or $(TORCH),cpu)
 
 UV_READY := .venv/.uv-ready
-READY := .venv/.ready
-DEV_READY := .venv/.dev-ready
+# An image (containers/Containerfile) has its environment elsewhere, ready.
+READY := $(if $(DAYAHEAD_ENVIRONMENT),,.venv/.ready)
+DEV_READY := $(if $(DAYAHEAD_ENVIRONMENT),,.venv/.dev-ready)
 DOCS_READY := build/docs-env/.ready
 PEERS_READY := $(patsubst %,build/peers/%/.ready,transformers4rec rectools)
 INSTALL := .venv/bin/python tools/install.py
 TORCH_OPTION := $(if $(TORCH),--torch $(TORCH))
 # A verb's commands find the environment's programs first, and so do the stages that dvc starts.
-export PATH := $(CURDIR)/.venv/bin:$(PATH)
+export PATH := $(or $(DAYAHEAD_ENVIRONMENT),$(CURDIR)/.venv)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help repro test test-slow faults check bench bench-peers bench-preprocess bench-processes gpu-smoke ui cache docs format lock clean
+.PHONY: help repro test test-slow faults check bench bench-peers bench-preprocess bench-processes gpu-smoke ui cache image image-test sbom docs format lock clean
 
 help:  ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {gsub(/[$$][$$]/, "$$"); printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -69,6 +72,16 @@ ui: $(READY)  ## open MLflow on the tracking store at http://127.0.0.1:5000 (POR
 
 cache: $(READY)  ## list the cache (DAYS=30: remove entries not used for 30 days)
 	python -m dayahead cache $(if $(DAYS),--prune $(DAYS))
+
+image:  ## build a container image of the last commit (TORCH=cuda, BASE=..., TARGET=development)
+	@tools/image $(TARGET) $(IMAGE)
+
+image-test: $(READY)  ## as root: build the image on a new Debian, compare its results: half an hour
+	@tools/image-test
+
+sbom:  ## list the packages of the image: build/image/sbom.json
+	@mkdir -p build/image
+	@OUTPUT=$(CURDIR)/build/image tools/image sbom sbom
 
 docs: $(READY) $(DOCS_READY)  ## build the documentation: build/docs/index.html
 	python tools/settings_pages.py

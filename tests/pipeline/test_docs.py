@@ -148,7 +148,9 @@ def test_data_sets_and_presets_exist():
 
 def test_files_of_the_source_exist():
     rooms = [path.parent.name for path in (ROOT / "src" / "dayahead").glob("*/__init__.py")]
-    tops = "|".join(["src", "stages", "tools", "benchmarks", "tests", "docs", "presets", *rooms])
+    tops = "|".join(
+        ["src", "stages", "tools", "benchmarks", "tests", "docs", "presets", "containers", *rooms]
+    )
 
     def missing(page):
         named = re.findall(rf"`((?:{tops})/[\w./-]+)`", text_of(page))
