@@ -1,0 +1,116 @@
+"""tools/alone: one command per project, which does not wait for a process that DVC mistakes."""
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+ALONE = Path(__file__).parents[2] / "tools" / "alone"
+STAGE = "stages: {write: {cmd: 'echo done > out', outs: [out]}}"
+PROGRAMS = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A DVC project with one stage."""
+    (tmp_path / "site").mkdir()
+    status, _, errors = run(tmp_path, "dvc", "init", "--quiet", "--no-scm")
+    assert status == 0, errors
+    (tmp_path / "dvc.yaml").write_text(STAGE)
+    return tmp_path
+
+
+def start(folder, *command, **environment):
+    site = str(folder / "site")
+    given = {"PATH": PROGRAMS, "HOME": site, "DVC_SITE_CACHE_DIR": site, "DVC_NO_ANALYTICS": "1"}
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        env=given | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def run(folder, *command, **environment):
+    """Return status, standard output and standard error of a command."""
+    process = start(folder, *command, **environment)
+    output, errors = process.communicate(timeout=60)
+    return process.returncode, output, errors
+
+
+@contextmanager
+def holder(folder, **environment):
+    """A command that holds the lock."""
+    process = start(folder, ALONE, "sh", "-c", "echo started; exec sleep 60", **environment)
+    try:
+        assert process.stdout.readline() == "started\n"
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_stale_lock_that_names_a_living_process_holds_nothing_up(project):
+    """As after a kill, where the number belongs to another process on the next machine."""
+    owner = {"pid": os.getpid(), "cmd": "dvc repro --verbose"}
+    stale = json.dumps({"write": {str(project / "out"): owner}, "read": {}})
+    (project / ".dvc" / "tmp" / "rwlock").write_text(stale)
+    for _ in range(2):  # as often as one likes
+        status, _, errors = run(project, "dvc", "repro")
+        assert status != 0
+        assert f"blocked by:\n  (PID {os.getpid()})" in errors
+    status, _, errors = run(project, ALONE, "dvc", "repro")
+    assert status == 0, errors
+    assert (project / "out").read_text() == "done\n"
+
+
+def test_a_second_command_is_refused_with_the_owner_of_the_lock(project):
+    (project / "below").mkdir()
+    with holder(project, SLURM_JOB_ID="12") as process:
+        lock = project / ".dvc" / "tmp" / "rwlock"
+        lock.write_text("of the first")
+        for folder in (project, project / "below"):
+            status, output, errors = run(folder, ALONE, "echo", "second")
+            owner = f"process {process.pid} of {os.uname().nodename}, Slurm job 12"
+            assert errors.startswith(f"error: {project}: {owner} is at work here; wait for it")
+            assert (status, output, errors.count("\n")) == (75, "", 1)
+        assert lock.exists()
+    assert run(project, ALONE, "echo", "second") == (0, "second\n", "")
+
+
+def test_the_command_gets_signals_and_its_status_is_returned(project):
+    with holder(project) as process:
+        process.terminate()
+        assert process.wait(timeout=10) == -15
+    assert run(project, ALONE, "sh", "-c", "exit 143") == (143, "", "")
+    status, _, errors = run(project, ALONE, "no-such-program")
+    assert (status, "no-such-program" in errors) == (127, True)
+
+
+def test_mistakes_are_named_in_one_line(project, tmp_path_factory):
+    outside = tmp_path_factory.mktemp("outside")
+    status, _, errors = run(outside, ALONE, "echo")
+    assert (status, errors) == (
+        1,
+        f"error: {outside} is in no DVC project; change to the project's folder\n",
+    )
+    assert list(outside.iterdir()) == []
+    status, _, errors = run(project, ALONE)
+    assert (status, errors.count("\n"), "tools/alone dvc repro" in errors) == (2, 1, True)
+
+
+def test_a_folder_that_cannot_be_locked_is_named(project):
+    """As without flock, or on a file system without locks."""
+    programs = project / "bin"
+    programs.mkdir()
+    (programs / "flock").write_text("#!/bin/sh\nexit 66\n")
+    (programs / "flock").chmod(0o755)
+    status, output, errors = run(project, ALONE, "echo", PATH=f"{programs}:{PROGRAMS}")
+    assert (status, output, errors.count("\n")) == (1, "", 1)
+    assert errors.startswith(f"error: {project}/.dayahead/alone.lock cannot be locked")
