@@ -160,7 +160,6 @@ def machine_config(**changes: Any) -> MachineConfig:
     value = {
         "workers": 1,
         "memory_limit": "2GiB",
-        "scheduler": None,
         "keep_fits": 1,
         "max_restarts": 0,
         "strict": False,

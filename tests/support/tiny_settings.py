@@ -117,7 +117,6 @@ COMPUTE = {
 MACHINE = {
     "workers": 1,
     "memory_limit": "2GiB",
-    "scheduler": None,
     "keep_fits": 1,
     "max_restarts": 0,
     "strict": False,

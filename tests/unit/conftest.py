@@ -2,6 +2,7 @@
 
 import itertools
 
+import dask
 import pytest
 import torch
 from distributed import Client, LocalCluster
@@ -36,10 +37,9 @@ def run(tmp_path, dask_thread, monkeypatch):
         monkeypatch.setenv("DVC_ROOT", str(tmp_path / project if project else root / "project"))
         write_log(root / "raw", log, parts=parts, log_end=log_end)
         config = preprocess_config(fit_windows=fit_windows, rebuild=rebuild)
-        machine = machine_config(scheduler=scheduler)
-        preprocess(
-            root / "raw", root / "windows", dataset, window_config(**window), config, machine
-        )
+        window = window_config(**window)
+        with dask.config.set(scheduler_address=scheduler):
+            preprocess(root / "raw", root / "windows", dataset, window, config, machine_config())
         return WindowFolder(root / "windows")
 
     return run

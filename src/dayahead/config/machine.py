@@ -32,11 +32,10 @@ class MachineConfig:
     """
 
     workers: Size | Auto
-    """Dask workers of `preprocess`; auto: one per GPU, or one per two cores."""
+    """Dask workers of `preprocess`; auto: one per GPU, or one per two cores. None
+    are started where DASK_SCHEDULER_ADDRESS names a scheduler that has workers."""
     memory_limit: str
     """Memory of each of them, as Dask writes it (4GiB)."""
-    scheduler: str | None
-    """Address of a running Dask scheduler; null: `preprocess` starts a cluster of its own."""
     keep_fits: Count | Literal["all"]
     """How many of the newest fits of a study the cache keeps, each as large as three models. From 2
     on older ones of a carried model stay too, about log2(windows) in all (9 after 381 windows), so

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import dask
 import psutil
 from dask.utils import parse_bytes
 from dask_cuda import LocalCUDACluster
@@ -25,6 +26,8 @@ START_SECONDS = 120
 """How long workers may take to start."""
 END_SECONDS = 30
 _CONNECT_SECONDS = 10
+_ADDRESS = "DASK_SCHEDULER_ADDRESS"
+"""A machine's address is no setting of a study: Dask's own variable names it."""
 _log = logging.getLogger(__name__)
 
 
@@ -48,7 +51,7 @@ def resolve_device(config: PreprocessConfig) -> Device:
 def dask_client(
     config: MachineConfig, device: Device, scratch: Path, *, is_small: bool = False
 ) -> Iterator[Client]:
-    """Connect to the scheduler named in the settings, or start a cluster and stop it at the end.
+    """Connect to the scheduler that Dask's configuration names, or start a cluster for the stage.
 
     Workers and this process share a file system: tables travel through files in `scratch`. Where
     the settings leave it open, work that `is_small` is done by threads of this process: worker
@@ -60,8 +63,8 @@ def dask_client(
     """
     # Workers that are stopped complain of closed connections.
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    if config.scheduler is not None:
-        with _connected(config.scheduler) as client:
+    if address := dask.config.get("scheduler-address", None):
+        with _connected(address) as client:
             yield client
         return
     cluster, n_workers = _cluster(config, device, scratch, is_small=is_small)
@@ -85,15 +88,15 @@ def _connected(address: str) -> Client:
         client = Client(address, timeout=_CONNECT_SECONDS)
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"params.yaml: machine.scheduler: no Dask scheduler at {address} "
-            f"({type(error).__name__}); start one with `dask scheduler`, or set it to null"
+            f"{_ADDRESS}: no Dask scheduler at {address} ({type(error).__name__}); start one with "
+            f"`dask scheduler`, or unset the variable"
         ) from None
     try:
-        client.wait_for_workers(1, timeout=_CONNECT_SECONDS)
+        client.wait_for_workers(1, timeout=START_SECONDS)
     except TimeoutError:
         client.close()
         raise ConfigError(
-            f"params.yaml: machine.scheduler: the Dask scheduler at {address} has no worker; "
+            f"{_ADDRESS}: the Dask scheduler at {address} has no worker after {START_SECONDS} s; "
             f"start some with `dask worker {address}`, on machines that share this file system"
         ) from None
     return client

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
+import dask
 import py7zr
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -34,8 +35,9 @@ def windows_of(tmp_path, dask_thread, monkeypatch):
         dataset = replace(dataset, source=source_config)
         raw, folder = tmp_path / "raw", tmp_path / "windows"
         download(dataset, "mine", raw)
-        machine = machine_config(scheduler=dask_thread)
-        preprocess(raw, folder, dataset, window_config(**window), preprocess_config(), machine)
+        config, machine = preprocess_config(), machine_config()
+        with dask.config.set(scheduler_address=dask_thread):
+            preprocess(raw, folder, dataset, window_config(**window), config, machine)
         return WindowFolder(folder)
 
     return windows_of

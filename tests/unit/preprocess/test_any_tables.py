@@ -3,6 +3,7 @@
 import csv
 from datetime import timedelta
 
+import dask
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, event, given, settings
@@ -93,10 +94,9 @@ def check(folder, dask_thread, rows, sessions, window, unreadable):
     )
     try:
         download(dataset, "mine", folder / "raw")
-        machine = machine_config(scheduler=dask_thread)
-        preprocess(
-            folder / "raw", folder / "windows", dataset, window, preprocess_config(), machine
-        )
+        config, machine = preprocess_config(), machine_config()
+        with dask.config.set(scheduler_address=dask_thread):
+            preprocess(folder / "raw", folder / "windows", dataset, window, config, machine)
     except DayaheadError as error:
         event(f"an error: {str(error)[:20]}")
         return

@@ -8,7 +8,9 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
+import dask
 import psutil
 import pytest
 from distributed import LocalCluster
@@ -39,9 +41,11 @@ def test_cuda_without_rapids_is_an_error_and_auto_uses_the_cpu():
 
 def test_a_scheduler_that_does_not_answer_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr("dayahead.preprocess.dask_cluster._CONNECT_SECONDS", 0.2)
-    config = machine_config(scheduler="tcp://127.0.0.1:1")
-    with pytest.raises(ConfigError, match=r"machine.scheduler.*tcp://127\.0\.0\.1:1"):
-        dask_client(config, "cpu", tmp_path).__enter__()
+    with (
+        dask.config.set(scheduler_address="tcp://127.0.0.1:1"),
+        pytest.raises(ConfigError, match=r"DASK_SCHEDULER_ADDRESS.*tcp://127\.0\.0\.1:1"),
+    ):
+        dask_client(machine_config(), "cpu", tmp_path).__enter__()
 
 
 @pytest.mark.parametrize("limit", ["much", "", "-1GiB", "0", "1kB", "1e400", "nan", "1e30GB"])
@@ -51,10 +55,31 @@ def test_a_memory_limit_must_be_a_size(tmp_path, limit):
 
 
 def test_a_scheduler_by_address_is_used_and_left_running(dask_thread, tmp_path):
-    config = machine_config(scheduler=dask_thread)
     for _ in range(2):
-        with dask_client(config, "cpu", tmp_path) as client:
+        with (
+            dask.config.set(scheduler_address=dask_thread),
+            dask_client(machine_config(), "cpu", tmp_path) as client,
+        ):
             assert client.submit(sum, [1, 2]).result() == 3
+
+
+def test_the_environment_names_the_scheduler():
+    """Dask reads its variable as it is imported, so the stage needs no more than that."""
+    script = (
+        "from pathlib import Path; from support.builders import machine_config\n"
+        "from dayahead.preprocess.dask_cluster import dask_client\n"
+        "with dask_client(machine_config(), 'cpu', Path()) as client:\n"
+        "    print(client.scheduler.address)"
+    )
+    tests = str(Path(__file__).parents[2])
+    paths = os.pathsep.join([tests, os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-W", "ignore", "-c", script]
+    options = {"n_workers": 1, "processes": False, "protocol": "tcp", "dashboard_address": ":0"}
+    with LocalCluster(**options) as cluster:
+        address = cluster.scheduler_address
+        environ = os.environ | {"PYTHONPATH": paths, "DASK_SCHEDULER_ADDRESS": address}
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == address, done.stderr
 
 
 def listening():
@@ -182,7 +207,7 @@ def test_the_stage_survives_the_kill_of_a_worker(tmp_path, run, expected):
 
 
 def test_a_scheduler_without_workers_is_an_error_that_names_it(tmp_path, run, monkeypatch):
-    monkeypatch.setattr("dayahead.preprocess.dask_cluster._CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr("dayahead.preprocess.dask_cluster.START_SECONDS", 0.5)
     with (
         LocalCluster(n_workers=0, dashboard_address=":0") as cluster,
         pytest.raises(ConfigError, match=f"{cluster.scheduler_address} has no worker"),

@@ -7,6 +7,7 @@ from dataclasses import fields
 from functools import cache
 from itertools import product
 
+import dask
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -123,14 +124,13 @@ def prepared(plain, tmp_path_factory, dask_thread):
     @cache
     def prepared(*runs):
         folder = tmp_path_factory.mktemp("prepared")
-        machine = machine_config(scheduler=dask_thread)
-        with pytest.MonkeyPatch.context() as patch:
+        with pytest.MonkeyPatch.context() as patch, dask.config.set(scheduler_address=dask_thread):
             patch.setenv("DVC_ROOT", str(folder / "project"))
             for n_parts, log_end in runs:
                 write_log(folder / "raw", plain[:n_parts], log_end=log_end)
                 stage.preprocess(
                     folder / "raw", folder / "windows", PLAIN, window_config(),
-                    preprocess_config(), machine,
+                    preprocess_config(), machine_config(),
                 )  # fmt: skip
         return folder / "project", bytes_in(folder / "windows")
 
