@@ -14,9 +14,10 @@ from dayahead.core.files import write_text
 def project_root() -> Path:
     """Return the main project's folder, from below it and from the copies that DVC makes too.
 
-    DVC names it in `DVC_ROOT` to the stages of `--temp` and `--queue`.
+    DVC names it in `DVC_ROOT` to the stages of `--temp` and `--queue`. A clone sets `DAYAHEAD_ROOT`
+    to the project whose cache and tracking store it shares.
     """
-    if named := os.environ.get("DVC_ROOT"):
+    if named := os.environ.get("DAYAHEAD_ROOT") or os.environ.get("DVC_ROOT"):
         return Path(named).absolute()
     here = Path.cwd()
     return next((folder for folder in (here, *here.parents) if (folder / ".dvc").is_dir()), here)

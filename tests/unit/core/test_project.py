@@ -22,6 +22,15 @@ def test_in_a_copy_made_by_dvc_the_main_project_is_found(tmp_path, monkeypatch):
     assert cache_root() == tmp_path / ".dayahead"
 
 
+def test_a_clone_can_share_the_cache_of_another_project(tmp_path, monkeypatch):
+    """`dvc exp run` sets DVC_ROOT to the clone itself, whatever it was before."""
+    monkeypatch.setenv("DVC_ROOT", str(tmp_path / "clone"))
+    monkeypatch.setenv("DAYAHEAD_ROOT", str(tmp_path / "main"))
+    assert cache_root() == tmp_path / "main" / ".dayahead"
+    monkeypatch.setenv("DAYAHEAD_ROOT", "")
+    assert cache_root() == tmp_path / "clone" / ".dayahead"
+
+
 def test_from_a_folder_inside_the_project_is_found(tmp_path, monkeypatch):
     monkeypatch.delenv("DVC_ROOT", raising=False)
     (tmp_path / ".dvc").mkdir()
