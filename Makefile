@@ -18,7 +18,7 @@ TORCH_OPTION := $(if $(TORCH),--torch $(TORCH))
 export PATH := $(or $(DAYAHEAD_ENVIRONMENT),$(CURDIR)/.venv)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help repro test test-slow faults check bench bench-peers bench-preprocess bench-processes gpu-smoke ui cache image image-test sbom docs format lock clean
+.PHONY: help repro test test-slow faults cluster check bench bench-peers bench-preprocess bench-processes gpu-smoke ui cache image image-test sbom docs format lock clean
 
 help:  ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {gsub(/[$$][$$]/, "$$"); printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -36,6 +36,9 @@ test-slow: $(DEV_READY)  ## run the tests that take minutes
 
 faults: $(DEV_READY)  ## kill, starve and damage runs on real clicks ($$DAYAHEAD_DATA): an hour
 	python -m pytest -m faults tests/faults
+
+cluster: $(DEV_READY)  ## as root, where Slurm is installed: disturb jobs on two nodes: 15 minutes
+	python -m pytest -m cluster tests/cluster
 
 check: $(DEV_READY)  ## format, lint, types, layers, fast tests: what must pass before a commit
 	ruff format --check --quiet

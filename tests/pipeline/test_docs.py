@@ -170,6 +170,7 @@ def test_the_workflow_calls_verbs_of_make():
     jobs = read_yaml(ROOT / ".github" / "workflows" / "ci.yaml")["jobs"]
     runs = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
     assert runs
+    runs = [run for run in runs if not run.startswith("apt-get ")]
     assert [run for run in runs if f"\n{run.removeprefix('make ')}:" not in MAKEFILE] == []
 
 
