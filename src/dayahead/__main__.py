@@ -10,9 +10,18 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain, islice, repeat
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from dayahead.core.errors import ComparisonError, ConfigError, TrackingError, exit_with_message
+from dayahead.core.errors import (
+    ComparisonError,
+    ConfigError,
+    DataError,
+    TrackingError,
+    exit_with_message,
+)
+
+if TYPE_CHECKING:
+    from dayahead.sharing.report import Report
 
 with exit_with_message():
     import typer
@@ -156,14 +165,27 @@ def summary() -> None:
     print(summarize_run(load_params(root / "params.yaml"), root))
 
 
-@app.command()
-def cache(
+cache = typer.Typer(invoke_without_command=True)
+app.add_typer(cache, name="cache")
+_REMOTE = typer.Argument(help="Name of a DVC remote; without one, the default remote.")
+_ALL_FITS = typer.Option(
+    "--all-fits", help="Every cached fit of the study, not only the newest of each model."
+)
+
+
+@cache.callback()
+def list_cache(
+    context: typer.Context,
     prune: Annotated[
         float | None,
         typer.Option(min=0, metavar="DAYS", help="Remove entries not used for this many days."),
     ] = None,
 ) -> None:
-    """List the cached results of finished work, their size and last use."""
+    """List the cached results of finished work, their size and last use; share them."""
+    if context.invoked_subcommand is not None:
+        if prune is not None:
+            raise ConfigError(f"cache: --prune does not go with {context.invoked_subcommand}")
+        return
     if prune is not None:
         before = time.time() - prune * 86_400
         n_removed = sum(Cache(cache_root() / kind).prune(before) for kind in KINDS)
@@ -178,6 +200,48 @@ def cache(
     head = ("kind", "entries", "MiB", "last used", "content")
     print(tabulate(rows, head, tablefmt="plain", intfmt=",", floatfmt=",.1f"))
     print(f"{sum(size for _, _, size, *_ in rows):,.1f} MiB in {cache_root()}")
+
+
+@cache.command("push")
+def push_cache(
+    remote: Annotated[str | None, _REMOTE] = None,
+    all_fits: Annotated[bool, _ALL_FITS] = False,
+) -> None:
+    """Send what the cache has of the study in params.yaml to a DVC remote."""
+    from dayahead.sharing.push import push
+    from dayahead.sharing.remote import open_remote
+    from dayahead.sharing.study import is_cached, study_entries
+
+    there = open_remote(project_root(), remote)
+    study = study_entries(project_root())
+    entries = study.select(is_cached, all_fits=all_fits)
+    _print_report(push(cache_root(), there, entries), f"sent to {there.shown}")
+
+
+@cache.command("pull")
+def pull_cache(
+    remote: Annotated[str | None, _REMOTE] = None,
+    all_fits: Annotated[bool, _ALL_FITS] = False,
+) -> None:
+    """Fetch what a DVC remote has of the study in params.yaml into the cache."""
+    from dayahead.sharing.pull import pull
+    from dayahead.sharing.remote import open_remote
+    from dayahead.sharing.study import DATA, is_cached, study_entries
+
+    root = project_root()
+    there = open_remote(root, remote)
+    study = study_entries(root)
+    entries = study.select(lambda entry: is_cached(entry) or entry in there, all_fits=all_fits)
+    data = [root / folder for folder in DATA]
+    _print_report(pull(cache_root(), there, entries, data), f"fetched from {there.shown}")
+
+
+def _print_report(report: "Report", what: str) -> None:
+    verb, _, where = what.partition(" ")
+    print(report.table(verb), where, sep="\n")
+    if report.refused:
+        lines = [f"{kind}/{key}: {reason}" for (kind, key), reason in report.refused.items()]
+        raise DataError(f"{len(lines)} entries were left out:\n  " + "\n  ".join(sorted(lines)))
 
 
 @app.command()

@@ -83,6 +83,21 @@ def run_alone(work: Callable[..., None], compute: ComputeConfig, *args: object) 
     work(Process(Rank(0, 1), device), *args)
 
 
+def main_process(compute: ComputeConfig) -> Process:
+    """Set this process up as `run_processes` would set up the main one, without the others.
+
+    It knows their number, but has no collectives.
+
+    Raises:
+        ConfigError: as `run_processes`.
+    """
+    n_processes = _n_processes(compute, launch_info(os.environ))
+    device = _device(compute, 0)
+    n_threads = max(1, len(os.sched_getaffinity(0)) // n_processes)
+    set_up_process(device, n_threads if compute.threads == "auto" else compute.threads)
+    return Process(Rank(0, n_processes), device)
+
+
 def _n_processes(compute: ComputeConfig, launch: LaunchInfo | None) -> int:
     if launch is not None:
         if compute.processes not in ("auto", launch.world_size):

@@ -20,7 +20,7 @@ from dayahead.core.columns import EVENT_TIME
 from dayahead.core.files import read_json, write_json
 from dayahead.core.fingerprints import fingerprint, sha256_of, source_fingerprint
 from dayahead.core.project import cache_root
-from dayahead.dataset.manifest import EventsFile, events_file_name
+from dayahead.dataset.manifest import EventsFile, SourceRecord, events_file_name
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.download.archives import raw_files
 from dayahead.download.events import source_columns, to_events
@@ -64,7 +64,7 @@ class Conversion:
 
 def space_needed(source: Source, dataset: DatasetConfig) -> int:
     """Return an upper bound of the bytes that converting needs; 0 if it is cached."""
-    if _key(source, dataset) in _cache():
+    if conversion_key(source, dataset) in _cache():
         return 0
     is_compressed = PurePosixPath(source.file.lower()).suffix in _COMPRESSED
     return source.bytes * (_GROWTH if is_compressed else 1)
@@ -77,7 +77,7 @@ def convert(source: Source, dataset: DatasetConfig) -> Conversion:
         SourceError: the source is damaged or not as the data set's file says.
         OSError: the cache cannot be written.
     """
-    key = _key(source, dataset)
+    key = conversion_key(source, dataset)
     is_cached = key in _cache()
     conversion = _cache().get_or_build(
         key, lambda folder: _convert(source, dataset, folder), _read_conversion
@@ -91,7 +91,8 @@ def _cache() -> Cache:
     return Cache(cache_root() / "events")
 
 
-def _key(source: Source, dataset: DatasetConfig) -> str:
+def conversion_key(source: Source | SourceRecord, dataset: DatasetConfig) -> str:
+    """Return the key of a source's entry in the cache."""
     return fingerprint(
         {
             "sha256": source.sha256,

@@ -28,7 +28,7 @@ def train_baselines(study: Study) -> dict[str, float]:
     found: dict[str, float] = {}
     for architecture in baselines_beside(study.params.model.architecture):
         with tempfile.TemporaryDirectory(prefix="dayahead-") as scratch, _only_warnings():
-            baseline = _study_of(architecture, study, Path(scratch))
+            baseline = baseline_study(architecture, study, Path(scratch))
             run_alone(run_protocol, baseline.params.compute, baseline)
             rows = read_windows(baseline.results / WINDOWS, study.params.evaluation.cutoffs)
         write_windows(baseline_path(study.results, architecture), rows)
@@ -39,7 +39,8 @@ def train_baselines(study: Study) -> dict[str, float]:
     return found
 
 
-def _study_of(architecture: str, study: Study, scratch: Path) -> Study:
+def baseline_study(architecture: str, study: Study, scratch: Path) -> Study:
+    """Return the study of a baseline beside a run; what it writes goes to `scratch`."""
     params = study.params
     counted = replace(
         params,

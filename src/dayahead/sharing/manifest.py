@@ -1,0 +1,88 @@
+"""The manifest of an entry on a remote: its files with their hashes, and a hash of these."""
+
+from pathlib import Path, PurePosixPath
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, Field, ValidationError
+
+from dayahead.core.cache import recorded_hashes
+from dayahead.core.errors import DataError
+from dayahead.core.fingerprints import fingerprint
+
+Entry = tuple[str, str]
+"""An entry of the cache: its kind and key."""
+SUFFIXES = {".arrow", ".json", ".parquet", ".pbtxt", ".safetensors"}
+"""Of files that hold data only: nothing that a remote sends is ever run or unpickled."""
+
+
+class EntryError(DataError):
+    """An entry on a remote, or one to be sent there, is not what it should be."""
+
+
+def _inside(name: str) -> str:
+    """Check that a file's name leads into the entry's folder, to a file of data."""
+    path = PurePosixPath(name)
+    is_plain = str(path) == name and not path.is_absolute() and name.isprintable()
+    if not is_plain or ".." in path.parts or "\\" in name or path.suffix not in SUFFIXES:
+        raise ValueError(f"{name!r} is no name of a file of data in the entry")
+    return name
+
+
+class EntryFile(BaseModel, extra="forbid", frozen=True):
+    """One file of an entry."""
+
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    bytes: Annotated[int, Field(ge=0)]
+
+
+class Manifest(BaseModel, extra="forbid", frozen=True):
+    """All files of an entry by name."""
+
+    files: dict[Annotated[str, AfterValidator(_inside)], EntryFile]
+    fingerprint: str
+    """Of `files`."""
+
+    @classmethod
+    def of(cls, entry: Path) -> "Manifest":
+        """Describe an entry of the local cache, which has just been verified.
+
+        Raises:
+            EntryError: it holds a file that others would refuse.
+        """
+        hashes = recorded_hashes(entry)
+        files = {
+            name: {"sha256": sha256, "bytes": (entry / name).stat().st_size}
+            for name, sha256 in hashes.items()
+        }
+        return _checked({"files": files, "fingerprint": fingerprint(files)})
+
+    @classmethod
+    def parse(cls, text: bytes) -> "Manifest":
+        """Read what `text` returned.
+
+        Raises:
+            EntryError: it is damaged, or names files outside the entry.
+        """
+        try:
+            manifest = cls.model_validate_json(text)
+        except ValidationError as error:
+            raise _entry_error(error) from None
+        if fingerprint(manifest.model_dump()["files"]) != manifest.fingerprint:
+            raise EntryError("its manifest is damaged")
+        return manifest
+
+    def text(self) -> str:
+        """Return the manifest as it is stored."""
+        return self.model_dump_json(indent=2)
+
+
+def _checked(value: dict[str, object]) -> Manifest:
+    try:
+        return Manifest.model_validate(value)
+    except ValidationError as error:
+        raise _entry_error(error) from None
+
+
+def _entry_error(error: ValidationError) -> EntryError:
+    first = error.errors(include_url=False)[0]
+    return EntryError(f"its manifest is not valid ({first['msg'].removeprefix('Value error, ')})")

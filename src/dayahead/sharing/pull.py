@@ -1,0 +1,119 @@
+"""Fetch entries of the cache from a remote."""
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from tqdm import tqdm
+
+from dayahead.core.cache import Cache, link_or_copy, recorded_hashes
+from dayahead.core.files import require_space
+from dayahead.core.fingerprints import sha256_of
+from dayahead.sharing.manifest import Entry, EntryError, EntryFile, Manifest
+from dayahead.sharing.remote import Remote
+from dayahead.sharing.report import Report
+from dayahead.sharing.threads import N_THREADS, run_all
+
+
+def pull(root: Path, remote: Remote, entries: Iterable[Entry], data: Iterable[Path]) -> Report:
+    """Fetch entries that the remote has into the cache `root`, unless they are there.
+
+    Files that other entries or the folders `data` hold are linked from there. An entry appears when
+    all its files have the hashes of its manifest, and is refused otherwise.
+
+    Raises:
+        RemoteError: the remote cannot be reached or read.
+        DataError: the disk is too small.
+    """
+    report = Report()
+    with ThreadPoolExecutor(N_THREADS) as pool, ThreadPoolExecutor(N_THREADS) as files:
+        missing = []
+        for kind, key in entries:
+            if key in Cache(root / kind):
+                report.add_present((kind, key))
+            elif (kind, key) in remote:
+                missing.append((kind, key))
+        manifests = dict(run_all(pool, partial(_read_manifest, remote, report), missing))
+        found = {entry: manifest for entry, manifest in manifests.items() if manifest is not None}
+        sizes = {file.sha256: file.bytes for each in found.values() for file in each.files.values()}
+        here = _local_files(root, data, sizes) if sizes else {}
+        n_bytes = sum(n for sha256, n in sizes.items() if sha256 not in here)
+        require_space(root, n_bytes, f"pulling {len(found)} entries from {remote.name}")
+        with tqdm(desc="pull", total=n_bytes, unit="B", unit_scale=True, disable=None) as bar:
+            fetching = _Pull(root, remote, files, bar, report, here)
+            run_all(pool, fetching.fetch, found.items())
+    return report
+
+
+def _read_manifest(remote: Remote, report: Report, entry: Entry) -> tuple[Entry, Manifest | None]:
+    try:
+        return entry, remote.manifest(entry)
+    except EntryError as error:
+        report.refuse(entry, error)
+        return entry, None
+
+
+def _local_files(root: Path, data: Iterable[Path], sizes: Mapping[str, int]) -> dict[str, Path]:
+    """Find files with these hashes on this machine; a damaged one may be among them."""
+    found: dict[str, Path] = {}
+    for contents in root.glob("*/*/contents.json"):
+        with suppress(OSError, ValueError, AttributeError):
+            hashes = recorded_hashes(contents.parent)
+            found |= {sha256: contents.parent / name for name, sha256 in hashes.items()}
+    others = {n_bytes for sha256, n_bytes in sizes.items() if sha256 not in found}
+    for path in (path for folder in data for path in folder.rglob("*") if path.is_file()):
+        if path.stat().st_size in others:
+            found[sha256_of(path)] = path
+    return {sha256: path for sha256, path in found.items() if sha256 in sizes}
+
+
+@dataclass(frozen=True)
+class _Pull:
+    root: Path
+    remote: Remote
+    files: Executor
+    bar: "tqdm[None]"
+    report: Report
+    here: Mapping[str, Path]
+    """Files on this machine by sha256."""
+
+    def fetch(self, described: tuple[Entry, Manifest]) -> None:
+        """Build an entry of the cache, or refuse it."""
+        entry, manifest = described
+        kind, key = entry
+
+        def build(folder: Path) -> None:
+            run_all(self.files, partial(self._fetch_file, entry, folder), manifest.files.items())
+
+        try:
+            Cache(self.root / kind).put(key, build)
+        except EntryError as error:
+            self.report.refuse(entry, error)
+        else:
+            self.report.add_entry(entry)
+
+    def _fetch_file(self, entry: Entry, folder: Path, named: tuple[str, EntryFile]) -> None:
+        name, file = named
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if self._is_linked(file.sha256, target):
+            return
+        self.remote.fetch(file.sha256, target)
+        if (found := sha256_of(target)) != file.sha256:
+            raise EntryError(f"{name} is damaged there: its sha256 is {found}, not {file.sha256}")
+        self.report.add_file(entry, file.bytes)
+        self.bar.update(file.bytes)
+
+    def _is_linked(self, sha256: str, target: Path) -> bool:
+        """Link a file of this machine that has this content, if there is one."""
+        if sha256 not in self.here:
+            return False
+        with suppress(OSError):  # removed meanwhile
+            link_or_copy(self.here[sha256], target)
+            if sha256_of(target) == sha256:
+                return True
+        target.unlink(missing_ok=True)
+        return False

@@ -1,0 +1,20 @@
+"""Threads for transfers, which mostly wait for the remote."""
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
+from typing import TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+N_THREADS = 8
+
+
+def run_all(pool: Executor, function: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    """Call a function for all items and wait; the first error cancels those not yet started."""
+    futures = [pool.submit(function, item) for item in items]
+    try:
+        return [future.result() for future in futures]
+    except BaseException:
+        for future in futures:
+            future.cancel()
+        raise

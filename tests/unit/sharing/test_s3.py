@@ -1,0 +1,85 @@
+"""The cache on S3: moto's server, which keeps objects in this process's memory."""
+
+import pytest
+
+from dayahead.sharing.pull import pull
+from dayahead.sharing.push import push
+from dayahead.sharing.remote import RemoteError, open_remote
+from support.dvc_remotes import EVALUATIONS, FITS, content, dvc_project, put
+from support.s3_servers import BUCKET, s3_server
+
+pytest.importorskip("dvc_s3", reason="dvc-s3 is not installed: no S3 remotes")
+pytest.importorskip("moto", reason="moto is not installed: no S3 to test on")
+
+
+@pytest.fixture(scope="module")
+def endpoint():
+    with s3_server() as address:
+        yield address
+
+
+@pytest.fixture
+def s3(tmp_path, endpoint, monkeypatch):
+    """Opens a remote in a folder of the bucket, of this test alone."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    keys = ("access_key_id = me", "secret_access_key = secret")
+
+    def opened(url=f"s3://{BUCKET}/{tmp_path.name}", *lines, address=endpoint, keys=keys):
+        project = tmp_path / f"project-{len(list(tmp_path.glob('project-*')))}"
+        return open_remote(dvc_project(project, f"endpointurl = {address}", *keys, *lines, s3=url))
+
+    return opened
+
+
+def test_a_round_trip(tmp_path, s3):
+    here, there = tmp_path / "here", tmp_path / "there"
+    entries = [put(here, FITS, "a", x="1", y="2"), put(here, EVALUATIONS, "b", x="1")]
+    assert push(here, s3(), entries).moved == {FITS: 1, EVALUATIONS: 1}
+    again = push(here, s3(), entries)
+    assert (again.moved, again.n_files) == ({}, {})
+    assert pull(there, s3(), entries, []).moved == {FITS: 1, EVALUATIONS: 1}
+    assert [content(there, entry) for entry in entries] == [{"x": "1", "y": "2"}, {"x": "1"}]
+
+
+def test_a_file_larger_than_a_part_of_an_upload(tmp_path, s3):
+    entry = put(tmp_path / "here", FITS, "a", x="x" * (60 << 20))
+    assert push(tmp_path / "here", s3(), [entry]).n_bytes == {FITS: 60 << 20}
+    assert pull(tmp_path / "there", s3(), [entry], []).moved == {FITS: 1}
+
+
+def test_a_damaged_object_is_refused(tmp_path, s3):
+    entry = put(tmp_path / "here", FITS, "a", x="1")
+    push(tmp_path / "here", s3(), [entry])
+    remote = s3()
+    [name] = [name for folder, name in remote.names if folder == "files"]
+    remote.fs.pipe_file(f"{remote.folder}/files/{name}", b"2")
+    report = pull(tmp_path / "there", s3(), [entry], [])
+    assert "ranks/x.json is damaged there" in report.refused[entry]
+    assert content(tmp_path / "there", entry) is None
+
+
+def refused(tmp_path, remote):
+    entry = put(tmp_path / "here", FITS, "a", x="1")
+    with pytest.raises(RemoteError) as caught:
+        push(tmp_path / "here", remote, [entry])
+    message = str(caught.value)
+    assert "\n" not in message
+    assert "secret" not in message
+    return message
+
+
+def test_a_bucket_that_is_not_there_is_named(tmp_path, s3):
+    assert "NoSuchBucket" in refused(tmp_path, s3("s3://nowhere/x"))
+
+
+def test_missing_credentials_are_named(tmp_path, s3):
+    assert "Unable to locate credentials" in refused(tmp_path, s3(keys=()))
+
+
+def test_a_server_that_is_not_there_is_named(tmp_path, s3, free_port):
+    address = f"http://127.0.0.1:{free_port}"
+    assert f'Could not connect to the endpoint URL: "{address}' in refused(
+        tmp_path, s3(address=address)
+    )
