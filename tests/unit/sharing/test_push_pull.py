@@ -153,7 +153,7 @@ def test_names_that_lead_elsewhere_or_to_code_are_refused(here, there, remote, s
     assert not [path for path in there.rglob("*") if path.is_file() and path.suffix != ".lock"]
 
 
-def test_what_a_pull_would_refuse_is_not_sent(here, remote, store):
+def test_files_that_a_pull_leaves_out_are_not_sent(here, remote, store):
     Cache(here / FITS).put("a", lambda folder: (folder / "model.pkl").write_bytes(b""))
     [reason] = push(here, remote(), [(FITS, "a")]).refused.values()
     assert "'model.pkl' is no name of a file of data" in reason
