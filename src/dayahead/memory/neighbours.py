@@ -183,6 +183,34 @@ def _similar(prefix: Ints, postings: Postings, limits: Ints, fade: float, scratc
 
 
 @compiled
+def _kth_lowest(values: Floats32, k: int) -> np.float32:
+    """Return the value at position k of the sorted values, whose order is lost (Hoare 1961).
+
+    As numpy.partition, which takes Numba five seconds to compile.
+    """
+    low, high = 0, len(values) - 1
+    while low < high:
+        pivot = values[(low + high) // 2]
+        i, j = low, high
+        while i <= j:
+            while values[i] < pivot:
+                i += 1
+            while values[j] > pivot:
+                j -= 1
+            if i <= j:
+                values[i], values[j] = values[j], values[i]
+                i += 1
+                j -= 1
+        if k <= j:
+            high = j
+        elif k >= i:
+            low = i
+        else:
+            break
+    return np.float32(values[k])
+
+
+@compiled
 def _nearest(
     items: Ints, offsets: Ints, postings: Postings, weights: Floats32, limits: Ints, fade: float
 ) -> tuple[Columns, Floats32, Ints]:
@@ -192,21 +220,28 @@ def _nearest(
     scores, shared = np.zeros(shape, np.float32), np.zeros(shape, np.int64)
     n = len(weights)
     scratch = _Scratch(np.zeros(n, np.float32), np.zeros(n, np.int64), np.zeros(n, np.int32))
+    similar = np.zeros(n, np.float32)
     for b in range(shape[0]):
         prefix = items[offsets[b] : offsets[b + 1]]
-        n_touched = _similar(prefix, postings, limits, fade, scratch)
-        near = scratch.touched[:n_touched].copy()
-        similar = scratch.sums[near] * weights[near]
-        scratch.sums[near] = 0
-        near, similar = near[similar > 0], similar[similar > 0]  # the oldest have no weight left
-        best = np.arange(len(near))
-        if len(near) > shape[1]:
-            lowest = np.partition(similar, len(near) - shape[1])[len(near) - shape[1]]
-            above, ties = np.flatnonzero(similar > lowest), np.flatnonzero(similar == lowest)
-            best = np.append(above, ties[: shape[1] - len(above)])
-        nearest[b, : len(best)] = near[best]
-        scores[b, : len(best)] = similar[best]
-        shared[b, : len(best)] = scratch.shared[near[best]]
+        n_near = 0
+        for t in range(_similar(prefix, postings, limits, fade, scratch)):
+            s = scratch.touched[t]
+            similar[n_near] = scratch.sums[s] * weights[s]
+            scratch.sums[s] = 0
+            if similar[n_near] > 0:  # the oldest have no weight left
+                scratch.touched[n_near] = s
+                n_near += 1
+        n_best, lowest = 0, np.float32(0)
+        if n_near > shape[1]:
+            lowest = _kth_lowest(similar[:n_near].copy(), n_near - shape[1])
+        for is_tie in (False, True):  # of the sessions as similar as the last one, the first ones
+            for t in range(n_near):
+                is_chosen = similar[t] == lowest if is_tie else similar[t] > lowest
+                if is_chosen and n_best < shape[1]:
+                    s = scratch.touched[t]
+                    nearest[b, n_best], scores[b, n_best] = s, similar[t]
+                    shared[b, n_best] = scratch.shared[s]
+                    n_best += 1
     return nearest, scores, shared
 
 

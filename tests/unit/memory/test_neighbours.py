@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from dayahead.memory.neighbours import SessionMemory
+from dayahead.memory.neighbours import SessionMemory, _kth_lowest
 from support.clicks import HOUR, clicks, random_clicks, seeds, sessions_of
 from support.memory_models import CONFIG
 
@@ -138,6 +138,15 @@ def test_the_search_agrees_with_loops(seed):
     memory = memory_of(*windows, n_best=10)
     found = {item: value for item, (value, _) in values(memory, prefix, end=2.0).items()}
     assert found == pytest.approx(expected(windows, prefix, 2.0, memory.config), rel=1e-5)
+
+
+@given(seeds)
+@settings(max_examples=50, deadline=None)
+def test_the_kth_lowest_is_that_of_a_sort(seed):
+    generator = np.random.default_rng(seed)
+    values = generator.integers(0, generator.integers(1, 40), generator.integers(1, 60))
+    k = int(generator.integers(len(values)))
+    assert _kth_lowest(values.astype(np.float32), k) == np.sort(values)[k]
 
 
 def test_a_state_brings_back_what_is_searched():
