@@ -9,6 +9,7 @@ from filelock import FileLock, Timeout
 
 from dayahead.core.errors import BusyError
 from dayahead.core.files import write_text
+from dayahead.core.phases import timed_stage
 
 
 def project_root() -> Path:
@@ -30,9 +31,10 @@ def cache_root() -> Path:
 
 @contextmanager
 def stage_lock(stage: str) -> Iterator[None]:
-    """Keep a second process of a stage from writing into the same folder.
+    """Keep a second process of a stage from writing into the same folder; time the stage.
 
-    A killed `dvc` leaves its stage running, and a rerun starts it a second time.
+    Its phases are written to results/phases/. A killed `dvc` leaves its stage running, and a rerun
+    starts it a second time.
 
     Raises:
         BusyError: another process runs the stage here.
@@ -43,7 +45,8 @@ def stage_lock(stage: str) -> Iterator[None]:
     try:
         with FileLock(folder / f"{stage}.lock", blocking=False):
             write_text(holder, f"{os.getpid()}")
-            yield
+            with timed_stage(stage):
+                yield
     except Timeout:
         pid = holder.read_text(encoding="utf-8") if holder.exists() else "?"
         raise BusyError(

@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from dayahead.config.machine import ComputeConfig
+from dayahead.core.phases import phase
 
 T = TypeVar("T")
 TIMEOUT = timedelta(hours=1)
@@ -57,7 +58,8 @@ class Process:
     def all_reduce(self, values: Tensor) -> Tensor:
         """Sum `values` over all processes, in place."""
         if self.rank.world_size > 1:
-            dist.all_reduce(values)
+            with phase("collectives"):
+                dist.all_reduce(values)
         return values
 
     def broadcast(self, value: T) -> T:
@@ -65,14 +67,16 @@ class Process:
         if self.rank.world_size == 1:
             return value
         values: list[Any] = [value if self.is_main else None]
-        dist.broadcast_object_list(values, src=0)
+        with phase("collectives"):
+            dist.broadcast_object_list(values, src=0)
         return cast("T", values[0])
 
     def all_gather(self, value: T) -> list[T]:
         """Return the values of all ranks, by rank."""
         values: list[Any] = [value] * self.rank.world_size
         if self.rank.world_size > 1:
-            dist.all_gather_object(values, value)
+            with phase("collectives"):
+                dist.all_gather_object(values, value)
         return values
 
 

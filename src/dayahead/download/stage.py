@@ -9,6 +9,7 @@ from pathlib import Path
 from dayahead.core.cache import link_or_copy
 from dayahead.core.errors import DataError, SourceError, cure_of
 from dayahead.core.files import folder_written_whole, require_space, write_text
+from dayahead.core.phases import phase
 from dayahead.core.project import cache_root
 from dayahead.dataset.manifest import (
     QUALITY_REPORT,
@@ -40,12 +41,14 @@ def download(dataset: DatasetConfig, name: str, folder: Path) -> None:
         with folder_written_whole(folder) as aside:
             files = _converted_files(dataset, name)
             counts = [(source, conversion.quality) for source, conversion in files]
-            results = check_quality(counts, dataset, name)
+            with phase("check"):
+                results = check_quality(counts, dataset, name)
             if not any(conversion.events for _, conversion in files):
                 raise SourceError(
                     f"datasets/{name}.yaml: no event in any of its {len(files)} files"
                 )
-            parts = tuple(_link_parts(files, aside))
+            with phase("link"):
+                parts = tuple(_link_parts(files, aside))
             write_text(aside / QUALITY_REPORT, report(results, name, len(files)))
             RawManifest(
                 dataset=name,
@@ -62,10 +65,12 @@ def download(dataset: DatasetConfig, name: str, folder: Path) -> None:
 
 
 def _converted_files(dataset: DatasetConfig, name: str) -> ConvertedFiles:
-    sources = fetch_sources(dataset, name)
+    with phase("fetch"):
+        sources = fetch_sources(dataset, name)
     needed = sum(space_needed(source, dataset) for source in sources)
     require_space(cache_root(), needed, f"the event table of {name}")
-    return [(source, convert(source, dataset)) for source in sources]
+    with phase("convert"):
+        return [(source, convert(source, dataset)) for source in sources]
 
 
 def _link_parts(files: ConvertedFiles, folder: Path) -> Iterator[EventsFile]:

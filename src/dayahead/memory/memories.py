@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dayahead.core.columns import N_RESERVED
+from dayahead.core.phases import in_phase
 from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.memory.candidates import choose, most_popular
 from dayahead.memory.categories import CategoryMemory
@@ -65,6 +66,7 @@ class Memories:
         self.sessions.grow(n_items)
         self._known = None
 
+    @in_phase("memories")
     def add(self, sessions: Clicks, end: int) -> None:
         """Let time pass until `end` and add sessions, ordered by time, of the window before it.
 
@@ -101,6 +103,7 @@ class Memories:
         n = len(popularity)
         popular = most_popular(popularity * known.is_seen, n_candidates)
 
+        @in_phase("memories")
         def read(prefixes: Clicks) -> Read:
             prefixes = prefixes.known(n)
             clicks = prefixes if self.pasts is None else prefixes.after_past()

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from dayahead.core.columns import N_RESERVED
 from dayahead.core.errors import ConfigError
+from dayahead.core.phases import phase
 from dayahead.core.prefixes import with_prefix
 from dayahead.memory.clicks import Clicks, Ints
 from dayahead.memory.context import context_names
@@ -181,7 +182,9 @@ class MemoryModel:
         features = torch.from_numpy(read.features)
         if network is not None and len(rows):
             with torch.no_grad():
-                features[..., -1] = self._log_softmax(network(rows, candidates), candidates > 0)
+                with phase("network"):
+                    scores = network(rows, candidates)
+                features[..., -1] = self._log_softmax(scores, candidates > 0)
         columns = torch.full((len(candidates),), -1)
         if targets is not None:
             is_target = (candidates == torch.from_numpy(targets)[:, None]) & (candidates > 0)
@@ -243,7 +246,8 @@ class MemoryModel:
     ) -> tuple[Int[Tensor, " K"], Int[Tensor, " K"], Float[Tensor, " K"]]:
         """Return rows and columns of the candidates found, and the head's scores, 0 or more."""
         examples = self.head.scaled(self._examples(found, network, part))
-        of_head = self.head(examples.features, examples.context)
+        with phase("head"):
+            of_head = self.head(examples.features, examples.context)
         if not self.head.n_standardised:  # nothing is learned yet: the candidates' own order
             of_head = -torch.arange(of_head.shape[1]).expand_as(of_head).float()
         lowest = of_head.masked_fill(~examples.is_candidate, torch.inf).amin(1, keepdim=True)

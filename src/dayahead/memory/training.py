@@ -11,6 +11,7 @@ from torch.optim import AdamW
 
 from dayahead.config.memory import MemoryConfig
 from dayahead.core.errors import TrainingError
+from dayahead.core.phases import in_phase, steps
 from dayahead.memory.examples import Examples
 from dayahead.memory.head import Head
 
@@ -50,6 +51,7 @@ class HeadTrainer:
         self.config = config
         self.optimizer = AdamW(head.parameters(), weight_decay=config.weight_decay)
 
+    @in_phase("head")
     def fit(
         self,
         examples: Examples,
@@ -69,7 +71,7 @@ class HeadTrainer:
         orders = [torch.randperm(len(examples), generator=generator) for _ in range(epochs)]
         batches = [rows for order in orders for rows in torch.split(order, size)]
         total = 0.0
-        for step, rows in enumerate(batches if len(examples) else []):
+        for step, rows in enumerate(steps(batches if len(examples) else [])):
             decline = (1 - FINAL_RATE) * step / len(batches)
             for group in self.optimizer.param_groups:
                 group["lr"] = self.config.learning_rate * (1 - decline)

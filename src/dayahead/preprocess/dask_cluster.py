@@ -19,6 +19,8 @@ from dayahead.config.loading import Device
 from dayahead.config.machine import MachineConfig
 from dayahead.config.windows import PreprocessConfig
 from dayahead.core.errors import ConfigError, DataError
+from dayahead.core.phases import note_peak, peak_memory
+from dayahead.core.phases import phase as counted
 
 T = TypeVar("T")
 MIN_MEMORY, MAX_MEMORY = 1 << 26, 1 << 50
@@ -67,10 +69,11 @@ def dask_client(
         with _connected(address) as client:
             yield client
         return
-    cluster, n_workers = _cluster(config, device, scratch, is_small=is_small)
+    with counted("cluster"):
+        cluster, n_workers = _cluster(config, device, scratch, is_small=is_small)
     try:
         with Client(cluster.scheduler_address) as client:  # by itself it waits for all workers
-            with suppress(TimeoutError):  # those that started in time will do
+            with counted("cluster"), suppress(TimeoutError):  # those that started in time will do
                 client.wait_for_workers(n_workers, timeout=START_SECONDS)
             if not client.ncores():
                 raise DataError(
@@ -79,7 +82,8 @@ def dask_client(
                 )
             yield client
     finally:
-        with suppress(TimeoutError):  # as where a worker was killed at its start
+        # as where a worker was killed at its start
+        with counted("cluster"), suppress(TimeoutError):
             cluster.close(timeout=END_SECONDS)
 
 
@@ -160,6 +164,10 @@ class Phases:
         Raises:
             DataError: workers died of a task again and again.
         """
+        with counted(phase):
+            return self._run(phase, function, *arguments)
+
+    def _run(self, phase: str, function: Callable[..., T], *arguments: Sequence[Any]) -> list[T]:
         tasks = zip(*arguments, strict=True)
         futures = [self.client.submit(function, *task, pure=False) for task in tasks]
         with tqdm(total=len(futures), desc=phase, disable=None, leave=False) as bar:
@@ -177,6 +185,8 @@ class Phases:
         finally:
             self.client.cancel(futures)
         _log.info("preprocess: %s: %d done", phase, len(futures))
+        held = self.client.run(peak_memory, on_error="ignore")
+        note_peak(max(held.values(), default=0) / 2**20)
         return results
 
     @property

@@ -27,6 +27,7 @@ from dayahead.config.windows import PreprocessConfig, WindowConfig
 from dayahead.core.columns import ID_TYPES, SESSION_ID, TIMESTAMP, USER_ID
 from dayahead.core.errors import DataError
 from dayahead.core.files import write_json, write_parquet
+from dayahead.core.phases import in_phase, phase
 from dayahead.dataset.manifest import RawManifest
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.features.arrays import Ints, is_new
@@ -90,7 +91,8 @@ def preprocess(
         ConfigError: a setting that cannot be met (zone, scheduler, device, fit_windows).
         DataError: no readable event table, no kept window, or late rows.
     """
-    log = read_event_log(raw, dataset)
+    with phase("log"):
+        log = read_event_log(raw, dataset)
     device = resolve_device(config)
     # Workers of a cluster that was there before us have working directories of their own.
     folder = folder.absolute()
@@ -113,7 +115,8 @@ def _finished_run(build: "Build", building: Path) -> Path:
         shutil.rmtree(building, ignore_errors=True)  # left by a killed run, or by a candidate
         (run / WINDOWS).mkdir(parents=True)
         scratch.mkdir()
-        previous = RunState() if key is None else runs.restore(key, run)
+        with phase("cache"):
+            previous = RunState() if key is None else runs.restore(key, run)
         if previous is None:
             continue
         _log.info("preprocess: %d closed windows reused", previous.n_written)
@@ -126,7 +129,8 @@ def _finished_run(build: "Build", building: Path) -> Path:
                 raise
             _log.warning("preprocess: %s Rewriting them, as preprocess.rebuild is true", error)
         else:
-            runs.save(run, build.log)
+            with phase("cache"):
+                runs.save(run, build.log)
             break
     return run
 
@@ -263,6 +267,7 @@ class Build:
             [{column: n[batch] for column, n in sizes.items()} for batch in batches],
         )
 
+    @in_phase("vocabulary")
     def _grow_vocabulary(
         self, run: Path, column: str, windows: Sequence[tuple[str, pa.Table]]
     ) -> pa.Table:
@@ -281,6 +286,7 @@ class Build:
         write_parquet(vocabulary_path(run / WINDOWS, column), vocabulary)
         return vocabulary
 
+    @in_phase("statistics")
     def _statistics(
         self, path: Path, windows: Mapping[str, Path], vocabularies: Mapping[str, pa.Table]
     ) -> Statistics:

@@ -1,0 +1,304 @@
+"""Where the time of a stage goes: named phases, one within another, and peak memory.
+
+A phase counts where a stopwatch runs in its thread; elsewhere it costs a few tenths of a
+microsecond.
+"""
+
+import csv
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import astuple, dataclass, fields
+from functools import wraps
+from pathlib import Path
+from typing import ParamSpec, Protocol, TypeVar
+
+from dayahead.core.errors import DataError
+from dayahead.core.files import written_whole
+
+P = ParamSpec("P")
+T = TypeVar("T")
+FOLDER = Path("results/phases")
+"""Holds a table for each stage."""
+TOTAL, STEP = "total", "step"
+"""Names: of the row of the whole, and of the phase that a loop goes through again and again."""
+_NOTHING = nullcontext()
+_END = object()
+
+
+@dataclass(frozen=True)
+class PhaseRow:
+    """A row of a table of phases."""
+
+    phase: str
+    """Names from the outermost phase on, joined by /; the first row is that of the whole."""
+    seconds: float
+    own_seconds: float
+    """In none of the phases within it: these add up to the whole."""
+    cpu_seconds: float
+    """Of all threads of the process: of outermost phases, and of all in a profile; else 0."""
+    calls: int
+    peak_mib: float
+    """Most memory that the process has held by the phase's end, of outermost phases; else 0."""
+
+    @property
+    def depth(self) -> int:
+        """How many phases it is within, the whole included."""
+        return 0 if self.phase == TOTAL else 1 + self.phase.count("/")
+
+
+def idle_seconds(rows: Sequence[PhaseRow]) -> float:
+    """Return for how long no thread of the process ran, at least, in a table with CPU times."""
+    own = {row.phase: row.cpu_seconds for row in rows}
+    for row in rows[1:]:
+        own[row.phase.rpartition("/")[0] or TOTAL] -= row.cpu_seconds
+    return sum(max(0.0, row.own_seconds - own[row.phase]) for row in rows)
+
+
+class Listener(Protocol):
+    """Is called when a phase is entered and left."""
+
+    def enter(self, phase: "Phase") -> None:
+        """Before the clock of a phase starts."""
+
+    def leave(self, phase: "Phase") -> None:
+        """After the clock of a phase has stopped."""
+
+
+class Phase:
+    """A phase within another; as a context manager it adds to its seconds."""
+
+    __slots__ = (
+        *("_cpu_start", "_start", "calls", "children", "cpu_seconds", "name", "parent"),
+        *("is_outermost", "peak_mib", "seconds", "watch"),
+    )
+
+    def __init__(self, name: str, watch: "Stopwatch", parent: "Phase | None") -> None:
+        self.name = name
+        self.watch = watch
+        self.parent = parent
+        self.is_outermost = parent is None or parent.parent is None
+        self.children: dict[str, Phase] = {}
+        self.seconds = self.cpu_seconds = self.peak_mib = 0.0
+        self.calls = 0
+
+    def child(self, name: str) -> "Phase":
+        """Return the phase of this name within this one."""
+        found = self.children.get(name)
+        if found is None:
+            found = self.children[name] = Phase(name, self.watch, self)
+        return found
+
+    @property
+    def path(self) -> str:
+        """Names from the outermost phase on."""
+        if self.parent is None:
+            return TOTAL
+        return self.name if self.is_outermost else f"{self.parent.path}/{self.name}"
+
+    def __enter__(self) -> None:
+        """Start the clock."""
+        watch = self.watch
+        if watch.listener is not None:
+            watch.listener.enter(self)
+        watch.current = self
+        if watch.counts_cpu or self.is_outermost:
+            self._cpu_start = time.process_time()
+        self._start = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        """Stop the clock."""
+        self.seconds += time.perf_counter() - self._start
+        self.calls += 1
+        watch, parent = self.watch, self.parent
+        if watch.counts_cpu or self.is_outermost:
+            self.cpu_seconds += time.process_time() - self._cpu_start
+        if self.is_outermost:
+            self.peak_mib = max(self.peak_mib, peak_memory() / 2**20)
+        if parent is not None:
+            watch.current = parent
+        if watch.listener is not None:
+            watch.listener.leave(self)
+
+    def remove(self, name: str) -> tuple[float, float]:
+        """Take phases of a name out, and their time out of all around them; return that time."""
+        seconds = cpu_seconds = 0.0
+        for child in [*self.children.values()]:
+            if child.name == name:
+                removed = child.seconds, child.cpu_seconds
+                del self.children[name]
+            else:
+                removed = child.remove(name)
+            seconds += removed[0]
+            cpu_seconds += removed[1]
+        self.seconds -= seconds
+        self.cpu_seconds -= cpu_seconds
+        return seconds, cpu_seconds
+
+    def rows(self) -> Iterator[PhaseRow]:
+        """Yield the row of this phase, then those of the phases within it."""
+        own = self.seconds - sum(child.seconds for child in self.children.values())
+        yield PhaseRow(self.path, self.seconds, own, self.cpu_seconds, self.calls, self.peak_mib)
+        for child in self.children.values():
+            yield from child.rows()
+
+
+class Stopwatch:
+    """Times the phases of the thread in which it runs."""
+
+    def __init__(self, listener: Listener | None = None, *, counts_cpu: bool = False) -> None:
+        self.listener = listener
+        self.counts_cpu = counts_cpu
+        self.thread = threading.get_ident()
+        self.root = self.current = Phase(TOTAL, self, None)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Record the phases of a block, instead of the stopwatch that runs around it."""
+        _RUNNING.append(self)
+        try:
+            with self.root:
+                yield
+        finally:
+            _RUNNING.remove(self)
+
+    def rows(self) -> list[PhaseRow]:
+        """Return the table of phases so far, outer phases before those within them."""
+        return list(self.root.rows())
+
+
+_RUNNING: list[Stopwatch] = []
+
+
+def _running() -> Stopwatch | None:
+    if not _RUNNING:
+        return None
+    watch = _RUNNING[-1]
+    return watch if watch.thread == threading.get_ident() else None
+
+
+def phase(name: str) -> AbstractContextManager[None]:
+    """Return a context manager that counts a block as a phase of this name."""
+    watch = _running()
+    return _NOTHING if watch is None else watch.current.child(name)
+
+
+def in_phase(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Return a decorator that counts each call of a function as a phase of this name."""
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @wraps(function)
+        def timed(*args: P.args, **kwargs: P.kwargs) -> T:
+            with phase(name):
+                return function(*args, **kwargs)
+
+        return timed
+
+    return decorate
+
+
+def steps(items: Iterable[T]) -> Iterator[T]:
+    """Yield items, counting as a phase "data" how they are made, as "step" what is done with each.
+
+    The loop over them must go to its end, or raise.
+    """
+    iterator = iter(items)
+    while True:
+        with phase("data"):
+            item = next(iterator, _END)
+        if item is _END:
+            return
+        with phase(STEP):
+            yield item  # type: ignore[misc]
+
+
+def add_rows(rows: Sequence[PhaseRow]) -> None:
+    """Put a table, of another stopwatch, under the phase that is running here."""
+    watch = _running()
+    for row in rows[1:] if watch else ():
+        found = watch.current  # type: ignore[union-attr]
+        for name in row.phase.split("/"):
+            found = found.child(name)
+        found.seconds += row.seconds
+        found.cpu_seconds += row.cpu_seconds * found.is_outermost
+        found.calls += row.calls
+
+
+def note_peak(mib: float) -> None:
+    """Count memory of another process, such as a worker, towards the peak of the outer phase."""
+    watch = _running()
+    if watch is not None:
+        outer = watch.current
+        while not outer.is_outermost:
+            assert outer.parent is not None
+            outer = outer.parent
+        for each in (outer, watch.root):
+            each.peak_mib = max(each.peak_mib, mib)
+
+
+def peak_memory() -> int:
+    """Return the most memory that this process has held, in bytes; 0 where it is not known."""
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return 0
+    values = (line.split() for line in status.splitlines() if line.startswith("VmHWM:"))
+    return next((int(value) * 1024 for _, value, *_ in values), 0)
+
+
+@contextmanager
+def recorded(path: Path | None) -> Iterator[None]:
+    """Time a block; where no stopwatch runs in this process, write the table to `path`, if any."""
+    if _running() is not None:
+        yield
+        return
+    watch = Stopwatch()
+    with watch.running():
+        yield
+    if path is not None:
+        write_phases(path, watch.rows())
+
+
+@contextmanager
+def timed_stage(stage: str) -> Iterator[None]:
+    """Time a stage, and write the table of its phases."""
+    watch = Stopwatch()
+    with watch.running():
+        yield
+    write_phases(FOLDER / f"{stage}.csv", watch.rows())
+
+
+def write_phases(path: Path, rows: Iterable[PhaseRow]) -> None:
+    """Write a table of phases whole."""
+    with written_whole(path) as temporary, temporary.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([each.name for each in fields(PhaseRow)])
+        for row in rows:
+            name, *numbers = astuple(row)
+            writer.writerow([name, *(round(number, 6) for number in numbers)])
+
+
+def read_phases(path: Path) -> list[PhaseRow]:
+    """Read a table of phases.
+
+    Raises:
+        DataError: the file is missing or has other columns.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            return [
+                PhaseRow(
+                    phase=row["phase"],
+                    seconds=float(row["seconds"]),
+                    own_seconds=float(row["own_seconds"]),
+                    cpu_seconds=float(row["cpu_seconds"]),
+                    calls=int(row["calls"]),
+                    peak_mib=float(row["peak_mib"]),
+                )
+                for row in csv.DictReader(file)
+            ]
+    except (OSError, KeyError, ValueError, TypeError) as error:
+        raise DataError(
+            f"{path}: expected a table of phases ({error!r}); run `dvc repro -f train`"
+        ) from None
