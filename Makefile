@@ -18,7 +18,7 @@ TORCH_OPTION := $(if $(TORCH),--torch $(TORCH))
 export PATH := $(or $(DAYAHEAD_ENVIRONMENT),$(CURDIR)/.venv)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help repro test test-slow faults cluster check bench bench-peers bench-preprocess bench-processes gpu-smoke ui cache image image-test sbom docs format lock clean
+.PHONY: help repro test test-slow faults cluster check bench bench-peers bench-preprocess bench-processes gpu-smoke profile ui cache image image-test sbom docs format lock clean
 
 help:  ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {gsub(/[$$][$$]/, "$$"); printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -69,6 +69,10 @@ bench-processes: $(READY)  ## measure several processes and a longer log, on $$D
 gpu-smoke: $(DEV_READY)  ## on a machine with a GPU: time a step, compare every backbone with the CPU: 20 minutes
 	@python benchmarks/gpu.py
 	python -m pytest -m gpu tests/unit/train/test_real_gpu.py
+
+profile: $(READY)  ## profile a fit of the study in params.yaml: tables and traces in build/profile (WINDOW=...)
+	dvc repro preprocess
+	@python -m dayahead profile $(if $(WINDOW),--window $(WINDOW))
 
 ui: $(READY)  ## open MLflow on the tracking store at http://127.0.0.1:5000 (PORT=...)
 	@tools/ui $(PORT)

@@ -27,9 +27,9 @@ def main() -> None:
         train(study)
         return
     with stage_lock("train"), stage_run("train", params) as run:
-        train(replace(study, on_window=run.log_window))
-        run.log_artifact(study.results / "ranks")
-        run.log_artifact(study.results / "windows.csv")
+        run.log_metrics(train(replace(study, on_window=run.log_window)))
+        for name in ("ranks", "windows.csv", *(["profile"] if params.profile.window else [])):
+            run.log_artifact(study.results / name)
         if params.tracking.log_model and not params.model.features:  # served by ids alone
             run.log_model(study.models, Path("src/dayahead/serve/pyfunc.py"))
         run.log_metrics(train_baselines(study))

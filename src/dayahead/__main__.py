@@ -1,12 +1,14 @@
-"""The command line: recommend, compare, preset, summary, cache, track.
+"""The command line: recommend, compare, preset, summary, profile, cache, track.
 
 Verbs import torch, MLflow and DVC themselves: they take seconds, which the others need not pay.
 """
 
+import logging
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain, islice, repeat
 from pathlib import Path
@@ -163,6 +165,30 @@ def summary() -> None:
 
     root = project_root()
     print(summarize_run(load_params(root / "params.yaml"), root))
+
+
+@app.command()
+def profile(
+    window: Annotated[
+        str | None,
+        typer.Option(help="Its fit is profiled; otherwise profile.window, or the third."),
+    ] = None,
+    first_step: Annotated[int | None, typer.Option(min=0, help="First step to trace.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Number of steps to trace.")] = None,
+    into: Annotated[Path, typer.Option(help="Folder to write to.")] = Path("build/profile"),
+) -> None:
+    """Profile one fit of the study and its evaluation; results/ stays as it is."""
+    from dayahead.profile import profile_fit
+
+    root = project_root()
+    params = load_params(root / "params.yaml")
+    config = params.profile
+    config = config if window is None else replace(config, window=window)
+    config = config if first_step is None else replace(config, first_step=first_step)
+    config = config if steps is None else replace(config, steps=steps)
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    folder = profile_fit(replace(params, profile=config), root, into)
+    print(f"Tables and traces are in {folder}; open a trace at https://ui.perfetto.dev")
 
 
 cache = typer.Typer(invoke_without_command=True)

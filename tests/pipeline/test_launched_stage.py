@@ -44,6 +44,7 @@ def outputs_of(project):
     """All outputs but clock times."""
     files = bytes_in(project / "results") | bytes_in(project / "models")
     files.pop("timing.csv")
+    files.pop("phases/train.csv")
     return files
 
 

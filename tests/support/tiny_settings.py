@@ -145,6 +145,7 @@ SECTIONS = {
     "evaluation": EVALUATION,
     "compute": COMPUTE,
     "machine": MACHINE,
+    "profile": {"window": None, "first_step": 0, "steps": 1},
     "tracking": {"experiment": "tiny", "log_model": False},
 }
 GRU4REC = {

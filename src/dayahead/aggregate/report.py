@@ -22,6 +22,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from dayahead.aggregate.averaging import Average, Interval
 from dayahead.aggregate.differences import BaselineComparison
+from dayahead.core.phases import PhaseRow, idle_seconds
 from dayahead.metrics.tables import WindowResult
 from dayahead.windows.metadata import WindowEntry, WindowsManifest
 
@@ -81,6 +82,8 @@ class Findings:
     baselines: Sequence[BaselineComparison]
     evidence: Mapping[str, float]
     """Weights of features; empty where the architecture has none."""
+    profile: Sequence[PhaseRow] = ()
+    """Phases of the fit that was profiled, if one was."""
 
 
 def render_report(
@@ -103,6 +106,8 @@ def render_report(
         conclusions=_conclusions(findings, str(settings["model.architecture"])),
         n_shown=_N_SHOWN,
         evidence=sorted(findings.evidence.items(), key=lambda entry: -abs(entry[1])),
+        profile=findings.profile,
+        idle=idle_seconds(findings.profile),
         listing=listing,
         settings=settings,
         charts=_result_charts(findings),

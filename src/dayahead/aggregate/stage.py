@@ -13,6 +13,7 @@ from dayahead.aggregate.differences import compare_with_baseline
 from dayahead.aggregate.report import Findings, Setting, render_report
 from dayahead.core.errors import DataError
 from dayahead.core.files import write_json, write_text, written_whole
+from dayahead.core.phases import phase, read_phases
 from dayahead.metrics.metrics import mean
 from dayahead.metrics.tables import (
     WindowRanks,
@@ -41,24 +42,29 @@ def aggregate(
         WindowError: windows.json cannot be read.
     """
     table = read_windows(results / "windows.csv", cutoffs)
-    evaluated = _ranks_of(table, results)
+    with phase("read"):
+        evaluated = _ranks_of(table, results)
     rows = [
         window_result(row.window, ranks, cutoffs, row.train_loss, row.train_metrics)
         for row, ranks in zip(table, evaluated, strict=True)
     ]
     _check_agreement(table, rows, results / "windows.csv")
-    summary = average(rows, [found.ranks for found in evaluated], cutoffs)
+    with phase("average"):
+        summary = average(rows, [found.ranks for found in evaluated], cutoffs)
     tables = read_baselines(results, str(settings["model.architecture"]), rows, cutoffs)
     manifest = WindowFolder(windows).manifest
+    profile = results / "profile" / "phases.csv"
     findings = Findings(
         rows=rows,
         summary=summary,
         outside=mean(np.concatenate([found.ranks == 0 for found in evaluated])),
         baselines=[compare_with_baseline(rows, name, table) for name, table in tables.items()],
         evidence=read_evidence(results / "evidence.csv"),
+        profile=read_phases(profile) if profile.exists() else (),
     )
     write_json(results / "aod.json", asdict(summary))
-    write_text(results / "report.html", render_report(findings, manifest, settings))
+    with phase("report"):
+        write_text(results / "report.html", render_report(findings, manifest, settings))
     _export_transformers4rec(results, rows, summary)
     return summary
 

@@ -1,4 +1,7 @@
-"""Settings of processes and devices, and of the machine: sections `compute` and `machine`."""
+"""Settings of processes and devices, of the machine and of profiles of its work.
+
+Sections `compute`, `machine` and `profile`.
+"""
 
 from typing import Literal
 
@@ -46,3 +49,20 @@ class MachineConfig:
     strict: bool
     """Whether fits from another kind of machine, or from other numbers of processes and threads,
     are left alone. They agree with this machine's, but not to the last bit."""
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class ProfileConfig:
+    """One fit whose time and memory are recorded in results/profile/.
+
+    No result and no cache key depends on it.
+    """
+
+    window: str | None
+    """Window whose fit, and whose model's evaluation on the next window, are profiled: both are
+    done again where they are cached. null: none."""
+    first_step: CountOrZero
+    """The first step that a trace holds, from 0 on. Steps of the network's fit, of that of memory's
+    head and of the evaluation are counted and traced separately."""
+    steps: Size
+    """How many steps a trace holds."""

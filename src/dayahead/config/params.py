@@ -23,7 +23,7 @@ from dayahead.config.loading import (
     read_yaml,
     validated,
 )
-from dayahead.config.machine import ComputeConfig, MachineConfig
+from dayahead.config.machine import ComputeConfig, MachineConfig, ProfileConfig
 from dayahead.config.memory import MemoryConfig
 from dayahead.config.model import LossConfig, ModelConfig, TaskConfig
 from dayahead.config.windows import PreprocessConfig, WindowConfig
@@ -150,6 +150,7 @@ class Params:
     evaluation: EvaluationConfig
     compute: ComputeConfig
     machine: MachineConfig
+    profile: ProfileConfig
     tracking: TrackingConfig
 
 

@@ -10,6 +10,7 @@ from torch.nn.functional import pad
 from dayahead.config.model import LossConfig, ModelConfig, TaskConfig
 from dayahead.core.columns import ITEM_ID, N_RESERVED, PADDING
 from dayahead.core.errors import ConfigError
+from dayahead.core.phases import in_phase, phase
 from dayahead.distributed.process import to_device
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.backbones import Backbone
@@ -129,8 +130,9 @@ class NextItemModel(nn.Module):
         # After the labels are taken: targets are not changed.
         read = {**columns, ITEM_ID: self._noisy(columns[ITEM_ID], rng)}
         states = self._output_states(read, positions, length_groups)
-        targets, negatives = labels - N_RESERVED, self._negatives(rng)
-        loss = catalogue_loss(self.loss_config, states, self.output_layer, targets, negatives)
+        with phase("loss"):
+            targets, negatives = labels - N_RESERVED, self._negatives(rng)
+            loss = catalogue_loss(self.loss_config, states, self.output_layer, targets, negatives)
         if self.detector is not None:
             detection = self._detection_loss(columns, positions, states, rng, length_groups)
             loss = self.task_config.rtd_generator_weight * loss + detection
@@ -156,13 +158,14 @@ class NextItemModel(nn.Module):
             positions = self.task.next_item_positions(columns[ITEM_ID], n_known)
             states = self._output_states(columns, positions) / temperature
             [every], _ = self.shard.all_gather(states)
-            every = pad(every, (0, 1), value=1.0)
-            if not overwrites:
-                return every @ with_biases
             nonlocal held
-            if len(held) < len(every):
-                held = every.new_empty(len(every), held.shape[1])
-            return torch.mm(every, with_biases, out=held[: len(every)])
+            with phase("scores"):
+                every = pad(every, (0, 1), value=1.0)
+                if not overwrites:
+                    return every @ with_biases
+                if len(held) < len(every):
+                    held = every.new_empty(len(every), held.shape[1])
+                return torch.mm(every, with_biases, out=held[: len(every)])
 
         return scores
 
@@ -177,7 +180,8 @@ class NextItemModel(nn.Module):
             self.eval()
         positions = self.task.next_item_positions(columns[ITEM_ID], n_known)
         states = self._output_states(columns, positions)
-        scores = self.output_layer.scores_at(states, (items - N_RESERVED).clamp(min=0))
+        with phase("scores"):
+            scores = self.output_layer.scores_at(states, (items - N_RESERVED).clamp(min=0))
         return scores / self.loss_config.temperature
 
     @torch.no_grad()
@@ -259,6 +263,7 @@ class NextItemModel(nn.Module):
         whole = rng.for_global_batch()
         return self.task.training_positions(rng.global_items, lengths, whole)[1]
 
+    @in_phase("body")
     def _output_states(
         self, columns: Columns, positions: PredictionPositions, length_groups: int = 1
     ) -> States:

@@ -24,6 +24,7 @@ from mlflow.types.schema import AnyType, Array, Object, Property
 import dayahead
 from dayahead.config.params import Params, flat_settings
 from dayahead.core.errors import TERMINATED, redacted, signal_of
+from dayahead.core.phases import in_phase
 from dayahead.tracking.lineage import Lineage, lineage_of, origin_tags
 from dayahead.tracking.outbox import Outbox, never_raising, outbox_for, outboxes
 from dayahead.tracking.uploader import background_sync
@@ -77,6 +78,7 @@ class StageRun:
         """Record a file or folder, for the folder `into` of the run's artifacts."""
         self.outbox.append("artifact", file=self.outbox.add_file(path), into=into)
 
+    @in_phase("log model")
     @never_raising("the record is skipped")
     def log_model(self, folder: Path, code: Path) -> None:
         """Record a saved model with the code that serves it."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dayahead.config.baselines import baselines_beside
+from dayahead.core.phases import in_phase
 from dayahead.distributed.launch import run_alone
 from dayahead.metrics.tables import baseline_path, mean_metrics, read_windows, write_windows
 from dayahead.train.results import WINDOWS
@@ -17,6 +18,7 @@ from dayahead.train.stage import run_protocol
 _log = logging.getLogger(__name__)
 
 
+@in_phase("baselines")
 def train_baselines(study: Study) -> dict[str, float]:
     """Evaluate the counting baselines on the windows of a run, and write a table of each.
 
@@ -47,6 +49,7 @@ def baseline_study(architecture: str, study: Study, scratch: Path) -> Study:
         model=replace(params.model, architecture=architecture, features=(), past_length=0),
         training=replace(params.training, fit_last=False),
         evaluation=replace(params.evaluation, predictions=0, train_sessions=0, attention_of=()),
+        profile=replace(params.profile, window=None),
         compute=replace(params.compute, processes=1, device="cpu", shard_items=False),
     )
     folders = {"results": scratch, "models": scratch / "models"}

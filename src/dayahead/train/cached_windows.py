@@ -19,6 +19,7 @@ from dayahead.core.cache import Cache, link_or_copy
 from dayahead.core.columns import ITEM_ID, ROLES, VALUE
 from dayahead.core.files import read_json, write_json
 from dayahead.core.fingerprints import fingerprint, sha256_of, source_fingerprint
+from dayahead.core.phases import in_phase
 from dayahead.model.tensor_files import (
     AnyTensor,
     StoredTensor,
@@ -161,6 +162,7 @@ class CachedWindows:
         self.starts_afresh = run.params.training.starts_afresh
         self._has_warned = False
 
+    @in_phase("cache")
     def restore_newest(self, lowest: int, highest: int, restore: Restore) -> bool:
         """Restore the newest cached fit from windows[lowest] to windows[highest], if there is one.
 
@@ -180,6 +182,7 @@ class CachedWindows:
         restore(index, Fit(self.windows[index], **about["fit"]), state)
         return True
 
+    @in_phase("cache")
     def write_fit(self, index: int, fit: Fit, state: Mapping[str, AnyTensor]) -> None:
         """Cache a fit's checkpoint, and remove those before it that machine.keep_fits drops.
 
@@ -230,6 +233,7 @@ class CachedWindows:
             return False
         return is_spaced(index, newest)
 
+    @in_phase("cache")
     def read_evaluation(self, index: int, results: Path) -> EvaluatedWindow | None:
         """Return the cached evaluation of the model fitted on windows[index], if there is one.
 
@@ -244,6 +248,7 @@ class CachedWindows:
 
         return self.evaluations.get(self.evaluation_key(index), read) if self.is_used else None
 
+    @in_phase("cache")
     def write_evaluation(self, index: int, evaluated: EvaluatedWindow) -> None:
         """Cache the evaluation of the model fitted on windows[index]."""
         if not self.is_used:

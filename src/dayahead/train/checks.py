@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from dayahead.config.params import EvaluationConfig, Params, flat_settings
+from dayahead.config.baselines import MEMORY
+from dayahead.config.params import EvaluationConfig, Params, TrainingConfig, flat_settings
 from dayahead.core.columns import ROLES, SESSION_ID
 from dayahead.core.errors import ConfigError
 from dayahead.core.fingerprints import sha256_of, source_fingerprint
@@ -25,7 +26,8 @@ def select_windows(folder: WindowFolder, params: Params) -> tuple[list[Window], 
 
     Raises:
         ConfigError: a window is selected that was not kept, fewer than two are left, none is
-            evaluated, or one that is has no session to evaluate on.
+            evaluated, one that is has no session to evaluate on, or the profile is of a window or
+            of steps that are not there.
     """
     windows = _between(folder.windows, params.window.first, params.window.last)
     fitted_on = folder.statistics.fitted_on
@@ -38,6 +40,7 @@ def select_windows(folder: WindowFolder, params: Params) -> tuple[list[Window], 
         )
     _check_split(folder, evaluated, params.evaluation.split)
     _check_attention_sessions(folder, evaluated, params.evaluation)
+    _check_profile(folder, windows, params)
     return windows, evaluated
 
 
@@ -87,6 +90,41 @@ def _check_attention_sessions(
             f"params.yaml: evaluation.attention_of: {len(missing)} of {len(config.attention_of)} "
             f"sessions are in none of the {len(evaluated)} windows evaluated with "
             f"evaluation.split: {config.split}, first {min(missing)}; take ids from results/ranks/"
+        )
+
+
+def fitted_windows(past: Sequence[Window], config: TrainingConfig) -> Sequence[Window]:
+    """Return those of the windows so far whose train sessions the protocol fits on now."""
+    n_windows = {"incremental": 1, "sliding": config.history, "from_scratch": len(past)}
+    return past[-n_windows[config.protocol] :]
+
+
+def _check_profile(folder: WindowFolder, windows: Sequence[Window], params: Params) -> None:
+    """Check that the window to profile is fitted, in as many steps as are to be traced."""
+    config, training = params.profile, params.training
+    fitted = {window.name: n for n, window in enumerate(windows) if window != windows[-1]}
+    if training.fit_last:
+        fitted[windows[-1].name] = len(windows) - 1
+    if config.window is None:
+        return
+    if config.window not in fitted:
+        names = list(fitted)
+        raise ConfigError(
+            f"params.yaml: profile.window: {config.window} is not among the {len(names)} windows "
+            f"that this run fits, {names[0]} to {names[-1]}"
+        )
+    if params.model.architecture == MEMORY and params.memory.end_to_end:
+        return  # the head has as many steps as it finds examples
+    past = fitted_windows(windows[: fitted[config.window] + 1], training)
+    n_sessions = sum(folder.n_sessions(window, "train") for window in past)
+    n_steps = -(-n_sessions // training.batch_size)
+    if params.model.has_network:
+        n_steps = training.steps_per_window or n_steps * training.epochs
+    if config.first_step + config.steps > n_steps:
+        raise ConfigError(
+            f"params.yaml: profile.first_step: {config.first_step} and the {config.steps} steps "
+            f"from it on (profile.steps) are beyond the fit of {config.window}, which has "
+            f"{n_steps:,} steps; lower them"
         )
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dayahead.core.columns import ITEM_ID, N_RESERVED
+from dayahead.core.phases import in_phase, steps
 from dayahead.distributed.process import Process
 from dayahead.distributed.sharding import Shard
 from dayahead.metrics import ranking
@@ -101,7 +102,7 @@ def evaluate(
     size = (2 + min(top_k, len(wanted)), int(counts.sum()) + 1)
     found = torch.zeros(size, dtype=torch.int32, device=device)
     top_scores = torch.zeros(size[0] - 2, size[1], device=device)
-    for batch in batches:
+    for batch in steps(batches):
         for part in _synchronised_prefixes(batch, counts, model.shard, process, most_rows):
             scores = scorer(part.columns, part.n_known).to(device)
             ranks, columns, highest = ranks_of(scores, part.targets)
@@ -175,6 +176,7 @@ class ShardedRanking:
         n_local = (rows % shard.world_size).bincount(minlength=shard.world_size)
         self.widths = n_local.clamp(max=n_best).tolist()
 
+    @in_phase("rank")
     def __call__(
         self, scores: Float[Tensor, "E c"], targets: Int[Tensor, " Q"]
     ) -> tuple[Int[Tensor, " Q"], *TopItems]:

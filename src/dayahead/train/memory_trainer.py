@@ -10,6 +10,7 @@ from torch import Tensor
 
 from dayahead.config.params import TrainingConfig
 from dayahead.core.columns import ITEM_ID, N_RESERVED, UNKNOWN
+from dayahead.core.phases import in_phase, phase
 from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.distributed.process import Process
 from dayahead.memory.model import NetworkScores
@@ -71,8 +72,9 @@ class MemoryTrainer:
         passes = [each for each in epochs if isinstance(each, MemoryBatches)]  # which Loader checks
         sessions = passes[0].unsplit()
         self.model.start_window(self.ends[window])
-        for batch in sessions:
-            self.model.count(batch.columns, batch.lengths)
+        with phase("count"):
+            for batch in sessions:
+                self.model.count(batch.columns, batch.lengths)
         if self._is_end_to_end:
             loss = self._fit_end_to_end(window, sessions)
             on_step(len(sessions.every_row))
@@ -82,10 +84,13 @@ class MemoryTrainer:
             early, _ = self.model.sessions.halves()
             rows = sessions.every_row[early]
             network = self._fitted_early(window, [each.among(rows) for each in passes])
-        loss = self.model.finish_window(_scores_of(network, sessions, self._known))
-        self.network.fit(window, epochs, on_step)
+        with phase("memory"):
+            loss = self.model.finish_window(_scores_of(network, sessions, self._known))
+        with phase("network"):
+            self.network.fit(window, epochs, on_step)
         return loss
 
+    @in_phase("memory")
     def _fit_end_to_end(self, window: str, sessions: MemoryBatches) -> float | None:
         """Fit head and network together, by the loss of the head; the same on every process.
 
@@ -99,6 +104,7 @@ class MemoryTrainer:
 
         return self.model.finish_window(_scores_of(own.model, sessions, self._known), update)
 
+    @in_phase("early network")
     def _fitted_early(self, window: str, epochs: list[MemoryBatches]) -> NextItemModel:
         """Return a copy of the network that is fitted on a part of the window."""
         own = self.network

@@ -44,6 +44,11 @@ LISTS = {
         "weights, which sum to 1. Position 0 is the session's first item, those of its past are "
         "below 0, and the last target's own holds a mask where the task puts one there.\n"
     ),
+    "profile": (
+        "Where profile.window names a window: phases.csv (where the time of its fit and evaluation "
+        "goes), and for each loop over steps a trace (open it at https://ui.perfetto.dev) and "
+        "its operators.\n"
+    ),
 }
 """Folders that always exist, for DVC expects them, and their README.txt."""
 _SUMMARY = "evaluated.json"

@@ -17,6 +17,7 @@ from tqdm import tqdm
 
 from dayahead.config.params import Params
 from dayahead.core.columns import FIRST_TIME, INDEX, ITEM_ID, N_RESERVED, SESSION_ID, VALUE
+from dayahead.core.phases import in_phase, phase
 from dayahead.core.project import cache_root
 from dayahead.distributed.process import Process
 from dayahead.distributed.sharding import WHOLE, Shard
@@ -74,6 +75,8 @@ class Study:
     """Holds finished fits and evaluations, so that no run repeats them."""
     on_window: Callable[[WindowRecord], None] | None = None
     """Called in the main process with every evaluated window, for MLflow; it must pickle."""
+    phases: Path | None = None
+    """Where a main process that is not the stage's own leaves the table of its phases."""
 
 
 @dataclass(frozen=True)
@@ -164,10 +167,12 @@ class Run:
             return self.seen
         return np.arange(N_RESERVED, N_RESERVED + self.model.n_items, dtype=np.int32)
 
+    @in_phase("data")
     def add_candidates(self, window: Window) -> None:
         """Add the items of a window's train sessions to the candidates."""
         self.seen = np.union1d(self.seen, self.folder.items_in(window, "train"))
 
+    @in_phase("fit")
     def fit(self, windows: Sequence[Window]) -> Fit:
         """Fit on the train sessions of these windows together."""
         start = time.perf_counter()
@@ -176,10 +181,12 @@ class Run:
             self.model, self.trainer = self._build()
             if window.position:  # only what comes now counts as new
                 self.model.grow(self.sizes_at(self.folder.windows[window.position - 1]))
-        self.trainer.grow(self.sizes_at(window))
-        self._count_targets(windows)
-        epochs = self.loader.fit_batches(windows, self.trainer.rank)
-        n_sessions = self._n_sessions(windows, epochs)
+        with phase("grow"):
+            self.trainer.grow(self.sizes_at(window))
+        with phase("data"):
+            self._count_targets(windows)
+            epochs = self.loader.fit_batches(windows, self.trainer.rank)
+            n_sessions = self._n_sessions(windows, epochs)
         with tqdm(
             total=n_sessions,
             desc=f"fit {window.name}",
@@ -205,6 +212,7 @@ class Run:
         n_whole, rest = divmod(self.trainer.n_steps(epochs), max(1, epochs[0].n_steps))
         return n_whole * per_epoch + rest * self.params.training.batch_size
 
+    @in_phase("state")
     def state(self) -> dict[str, AnyTensor]:
         """Return the trainer's state; of a sharded table every process has its own rows."""
         if self.shard.is_whole and not self.process.is_main:
@@ -217,14 +225,16 @@ class Run:
         own = scatter_state(state, self.model, self.process)
         self.trainer.restore(self.sizes_at(window), own)
 
+    @in_phase("evaluate")
     def evaluate(self, window: Window, fit: Fit) -> EvaluatedWindow:
         """Evaluate the model of the last fit on the window after it."""
         config = self.params.evaluation
         train_ranks = self._train_ranks(fit.window)
         start = time.perf_counter()
-        sessions = self.loader.evaluation_sessions(window)
-        n_targets = self.loader.n_targets_of(sessions)
-        batches = self.loader.evaluation_batches(window, self.process.rank)
+        with phase("data"):
+            sessions = self.loader.evaluation_sessions(window)
+            n_targets = self.loader.n_targets_of(sessions)
+            batches = self.loader.evaluation_batches(window, self.process.rank)
         top_k = config.predictions
         ranked = evaluate(self.model, batches, n_targets, self.candidates, self.process, top_k)
         ranks = ranked.as_window_ranks(sessions[SESSION_ID], n_targets, config.positions)
@@ -266,6 +276,7 @@ class Run:
         n_targets, batches = self.loader.train_sample(window, self.process.rank)
         return evaluate(self.model, batches, n_targets, self.candidates, self.process).ranks
 
+    @in_phase("save")
     def save(self, window: Window) -> None:
         """Write models/ and evidence.csv, of the fit of `window`; every process calls this."""
         weights = sharded_state(weights_of(self.model), self.model, self.process)

@@ -2,61 +2,75 @@
 
 import logging
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
+from pathlib import Path
 
 from torch import Tensor
 
-from dayahead.config.params import TrainingConfig
+from dayahead.core.phases import add_rows, phase, read_phases, recorded
 from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Process
 from dayahead.metrics.tables import WindowResult
 from dayahead.model.tensor_files import StoredTensor
 from dayahead.train.cached_windows import CachedWindows
-from dayahead.train.checks import check_consistency, select_windows
-from dayahead.train.results import ResultsFolder, Timing
+from dayahead.train.checks import check_consistency, fitted_windows, select_windows
+from dayahead.train.profiling import FOLDER, WindowProfile, profile_metrics
+from dayahead.train.results import EvaluatedWindow, ResultsFolder, Timing
 from dayahead.train.run import Fit, Run, Study, WindowRecord
 from dayahead.windows.folder import Window, WindowFolder
 
 _log = logging.getLogger(__name__)
 
 
-def train(study: Study) -> None:
+def train(study: Study) -> dict[str, float]:
     """Run the protocol; write windows.csv, timing.csv, ranks/ and the newest model.
 
     What an earlier run with the same settings finished, interrupted or not, is taken from the
     cache.
+
+    Returns:
+        Seconds of the phases of a profile, if the settings ask for one.
 
     Raises:
         ConfigError: windows are selected that do not exist, or settings do not suit the data.
         TrainingError: a loss is not finite, or a process died.
     """
     compute, machine = study.params.compute, study.params.machine
-    run_processes(run_protocol, compute, study, max_restarts=machine.max_restarts)
+    with tempfile.TemporaryDirectory(prefix="dayahead-") as scratch:
+        study = replace(study, phases=Path(scratch) / "phases.csv")
+        run_processes(run_protocol, compute, study, max_restarts=machine.max_restarts)
+        if study.phases is not None and study.phases.exists():
+            add_rows(read_phases(study.phases))
+    return profile_metrics(study.results)
 
 
 def run_protocol(process: Process, study: Study) -> None:
     """Run one process's part of the protocol."""
-    check_consistency(process, study)
-    windows, evaluated_windows = select_windows(WindowFolder(study.windows), study.params)
-    run = Run(study, process, windows[0])
-    cached = CachedWindows(study.cache, run, windows)
-    schedule = FitSchedule(run, windows, cached)
-    results = _open_results(study) if process.is_main else None
+    with recorded(study.phases if process.is_main else None):
+        _run_protocol(process, study)
+
+
+def _run_protocol(process: Process, study: Study) -> None:
+    with phase("set up"):
+        check_consistency(process, study)
+        windows, evaluated_windows = select_windows(WindowFolder(study.windows), study.params)
+        run = Run(study, process, windows[0])
+        cached = CachedWindows(study.cache, run, windows)
+        profile = WindowProfile(study.params.profile, process, study.results / FOLDER)
+        schedule = FitSchedule(run, windows, cached, profile)
+        results = _open_results(study) if process.is_main else None
     progress = Progress(len(evaluated_windows))
     for index, window in enumerate(windows[1:]):
         run.add_candidates(windows[index])
+        if profile.is_of(windows[index]):
+            schedule.fit_up_to(index)
         if window not in evaluated_windows:
             continue
-        evaluated = cached.read_evaluation(index, study.results)
-        is_cached = process.broadcast(evaluated is not None)
-        if not is_cached:
-            evaluated = run.evaluate(window, schedule.fit_up_to(index))
-            cached.write_evaluation(index, evaluated)
-            if process.is_main:
-                evaluated.write_lists(study.results)
+        evaluated, is_cached = schedule.evaluate(index, study.results)
         if results is not None and evaluated is not None:
             result = results.add(evaluated)
             position = progress.advance(is_cached=is_cached)
@@ -66,6 +80,7 @@ def run_protocol(process: Process, study: Study) -> None:
     last = len(windows) - (1 if study.params.training.fit_last else 2)
     run.add_candidates(windows[last])
     run.save(schedule.fit_up_to(last).window)
+    profile.finish()
 
 
 class Progress:
@@ -97,10 +112,13 @@ class Progress:
 class FitSchedule:
     """Brings a run's model to one window after the other, with as few fits as the cache allows."""
 
-    def __init__(self, run: Run, windows: Sequence[Window], cached: CachedWindows) -> None:
+    def __init__(
+        self, run: Run, windows: Sequence[Window], cached: CachedWindows, profile: WindowProfile
+    ) -> None:
         self.run = run
         self.windows = windows
         self.cached = cached
+        self.profile = profile
         self.index = -1
         """Of the window that the model was fitted on last."""
         self.fit: Fit | None = None
@@ -114,8 +132,11 @@ class FitSchedule:
             # A protocol that starts each fit from a fresh model needs no earlier fit.
             config = self.run.params.training
             first = index if config.starts_afresh else self.index + 1
-            for number in range(self._restore(first, index), index + 1):
-                fit = self.run.fit(fitted_windows(self.windows[: number + 1], config))
+            # A fit that is profiled is made again.
+            highest = index - self.profile.is_of(self.windows[index])
+            for number in range(self._restore(first, highest), index + 1):
+                with self.profile.of(self.windows[number]):
+                    fit = self.run.fit(fitted_windows(self.windows[: number + 1], config))
                 state = self.run.state()
                 size = sum(tensor.nbytes for tensor in state.values())
                 self.fit = replace(fit, state_bytes=size)
@@ -123,6 +144,26 @@ class FitSchedule:
             self.index = index
         assert self.fit is not None
         return self.fit
+
+    def evaluate(self, index: int, results: Path) -> tuple[EvaluatedWindow | None, bool]:
+        """Evaluate the model fitted on windows[index] on the next one.
+
+        Returns:
+            The evaluation, None in other processes than the main one where it comes from the cache;
+            and whether it does.
+        """
+        window = self.windows[index]
+        is_profiled = self.profile.is_of(window)
+        evaluated = None if is_profiled else self.cached.read_evaluation(index, results)
+        if self.run.process.broadcast(evaluated is not None):
+            return evaluated, True
+        fit = self.fit_up_to(index)
+        with self.profile.of(window):
+            evaluated = self.run.evaluate(self.windows[index + 1], fit)
+        self.cached.write_evaluation(index, evaluated)
+        if self.run.process.is_main:
+            evaluated.write_lists(results)
+        return evaluated, False
 
     def _restore(self, lowest: int, highest: int) -> int:
         """Restore the newest cached fit in this range; return the index of the next one to do."""
@@ -141,12 +182,6 @@ class FitSchedule:
             self.index, self.fit = newest
             self.run.restore(self.fit.window, None)
         return self.index + 1
-
-
-def fitted_windows(past: Sequence[Window], config: TrainingConfig) -> Sequence[Window]:
-    """Return those of the windows so far whose train sessions the protocol fits on now."""
-    n_windows = {"incremental": 1, "sliding": config.history, "from_scratch": len(past)}
-    return past[-n_windows[config.protocol] :]
 
 
 def _open_results(study: Study) -> ResultsFolder:

@@ -15,6 +15,7 @@ from torch.optim import AdamW, Optimizer
 
 from dayahead.config.params import TrainingConfig
 from dayahead.core.errors import ConfigError, TrainingError
+from dayahead.core.phases import in_phase, phase, steps
 from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.distributed.process import Process, Rank
 from dayahead.model.baselines import Baseline
@@ -55,7 +56,7 @@ class BaselineTrainer:
     def fit(self, window: str, epochs: list[Batches], on_step: OnStep) -> float | None:
         """Count every session once; return the loss, if there is any."""
         self.model.start_window(self.ends[window])
-        for batch in epochs[0]:
+        for batch in steps(epochs[0]):
             self.model.count(batch.columns, batch.lengths)
             on_step(batch.n_global)
         return self.model.finish_window()
@@ -129,7 +130,8 @@ class GradientTrainer:
         self.model.train()
         n_steps = self.n_steps(epochs)
         totals = torch.zeros(2, dtype=torch.float64)
-        for step, batch in enumerate(islice(chain.from_iterable(epochs), n_steps)):
+        batches = islice(chain.from_iterable(epochs), n_steps)
+        for step, batch in enumerate(steps(batches)):
             set_learning_rate(self.optimizer, self.config, step, n_steps)
             totals += self._step(batch, window, step)
             on_step(batch.n_global)
@@ -153,7 +155,8 @@ class GradientTrainer:
         sums = torch.stack([loss.detach().double(), n_targets.double()])
         self.process.all_reduce(sums)
         # DDP averages gradients over ranks, which have different numbers of targets.
-        (loss * (self.process.rank.world_size / sums[1]).to(loss.dtype)).backward()
+        with phase("backward"):
+            (loss * (self.process.rank.world_size / sums[1]).to(loss.dtype)).backward()
         norm = self._clip_gradients()
         # Once in a step the host waits for the GPU.
         found = torch.cat([sums, norm.double()[None]]).cpu()
@@ -165,12 +168,14 @@ class GradientTrainer:
         """Clip the gradients, take an optimizer step by them, and drop them."""
         self._apply(self._clip_gradients(), window, step)
 
+    @in_phase("optimizer")
     def _apply(self, norm: Float[Tensor, ""], window: str, step: int) -> None:
         """Take an optimizer step by the gradients, whose norm was this, and drop them."""
         self._check_finite("gradient norm", norm, window, step)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
 
+    @in_phase("optimizer")
     def _clip_gradients(self) -> Float[Tensor, ""]:
         """Limit the gradient norm, over the sharded rows of all ranks too; return it unclipped."""
         named = [(name, each.grad) for name, each in self.model.named_parameters()]

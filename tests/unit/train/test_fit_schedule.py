@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from dayahead.distributed.process import Process, Rank
 from dayahead.distributed.sharding import WHOLE
 from dayahead.train.cached_windows import CachedWindows, is_spaced
+from dayahead.train.profiling import WindowProfile
 from dayahead.train.run import Fit
 from dayahead.train.stage import FitSchedule
 from dayahead.windows.folder import Window
@@ -65,7 +66,8 @@ def schedule_over(cache, protocol, keep="all", windows=WINDOWS, evaluation=None)
     run = Recorder(protocol, keep, evaluation or {})
     cached = CachedWindows(cache, run, windows)
     cached.keys = SimpleNamespace(fits=[f"key-{window.name}" for window in windows])
-    return FitSchedule(run, windows, cached)
+    profile = WindowProfile(run.params.profile, run.process, cache)
+    return FitSchedule(run, windows, cached, profile)
 
 
 def fits_up_to(schedule, indices):

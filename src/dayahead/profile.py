@@ -1,0 +1,45 @@
+"""A profile of one fit of the study in params.yaml, aside from its results."""
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from dayahead.config.params import Params
+from dayahead.train.checks import select_windows
+from dayahead.train.profiling import FOLDER
+from dayahead.train.run import Study
+from dayahead.train.stage import train
+from dayahead.windows.folder import WindowFolder
+
+DEFAULT_INDEX = 2
+"""Of the window profiled where none is named: the first ones differ, of a model and an optimizer
+that are new."""
+
+
+def profile_fit(params: Params, root: Path, into: Path) -> Path:
+    """Fit up to the window of the profile, from the newest fit that is cached; return its folder.
+
+    Args:
+        params: of the study; without `profile.window` an early window is taken.
+        root: project with data/windows.
+        into: folder for the profile and the evaluations beside it.
+
+    Raises:
+        ConfigError: no such window or steps.
+    """
+    folder = root / "data" / "windows"
+    windows, _ = select_windows(WindowFolder(folder), params)
+    names = [window.name for window in windows]
+    index = min(DEFAULT_INDEX, len(names) - 2)
+    if params.profile.window is not None:
+        index = names.index(params.profile.window)
+    is_last = index == len(names) - 1
+    short = replace(
+        params,
+        profile=replace(params.profile, window=names[index]),
+        window=replace(params.window, last=names[index + (not is_last)]),
+        training=replace(params.training, fit_last=is_last),
+    )
+    with tempfile.TemporaryDirectory(prefix="dayahead-") as models:
+        train(Study(params=short, windows=folder, results=into, models=Path(models)))
+    return into / FOLDER

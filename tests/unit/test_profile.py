@@ -1,0 +1,63 @@
+"""The verb `profile`: one fit, aside from the results of the study."""
+
+import pytest
+from typer.testing import CliRunner
+
+from dayahead.__main__ import app
+from dayahead.core.errors import ConfigError
+from dayahead.core.phases import read_phases
+from dayahead.profile import profile_fit
+from support.tiny_settings import tiny_params
+from support.window_folders import bytes_in, day, markov_days, write_window_folder
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.setenv("DVC_ROOT", str(tmp_path))
+    write_window_folder(tmp_path / "data" / "windows", markov_days(5, 40, 15))
+    (tmp_path / "results").mkdir()
+    return tmp_path
+
+
+def profiled(project, into="build", **profile):
+    return profile_fit(tiny_params({"profile": profile}), project, project / into)
+
+
+@pytest.mark.parametrize(("window", "last"), [(None, 3), (day(0), 1), (day(3), 4), (day(4), 4)])
+def test_only_the_windows_that_it_takes_are_run(project, window, last):
+    folder = profiled(project, **({"window": window} if window else {}))
+    rows = {row.phase: row for row in read_phases(folder / "phases.csv")}
+    assert rows["fit"].calls == 1
+    assert ("evaluate" in rows) == (window != day(4))
+    evaluated = sorted(path.stem for path in (project / "build" / "ranks").iterdir())
+    assert evaluated == [day(number) for number in range(1, last + 1)]
+    assert bytes_in(project / "results") == {}
+
+
+def test_fits_are_those_of_the_study(project):
+    profiled(project, into="first", window=day(2))
+    fits = sorted(path.name for path in (project / ".dayahead" / "fits").glob("*"))
+    profiled(project, into="second", window=day(2))
+    assert sorted(path.name for path in (project / ".dayahead" / "fits").glob("*")) == fits
+
+
+def test_a_window_that_is_none_is_refused(project):
+    with pytest.raises(ConfigError, match=r"profile\.window: 2027-01-01 is not among"):
+        profiled(project, window="2027-01-01")
+
+
+def test_options_come_before_the_settings(project, monkeypatch):
+    asked = []
+
+    def profile(params, root, into):
+        asked.append((params.profile, root, into))
+        return into / "profile"
+
+    monkeypatch.setattr("dayahead.profile.profile_fit", profile)
+    monkeypatch.setattr("dayahead.__main__.load_params", lambda _: tiny_params({}))
+    options = ["--window", "w", "--first-step", "7", "--steps", "3", "--into", "here"]
+    done = CliRunner().invoke(app, ["profile", *options])
+    [(config, root, into)] = asked
+    assert (config.window, config.first_step, config.steps) == ("w", 7, 3)
+    assert (root, str(into)) == (project, "here")
+    assert "here/profile" in done.stdout
