@@ -100,8 +100,11 @@ def test_unit_tests_mirror_the_rooms():
 
 
 SLOW_IMPORTS = [
-    ROOT / "src" / "dayahead" / name
-    for name in ("__main__.py", "serve/pyfunc.py", "tracking/run_lookup.py", "train/streaming.py")
+    *(ROOT / "src" / "dayahead" / "commands").glob("*.py"),
+    *(
+        ROOT / "src" / "dayahead" / name
+        for name in ("serve/pyfunc.py", "tracking/run_lookup.py", "train/streaming.py")
+    ),
 ]
 """What needs no torch, MLflow, DVC, Merlin or Dask must not wait for them."""
 

@@ -54,7 +54,7 @@ def test_options_come_before_the_settings(project, monkeypatch):
         return into / "profile"
 
     monkeypatch.setattr("dayahead.profile.profile_fit", profile)
-    monkeypatch.setattr("dayahead.__main__.load_params", lambda _: tiny_params({}))
+    monkeypatch.setattr("dayahead.commands.profile.load_params", lambda _: tiny_params({}))
     options = ["--window", "w", "--first-step", "7", "--steps", "3", "--into", "here"]
     done = CliRunner().invoke(app, ["profile", *options])
     [(config, root, into)] = asked

@@ -17,7 +17,7 @@ from support.dvc_remotes import dvc_project
 from support.results_folders import write_results
 
 DAY = 86_400
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
