@@ -152,7 +152,7 @@ def table_of(
 def main(words: Sequence[str] | None = None, history: Path = HISTORY) -> None:
     """Measure, print and keep."""
     parser = argparse.ArgumentParser(description="Compare with Transformers4Rec and RecTools.")
-    parser.add_argument("--sessions", type=int, default=4_096)
+    parser.add_argument("--sessions", type=int, default=8_192)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=n_cores())
     chosen = parser.parse_args(words)
