@@ -180,22 +180,25 @@ class _ChunkLoss:
             n_rows = rows_per_chunk(products.shape[1], CACHE_MIB, torch.get_num_threads())
         products[len(targets) :] = 0
         parts = (torch.split(each, n_rows) for each in (products[: len(targets)], targets))
-        for part, part_targets in zip(*parts, strict=True):
-            self._differentiate(part, part_targets)
-
-    def _differentiate(self, products: Float[Tensor, "t m"], targets: Targets) -> None:
         is_exact = products.dtype == self.bias.dtype
+        buffer = None if is_exact else torch.empty_like(products[:n_rows], dtype=self.bias.dtype)
+        for part, part_targets in zip(*parts, strict=True):
+            if buffer is None:
+                self._differentiate(part, part_targets)
+            else:
+                logits = buffer[: len(part)].copy_(part)
+                self._differentiate(logits, part_targets)
+                part.copy_(logits)
+
+    def _differentiate(self, logits: Float[Tensor, "t m"], targets: Targets) -> None:
         states, items = own = self.shard.local_indices(targets)
-        scores = products[own] + self.bias[items]
-        logits = torch.add(products, self.corrected_bias, out=products if is_exact else None)
+        scores = logits[own] + self.bias[items]
+        logits += self.corrected_bias
         logits[own] = scores
         log_sums = _softmax_in_place(logits, self.shard)
         self.losses.append(log_sums[states] - scores)
-        self.bias_grad.addmv_(logits.T, logits.new_ones(len(logits)))  # twice as fast as sum(0)
-        self.bias_grad.index_add_(0, items, -logits.new_ones(len(items)))
         logits[own] -= 1
-        if not is_exact:
-            products.copy_(logits)
+        self.bias_grad += logits.sum(0)
 
 
 def _softmax_in_place(logits: Float[Tensor, "t m"], shard: Shard) -> Float[Tensor, " t"]:
