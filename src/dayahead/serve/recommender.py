@@ -37,13 +37,13 @@ class Recommender:
     stored: StoredModel
 
     @classmethod
-    def load(cls, folder: Path) -> "Recommender":
+    def load(cls, folder: str | Path) -> "Recommender":
         """Load the folder that `dvc repro` writes, models/.
 
         Raises:
             ModelFileError: a part of the folder is missing or damaged.
         """
-        return cls(load_model(folder))
+        return cls(load_model(Path(folder)))
 
     def recommend(
         self,

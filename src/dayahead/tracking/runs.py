@@ -21,7 +21,6 @@ from mlflow import types
 from mlflow.models import ModelSignature
 from mlflow.types.schema import AnyType, Array, Object, Property
 
-import dayahead
 from dayahead.config.params import Params, flat_settings
 from dayahead.core.errors import TERMINATED, redacted, signal_of
 from dayahead.core.phases import in_phase
@@ -112,7 +111,7 @@ def package_model(target: Path, folder: Path, code: Path) -> Path:
                 pd.DataFrame({"session": ["1,2"]}),
                 {each.name: each.default for each in OPTIONS},
             ),
-            code_paths=[str(Path(dayahead.__file__).parent)],
+            code_paths=[str(Path(__file__).parents[1])],  # the package
             pip_requirements=[
                 line for line in requires("dayahead") or [] if "extra ==" not in line
             ],

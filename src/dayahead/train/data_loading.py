@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from dayahead.config.baselines import TIMED
+from dayahead.config.model import ModelConfig
 from dayahead.config.params import Params
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, PAST_PREFIX, SESSION_ID
 from dayahead.core.errors import ConfigError
@@ -20,6 +21,15 @@ from dayahead.model.rng import derived_seed
 from dayahead.train.batches import Batches, MemoryBatches, Sessions, shuffled_rows, sorted_rows
 from dayahead.train.streaming import StreamedBatches
 from dayahead.windows.folder import Window, WindowFolder
+from dayahead.windows.metadata import Statistics
+
+
+def columns_read(model: ModelConfig, statistics: Statistics) -> list[str]:
+    """Return the columns of a window file that a model reads."""
+    of_features = (statistics.features[name].columns for name in model.features)
+    times = [EVENT_TIME] if model.architecture in TIMED else []
+    own = [ITEM_ID, *times, *chain.from_iterable(of_features)]
+    return own + [PAST_PREFIX + name for name in own if model.n_past_read]
 
 
 @dataclass(frozen=True)
@@ -85,11 +95,7 @@ class Loader:
     @cached_property
     def columns(self) -> list[str]:
         """Columns of a window file that the model reads."""
-        features = self.folder.statistics.features
-        of_features = (features[name].columns for name in self.params.model.features)
-        times = [EVENT_TIME] if self.params.model.architecture in TIMED else []
-        own = [ITEM_ID, *times, *chain.from_iterable(of_features)]
-        return own + [PAST_PREFIX + name for name in own if self.past_length]
+        return columns_read(self.params.model, self.folder.statistics)
 
     def fit_batches(self, windows: Sequence[Window], rank: Rank) -> list[Batches]:
         """Return epochs over the windows' train sessions, each in an order of its own.

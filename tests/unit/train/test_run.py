@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from dayahead.compare.paired_tests import compare
+from dayahead.comparison.paired_tests import compare
 from dayahead.core.errors import ConfigError
 from dayahead.core.files import write_parquet
 from dayahead.metrics.tables import read_ranks, read_windows

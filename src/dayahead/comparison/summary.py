@@ -7,7 +7,7 @@ from typing import Final
 from tabulate import tabulate  # type: ignore[import-untyped]
 
 from dayahead.aggregate.averaging import MIN_WINDOWS
-from dayahead.compare.paired_tests import Comparison, MetricComparison
+from dayahead.comparison.paired_tests import Comparison, MetricComparison
 
 _SIGNIFICANT: Final = 0.01
 _SMALLEST: Final = 0.0001

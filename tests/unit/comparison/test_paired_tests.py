@@ -2,7 +2,7 @@
 
 import pytest
 
-from dayahead.compare.paired_tests import compare
+from dayahead.comparison.paired_tests import compare
 from dayahead.core.errors import ComparisonError, DataError
 from dayahead.metrics.tables import write_ranks
 from support.results_folders import CUTOFFS, window_ranks, write_results

@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from dayahead.compare.paired_tests import compare
-from dayahead.compare.summary import summarize
+from dayahead.comparison.paired_tests import compare
+from dayahead.comparison.summary import summarize
 from support.results_folders import CUTOFFS, write_results
 
 

@@ -1,0 +1,40 @@
+"""A comparison of runs by their names, wherever their results are."""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from dayahead.comparison.paired_tests import Comparison, compare
+from dayahead.core.errors import ComparisonError
+from dayahead.tracking.run_lookup import results_of
+
+
+def compare_runs(
+    runs_a: Sequence[str | Path], runs_b: Sequence[str | Path], cutoffs: Sequence[int]
+) -> Comparison:
+    """Compare two settings by their runs.
+
+    Args:
+        runs_a: DVC experiments, Git revisions, MLflow run ids or results folders of one setting.
+        runs_b: the same of the other.
+        cutoffs: lengths of the lists, as in evaluation.cutoffs.
+
+    Raises:
+        ComparisonError: a run has no results, is named twice, or the runs differ in windows,
+            sessions or targets.
+        DataError: a file is damaged.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        a = _results_of_all(runs_a, Path(scratch) / "a")
+        b = _results_of_all(runs_b, Path(scratch) / "b")
+        return compare(a, b, cutoffs)
+
+
+def _results_of_all(runs: Sequence[str | Path], into: Path) -> list[Path]:
+    names = [str(run).strip() for run in runs]
+    if not names or "" in names or len(set(names)) < len(names):
+        raise ComparisonError(
+            f"compare: {','.join(names)!r}: expected different runs, separated by commas, such as "
+            f"A1,A2,A3"
+        )
+    return [results_of(name, into / str(number)) for number, name in enumerate(names)]
