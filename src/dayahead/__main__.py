@@ -7,6 +7,7 @@ with exit_with_message():
 
     from dayahead.commands import cache
     from dayahead.commands.compare import compare
+    from dayahead.commands.examples import epilog_of
     from dayahead.commands.preset import preset
     from dayahead.commands.profile import profile
     from dayahead.commands.recommend import recommend
@@ -15,8 +16,8 @@ with exit_with_message():
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 for _verb in (recommend, compare, preset, summary, profile, track):
-    app.command()(_verb)
-app.add_typer(cache.app, name="cache")
+    app.command(epilog=epilog_of(_verb.__name__))(_verb)
+app.add_typer(cache.app, name="cache", epilog=epilog_of("cache"))
 
 
 def main() -> None:

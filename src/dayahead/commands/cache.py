@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from tabulate import tabulate  # type: ignore[import-untyped]
 
+from dayahead.commands.examples import epilog_of
 from dayahead.core.cache import KINDS, Cache
 from dayahead.core.errors import ConfigError, DataError
 from dayahead.core.project import cache_root, project_root
@@ -50,7 +51,7 @@ def list_cache(
     print(f"{sum(size for _, _, size, *_ in rows):,.1f} MiB in {cache_root()}")
 
 
-@app.command("push")
+@app.command("push", epilog=epilog_of("cache push"))
 def push_cache(
     remote: Annotated[str | None, _REMOTE] = None,
     all_fits: Annotated[bool, _ALL_FITS] = False,
@@ -66,7 +67,7 @@ def push_cache(
     _print_report(push(cache_root(), there, entries), f"sent to {there.shown}")
 
 
-@app.command("pull")
+@app.command("pull", epilog=epilog_of("cache pull"))
 def pull_cache(
     remote: Annotated[str | None, _REMOTE] = None,
     all_fits: Annotated[bool, _ALL_FITS] = False,

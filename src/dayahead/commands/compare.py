@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from dayahead.commands.completion import complete_runs
 from dayahead.config.params import load_params
 from dayahead.core.project import project_root
 
@@ -12,9 +13,19 @@ _RUNS = "DVC experiments, Git revisions, MLflow run ids or results folders, sepa
 
 def compare(
     runs_a: Annotated[
-        str, typer.Argument(metavar="A1,A2,...", help=f"Runs of one setting: {_RUNS}.")
+        str,
+        typer.Argument(
+            metavar="A1,A2,...",
+            help=f"Runs of one setting: {_RUNS}.",
+            autocompletion=complete_runs,
+        ),
     ],
-    runs_b: Annotated[str, typer.Argument(metavar="B1,B2,...", help="Runs of the other.")],
+    runs_b: Annotated[
+        str,
+        typer.Argument(
+            metavar="B1,B2,...", help="Runs of the other.", autocompletion=complete_runs
+        ),
+    ],
 ) -> None:
     """Test which of two settings is better; windows are the unit, runs differ in their seeds."""
     from dayahead.comparison.runs import compare_runs

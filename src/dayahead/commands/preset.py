@@ -4,13 +4,17 @@ from typing import Annotated
 
 import typer
 
+from dayahead.commands.completion import complete_preset
 from dayahead.core.project import project_root
 from dayahead.presets import preset_names, preset_options
 
 
 def preset(
     name: Annotated[
-        str | None, typer.Argument(help="Data set and row, for example g1/xlnet-mlm.")
+        str | None,
+        typer.Argument(
+            help="Data set and row, for example g1/xlnet-mlm.", autocompletion=complete_preset
+        ),
     ] = None,
 ) -> None:
     """Print the options of `dvc exp run` that reproduce a published result; without NAME, list."""

@@ -1,0 +1,31 @@
+"""Values that the shell completes; each takes milliseconds."""
+
+import subprocess
+
+from dayahead.core.project import project_root
+from dayahead.presets import preset_names
+
+N_PARTS = 4
+"""Slashes in refs/exps/12/3456.../name."""
+
+
+def complete_preset(incomplete: str) -> list[str]:
+    """Return the presets that begin so."""
+    names = preset_names(project_root() / "presets")
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def complete_search(incomplete: str) -> list[str]:
+    """Return the search spaces that begin so."""
+    names = sorted(path.stem for path in (project_root() / "searches").glob("*.yaml"))
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def complete_runs(incomplete: str) -> list[str]:
+    """Return lists of runs whose last one is an experiment that begins so."""
+    before, comma, last = incomplete.rpartition(",")
+    command = ["git", "for-each-ref", "--format=%(refname)", "refs/exps"]
+    done = subprocess.run(command, cwd=project_root(), capture_output=True, text=True, check=False)
+    refs = [ref for ref in done.stdout.split() if ref.count("/") == N_PARTS and "/exec/" not in ref]
+    names = sorted({ref.rpartition("/")[2] for ref in refs})
+    return [f"{before}{comma}{name}" for name in names if name.startswith(last)]

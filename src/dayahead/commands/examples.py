@@ -1,0 +1,38 @@
+"""What the help of each verb ends with: commands to copy, at most 76 columns wide."""
+
+EXAMPLES = {
+    "recommend": (
+        "dayahead recommend --session 100871,103539",
+        "dayahead recommend --top-k 5 --exclude-seen --item 100871 --item 103539",
+        "dayahead recommend --events session.csv --past earlier.csv --explain",
+    ),
+    "compare": (
+        "dayahead compare HEAD small",
+        "dayahead compare A1,A2,A3 B1,B2,B3",
+        "dayahead compare results ../other-clone/results",
+    ),
+    "preset": (
+        "dayahead preset",
+        "dayahead preset g1/xlnet-mlm",
+        "dvc exp run --temp $(dayahead preset g1/xlnet-mlm)",
+    ),
+    "summary": ("dayahead summary",),
+    "profile": (
+        "dayahead profile",
+        "dayahead profile --window 2026-01-03 --first-step 20 --steps 5",
+    ),
+    "track": ("dayahead track --sync",),
+    "cache": (
+        "dayahead cache",
+        "dayahead cache --prune 30",
+        "dayahead cache push",
+    ),
+    "cache push": ("dayahead cache push", "dayahead cache push --all-fits store"),
+    "cache pull": ("dayahead cache pull", "dayahead cache pull --all-fits store"),
+}
+"""By verb."""
+
+
+def epilog_of(verb: str) -> str:
+    """Return the examples of a verb, as typer shows them: a line each."""
+    return "\n\n".join(("Examples:", *EXAMPLES[verb]))
