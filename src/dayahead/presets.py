@@ -1,6 +1,7 @@
 """presets/: settings of published results by data set, and ablations of `memory`."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +28,21 @@ def preset_options(name: str, folder: Path, params: Path) -> list[str]:
     if not path.is_file():
         known = ", ".join(preset_names(folder))
         raise ConfigError(f"{path}: no such preset; expected one of {known}")
-    settings, options = read_yaml(params), []
+    settings = read_yaml(params)
+    changed: dict[str, Any] = {}
     for section, value in read_yaml(path).items():
         if isinstance(value, dict):
             settings[section] = settings.get(section, {}) | value
-            options += [f"-S{section}.{key}={_text(setting)}" for key, setting in value.items()]
+            changed |= {f"{section}.{key}": setting for key, setting in value.items()}
         else:
-            settings[section] = value
-            options.append(f"-S{section}={_text(value)}")
+            settings[section] = changed[section] = value
     validated(Params, settings, str(path))
-    return options
+    return options_of(changed)
+
+
+def options_of(settings: Mapping[str, Any]) -> list[str]:
+    """Return settings by their names as options of `dvc exp run`."""
+    return [f"-S{name}={_text(value)}" for name, value in settings.items()]
 
 
 def _text(value: Any) -> str:  # noqa: ANN401

@@ -86,6 +86,10 @@ class ComparisonError(DayaheadError):
     """Two runs cannot be compared."""
 
 
+class TuneError(DayaheadError):
+    """A search cannot start, or go on."""
+
+
 class TrackingError(DayaheadError):
     """The tracking store cannot be used; never raised into training."""
 

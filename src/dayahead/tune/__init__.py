@@ -1,0 +1,1 @@
+"""Hyperparameter search: Optuna over DVC experiments."""

@@ -1,0 +1,184 @@
+"""One trial as a DVC experiment, in a clone of the project."""
+
+import csv
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from dayahead.core.errors import TuneError
+from dayahead.core.openmp import FEW
+from dayahead.presets import options_of
+
+GUARD = Path(__file__).with_name("guard.py")
+"""Run as a file: it imports nothing of ours, so it starts at once."""
+WINDOWS = Path("results") / "windows.csv"
+DVC = (sys.executable, "-m", "dvc")
+
+
+@dataclass
+class RunningExperiment:
+    """An experiment that `dvc exp run` computes."""
+
+    name: str
+    folder: Path
+    """Clone that it runs in."""
+    root: Path
+    """The project."""
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def poll(self) -> int | None:
+        """Return the exit status, or None while it runs; bring home what has ended well."""
+        status = self.process.poll()
+        if status is not None:
+            self._close()
+        if status == 0:
+            self._fetch()
+        return status
+
+    def values(self, metric: str) -> list[float]:
+        """Return a metric of each window evaluated so far."""
+        try:
+            text = (self.folder / WINDOWS).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return []
+        lines = text.splitlines()[: text.count("\n")]  # the last row may be written in part
+        return [float(row[metric]) for row in csv.DictReader(lines)]
+
+    def stop(self) -> None:
+        """Stop it as Ctrl-C would, and wait: its finished fits are cached."""
+        self._close()
+        self.process.wait()
+
+    def _close(self) -> None:
+        """Close the pipe by which the guard knows that it is wanted."""
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+
+    def error(self) -> str:
+        """Return the line of the log that says why it failed."""
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        named = [line for line in lines if line.lower().startswith("error")]
+        return (named or lines or ["no output"])[0].strip()
+
+    def _fetch(self) -> None:
+        """Give the project the experiment's commit, so that DVC lists it there."""
+        [ref] = _references(self.folder, self.name)
+        run_git(self.root, "fetch", "--quiet", "--force", str(self.folder), f"{ref}:{ref}")
+
+
+@dataclass(frozen=True)
+class Clone:
+    """A clone of the project's last commit; it shares DVC's cache and Dayahead's with it."""
+
+    root: Path
+    folder: Path
+    lock: int
+    """Descriptor of the study's lock, which a running experiment holds too."""
+    has_neighbours: bool
+    """Whether other experiments run at the same time."""
+
+    def prepare(self, params: Path) -> None:
+        """Create the clone again, with the settings of a params.yaml.
+
+        Raises:
+            TuneError: the project is no Git repository with a commit.
+        """
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        run_git(self.root, "clone", "--quiet", str(self.root), str(self.folder))
+        for key in ("user.name", "user.email"):
+            if value := run_git(self.root, "config", "--default", "", key).strip():
+                run_git(self.folder, "config", key, value)
+        local = Path(".dvc") / "config.local"
+        if (self.root / local).exists():
+            shutil.copyfile(self.root / local, self.folder / local)
+        cache = _output([*DVC, "cache", "dir"], self.root).strip()
+        _output([*DVC, "config", "--local", "cache.dir", cache], self.folder)
+        self._base.parent.mkdir(exist_ok=True)
+        shutil.copyfile(params, self._base)
+        if (self.root / "dvc.lock").exists():
+            shutil.copyfile(self.root / "dvc.lock", self.folder / "dvc.lock")
+
+    @property
+    def _base(self) -> Path:
+        return self.folder / ".dvc" / "tmp" / "params.yaml"
+
+    def start(self, name: str, settings: Mapping[str, Any], logs: Path) -> RunningExperiment:
+        """Start an experiment in place of any of this name; its output goes to a file in `logs`."""
+        for ref in _references(self.folder, name):
+            run_git(self.folder, "update-ref", "-d", ref)
+        shutil.copyfile(self._base, self.folder / "params.yaml")
+        (self.folder / WINDOWS).unlink(missing_ok=True)
+        command = [*DVC, "exp", "run", "--name", name, *options_of(settings)]
+        log = logs / f"{name}.log"
+        with log.open("ab") as output:
+            process = _guarded(command, self.folder, self._environment(), output, self.lock)
+        return RunningExperiment(name, self.folder, self.root, process, log)
+
+    def _environment(self) -> dict[str, str]:
+        spinning = {"GOMP_SPINCOUNT": FEW} if self.has_neighbours else {}
+        return {**os.environ, "DAYAHEAD_ROOT": str(self.root), **spinning}
+
+
+def hold(path: Path) -> int | None:
+    """Lock a study and return the lock's descriptor, which processes may inherit.
+
+    None if another process holds it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _guarded(
+    command: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    output: IO[bytes],
+    lock: int,
+) -> subprocess.Popen[bytes]:
+    """Start a command that ends with this process."""
+    return subprocess.Popen(
+        [sys.executable, str(GUARD), *command],
+        cwd=folder,
+        env=dict(environment),
+        stdin=subprocess.PIPE,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        pass_fds=[lock],
+    )
+
+
+def _references(folder: Path, name: str) -> list[str]:
+    """Return the references of experiments of a name, of which DVC keeps one per base commit."""
+    found = run_git(folder, "for-each-ref", "--format=%(refname)", "refs/exps")
+    return [ref for ref in found.split() if ref.rpartition("/")[2] == name]
+
+
+def run_git(folder: Path, *arguments: str) -> str:
+    """Return what git prints.
+
+    Raises:
+        TuneError: it fails.
+    """
+    return _output(["git", "-C", str(folder), *arguments], folder if folder.exists() else Path())
+
+
+def _output(command: Sequence[str], folder: Path) -> str:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode:
+        line = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        raise TuneError(f"{folder}: `{' '.join(command)}` failed: {line}")
+    return done.stdout

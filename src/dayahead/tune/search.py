@@ -1,0 +1,289 @@
+"""A search from its file to a preset: the study, its clones of the project, its records."""
+
+import logging
+import os
+import re
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import optuna
+from dvc.exceptions import InvalidArgumentError
+from dvc.utils.hydra import apply_overrides
+from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+from optuna.trial import FrozenTrial, TrialState
+from ruamel.yaml import YAML
+from tabulate import tabulate  # type: ignore[import-untyped]
+
+from dayahead.config.loading import read_yaml, validated
+from dayahead.config.params import Params
+from dayahead.core.errors import TERMINATED, BusyError, ConfigError, TuneError
+from dayahead.core.files import written_whole
+from dayahead.metrics.metrics import metric_names
+from dayahead.presets import options_of
+from dayahead.tracking.searches import SearchRun
+from dayahead.tune.experiment import Clone, hold, run_git
+from dayahead.tune.space import (
+    FIXED,
+    SearchFile,
+    Settings,
+    checked_space,
+    flattened,
+    nested,
+    read_search,
+)
+from dayahead.tune.study import (
+    EXPERIMENT,
+    REFERENCE,
+    SETTINGS,
+    Plan,
+    Search,
+    best_trial,
+    open_study,
+)
+
+OF_TRIALS = {
+    "evaluation.split": "valid",
+    "training.fit_last": False,
+    "tracking.log_model": False,
+}
+"""Settings of every trial: never on test; no fit that nothing evaluates; no model in MLflow."""
+MIN_IMPORTANCES = 4
+"""Trials from which on it is said which settings mattered."""
+N_NAMED = 3
+WAIT_SECONDS = 90.0
+"""For the experiments of a search that was killed, which stop by themselves."""
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """What the command line says of a search."""
+
+    space: str
+    """Name of a file in searches/, or a path."""
+    study: str | None
+    """None: named as the space."""
+    n_trials: int
+    n_jobs: int
+    metric: str | None
+    """None: NDCG at the last cutoff."""
+    seed: int
+    overrides: Sequence[str]
+    """Settings of every trial: section.key=value, as `dvc exp run -S` takes them."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search has found."""
+
+    study: str
+    metric: str
+    counts: dict[str, int]
+    """Trials by how they ended."""
+    current: float
+    """AOD of the current settings."""
+    best: FrozenTrial
+    importances: dict[str, float]
+    preset: str
+    """Name of the preset that holds the best settings."""
+
+
+def search(options: SearchOptions, root: Path) -> Found:
+    """Search, or go on with a search, until the study has so many trials.
+
+    Raises:
+        ConfigError: the space, the settings or the options break a rule, or the study was
+            started with others.
+        BusyError: another process works on the study.
+        TuneError: experiments fail.
+    """
+    file = read_search(options.space, root / "searches")
+    name = _study_name(options)
+    home = root / ".dayahead" / "tune" / name
+    with (
+        _locked(home.with_suffix(".lock"), name) as lock,
+        TemporaryDirectory() as scratch,
+        _terminable(),
+    ):
+        params = Path(scratch) / "params.yaml"
+        common = _write_params(file, options.overrides, root / "params.yaml", params)
+        base = read_yaml(params)
+        checked = validated(Params, base, "params.yaml")
+        metric = _metric(options.metric, checked)
+        plan = Plan(checked_space(file, base, options.space), metric, options.seed)
+        study = open_study(home.with_suffix(".db"), name, plan)
+        record = SearchRun(checked.tracking.experiment, name, _texts(file, common))
+        _warn_of_uncommitted(root)
+        clones = [
+            Clone(root, home / f"clone-{number}", lock, has_neighbours=options.n_jobs > 1)
+            for number in range(options.n_jobs)
+        ]
+        for clone in clones:
+            clone.prepare(params)
+        Search(
+            study,
+            plan,
+            lambda slot, trial, settings: clones[slot].start(trial, settings, home),
+            options.n_jobs,
+            on_trial=lambda trial: _record_trial(record, study, trial, metric),
+        ).run(options.n_trials)
+        for folder in home.glob("clone-*"):
+            shutil.rmtree(folder)
+    record.link(f"{name}-current")
+    for trial in study.trials:  # also those that the server has missed
+        if trial.state.is_finished():
+            _record_trial(record, study, trial, metric)
+    found = _found(study, metric, root / "presets" / "tuned" / f"{name}.yaml", common)
+    record.end({"best": found.best.value or 0.0, "current": found.current, **found.importances})
+    return found
+
+
+def _study_name(options: SearchOptions) -> str:
+    name = options.study or Path(options.space).stem
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", name):  # it names files and references of Git
+        raise ConfigError(
+            f"--study {name}: expected letters, digits, - and _ only, such as network-2"
+        )
+    return name
+
+
+@contextmanager
+def _locked(path: Path, name: str) -> Iterator[int]:
+    """Hold the study's lock, once the experiments of a search that was killed have stopped."""
+    end = time.monotonic() + WAIT_SECONDS
+    while (lock := hold(path)) is None:
+        if time.monotonic() > end:
+            raise BusyError(
+                f"another process works on the study {name}; wait for it, or name another one "
+                f"with --study"
+            )
+        time.sleep(1)
+    try:
+        yield lock
+    finally:
+        os.close(lock)
+
+
+def _write_params(
+    file: SearchFile, overrides: Sequence[str], original: Path, path: Path
+) -> Settings:
+    """Write params.yaml as all trials share it; return what the file and the options change."""
+    shutil.copyfile(original, path)
+    try:
+        apply_overrides(path, [text[2:] for text in options_of(flattened(file.settings))])
+        apply_overrides(path, list(overrides))
+    except InvalidArgumentError as error:
+        raise ConfigError(f"{error}: {error.__cause__}") from None
+    before, after = flattened(read_yaml(original)), flattened(read_yaml(path))
+    if after["evaluation.split"] not in (before["evaluation.split"], "valid"):
+        raise ConfigError(
+            f"evaluation.split={after['evaluation.split']}: a search evaluates on valid alone; "
+            f"leave it out"
+        )
+    apply_overrides(path, [text[2:] for text in options_of(OF_TRIALS)])
+    return {key: value for key, value in after.items() if before.get(key) != value}
+
+
+def _metric(name: str | None, params: Params) -> str:
+    cutoffs = params.evaluation.cutoffs
+    known = metric_names(cutoffs)
+    if name is not None and name not in known:
+        raise ConfigError(f"--metric {name}: expected one of {', '.join(known)}")
+    return name or f"ndcg_at_{max(cutoffs)}"
+
+
+def _texts(file: SearchFile, common: Settings) -> dict[str, str]:
+    """Return a study's params for MLflow."""
+    texts = {key: str(value) for key, value in common.items()}
+    for key, values in file.space.items():
+        texts[f"space.{key}"] = str(values.choices or f"{values.low} to {values.high}")
+    return texts
+
+
+def _warn_of_uncommitted(root: Path) -> None:
+    """Name the changed files that no trial sees: they run in clones of the last commit."""
+    lines = run_git(root, "status", "--porcelain").splitlines()
+    files = [line[3:] for line in lines]
+    seen = ("params.yaml", "searches/", "presets/", "dvc.lock")
+    if unseen := [file for file in files if not file.startswith(seen)]:
+        _log.warning("not committed, so no trial sees it: %s", ", ".join(unseen))
+
+
+def _record_trial(record: SearchRun, study: optuna.Study, trial: FrozenTrial, metric: str) -> None:
+    best = best_trial(study, trial.number)
+    values = {metric: trial.value, "best": None if best is None else best.value}
+    metrics = {name: value for name, value in values.items() if value is not None}
+    record.log_trial(trial.number, trial.user_attrs[EXPERIMENT], metrics)
+
+
+def _found(study: optuna.Study, metric: str, preset: Path, common: Settings) -> Found:
+    best = best_trial(study)
+    if best is None:
+        raise TuneError("no trial ran to its end; more of them may (--trials)")
+    states = [trial.state for trial in study.get_trials(deepcopy=False)]
+    counts = {state.name.lower(): states.count(state) for state in dict.fromkeys(states)}
+    current = study.user_attrs[REFERENCE]
+    own = {key: value for key, value in common.items() if key.partition(".")[0] not in FIXED}
+    _write_preset(preset, own | best.user_attrs[SETTINGS], study.study_name, best, metric, current)
+    importances: dict[str, float] = {}
+    if states.count(TrialState.COMPLETE) >= MIN_IMPORTANCES:
+        with suppress(ValueError, RuntimeError):  # all trials are equal
+            found = get_param_importances(study, evaluator=PedAnovaImportanceEvaluator())
+            importances = {f"importance.{key}": value for key, value in found.items()}
+    name = f"{preset.parent.name}/{preset.stem}"
+    return Found(study.study_name, metric, counts, current, best, importances, name)
+
+
+def _write_preset(
+    path: Path, settings: Settings, study: str, best: FrozenTrial, metric: str, current: float
+) -> None:
+    """Write the best settings where `dayahead preset` finds them."""
+    yaml = YAML()
+    yaml.default_flow_style = False
+    with written_whole(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        file.write(
+            f"# Trial {best.number} of the study {study}: {metric} {best.value:.4f} on valid, "
+            f"{current:.4f} before.\n"
+        )
+        yaml.dump(nested(settings), file)
+
+
+def summarize(found: Found) -> str:
+    """Return what a search has found, for the terminal."""
+    counts = ", ".join(f"{count} {state}" for state, count in found.counts.items())
+    best, gain = found.best, (found.best.value or 0.0) - found.current
+    rows = [(key, value) for key, value in best.user_attrs[SETTINGS].items()]
+    lines = [
+        f"study {found.study}: {counts}",
+        f"{found.metric} on valid: {found.current:.4f} with the current settings, "
+        f"{best.value:.4f} with those of trial {best.number} ({gain:+.4f})",
+        "",
+        str(tabulate(rows, ("setting", "best"), tablefmt="plain", disable_numparse=True)),
+        "",
+        f"Written to presets/{found.preset}.yaml. Now measure it on test, once:",
+        f"  dvc exp run --temp -n {found.study}-best $(dayahead preset {found.preset})",
+    ]
+    if found.importances:
+        named = [
+            f"{key.removeprefix('importance.')} {value:.2f}"
+            for key, value in list(found.importances.items())[:N_NAMED]
+        ]
+        lines.insert(2, f"what mattered most: {', '.join(named)}")
+    return "\n".join(lines)
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM unwind the stack, so that experiments are stopped."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,227 @@
+"""Search spaces: YAML files of settings and the values that a search tries."""
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass as plain_dataclass
+from dataclasses import field
+from math import isclose
+from pathlib import Path
+from typing import Annotated, Any
+
+from optuna.trial import Trial
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from dayahead.config.loading import STRICT, read_yaml, validated
+from dayahead.config.params import Params
+from dayahead.core.errors import ConfigError
+
+Scalar = bool | int | float | str | None
+Settings = dict[str, Any]
+"""Settings by their names: {"model.n_layer": 2, ...}."""
+FIXED = (
+    "dataset",
+    "window",
+    "preprocess",
+    "evaluation",
+    "compute",
+    "machine",
+    "profile",
+    "tracking",
+)
+"""Sections that say what is measured, or on which machine: no part of a search."""
+DIGITS = 6
+"""Significant digits of a number that is tried."""
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Values:
+    """What a search tries for one setting: `choices`, or numbers from `low` to `high`."""
+
+    choices: Annotated[tuple[Scalar, ...], Field(min_length=1)] | None = None
+    low: int | float | None = None
+    """With `high`, whole numbers if both are."""
+    high: int | float | None = None
+    step: int | float | None = None
+    log: bool = False
+    """Whether small numbers are as likely as large ones."""
+    when: dict[str, Scalar | tuple[Scalar, ...]] = field(default_factory=dict)
+    """Other settings, of which each must have this value, or one of these, for this one to be
+    searched."""
+
+    def __post_init__(self) -> None:
+        """Check that the fields go together."""
+        given = [name for name in ("low", "high") if getattr(self, name) is not None]
+        if (self.choices is None) == (not given) or len(given) == 1:
+            raise ValueError("expected either choices, or low and high")
+        if self.choices is not None:
+            if self.step is not None or self.log:
+                raise ValueError("step and log go with low and high, not with choices")
+            return
+        assert self.low is not None
+        assert self.high is not None
+        if self.high <= self.low:
+            raise ValueError(f"low ({self.low}) must be below high ({self.high})")
+        if self.log and (self.step is not None or self.low <= 0):
+            raise ValueError("log takes no step, and low must be above 0")
+        if self.step is not None:
+            steps = (self.high - self.low) / self.step if self.step > 0 else 0.5
+            if not isclose(steps, round(steps), rel_tol=1e-9):
+                raise ValueError(f"high - low must be a multiple of step ({self.step})")
+
+    def suggest(self, trial: Trial, key: str) -> Scalar:
+        """Return a trial's value of the setting `key`."""
+        if self.choices is not None:
+            return trial.suggest_categorical(key, self.choices)
+        low, high, step = self.low, self.high, self.step
+        assert low is not None
+        assert high is not None
+        if isinstance(low, int) and isinstance(high, int) and not isinstance(step, float):
+            return trial.suggest_int(key, low, high, step=step or 1, log=self.log)
+        value = trial.suggest_float(key, low, high, step=step, log=self.log)
+        return float(f"{value:.{DIGITS}g}")  # .1 + .2 is .3, and presets can be read
+
+    @property
+    def examples(self) -> tuple[Scalar, ...]:
+        """Values that the setting's type is checked with: all choices, or both ends."""
+        return self.choices or (self.low, self.high)
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class SearchFile:
+    """The content of searches/<name>.yaml."""
+
+    description: str
+    """What is searched."""
+    space: Annotated[dict[str, Values], Field(min_length=1)]
+    """Values to try, by the setting's name."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Settings of every trial, as in a preset: {"model": {"architecture": "gru4rec"}}."""
+
+
+@plain_dataclass(frozen=True)
+class Space:
+    """A checked search space over the settings `base`."""
+
+    values: dict[str, Values]
+    base: Settings
+
+    def suggest(self, trial: Trial) -> Settings:
+        """Return a trial's settings; those whose conditions do not hold are left out."""
+        found: Settings = {}
+        for key, values in self.values.items():
+            known = self.base | found
+            if all(known[name] in _allowed(value) for name, value in values.when.items()):
+                found[key] = values.suggest(trial, key)
+        return found
+
+    def as_json(self) -> str:
+        """Return what identifies the space: two studies with equal texts ask the same."""
+        return json.dumps({key: repr(values) for key, values in self.values.items()})
+
+
+def search_names(folder: Path) -> list[str]:
+    """Return the names of the search spaces in a folder."""
+    return sorted(path.stem for path in folder.glob("*.yaml"))
+
+
+def read_search(name: str, folder: Path) -> SearchFile:
+    """Read a search space: `name` in `folder`, or a file's path.
+
+    Raises:
+        ConfigError: there is none, or it breaks a rule; names each.
+    """
+    path = Path(name) if name.endswith((".yaml", ".yml")) else folder / f"{name}.yaml"
+    if not path.is_file():
+        known = ", ".join(search_names(folder))
+        raise ConfigError(f"{path}: no such search space; expected a file, or one of {known}")
+    return validated(SearchFile, read_yaml(path), str(path))
+
+
+def checked_space(search: SearchFile, base: Mapping[str, Any], where: str) -> Space:
+    """Check each value of a search space against the type of its setting.
+
+    Args:
+        search: file of the search space.
+        base: content of params.yaml with what every trial has.
+        where: name of the space, for messages.
+
+    Raises:
+        ConfigError: names every setting that does not exist or is no part of a search, and every
+            value that is none of its setting.
+    """
+    flat = flattened(base)
+    errors = [error for key in search.space for error in _key_errors(search, key, flat)]
+    if not errors:
+        for key, values in search.space.items():
+            errors += _value_errors(base, key, values.examples, "space")
+            for name, value in values.when.items():
+                errors += _value_errors(base, name, _allowed(value), f"space.{key}.when")
+    if errors:
+        raise ConfigError("\n".join(f"{where}: {error}" for error in dict.fromkeys(errors)))
+    return Space(search.space, flat)
+
+
+def flattened(sections: Mapping[str, Any]) -> Settings:
+    """Return settings by their names: {"model.n_layer": 2, "dataset": "g1"}."""
+    flat: Settings = {}
+    for section, value in sections.items():
+        if isinstance(value, Mapping):
+            flat |= {f"{section}.{key}": setting for key, setting in value.items()}
+        else:
+            flat[section] = value
+    return flat
+
+
+def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings by section, the inverse of `flattened`."""
+    sections: dict[str, Any] = {}
+    for name, value in settings.items():
+        section, _, key = name.partition(".")
+        if key:
+            sections.setdefault(section, {})[key] = value
+        else:
+            sections[section] = value
+    return sections
+
+
+def merged(base: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sections `base` with some settings changed."""
+    return nested(flattened(base) | dict(settings))
+
+
+def _allowed(value: Scalar | Sequence[Scalar]) -> Sequence[Scalar]:
+    return value if isinstance(value, list | tuple) else (value,)  # type: ignore[return-value]
+
+
+def _key_errors(search: SearchFile, key: str, flat: Settings) -> Iterator[str]:
+    """Yield what is wrong with the name of a setting, or with those of its conditions."""
+    before = [*search.space][: [*search.space].index(key)]
+    if key not in flat:
+        yield f"space.{key}: no such setting{_suggestion(key, flat)}"
+    elif key.partition(".")[0] in FIXED:
+        yield f"space.{key}: says what is measured, or where; a search may not change it"
+    for name in search.space[key].when:
+        if name not in flat:
+            yield f"space.{key}.when.{name}: no such setting{_suggestion(name, flat)}"
+        elif name in search.space and name not in before:
+            yield f"space.{key}.when.{name}: must come before {key} in the space"
+
+
+def _suggestion(key: str, flat: Settings) -> str:
+    close = difflib.get_close_matches(key, flat, n=2)
+    return f"; did you mean {' or '.join(close)}?" if close else ""
+
+
+def _value_errors(
+    base: Mapping[str, Any], key: str, values: Sequence[Scalar], where: str
+) -> Iterator[str]:
+    """Yield what the type of a setting says of values; rules over several settings come later."""
+    for value in values:
+        try:
+            validated(Params, merged(base, {key: value}), "")
+        except ConfigError as error:
+            prefix = f": {key}: "
+            lines = [line for line in str(error).splitlines() if line.startswith(prefix)]
+            yield from (f"{where}.{key}: {line.removeprefix(prefix)}" for line in lines)

@@ -1,0 +1,247 @@
+"""The study of a search: what Optuna proposes, what experiments find, and how it goes on."""
+
+import json
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import optuna
+from optuna.pruners import MedianPruner
+from optuna.samplers import TPESampler
+from optuna.trial import FrozenTrial, Trial, TrialState
+
+from dayahead.core.errors import ConfigError, TuneError
+from dayahead.metrics.metrics import mean
+from dayahead.tune.space import Settings, Space
+
+N_RANDOM = 6
+"""Trials at random before TPE has something to learn from."""
+N_UNPRUNED = 4
+"""Trials that are finished before one is stopped early."""
+N_FAILURES = 3
+"""Failures in a row after which the search stops: the cause is not the settings."""
+SETTINGS, EXPERIMENT, ERROR, PLAN, REFERENCE = (
+    "settings",
+    "experiment",
+    "error",
+    "plan",
+    "reference",
+)
+DONE = (TrialState.COMPLETE, TrialState.PRUNED)
+_log = logging.getLogger(__name__)
+
+
+class Experiment(Protocol):
+    """One that runs."""
+
+    def poll(self) -> int | None:
+        """Return its exit status, or None while it runs."""
+
+    def values(self, metric: str) -> list[float]:
+        """Return a metric of each window evaluated so far."""
+
+    def stop(self) -> None:
+        """Stop it and wait."""
+
+    def error(self) -> str:
+        """Return one line that says why it failed."""
+
+
+Start = Callable[[int, str, Settings], Experiment]
+"""Starts an experiment in a slot, with a name and settings."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a study is of: one that is continued must have the same."""
+
+    space: Space
+    metric: str
+    seed: int
+
+    def as_json(self) -> str:
+        """Return all that its trials depend on."""
+        base = {key: value for key, value in self.space.base.items() if not _is_of_machine(key)}
+        parts = {"space": self.space.as_json(), "metric": self.metric, "seed": self.seed}
+        return json.dumps({**base, **parts}, sort_keys=True, default=str)
+
+
+def _is_of_machine(key: str) -> bool:
+    return key.partition(".")[0] in {"machine", "tracking"}
+
+
+@dataclass
+class Search:
+    """A study that is open, and the experiments of it that run."""
+
+    study: optuna.Study
+    plan: Plan
+    start: Start
+    n_jobs: int = 1
+    pause: float = 1.0
+    """Seconds between two looks at the experiments."""
+    on_trial: Callable[[FrozenTrial], None] = lambda _: None
+    """Called with every trial that has ended."""
+    running: dict[int, tuple[Trial, Experiment]] = field(default_factory=dict)
+    """By slot."""
+
+    @property
+    def name(self) -> str:
+        """Name of the study."""
+        return str(self.study.study_name)
+
+    def run(self, n_trials: int) -> None:
+        """Go on until the study has this many trials that ran to their end or were pruned.
+
+        Raises:
+            TuneError: the experiment with the current settings failed, or several in a row did.
+        """
+        try:
+            if REFERENCE not in self.study.user_attrs:
+                self._run_reference()
+            waiting = self._interrupted()
+            while True:
+                self._fill(waiting, n_trials)
+                if not self.running:
+                    return
+                time.sleep(self.pause)
+                self._look()
+        finally:
+            for _, experiment in self.running.values():
+                experiment.stop()
+
+    def _run_reference(self) -> None:
+        """Measure the current settings, which are no trial."""
+        experiment = self.start(0, f"{self.name}-current", {})
+        try:
+            while (status := experiment.poll()) is None:
+                time.sleep(self.pause)
+        finally:
+            experiment.stop()
+        if status:
+            raise TuneError(f"the current settings fail: {experiment.error()}")
+        self.study.set_user_attr(REFERENCE, mean(experiment.values(self.plan.metric)))
+
+    def _interrupted(self) -> list[FrozenTrial]:
+        """Return the trials that were running when an earlier process ended."""
+        return list(self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)))
+
+    def _trial(self, interrupted: FrozenTrial | None) -> Trial:
+        """Take up an interrupted trial, under its number, or ask for a new one.
+
+        What is drawn depends on the seed, the number and the trials before, so that a study that
+        was killed and continued proposes what one that never was would have.
+        """
+        number = len(self.study.trials) if interrupted is None else interrupted.number
+        seed = int(np.random.SeedSequence([self.plan.seed, number]).generate_state(1)[0])
+        several = self.n_jobs > 1
+        self.study.sampler = TPESampler(n_startup_trials=N_RANDOM, constant_liar=several, seed=seed)
+        if interrupted is None:
+            return self.study.ask()
+        return Trial(self.study, interrupted._trial_id)
+
+    def _fill(self, waiting: list[FrozenTrial], n_trials: int) -> None:
+        """Start trials in the free slots, those that were interrupted first."""
+        n_done = sum(trial.state in DONE for trial in self.study.get_trials(deepcopy=False))
+        for slot in sorted(set(range(self.n_jobs)) - self.running.keys()):
+            if not waiting and n_done + len(self.running) >= n_trials:
+                return
+            trial = self._trial(waiting.pop(0) if waiting else None)
+            settings = self.plan.space.suggest(trial)
+            name = f"{self.name}-{trial.number}"
+            trial.set_user_attr(SETTINGS, settings)
+            trial.set_user_attr(EXPERIMENT, name)
+            self.running[slot] = trial, self.start(slot, name, settings)
+
+    def _look(self) -> None:
+        """Take what the running experiments have found; end those that have ended or lag behind."""
+        for slot, (trial, experiment) in [*self.running.items()]:
+            status = experiment.poll()
+            values = experiment.values(self.plan.metric)
+            lags = self._report(trial, values)
+            if status is None and not lags:
+                continue
+            if status is None:
+                experiment.stop()
+                self.study.tell(trial, state=TrialState.PRUNED)
+            elif status == 0 and values:
+                self.study.tell(trial, mean(values))
+            else:
+                trial.set_user_attr(ERROR, experiment.error())
+                self.study.tell(trial, state=TrialState.FAIL)
+            del self.running[slot]
+            self._ended(self.study.trials[trial.number])
+
+    def _report(self, trial: Trial, values: Sequence[float]) -> bool:
+        """Report the AOD over the windows so far; return whether the trial lags behind others."""
+        known = self.study.trials[trial.number].intermediate_values
+        for n_windows in range(len(known) + 1, len(values) + 1):
+            trial.report(mean(values[:n_windows]), n_windows)
+        return bool(values) and trial.should_prune()
+
+    def _ended(self, trial: FrozenTrial) -> None:
+        _log.info(trial_line(self.study, trial, self.plan.metric))
+        self.on_trial(trial)
+        last = [each.state for each in self.study.trials if each.state.is_finished()]
+        if trial.state == TrialState.FAIL and set(last[-N_FAILURES:]) == {TrialState.FAIL}:
+            n_failed = min(len(last), N_FAILURES)
+            if n_failed == N_FAILURES:
+                raise TuneError(
+                    f"{N_FAILURES} trials failed one after the other, the last with: "
+                    f"{trial.user_attrs[ERROR]}"
+                )
+
+
+def open_study(path: Path, name: str, plan: Plan) -> optuna.Study:
+    """Open the study of a file, or create it.
+
+    Raises:
+        ConfigError: it is there, with another space, metric, seed or settings.
+    """
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    study = optuna.create_study(
+        storage=f"sqlite:///{path}",
+        study_name=name,
+        direction="maximize",
+        load_if_exists=True,
+        pruner=MedianPruner(n_startup_trials=N_UNPRUNED, n_warmup_steps=0),
+    )
+    before = study.user_attrs.get(PLAN)
+    if before is None:
+        study.set_user_attr(PLAN, plan.as_json())
+    elif before != plan.as_json():
+        raise ConfigError(f"{path}: {_difference(before, plan.as_json())}")
+    return study
+
+
+def _difference(before: str, now: str) -> str:
+    old, new = json.loads(before), json.loads(now)
+    keys = [key for key in old | new if old.get(key) != new.get(key)]
+    return (
+        f"the study was started with other settings; different now: {', '.join(keys)}. Set them "
+        f"back, or name another study with --study"
+    )
+
+
+def best_trial(study: optuna.Study, last: int | None = None) -> FrozenTrial | None:
+    """Return the trial with the highest AOD of those that ran to their end, up to number `last`."""
+    complete = study.get_trials(states=(TrialState.COMPLETE,))
+    considered = [trial for trial in complete if last is None or trial.number <= last]
+    return max(considered, key=lambda trial: trial.value or 0.0, default=None)
+
+
+def trial_line(study: optuna.Study, trial: FrozenTrial, metric: str) -> str:
+    """Return a line about a trial that has ended."""
+    best, settings = best_trial(study), trial.user_attrs[SETTINGS]
+    named = " ".join(f"{key}={value}" for key, value in settings.items())
+    if trial.state == TrialState.FAIL:
+        return f"trial {trial.number}: failed: {trial.user_attrs[ERROR]} ({named})"
+    n_windows = len(trial.intermediate_values)
+    ended = f", pruned after {n_windows} windows" if trial.state == TrialState.PRUNED else ""
+    best_so_far = "" if best is None else f", best {best.value:.4f} (trial {best.number})"
+    return f"trial {trial.number}: {metric} {trial.value:.4f}{ended}{best_so_far}: {named}"

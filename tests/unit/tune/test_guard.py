@@ -1,0 +1,83 @@
+"""The guard of an experiment: it ends with its parent, and with it all that it started."""
+
+import os
+import subprocess
+import sys
+import time
+
+import psutil
+
+from dayahead.tune.experiment import GUARD, hold
+
+STAGE = """
+import sys, time
+from pathlib import Path
+try:
+    Path("started").touch()
+    time.sleep(60)
+except KeyboardInterrupt:
+    Path("ended in order").touch()
+    sys.exit(3)
+"""
+"""As a stage of DVC ends: a shell between, SIGINT as KeyboardInterrupt."""
+PARENT = """
+import subprocess, sys, time
+command = [sys.executable, sys.argv[1], "sh", "-c", sys.executable + " stage.py; exit $?"]
+subprocess.Popen(command, stdin=subprocess.PIPE)
+time.sleep(60)
+"""
+
+
+def wait_for(path, seconds=20):
+    end = time.monotonic() + seconds
+    while not path.exists():
+        assert time.monotonic() < end, f"no {path}"
+        time.sleep(0.05)
+
+
+def guarded(folder, *command):
+    return subprocess.Popen(
+        [sys.executable, str(GUARD), *command], cwd=folder, stdin=subprocess.PIPE
+    )
+
+
+def test_the_exit_status_is_that_of_the_command(tmp_path):
+    with guarded(tmp_path, sys.executable, "-c", "raise SystemExit(7)") as process:
+        assert process.wait(20) == 7
+
+
+def test_a_command_is_stopped_as_by_ctrl_c(tmp_path):
+    (tmp_path / "stage.py").write_text(STAGE)
+    process = guarded(tmp_path, sys.executable, "stage.py")
+    wait_for(tmp_path / "started")
+    process.stdin.close()
+    assert process.wait(20) == 3
+    assert (tmp_path / "ended in order").exists()
+
+
+def test_a_parent_that_is_killed_leaves_nothing_running(tmp_path):
+    (tmp_path / "stage.py").write_text(STAGE)
+    (tmp_path / "parent.py").write_text(PARENT)
+    parent = subprocess.Popen([sys.executable, "parent.py", str(GUARD)], cwd=tmp_path)
+    wait_for(tmp_path / "started")
+    children = psutil.Process(parent.pid).children(recursive=True)
+    assert len(children) >= 2
+    parent.kill()
+    parent.wait()
+    wait_for(tmp_path / "ended in order")
+    _, alive = psutil.wait_procs(children, timeout=20)
+    assert alive == []
+
+
+def test_a_study_is_locked_for_as_long_as_an_experiment_of_it_runs(tmp_path):
+    lock = hold(tmp_path / "s.lock")
+    process = subprocess.Popen(
+        [sys.executable, str(GUARD), "sleep", "60"], stdin=subprocess.PIPE, pass_fds=[lock]
+    )
+    os.close(lock)
+    assert hold(tmp_path / "s.lock") is None
+    process.stdin.close()
+    assert process.wait(20) != 0
+    freed = hold(tmp_path / "s.lock")
+    assert freed is not None
+    os.close(freed)
