@@ -1,4 +1,4 @@
-"""presets/: settings of published results by data set, and ablations of `memory`."""
+"""presets/: settings of published results by data set, and ablations of `memory`; searches/."""
 
 import json
 from collections.abc import Mapping
@@ -14,6 +14,11 @@ def preset_names(folder: Path) -> list[str]:
     """Return the names of all presets in a folder, such as g1/xlnet-mlm."""
     presets = (each.relative_to(folder) for each in folder.glob("*/*.yaml"))
     return sorted(preset.with_suffix("").as_posix() for preset in presets)
+
+
+def search_names(folder: Path) -> list[str]:
+    """Return the names of all search spaces in a folder."""
+    return sorted(path.stem for path in folder.glob("*.yaml"))
 
 
 def preset_options(name: str, folder: Path, params: Path) -> list[str]:

@@ -3,7 +3,7 @@
 import subprocess
 
 from dayahead.core.project import project_root
-from dayahead.presets import preset_names
+from dayahead.presets import preset_names, search_names
 
 N_PARTS = 4
 """Slashes in refs/exps/12/3456.../name."""
@@ -17,7 +17,7 @@ def complete_preset(incomplete: str) -> list[str]:
 
 def complete_search(incomplete: str) -> list[str]:
     """Return the search spaces that begin so."""
-    names = sorted(path.stem for path in (project_root() / "searches").glob("*.yaml"))
+    names = search_names(project_root() / "searches")
     return [name for name in names if name.startswith(incomplete)]
 
 

@@ -7,6 +7,7 @@ import typer
 
 from dayahead.commands.completion import complete_search
 from dayahead.core.project import project_root
+from dayahead.presets import search_names
 
 
 def tune(  # noqa: PLR0913, PLR0917
@@ -37,8 +38,6 @@ def tune(  # noqa: PLR0913, PLR0917
     """
     root = project_root()
     if space is None:
-        from dayahead.tune.space import search_names
-
         print("\n".join(search_names(root / "searches")))
         return
     from dayahead.tune.search import SearchOptions, search, summarize

@@ -16,6 +16,7 @@ from pydantic.dataclasses import dataclass
 from dayahead.config.loading import STRICT, read_yaml, validated
 from dayahead.config.params import Params
 from dayahead.core.errors import ConfigError
+from dayahead.presets import search_names
 
 Scalar = bool | int | float | str | None
 Settings = dict[str, Any]
@@ -119,11 +120,6 @@ class Space:
     def as_json(self) -> str:
         """Return what identifies the space: two studies with equal texts ask the same."""
         return json.dumps({key: repr(values) for key, values in self.values.items()})
-
-
-def search_names(folder: Path) -> list[str]:
-    """Return the names of the search spaces in a folder."""
-    return sorted(path.stem for path in folder.glob("*.yaml"))
 
 
 def read_search(name: str, folder: Path) -> SearchFile:

@@ -135,12 +135,12 @@ def test_runs_of_several_seeds_are_compared_in_any_folder_of_the_project(tmp_pat
     assert "The runs are equal" in result.output
 
 
-SLOW_LIBRARIES = {"dask", "dvc.repo", "mlflow", "nvtabular", "scipy.stats", "torch"}
+SLOW_LIBRARIES = {"dask", "dvc.repo", "mlflow", "nvtabular", "optuna", "scipy.stats", "torch"}
 
 
 @pytest.mark.parametrize(
     "words",
-    ["--help", "preset", "preset g1/gpt2-clm", "cache", "track", "compare {runs} {runs}"],
+    ["--help", "preset", "preset g1/gpt2-clm", "cache", "track", "tune", "compare {runs} {runs}"],
 )
 def test_verbs_that_need_no_slow_library_import_none(words, tmp_path):
     """With all of them a verb took 7 s to answer; without, half a second."""

@@ -8,6 +8,7 @@ import pytest
 from dayahead.config.loading import read_yaml, validated
 from dayahead.config.params import Params
 from dayahead.core.errors import ConfigError
+from dayahead.presets import search_names
 from dayahead.tune.space import (
     SearchFile,
     checked_space,
@@ -15,7 +16,6 @@ from dayahead.tune.space import (
     merged,
     nested,
     read_search,
-    search_names,
 )
 
 ROOT = Path(__file__).parents[3]
