@@ -18,7 +18,7 @@ TORCH_OPTION := $(if $(TORCH),--torch $(TORCH))
 export PATH := $(or $(DAYAHEAD_ENVIRONMENT),$(CURDIR)/.venv)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help repro test test-slow faults cluster check bench bench-peers bench-preprocess bench-processes gpu-smoke profile ui cache image image-test sbom docs format lock clean
+.PHONY: help repro test test-slow faults cluster check bench bench-peers bench-preprocess bench-processes gpu-smoke profile ui cache image image-test sbom docs tutorials format lock clean
 
 help:  ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {gsub(/[$$][$$]/, "$$"); printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -92,8 +92,12 @@ sbom:  ## list the packages of the image: build/image/sbom.json
 
 docs: $(READY) $(DOCS_READY)  ## build the documentation: build/docs/index.html
 	python tools/settings_pages.py
+	@python tools/site_pages.py
 	build/docs-env/bin/zensical build --clean --strict
 	@echo "Open build/docs/index.html; with search: python -m http.server -d build/docs"
+
+tutorials: $(DEV_READY)  ## execute docs/tutorials: notebooks and pages in build/tutorials, for `make docs`
+	@python tools/tutorials.py
 
 format: $(DEV_READY)  ## rewrite the source in the house format
 	ruff check --fix --quiet

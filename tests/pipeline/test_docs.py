@@ -24,6 +24,8 @@ from support.tools import load_tool
 ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
 PAGES = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")), *DOCS]
+TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+"""Notebooks, all of whose blocks run: test_tutorials.py."""
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 BLOCK = re.compile(r"(?:^<!-- (?P<mark>[^>]*) -->\n)?^```bash\n(?P<text>.*?)^```$", re.M | re.S)
 SLOW = "run: slow"
@@ -60,19 +62,22 @@ def test_the_generated_pages_are_current():
 
 def test_the_navigation_lists_every_page():
     config = tomllib.loads(text_of(ROOT / "zensical.toml"))
-    listed = re.findall(r"'([\w-]+\.md)'", str(config["project"]["nav"]))
-    assert sorted(listed) == [page.name for page in DOCS]
+    listed = re.findall(r"'([\w/-]+\.md)'", str(config["project"]["nav"]))
+    pages = [str(page.relative_to(ROOT / "docs")) for page in [*DOCS, *TUTORIALS]]
+    assert sorted(listed) == sorted(pages)
 
 
 def violations(rule):
     """What a rule finds in each page that breaks it."""
-    found = {page.name: rule(page) for page in PAGES}
+    found = {page.name: rule(page) for page in [*PAGES, *TUTORIALS]}
     return {name: what for name, what in found.items() if what}
 
 
 def test_every_command_block_says_whether_it_runs():
     def unmarked(page):
         marks = [block["mark"] for block in BLOCK.finditer(text_of(page))]
+        if page in TUTORIALS:
+            return [mark for mark in marks if mark is not None]
         return [mark for mark in marks if mark is None or not MARK.fullmatch(mark)]
 
     assert violations(unmarked) == {}
@@ -129,7 +134,7 @@ def test_settings_exist():
 
     def unknown(page):
         named = set(re.findall(rf"(?<![\w/.])(?:{sections})\.[a-z_]+\b", code_of(page)))
-        files = {name for name in named if name.endswith((".py", ".yaml", ".safetensors"))}
+        files = {name for name in named if name.endswith((".py", ".yaml", ".md", ".safetensors"))}
         return named - files - known
 
     assert violations(unknown) == {}

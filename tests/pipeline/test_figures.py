@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results.md"
 PROTOCOL = ROOT / "docs" / "protocol.md"
 FIRST_HOUR = int(datetime(2017, 10, 2, tzinfo=UTC).timestamp()) // 3600
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FIGURE = re.compile(r"(?<![\w.\[])0?\.\d{3,4}\b")
 RECORDED = "## Recorded"
 SUMMARY = """

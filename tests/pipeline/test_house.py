@@ -23,7 +23,7 @@ BENCHMARKS = sorted((ROOT / "benchmarks").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 ALL = [*PACKAGE, *SCRIPTS, *BENCHMARKS, *TESTS]
 TEXTS = [
-    *(path for glob in ("*.md", "docs/*.md", "*.yaml", "*/*.yaml") for path in ROOT.glob(glob)),
+    *(path for glob in ("*.md", "docs/**/*.md", "*.yaml", "*/*.yaml") for path in ROOT.glob(glob)),
     ROOT / "Makefile",
 ]
 UNPICKLE = frozenset({"pickle", "dill", "joblib", "cloudpickle", "shelve", "marshal"})
