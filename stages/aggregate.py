@@ -13,11 +13,12 @@ with exit_with_message():
 
 def main() -> None:
     params = load_params()
-    results = Path("results")
+    results, windows = Path("results"), Path("data/windows")
     with stage_lock("aggregate"), stage_run("aggregate", params) as run:
+        run.log_input(params.dataset, windows, windows / "windows.json")
         average = aggregate(
             results=results,
-            windows=Path("data/windows"),
+            windows=windows,
             cutoffs=params.evaluation.cutoffs,
             settings=flat_settings(params),
         )

@@ -7,7 +7,6 @@ from dayahead.core.errors import exit_with_message
 
 with exit_with_message():
     from dayahead.config.params import load_params
-    from dayahead.core.fingerprints import sha256_of
     from dayahead.core.project import stage_lock
     from dayahead.dataset.schema import load_dataset
     from dayahead.preprocess.stage import preprocess
@@ -27,7 +26,7 @@ def main() -> None:
             config=params.preprocess,
             machine=params.machine,
         )
-        run.log_input(params.dataset, raw, sha256_of(raw / "manifest.json"))
+        run.log_input(f"{params.dataset} events", raw, raw / "manifest.json")
         for name in ("windows.json", "statistics.json", "schema.pbtxt"):
             run.log_artifact(windows / name, "dataset")
         run.log_artifact(windows / "vocabulary", "dataset")

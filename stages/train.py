@@ -27,6 +27,7 @@ def main() -> None:
         train(study)
         return
     with stage_lock("train"), stage_run("train", params) as run:
+        run.log_input(params.dataset, study.windows, study.windows / "windows.json")
         run.log_metrics(train(replace(study, on_window=run.log_window)))
         for name in ("ranks", "windows.csv", *(["profile"] if params.profile.window else [])):
             run.log_artifact(study.results / name)

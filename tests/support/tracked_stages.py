@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from dayahead.config.params import load_params
+from dayahead.core.errors import SourceError
 from dayahead.tracking.runs import stage_run
 from dayahead.tracking.store import Store
 
@@ -84,6 +85,8 @@ def _stage(stage: str, fate: str, environment: dict[str, str], folder: Path) -> 
 def _meet(fate: str) -> None:
     if fate == "raise":
         raise ValueError("on purpose")
+    if fate == "refuse":
+        raise SourceError("tcp://me:secret@host is missing\nsecond line")
     if fate == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     if fate == "terminate":

@@ -5,7 +5,6 @@ import os
 import signal
 import sys
 import threading
-import time
 import uuid
 import warnings
 from collections.abc import Iterator, Mapping
@@ -22,10 +21,12 @@ from mlflow.models import ModelSignature
 from mlflow.types.schema import AnyType, Array, Object, Property
 
 from dayahead.config.params import Params, flat_settings
-from dayahead.core.errors import TERMINATED, redacted, signal_of
+from dayahead.core.errors import TERMINATED, DayaheadError, first_line, redacted, signal_of
+from dayahead.core.fingerprints import sha256_of
 from dayahead.core.phases import in_phase
 from dayahead.tracking.lineage import Lineage, lineage_of, origin_tags
 from dayahead.tracking.outbox import Outbox, never_raising, outbox_for, outboxes
+from dayahead.tracking.run_names import run_name
 from dayahead.tracking.uploader import background_sync
 
 OPTIONS = [
@@ -85,9 +86,10 @@ class StageRun:
         self.outbox.append("model", file=str(package.relative_to(self.outbox.path.parent)))
 
     @never_raising("the record is skipped")
-    def log_input(self, name: str, source: str | Path, digest: str) -> None:
-        """Record what the stage read; `digest` is a hash of its content."""
-        self.outbox.append("input", name=name, source=redacted(str(source)), digest=digest)
+    def log_input(self, name: str, source: str | Path, manifest: Path) -> None:
+        """Record the data that the stage read; `manifest` is a file that lists its content."""
+        at, digest = redacted(str(source)), sha256_of(manifest)
+        self.outbox.append("input", name=name, source=at, digest=digest)
 
 
 def _floats(metrics: Mapping[str, Any]) -> dict[str, float]:
@@ -128,18 +130,18 @@ def stage_run(stage: str, params: Params) -> Iterator[StageRun]:
     with never_raising("there is no outbox"):
         outbox = outbox_for(stage, lineage.fingerprint)
     with background_sync(outbox):
-        status = "FINISHED"
+        end = {"status": "FINISHED"}
         with never_raising("the stage is not recorded"):
             outbox.append("start", **_start_entry(outbox, stage, params, lineage))
         try:
             with _terminable():
                 yield StageRun(outbox)
         except BaseException as error:
-            status = _status(error)
+            end = _end_entry(error)
             raise
         finally:
             with never_raising("the end of the stage is not recorded"):
-                outbox.append("end", status=status)
+                outbox.append("end", **end)
 
 
 def _start_entry(outbox: Outbox, stage: str, params: Params, lineage: Lineage) -> dict[str, Any]:
@@ -153,7 +155,7 @@ def _start_entry(outbox: Outbox, stage: str, params: Params, lineage: Lineage) -
         "id": f"{pipeline_run}-{stage}",
         "experiment": params.tracking.experiment,
         "stage": stage,
-        "name": tags.get("dvc.exp_name") or time.strftime("repro %Y-%m-%d %H:%M", time.gmtime()),
+        "name": run_name(params, tags.get("dvc.exp_name")),
         "tags": tags,
         "params": texts,
         "stage_params": {
@@ -170,11 +172,15 @@ def _text(value: object) -> str:
     return redacted(value if isinstance(value, str) else json.dumps(value, default=str))
 
 
-def _status(error: BaseException) -> str:
-    """MLflow's status of a stage that an exception ended."""
+def _end_entry(error: BaseException) -> dict[str, str]:
+    """MLflow's status of a stage that an exception ended, and why it did not finish."""
     if isinstance(error, SystemExit) and not error.code:
-        return "FINISHED"
-    return "FAILED" if signal_of(error) is None else "KILLED"
+        return {"status": "FINISHED"}
+    if (number := signal_of(error)) is not None:
+        return {"status": "KILLED", "error": f"stopped by {signal.Signals(number).name}"}
+    line = first_line(error)
+    is_named = isinstance(error, DayaheadError) or line == type(error).__name__
+    return {"status": "FAILED", "error": line if is_named else f"{type(error).__name__}: {line}"}
 
 
 @contextmanager

@@ -21,6 +21,12 @@ for _noisy, _level in {
     logging.getLogger(_noisy).setLevel(_level)
 
 ARTIFACTS = "mlartifacts"
+EXPERIMENT_TAGS = {
+    # Open in the view of model training: metrics and charts, no traces.
+    "mlflow.experimentKind": "custom_model_development",
+    # The metric that MLflow's table of runs shows first.
+    "mlflow.experiment.primaryMetric.name": "aod_ndcg_at_20",
+}
 LOCK_SECONDS = 120
 _RELATIVE_SQLITE = re.compile(r"^(sqlite(?:\+\w+)?:///)(?![/:])(.+)$")
 
@@ -66,9 +72,14 @@ class Store:
         return FileLock(f"{base}.lock", timeout=LOCK_SECONDS, is_singleton=True)
 
     def experiment_id(self, name: str) -> str:
-        """Return an experiment's id; create it with an absolute artifact location if missing."""
+        """Return an experiment's id; create it with an absolute artifact location if missing.
+
+        Its tags say how MLflow shows it; those that a user has changed stay.
+        """
         with self.lock():
             if found := self.client.get_experiment_by_name(name):
+                for tag in EXPERIMENT_TAGS.keys() - found.tags.keys():
+                    self.client.set_experiment_tag(found.experiment_id, tag, EXPERIMENT_TAGS[tag])
                 return str(found.experiment_id)
             location = artifact_location(self.uri, self.root)
-            return str(self.client.create_experiment(name, artifact_location=location))
+            return str(self.client.create_experiment(name, location, EXPERIMENT_TAGS))

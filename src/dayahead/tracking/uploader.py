@@ -26,6 +26,8 @@ FINGERPRINT_TAG: Final = "dayahead.fingerprint"
 LINEAGE_TAG: Final = "lineage."
 PARENT_TAG: Final = "mlflow.parentRunId"
 NAME_TAG: Final = "mlflow.runName"
+NOTE_TAG: Final = "mlflow.note.content"
+ERROR_TAG: Final = "error"
 PER_CALL: Final = 100
 """Most params and tags that MLflow accepts at once."""
 _REJECTED: Final = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST", "RESOURCE_ALREADY_EXISTS")
@@ -83,7 +85,7 @@ class Uploader:
                 progress = self._upload_start(entry)
             else:
                 with _skip_rejected(f"{outbox.path}: {entry['kind']}"):
-                    self._upload_entry(entry, progress, outbox.path.parent)
+                    self._upload_entry(entry, progress, outbox)
             progress = progress._replace(offset=offset)
             write_json(Progress.path(outbox), progress._asdict())
             if file := entry.get("file"):
@@ -105,7 +107,7 @@ class Uploader:
         try:
             if outbox.is_open():
                 *_, (_, last) = outbox.read()
-                outbox.append("end", status="KILLED", at=last["at"])
+                outbox.append("end", status="KILLED", error="killed", at=last["at"])
             return self.upload(outbox)
         finally:
             lock.release()
@@ -138,6 +140,8 @@ class Uploader:
             found = self.store.client.create_run(experiment, start_time=at, tags=tags)
         else:
             self._set_tags(found.info.run_id, tags)
+            if ERROR_TAG in found.data.tags:  # of a stage that failed and runs again
+                self.store.client.delete_tag(found.info.run_id, ERROR_TAG)
         return str(found.info.run_id)
 
     def _link_upstream(
@@ -176,28 +180,43 @@ class Uploader:
         for first in range(0, len(values), PER_CALL):
             self.store.client.log_batch(run, **{kind: values[first : first + PER_CALL]})
 
-    def _upload_entry(self, entry: Entry, progress: Progress, folder: Path) -> None:
-        client, run = self.store.client, progress.run
+    def _upload_entry(self, entry: Entry, progress: Progress, outbox: Outbox) -> None:
+        client, run, targets = self.store.client, progress.run, (progress.run, progress.parent)
         match entry["kind"]:
             case "metrics" | "window":
-                time, step = entry.get("timestamp", entry["at"]), entry["step"]
-                metrics = entry["metrics"].items()
-                points = [entities.Metric(name, value, time, step) for name, value in metrics]
-                for target in (run, progress.parent):
-                    self._log(target, "metrics", points)
+                self._upload_metrics(targets, entry)
             case "artifact":
-                client.log_artifact(run, str(folder / entry["file"]), entry["into"])
+                client.log_artifact(run, str(outbox.path.parent / entry["file"]), entry["into"])
             case "model":
-                self._upload_model(run, str(folder / entry["file"]))
+                self._upload_model(run, str(outbox.path.parent / entry["file"]))
             case "input":
-                source = json.dumps({"uri": entry["source"]})
-                digest = entry["digest"][:36]  # MLflow takes no more
-                dataset = entities.Dataset(entry["name"], digest, "local", source)
-                tag = entities.InputTag("mlflow.data.context", "input")
-                client.log_inputs(run, [entities.DatasetInput(dataset, [tag])])
+                self._upload_input(targets, entry)
             case "end":
-                for target in (run, progress.parent):
-                    client.set_terminated(target, entry["status"], entry["at"])
+                self._upload_end(targets, entry, outbox.entries("start")[-1])
+
+    def _upload_metrics(self, runs: Sequence[str], entry: Entry) -> None:
+        time, step = entry.get("timestamp", entry["at"]), entry["step"]
+        metrics = entry["metrics"].items()
+        points = [entities.Metric(name, value, time, step) for name, value in metrics]
+        for run in runs:
+            self._log(run, "metrics", points)
+
+    def _upload_input(self, runs: Sequence[str], entry: Entry) -> None:
+        source = json.dumps({"uri": entry["source"]})
+        digest = entry["digest"][:36]  # MLflow takes no more
+        dataset = entities.Dataset(entry["name"], digest, "local", source)
+        tag = entities.InputTag("mlflow.data.context", "input")
+        for run in runs:
+            self.store.client.log_inputs(run, [entities.DatasetInput(dataset, [tag])])
+
+    def _upload_end(self, runs: Sequence[str], entry: Entry, start: Entry) -> None:
+        """Set the status, and the error in a column of its own and on top of the run's page."""
+        line, note = f"{start['stage']}: {entry.get('error')}", start["tags"].get(NOTE_TAG, "")
+        note = f"**{entry['status'].capitalize()}.** {line}\n\n{note}".strip()
+        for run in runs:
+            if "error" in entry:
+                self._set_tags(run, {ERROR_TAG: line, NOTE_TAG: note})
+            self.store.client.set_terminated(run, entry["status"], entry["at"])
 
     def _upload_model(self, run: str, folder: str) -> None:
         client = self.store.client

@@ -11,7 +11,10 @@ from mlflow import MlflowException
 
 from dayahead.tracking.outbox import outboxes, warn_once
 from dayahead.tracking.runs import package_model, stage_run
+from dayahead.tracking.uploader import sync_all
 from support.tracked_stages import points_of, run_stage, runs_of, window
+
+PRIMARY = "mlflow.experiment.primaryMetric.name"
 
 
 def test_the_stages_of_a_pipeline_run_share_a_parent(store):
@@ -35,12 +38,23 @@ def test_the_stages_of_a_pipeline_run_share_a_parent(store):
 
 
 @pytest.mark.parametrize(
-    ("fate", "code", "status"), [("raise", 1, "FAILED"), ("terminate", 143, "KILLED")]
+    ("fate", "code", "status", "error"),
+    [
+        ("raise", 1, "FAILED", "train: ValueError: on purpose"),
+        ("refuse", 1, "FAILED", "train: tcp://***@host is missing"),
+        ("terminate", 143, "KILLED", "train: stopped by SIGTERM"),
+        ("kill", -9, "KILLED", "train: killed"),
+    ],
 )
-def test_a_failed_stage_gets_its_status(store, fate, code, status):
+def test_a_failed_stage_gets_its_status_and_error(store, fate, code, status, error):
     assert run_stage("train", fate)[0] == code
+    sync_all()  # of a killed stage nobody but the next one can tell
     runs = runs_of(store)
-    assert runs["train"][0].info.status == runs["pipeline"][0].info.status == status
+    for run in (runs["train"][0], runs["pipeline"][0]):
+        assert run.info.status == status
+        assert run.data.tags["error"] == error
+        note = f"**{status.capitalize()}.** {error}\n\nRestore with `dvc exp apply lofty-sail`."
+        assert run.data.tags["mlflow.note.content"] == note
     assert len(points_of(store, runs["train"][0])) == 3
 
 
@@ -52,7 +66,20 @@ def test_a_restarted_stage_logs_what_is_missing(store, fate):
     (train,), (parent,) = runs["train"], runs["pipeline"]
     assert points_of(store, train) == points_of(store, parent)
     assert [step for step, _ in points_of(store, train)] == [0, 1, 2, 3]
-    assert train.info.status == parent.info.status == "FINISHED"
+    for run in (train, parent):
+        assert run.info.status == "FINISHED"
+        assert "error" not in run.data.tags
+        assert run.data.tags["mlflow.note.content"] == "Restore with `dvc exp apply lofty-sail`."
+
+
+def test_an_experiment_opens_in_the_view_of_model_training(store):
+    tags = store.client.get_experiment(store.experiment_id("new")).tags
+    assert tags["mlflow.experimentKind"] == "custom_model_development"
+    older = store.client.create_experiment("older", tags={PRIMARY: "aod_mrr_at_20"})
+    tags = store.client.get_experiment(store.experiment_id("older")).tags
+    assert tags["mlflow.experimentKind"] == "custom_model_development"
+    assert tags[PRIMARY] == "aod_mrr_at_20"
+    assert older == store.experiment_id("older")
 
 
 def test_the_block_may_raise_and_exit(project, params):
@@ -109,7 +136,7 @@ def test_credentials_reach_no_outbox(project, params, monkeypatch):
     params = replace(params, model=replace(params.model, config=config))
     monkeypatch.setenv("DVC_EXP_NAME", "tcp://me:secret@host")
     with stage_run("train", params) as run:
-        run.log_input("raw", "s3://me:secret@bucket/x?secret", "0" * 64)
+        run.log_input("raw", "s3://me:secret@bucket/x?secret", project / "params.yaml")
     assert "secret" not in run.outbox.path.read_text()
     assert run.outbox.start()["params"]["model.config"] == '{"url": "https://***@host/x?***"}'
 

@@ -1,0 +1,38 @@
+"""Names of runs: what was run, in a few words."""
+
+import re
+
+from dayahead.config.baselines import BASELINES, MEMORY
+from dayahead.config.params import Params
+from dayahead.config.windows import WindowConfig
+
+_GENERATED = re.compile(r"[a-z]{5}-[a-z]{4}")
+"""What DVC calls an experiment that nobody named: an adjective and a noun."""
+
+
+def run_name(params: Params, experiment: str | None = None) -> str:
+    """Return a name such as `g1 gpt2/clm d128 L2 seed 1`, the same for the same settings.
+
+    The name of a DVC experiment is appended where a user gave it one.
+    """
+    words = [params.dataset, *_window(params.window), *_model(params)]
+    if experiment and not _GENERATED.fullmatch(experiment):
+        words.append(f"({experiment})")
+    return " ".join(words)
+
+
+def _window(window: WindowConfig) -> list[str]:
+    """Of windows other than a day, their length."""
+    length = window.unit if window.length == 1 else f"{window.length}-{window.unit}"
+    return [] if length == "day" else [length]
+
+
+def _model(params: Params) -> list[str]:
+    model, architecture = params.model, params.model.architecture
+    if architecture in BASELINES:
+        return [architecture]
+    seed = f"seed {params.training.seed}"
+    if not model.has_network:
+        return [architecture, seed]
+    network = f"{MEMORY}+{model.network}" if architecture == MEMORY else architecture
+    return [f"{network}/{params.task.name}", f"d{model.d_model}", f"L{model.n_layer}", seed]
