@@ -7,7 +7,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, ROW, VALUE
-from dayahead.features.arrays import codes_of, find_repeats, ints
+from dayahead.features.arrays import Ints, codes_of, find_repeats, ints
 from dayahead.features.operators import floats
 from dayahead.features.vocabulary import KnownValues
 from dayahead.features.workflow import (
@@ -32,22 +32,31 @@ class SessionEncoder:
         self._chains = feature_chains(statistics, vocabularies, {})
 
     def encode_session(self, events: pa.Table) -> Arrays:
-        """Encode a live session's raw events.
+        """Encode a live session's raw events, as `encode_sessions` does."""
+        return self.encode_sessions(events, np.array([0, len(events)]))[0]
+
+    def encode_sessions(self, events: pa.Table, offsets: Ints) -> tuple[Arrays, Ints]:
+        """Encode raw events of live sessions: session s has the rows offsets[s]:offsets[s + 1].
 
         `events` has columns of the event table: item_id, event_time and the features' raw columns.
         A row number decides where times are equal; without one, the order given.
 
         Returns:
-            item_id, event_time and the features as in window files, in the order of the events.
-            The data set's rule for repeats is applied, then the session is truncated to its last
-            max_length - 1 events: as many as a model reads before a target.
+            item_id, event_time and the features as in window files, in the order of the events, and
+            the sessions' offsets. The data set's rule for repeats is applied, then each session is
+            truncated to its last max_length - 1 events: as many as a model reads before a target.
         """
-        n = len(events)
-        rows = ints(events[ROW]) if ROW in events.column_names else np.arange(n)
-        order = np.lexsort((rows, ints(events[EVENT_TIME])))
-        items = codes_of(events[ITEM_ID])[order]
-        order = order[~find_repeats(np.zeros(n, np.int64), items, self._rules.repeats)]
-        return self.encode(events.take(pa.array(order[-(self._rules.max_length - 1) :])))
+        n_sessions = len(offsets) - 1
+        sessions = np.repeat(np.arange(n_sessions), np.diff(offsets))
+        rows = ints(events[ROW]) if ROW in events.column_names else np.arange(len(events))
+        order = np.lexsort((rows, ints(events[EVENT_TIME]), sessions))
+        items = codes_of(events[ITEM_ID])[order] + 1  # a null is 0
+        order = order[~find_repeats(sessions, items, self._rules.repeats)]
+        ends = np.cumsum(np.bincount(sessions[order], minlength=n_sessions))
+        n_after = ends[sessions[order]] - np.arange(len(order))
+        order = order[n_after < self._rules.max_length]
+        lengths = np.bincount(sessions[order], minlength=n_sessions)
+        return self.encode(events.take(pa.array(order))), np.append(0, np.cumsum(lengths))
 
     def encode(self, events: pa.Table) -> Arrays:
         """Encode raw events, row by row: item_id, event_time (microseconds) and the features."""

@@ -38,6 +38,8 @@ MemoryScorer = Callable[[Clicks, NetworkScores | None], Float32[Tensor, "B C"]]
 """From prefixes, none empty, whose last click is the latest one known, and the network's scores
 where there is a network, to scores of items."""
 _FITS = "n_fits"
+TRAINING_STATE = ("moments.", "replay.")
+"""Prefixes of the tensors that only further fits read, not scores."""
 
 
 class MemoryModel:
@@ -302,9 +304,14 @@ class MemoryModel:
         return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Continue from a state of the same settings."""
+        """Continue from a state of the same settings.
+
+        Without its TRAINING_STATE the model gives the same scores, but must not be fitted on.
+        """
+        is_whole = any(name.startswith(TRAINING_STATE) for name in state)
         for name, part in self._state_parts().items():
-            part.load_state_dict(with_prefix(state, f"{name}."))
+            if is_whole or f"{name}." not in TRAINING_STATE:
+                part.load_state_dict(with_prefix(state, f"{name}."))
         self.n_fits = int(state[_FITS])
         self.n_known = self.n_items
 

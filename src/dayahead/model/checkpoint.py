@@ -11,8 +11,7 @@ import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass as checked_dataclass
-from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from dayahead.config.baselines import LINEAR, MEMORY, NEIGHBOURS, LinearConfig, NeighbourConfig
@@ -28,7 +27,7 @@ from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.baselines import Baseline, Cooccurrence, Transitions
 from dayahead.model.embeddings import GrowingEmbedding
 from dayahead.model.linear import LinearModel
-from dayahead.model.memories import MemoryRecommender
+from dayahead.model.memories import UNREAD_BY_SCORERS, MemoryRecommender
 from dayahead.model.neighbours import NeighbourModel
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.tensor_files import AnyTensor, write_tensors
@@ -225,8 +224,11 @@ def save_model(folder: Path, stored: StoredModel, weights: Mapping[str, AnyTenso
     write_json(folder / "config.json", asdict(stored.config) | {"statistics": statistics})
 
 
-def load_model(folder: Path) -> StoredModel:
+def load_model(folder: Path, *, to_fit: bool = True) -> StoredModel:
     """Read a folder written by `save_model`.
+
+    Without `to_fit` the state that only further fits need stays on the disk, such as the examples
+    that `memory` replays.
 
     Raises:
         ModelFileError: a file is missing or damaged, or the files do not belong together.
@@ -234,7 +236,7 @@ def load_model(folder: Path) -> StoredModel:
     try:
         path = folder / "config.json"
         file = validated(ModelConfigFile, read_json(path), str(path))
-        tensors = load_file(folder / "model.safetensors")
+        tensors = _read_tensors(folder / "model.safetensors", to_fit=to_fit)
         wanted = [INDEX, VALUE, FIRST_TIME]
         vocabularies = {
             column: pq.read_table(
@@ -253,6 +255,12 @@ def load_model(folder: Path) -> StoredModel:
             f"and vocabulary/ as `dvc repro` writes them to models/"
         ) from None
     return stored
+
+
+def _read_tensors(path: Path, *, to_fit: bool) -> dict[str, Tensor]:
+    unread = () if to_fit else tuple(WEIGHTS + prefix for prefix in UNREAD_BY_SCORERS)
+    with safe_open(path, framework="pt") as file:
+        return {n: file.get_tensor(n) for n in file.keys() if not n.startswith(unread)}  # noqa: SIM118
 
 
 def _check_consistency(stored: StoredModel) -> None:

@@ -11,12 +11,15 @@ from dayahead.config.memory import MemoryConfig
 from dayahead.core.columns import EVENT_TIME, IS_PAST, ITEM_ID, N_RESERVED
 from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.memory.clicks import Clicks
-from dayahead.memory.model import MemoryModel, NetworkScores, NetworkUpdate
+from dayahead.memory.model import TRAINING_STATE, MemoryModel, NetworkScores, NetworkUpdate
 from dayahead.memory.settings import MemorySettings
 from dayahead.model.baselines import Baseline, Ints
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.output_layer import Columns, Scorer
 from dayahead.model.tasks import is_before
+
+UNREAD_BY_SCORERS = tuple(f"memory.{prefix}" for prefix in TRAINING_STATE)
+"""Prefixes of a state's tensors that only further fits read: most of a saved model's bytes."""
 
 
 class MemoryRecommender(Baseline):

@@ -1,6 +1,6 @@
 """Recommendations for a live session, from a saved model."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -8,22 +8,24 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import pad
 
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, N_RESERVED, TIMESTAMP, UNKNOWN, VALUE
 from dayahead.core.errors import ConfigError, DataError
+from dayahead.features.arrays import ints
 from dayahead.features.session_encoder import Arrays, SessionEncoder
 from dayahead.features.workflow import input_types
-from dayahead.metrics.ranking import top_columns
 from dayahead.model.checkpoint import StoredModel, load_model
 from dayahead.model.memories import MemoryRecommender
 from dayahead.model.output_layer import Scorer
-from dayahead.serve.request import ColdStart
+from dayahead.serve.live_sessions import LiveSessions
+from dayahead.serve.ranking import Filter, Ranked, rank_sessions
+from dayahead.serve.request import ColdStart, ItemIds, Options
 from dayahead.train.batches import Sessions
 
 Recommendation = tuple[int | str, float]
@@ -43,7 +45,7 @@ class Recommender:
         Raises:
             ModelFileError: a part of the folder is missing or damaged.
         """
-        return cls(load_model(Path(folder)))
+        return cls(load_model(Path(folder), to_fit=False))
 
     def recommend(
         self,
@@ -78,12 +80,38 @@ class Recommender:
                 f"this model reads {', '.join(self.features)} besides the item id; pass the "
                 f"session's events as a file with --events"
             )
-        times = pa.array([self.stored.config.end] * len(items), TIMESTAMP)
-        return pa.table({ITEM_ID: self._item_column(items), EVENT_TIME: times})
+        return self.events_with({ITEM_ID: items})
 
-    def _item_column(self, items: Sequence[int | str]) -> pa.Array:
+    def events_with(self, columns: Mapping[str, Sequence[Any]]) -> pa.Table:
+        """Return a session's events from the values of raw columns; one that is missing is null.
+
+        Without event_time they happen where the last fitted window ends.
+
+        Raises:
+            DataError: a value is not of its column's type.
+        """
+        n_events = len(columns[ITEM_ID])
+        found = {ITEM_ID: self.item_column(columns[ITEM_ID])}
+        for name, type_ in self.column_types.items():
+            if name == ITEM_ID:
+                continue
+            values = columns.get(name, [None] * n_events)
+            if name == EVENT_TIME and name not in columns:
+                values = [self.stored.config.end] * n_events
+            try:
+                found[name] = pa.array(values, type_)
+            except (pa.ArrowException, OverflowError, TypeError) as error:
+                raise DataError(f"{name}: expected values of type {type_}: {error}") from None
+        return pa.table(found)
+
+    def item_column(self, items: ItemIds) -> pa.Array:
+        """Return item ids in the data set's type.
+
+        Raises:
+            DataError: one is not of that type.
+        """
         raw = [self._typed(item) for item in items]
-        return pa.array(raw, self._column_types[ITEM_ID])
+        return pa.array(raw, self.column_types[ITEM_ID])
 
     def recommend_after(
         self,
@@ -112,25 +140,75 @@ class Recommender:
             DataError: there are no events, one has no time, or none of the items is known.
             ConfigError: `past` is given, but the model reads no past events.
         """
-        _check_events(events)
-        seen = self._seen(events, past)
-        is_cold = (seen == UNKNOWN).all()
-        if is_cold and cold_start == "refuse":
+        if len(events) == 0:
+            raise DataError("the session is empty; expected at least one event")
+        options = Options(top_k=top_k, cold_start=cold_start, exclude_seen=exclude_seen)
+        found = self.rank(LiveSessions.of([events], [past]), [options])
+        if found.is_cold[0] and cold_start == "refuse":
             raise DataError(
                 f"the model knows none of the item ids of the session: "
                 f"{', '.join(map(str, self.unknown_items(events)))}; expected ids of the data set "
                 f"it was fitted on. To recommend the most popular items instead, add "
                 f"--cold-start popularity"
             )
-        popular = is_cold and cold_start == "popularity"
-        scores = self._popularity if popular else self._scores(events, past)
-        rows = self.stored.candidates - N_RESERVED
-        if exclude_seen:
-            is_new = ~np.isin(self.stored.candidates, seen)
-            scores, rows = scores[torch.from_numpy(is_new)], rows[is_new]
-        columns, highest = top_columns(scores[None], top_k)
-        items = self.stored.vocabularies[ITEM_ID][VALUE].take(pa.array(rows[columns[0].numpy()]))
-        return list(zip(items.to_pylist(), highest[0].tolist(), strict=True))
+        [top] = self.listed(found)
+        return top
+
+    def rank(self, sessions: LiveSessions, options: Sequence[Options]) -> Ranked:
+        """Rank the candidates after many sessions at once, each by its own options.
+
+        A session without events counts as cold, too. One that its options refuse has no items.
+
+        Raises:
+            ConfigError: past events are given, but the model reads none.
+            DataError: an event has no time.
+        """
+        indices = self._encoder.item_indices(sessions.events[ITEM_ID])
+        rows = sessions.row_sessions
+        if sessions.past is not None:
+            past_items = sessions.past.events[ITEM_ID]
+            indices = np.concatenate([indices, self._encoder.item_indices(past_items)])
+            rows = np.concatenate([rows, sessions.past.row_sessions])
+        is_cold = np.bincount(rows[indices != UNKNOWN], minlength=len(sessions)) == 0
+        excludes = np.array([each.exclude_seen for each in options], bool)
+        columns = self._candidate_columns[indices]
+        is_left_out = excludes[rows] & (columns >= 0)
+        seen = rows[is_left_out], columns[is_left_out]
+        filter_ = Filter(options, self._left_out(options), seen)
+        encoded = self._encoded(self._without_empty(sessions))
+        return rank_sessions(encoded, is_cold, self._scorer, self._popularity, filter_)
+
+    def listed(self, found: Ranked) -> list[list[Recommendation]]:
+        """Return the raw ids and scores of each session's items."""
+        items, ends = self.items_of(found).to_pylist(), np.cumsum(found.counts).tolist()
+        scores = found.scores[found.is_used].tolist()
+        pairs = list(zip(items, scores, strict=True))
+        return [pairs[i:j] for i, j in zip([0, *ends], ends, strict=False)]
+
+    def items_of(self, found: Ranked) -> pa.Array:
+        """Return the raw ids of all sessions' items, one after another."""
+        rows = self.stored.candidates[found.columns[found.is_used]] - N_RESERVED
+        return self.stored.vocabularies[ITEM_ID][VALUE].take(pa.array(rows)).combine_chunks()
+
+    def _left_out(self, options: Sequence[Options]) -> dict[int, Bool[Tensor, " C"]]:
+        """Return the candidates that each of the options leaves out, if it names items."""
+        left_out = {}
+        for each in {id(each): each for each in options}.values():
+            if each.allow is None and not each.deny:
+                continue
+            is_out = self._is_candidate(each.deny)
+            if each.allow is not None:
+                is_out |= ~self._is_candidate(each.allow)
+            left_out[id(each)] = is_out
+        return left_out
+
+    def _is_candidate(self, items: ItemIds) -> Bool[Tensor, " C"]:
+        columns = self._candidate_columns[
+            self._encoder.item_indices(pa.chunked_array([self.item_column(items)]))
+        ]
+        found = torch.zeros(len(self.stored.candidates), dtype=torch.bool)
+        found[torch.from_numpy(columns[columns >= 0])] = True
+        return found
 
     def _seen(self, events: pa.Table, past: pa.Table | None) -> NDArray[np.int32]:
         """Return the indices of the items of a session and of the past."""
@@ -161,31 +239,25 @@ class Recommender:
         if (self._seen(events, past) == UNKNOWN).all():
             return [{} for _ in items]
         columns, n_known = self._batch(events, past)
-        indices = self._encoder.item_indices(pa.chunked_array([self._item_column(items)]))
+        indices = self._encoder.item_indices(pa.chunked_array([self.item_column(items)]))
         found = model.explain(columns, n_known, indices.astype(np.int64))
         return [dict(sorted(each.items(), key=lambda part: -abs(part[1]))) for each in found]
 
     def unknown_items(self, events: pa.Table) -> list[int | str]:
         """Return the item ids of a session that the model does not know, each once, in order."""
-        is_unknown = self._encoder.item_indices(events[ITEM_ID]) == UNKNOWN
+        is_unknown = self.is_unknown(events)
         unknown: list[int | str] = events[ITEM_ID].filter(pa.array(is_unknown)).unique().to_pylist()
         return unknown
 
-    def _scores(self, events: pa.Table, past: pa.Table | None) -> Float[Tensor, " C"]:
-        return self._scorer(*self._batch(events, past))[0]
+    def is_unknown(self, events: pa.Table) -> NDArray[np.bool_]:
+        """Flag the events whose item the model does not know."""
+        return np.asarray(self._encoder.item_indices(events[ITEM_ID]) == UNKNOWN)
 
-    def _batch(
-        self, events: pa.Table, past: pa.Table | None
-    ) -> tuple[dict[str, Tensor], Int[Tensor, " 1"]]:
-        """Return a scorer's input: columns [1, L], and the number of known events."""
-        sessions = self._encoded(events, past)
-        n_known = len(sessions.columns[ITEM_ID])
-        columns = {
-            # One more column: some tasks predict at the position of the next event.
-            name: torch.nn.functional.pad(values, (0, 1))[None]
-            for name, values in sessions.columns.items()
-        }
-        return columns, torch.tensor([n_known])
+    def _batch(self, events: pa.Table, past: pa.Table | None) -> tuple[dict[str, Tensor], Tensor]:
+        """Return a scorer's input for one session: columns [1, L], and the number of events."""
+        sessions = self._encoded(LiveSessions.of([events], [past]))
+        columns = {name: pad(values, (0, 1))[None] for name, values in sessions.columns.items()}
+        return columns, sessions.lengths
 
     def read_events(self, path: Path) -> pa.Table:
         """Read a session's events from a CSV: item_id, event_time and the model's raw features.
@@ -193,7 +265,7 @@ class Recommender:
         Raises:
             DataError: the file is missing, lacks a column or holds a value of another type.
         """
-        types = self._column_types
+        types = self.column_types
         options = pa.csv.ConvertOptions(column_types=types, include_columns=list(types))
         try:
             return pa.csv.read_csv(path, convert_options=options)
@@ -202,21 +274,49 @@ class Recommender:
                 f"{path}: expected a CSV with the columns {', '.join(types)}: {error}"
             ) from None
 
-    def _encoded(self, events: pa.Table, past: pa.Table | None) -> Sessions:
-        length = self.stored.config.model.n_past_read
-        session = _one_session(self._encoder.encode_session(events))
-        if past is None:
-            return session
-        if length == 0:
+    def _without_empty(self, sessions: LiveSessions) -> LiveSessions:
+        """Give each session without events one of an unknown item."""
+        empty = np.flatnonzero(np.diff(sessions.offsets) == 0)
+        if not len(empty):
+            return sessions
+        events = sessions.events
+        types = {field.name: field.type for field in events.schema}
+        nulls = {name: pa.nulls(len(empty), type_) for name, type_ in types.items()}
+        nulls[EVENT_TIME] = pa.array([self.stored.config.end] * len(empty), types[EVENT_TIME])
+        both = pa.concat_tables([events, pa.table(nulls, schema=events.schema)])
+        order = np.argsort(np.concatenate([sessions.row_sessions, empty]), kind="stable")
+        lengths = np.maximum(np.diff(sessions.offsets), 1)
+        offsets = np.append(0, np.cumsum(lengths))
+        return LiveSessions(both.take(pa.array(order)), offsets, sessions.past)
+
+    def _encoded(self, sessions: LiveSessions) -> Sessions:
+        _check_times(sessions)
+        arrays, offsets = self._encoder.encode_sessions(sessions.events, sessions.offsets)
+        own = _as_sessions(arrays, offsets)
+        if sessions.past is None:
+            return own
+        self.check_reads_past()
+        # Only what lies before the session counts as its past, the oldest first.
+        times = ints(sessions.events[EVENT_TIME])
+        starts = np.minimum.reduceat(times, sessions.offsets[:-1])
+        rows, past = sessions.past.row_sessions, sessions.past.events
+        past_times = ints(past[EVENT_TIME])
+        order = np.lexsort((past_times, rows))
+        order = order[past_times[order] < starts[rows[order]]]
+        if not len(order):
+            return own
+        lengths = np.bincount(rows[order], minlength=len(sessions))
+        earlier = self._encoder.encode(past.take(pa.array(order)))
+        past_offsets = np.append(0, np.cumsum(lengths))
+        return own.after(_as_sessions(earlier, past_offsets), self.stored.config.model.n_past_read)
+
+    def check_reads_past(self) -> None:
+        """Raise ConfigError if the model reads no past events."""
+        if self.stored.config.model.n_past_read == 0:
             raise ConfigError(
                 "this model reads no past events (model.past_length is 0, or it is a baseline); "
                 "omit --past"
             )
-        is_before = pc.less(past[EVENT_TIME], pc.min(events[EVENT_TIME]))
-        past = past.filter(is_before).sort_by(EVENT_TIME)
-        if len(past) == 0:
-            return session
-        return session.after(_one_session(self._encoder.encode(past)), length)
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -228,6 +328,13 @@ class Recommender:
         return torch.from_numpy(self.stored.popularity.astype(np.float32))
 
     @cached_property
+    def _candidate_columns(self) -> NDArray[np.int64]:
+        """The column of each vocabulary index among the candidates, -1 where it is none."""
+        columns = np.full(N_RESERVED + len(self.stored.vocabularies[ITEM_ID]), -1)
+        columns[self.stored.candidates] = np.arange(len(self.stored.candidates))
+        return columns
+
+    @cached_property
     def _encoder(self) -> SessionEncoder:
         return SessionEncoder(self.stored.config.statistics, self.stored.vocabularies)
 
@@ -236,7 +343,8 @@ class Recommender:
         return self.stored.model.scorer(torch.from_numpy(self.stored.candidates).long())
 
     @cached_property
-    def _column_types(self) -> dict[str, Any]:
+    def column_types(self) -> dict[str, Any]:
+        """Types of the raw columns that the model reads: item_id, event_time, its features'."""
         return input_types(self.stored.config.statistics) | {EVENT_TIME: TIMESTAMP}
 
     def _typed(self, item: int | str) -> int | str:
@@ -246,19 +354,17 @@ class Recommender:
             return int(pa.scalar(int(item), pa.int64()).as_py())
         except (ValueError, OverflowError):
             raise DataError(
-                f"item id {item!r}: expected a 64-bit integer, as in the data set; for example "
-                f"--session 12,7"
+                f"item id {item!r}: expected a 64-bit integer, as in the data set, for example 12"
             ) from None
 
 
-def _check_events(events: pa.Table) -> None:
-    if len(events) == 0:
-        raise DataError("the session is empty; expected at least one event")
-    if events[EVENT_TIME].null_count:
+def _check_times(sessions: LiveSessions) -> None:
+    both = [sessions, *([] if sessions.past is None else [sessions.past])]
+    if any(each.events[EVENT_TIME].null_count for each in both):
         raise DataError("the session has an event without a time; expected event_time in each row")
 
 
-def _one_session(arrays: Arrays) -> Sessions:
+def _as_sessions(arrays: Arrays, offsets: NDArray[np.int64]) -> Sessions:
     columns = {name: torch.from_numpy(values) for name, values in arrays.items()}
     columns |= {name: each.long() for name, each in columns.items() if each.dtype == torch.int32}
-    return Sessions(columns, torch.tensor([0, len(columns[ITEM_ID])]))
+    return Sessions(columns, torch.from_numpy(offsets))

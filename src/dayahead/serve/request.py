@@ -1,12 +1,32 @@
-"""What a session is asked with: item ids as text, and what answers an unknown session."""
+"""What a session is asked with: item ids as text, and options."""
 
 import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from dayahead.core.errors import DataError
 
 ColdStart = Literal["refuse", "popularity", "model"]
 """What answers a session none of whose items the model knows."""
+ItemIds = Sequence[int | str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How one session is answered."""
+
+    top_k: int = 10
+    """Number of items, at least 1; fewer come back where fewer may be recommended."""
+    cold_start: ColdStart = "refuse"
+    """What answers if the model knows no item of the session and of the past: nothing, the items
+    with most events in the last fitted window, or the model."""
+    exclude_seen: bool = False
+    """Whether to leave out the items of the session and of the past."""
+    allow: ItemIds | None = None
+    """The only items that may be recommended; None for all."""
+    deny: ItemIds = ()
+    """Items that are not recommended."""
 
 
 def parse_ids(text: str) -> list[str]:

@@ -1,6 +1,8 @@
 """The command `recommend`: which ids it takes, and what it says of those it does not know."""
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -133,3 +135,42 @@ def test_an_event_without_a_time_is_refused(memory, tmp_path):
     model = Recommender.load(memory)
     with pytest.raises(DataError, match="an event without a time"):
         model.recommend_after(model.read_events(tmp_path / "events.csv"), 3)
+
+
+@pytest.fixture
+def sessions(tmp_path):
+    table = pa.table({"session_id": ["a", "b", "c"], "item_id": [[1, 2], [98], []]})
+    pq.write_table(table, tmp_path / "in.parquet")
+    return tmp_path / "in.parquet"
+
+
+def test_the_sessions_of_a_file_are_answered(models, tmp_path, sessions):
+    output = tmp_path / "out.parquet"
+    options = ["--models", str(models), "--sessions", str(sessions), "--output", str(output)]
+    result = CliRunner().invoke(app, ["recommend", *options, "--top-k", "2"])
+    assert result.exit_code == 0
+    found = pq.read_table(output).to_pylist()
+    assert [row["session_id"] for row in found] == ["a", "a"]
+    assert (found[0]["item"], found[0]["rank"]) == (3, 1)
+    assert "2 recommendations for 3 sessions, of which 2 have no item" in result.stdout
+    assert "--cold-start popularity" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--sessions", "in.parquet"),
+        ("--session", "1", "--output", "o.parquet"),
+        ("--sessions", "in.parquet", "--output", "o.parquet", "--explain"),
+        ("--sessions", "in.parquet", "--output", "o.parquet", "--session", "1"),
+        ("--sessions", "in.parquet", "--output", "o.parquet", "--past", "p.csv"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(ask, options):
+    with pytest.raises(ConfigError, match=r"recommend: "):
+        ask(*options)
+
+
+def test_the_help_has_an_example():
+    shown = CliRunner().invoke(app, ["recommend", "--help"]).output
+    assert "dayahead recommend --sessions" in " ".join(shown.split())

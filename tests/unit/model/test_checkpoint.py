@@ -130,6 +130,25 @@ def test_a_baseline_counts_on_after_reading(tmp_path, architecture):
         assert torch.equal(tensor, again[name]), name
 
 
+def test_a_model_read_to_serve_leaves_the_state_of_training_on_the_disk(tmp_path):
+    written = stored(MEMORY, "clm")
+    save(tmp_path, written)
+    read = load_model(tmp_path, to_fit=False)
+    assert len(written.model.memory.replay.kept)
+    assert not len(read.model.memory.replay.kept)
+    scores = (scores_of(each.model, each.candidates) for each in (read, written))
+    assert torch.equal(*scores)
+
+
+def test_a_model_to_fit_needs_all_of_its_state(tmp_path):
+    save(tmp_path, stored(MEMORY, "clm"))
+    tensors = load_file(tmp_path / "model.safetensors")
+    del tensors["weights.memory.replay.features"]
+    save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(ModelFileError, match="features"):
+        load_model(tmp_path)
+
+
 @every_architecture
 def test_the_same_model_gives_the_same_bytes(tmp_path, architecture, task):
     for folder in (tmp_path / "a", tmp_path / "b"):

@@ -15,7 +15,9 @@ from dayahead.core.columns import EVENT_TIME, ITEM_ID
 from dayahead.core.errors import ConfigError
 from dayahead.core.files import read_json, write_json
 from dayahead.distributed.process import Rank
+from dayahead.serve.live_sessions import LiveSessions
 from dayahead.serve.recommender import Recommender
+from dayahead.serve.request import Options
 from dayahead.train.batches import Sessions
 from dayahead.train.data_loading import Loader
 from dayahead.train.run import Run
@@ -154,6 +156,13 @@ def test_evaluate_and_recommend_give_the_same_scores_after_a_past(folder, tmp_pa
         if past.num_rows:
             alone = [score for _, score in recommender.recommend_after(session, 99)]
             assert not np.allclose(alone, live)
+    rows = range(N_WITHOUT_PAST - 4, N_WITHOUT_PAST + 8)
+    at_once = LiveSessions.of(
+        [raw_events(DAYS[1][row][:-1], 1, row) for row in rows],
+        [events_before(PASTS[1][row], 1, row) if PASTS[1][row] else None for row in rows],
+    )
+    found = recommender.rank(at_once, [Options(top_k=99)] * len(rows))
+    np.testing.assert_allclose(found.scores, wanted[rows], rtol=1e-5, atol=1e-5)
 
 
 def test_a_model_without_past_length_rejects_a_past(folder, tmp_path):

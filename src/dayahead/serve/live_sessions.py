@@ -1,0 +1,43 @@
+"""Sessions as they come in, before their ids are looked up."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class LiveSessions:
+    """Raw events of sessions: session s has the rows offsets[s]:offsets[s + 1], maybe none.
+
+    `past` holds the earlier events of each session's user, in as many rows; None where none is
+    known.
+    """
+
+    events: pa.Table
+    offsets: NDArray[np.int64]
+    past: "LiveSessions | None" = None
+
+    @classmethod
+    def of(cls, tables: Sequence[pa.Table], pasts: Sequence[pa.Table | None]) -> "LiveSessions":
+        """Join tables of one or more sessions' events and pasts, with the same columns each."""
+        none = tables[0].slice(0, 0)
+        known = [none if past is None else past.select(none.column_names) for past in pasts]
+        has_past = any(past is not None for past in pasts)
+        return cls(*_joined(tables), LiveSessions(*_joined(known)) if has_past else None)
+
+    def __len__(self) -> int:
+        """Return the number of sessions."""
+        return len(self.offsets) - 1
+
+    @property
+    def row_sessions(self) -> NDArray[np.int64]:
+        """The session of each event."""
+        return np.repeat(np.arange(len(self)), np.diff(self.offsets))
+
+
+def _joined(tables: Sequence[pa.Table]) -> tuple[pa.Table, NDArray[np.int64]]:
+    lengths = [len(table) for table in tables]
+    return pa.concat_tables(tables, promote_options="default"), np.cumsum([0, *lengths])

@@ -1,0 +1,220 @@
+"""Sessions from a file of any size, a part of them at a time."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from dayahead.core.columns import EVENT_TIME, ITEM_ID, SESSION_ID, TIMESTAMP
+from dayahead.core.errors import DataError
+from dayahead.serve.live_sessions import LiveSessions
+
+SESSIONS_READ = 8_192
+"""Rows of a file with a row per session that are read at once."""
+EVENTS_READ = 65_536
+"""Rows of a file with a row per event that are read at once."""
+BLOCK_BYTES = 4 * 2**20
+"""Of a CSV."""
+FORMATS = (".parquet", ".csv")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some sessions of a file, with their ids."""
+
+    ids: pa.Array
+    sessions: LiveSessions
+
+
+class SessionFile:
+    """Sessions in a parquet or CSV file: session_id, item_id, event_time and raw features.
+
+    A row is an event, and a session's events are next to each other; or, in parquet, a row is a
+    session, and the other columns are lists. Without event_time all events happen at `end`, in the
+    order of the file.
+
+    Args:
+        path: of the file.
+        types: raw columns that the model reads, item_id and event_time among them.
+        end: microseconds since 1970.
+
+    Raises:
+        DataError: the file is missing, is neither parquet nor CSV, or lacks a column.
+    """
+
+    def __init__(self, path: Path, types: Mapping[str, Any], end: int) -> None:
+        self.path = path
+        self._types = types
+        self._end = end
+        if path.suffix not in FORMATS:
+            raise DataError(f"{path}: expected a file that ends in {' or '.join(FORMATS)}")
+        with self._errors():
+            self._parquet = self._open_parquet() if path.suffix == ".parquet" else None
+            schema = (
+                self._open_csv().schema if self._parquet is None else self._parquet.schema_arrow
+            )
+        needed = {SESSION_ID, ITEM_ID, *(types if len(types) > 2 else ())}  # noqa: PLR2004
+        if missing := sorted(needed.difference(schema.names)):
+            raise DataError(
+                f"{path}: expected the columns {', '.join(sorted(needed))}, found "
+                f"{', '.join(schema.names)}; {', '.join(missing)} is missing"
+            )
+        self._names = [SESSION_ID, *(name for name in types if name in schema.names)]
+        self.has_lists = _is_list(schema.field(ITEM_ID).type)
+        self.id_type = schema.field(SESSION_ID).type
+
+    @property
+    def n_rows(self) -> int | None:
+        """Rows of the file, where it says."""
+        return None if self._parquet is None else int(self._parquet.metadata.num_rows)
+
+    def parts(self) -> Iterator[tuple[Part, int]]:
+        """Yield sessions, and the number of rows read so far.
+
+        Raises:
+            DataError: a value is not of its type, or a session's events are not together.
+        """
+        n_read = 0
+        repeats = _Repeats()
+        held: pa.Table | None = None  # the last session read, which may go on
+        with self._errors():
+            for batch in self._batches():
+                n_read += len(batch)
+                rows = self._checked(pa.Table.from_batches([batch]))
+                if self.has_lists:
+                    yield self._of_lists(rows), n_read
+                    continue
+                rows = rows if held is None else pa.concat_tables([held, rows])
+                starts = _starts(rows[SESSION_ID])
+                whole, held = rows.slice(0, starts[-1]), rows.slice(starts[-1])
+                if len(whole):
+                    yield self._of_events(whole, starts[:-1], repeats), n_read
+            if held is not None:
+                yield self._of_events(held, np.zeros(1, np.int64), repeats), n_read
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        if self._parquet is None:
+            yield from (batch for batch in self._open_csv() if len(batch))
+            return
+        size = SESSIONS_READ if self.has_lists else EVENTS_READ
+        for batch in self._parquet.iter_batches(size, columns=self._names, use_threads=False):
+            if len(batch):
+                yield batch
+
+    def _open_parquet(self) -> pq.ParquetFile:
+        # A buffer instead of whole column chunks: a row group may hold the whole file.
+        return pq.ParquetFile(self.path, buffer_size=2**20, pre_buffer=False)
+
+    def _open_csv(self) -> pa.csv.CSVStreamingReader:
+        types = {SESSION_ID: pa.string(), **self._types}
+        return pa.csv.open_csv(
+            self.path,
+            read_options=pa.csv.ReadOptions(block_size=BLOCK_BYTES),
+            convert_options=pa.csv.ConvertOptions(column_types=types),
+        )
+
+    def _checked(self, rows: pa.Table) -> pa.Table:
+        rows = rows.select(self._names)
+        if rows[SESSION_ID].null_count:
+            raise DataError(f"{self.path}: a row has no session_id; expected one in each row")
+        return rows
+
+    def _of_events(self, rows: pa.Table, starts: NDArray[np.int64], repeats: "_Repeats") -> Part:
+        ids = rows[SESSION_ID].take(pa.array(starts)).combine_chunks()
+        if (again := repeats.first_of(ids)) is not None:
+            raise DataError(
+                f"{self.path}: the rows of session {again} are not next to each other; sort the "
+                f"file by session_id"
+            )
+        events = self._typed({name: rows[name] for name in self._names[1:]})
+        return self._part(ids, events, np.append(starts, len(rows)))
+
+    def _of_lists(self, rows: pa.Table) -> Part:
+        lists = {}
+        for name in self._names[1:]:
+            column = rows[name].combine_chunks()
+            if not _is_list(column.type):
+                raise DataError(
+                    f"{self.path}: {name} is {column.type}; expected lists, as in item_id"
+                )
+            lists[name] = column.cast(pa.list_(column.type.value_type))
+        lengths = lists[ITEM_ID].value_lengths().fill_null(0).to_numpy()
+        for name, column in lists.items():
+            is_other = column.value_lengths().fill_null(0).to_numpy() != lengths
+            if is_other.any():
+                session = rows[SESSION_ID][int(np.flatnonzero(is_other)[0])]
+                raise DataError(
+                    f"{self.path}: session {session}: {name} has another number of values than "
+                    f"item_id; expected one for each event"
+                )
+        flat = {name: pa.chunked_array([column.flatten()]) for name, column in lists.items()}
+        offsets = np.append(0, np.cumsum(lengths, dtype=np.int64))
+        return self._part(rows[SESSION_ID].combine_chunks(), self._typed(flat), offsets)
+
+    def _typed(self, columns: Mapping[str, pa.ChunkedArray]) -> pa.Table:
+        typed = {}
+        for name, column in columns.items():
+            if name == EVENT_TIME and not pa.types.is_timestamp(column.type):
+                raise DataError(f"{self.path}: event_time is {column.type}; expected a timestamp")
+            typed[name] = column.cast(self._types[name])
+        if EVENT_TIME not in typed:
+            n_events = len(typed[ITEM_ID])
+            typed[EVENT_TIME] = pa.array(np.full(n_events, self._end)).cast(TIMESTAMP)
+        return pa.table(typed)
+
+    def _part(self, ids: pa.Array, events: pa.Table, offsets: NDArray[np.int64]) -> Part:
+        if events[EVENT_TIME].null_count:
+            event = int(np.flatnonzero(events[EVENT_TIME].is_null().to_numpy())[0])
+            session = ids[int(np.searchsorted(offsets, event, "right")) - 1]
+            raise DataError(
+                f"{self.path}: session {session} has an event without event_time; expected one in "
+                f"each event, or no such column"
+            )
+        return Part(ids, LiveSessions(events, offsets))
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (pa.ArrowException, FileNotFoundError, IsADirectoryError) as error:
+            raise DataError(
+                f"{self.path}: cannot be read as sessions ({error}); expected the columns "
+                f"session_id, {', '.join(self._types)}"
+            ) from None
+
+
+class _Repeats:
+    """Finds sessions that come again, with eight bytes for each."""
+
+    def __init__(self) -> None:
+        self._hashes = np.zeros(0, np.uint64)
+
+    def first_of(self, ids: pa.Array) -> object:
+        """Return the first of some new sessions that was there before, or None; keep them."""
+        hashes = pd.util.hash_array(ids.to_pandas().to_numpy(), categorize=False)
+        found = np.searchsorted(self._hashes, hashes)
+        is_known = np.append(self._hashes, 0)[found] == hashes
+        is_known &= found < len(self._hashes)
+        is_known[np.setdiff1d(np.arange(len(hashes)), np.unique(hashes, return_index=True)[1])] = 1
+        self._hashes = np.union1d(self._hashes, hashes)
+        again: object = ids[int(np.flatnonzero(is_known)[0])].as_py() if is_known.any() else None
+        return again
+
+
+def _starts(ids: pa.ChunkedArray) -> NDArray[np.int64]:
+    """Return the first row of each run of equal ids."""
+    codes = ids.combine_chunks().dictionary_encode().indices.to_numpy()
+    return np.flatnonzero(np.diff(codes, prepend=-1))
+
+
+def _is_list(type_: pa.DataType) -> bool:
+    kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return any(is_kind(type_) for is_kind in kinds)
