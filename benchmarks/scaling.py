@@ -33,6 +33,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dayahead.aggregate.findings import Folders
 from dayahead.aggregate.stage import aggregate
 from dayahead.config.params import Params, flat_settings, load_params
 from dayahead.core.columns import EVENT_TIME, INDEX, ROW, SESSION_ID, VALUE
@@ -114,10 +115,10 @@ def _params_of_train() -> Params:
     )
 
 
-def _aggregate(root: Path) -> Run:
+def _aggregate(root: Path, raw: Path) -> Run:
     params = _params_of_train()
-    folders = (root / "results", root / "windows")
-    return _timed(lambda: aggregate(*folders, params.evaluation.cutoffs, flat_settings(params)))
+    folders = Folders(root / "results", root / "windows", raw)
+    return _timed(lambda: aggregate(folders, params.evaluation.cutoffs, flat_settings(params)))
 
 
 def lower_limit(raw: Path, windows: Path) -> float:
@@ -174,7 +175,7 @@ def windows(root: Path) -> None:
         write_month(raw, Shape(n_hours // 24, 24 * SESSIONS_PER_HOUR))
         runs = {"preprocess": measure(raw, folder, unit="hour", min_sessions=1)}
         if n_hours < HOURS[-1]:
-            runs |= {"train": apart(_train, folder), "aggregate": apart(_aggregate, folder)}
+            runs |= {"train": apart(_train, folder), "aggregate": apart(_aggregate, folder, raw)}
         n_windows = len(_window_files(folder / "windows")) // 3
         for stage, run in runs.items():
             costs.setdefault(stage, []).append(run.seconds / n_windows)

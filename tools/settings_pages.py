@@ -1,5 +1,7 @@
 """Write docs/settings.md and docs/dataset-file.md from the dataclasses that read the settings.
 
+Also write the copy of params.yaml with which the report compares the settings of a run.
+
 Types and limits come from pydantic's JSON schema, meanings from the docstrings below the
 attributes, defaults from params.yaml (settings) and from the code (data set files).
 
@@ -10,6 +12,7 @@ import ast
 import inspect
 import json
 import re
+import shutil
 import textwrap
 from collections.abc import Iterator
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
@@ -18,6 +21,7 @@ from typing import Any, get_args, get_type_hints
 
 from pydantic import TypeAdapter
 
+from dayahead.aggregate.changed_settings import DEFAULTS
 from dayahead.config.loading import read_yaml
 from dayahead.config.params import Params
 from dayahead.dataset.schema import DatasetConfig
@@ -186,3 +190,4 @@ def pages() -> dict[str, str]:
 if __name__ == "__main__":
     for name, text in pages().items():
         (ROOT / "docs" / name).write_text(text, encoding="utf-8")
+    shutil.copyfile(ROOT / "params.yaml", DEFAULTS)

@@ -11,12 +11,13 @@ with exit_with_message():
     from dayahead.commands.preset import preset
     from dayahead.commands.profile import profile
     from dayahead.commands.recommend import recommend
+    from dayahead.commands.report import report
     from dayahead.commands.summary import summary
     from dayahead.commands.track import track
     from dayahead.commands.tune import tune
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
-for _verb in (recommend, compare, preset, tune, summary, profile, track):
+for _verb in (recommend, compare, report, preset, tune, summary, profile, track):
     app.command(epilog=epilog_of(_verb.__name__))(_verb)
 app.add_typer(cache.app, name="cache", epilog=epilog_of("cache"))
 

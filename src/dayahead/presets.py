@@ -1,11 +1,11 @@
 """presets/: settings of published results by data set, and ablations of `memory`; searches/."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from dayahead.config.loading import read_yaml, validated
+from dayahead.config.overrides import override_text
 from dayahead.config.params import Params
 from dayahead.core.errors import ConfigError
 
@@ -47,13 +47,4 @@ def preset_options(name: str, folder: Path, params: Path) -> list[str]:
 
 def options_of(settings: Mapping[str, Any]) -> list[str]:
     """Return settings by their names as options of `dvc exp run`."""
-    return [f"-S{name}={_text(value)}" for name, value in settings.items()]
-
-
-def _text(value: Any) -> str:  # noqa: ANN401
-    """Write a value as Hydra reads it, without a blank at which a shell would split it."""
-    if isinstance(value, list):
-        return f"[{','.join(map(_text, value))}]"
-    if isinstance(value, dict):
-        return f"{{{','.join(f'{key}:{_text(part)}' for key, part in value.items())}}}"
-    return value if isinstance(value, str) else json.dumps(value)
+    return [f"-S{name}={override_text(value)}" for name, value in settings.items()]

@@ -6,6 +6,7 @@ import pytest
 
 from support.launched_study import errors_in, ranks
 from support.project_copy import copy_project
+from support.results_folders import write_raw_manifest
 from support.window_folders import bytes_in, markov_days, write_window_folder
 
 pytestmark = pytest.mark.slow
@@ -23,6 +24,7 @@ def project(tmp_path):
     """A project with its windows, nothing trained."""
     copy_project(tmp_path, SETTINGS)
     write_window_folder(tmp_path / "data" / "windows", markov_days(4, 61, n_items=30))
+    write_raw_manifest(tmp_path / "data" / "raw")
     with ranks() as started:
         for command in ("init -q", "add .", "-c user.name=n -c user.email=n commit -qm all"):
             started.start(["git", *command.split()], tmp_path)

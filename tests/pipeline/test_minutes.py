@@ -2,6 +2,7 @@
 
 import json
 
+from dayahead.aggregate.findings import Folders
 from dayahead.aggregate.stage import aggregate
 from dayahead.config.params import flat_settings
 from dayahead.dataset.schema import load_dataset
@@ -49,7 +50,7 @@ def test_rees46_head_in_windows_of_minutes(tmp_path, real_data, monkeypatch):
     assert [row.window for row in rows] == NAMES[1:]
     assert [row.n_sessions for row in rows] == [len(sessions(store, n)) for n in range(1, 8)]
     settings = flat_settings(params)
-    aggregate(study.results, folder, params.evaluation.cutoffs, settings)
+    aggregate(Folders(study.results, folder, raw), params.evaluation.cutoffs, settings)
     assert json.loads((study.results / "aod.json").read_text())["n_windows"] == 7
     assert "windows of 4 minutes" in (study.results / "report.html").read_text()
 

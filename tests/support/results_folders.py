@@ -1,11 +1,28 @@
 """Results folders small enough to read in a test."""
 
 import json
+from datetime import UTC, datetime
 
 import numpy as np
 import pyarrow as pa
 
 from dayahead.config.baselines import COMPARED
+from dayahead.core.columns import (
+    EVENTS,
+    FIRST_TIME,
+    FIRST_WINDOW,
+    INDEX,
+    ITEM_ID,
+    SESSION_ID,
+    SESSION_START,
+    TIMESTAMP,
+    VALUE,
+)
+from dayahead.core.files import write_json, write_parquet
+from dayahead.dataset.manifest import RawManifest, SourceRecord
+from dayahead.metrics.baseline_ranks import write_baseline_ranks
+from dayahead.metrics.examples import Example, write_examples
+from dayahead.metrics.losses import add_losses
 from dayahead.metrics.tables import (
     WindowRanks,
     baseline_path,
@@ -14,6 +31,8 @@ from dayahead.metrics.tables import (
     write_ranks,
     write_windows,
 )
+from dayahead.windows.folder import STATISTICS, vocabulary_path, window_path
+from support.window_folders import tiny_statistics
 
 CUTOFFS = (10, 20)
 
@@ -34,9 +53,9 @@ def result_of(window, ranks, cutoffs=CUTOFFS, train_loss=None, train_metrics=Non
 
 
 def write_results(folder, ranks_by_window, train_loss=None, train_metrics=None):
-    """Write windows.csv, ranks/ of {window: [rank, ...]}, baselines/ and no evidence.
+    """Write windows.csv, ranks/ of {window: [rank, ...]}, baselines/, an example and no evidence.
 
-    A baseline has each rank plus 4.
+    A baseline has each rank plus 4. Beside the folder is raw/, with a manifest.
     """
     for window, ranks in ranks_by_window.items():
         write_ranks(folder, window, window_ranks(ranks))
@@ -46,24 +65,55 @@ def write_results(folder, ranks_by_window, train_loss=None, train_metrics=None):
     ]
     write_windows(folder / "windows.csv", rows)
     worse = {window: [r and r + 4 for r in ranks] for window, ranks in ranks_by_window.items()}
-    write_baselines(folder, [result_of(window, ranks) for window, ranks in worse.items()])
+    write_baselines(folder, [result_of(window, ranks) for window, ranks in worse.items()], worse)
     write_evidence(folder / "evidence.csv", {})
+    for number, window in enumerate(ranks_by_window):
+        curve = [] if train_loss is None else [(4, train_loss + 1), (8, train_loss)]
+        add_losses(folder, window, curve, is_first=number == 0)
+    write_examples(folder, window, [Example(row=1, recommended=[3, 2])])
+    write_raw_manifest(folder.parent / "raw")
     return folder
 
 
-def write_baselines(folder, rows):
-    """Write the same table of every baseline."""
+def write_baselines(folder, rows, ranks_by_window):
+    """Write the same tables of every baseline."""
+    ranks = {window: np.array(ranks) for window, ranks in ranks_by_window.items()}
     for name in COMPARED:
         write_windows(baseline_path(folder, name), rows)
+        write_baseline_ranks(folder, name, ranks)
 
 
-def write_listing(folder, windows, unit="day", length=1):
-    """Write windows.json: the last window is open, the others kept."""
+def write_raw_manifest(folder):
+    """Write manifest.json of a log with one source file."""
+    file = SourceRecord("https://x.org/log.csv", "log.csv", 1234, "ab" * 32, 100, 100, {})
+    log_end = datetime(2019, 10, 9, tzinfo=UTC)
+    RawManifest("g1", log_end, 100, 100, {}, (file,), ()).write(folder)
+
+
+def write_listing(folder, windows, unit="day", length=1, sessions=None):
+    """Write windows.json and the files of the windows: the last window is open, the others kept.
+
+    Each window has the same sessions, by id, which train and test: of n targets session i ends with
+    the catalogue index 2 + i. All items are new in the first window.
+    """
+    sessions = sessions or {f"s{i}": [2] * (i + 1) + [2 + i] for i in range(4)}
+    for window in windows[:-1]:
+        write_sessions(folder, unit, window, sessions)
+    items = range(2, 12)
+    columns = {
+        INDEX: pa.array(items, pa.int32()),
+        VALUE: pa.array([100 + item for item in items]),
+        FIRST_WINDOW: pa.array([windows[0]] * len(items)),
+        FIRST_TIME: pa.array([datetime.fromisoformat(windows[0])] * len(items), TIMESTAMP),
+        EVENTS: pa.array([1] * len(items)),
+    }
+    write_parquet(vocabulary_path(folder, ITEM_ID), pa.table(columns))
+    write_json(folder / STATISTICS, tiny_statistics().as_json())
     entries = [
         {
             "window": window,
-            "start": f"{window}Z",
-            "end": f"{window}Z",
+            "start": f"{datetime.fromisoformat(window).isoformat()}Z",
+            "end": f"{datetime.fromisoformat(window).isoformat()}Z",
             "sessions": 9,
             "events": 30,
             "state": "kept",
@@ -77,6 +127,17 @@ def write_listing(folder, windows, unit="day", length=1):
     steps = {"events_read": 100, "dropped_overrun": 10, "events_kept": 90}
     listing = {"unit": unit, "length": length, "log_end": "x", "sessions_read": 9,
                "sessions_kept": 9, "steps": steps, "windows": entries}  # fmt: skip
-    folder.mkdir(exist_ok=True)
     (folder / "windows.json").write_text(json.dumps(listing))
     return folder
+
+
+def write_sessions(folder, unit, window, sessions, roles=("train", "valid", "test")):
+    """Write a window's files: the items of each session by its id."""
+    start = datetime.fromisoformat(window).replace(tzinfo=UTC)
+    columns = {
+        SESSION_ID: pa.array(list(sessions), pa.string()),
+        SESSION_START: pa.array([start] * len(sessions), TIMESTAMP),
+        ITEM_ID: pa.array(list(sessions.values()), pa.list_(pa.int32())),
+    }
+    for role in roles:
+        write_parquet(window_path(folder, unit, window, role), pa.table(columns))

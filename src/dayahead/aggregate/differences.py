@@ -26,7 +26,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class BaselineComparison:
-    """A baseline, and what the run has more than it."""
+    """A baseline, or a run beside the report's, and what the run has more than it."""
 
     name: str
     rows: Sequence[WindowResult]
@@ -55,6 +55,27 @@ def compare_with_baseline(
         },
         better={metric: int((own[metric] > other[metric]).sum()) for metric in metrics},
     )
+
+
+def clustered_difference(sums: Values, counts: Values) -> Difference:
+    """Return a mean difference over targets, with an interval by windows.
+
+    The targets of a window vary together, so windows are the clusters (a ratio estimator with the
+    t distribution).
+
+    Args:
+        sums: [windows] of the differences of a window's targets.
+        counts: [windows] of these targets; windows without any are left out.
+    """
+    is_there = counts > 0
+    sums, counts = sums[is_there], counts[is_there]
+    difference, n = float(sums.sum() / counts.sum()), len(counts)
+    if n < MIN_WINDOWS:
+        return Difference(difference, None, None)
+    residuals = sums - difference * counts
+    error = math.sqrt(n / (n - 1) * float((residuals**2).sum())) / float(counts.sum())
+    half = float(stdtrit(n - 1, 0.975)) * error
+    return Difference(difference, (difference - half, difference + half), None)
 
 
 def difference_test(a: Values, b: Values) -> Difference:

@@ -11,6 +11,7 @@ EXAMPLES = {
         "dayahead compare A1,A2,A3 B1,B2,B3",
         "dayahead compare results ../other-clone/results",
     ),
+    "report": ("dayahead report", "dayahead report HEAD,small --output beside.html"),
     "preset": (
         "dayahead preset",
         "dayahead preset g1/xlnet-mlm",

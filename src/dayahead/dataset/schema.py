@@ -63,6 +63,9 @@ class ColumnsConfig:
     user_id: str | None = None
     session_start: str | None = None
     """Read like the event time; null: a session starts with its first event."""
+    title: str | None = None
+    """Categorical feature of this data set (`features`) that is the item's title: the report shows
+    it in place of the id."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -303,6 +306,11 @@ class DatasetConfig:
         if reserved := [n for n in self.features if n in RESERVED or n.startswith(PAST_PREFIX)]:
             raise ValueError(f"features: {', '.join(reserved)}: reserved column names")
         categories = [name for name, each in self.features.items() if each.kind == "categorical"]
+        if self.columns.title is not None and self.columns.title not in categories:
+            raise ValueError(
+                f"columns.title: {self.columns.title} is no categorical feature of this data set; "
+                f"add it to features (kind: categorical), or leave columns.title out"
+            )
         for name, feature in self.features.items():
             if feature.relative_to and feature.relative_to not in categories:
                 raise ValueError(

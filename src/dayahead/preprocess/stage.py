@@ -307,6 +307,7 @@ class Build:
                 ),
                 fitted_on=list(windows)[:n],
                 features=fit_features(features, windows, n, vocabularies, self.device),
+                title=self.dataset.columns.title,
             )
         statistics = read_metadata(Statistics, path)
         by_window = {name: f for name, f in features.items() if f.fit == "look_ahead_window"}

@@ -10,7 +10,14 @@ from pathlib import Path
 from dayahead.config.baselines import baselines_beside
 from dayahead.core.phases import in_phase
 from dayahead.distributed.launch import run_alone
-from dayahead.metrics.tables import baseline_path, mean_metrics, read_windows, write_windows
+from dayahead.metrics.baseline_ranks import write_baseline_ranks
+from dayahead.metrics.tables import (
+    baseline_path,
+    mean_metrics,
+    read_ranks,
+    read_windows,
+    write_windows,
+)
 from dayahead.train.results import WINDOWS
 from dayahead.train.run import Study
 from dayahead.train.stage import run_protocol
@@ -20,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 @in_phase("baselines")
 def train_baselines(study: Study) -> dict[str, float]:
-    """Evaluate the counting baselines on the windows of a run, and write a table of each.
+    """Evaluate the counting baselines on the windows of a run, and write two tables of each.
 
     They run in this process alone, on the CPU, and are cached as any run is.
 
@@ -33,6 +40,8 @@ def train_baselines(study: Study) -> dict[str, float]:
             baseline = baseline_study(architecture, study, Path(scratch))
             run_alone(run_protocol, baseline.params.compute, baseline)
             rows = read_windows(baseline.results / WINDOWS, study.params.evaluation.cutoffs)
+            ranks = {row.window: read_ranks(baseline.results, row.window).ranks for row in rows}
+        write_baseline_ranks(study.results, architecture, ranks)
         write_windows(baseline_path(study.results, architecture), rows)
         aod = mean_metrics(rows)
         figures = " ".join(f"{name} {value:.4f}" for name, value in aod.items())

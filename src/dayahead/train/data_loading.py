@@ -148,6 +148,15 @@ class Loader:
         n_items = pc.list_value_length(sessions[ITEM_ID]).to_numpy()
         return np.asarray(n_items, np.int64) - 1
 
+    def session_sample(self, window: Window, rows: NDArray[np.int64], rank: Rank) -> Batches:
+        """Return one pass over some of the sessions that a window is evaluated on, by row."""
+        split, wanted = self.params.evaluation.split, pa.array(rows)
+        if split == "all":
+            table = self.folder.read(window, split, self.columns).take(wanted)
+        else:
+            table = self.folder.take(window, split, wanted, self.columns)
+        return self._sorted_batches(table, rank)
+
     def train_sample(self, window: Window, rank: Rank) -> tuple[NDArray[np.int64], Batches]:
         """Return `n_targets_of` a seeded sample of train sessions, and one pass over it."""
         n_sessions = self.folder.n_sessions(window, "train")

@@ -20,6 +20,7 @@ from dayahead.model.memories import MemoryRecommender
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.tasks import is_before
 from dayahead.train.batches import Batches, MemoryBatches
+from dayahead.train.loss_curve import Curve
 from dayahead.train.trainers import GradientTrainer, OnStep, set_learning_rate
 
 
@@ -51,6 +52,11 @@ class MemoryTrainer:
         self._sizes: dict[str, int] = {}
         self._known: dict[str, int] = {}
         """Values of each vocabulary at the fit before; none before the first."""
+
+    @property
+    def curve(self) -> Curve:
+        """Loss of the network within the last fit."""
+        return self.network.curve
 
     def grow(self, sizes: dict[str, int]) -> None:
         """Make room for the first `sizes[column]` values of each vocabulary."""

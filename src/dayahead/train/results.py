@@ -14,6 +14,8 @@ from dayahead.core.columns import N_RESERVED, POSITION, RANK, SESSION_ID, TARGET
 from dayahead.core.errors import ConfigError
 from dayahead.core.files import read_json, write_json, write_parquet, write_text
 from dayahead.distributed.process import Rank
+from dayahead.metrics.examples import EXAMPLES, Example, write_examples
+from dayahead.metrics.losses import LOSSES, add_losses
 from dayahead.metrics.metrics import window_metrics
 from dayahead.metrics.tables import (
     WindowRanks,
@@ -27,6 +29,7 @@ from dayahead.metrics.tables import (
 from dayahead.model.next_item import NextItemModel
 from dayahead.train.batches import Sessions
 from dayahead.train.evaluate import RankedTargets
+from dayahead.train.loss_curve import Curve
 
 WINDOWS = "windows.csv"
 TIMING = "timing.csv"
@@ -80,6 +83,9 @@ class EvaluatedWindow:
     timing: Timing
     predictions: pa.Table | None = None
     attention: pa.Table | None = None
+    curve: Curve = ()
+    """Loss within the fit before."""
+    examples: Sequence[Example] = ()
 
     def write(self, folder: Path) -> None:
         """Write it into a folder of its own, its lists laid out as in results/."""
@@ -89,6 +95,8 @@ class EvaluatedWindow:
             "train_ranks": self.train_ranks.tolist(),
             "train_loss": self.train_loss,
             "timing": asdict(self.timing),
+            "curve": list(self.curve),
+            "examples": [asdict(example) for example in self.examples],
         }
         write_json(folder / _SUMMARY, summary)
 
@@ -109,6 +117,8 @@ class EvaluatedWindow:
             train_ranks=np.array(summary["train_ranks"], np.int32),
             train_loss=summary["train_loss"],
             timing=Timing(**summary["timing"]),
+            curve=[(step, loss) for step, loss in summary["curve"]],
+            examples=[Example(**example) for example in summary["examples"]],
         )
 
     def result(self, cutoffs: Sequence[int]) -> WindowResult:
@@ -129,7 +139,7 @@ class ResultsFolder:
         """Remove what an earlier run left, and describe what the folders will hold."""
         for name in ("ranks", "baselines", *LISTS):
             shutil.rmtree(self.folder / name, ignore_errors=True)
-        for name in (WINDOWS, TIMING, EVIDENCE):
+        for name in (WINDOWS, TIMING, EVIDENCE, LOSSES, EXAMPLES):
             (self.folder / name).unlink(missing_ok=True)
         for name, text in LISTS.items():
             write_text(self.folder / name / "README.txt", text)
@@ -142,6 +152,8 @@ class ResultsFolder:
         timing = asdict(evaluated.timing)
         rows = [list(timing.values())] if n_before else [list(timing), list(timing.values())]
         write_csv(self.folder / TIMING, rows, is_longer=n_before > 0)
+        add_losses(self.folder, evaluated.window, evaluated.curve, is_first=n_before == 0)
+        write_examples(self.folder, evaluated.window, evaluated.examples)
         return self.rows[-1]
 
 

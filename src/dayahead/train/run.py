@@ -21,6 +21,7 @@ from dayahead.core.phases import in_phase, phase
 from dayahead.core.project import cache_root
 from dayahead.distributed.process import Process
 from dayahead.distributed.sharding import WHOLE, Shard
+from dayahead.metrics.examples import N_EXAMPLES, N_RECOMMENDED, Example
 from dayahead.metrics.tables import write_evidence
 from dayahead.model.baselines import Baseline
 from dayahead.model.checkpoint import (
@@ -38,6 +39,7 @@ from dayahead.model.tensor_files import AnyTensor, StoredTensor, send_rows
 from dayahead.train.batches import Batches
 from dayahead.train.data_loading import Loader
 from dayahead.train.evaluate import evaluate
+from dayahead.train.loss_curve import Curve
 from dayahead.train.memory_trainer import MemoryTrainer
 from dayahead.train.results import (
     EVIDENCE,
@@ -92,6 +94,8 @@ class Fit:
     seconds: float
     state_bytes: int = 0
     """Of all that the next fit starts from, known once the state is taken."""
+    curve: Curve = ()
+    """Loss within the fit; of `memory`, that of its network."""
 
 
 def network_of(model: NextItemModel | Baseline) -> NextItemModel | None:
@@ -195,7 +199,8 @@ class Run:
             disable=None if self.process.is_main else True,  # None: off where there is no terminal
         ) as bar:
             loss = self.trainer.fit(window.name, epochs, bar.update)
-        return Fit(window, loss, n_sessions, time.perf_counter() - start)
+        seconds = time.perf_counter() - start
+        return Fit(window, loss, n_sessions, seconds, curve=self.trainer.curve)
 
     def _count_targets(self, windows: Sequence[Window]) -> None:
         """Tell the sampler of negatives how often each item is a target in these windows."""
@@ -249,10 +254,30 @@ class Run:
         )
         raw = self.folder.vocabulary(ITEM_ID)[VALUE]
         predictions = prediction_table(ranks, ranked, self.candidates, raw) if top_k else None
-        attention = self._attention(window, sessions[SESSION_ID])
         return EvaluatedWindow(
-            window.name, ranks, train_ranks, fit.loss, timing, predictions, attention
+            window=window.name,
+            ranks=ranks,
+            train_ranks=train_ranks,
+            train_loss=fit.loss,
+            timing=timing,
+            predictions=predictions,
+            attention=self._attention(window, sessions[SESSION_ID]),
+            curve=fit.curve,
+            examples=self._examples(window, len(sessions)),
         )
+
+    def _examples(self, window: Window, n_sessions: int) -> Sequence[Example]:
+        """Return what the model recommends in a few sessions, evenly spaced over the window."""
+        if n_sessions == 0:
+            return ()
+        rows = np.unique(np.linspace(0, n_sessions - 1, N_EXAMPLES).astype(np.int64))
+        batches = self.loader.session_sample(window, rows, self.process.rank)
+        n_targets = np.ones(len(rows), np.int64)
+        ranked = evaluate(
+            self.model, batches, n_targets, self.candidates, self.process, N_RECOMMENDED
+        )
+        items = self.candidates[ranked.top_columns].tolist()
+        return [Example(*each) for each in zip(rows.tolist(), items, strict=True)]
 
     def _attention(self, window: Window, ids: pa.ChunkedArray) -> pa.Table | None:
         """Return attention weights of a window's chosen sessions, on the main process.

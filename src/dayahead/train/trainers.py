@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
+from typing import ClassVar
 
 import torch
 import torch.distributed as dist
@@ -26,6 +27,7 @@ from dayahead.model.rng import StepRandom, derived_seed
 from dayahead.model.tensor_files import AnyTensor, ShardedTensor, StoredTensor
 from dayahead.train.adagrad import Adagrad
 from dayahead.train.batches import Batch, Batches
+from dayahead.train.loss_curve import Curve, loss_curve
 
 MOMENTS = {"exp_avg", "exp_avg_sq", "sum", "velocity"}
 """Names of AdamW's and Adagrad's state that has the shape of its parameter."""
@@ -44,6 +46,8 @@ class BaselineTrainer:
     """Of each window, microseconds since 1970."""
     rank = Rank(index=0, world_size=1)
     """Which rows of a global batch `fit` takes."""
+    curve: ClassVar[Curve] = ()
+    """Nothing has a loss that falls."""
 
     def grow(self, sizes: dict[str, int]) -> None:
         """Make room for the first `sizes[column]` values of each vocabulary."""
@@ -89,6 +93,8 @@ class GradientTrainer:
         """Whether a fit starts from the optimizer state of the fit before."""
         self.wrapped: nn.Module = self.model
         """The model, in DDP where there are several processes."""
+        self.curve: Curve = ()
+        """Of the last fit."""
 
     def grow(self, sizes: dict[str, int]) -> None:
         """Make room for the first `sizes[column]` values of each vocabulary; wrap again for DDP.
@@ -130,11 +136,14 @@ class GradientTrainer:
         self.model.train()
         n_steps = self.n_steps(epochs)
         totals = torch.zeros(2, dtype=torch.float64)
+        sums = torch.zeros(n_steps, 2, dtype=torch.float64)
         batches = islice(chain.from_iterable(epochs), n_steps)
         for step, batch in enumerate(steps(batches)):
             set_learning_rate(self.optimizer, self.config, step, n_steps)
-            totals += self._step(batch, window, step)
+            sums[step] = self._step(batch, window, step)
+            totals += sums[step]
             on_step(batch.n_global)
+        self.curve = loss_curve(sums)
         return float(totals[0] / totals[1]) if n_steps else None
 
     def _step(self, batch: Batch, window: str, step: int) -> Float[Tensor, "2"]:

@@ -131,6 +131,8 @@ class Statistics:
     fitted_on: list[str]
     """Windows whose train sessions the features were fitted on."""
     features: dict[str, FeatureStatistics]
+    title: str | None = None
+    """Categorical feature that is the item's title."""
 
     @property
     def window_length(self) -> int:
@@ -161,7 +163,7 @@ class Statistics:
 
     def select(self, features: Iterable[str]) -> "Statistics":
         """Return the statistics of some features only."""
-        return replace(self, features={name: self.features[name] for name in features})
+        return replace(self, features={name: self.features[name] for name in features}, title=None)
 
     def as_json(self) -> dict[str, Any]:
         """Return the content of statistics.json; fields that are null are left out."""

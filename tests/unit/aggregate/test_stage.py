@@ -3,11 +3,15 @@
 import json
 import re
 from html.parser import HTMLParser
+from itertools import pairwise
 
+import numpy as np
 import pytest
 
+from dayahead.aggregate.findings import Folders
 from dayahead.aggregate.stage import aggregate
 from dayahead.core.errors import DataError, WindowError
+from dayahead.metrics.baseline_ranks import write_baseline_ranks
 from dayahead.metrics.tables import (
     baseline_path,
     window_result,
@@ -22,6 +26,7 @@ from support.results_folders import (
     write_baselines,
     write_listing,
     write_results,
+    write_sessions,
 )
 
 SETTINGS = {
@@ -29,9 +34,11 @@ SETTINGS = {
     "model.architecture": "gpt2",
     "model.features": ("price", "hour"),
     "evaluation.candidates": "seen",
+    "evaluation.split": "test",
     "training.fit_last": True,
     "window.first": None,
 }
+TWO = {"s0": [4, 2], "s1": [4, 3]}
 DAYS = {f"2019-10-0{day}": [day, 0, 2 * day, 1] for day in range(2, 8)}
 
 
@@ -40,8 +47,9 @@ def write_folders(folder):
     return results, write_listing(folder / "windows", ["2019-10-01", *DAYS, "2019-10-08"])
 
 
-def run(folders):
-    return aggregate(*folders, CUTOFFS, SETTINGS)
+def run(folders, settings=SETTINGS):
+    results, windows = folders
+    return aggregate(Folders(results, windows, results.parent / "raw"), CUTOFFS, settings)
 
 
 @pytest.fixture
@@ -80,7 +88,7 @@ def test_the_transformers4rec_export(written):
 def test_train_metrics_are_exported(tmp_path, folders):
     train = {f"{kind}_at_{k}": 0.5 for kind in ("recall", "ndcg", "mrr") for k in CUTOFFS}
     results = write_results(tmp_path / "r", DAYS, train_loss=5.5, train_metrics=train)
-    aggregate(results, folders[1], CUTOFFS, SETTINGS)
+    run((results, folders[1]))
     head, first, *_ = (results / "eval_train_results_dates.csv").read_text().splitlines()
     assert head.endswith("train_mrr_at_10,train_mrr_at_20,train_loss")
     assert head.count("train_recall_at_") == 2
@@ -88,15 +96,17 @@ def test_train_metrics_are_exported(tmp_path, folders):
     assert len(head.split(",")) == len(first.split(",")) == 14
 
 
-def test_with_all_positions_means_are_over_targets(tmp_path, folders):
+def test_with_all_positions_means_are_over_targets(tmp_path):
     results = write_results(tmp_path / "r", DAYS)
+    sessions = {"a": [2, 3, 4], "b": [5, 6]}
+    windows = write_listing(tmp_path / "w", ["2019-10-01", *DAYS, "2019-10-08"], sessions=sessions)
     found = window_ranks([1, 1, 0], session_ids=["a", "a", "b"], positions=[1, 2, 1])
     for window in DAYS:
         write_ranks(results, window, found)
     rows = [window_result(window, found, CUTOFFS, None, {}) for window in DAYS]
     write_windows(results / "windows.csv", rows)
-    write_baselines(results, rows)
-    summary = aggregate(results, folders[1], CUTOFFS, SETTINGS)
+    write_baselines(results, rows, {day: [1, 1, 0] for day in DAYS})
+    summary = run((results, windows))
     assert summary.n_sessions == 12
     assert summary.aod["recall_at_10"] == summary.session_mean["recall_at_10"] == 2 / 3
     assert "33.33 % of all targets" in (results / "report.html").read_text()
@@ -118,9 +128,13 @@ class Page(HTMLParser):
 
     def __init__(self):
         super().__init__()
-        self.ids, self.open, self.text = [], [], []
+        self.ids, self.open, self.text, self.headings = [], [], [], []
+        self.tags = []
 
     def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if re.fullmatch("h[1-6]", tag):
+            self.headings.append(int(tag[1]))
         self.ids += [value for name, value in attrs if name == "id"]
         if tag not in self.VOID:
             self.open.append(tag)
@@ -159,6 +173,32 @@ def test_the_report_is_well_formed_and_its_ids_are_unique(page):
     assert len(page.ids) == len(set(page.ids))
 
 
+def test_headings_descend_by_one(page):
+    assert page.headings[0] == 1
+    assert page.headings.count(1) == 1
+    assert all(after - before <= 1 for before, after in pairwise(page.headings))
+
+
+def test_a_screen_reader_finds_its_way(page):
+    named = {tag: [attrs for each, attrs in page.tags if each == tag] for tag, _ in page.tags}
+    assert named["html"] == [{"lang": "en"}]
+    assert len(named["main"]) == 1
+    assert all(len(svg["aria-label"]) > 20 and svg["role"] == "img" for svg in named["svg"])
+    assert len(named["caption"]) == len(named["table"])
+    assert all(th["scope"] in ("col", "row") for th in named["th"])
+    links = [link["href"] for link in named["a"]]
+    assert links[0] == "#result"
+    assert {link.removeprefix("#") for link in links} <= set(page.ids)
+    scrolled = [div for div in named["div"] if "scroll" in div.get("class", "").split()]
+    assert scrolled
+    assert all(div["tabindex"] == "0" and div["aria-label"] for div in scrolled)
+
+
+def test_the_theme_and_print_have_rules_of_their_own(page):
+    assert "@media (prefers-color-scheme: dark)" in page.source
+    assert "@media print" in page.source
+
+
 def test_charts_use_the_colours_of_the_page(page):
     drawings = page.source[page.source.index("<svg") :]
     assert not re.search(r"(stroke|fill): #", drawings)
@@ -169,7 +209,7 @@ def test_the_report_contains_the_results(page):
     for expected in (
         "g1<b>, gpt2", "24 sessions in 6 windows", "Recall@10", "0.6667", "neighbouring windows",
         "25.00 % of all targets", "dropped overrun", "the log <ends> before", "price, hour",
-        "Training loss", "3 Oct",
+        "Mean loss of each fit", "3 Oct",
     ):  # fmt: skip
         assert expected in text
 
@@ -184,21 +224,22 @@ def test_the_report_compares_with_the_baselines(page):
     assert f"Recall@10 0.6667 0.5417 0.5417 {tested} {tested}" in text
     best = re.findall(r'<td class="n strong">([\d.]+)</td>', page.source)
     assert best[:4] == ["0.6667", "0.7500", "0.7500", "0.7500"]  # recall@20 is the same of all
-    assert page.source.count(">popularity</text>") == 3  # in the legend of each metric's chart
+    assert page.source.count(">popularity</text>") == 4  # in legends: three metrics, differences
 
 
 def test_the_report_of_a_baseline_compares_with_the_other(folders):
-    aggregate(*folders, CUTOFFS, SETTINGS | {"model.architecture": "transitions"})
+    run(folders, SETTINGS | {"model.architecture": "transitions"})
     page = page_of(folders[0])
     assert "transitions is above popularity in these windows." in text_of(page)
     assert "above transitions" not in text_of(page)
     assert page.source.count(">popularity</text>") == 3
-    assert page.source.count(">transitions</text>") == 0
+    assert "NDCG@20, transitions minus popularity" in text_of(page)
+    assert page.source.count(">transitions</text>") == 3  # the run's own line, as there are two
 
 
 def test_what_a_better_baseline_and_few_windows_show(folders, tmp_path):
     best = [result_of(window, [1, 0, 1, 1]) for window in DAYS]
-    write_baselines(folders[0], best)
+    write_baselines(folders[0], best, {day: [1, 0, 1, 1] for day in DAYS})
     run(folders)
     assert "gpt2 is below popularity in these windows." in text_of(page_of(folders[0]))
     write_windows(folders[0] / "baselines" / "popularity.csv", [*best[:3], *own_rows()[3:]])
@@ -207,7 +248,7 @@ def test_what_a_better_baseline_and_few_windows_show(folders, tmp_path):
         page_of(folders[0])
     )
     few = write_results(tmp_path / "few", dict([*DAYS.items()][:4]))
-    aggregate(few, folders[1], CUTOFFS, SETTINGS)
+    run((few, folders[1]))
     assert "too few windows to tell" in text_of(page_of(few))
 
 
@@ -262,20 +303,22 @@ def test_damaged_evidence_is_rejected(folders, content):
 def test_the_report_of_a_few_hours_without_training_loss(tmp_path):
     hours = {"2019-10-01T13": [1, 2], "2019-10-01T14": [0, 2]}
     results = write_results(tmp_path / "results", hours)
-    windows = write_listing(tmp_path / "windows", ["2019-10-01T12", *hours], unit="hour")
-    summary = aggregate(results, windows, CUTOFFS, SETTINGS)
+    named = ["2019-10-01T12", *hours, "2019-10-01T15"]
+    windows = write_listing(tmp_path / "windows", named, "hour", sessions=TWO)
+    summary = run((results, windows))
     report = (results / "report.html").read_text()
     assert set(summary.ci95.values()) == {None}
     assert "Average over hours" in report
     assert "13h" in report
-    assert "<h3>Training loss" not in report
+    assert 'id="training"' not in report
 
 
 def test_the_report_of_windows_of_minutes(tmp_path):
     minutes = {"2019-10-01T1356": [1, 2], "2019-10-01T1400": [0, 2]}
     results = write_results(tmp_path / "results", minutes)
-    windows = write_listing(tmp_path / "windows", ["2019-10-01T1352", *minutes], "minute", 4)
-    aggregate(results, windows, CUTOFFS, SETTINGS)
+    named = ["2019-10-01T1352", *minutes, "2019-10-01T1404"]
+    windows = write_listing(tmp_path / "windows", named, "minute", 4, TWO)
+    run((results, windows))
     report = (results / "report.html").read_text()
     assert "Average over windows of 4 minutes" in report
     assert "Trained window by window;" in report
@@ -301,6 +344,53 @@ def test_a_window_without_ranks_is_rejected(folders):
     (folders[0] / "ranks" / "2019-10-05.parquet").unlink()
     with pytest.raises(DataError, match="only one of them: 2019-10-05"):
         run(folders)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("losses.csv", None),
+        ("losses.csv", "window,step\n2019-10-02,4\n"),
+        ("losses.csv", "window,step,loss\n2019-10-02,4,low\n"),
+        ("examples.json", None),
+        ("examples.json", "{}"),
+        ("examples.json", '{"window": "2019-10-06", "examples": []}'),
+        ("examples.json", '{"window": "2019-10-07", "examples": [{"row": 4, "recommended": []}]}'),
+        ("baselines/popularity.parquet", None),
+        ("baselines/popularity.parquet", "no parquet"),
+    ],
+)
+def test_a_missing_or_damaged_file_is_rejected(folders, name, content):
+    path = folders[0] / name
+    path.unlink()
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(DataError, match=rf"{name}: .*; run `dvc repro -f train`"):
+        run(folders)
+
+
+@pytest.mark.parametrize(
+    "ranks", [{}, {"2019-10-03": [7, 0, 0, 5]}, {"2019-10-03": [7, 0, 10]}], ids=str
+)
+def test_ranks_of_another_baseline_are_rejected(folders, ranks):
+    every = {window: np.array(own) for window, own in (DAYS | ranks).items()}
+    if not ranks:
+        del every["2019-10-07"]
+    write_baseline_ranks(folders[0], "popularity", every)
+    with pytest.raises(DataError, match=r"popularity\.parquet: expected .* found others; run"):
+        run(folders)
+
+
+def test_ranks_of_other_sessions_are_rejected(folders):
+    write_sessions(folders[1], "day", "2019-10-04", {f"t{i}": [2, 3] for i in range(4)})
+    with pytest.raises(DataError, match=r"2019-10-04\.parquet: expected the test sessions of .*"):
+        run(folders)
+
+
+def test_results_of_other_windows_are_rejected(folders, tmp_path):
+    windows = write_listing(tmp_path / "w", ["2019-10-01", *[*DAYS][:-1], "2019-10-08"])
+    with pytest.raises(DataError, match=r"expected kept windows of .*, found 2019-10-07; run"):
+        run((folders[0], windows))
 
 
 def test_a_missing_windows_json_is_rejected(folders):

@@ -2,13 +2,17 @@
 
 import logging
 
+import numpy as np
 import pytest
 
 from dayahead.core.errors import TrainingError
+from dayahead.metrics.baseline_ranks import read_baseline_ranks
+from dayahead.metrics.examples import N_EXAMPLES
 from dayahead.metrics.metrics import mean
-from dayahead.metrics.tables import read_evidence, read_windows
+from dayahead.metrics.tables import read_evidence, read_ranks, read_windows
 from dayahead.model.checkpoint import load_model
 from dayahead.train.baselines import train_baselines
+from dayahead.train.data_loading import Loader
 from dayahead.train.results import ResultsFolder
 from dayahead.train.stage import run_protocol
 from support.tiny_settings import tiny_study, train_study
@@ -24,7 +28,7 @@ def windows(tmp_path_factory):
 
 def baselines_in(out):
     folder = out / "results" / "baselines"
-    return {path.stem: read_windows(path, [1, 5]) for path in sorted(folder.iterdir())}
+    return {path.stem: read_windows(path, [1, 5]) for path in sorted(folder.glob("*.csv"))}
 
 
 def test_baselines_are_those_of_runs_of_their_own(windows, tmp_path):
@@ -36,10 +40,15 @@ def test_baselines_are_those_of_runs_of_their_own(windows, tmp_path):
     for name, rows in tables.items():
         train_study(windows, tmp_path / name, {"model": {"architecture": name}})
         assert rows == read_windows(tmp_path / name / "results" / "windows.csv", [1, 5])
+        own = {
+            row.window: read_ranks(tmp_path / name / "results", row.window).ranks for row in rows
+        }
+        ranks = read_baseline_ranks(tmp_path / "gru" / "results", name, own)
+        assert all(np.array_equal(ranks[window], own[window]) for window in own)
         assert found[f"{name}_aod_ndcg_at_5"] == mean([row.metrics["ndcg_at_5"] for row in rows])
     after = bytes_in(tmp_path / "gru")
     assert {name: after[name] for name in before} == before
-    assert len(after) == len(before) + 2
+    assert len(after) == len(before) + 4
 
 
 @pytest.mark.parametrize(
@@ -59,10 +68,19 @@ def test_one_process_runs_them_whatever_started_it(windows, tmp_path, monkeypatc
     assert list(baselines_in(tmp_path)) == ["popularity", "transitions"]
 
 
+def only_examples(sorted_batches):
+    def of_examples(loader, table, rank):
+        assert len(table) <= N_EXAMPLES
+        return sorted_batches(loader, table, rank)
+
+    return of_examples
+
+
 def test_windows_larger_than_memory_are_streamed_as_for_the_model(windows, tmp_path, monkeypatch):
     sections = {"evaluation": {"split": "test"}}
     train_baselines(tiny_study(windows, tmp_path / "memory", sections))
-    monkeypatch.delattr("dayahead.train.data_loading.MemoryBatches")
+    monkeypatch.delattr("dayahead.train.data_loading.shuffled_rows")  # of fits from memory
+    monkeypatch.setattr(Loader, "_sorted_batches", only_examples(Loader._sorted_batches))
     streamed = sections | {"training": {"loader": "nvtabular"}}
     train_baselines(tiny_study(windows, tmp_path / "nvtabular", streamed))
     assert baselines_in(tmp_path / "nvtabular") == baselines_in(tmp_path / "memory")

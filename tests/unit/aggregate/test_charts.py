@@ -3,7 +3,7 @@
 import re
 from datetime import UTC, datetime, timedelta
 
-from dayahead.aggregate.report import curves
+from dayahead.aggregate.charts import curves
 
 
 def labels(windows):
@@ -41,6 +41,15 @@ def test_baselines_are_drawn_behind_and_named_in_the_legend():
     assert ">popularity</text>" in beside
     assert ">y</text>" in beside
     assert ">y</text>" not in alone
+
+
+def test_long_names_leave_room_for_the_chart():
+    windows = [f"2017-10-0{day}" for day in range(2, 7)]
+    values = [1.0, 2.0, 1.0, 1.0, 2.0]
+    names = {f"{number}/{'x' * 80}/end": values for number in range(4)}
+    svg = curves("x", windows, {"y": values}, beside=names)  # matplotlib warns where it has none
+    assert svg.count("/end</text>") == 4
+    assert ">0/" not in svg
 
 
 def minutes(n, step):

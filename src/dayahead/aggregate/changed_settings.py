@@ -1,0 +1,57 @@
+"""Settings that differ from those that Dayahead comes with."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from dayahead.config.loading import read_yaml
+from dayahead.config.overrides import override_text
+
+Setting = str | int | float | bool | None | Sequence[Any] | Mapping[str, Any]
+DEFAULTS: Final = Path(__file__).with_name("defaults.yaml")
+"""params.yaml as it comes with Dayahead; tools/settings_pages.py writes it."""
+
+
+def changed_settings(settings: Mapping[str, Setting]) -> dict[str, tuple[Setting, Setting]]:
+    """Return the settings that differ from the defaults, each with its default.
+
+    `settings` are params.yaml, flat: {"model.n_layer": 2, ...}.
+    """
+    defaults = _flat(read_yaml(DEFAULTS))
+    return {
+        key: (value, defaults.get(key))
+        for key, value in settings.items()
+        if _plain(value) != defaults.get(key)
+    }
+
+
+def command_of(settings: Mapping[str, Setting]) -> str:
+    """Return the command that runs the study from the defaults."""
+    options = [
+        f"-S {shlex.quote(override)}"
+        for key, (value, _) in changed_settings(settings).items()
+        for override in _overrides(key, value)
+    ]
+    return " ".join(["dvc exp run", *options])
+
+
+def _overrides(key: str, value: Setting) -> list[str]:
+    if isinstance(value, Mapping):  # Hydra adds keys to a mapping one by one
+        return [f"+{key}.{name}={override_text(inner)}" for name, inner in value.items()]
+    return [f"{key}={override_text(_plain(value))}"]
+
+
+def _flat(sections: Mapping[str, Any]) -> dict[str, Setting]:
+    flat: dict[str, Setting] = {}
+    for name, value in sections.items():
+        if isinstance(value, Mapping):
+            flat |= {f"{name}.{key}": inner for key, inner in value.items()}
+        else:
+            flat[name] = value
+    return flat
+
+
+def _plain(value: Setting) -> Setting:
+    """Return a tuple as the list that YAML has."""
+    return list(value) if isinstance(value, tuple) else value

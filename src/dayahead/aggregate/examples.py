@@ -1,0 +1,108 @@
+"""A few sessions of the newest window with what the model recommends, by title or id."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow.compute as pc
+
+from dayahead.core.columns import ITEM_ID, N_RESERVED, VALUE
+from dayahead.core.errors import DataError
+from dayahead.metrics.examples import Example
+from dayahead.metrics.tables import WindowRanks
+from dayahead.windows.folder import Role, Window, WindowFolder
+
+_N_SHOWN: Final = 6
+"""Items of a session before its target."""
+
+
+@dataclass(frozen=True)
+class ShownItem:
+    """An item on the page."""
+
+    name: str
+    """Title, or raw id."""
+    is_target: bool = False
+    is_known: bool = False
+    """Whether it is in the session already."""
+
+
+@dataclass(frozen=True)
+class ShownSession:
+    """A session, its target and the model's list."""
+
+    n_hidden: int
+    """Earlier items that are not shown."""
+    items: Sequence[ShownItem]
+    target: ShownItem
+    rank: int
+    """Of the target; 0: it was no candidate."""
+    recommended: Sequence[ShownItem]
+
+
+def shown_sessions(
+    folder: WindowFolder,
+    window: Window,
+    split: Role,
+    ranks: WindowRanks,
+    examples: Sequence[Example],
+) -> list[ShownSession]:
+    """Return the examples of a window, whose ranks are given; `split` is evaluation.split.
+
+    Raises:
+        DataError: an example is of no session of the window.
+    """
+    sessions = folder.read(window, split, [ITEM_ID])[ITEM_ID]
+    lengths = pc.list_value_length(sessions).to_numpy()
+    last = np.arange(len(lengths)) if ranks.positions is None else np.cumsum(lengths - 1) - 1
+    if any(example.row >= len(lengths) for example in examples):
+        raise DataError(
+            f"results/examples.json: expected rows of {len(lengths)} sessions, found others; run "
+            f"`dvc repro -f train`"
+        )
+    items = {example.row: sessions[example.row].as_py() for example in examples}
+    shown = {item for example in examples for item in (*items[example.row], *example.recommended)}
+    names = item_names(folder, window, shown)
+
+    def show(example: Example) -> ShownSession:
+        *known, target = items[example.row]
+        return ShownSession(
+            n_hidden=max(0, len(known) - _N_SHOWN),
+            items=[ShownItem(names[item]) for item in known[-_N_SHOWN:]],
+            target=ShownItem(names[target], is_target=True),
+            rank=int(ranks.ranks[last[example.row]]),
+            recommended=[
+                ShownItem(names[item], is_target=item == target, is_known=item in known)
+                for item in example.recommended
+            ],
+        )
+
+    return [show(example) for example in examples]
+
+
+def item_names(folder: WindowFolder, newest: Window, items: Iterable[int]) -> dict[int, str]:
+    """Return the titles of items by catalogue index; raw ids where there is no title.
+
+    A title is that of the item's last event in the newest window that has one.
+    """
+    wanted = sorted(items)
+    raw = folder.vocabulary(ITEM_ID)[VALUE]
+    names = {item: str(raw[item - N_RESERVED]) if item >= N_RESERVED else "?" for item in wanted}
+    title = folder.statistics.title
+    if title is None:
+        return names
+    values, missing = folder.vocabulary(title)[VALUE], set(wanted)
+    for window in reversed(folder.windows[: newest.position + 1]):
+        if not missing:
+            break
+        table = folder.read(window, "all", [ITEM_ID, title])
+        found = zip(
+            table[ITEM_ID].combine_chunks().flatten().to_pylist(),
+            table[title].combine_chunks().flatten().to_pylist(),
+            strict=True,
+        )
+        titles = {i: index for i, index in found if i in missing and index >= N_RESERVED}
+        names |= {i: str(values[index - N_RESERVED]) for i, index in titles.items()}
+        missing -= titles.keys()
+    return names

@@ -1,0 +1,194 @@
+"""What the report shows of a run, found in its folders."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+
+from dayahead.aggregate.averaging import Average, average
+from dayahead.aggregate.changed_settings import Setting
+from dayahead.aggregate.differences import BaselineComparison, compare_with_baseline
+from dayahead.aggregate.examples import ShownSession, shown_sessions
+from dayahead.aggregate.origin import Origin, origin_of
+from dayahead.aggregate.run_results import RunResults
+from dayahead.aggregate.slices import Slicing, slicings_of
+from dayahead.aggregate.targets import Ints, Targets, targets_of
+from dayahead.aggregate.window_items import WindowItems, items_by_window
+from dayahead.core.errors import DataError
+from dayahead.core.phases import PhaseRow, in_phase, phase, read_phases
+from dayahead.metrics.baseline_ranks import read_baseline_ranks
+from dayahead.metrics.examples import read_examples
+from dayahead.metrics.losses import read_losses
+from dayahead.metrics.metrics import Ranks, mean, target_metric
+from dayahead.metrics.tables import WindowResult, read_baselines, read_evidence
+from dayahead.windows.folder import WindowFolder
+from dayahead.windows.metadata import WindowsManifest
+
+NO_RUNS: Final[Mapping[str, RunResults]] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What the report shows of a run."""
+
+    settings: Mapping[str, Setting]
+    """params.yaml, flat."""
+    rows: Sequence[WindowResult]
+    summary: Average
+    outside: float
+    """Share of all targets that were not among the candidates."""
+    baselines: Sequence[BaselineComparison]
+    """And other runs, if the report has some beside it."""
+    slicings: Sequence[Slicing]
+    window: str
+    """The newest evaluated window, of the examples."""
+    examples: Sequence[ShownSession]
+    losses: Mapping[str, Sequence[tuple[int, float]]]
+    """Step and loss within the fit before each window, by window."""
+    evidence: Mapping[str, float]
+    """Weights of features; empty where the architecture has none."""
+    profile: Sequence[PhaseRow]
+    """Phases of the fit that was profiled, if one was."""
+    listing: WindowsManifest
+    items: Sequence[WindowItems]
+    origin: Origin
+
+    @property
+    def architecture(self) -> str:
+        """Name of the run's model."""
+        return str(self.settings["model.architecture"])
+
+    @property
+    def metric(self) -> str:
+        """The metric that conclusions are by."""
+        return main_metric(self.summary.aod)
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where a run's results are, and its data."""
+
+    results: Path
+    windows: Path
+    raw: Path
+
+
+def main_metric(names: Mapping[str, float]) -> str:
+    """Return NDCG at the longest cutoff."""
+    return [name for name in names if name.startswith("ndcg")][-1]
+
+
+def find(
+    folders: Folders,
+    own: RunResults,
+    cutoffs: Sequence[int],
+    settings: Mapping[str, Setting],
+    beside: Mapping[str, RunResults] = NO_RUNS,
+) -> Findings:
+    """Find what the report shows.
+
+    Args:
+        folders: of the run.
+        own: results of the run.
+        cutoffs: those of the metrics.
+        settings: params.yaml, flat: {"model.n_layer": 2, ...}.
+        beside: results of other runs on the same targets, by name.
+
+    Raises:
+        DataError: the run's files disagree, or one is damaged.
+        WindowError: the windows cannot be read.
+    """
+    results = folders.results
+    with phase("average"):
+        summary = average(own.rows, [found.ranks for found in own.ranks], cutoffs)
+    architecture = str(settings["model.architecture"])
+    tables, others = _tables_and_ranks(results, architecture, own, cutoffs)
+    tables |= {name: [*run.rows] for name, run in beside.items()}
+    others |= {name: run.by_window for name, run in beside.items()}
+    folder = WindowFolder(folders.windows)
+    _check_windows(folder, own)
+    split: Any = settings["evaluation.split"]
+    profile = results / "profile" / "phases.csv"
+    with phase("slices"):
+        items, slicings = _by_target(folder, split, own, others, main_metric(summary.aod))
+    return Findings(
+        settings=settings,
+        rows=own.rows,
+        summary=summary,
+        outside=mean(own.every_rank == 0),
+        baselines=[compare_with_baseline(own.rows, name, rows) for name, rows in tables.items()],
+        slicings=slicings,
+        window=own.rows[-1].window,
+        examples=_examples(folder, results, split, own),
+        losses=read_losses(results),
+        evidence=read_evidence(results / "evidence.csv"),
+        profile=read_phases(profile) if profile.exists() else (),
+        listing=folder.manifest,
+        items=items,
+        origin=origin_of(folders.raw, results, settings),
+    )
+
+
+def _tables_and_ranks(
+    results: Path, architecture: str, own: RunResults, cutoffs: Sequence[int]
+) -> tuple[dict[str, list[WindowResult]], dict[str, Mapping[str, Ranks]]]:
+    """Read both tables of each counting baseline, by its name."""
+    tables = read_baselines(results, architecture, own.rows, cutoffs)
+    return tables, {name: read_baseline_ranks(results, name, own.by_window) for name in tables}
+
+
+def _check_windows(folder: WindowFolder, own: RunResults) -> None:
+    unknown = {row.window for row in own.rows} - {window.name for window in folder.windows}
+    if unknown:
+        raise DataError(
+            f"results/windows.csv: expected kept windows of {folder.folder}, found "
+            f"{', '.join(sorted(unknown)[:5])}; run `dvc repro -f train`"
+        )
+
+
+@in_phase("examples")
+def _examples(
+    folder: WindowFolder,
+    results: Path,
+    split: Any,  # noqa: ANN401
+    own: RunResults,
+) -> list[ShownSession]:
+    newest = next(each for each in folder.windows if each.name == own.rows[-1].window)
+    examples = read_examples(results, newest.name)
+    return shown_sessions(folder, newest, split, own.ranks[-1], examples)
+
+
+def _by_target(
+    folder: WindowFolder,
+    split: Any,  # noqa: ANN401
+    own: RunResults,
+    others: Mapping[str, Mapping[str, Ranks]],
+    metric: str,
+) -> tuple[list[WindowItems], list[Slicing]]:
+    """Go over the windows once: their items, and what is known of their targets."""
+    evaluated = {row.window: ranks for row, ranks in zip(own.rows, own.ranks, strict=True)}
+    items: list[WindowItems] = []
+    parts: list[Targets] = []
+    before: Ints = np.zeros(0, np.int64)
+    for window, (about, counts) in zip(folder.windows, items_by_window(folder), strict=True):
+        items.append(about)
+        if window.name in evaluated:
+            parts.append(targets_of(folder, window, split, evaluated[window.name], before))
+        before = counts
+    targets = Targets(
+        *(np.concatenate(column) for column in zip(*map(_columns, parts), strict=True))
+    )
+    sizes = [len(ranks) for ranks in own.by_window.values()]
+    values = {
+        name: target_metric(metric, np.concatenate(list(ranks.values())))
+        for name, ranks in others.items()
+    }
+    windows = np.arange(len(sizes)).repeat(sizes)
+    return items, slicings_of(targets, windows, target_metric(metric, own.every_rank), values)
+
+
+def _columns(targets: Targets) -> tuple[Ints, Any, Ints]:
+    return targets.n_before, targets.age, targets.popularity

@@ -1,0 +1,50 @@
+"""results/report.html: one self-contained page that summarizes a run."""
+
+from typing import Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from dayahead.aggregate.changed_settings import changed_settings
+from dayahead.aggregate.conclusions import conclusions, sign_of, slice_conclusion, title_of
+from dayahead.aggregate.differences import BaselineComparison
+from dayahead.aggregate.figures import data_charts, metric_charts, training_charts
+from dayahead.aggregate.findings import Findings
+from dayahead.core.phases import idle_seconds
+
+_N_SHOWN: Final = 15
+"""Features of evidence that are not folded away."""
+
+
+def render_page(findings: Findings) -> str:
+    """Render the report of a run; the same findings give the same text."""
+    page = Environment(
+        loader=PackageLoader("dayahead.aggregate"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    page.filters |= {"metric": title_of, "sign": sign_of}
+    rival = _rival(findings)
+    return page.get_template("page.html.j2").render(
+        found=findings,
+        model=findings.architecture,
+        summary=findings.summary,
+        settings=findings.settings,
+        listing=findings.listing,
+        conclusions=list(conclusions(findings)),
+        slice_conclusion=slice_conclusion(findings, rival) if rival else None,
+        rival=rival,
+        evidence=sorted(findings.evidence.items(), key=lambda entry: -abs(entry[1])),
+        n_shown=_N_SHOWN,
+        idle=idle_seconds(findings.profile),
+        changed=changed_settings(findings.settings),
+        metric_charts=list(metric_charts(findings)),
+        training_charts=list(training_charts(findings)),
+        data_charts=list(data_charts(findings)),
+    )
+
+
+def _rival(findings: Findings) -> BaselineComparison | None:
+    """Return the best of the others, which groups of targets are compared with."""
+    return max(findings.baselines, key=lambda each: each.aod[findings.metric], default=None)

@@ -1,0 +1,52 @@
+"""The items of each window: how many, how many new ones, and how popularity drifts."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from dayahead.aggregate.targets import Ints
+from dayahead.core.columns import FIRST_WINDOW, ITEM_ID, N_RESERVED
+from dayahead.windows.folder import GRACE_SUFFIX, WindowFolder
+
+N_TOP: Final = 100
+"""Most popular items, whose change from window to window is drift."""
+
+
+@dataclass(frozen=True)
+class WindowItems:
+    """The items in the train sessions of a window."""
+
+    window: str
+    n_items: int
+    n_new: int
+    """Items that no earlier window had."""
+    kept: float | None
+    """Share of its most popular items that were so in the window before; None for the first."""
+
+
+def items_by_window(folder: WindowFolder) -> Iterator[tuple[WindowItems, Ints]]:
+    """Yield the items of the kept windows in order of time, and the events of each index."""
+    first = folder.vocabulary(ITEM_ID)[FIRST_WINDOW].to_numpy()  # ascending
+    before: set[int] | None = None
+    for window in folder.windows:
+        counts = folder.item_counts(window, "train")
+        counts[:N_RESERVED] = 0
+        top = _most_popular(counts)
+        begin = N_RESERVED + np.searchsorted(first, window.name, side="left")
+        end = N_RESERVED + np.searchsorted(first, window.name + GRACE_SUFFIX, side="right")
+        items = WindowItems(
+            window=window.name,
+            n_items=int(np.count_nonzero(counts)),
+            n_new=int(np.count_nonzero(counts[begin:end])),
+            kept=None if before is None else len(top & before) / max(1, len(top)),
+        )
+        yield items, counts
+        before = top
+
+
+def _most_popular(counts: Ints) -> set[int]:
+    """Return the items with most events; of equal ones those with the lower index."""
+    items = counts.nonzero()[0]
+    return set(items[np.argsort(-counts[items], kind="stable")[:N_TOP]].tolist())

@@ -1,0 +1,66 @@
+"""results/baselines/<name>.parquet: the ranks that a counting baseline gives the run's targets."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from dayahead.core.columns import RANK, WINDOW
+from dayahead.core.errors import DataError
+from dayahead.core.files import write_parquet
+from dayahead.metrics.metrics import Ranks
+from dayahead.metrics.tables import baseline_path
+
+_SCHEMA = pa.schema(
+    [
+        pa.field(WINDOW, pa.dictionary(pa.int32(), pa.string()), nullable=False),
+        pa.field(RANK, pa.int32()),
+    ]
+)
+
+
+def write_baseline_ranks(results: Path, baseline: str, ranks: Mapping[str, Ranks]) -> None:
+    """Write ranks by window, in the order of the run's own; a miss (0) is null."""
+    names, sizes = list(ranks), [len(each) for each in ranks.values()]
+    codes = pa.array(np.repeat(np.arange(len(names)), sizes), pa.int32())
+    every = np.concatenate([*ranks.values(), np.zeros(0, np.int32)])
+    columns = {
+        WINDOW: pa.DictionaryArray.from_arrays(codes, pa.array(names, pa.string())),
+        RANK: pa.array(every, pa.int32(), mask=every == 0),
+    }
+    write_parquet(_path(results, baseline), pa.table(columns, schema=_SCHEMA))
+
+
+def read_baseline_ranks(
+    results: Path, baseline: str, own: Mapping[str, Ranks]
+) -> dict[str, NDArray[np.int32]]:
+    """Read a baseline's ranks of the targets whose ranks by the run are `own`, by window.
+
+    Raises:
+        DataError: the file is missing or damaged, or it has other windows, targets or candidates.
+    """
+    path = _path(results, baseline)
+    try:
+        table = pq.ParquetFile(path).read()
+        windows, ranks = table[WINDOW].cast(pa.string()).to_numpy(), table[RANK]
+    except (OSError, KeyError, pa.ArrowException) as error:
+        raise DataError(
+            f"{path}: not readable as ranks by window ({error}); run `dvc repro -f train`"
+        ) from None
+    sizes = [len(each) for each in own.values()]
+    every = ranks.fill_null(0).to_numpy()
+    misses = np.concatenate(list(own.values())) == 0
+    is_same = np.array_equal(windows, np.repeat(list(own), sizes))
+    if not (is_same and np.array_equal(every == 0, misses)):
+        raise DataError(
+            f"{path}: expected the windows, targets and candidates of ranks/, found others; run "
+            f"`dvc repro -f train`"
+        )
+    return dict(zip(own, np.split(every, np.cumsum(sizes)[:-1]), strict=True))
+
+
+def _path(results: Path, baseline: str) -> Path:
+    return baseline_path(results, baseline).with_suffix(".parquet")

@@ -1,0 +1,46 @@
+"""Example sessions: what is hidden, found and known, by raw id or by title."""
+
+import json
+
+from dayahead.aggregate.examples import item_names, shown_sessions
+from dayahead.metrics.examples import Example
+from dayahead.windows.folder import WindowFolder
+from support.results_folders import window_ranks
+from support.window_folders import write_window_folder
+
+LONG = [[9, 1, 2, 3, 4, 5, 6, 7, 8], [3, 4]]
+"""Sessions of raw ids; catalogue indices follow them in order: 9 is 2, 1 is 3 ..."""
+
+
+def test_a_session_is_shown_with_its_target_and_what_was_recommended(tmp_path):
+    folder = WindowFolder(write_window_folder(tmp_path, [LONG]))
+    ranks = window_ranks([3, 0])
+    examples = [Example(row=0, recommended=[9, 10]), Example(row=1, recommended=[5])]
+    first, second = shown_sessions(folder, folder.windows[0], "train", ranks, examples)
+    assert (first.n_hidden, first.rank) == (2, 3)
+    assert [item.name for item in first.items] == ["2", "3", "4", "5", "6", "7"]
+    assert (first.target.name, first.target.is_target) == ("8", True)
+    assert [(i.name, i.is_target, i.is_known) for i in first.recommended] == [
+        ("7", False, True),
+        ("8", True, False),
+    ]
+    assert (second.n_hidden, second.rank) == (0, 0)
+    assert [(i.name, i.is_known) for i in second.recommended] == [("3", True)]
+
+
+def test_with_all_positions_the_rank_is_that_of_the_last_item(tmp_path):
+    folder = WindowFolder(write_window_folder(tmp_path, [[[1, 2, 3], [4, 5]]]))
+    ranks = window_ranks([7, 8, 9], positions=[1, 2, 1])
+    examples = [Example(row=0, recommended=[2]), Example(row=1, recommended=[2])]
+    shown = shown_sessions(folder, folder.windows[0], "train", ranks, examples)
+    assert [each.rank for each in shown] == [8, 9]
+
+
+def test_items_have_titles_where_a_feature_holds_them(tmp_path):
+    write_window_folder(tmp_path, [[[4, 5]], [[6, 4]]], features=True)  # category: id modulo 3
+    path = tmp_path / "statistics.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"title": "category"}))
+    folder = WindowFolder(tmp_path)
+    names = item_names(folder, folder.windows[1], [1, 2, 3, 4])
+    assert names == {1: "?", 2: "1", 3: "2", 4: "0"}
+    assert item_names(folder, folder.windows[0], [4]) == {4: "6"}  # no earlier window has it

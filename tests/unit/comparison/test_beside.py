@@ -1,0 +1,78 @@
+"""The report with other runs beside it."""
+
+import shutil
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from dayahead.__main__ import app
+from dayahead.aggregate.findings import Folders
+from dayahead.aggregate.stage import aggregate
+from dayahead.comparison.beside import page_beside
+from dayahead.core.errors import ComparisonError
+from dayahead.metrics.tables import write_ranks
+from support.project_copy import ROOT
+from support.results_folders import CUTOFFS, window_ranks, write_listing, write_results
+
+SETTINGS = {
+    "dataset": "g1",
+    "model.architecture": "gpt2",
+    "evaluation.candidates": "seen",
+    "evaluation.split": "test",
+}
+DAYS = {f"2019-10-0{day}": [day, 0, 2 * day, 1] for day in range(2, 8)}
+
+
+@pytest.fixture
+def folders(tmp_path):
+    results = write_results(tmp_path / "results", DAYS)
+    windows = write_listing(tmp_path / "data" / "windows", ["2019-10-01", *DAYS, "2019-10-08"])
+    shutil.move(tmp_path / "raw", tmp_path / "data" / "raw")
+    return Folders(results, windows, tmp_path / "data" / "raw")
+
+
+@pytest.fixture
+def other(tmp_path):
+    """Results of a run that is better in every window."""
+    better = {window: [1, 0, 1, 1] for window in DAYS}
+    return write_results(tmp_path / "other" / "results", better)
+
+
+def test_another_run_is_compared_as_a_baseline_is(folders, other):
+    page = page_beside(folders, CUTOFFS, SETTINGS, {"HEAD": other})
+    assert "gpt2 is below HEAD in these windows." in page
+    assert "gpt2 is above popularity in these windows." in page
+    assert ">HEAD</text>" in page
+    assert "gpt2 &minus; HEAD" in page
+    own = np.mean([[1 / np.log2(1 + r) if r else 0 for r in ranks] for ranks in DAYS.values()])
+    assert f"NDCG@20 is {own:.4f} against 0.7500, higher in 0 of 6." in page
+
+
+def test_without_others_it_is_the_report(folders):
+    aggregate(folders, CUTOFFS, SETTINGS)
+    page = page_beside(folders, CUTOFFS, SETTINGS, {})
+    assert page == (folders.results / "report.html").read_text()
+
+
+def test_the_other_run_may_have_other_cutoffs(folders, other):
+    table = (other / "windows.csv").read_text()
+    (other / "windows.csv").write_text(table.replace("_at_20", "_at_50"))
+    assert "below HEAD" in page_beside(folders, CUTOFFS, SETTINGS, {"HEAD": other})
+
+
+def test_a_run_on_other_targets_is_refused(folders, other):
+    write_ranks(other, "2019-10-05", window_ranks([1, 0, 1, 1], targets=[2, 9, 4, 5]))
+    with pytest.raises(ComparisonError, match=r"different targets in 1 of 6 windows"):
+        page_beside(folders, CUTOFFS, SETTINGS, {"HEAD": other})
+
+
+def test_the_command_writes_the_page(folders, other, tmp_path, monkeypatch):
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    monkeypatch.setenv("DVC_ROOT", str(tmp_path))
+    output = tmp_path / "pages" / "page.html"
+    done = CliRunner().invoke(app, ["report", str(other.parent), "--output", str(output)])
+    assert done.exit_code == 0, done.output
+    assert f"memory is below {other.parent} in these windows." in output.read_text()
+    done = CliRunner().invoke(app, ["report", "a,,b"])
+    assert "expected different runs" in str(done.exception)
