@@ -20,9 +20,8 @@ with exit_with_message():
 def main() -> None:
     params = load_params()
     exec_launcher(os.environ | {PIPELINE_RUN: pipeline_run_key()})
-    study = Study(
-        params=params, windows=Path("data/windows"), results=Path("results"), models=Path("models")
-    )
+    windows, results, models = map(Path, ("data/windows", "results", "models"))
+    study = Study(params=params, windows=windows, results=results, models=models)
     if is_secondary_process(os.environ):
         train(study)
         return
