@@ -106,7 +106,7 @@ def test_the_template_explains_every_key():
 def test_the_template_loads_with_its_alternatives(tmp_path, monkeypatch):
     monkeypatch.setenv("DAYAHEAD_DATA", "/logs")
     text = (DATASETS / "template.yaml").read_text()
-    for key in ("header", "session_start", "offset", "offset_unit", "gap_minutes"):
+    for key in ("header", "session_start", "title", "name", "offset", "offset_unit", "gap_minutes"):
         text, n = re.subn(rf"^( *)# ({key}:)", r"\1\2", text, flags=re.MULTILINE)
         assert n == 1
     text = text.replace("  session_id: session\n", "")
@@ -136,6 +136,7 @@ def test_environment_variables_are_filled_in(tmp_path, monkeypatch):
         ("{repeats:", "{gap_minutes: 30, repeats:", "give either columns.session_id or sessions"),
         ("scope: session", "scope: user", "columns.user_id is needed"),
         ("time: {column: time}", "time: {column: time, zone: Oslo}", "unknown time zone 'Oslo'"),
+        ("session_id: session, ", "session_id: session, title: x, ", "title: x is no categorical"),
         ("features: {}", "features: {price: {kind: number}}", "number needs a column"),
         ("features: {}", "features: {hour: {kind: hour, column: x}}", "hour needs no column"),
         ("features: {}", "features: {Price: {kind: hour}}", "features.Price"),

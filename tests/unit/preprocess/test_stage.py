@@ -44,6 +44,15 @@ def bytes_of(store, *, until="9999"):
     }
 
 
+@pytest.mark.parametrize("columns", [{"title": "colour"}, {}])
+def test_the_title_is_named_beside_the_features(run, columns):
+    store = run(TWO_DAYS, dataset_config(features=TWO_DAYS_FEATURES, columns=columns))
+    assert store.statistics.title == columns.get("title")
+    text = (store.folder / "statistics.json").read_text()
+    assert ('"title"' in text) == bool(columns)
+    assert store.statistics.select(["price"]).title is None  # models know nothing of it
+
+
 def test_a_small_log_by_hand(run):
     # Times tie across sessions a and b, so the row number decides: 30 of b comes before 10 of a.
     store = run(TWO_DAYS, dataset_config(features=TWO_DAYS_FEATURES, split={"valid": [0, 1]}))
