@@ -14,15 +14,15 @@ from dayahead.aggregate.differences import BaselineComparison, compare_with_base
 from dayahead.aggregate.examples import ShownSession, shown_sessions
 from dayahead.aggregate.origin import Origin, origin_of
 from dayahead.aggregate.run_results import RunResults
-from dayahead.aggregate.slices import Slicing, slicings_of
-from dayahead.aggregate.targets import Ints, Targets, targets_of
+from dayahead.aggregate.slices import Slicing, slicings_of, sums_by_group
+from dayahead.aggregate.targets import Ints, targets_of
 from dayahead.aggregate.window_items import WindowItems, items_by_window
 from dayahead.core.errors import DataError
 from dayahead.core.phases import PhaseRow, in_phase, phase, read_phases
 from dayahead.metrics.baseline_ranks import read_baseline_ranks
 from dayahead.metrics.examples import read_examples
 from dayahead.metrics.losses import read_losses
-from dayahead.metrics.metrics import Ranks, mean, target_metric
+from dayahead.metrics.metrics import Ranks, Values, mean, target_metric
 from dayahead.metrics.tables import WindowResult, read_baselines, read_evidence
 from dayahead.windows.folder import WindowFolder
 from dayahead.windows.metadata import WindowsManifest
@@ -171,24 +171,14 @@ def _by_target(
     """Go over the windows once: their items, and what is known of their targets."""
     evaluated = {row.window: ranks for row, ranks in zip(own.rows, own.ranks, strict=True)}
     items: list[WindowItems] = []
-    parts: list[Targets] = []
+    sums: list[list[Values]] = []
     before: Ints = np.zeros(0, np.int64)
     for window, (about, counts) in zip(folder.windows, items_by_window(folder), strict=True):
         items.append(about)
         if window.name in evaluated:
-            parts.append(targets_of(folder, window, split, evaluated[window.name], before))
+            ranks = evaluated[window.name]
+            targets = targets_of(folder, window, split, ranks, before)
+            every = [ranks.ranks, *(each[window.name] for each in others.values())]
+            sums.append(sums_by_group(targets, [target_metric(metric, each) for each in every]))
         before = counts
-    targets = Targets(
-        *(np.concatenate(column) for column in zip(*map(_columns, parts), strict=True))
-    )
-    sizes = [len(ranks) for ranks in own.by_window.values()]
-    values = {
-        name: target_metric(metric, np.concatenate(list(ranks.values())))
-        for name, ranks in others.items()
-    }
-    windows = np.arange(len(sizes)).repeat(sizes)
-    return items, slicings_of(targets, windows, target_metric(metric, own.every_rank), values)
-
-
-def _columns(targets: Targets) -> tuple[Ints, Any, Ints]:
-    return targets.n_before, targets.age, targets.popularity
+    return items, slicings_of(sums, list(others))

@@ -7,34 +7,71 @@ from typing import Final
 import numpy as np
 
 from dayahead.aggregate.differences import Difference, clustered_difference
-from dayahead.aggregate.targets import ABSENT, Floats, Ints, Targets
+from dayahead.aggregate.targets import ABSENT, Targets
 from dayahead.metrics.metrics import Values
 
-_LENGTHS: Final = (
-    (1, "1 item"),
-    (2, "2 items"),
-    (3, "3 or 4 items"),
-    (5, "5 to 9 items"),
-    (10, "10 items or more"),
+
+@dataclass(frozen=True)
+class _Grouping:
+    """A way to group targets by a number that is known of each."""
+
+    title: str
+    by: str
+    """Field of `Targets`."""
+    groups: Sequence[tuple[int, str]]
+    """Lower ends, ascending, and labels."""
+    below: str = ""
+    """Label of what is below all of them, if anything is."""
+
+    @property
+    def ends(self) -> Sequence[int]:
+        """Lower ends of all groups but the first."""
+        return [end for end, _ in self.groups]
+
+    @property
+    def labels(self) -> Sequence[str]:
+        """Of all groups."""
+        return [self.below, *(label for _, label in self.groups)]
+
+
+_GROUPINGS: Final = (
+    _Grouping(
+        "Items of the session before the target",
+        "n_before",
+        (
+            (1, "1 item"),
+            (2, "2 items"),
+            (3, "3 or 4 items"),
+            (5, "5 to 9 items"),
+            (10, "10 items or more"),
+        ),
+    ),
+    _Grouping(
+        "Age of the target's item when the window begins",
+        "age",
+        (
+            (0, "under 1 hour"),
+            (1, "1 to 6 hours"),
+            (6, "6 to 24 hours"),
+            (24, "1 to 3 days"),
+            (72, "3 to 7 days"),
+            (168, "7 to 30 days"),
+            (720, "30 days or more"),
+        ),
+        below="new: first seen in the window",
+    ),
+    _Grouping(
+        "Popularity of the target's item in the window before",
+        "popularity",
+        (
+            (1, "the 10 most popular"),
+            (11, "11th to 100th"),
+            (101, "101st to 1,000th"),
+            (1001, "beyond the 1,000th"),
+            (ABSENT, "not in the window before"),
+        ),
+    ),
 )
-"""Lower ends of groups, and their labels."""
-_AGES: Final = (
-    (0, "under 1 hour"),
-    (1, "1 to 6 hours"),
-    (6, "6 to 24 hours"),
-    (24, "1 to 3 days"),
-    (72, "3 to 7 days"),
-    (168, "7 to 30 days"),
-    (720, "30 days or more"),
-)
-_RANKS: Final = (
-    (1, "the 10 most popular"),
-    (11, "11th to 100th"),
-    (101, "101st to 1,000th"),
-    (1001, "beyond the 1,000th"),
-    (ABSENT, "not in the window before"),
-)
-_NEW: Final = "new: first seen in the window"
 
 
 @dataclass(frozen=True)
@@ -61,64 +98,46 @@ class Slicing:
     slices: Sequence[Slice]
 
 
-def slicings_of(
-    targets: Targets, windows: Ints, own: Values, others: Mapping[str, Values]
-) -> list[Slicing]:
-    """Group the targets by the length of their sessions and by their items' age and popularity.
+def sums_by_group(targets: Targets, values: Sequence[Values]) -> list[Values]:
+    """Group a window's targets in each way: by session length, age and popularity.
 
-    Args:
-        targets: of all windows.
-        windows: number of each target's window, from 0 on.
-        own: the run's metric of each target.
-        others: the same of each baseline or run beside it.
+    Returns:
+        For each way [groups, 1 + values]: the number of targets, and the sum of each value.
     """
-    values = {"": own, **others}
+    found = []
+    for grouping in _GROUPINGS:
+        codes = np.searchsorted(grouping.ends, getattr(targets, grouping.by), side="right")
+        size = len(grouping.labels)
+        columns = [np.bincount(codes, weights, size) for weights in (None, *values)]
+        found.append(np.stack(columns, axis=1).astype(np.float64))
+    return found
+
+
+def slicings_of(windows: Sequence[Sequence[Values]], names: Sequence[str]) -> list[Slicing]:
+    """Join the sums of windows; `names` are those of the values after the first, the run's own."""
     return [
-        Slicing(title, list(_slices(labels, codes, windows, values)))
-        for title, labels, codes in (
-            ("Items of the session before the target", *_grouped(targets.n_before, _LENGTHS, "")),
-            (
-                "Age of the target's item when the window begins",
-                *_grouped(targets.age, _AGES, _NEW),
-            ),
-            (
-                "Popularity of the target's item in the window before",
-                *_grouped(targets.popularity, _RANKS, ""),
-            ),
-        )
+        Slicing(grouping.title, list(_slices(grouping.labels, np.stack(sums), names)))
+        for grouping, sums in zip(_GROUPINGS, zip(*windows, strict=True), strict=True)
     ]
 
 
-def _grouped(
-    values: Ints | Floats, groups: Sequence[tuple[int, str]], below: str
-) -> tuple[list[str], Ints]:
-    """Return labels of groups, and the group of each value; the first is below all lower ends."""
-    ends = np.array([end for end, _ in groups])
-    return [below, *(label for _, label in groups)], np.searchsorted(ends, values, side="right")
-
-
-def _slices(
-    labels: Sequence[str], codes: Ints, windows: Ints, values: Mapping[str, Values]
-) -> Iterator[Slice]:
-    n_windows = int(windows.max()) + 1
-    cells, size = codes * n_windows + windows, len(labels) * n_windows
-
-    def by_cell(weights: Values | None) -> Values:
-        return np.bincount(cells, weights, size).reshape(len(labels), n_windows).astype(np.float64)
-
-    counts, (own, *rest) = by_cell(None), (by_cell(each) for each in values.values())
-    others = dict(zip(list(values)[1:], rest, strict=True))
+def _slices(labels: Sequence[str], sums: Values, names: Sequence[str]) -> Iterator[Slice]:
+    """Yield the groups that have targets; `sums` are [windows, groups, 1 + values]."""
+    n_all = sums[..., 0].sum()
     for row, label in enumerate(labels):
-        n_targets = int(counts[row].sum())
-        if n_targets:
+        counts, own, *others = sums[:, row].T
+        if n_targets := int(counts.sum()):
             yield Slice(
                 label=label,
                 n_targets=n_targets,
-                share=n_targets / len(codes),
-                value=float(own[row].sum() / n_targets),
-                others={name: float(each[row].sum() / n_targets) for name, each in others.items()},
+                share=n_targets / n_all,
+                value=float(own.sum() / n_targets),
+                others={
+                    name: float(other.sum() / n_targets)
+                    for name, other in zip(names, others, strict=True)
+                },
                 tests={
-                    name: clustered_difference(own[row] - each[row], counts[row])
-                    for name, each in others.items()
+                    name: clustered_difference(own - other, counts)
+                    for name, other in zip(names, others, strict=True)
                 },
             )

@@ -7,8 +7,18 @@ from hypothesis import strategies as st
 from scipy.stats import t
 
 from dayahead.aggregate.differences import clustered_difference
-from dayahead.aggregate.slices import slicings_of
+from dayahead.aggregate.slices import slicings_of, sums_by_group
 from dayahead.aggregate.targets import ABSENT, Targets, popularity_ranks
+
+
+def slicings(targets, windows, own, other):
+    """Group the targets of all windows, whose numbers are given."""
+    sums = []
+    for window in np.unique(windows):
+        rows = windows == window
+        part = Targets(targets.n_before[rows], targets.age[rows], targets.popularity[rows])
+        sums.append(sums_by_group(part, [own[rows], other[rows]]))
+    return slicings_of(sums, ["other"])
 
 
 def test_groups_by_hand():
@@ -18,7 +28,7 @@ def test_groups_by_hand():
         popularity=np.array([ABSENT, ABSENT, 10, 11]),
     )
     own, other = np.array([0.0, 1, 0.5, 0.25]), np.array([0.0, 0.5, 0.5, 0.75])
-    length, age, popularity = slicings_of(targets, np.array([0, 0, 0, 1]), own, {"other": other})
+    length, age, popularity = slicings(targets, np.array([0, 0, 0, 1]), own, other)
     shown = {
         title: [(each.label, each.n_targets, each.value, each.others["other"]) for each in slices]
         for title, slices in ((each.title, each.slices) for each in (length, age, popularity))
@@ -73,7 +83,7 @@ def test_groups_are_parts_of_the_whole(seed, n):
         popularity=np.where(random.random(n) < 0.3, ABSENT, random.integers(1, 5000, n)),
     )
     own, other = random.random(n), random.random(n)
-    for slicing in slicings_of(targets, random.integers(0, 7, n), own, {"other": other}):
+    for slicing in slicings(targets, random.integers(0, 7, n), own, other):
         slices = slicing.slices
         assert sum(each.n_targets for each in slices) == n
         assert sum(each.share for each in slices) == pytest.approx(1)
