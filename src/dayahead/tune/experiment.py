@@ -18,6 +18,8 @@ from dayahead.presets import options_of
 GUARD = Path(__file__).with_name("guard.py")
 """Run as a file: it imports nothing of ours, so it starts at once."""
 WINDOWS = Path("results") / "windows.csv"
+STARTED = "Running stage 'train'"
+"""What DVC prints once the outputs of an earlier experiment are removed."""
 DVC = (sys.executable, "-m", "dvc")
 
 
@@ -44,6 +46,8 @@ class RunningExperiment:
 
     def values(self, metric: str) -> list[float]:
         """Return a metric of each window evaluated so far."""
+        if self.process.poll() is None and STARTED not in self.log.read_text(errors="replace"):
+            return []  # DVC checks out the results of dvc.lock before it runs a stage
         try:
             text = (self.folder / WINDOWS).read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -64,8 +68,9 @@ class RunningExperiment:
     def error(self) -> str:
         """Return the line of the log that says why it failed."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
-        named = [line for line in lines if line.lower().startswith("error")]
-        return (named or lines or ["no output"])[0].strip()
+        of_stage = [line for line in lines if line.startswith("error: ")]
+        of_dvc = [line for line in lines if line.startswith("ERROR: ")]
+        return (of_stage or of_dvc or lines or ["no output"])[-1]
 
     def _fetch(self) -> None:
         """Give the project the experiment's commit, so that DVC lists it there."""
@@ -118,13 +123,14 @@ class Clone:
         (self.folder / WINDOWS).unlink(missing_ok=True)
         command = [*DVC, "exp", "run", "--name", name, *options_of(settings)]
         log = logs / f"{name}.log"
-        with log.open("ab") as output:
+        with log.open("wb") as output:
             process = _guarded(command, self.folder, self._environment(), output, self.lock)
         return RunningExperiment(name, self.folder, self.root, process, log)
 
     def _environment(self) -> dict[str, str]:
         spinning = {"GOMP_SPINCOUNT": FEW} if self.has_neighbours else {}
-        return {**os.environ, "DAYAHEAD_ROOT": str(self.root), **spinning}
+        shared = {"DAYAHEAD_ROOT": str(self.root), "PYTHONUNBUFFERED": "1"}
+        return {**os.environ, **shared, **spinning}
 
 
 def hold(path: Path) -> int | None:

@@ -88,6 +88,8 @@ class Search:
     """Called with every trial that has ended."""
     running: dict[int, tuple[Trial, Experiment]] = field(default_factory=dict)
     """By slot."""
+    n_failures: int = 0
+    """Of this process, in a row."""
 
     @property
     def name(self) -> str:
@@ -178,22 +180,21 @@ class Search:
 
     def _report(self, trial: Trial, values: Sequence[float]) -> bool:
         """Report the AOD over the windows so far; return whether the trial lags behind others."""
-        known = self.study.trials[trial.number].intermediate_values
+        known, lags = self.study.trials[trial.number].intermediate_values, False
         for n_windows in range(len(known) + 1, len(values) + 1):
             trial.report(mean(values[:n_windows]), n_windows)
-        return bool(values) and trial.should_prune()
+            lags = lags or trial.should_prune()
+        return lags
 
     def _ended(self, trial: FrozenTrial) -> None:
         _log.info(trial_line(self.study, trial, self.plan.metric))
         self.on_trial(trial)
-        last = [each.state for each in self.study.trials if each.state.is_finished()]
-        if trial.state == TrialState.FAIL and set(last[-N_FAILURES:]) == {TrialState.FAIL}:
-            n_failed = min(len(last), N_FAILURES)
-            if n_failed == N_FAILURES:
-                raise TuneError(
-                    f"{N_FAILURES} trials failed one after the other, the last with: "
-                    f"{trial.user_attrs[ERROR]}"
-                )
+        self.n_failures = self.n_failures + 1 if trial.state == TrialState.FAIL else 0
+        if self.n_failures == N_FAILURES:
+            raise TuneError(
+                f"{N_FAILURES} trials failed one after the other, the last with: "
+                f"{trial.user_attrs[ERROR]}"
+            )
 
 
 def open_study(path: Path, name: str, plan: Plan) -> optuna.Study:

@@ -103,6 +103,19 @@ def test_an_experiment_runs_beside_the_project_and_comes_home(project, clone):
 
 
 @pytest.mark.slow
+def test_results_of_an_earlier_experiment_are_never_read(project, clone):
+    """DVC checks them out again before it runs the next one."""
+    first = clone.start("s-0", {"model.n_layer": 3}, clone.folder.parent)
+    assert finished(first) == 0, first.log.read_text()
+    slow = clone.start("s-1", {"model.n_layer": 8}, clone.folder.parent)
+    found = []
+    while slow.poll() is None and 0.8 not in found:
+        found += slow.values("ndcg_at_20")
+    slow.stop()
+    assert found == [0.8, 0.9]
+
+
+@pytest.mark.slow
 def test_a_failed_experiment_says_why_and_stays_away(project, clone):
     experiment = clone.start("s-1", {"model.n_layer": 9}, clone.folder.parent)
     assert finished(experiment) not in {0, None}
@@ -133,7 +146,19 @@ def test_a_project_without_a_commit_is_refused(tmp_path):
 
 def test_a_row_that_is_written_in_part_does_not_count(tmp_path):
     (tmp_path / "results").mkdir()
-    experiment = RunningExperiment("s-0", tmp_path, tmp_path, None, tmp_path / "s-0.log")
+    log = tmp_path / "s-0.log"
+    with subprocess.Popen(["sleep", "60"]) as process:
+        experiment = RunningExperiment("s-0", tmp_path, tmp_path, process, log)
+        check_values(experiment, tmp_path, log)
+        process.kill()
+
+
+def check_values(experiment, tmp_path, log):
+    (tmp_path / "results" / "windows.csv").write_text("window,ndcg_at_20\n1,0.25\n")
+    log.write_text("Reproducing experiment 's-0'\n")
+    assert experiment.values("ndcg_at_20") == []  # of an earlier experiment
+    log.write_text("Running stage 'train':\n")
+    (tmp_path / "results" / "windows.csv").unlink()
     assert experiment.values("ndcg_at_20") == []
     for text, values in (
         ("window,ndcg_at_20\n", []),
@@ -142,3 +167,18 @@ def test_a_row_that_is_written_in_part_does_not_count(tmp_path):
     ):
         (tmp_path / "results" / "windows.csv").write_text(text)
         assert experiment.values("ndcg_at_20") == values
+
+
+@pytest.mark.parametrize(
+    ("log", "error"),
+    [
+        ("a\nerror: too many\nERROR: failed to reproduce 'train'\n", "error: too many"),
+        ("a\nERROR: configuration is missing\nb\n", "ERROR: configuration is missing"),
+        ("a\nsh: 1: not found\n", "sh: 1: not found"),
+        ("", "no output"),
+    ],
+)
+def test_the_error_is_that_of_the_stage(tmp_path, log, error):
+    (tmp_path / "s-0.log").write_text(log)
+    experiment = RunningExperiment("s-0", tmp_path, tmp_path, None, tmp_path / "s-0.log")
+    assert experiment.error() == error
