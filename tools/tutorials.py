@@ -26,7 +26,7 @@ OUTPUT = ROOT / "build" / "tutorials"
 SECONDS_PER_CELL = 600
 MAGIC = re.compile(r"^%%(\w+)\n")
 TABLE_ROW = re.compile(r"\||\S {3}")
-WIDTH = 96
+WIDTH = 84
 """Characters in a line of output."""
 FOLD = TextWrapper(WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
 TERMINAL_COLOR = re.compile(r"\x1b\[[0-9;]*m")
@@ -94,9 +94,9 @@ def _wrapped(text: str) -> str:
 
 
 def _plain_table(html: str) -> str:
-    """Return a table of pandas without its style, so that it has that of the page."""
+    """Return a table of pandas without its style: extra.css has that of the page."""
     html = re.sub(r"<style.*?</style>", "", html, flags=re.DOTALL)
-    html = re.sub(r"<(table|tr)\b[^>]*>", r"<\1>", html)
+    html = re.sub(r"<(table|tr)\b[^>]*>", r"<\1>", html).replace("<div>", '<div class="output">')
     return "\n".join(line.strip() for line in html.splitlines() if line.strip())
 
 

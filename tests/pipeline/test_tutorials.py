@@ -150,6 +150,7 @@ def test_outputs_follow_the_code_that_gave_them(tmp_path):
     assert f"\n{LONG}\n" not in page
     (table,) = re.findall(r"<table>.*</table>", page, re.DOTALL)
     assert "<td>1</td>" in table
+    assert '<div class="output">' in page
     assert not re.search(r"^\s|^$", table, re.M), "it would end there, or become code"
     (image,) = re.findall(r"!\[.*?\]\((.*?)\)", page)
     assert (tmp_path / "out" / image).read_bytes().startswith(b"\x89PNG")
