@@ -1,6 +1,9 @@
 """Charts of the report: axis labels and gaps."""
 
+import os
 import re
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 
 from dayahead.aggregate.charts import curves
@@ -71,3 +74,13 @@ def test_a_missing_value_leaves_a_gap_in_the_line():
     line = curves("x", windows, {"y": [1.0, 2.0, None, 1.0, 2.0]})
     whole = curves("x", windows, {"y": [1.0, 2.0, 2.0, 1.0, 2.0]})
     assert line.count("M ") == whole.count("M ") + 1
+
+
+def test_a_backend_that_a_notebook_names_need_not_be_installed():
+    """Kernels of Jupyter hand theirs to commands that they start; the report needs none."""
+    charts = [sys.executable, "-c", "import dayahead.aggregate.charts"]
+    backend = {"MPLBACKEND": "module://ipympl.backend_nbagg"}
+    done = subprocess.run(
+        charts, env={**os.environ, **backend}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
