@@ -18,7 +18,7 @@ TORCH_OPTION := $(if $(TORCH),--torch $(TORCH))
 export PATH := $(or $(DAYAHEAD_ENVIRONMENT),$(CURDIR)/.venv)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help repro test test-slow faults cluster check bench bench-peers bench-preprocess bench-processes gpu-smoke profile ui cache image image-test sbom docs tutorials format lock clean
+.PHONY: help repro test test-slow faults cluster check bench bench-peers bench-preprocess bench-processes gpu-smoke profile ui experiments cache image image-test sbom docs tutorials format lock clean
 
 help:  ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {gsub(/[$$][$$]/, "$$"); printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -76,6 +76,10 @@ profile: $(READY)  ## profile a fit of the study in params.yaml: tables and trac
 
 ui: $(READY)  ## open MLflow on the tracking store at http://127.0.0.1:5000 (PORT=...)
 	@tools/ui $(PORT)
+
+experiments: $(READY)  ## list DVC's experiments: their settings that differ, AOD at 20
+	@dvc exp show --no-pager --only-changed \
+	    --drop '.*(/|\.txt|_at_10|session_mean|n_windows|n_sessions|Created|Executor)'
 
 cache: $(READY)  ## list the cache (DAYS=30: remove entries not used for 30 days)
 	python -m dayahead cache $(if $(DAYS),--prune $(DAYS))
