@@ -146,7 +146,7 @@ SECTIONS = {
     "compute": COMPUTE,
     "machine": MACHINE,
     "profile": {"window": None, "first_step": 0, "steps": 1},
-    "tracking": {"experiment": "tiny", "log_model": False},
+    "tracking": {"sinks": ["mlflow"], "experiment": "tiny", "log_model": False},
 }
 GRU4REC = {
     "model": {"architecture": "gru4rec", "item_init_std": 0.1},

@@ -125,12 +125,20 @@ class EvaluationConfig:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class TrackingConfig:
-    """What is sent to MLflow."""
+    """What is recorded, and in which trackers."""
 
+    sinks: tuple[Literal["mlflow", "tensorboard", "wandb"], ...]
+    """Trackers that get the records: mlflow all of them; tensorboard and wandb parameters and
+    metrics. A change runs `aggregate` again and changes no result."""
     experiment: str
-    """Name of the MLflow experiment."""
+    """Name of the MLflow experiment, and of the project in W&B."""
     log_model: bool
     """Whether the model is logged, with the code that serves it."""
+
+    def __post_init__(self) -> None:
+        """Check that no tracker gets the records twice."""
+        if len({*self.sinks}) < len(self.sinks):
+            raise ValueError(f"sinks: {', '.join(self.sinks)}: name each tracker once")
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

@@ -1,4 +1,4 @@
-"""Tracking with MLflow: a stage writes its records to an outbox, which is uploaded meanwhile.
+"""Tracking: a stage writes its records to an outbox, which is sent to MLflow and other sinks.
 
 Nothing in here raises into the stage that it records, and no stage waits for a server.
 """
@@ -11,6 +11,7 @@ _DEFAULTS = {
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
     "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING": "true",
     # The outbox is the retry: MLflow's own 7 retries block a call for minutes.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",

@@ -23,6 +23,8 @@ from dayahead.core.errors import redacted
 from dayahead.core.project import cache_root
 
 Entry = dict[str, Any]
+MLFLOW = "mlflow"
+"""The sink that an outbox has which names none."""
 PIPELINE_RUN = "DAYAHEAD_PIPELINE_RUN"
 """Environment variable with the pipeline run's key, for stages that `dvc` starts by a launcher."""
 
@@ -87,12 +89,17 @@ class Outbox:
         """Whether the last start has no end: the stage is running, or it was killed."""
         return bool(self.entries("start", "end")[-1]["kind"] == "start")
 
-    def lock(self) -> FileLock:
-        """Return the lock of the process that uploads the outbox: its stage, while that runs.
+    def sinks(self) -> tuple[str, ...]:
+        """Return the trackers that get the entries: those of the newest start."""
+        starts = self.entries("start")
+        return tuple(starts[-1].get("sinks", (MLFLOW,))) if starts else ()
+
+    def lock(self, kind: str = MLFLOW) -> FileLock:
+        """Return the lock of the process that sends the outbox to a sink: its stage, if it runs.
 
         Acquiring it raises filelock.Timeout at once where another process holds it.
         """
-        return FileLock(self.path.with_suffix(".lock"), timeout=0, thread_local=False)
+        return FileLock(self.path.with_suffix(f".{kind}.lock"), timeout=0, thread_local=False)
 
     def add_file(self, source: Path) -> str:
         """Link or copy a file or folder; return its path relative to the outbox's folder.

@@ -27,7 +27,8 @@ from dayahead.core.phases import in_phase
 from dayahead.tracking.lineage import Lineage, lineage_of, origin_tags
 from dayahead.tracking.outbox import Outbox, never_raising, outbox_for, outboxes
 from dayahead.tracking.run_names import run_name
-from dayahead.tracking.uploader import background_sync
+from dayahead.tracking.sync import background_sync
+from dayahead.tracking.system_metrics import sampled
 
 OPTIONS = [
     types.ParamSpec("top_k", types.DataType.long, 10),
@@ -54,7 +55,7 @@ why there are none (`error`)."""
 class StageRun:
     """Records of one stage; can be pickled. No method raises.
 
-    Each appends to the outbox; `tracking.uploader` sends the outbox to MLflow.
+    Each appends to the outbox; `tracking.sync` sends the outbox to the sinks.
     """
 
     outbox: Outbox
@@ -129,12 +130,12 @@ def stage_run(stage: str, params: Params) -> Iterator[StageRun]:
         lineage = lineage_of(stage, Path.cwd())
     with never_raising("there is no outbox"):
         outbox = outbox_for(stage, lineage.fingerprint)
-    with background_sync(outbox):
+    with background_sync(outbox, params.tracking.sinks):
         end = {"status": "FINISHED"}
         with never_raising("the stage is not recorded"):
             outbox.append("start", **_start_entry(outbox, stage, params, lineage))
         try:
-            with _terminable():
+            with _terminable(), sampled(outbox):
                 yield StageRun(outbox)
         except BaseException as error:
             end = _end_entry(error)
@@ -154,6 +155,7 @@ def _start_entry(outbox: Outbox, stage: str, params: Params, lineage: Lineage) -
         "pipeline_run": pipeline_run,
         "id": f"{pipeline_run}-{stage}",
         "experiment": params.tracking.experiment,
+        "sinks": params.tracking.sinks,
         "stage": stage,
         "name": run_name(params, tags.get("dvc.exp_name")),
         "tags": tags,

@@ -1,5 +1,6 @@
 """The tracking store: where it is, and its creation by one process at a time."""
 
+import json
 import logging
 import os
 import re
@@ -21,12 +22,33 @@ for _noisy, _level in {
     logging.getLogger(_noisy).setLevel(_level)
 
 ARTIFACTS = "mlartifacts"
-EXPERIMENT_TAGS = {
-    # Open in the view of model training: metrics and charts, no traces.
-    "mlflow.experimentKind": "custom_model_development",
-    # The metric that MLflow's table of runs shows first.
-    "mlflow.experiment.primaryMetric.name": "aod_ndcg_at_20",
+VIEW = "dayahead"
+"""Name of the view of the runs that `page_of` opens."""
+_COLUMNS = [
+    *(f"metrics.`aod_{metric}_at_20`" for metric in ("ndcg", "recall", "mrr")),
+    *(f"params.`{name}`" for name in ("dataset", "model.architecture", "model.network")),
+    *(f"params.`{name}`" for name in ("task.name", "training.seed")),
+    "tags.`error`",
+]
+_VIEW_STATE = {
+    "selectedColumns": _COLUMNS,
+    "orderByKey": "attributes.start_time",
+    "orderByAsc": False,
+    "startTime": "ALL",
+    "lifecycleFilter": "Active",
+    "modelVersionFilter": "All Runs",
+    "searchFilter": "",
+    "datasetsFilter": [],
+    "runsExpanded": {},
+    "runsPinned": [],
+    "runsHidden": [],
 }
+EXPERIMENT_TAGS = {
+    "mlflow.experimentKind": "custom_model_development",
+    "mlflow.experiment.primaryMetric.name": "aod_ndcg_at_20",
+    f"mlflow.sharedViewState.{VIEW}": json.dumps(_VIEW_STATE),
+}
+"""How MLflow's pages show an experiment: a table of models and their metrics, no traces."""
 LOCK_SECONDS = 120
 _RELATIVE_SQLITE = re.compile(r"^(sqlite(?:\+\w+)?:///)(?![/:])(.+)$")
 
@@ -74,7 +96,7 @@ class Store:
     def experiment_id(self, name: str) -> str:
         """Return an experiment's id; create it with an absolute artifact location if missing.
 
-        Its tags say how MLflow shows it; those that a user has changed stay.
+        Tags that it has already stay, for a user may have changed them.
         """
         with self.lock():
             if found := self.client.get_experiment_by_name(name):
@@ -83,3 +105,8 @@ class Store:
                 return str(found.experiment_id)
             location = artifact_location(self.uri, self.root)
             return str(self.client.create_experiment(name, location, EXPERIMENT_TAGS))
+
+    def page_of(self, experiment: str) -> str:
+        """Return the path of the page with an experiment's runs: columns that matter first."""
+        query = f"workflowType=machine_learning&viewStateShareKey={VIEW}"
+        return f"/#/experiments/{self.experiment_id(experiment)}/runs?{query}"

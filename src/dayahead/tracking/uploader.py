@@ -1,23 +1,15 @@
-"""Upload of outboxes to MLflow: in the background of a stage, and by `dayahead track --sync`.
-
-Uploading is idempotent, so an interrupted upload is simply repeated: runs are found by an id of
-our own, a metric carries its own time stamp, and an artifact replaces itself.
-"""
+"""The sink of MLflow."""
 
 import json
-import shutil
-import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from contextlib import contextmanager
+from typing import Any, Final
 
-from filelock import FileLock, Timeout
 from mlflow import MlflowException, entities
 
-from dayahead.core.errors import BusyError, TrackingError, first_line, redacted
-from dayahead.core.files import read_json, write_json
-from dayahead.tracking.outbox import Entry, Outbox, outboxes, warn_once
+from dayahead.core.errors import redacted
+from dayahead.tracking.outbox import MLFLOW, Entry, Outbox, warn_once
+from dayahead.tracking.sinks import Progress, Sink
 from dayahead.tracking.store import Store
 
 ID_TAG: Final = "dayahead.id"
@@ -32,85 +24,30 @@ PER_CALL: Final = 100
 """Most params and tags that MLflow accepts at once."""
 _REJECTED: Final = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST", "RESOURCE_ALREADY_EXISTS")
 
-PAUSE_SECONDS = 1.0
-LONGEST_PAUSE_SECONDS = 60.0
-CLOSE_SECONDS = 60.0
-"""How long a finished stage waits for its last records to arrive."""
 
+class Uploader(Sink):
+    """Sends outboxes to one MLflow store.
 
-class Progress(NamedTuple):
-    """How much of an outbox is uploaded, and to which runs; in a file beside the outbox."""
+    Runs are found by an id of our own, a metric carries its own time stamp, and an artifact
+    replaces itself: sent twice, they are there once.
+    """
 
-    store: str = ""
-    run: str = ""
-    parent: str = ""
-    offset: int = 0
+    kind = MLFLOW
 
-    @staticmethod
-    def path(outbox: Outbox) -> Path:
-        """Return the file beside the outbox."""
-        return outbox.path.with_suffix(".uploaded.json")
+    def __init__(self, store: Store | None = None) -> None:
+        self.store = store or Store()
+        self.name = redacted(self.store.uri)
 
-    @classmethod
-    def of(cls, outbox: Outbox) -> "Progress":
-        """Read the file; where it is missing or damaged, all is uploaded again."""
-        try:
-            return cls(**read_json(cls.path(outbox)))
-        except (OSError, ValueError, TypeError):
-            return cls()
-
-
-class Uploader:
-    """Uploads outboxes to one store."""
-
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        self.name = redacted(store.uri)
-
-    def upload(self, outbox: Outbox) -> int:
-        """Upload the entries that the store lacks and return their number; `outbox` is locked.
-
-        Raises:
-            MlflowException: the store fails; it has what came before.
-            TrackingError: another store has the first entries, and should get the others.
-        """
-        n_uploaded = 0
-        progress = Progress.of(outbox)
+    def send(self, outbox: Outbox, progress: Progress) -> Iterator[Progress]:
+        """Send entry by entry; an MlflowException says that the store fails."""
         for offset, entry in outbox.read(progress.offset):
-            if progress.offset and progress.store != self.name:
-                raise TrackingError(
-                    f"its first records are in {progress.store}; set MLFLOW_TRACKING_URI to it"
-                )
             if entry["kind"] == "start":
                 progress = self._upload_start(entry)
             else:
                 with _skip_rejected(f"{outbox.path}: {entry['kind']}"):
                     self._upload_entry(entry, progress, outbox)
             progress = progress._replace(offset=offset)
-            write_json(Progress.path(outbox), progress._asdict())
-            if file := entry.get("file"):
-                shutil.rmtree((outbox.path.parent / file).parent, ignore_errors=True)
-            n_uploaded += 1
-        return n_uploaded
-
-    def upload_ended(self, outbox: Outbox) -> int:
-        """Upload the outbox of a stage that is over; of a killed one, record the end first.
-
-        Raises:
-            BusyError: the stage is running, or another process uploads its outbox.
-        """
-        lock = outbox.lock()
-        try:
-            lock.acquire()
-        except Timeout:
-            raise BusyError("being uploaded by another process") from None
-        try:
-            if outbox.is_open():
-                *_, (_, last) = outbox.read()
-                outbox.append("end", status="KILLED", error="killed", at=last["at"])
-            return self.upload(outbox)
-        finally:
-            lock.release()
+            yield progress
 
     def _upload_start(self, entry: Entry) -> Progress:
         """Find or create the run of the pipeline and, nested in it, that of the stage."""
@@ -185,6 +122,8 @@ class Uploader:
         match entry["kind"]:
             case "metrics" | "window":
                 self._upload_metrics(targets, entry)
+            case "system":
+                self._upload_metrics((run,), entry)
             case "artifact":
                 client.log_artifact(run, str(outbox.path.parent / entry["file"]), entry["into"])
             case "model":
@@ -240,82 +179,3 @@ def _skip_rejected(what: str) -> Iterator[None]:
         if isinstance(error, MlflowException) and error.error_code not in _REJECTED:
             raise
         warn_once(f"{what} rejected and skipped: {error}")
-
-
-@contextmanager
-def background_sync(outbox: Outbox) -> Iterator[None]:
-    """Upload a stage's outbox while the block runs, and for at most a minute afterwards.
-
-    The outbox is locked from before its start on: one that is open, but not locked, is that of a
-    killed stage.
-    """
-    lock, closing = outbox.lock(), threading.Event()
-    thread = threading.Thread(target=_sync, args=(outbox, lock, closing), daemon=True)
-    with suppress(OSError):  # busy, or not writable
-        lock.acquire()
-    thread.start()
-    try:
-        yield
-    finally:
-        closing.set()
-        thread.join(CLOSE_SECONDS)
-
-
-def _sync(outbox: Outbox, lock: FileLock, closing: threading.Event) -> None:
-    """Upload until closed, and once more then; try a store that fails less and less often."""
-    uploader = Uploader(Store())
-    others, pause, is_last = None, PAUSE_SECONDS, False
-    while not is_last:
-        is_last = closing.is_set()
-        try:
-            others = _others(outbox) if others is None else others
-            for other in others:
-                with suppress(BusyError, TrackingError):
-                    uploader.upload_ended(other)
-            others = []
-            with suppress(OSError):
-                if not lock.is_locked:
-                    lock.acquire()
-            if lock.is_locked:
-                uploader.upload(outbox)
-            pause = PAUSE_SECONDS
-        except Exception as error:  # noqa: BLE001
-            is_last = closing.is_set()  # a finished stage does not wait for a second failure
-            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
-            warn_once(
-                f"{uploader.name} does not answer ({type(error).__name__}: "
-                f"{first_line(error)}); the stage continues, its records stay in "
-                f"{outbox.path.parent} and are uploaded by `python -m dayahead track --sync`"
-            )
-        closing.wait(0 if is_last else pause)
-    lock.release()
-
-
-def _others(outbox: Outbox) -> list[Outbox]:
-    """Outboxes of earlier stages of the pipeline run, and of stages that were killed."""
-    others = [other for other in outboxes() if other != outbox]
-    return [each for each in others if each.path.parent == outbox.path.parent or each.is_open()]
-
-
-class SyncReport(NamedTuple):
-    """Result of `sync_all`, by stage."""
-
-    store: str
-    uploaded: dict[str, int]
-    """Number of records, of stages that had some left."""
-    failures: dict[str, str]
-    """Why the store does not have all records."""
-
-
-def sync_all() -> SyncReport:
-    """Upload what the store missed, of all pipeline runs; runs get their true times."""
-    uploader = Uploader(Store())
-    report = SyncReport(uploader.name, {}, {})
-    for outbox in outboxes():
-        stage = f"{outbox.path.parent.name}/{outbox.path.stem}"
-        try:
-            if n_entries := uploader.upload_ended(outbox):
-                report.uploaded[stage] = n_entries
-        except Exception as error:  # noqa: BLE001
-            report.failures[stage] = first_line(error)
-    return report

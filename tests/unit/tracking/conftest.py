@@ -28,6 +28,7 @@ def cold_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in [*os.environ]:
         if name.startswith(("DVC_", "MLFLOW_TRACKING")):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "false")
     (tmp_path / ".dvc").mkdir()
     shutil.copy(REPOSITORY / "params.yaml", tmp_path)
     for path, text in {

@@ -1,3 +1,4 @@
+import json
 import pickle
 import signal
 from dataclasses import replace
@@ -11,7 +12,7 @@ from mlflow import MlflowException
 
 from dayahead.tracking.outbox import outboxes, warn_once
 from dayahead.tracking.runs import package_model, stage_run
-from dayahead.tracking.uploader import sync_all
+from dayahead.tracking.sync import sync_all
 from support.tracked_stages import points_of, run_stage, runs_of, window
 
 PRIMARY = "mlflow.experiment.primaryMetric.name"
@@ -80,6 +81,11 @@ def test_an_experiment_opens_in_the_view_of_model_training(store):
     assert tags["mlflow.experimentKind"] == "custom_model_development"
     assert tags[PRIMARY] == "aod_mrr_at_20"
     assert older == store.experiment_id("older")
+    view = json.loads(tags["mlflow.sharedViewState.dayahead"])
+    assert view["selectedColumns"][0] == "metrics.`aod_ndcg_at_20`"
+    assert store.page_of("older") == (
+        f"/#/experiments/{older}/runs?workflowType=machine_learning&viewStateShareKey=dayahead"
+    )
 
 
 def test_the_block_may_raise_and_exit(project, params):

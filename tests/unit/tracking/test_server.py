@@ -7,7 +7,7 @@ import pytest
 
 from dayahead.tracking.runs import stage_run
 from dayahead.tracking.store import Store
-from dayahead.tracking.uploader import sync_all
+from dayahead.tracking.sync import sync_all
 from support.mlflow_servers import free_address, server
 from support.tracked_stages import CURVE, points_of, runs_of, window
 

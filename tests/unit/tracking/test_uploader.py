@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowException
 
-from dayahead.tracking import uploader as uploading
+from dayahead.tracking import sync
 from dayahead.tracking.outbox import Outbox, outboxes
 from dayahead.tracking.runs import stage_run
+from dayahead.tracking.sinks import Progress
 from dayahead.tracking.store import Store
-from dayahead.tracking.uploader import Progress, Uploader, sync_all
+from dayahead.tracking.sync import sync_all
+from dayahead.tracking.uploader import Uploader
 from support.tracked_stages import CURVE, points_of, run_stage, runs_of, window
 
 NOWHERE = "http://127.0.0.1:9"
@@ -228,7 +230,7 @@ def test_records_arrive_while_the_stage_runs(store, project, params):
 
 
 def test_a_store_that_fails_for_a_while_is_tried_again(store, project, params, monkeypatch, caplog):
-    monkeypatch.setattr(uploading, "PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(sync, "PAUSE_SECONDS", 0.05)
     is_down = threading.Event()
 
     def failing(upload):
