@@ -132,6 +132,26 @@ WINDOW = {
     "overrun": "cut",
     "grace": 0,
 }
+NIGHTLY = {
+    "model": "tiny",
+    "metric": "ndcg_at_5",
+    "windows": 3,
+    "keep": 3,
+    "max_session_ratio": 2.0,
+    "max_new_items": 0.5,
+    "max_popularity_drift": 0.8,
+    "max_catalogue_growth": 0.5,
+    "max_fall": 0.5,
+    "max_refresh_fall": 0.05,
+    "champion_margin": 0.0,
+    "baseline_margin": 0.0,
+    "min_coverage": 0.9,
+    "smoke_sessions": 5,
+    "horizon": 6,
+    "margin": 0.0,
+    "max_recall_loss": 0.01,
+    "challengers": {},
+}
 SECTIONS = {
     "window": WINDOW,
     "preprocess": {"device": "cpu", "fit_windows": 1, "rebuild": False},
@@ -147,6 +167,7 @@ SECTIONS = {
     "machine": MACHINE,
     "profile": {"window": None, "first_step": 0, "steps": 1},
     "tracking": {"sinks": ["mlflow"], "experiment": "tiny", "log_model": False},
+    "nightly": NIGHTLY,
 }
 GRU4REC = {
     "model": {"architecture": "gru4rec", "item_init_std": 0.1},

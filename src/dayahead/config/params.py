@@ -26,6 +26,7 @@ from dayahead.config.loading import (
 from dayahead.config.machine import ComputeConfig, MachineConfig, ProfileConfig
 from dayahead.config.memory import MemoryConfig
 from dayahead.config.model import LossConfig, ModelConfig, TaskConfig
+from dayahead.config.nightly import NightlyConfig
 from dayahead.config.windows import PreprocessConfig, WindowConfig
 from dayahead.core.errors import ConfigError
 
@@ -160,6 +161,7 @@ class Params:
     machine: MachineConfig
     profile: ProfileConfig
     tracking: TrackingConfig
+    nightly: NightlyConfig
 
 
 def load_params(path: Path = Path("params.yaml")) -> Params:
@@ -168,7 +170,16 @@ def load_params(path: Path = Path("params.yaml")) -> Params:
     Raises:
         ConfigError: names every invalid setting, also of sections that do not go together.
     """
-    params = validated(Params, read_yaml(path), str(path))
+    return checked_params(read_yaml(path), str(path))
+
+
+def checked_params(value: object, path: str) -> Params:
+    """Check the content of params.yaml, called `path` in messages.
+
+    Raises:
+        ConfigError: as `load_params`.
+    """
+    params = validated(Params, value, path)
     if params.evaluation.candidates == "all" and params.model.catalogue == "grow":
         raise ConfigError(
             f"{path}: evaluation.candidates: all ranks over every item of the log, and "
@@ -199,10 +210,10 @@ def load_params(path: Path = Path("params.yaml")) -> Params:
 def flat_settings(params: Params) -> dict[str, Any]:
     """Return the study's settings as DVC and MLflow name them: {"model.n_layer": 2, ...}.
 
-    The section `machine` is left out, for it is no part of the study.
+    The sections `machine` and `nightly` are left out, for they are no part of the study.
     """
     sections = asdict(params)
-    del sections["machine"]
+    del sections["machine"], sections["nightly"]
     flat = {"dataset": sections.pop("dataset")}
     for section, settings in sections.items():
         flat |= {f"{section}.{key}": value for key, value in settings.items()}

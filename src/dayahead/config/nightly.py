@@ -1,0 +1,91 @@
+"""Settings of `dayahead nightly`: section `nightly` of params.yaml."""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from dayahead.config.loading import STRICT, Count, FiniteMapping, Fraction, NonNegative
+
+CHALLENGED = ("model", "task", "loss", "neighbours", "linear", "memory", "training")
+"""Sections that a challenger may change: the others decide what is evaluated, and on what."""
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,60}$")]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class NightlyConfig:
+    """What `dayahead nightly` publishes, what it refuses, and who challenges the champion.
+
+    No stage reads it and no cache key depends on it. A limit of null switches its guard off.
+    """
+
+    model: Name
+    """Registered model in MLflow; its aliases are champion and previous."""
+    metric: Annotated[str, Field(pattern=r"^(recall|ndcg|mrr)_at_[1-9][0-9]*$")]
+    """Metric of all decisions; its cutoff is one of evaluation.cutoffs."""
+    windows: Annotated[int, Field(ge=1, le=1000)]
+    """Windows before the new one that it is compared with."""
+    keep: Annotated[int, Field(ge=2, le=10_000)]
+    """Published models that are kept; the current and the previous one always are."""
+    max_session_ratio: Annotated[float, Field(ge=1, le=1e6)] | None
+    """Most sessions of a new window per session of the median window before it, and the reverse."""
+    max_new_items: Share | None
+    """Share of a new window's events on items that no earlier window has: how far it may be from
+    the largest of the windows before it to 1. News are new every day, shoes are not."""
+    max_popularity_drift: Share | None
+    """Jensen-Shannon divergence (base 2) between the events by item of a new window and of the
+    windows before it, 0 if they are alike, 1 if they share no item: how far it may be from the
+    largest of the windows before it to 1."""
+    max_catalogue_growth: NonNegative | None
+    """Most items that a new window adds, per item of the catalogue before it."""
+    max_fall: Fraction | None
+    """Largest relative fall of the metric in a new window below its median in those before it."""
+    max_refresh_fall: Fraction | None
+    """Largest relative fall of the metric in the new window from the model before to the new one.
+    The new model was fitted on that window: a smoke test, not an evaluation."""
+    champion_margin: NonNegative | None
+    """How far below the published model, if that is an older one, the settings' model may be: the
+    95 % interval of the difference over the new window's sessions must reach above minus this."""
+    baseline_margin: NonNegative | None
+    """How far below the best counting baseline the metric may be, on average over the new window
+    and those before it."""
+    min_coverage: Share | None
+    """Smallest share of the new window's events whose items the new model knows."""
+    smoke_sessions: Count
+    """Sessions of the new window that the new model must answer before it is published."""
+    horizon: Annotated[int, Field(ge=5, le=10_000)]
+    """Windows after a challenger's enrolment that decide, once, whether it succeeds."""
+    margin: NonNegative
+    """By how much the challenger must be better: the lower end of the paired 95 % interval of the
+    metric must be above this."""
+    max_recall_loss: Fraction
+    """Largest relative loss of recall, at the metric's cutoff, of a challenger that succeeds."""
+    challengers: dict[Name, FiniteMapping]
+    """Name: settings that differ from the champion's, laid out as in this file:
+    {small: {model: {d_model: 32}}}."""
+
+    def __post_init__(self) -> None:
+        """Check that challengers change how models are fitted, and nothing else."""
+        for name, changes in self.challengers.items():
+            unknown = [section for section in changes if section not in CHALLENGED]
+            if unknown or not changes:
+                raise ValueError(
+                    f"challengers.{name}: changes {', '.join(unknown) or 'nothing'}; expected "
+                    f"sections among {', '.join(CHALLENGED)}, which fit models on the same windows"
+                )
+            flat = [section for section, values in changes.items() if not isinstance(values, dict)]
+            if flat:
+                raise ValueError(
+                    f"challengers.{name}.{flat[0]}: expected a mapping of settings, such as "
+                    f"{{model: {{d_model: 32}}}}"
+                )
+
+    @property
+    def decision_settings(self) -> dict[str, Any]:
+        """Settings that the decision on a night depends on."""
+        values = dict(vars(self))
+        return {name: value for name, value in values.items() if name not in _NO_DECISION}
+
+
+_NO_DECISION = ("model", "keep", "horizon", "margin", "max_recall_loss", "challengers")

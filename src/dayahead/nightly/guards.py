@@ -1,0 +1,172 @@
+"""Guards: what a new window and a new model must pass, and what to do where they do not."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+import numpy as np
+from scipy.special import stdtrit  # scipy.stats takes a second to import
+
+from dayahead.aggregate.averaging import Interval
+from dayahead.config.nightly import NightlyConfig
+from dayahead.metrics.metrics import Values, mean
+from dayahead.nightly.drift import MIN_BEFORE, Drift
+
+_SOURCE = (
+    "if the log is wrong, correct its source and set preprocess.rebuild to true; if the change is "
+    "real, raise the setting; then run again"
+)
+
+
+@dataclass(frozen=True)
+class Check:
+    """The outcome of one guard."""
+
+    guard: str
+    passed: bool
+    why: str
+    """What was found, and where a guard refuses by how much."""
+    advice: str = ""
+    """What to do where it refuses."""
+    value: float | None = None
+    limit: float | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the check as the history holds it."""
+        return {name: value for name, value in asdict(self).items() if value not in (None, "")}
+
+
+def _at_most(guard: str, value: float, limit: float | None, what: str, advice: str) -> Check:
+    """Check a value against its largest, the setting nightly.<guard>."""
+    if limit is None:
+        return Check(guard, True, f"{what}; no limit", value=value)
+    if value <= limit:
+        return Check(guard, True, f"{what}; at most {limit:g}", value=value, limit=limit)
+    why = f"{what}, {value - limit:.3g} above nightly.{guard} ({limit:g})"
+    return Check(guard, False, why, advice, value, limit)
+
+
+def data_checks(drift: Drift | None, window: str, config: NightlyConfig) -> list[Check]:
+    """Check a new window's data against the windows before it."""
+    if drift is None:
+        return [Check("data", True, f"{window}: too few windows to compare with")]
+    ratio, new, popularity = drift.session_ratio, drift.new_items, drift.popularity
+    return [
+        _at_most(
+            "max_session_ratio", max(ratio, 1 / ratio) if ratio else math.inf,
+            config.max_session_ratio,
+            f"{window}: {ratio:.3g} x the sessions of the median window before it", _SOURCE,
+        ),
+        _at_most(
+            "max_new_items", new.excess, config.max_new_items,
+            f"{window}: {new.value:.1%} of the events are on items that no earlier window has, "
+            f"{new.usual:.1%} at most before: {new.excess:.2f} of the way to 1",
+            f"were the items renumbered? {_SOURCE}",
+        ),
+        _at_most(
+            "max_popularity_drift", popularity.excess, config.max_popularity_drift,
+            f"{window}: item popularity is {popularity.value:.3f} from that before (0 alike, 1 "
+            f"disjoint), {popularity.usual:.3f} at most before: {popularity.excess:.2f} of the way "
+            f"to 1", _SOURCE,
+        ),
+        _at_most(
+            "max_catalogue_growth", drift.growth, config.max_catalogue_growth,
+            f"{window}: the catalogue grew by {drift.growth:.1%}", _SOURCE,
+        ),
+    ]  # fmt: skip
+
+
+def fall_check(
+    value: float, before: Sequence[float], config: NightlyConfig, guard: str = "max_fall"
+) -> Check:
+    """Check that the metric has not fallen too far below its median in the windows before."""
+    if len(before) < MIN_BEFORE:
+        return Check(guard, True, f"fewer than {MIN_BEFORE} windows before", value=value)
+    usual = median(before)
+    fall = max(0.0, 1 - value / usual) if usual else 0.0
+    return _at_most(
+        guard, fall, config.max_fall,
+        f"{config.metric} {value:.4f}, {fall:.1%} below its median {usual:.4f}",
+        "look at the window in results/report.html; the published model stays, and the next "
+        "window decides again",
+    )  # fmt: skip
+
+
+def baseline_check(
+    own: Sequence[float], baselines: Mapping[str, Sequence[float]], config: NightlyConfig
+) -> Check:
+    """Check the mean over windows against that of the best counting baseline."""
+    guard, margin = "baseline_margin", config.baseline_margin
+    means = {name: mean(values) for name, values in baselines.items()}
+    best = max(means, key=lambda name: means[name])
+    found = mean(own)
+    what = (
+        f"{config.metric} over {len(own)} windows: {found:.4f}, {best} {means[best]:.4f} "
+        f"({found - means[best]:+.4f})"
+    )
+    lack = means[best] - found
+    return _at_most(
+        guard, lack, margin, what,
+        "serve the counting baseline, or enrol settings that learn more as a challenger",
+    )  # fmt: skip
+
+
+def champion_check(new: Values, published: Values, name: str, config: NightlyConfig) -> Check:
+    """Check that the settings' model is not worse than an older published one, with confidence.
+
+    Args:
+        new: the metric of each session of the new window, by the model fitted up to the window
+            before it.
+        published: the same sessions by the published model.
+        name: of the published model.
+        config: the limits.
+    """
+    low, high = paired_interval(new - published)
+    difference = mean(new - published)
+    what = (
+        f"{config.metric} {difference:+.4f} against the published {name} (95 % interval over "
+        f"{len(new):,} sessions {low:+.4f} to {high:+.4f})"
+    )
+    return _at_most(
+        "champion_margin", -high, config.champion_margin, what,
+        "the published model stays; look for what changed in the newest windows, or roll back the "
+        "settings",
+    )  # fmt: skip
+
+
+def refresh_check(before: float, after: float, config: NightlyConfig) -> Check:
+    """Check that the new model is no worse on a window it has seen than the one before it.
+
+    A smoke test: damaged weights or a fit that went wrong fail it.
+    """
+    fall = max(0.0, 1 - after / before) if before else 0.0
+    return _at_most(
+        "max_refresh_fall", fall, config.max_refresh_fall,
+        f"smoke test: {config.metric} {after:.4f} on the window just fitted, {before:.4f} before",
+        "the fit went wrong; see the training loss in results/windows.csv, and run "
+        "`dvc repro -f train`",
+    )  # fmt: skip
+
+
+def coverage_check(share: float, config: NightlyConfig) -> Check:
+    """Check that the new model knows the items of the new window."""
+    limit = config.min_coverage
+    what = f"{share:.2%} of the newest window's events are on items the model knows"
+    if limit is None or share >= limit:
+        after = "no limit" if limit is None else f"at least {limit:.0%}"
+        return Check("min_coverage", True, f"{what}; {after}", value=share, limit=limit)
+    why = f"{what}, {limit - share:.2%} below nightly.min_coverage ({limit:g})"
+    advice = "look for sessions of new items that do not train; or lower the setting"
+    return Check("min_coverage", False, why, advice, share, limit)
+
+
+def paired_interval(differences: Values) -> Interval:
+    """Return the 95 % interval of a mean (t distribution); infinite for fewer than 2 values."""
+    n = len(differences)
+    if n < 2:  # noqa: PLR2004
+        return -math.inf, math.inf
+    centre = mean(differences)
+    half = float(stdtrit(n - 1, 0.975)) * float(np.std(differences, ddof=1)) / math.sqrt(n)
+    return centre - half, centre + half

@@ -1,0 +1,203 @@
+"""The history of decisions: one line of JSON each, from which all other state follows.
+
+A decision is appended before it is carried out, so a run that was killed in between is completed
+by the next one. No clock time is in it: the same data and settings give the same bytes.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass as checked_dataclass
+
+from dayahead.config.loading import validated
+from dayahead.core.errors import ConfigError, DataError
+from dayahead.core.files import read_json, write_json, write_text
+
+Kind = Literal[
+    "champion", "published", "held", "refused", "skipped", "rolled back", "enrolled", "succession"
+]
+DECISIONS = ("published", "held", "refused")
+"""Kinds of entries that decide on a new window; exactly one is the outcome of a night."""
+ACTIONS = (*DECISIONS, "rolled back")
+"""Kinds that change what is published, or may."""
+EXACT = ConfigDict(extra="forbid", strict=True)
+
+
+@checked_dataclass(frozen=True, kw_only=True, config=EXACT)
+class Entry:
+    """One line of the history."""
+
+    kind: Kind
+    why: str
+    window: str = ""
+    """Newest window at that time."""
+    key: str = ""
+    """Fingerprint of what a decision depends on; the same night is not decided twice."""
+    model: str = ""
+    """Published model that this entry is about."""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """The metric of decisions in the window, by model."""
+    checks: list[dict[str, Any]] = field(default_factory=list)
+    """Outcome of each guard (`guards.Check`)."""
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class State:
+    """What follows from the entries."""
+
+    entries: Sequence[Entry]
+
+    @cached_property
+    def published(self) -> tuple[str, str]:
+        """Names of the current and the previous published model, empty where there is none."""
+        current = previous = ""
+        for entry in self.entries:
+            if entry.kind == "published" and entry.model != current:
+                current, previous = entry.model, current
+            elif entry.kind == "rolled back":
+                current, previous = previous, current
+        return current, previous
+
+    @property
+    def withdrawn(self) -> dict[str, str]:
+        """Models that were rolled back, with the reason; one more rollback takes that back."""
+        reasons: dict[str, str] = {}
+        for entry in self.entries:
+            if entry.kind == "rolled back" and reasons.pop(entry.model, None) is None:
+                reasons[entry.details["withdrawn"]] = entry.details["reason"]
+        return reasons
+
+    @property
+    def decisions(self) -> list[Entry]:
+        """Decisions, the oldest first."""
+        return [entry for entry in self.entries if entry.kind in DECISIONS]
+
+    @property
+    def action(self) -> Entry | None:
+        """The newest decision or rollback, which has to be carried out."""
+        return next((e for e in reversed(self.entries) if e.kind in ACTIONS), None)
+
+    @property
+    def number(self) -> int:
+        """How many decisions and rollbacks there are."""
+        return sum(entry.kind in ACTIONS for entry in self.entries)
+
+    def decision_on(self, window: str) -> Entry | None:
+        """Return the newest decision whose newest window is this one."""
+        found = (e for e in reversed(self.decisions) if windows_of(e)[-1:] == [window])
+        return next(found, None)
+
+    @property
+    def refused_windows(self) -> set[str]:
+        """Windows whose data were refused, in the newest decision that looked at them."""
+        refused: set[str] = set()
+        for entry in self.entries:
+            if entry.kind in DECISIONS:
+                found = set(entry.details.get("refused_windows", ()))
+                refused = refused - set(windows_of(entry)) | found
+        return refused
+
+    @property
+    def champion(self) -> dict[str, Any] | None:
+        """Settings of the champion, by name; None before the first night."""
+        return self._newest_champion.details["settings"] if self._newest_champion else None
+
+    @property
+    def _newest_champion(self) -> Entry | None:
+        return next((e for e in reversed(self.entries) if e.kind == "champion"), None)
+
+    def publication(self, model: str) -> Entry | None:
+        """Return the entry that published a model."""
+        found = (e for e in self.entries if e.kind == "published" and e.model == model)
+        return next(found, None)
+
+    def of_trial(self, kind: Kind, trial: str) -> Entry | None:
+        """Return the entry in which a challenger's trial was enrolled or decided."""
+        found = (e for e in self.entries if e.kind == kind and e.details["trial"] == trial)
+        return next(found, None)
+
+    def since(self, entry: Entry) -> list[Entry]:
+        """Return the newest such entry and those after it."""
+        after = list(self.entries)[::-1].index(entry) + 1
+        return list(self.entries[-after:])
+
+
+def windows_of(entry: Entry) -> list[str]:
+    """Return the new windows that a decision is about, none where `download` refused the data."""
+    return list(entry.details.get("windows", ()))
+
+
+@dataclass(frozen=True)
+class History:
+    """The files of nightly/."""
+
+    folder: Path
+
+    @property
+    def path(self) -> Path:
+        """history.jsonl."""
+        return self.folder / "history.jsonl"
+
+    @property
+    def page(self) -> Path:
+        """nightly.html."""
+        return self.folder / "nightly.html"
+
+    def read(self) -> State:
+        """Read all entries.
+
+        Raises:
+            DataError: a line is damaged.
+        """
+        if not self.path.exists():
+            return State(())
+        entries = []
+        for number, line in enumerate(self.path.read_text(encoding="utf-8").splitlines(), start=1):
+            try:
+                entries.append(validated(Entry, json.loads(line), f"{self.path}:{number}"))
+            except (ValueError, ConfigError) as error:
+                raise DataError(
+                    f"{self.path}: line {number} is not an entry of the history ({error}); restore "
+                    f"the file, or move it away to start a new history"
+                ) from None
+        return State(tuple(entries))
+
+    def append(self, entry: Entry) -> State:
+        """Append an entry, all or nothing; return the state after it."""
+        entries = (*self.read().entries, entry)
+        lines = [json.dumps(_given(each), allow_nan=False) for each in entries]
+        write_text(self.path, "".join(f"{line}\n" for line in lines))
+        return self.read()
+
+    def remove_partial(self) -> None:
+        """Remove files that a killed run has not finished."""
+        for path in self.folder.glob(".*"):
+            path.unlink()
+
+    def unfinished(self) -> Entry | None:
+        """Return the newest decision or rollback, unless it was carried out to the end."""
+        state = self.read()
+        path = self.folder / "finished.json"
+        is_finished = path.exists() and read_json(path) == _mark(state)
+        if state.action is None or is_finished:
+            return None
+        return state.action
+
+    def finish(self) -> None:
+        """Record that the newest decision or rollback was carried out to the end."""
+        write_json(self.folder / "finished.json", _mark(self.read()))
+
+
+def _mark(state: State) -> dict[str, object]:
+    """Name the newest decision or rollback, of which an equal one may have been before."""
+    return {"number": state.number, "newest": _given(state.action) if state.action else None}
+
+
+def _given(entry: Entry) -> Mapping[str, Any]:
+    return {n: v for n, v in asdict(entry).items() if n == "why" or v not in ("", [], {})}

@@ -1,0 +1,105 @@
+"""A saved model, tried on a window: its ranks there, and its answers to some sessions."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from dayahead.config.params import Params
+from dayahead.core.columns import ITEM_ID, N_RESERVED, SESSION_ID, VALUE
+from dayahead.core.errors import DayaheadError
+from dayahead.distributed.launch import run_alone
+from dayahead.distributed.process import Process
+from dayahead.metrics.tables import WindowRanks
+from dayahead.model.checkpoint import StoredModel, load_model
+from dayahead.nightly.guards import Check
+from dayahead.serve.recommender import Recommender
+from dayahead.train.data_loading import Loader
+from dayahead.train.evaluate import evaluate
+from dayahead.windows.folder import Window, WindowFolder
+
+TOP_K = 10
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A folder such as models/ beside the windows of the study."""
+
+    folder: Path
+    windows: WindowFolder
+    params: Params
+
+    def ranks(self, window: Window) -> WindowRanks:
+        """Rank the targets of a window, as the pipeline does after a fit.
+
+        Raises:
+            DayaheadError: the folder is damaged, a score is not finite, or the windows lack what
+                the model reads.
+        """
+        stored = load_model(self.folder)
+        params = replace(
+            self.params,
+            model=stored.config.model,
+            compute=replace(self.params.compute, processes=1, device="cpu", shard_items=False),
+        )
+        found: list[WindowRanks] = []
+        run_alone(_evaluate, params.compute, stored, Loader(self.windows, params), window, found)
+        return found[0]
+
+    def smoke_check(self, window: Window, n_sessions: int) -> Check:
+        """Check that the model answers sessions of a window, asked in raw ids."""
+        guard = "smoke_sessions"
+        advice = "run `dvc repro -f train`; if it stays, the saved model cannot be served"
+        try:
+            recommender = Recommender.load(self.folder)
+            if recommender.features:
+                why = "not asked: the model reads features, which raw ids do not have"
+                return Check(guard, True, why)
+            sessions = self._raw_sessions(window, n_sessions)
+            faults = [fault for ids in sessions if (fault := _fault(recommender, ids))]
+        except DayaheadError as error:
+            return Check(guard, False, f"the saved model does not answer: {error}", advice)
+        if faults:
+            why = f"{len(faults)} of {len(sessions)} sessions: {faults[0]}"
+            return Check(guard, False, why, advice, len(faults), 0)
+        return Check(guard, True, f"{len(sessions)} sessions answered", value=0, limit=0)
+
+    def coverage(self, window: Window) -> float:
+        """Return the share of a window's events on items that the model knows."""
+        counts = self.windows.item_counts(window, "train")
+        n_known = load_model(self.folder).config.sizes[ITEM_ID]
+        return float(counts[N_RESERVED : N_RESERVED + n_known].sum() / counts.sum())
+
+    def _raw_sessions(self, window: Window, n_sessions: int) -> list[list[int | str]]:
+        """Return the raw ids of a window's first sessions, without their last item."""
+        split = self.params.evaluation.split
+        items = self.windows.read(window, split, [SESSION_ID, ITEM_ID])[ITEM_ID].slice(
+            0, n_sessions
+        )
+        values = self.windows.vocabulary(ITEM_ID)[VALUE]
+        rows = [[index - N_RESERVED for index in row[:-1]] for row in items.to_pylist()]
+        return [values.take(pa.array(row)).to_pylist() for row in rows]
+
+
+def _evaluate(
+    process: Process, stored: StoredModel, loader: Loader, window: Window, found: list[WindowRanks]
+) -> None:
+    sessions = loader.evaluation_sessions(window)
+    n_targets = loader.n_targets_of(sessions)
+    batches = loader.evaluation_batches(window, process.rank)
+    ranked = evaluate(stored.model, batches, n_targets, stored.candidates, process)
+    positions = loader.params.evaluation.positions
+    found.append(ranked.as_window_ranks(sessions[SESSION_ID], n_targets, positions))
+
+
+def _fault(recommender: Recommender, ids: Sequence[int | str]) -> str:
+    """Say what is wrong with the answer to a session, if anything."""
+    top = recommender.recommend(ids, TOP_K, cold_start="popularity")
+    expected = min(TOP_K, len(recommender.stored.candidates))
+    if len({item for item, _ in top}) != expected:
+        return f"expected {expected} different items, got {len(top)}"
+    if not all(math.isfinite(score) for _, score in top):
+        return "a score is not finite"
+    return ""

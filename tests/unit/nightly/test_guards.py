@@ -1,0 +1,138 @@
+"""Guards, with numbers worked out by hand."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dayahead.config.loading import validated
+from dayahead.config.nightly import NightlyConfig
+from dayahead.nightly.drift import Change, Drift
+from dayahead.nightly.guards import (
+    baseline_check,
+    champion_check,
+    coverage_check,
+    data_checks,
+    fall_check,
+    paired_interval,
+    refresh_check,
+)
+from support.tiny_settings import NIGHTLY
+
+AS_USUAL = Change(0.2, 0.2)
+
+
+def config(**changes):
+    return validated(NightlyConfig, NIGHTLY | changes, "nightly")
+
+
+def drift(**changes):
+    ordinary = {"session_ratio": 1.0, "new_items": AS_USUAL, "popularity": AS_USUAL, "growth": 0.1}
+    return Drift("2026-01-09", **(ordinary | changes))
+
+
+def refused(checks):
+    return [check.guard for check in checks if not check.passed]
+
+
+@pytest.mark.parametrize(
+    ("changes", "guard"),
+    [
+        ({"session_ratio": 2.01}, "max_session_ratio"),
+        ({"session_ratio": 0.49}, "max_session_ratio"),
+        ({"session_ratio": 0.0}, "max_session_ratio"),
+        ({"new_items": Change(0.61, 0.2)}, "max_new_items"),
+        ({"popularity": Change(0.85, 0.2)}, "max_popularity_drift"),
+        ({"growth": 0.51}, "max_catalogue_growth"),
+    ],
+)
+def test_each_limit_of_the_data_refuses_alone(changes, guard):
+    found = data_checks(drift(**changes), "2026-01-09", config())
+    assert refused(found) == [guard]
+    assert refused(data_checks(drift(**changes), "2026-01-09", config(**{guard: None}))) == []
+
+
+def test_values_at_their_limits_pass():
+    """.6 is half of the way from .2 to 1, .8 is all of .8 of it."""
+    edge = drift(
+        session_ratio=0.5, new_items=Change(0.6, 0.2), popularity=Change(0.8, 0.0), growth=0.5
+    )
+    assert refused(data_checks(edge, "2026-01-09", config())) == []
+
+
+def test_a_refusal_says_what_by_how_much_and_what_to_do():
+    """From .2 to .8 is .75 of the way to 1."""
+    [_, check, *_] = data_checks(drift(new_items=Change(0.8, 0.2)), "2026-01-09", config())
+    assert check.why == (
+        "2026-01-09: 80.0% of the events are on items that no earlier window has, 20.0% at most "
+        "before: 0.75 of the way to 1, 0.25 above nightly.max_new_items (0.5)"
+    )
+    assert check.advice.startswith("were the items renumbered? if the log is wrong, correct it")
+    assert check.value == pytest.approx(0.75)
+
+
+def test_all_items_may_always_have_been_new():
+    assert Change(1.0, 1.0).excess == 0
+
+
+def test_without_enough_windows_nothing_is_compared():
+    [check] = data_checks(None, "2026-01-02", config())
+    assert check.passed
+    assert "too few windows" in check.why
+    assert fall_check(0.0, [0.5, 0.5], config()).passed
+
+
+@pytest.mark.parametrize(("value", "passed"), [(0.10, True), (0.0999, False), (0.9, True)])
+def test_the_metric_may_fall_to_half_of_its_median(value, passed):
+    """The median of .1, .2 and .9 is .2."""
+    assert fall_check(value, [0.9, 0.1, 0.2], config()).passed == passed
+
+
+def test_a_metric_that_was_zero_does_not_fall():
+    assert fall_check(0.0, [0.0, 0.0, 0.0], config()).passed
+
+
+@pytest.mark.parametrize(("margin", "passed"), [(0.0, False), (0.04, False), (0.06, True)])
+def test_the_best_baseline_sets_the_mark(margin, passed):
+    """Own mean .2; popularity .15, transitions .25: a lack of .05."""
+    baselines = {"popularity": [0.1, 0.2], "transitions": [0.3, 0.2]}
+    check = baseline_check([0.1, 0.3], baselines, config(baseline_margin=margin))
+    assert check.passed == passed
+    assert check.value == pytest.approx(0.05)
+    assert "transitions 0.2500 (-0.0500)" in check.why
+
+
+def test_the_interval_of_four_differences():
+    """Mean 1, standard deviation sqrt(8/3), t(3, .975) = 3.18245: 1 +- 2.59845."""
+    low, high = paired_interval(np.array([-1.0, 1.0, 1.0, 3.0]))
+    assert (low, high) == pytest.approx((-1.598449, 3.598449), abs=1e-5)
+    assert paired_interval(np.array([1.0])) == (-math.inf, math.inf)
+
+
+@pytest.mark.parametrize(
+    ("own", "margin", "passed"),
+    [
+        ([0.5, 0.5, 0.5, 0.5], 0.0, True),
+        ([0.4, 0.4, 0.4, 0.5], 0.0, True),  # -.075 +- .0796: it may be equal
+        ([0.4, 0.4, 0.4, 0.4], 0.0, False),  # -.1 for certain
+        ([0.4, 0.4, 0.4, 0.4], 0.11, True),
+    ],
+)
+def test_worse_than_the_published_model_is_refused_only_with_confidence(own, margin, passed):
+    published = np.full(4, 0.5)
+    check = champion_check(np.array(own), published, "old", config(champion_margin=margin))
+    assert check.passed == passed
+    assert "against the published old" in check.why
+
+
+@pytest.mark.parametrize(("after", "passed"), [(0.2, True), (0.1901, True), (0.1899, False)])
+def test_the_smoke_test_allows_a_fall_of_a_twentieth(after, passed):
+    assert refresh_check(0.2, after, config()).passed == passed
+
+
+@pytest.mark.parametrize(("share", "passed"), [(0.9, True), (0.89, False)])
+def test_the_model_knows_the_items(share, passed):
+    check = coverage_check(share, config())
+    assert check.passed == passed
+    assert passed or "1.00% below nightly.min_coverage" in check.why
+    assert coverage_check(0.0, config(min_coverage=None)).passed
