@@ -58,6 +58,10 @@ class SourceError(DataError):
     """A source cannot be fetched, verified or read."""
 
 
+class UnreachableError(SourceError):
+    """A source is missing or does not answer; it may later."""
+
+
 class WindowError(DataError):
     """A window file, the vocabulary or windows.json is missing or damaged."""
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from dayahead.core.errors import BusyError
-from dayahead.core.files import write_text
+from dayahead.core.errors import BusyError, DayaheadError, redacted
+from dayahead.core.files import write_json, write_text
 from dayahead.core.phases import timed_stage
 
 
@@ -29,6 +29,23 @@ def cache_root() -> Path:
     return project_root() / ".dayahead"
 
 
+def stage_failure(root: Path, stage: str) -> Path:
+    """Return the file in which a failed stage leaves its error; it is gone while the stage runs."""
+    return root / ".dayahead" / f"{stage}.failure.json"
+
+
+@contextmanager
+def _failure_written(path: Path) -> Iterator[None]:
+    """Write the error that ends a stage, because DVC hands on none of its exit status."""
+    path.unlink(missing_ok=True)
+    try:
+        yield
+    except DayaheadError as error:
+        kinds = [kind.__name__ for kind in type(error).__mro__]
+        write_json(path, {"kinds": kinds, "message": redacted(str(error))})
+        raise
+
+
 @contextmanager
 def stage_lock(stage: str) -> Iterator[None]:
     """Keep a second process of a stage from writing into the same folder; time the stage.
@@ -45,7 +62,7 @@ def stage_lock(stage: str) -> Iterator[None]:
     try:
         with FileLock(folder / f"{stage}.lock", blocking=False):
             write_text(holder, f"{os.getpid()}")
-            with timed_stage(stage):
+            with _failure_written(stage_failure(Path(), stage)), timed_stage(stage):
                 yield
     except Timeout:
         pid = holder.read_text(encoding="utf-8") if holder.exists() else "?"

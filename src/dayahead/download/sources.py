@@ -17,7 +17,7 @@ from fsspec.implementations.local import LocalFileSystem
 from tqdm import tqdm
 
 from dayahead.core.cache import Cache, recorded_hashes
-from dayahead.core.errors import CHAIN, SourceError, public_url
+from dayahead.core.errors import CHAIN, SourceError, UnreachableError, public_url
 from dayahead.core.files import require_space
 from dayahead.core.fingerprints import fingerprint, sha256_of
 from dayahead.core.project import cache_root
@@ -147,9 +147,9 @@ def _matches(url: str, advice: str) -> list[SourceFile]:
         files = retry(lambda: [_stat(fs, url, match) for match in _paths(fs, path)], shown)
     except Exception as error:  # noqa: BLE001 - every file system raises its own kinds
         reason = describe_error(error)
-        raise SourceError(f"{shown}: cannot be read: {reason}. {advice}") from None
+        raise UnreachableError(f"{shown}: cannot be read: {reason}. {advice}") from None
     if not files:
-        raise SourceError(f"{shown}: no file matches. {advice}")
+        raise UnreachableError(f"{shown}: no file matches. {advice}")
     return files
 
 
@@ -210,7 +210,9 @@ def fetch(file: SourceFile, expected_sha256: str | None) -> Source:
         try:
             found = sha256_of(path)
         except OSError as error:
-            raise SourceError(f"{file.shown}: cannot be read: {describe_error(error)}") from None
+            raise UnreachableError(
+                f"{file.shown}: cannot be read: {describe_error(error)}"
+            ) from None
     else:
         path, found = _fetch_once(file, is_verified=expected_sha256 is not None)
     if expected_sha256 is not None and found != expected_sha256.lower():
@@ -247,7 +249,7 @@ def _fetch(file: SourceFile, target: Path, *, is_verified: bool) -> None:
             if not is_verified:  # a checksum says more than a version
                 _check_unchanged(file, target.parent)
         except Exception as error:  # noqa: BLE001 - every file system raises its own kinds
-            raise SourceError(
+            raise UnreachableError(
                 f"{file.shown}: cannot be fetched: {describe_error(error)}. Run again to fetch "
                 f"what is missing"
             ) from None

@@ -1,0 +1,139 @@
+"""The pipeline's stages, run as the user runs them, and how they fail."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dayahead.config.loading import read_yaml
+from dayahead.core.errors import DataError, DayaheadError
+from dayahead.core.files import write_json
+from dayahead.core.project import cache_root, stage_failure
+
+STAGES = ("download", "preprocess", "train", "aggregate")
+RETRY = 75
+"""Exit status of `tools/alone` where another run is at work; of sysexits.h: try again later."""
+_LINKED = ("src", "stages", "datasets", "data", "dvc.yaml", "requirements.txt")
+"""What a challenger's folder shares with the project."""
+
+
+class StageError(DayaheadError):
+    """A stage failed for a reason that neither waiting nor other data will change."""
+
+
+class RetryLaterError(DayaheadError):
+    """A source is out of reach, or another run is at work: the scheduler tries again."""
+
+
+class RefusedDataError(DataError):
+    """The new data break a limit or contradict earlier data."""
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """The DVC project at `root`."""
+
+    root: Path
+
+    def update_data(self) -> None:
+        """Fetch what is new, and write the windows that are complete.
+
+        Raises:
+            RetryLaterError: a source is out of reach, or another run is at work.
+            RefusedDataError: quality limits are broken, or rows arrived for a finished window.
+            StageError: anything else.
+        """
+        self._dvc("--force", "--single-item", "download")
+        self._dvc("preprocess")
+
+    def train(self) -> None:
+        """Fit on the new windows, evaluate, write the report.
+
+        Raises:
+            RetryLaterError: another run is at work.
+            StageError: a stage failed.
+        """
+        self._dvc()
+
+    def challenge(self, trial: str, changes: Mapping[str, Mapping[str, Any]]) -> Path:
+        """Train with a challenger's settings, aside from the project's files; return its results.
+
+        Fits and evaluations come from the project's cache, so a new window costs one fit.
+
+        Raises:
+            StageError: the stage failed.
+        """
+        folder = cache_root() / "nightly" / trial
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in _LINKED:
+            link = folder / name
+            if not link.is_symlink():
+                link.symlink_to(self.root / name)
+        write_json(folder / "params.yaml", challenger_params(self.root / "params.yaml", changes))
+        environment = {"DVC_ROOT": str(cache_root().parent), "PYTHONPATH": "src"}
+        status = _run([sys.executable, "stages/train.py"], folder, environment)
+        if status:
+            raise StageError(f"challenger {trial}: {self._reason(folder, ('train',))}")
+        return folder / "results"
+
+    def _dvc(self, *words: str) -> None:
+        alone = ["tools/alone"] if shutil.which("flock") else []
+        for stage in STAGES:
+            stage_failure(self.root, stage).unlink(missing_ok=True)
+        status = _run([*alone, sys.executable, "-m", "dvc", "repro", *words], self.root, {})
+        if status:
+            self._raise(status)
+
+    def _raise(self, status: int) -> None:
+        if status == RETRY:
+            raise RetryLaterError(f"{self.root}: another run is at work here; try again later")
+        for stage in STAGES:
+            path = stage_failure(self.root, stage)
+            if path.exists():
+                failure = read_yaml(path)
+                kind, message = failure["kinds"], failure["message"]
+                if "UnreachableError" in kind:
+                    raise RetryLaterError(message)
+                is_data = stage == "download" and "SourceError" in kind
+                if is_data or (stage == "preprocess" and "DataError" in kind):
+                    raise RefusedDataError(message)
+                raise StageError(f"{stage}: {message}")
+        raise StageError(f"dvc repro ended with status {status}; its messages are above")
+
+    def _reason(self, folder: Path, stages: Sequence[str]) -> str:
+        for stage in stages:
+            if (path := stage_failure(folder, stage)).exists():
+                return f"{stage}: {read_yaml(path)['message']}"
+        return "the stage failed; its messages are above"
+
+
+def challenger_params(path: Path, changes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return params.yaml with a challenger's settings, for its runs alone."""
+    params: dict[str, Any] = read_yaml(path)
+    apart: dict[str, dict[str, Any]] = {
+        "tracking": {"log_model": False},
+        "training": {"fit_last": False},
+        "profile": {"window": None},
+        "nightly": {"challengers": {}},
+    }
+    for section, values in [*changes.items(), *apart.items()]:
+        params[section] = {**params[section], **values}
+    return params
+
+
+def _run(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> int:
+    """Run a command to its end; its output goes to stderr. A signal to us ends it, too."""
+    # A scheduler's PATH seldom has the environment's python, which dvc.yaml calls.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    env = {**os.environ, "PATH": path, **environment}
+    with subprocess.Popen(command, cwd=folder, env=env, stdout=sys.stderr) as process:
+        try:
+            return process.wait()
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise

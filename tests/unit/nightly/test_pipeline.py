@@ -1,0 +1,130 @@
+"""Stages as processes: how their failures are classified, and what a challenger's run sees."""
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from dayahead.config.loading import read_yaml
+from dayahead.core.errors import ConfigError, DataError, SourceError, UnreachableError, WindowError
+from dayahead.core.project import stage_failure, stage_lock
+from dayahead.nightly import pipeline as running
+from dayahead.nightly.pipeline import (
+    Pipeline,
+    RefusedDataError,
+    RetryLaterError,
+    StageError,
+    challenger_params,
+)
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A project whose `dvc repro` is one failing stage."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DVC_ROOT", str(tmp_path))
+    return tmp_path
+
+
+def failing(monkeypatch, stage, error, status=255):
+    def run(command, folder, environment):
+        if error is not None:
+            with pytest.raises(type(error)), stage_lock(stage):
+                raise error
+        return status
+
+    monkeypatch.setattr(running, "_run", run)
+
+
+@pytest.mark.parametrize(
+    ("stage", "error", "expected"),
+    [
+        ("download", UnreachableError("no route"), RetryLaterError),
+        ("download", SourceError("too many defects"), RefusedDataError),
+        ("download", DataError("disk full"), StageError),
+        ("preprocess", DataError("late rows"), RefusedDataError),
+        ("preprocess", WindowError("damaged"), RefusedDataError),
+        ("preprocess", ConfigError("unknown"), StageError),
+        ("train", DataError("damaged"), StageError),
+    ],
+)
+def test_failures_are_classified(project, monkeypatch, stage, error, expected):
+    failing(monkeypatch, stage, error)
+    with pytest.raises(expected, match=str(error)):
+        Pipeline(project).train()
+
+
+def test_another_run_at_work_is_a_reason_to_wait(project, monkeypatch):
+    failing(monkeypatch, "train", None, status=75)
+    with pytest.raises(RetryLaterError, match="another run"):
+        Pipeline(project).train()
+
+
+def test_a_failure_of_an_earlier_run_is_forgotten(project, monkeypatch):
+    with pytest.raises(SourceError), stage_lock("download"):
+        raise SourceError("old")
+    assert stage_failure(project, "download").exists()
+    failing(monkeypatch, "train", None)
+    with pytest.raises(StageError, match="status 255"):
+        Pipeline(project).train()
+
+
+def test_a_failure_file_is_gone_when_the_stage_succeeds(project):
+    with pytest.raises(SourceError), stage_lock("download"):
+        raise SourceError("https://me:secret@host/x")
+    assert "secret" not in stage_failure(project, "download").read_text()
+    with stage_lock("download"):
+        assert not stage_failure(project, "download").exists()
+
+
+def test_challengers_change_their_settings_and_nothing_that_is_evaluated():
+    own = read_yaml(ROOT / "params.yaml")
+    params = challenger_params(ROOT / "params.yaml", {"model": {"d_model": 32}})
+    assert params["model"] == own["model"] | {"d_model": 32}
+    assert params["training"] == own["training"] | {"fit_last": False}
+    for section in ("window", "preprocess", "evaluation", "dataset"):
+        assert params[section] == own[section]
+    assert read_yaml(ROOT / "params.yaml") == own
+
+
+def test_a_challenger_runs_in_a_folder_of_its_own(project, monkeypatch):
+    (project / "params.yaml").write_text((ROOT / "params.yaml").read_text())
+    seen = {}
+
+    def run(command, folder, environment):
+        seen.update(
+            folder=folder, environment=environment, params=read_yaml(folder / "params.yaml")
+        )
+        return 0
+
+    monkeypatch.setattr(running, "_run", run)
+    for _ in range(2):  # the second finds the folder of the first
+        results = Pipeline(project).challenge("abc", {"model": {"d_model": 32}})
+    assert results == project / ".dayahead/nightly/abc/results"
+    assert seen["environment"]["DVC_ROOT"] == str(project)
+    assert seen["params"]["model"]["d_model"] == 32
+    assert (seen["folder"] / "data").readlink() == project / "data"
+    assert not (project / "results").exists()
+
+
+def test_a_signal_ends_the_stage_too(project):
+    script = (
+        "import time, pathlib, os; pathlib.Path('pid').write_text(str(os.getpid())); time.sleep(60)"
+    )
+
+    def interrupt():
+        while not (project / "pid").exists() or not (project / "pid").read_text():
+            pass
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        running._run([sys.executable, "-c", script], project, {})
+    pid = int((project / "pid").read_text())
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
