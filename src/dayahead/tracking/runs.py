@@ -87,6 +87,11 @@ class StageRun:
         self.outbox.append("model", file=str(package.relative_to(self.outbox.path.parent)))
 
     @never_raising("the record is skipped")
+    def log_registry(self, fields: Mapping[str, object]) -> None:
+        """Record which published model is champion (`registry.Publication`)."""
+        self.outbox.append("registry", **fields)
+
+    @never_raising("the record is skipped")
     def log_input(self, name: str, source: str | Path, manifest: Path) -> None:
         """Record the data that the stage read; `manifest` is a file that lists its content."""
         at, digest = redacted(str(source)), sha256_of(manifest)
@@ -123,13 +128,18 @@ def package_model(target: Path, folder: Path, code: Path) -> Path:
 
 
 @contextmanager
-def stage_run(stage: str, params: Params) -> Iterator[StageRun]:
-    """Record a stage while the block runs, and how it ends."""
-    lineage, outbox = Lineage(), Outbox(Path(os.devnull) / "outbox.jsonl")
-    with never_raising("the run gets no lineage"):
-        lineage = lineage_of(stage, Path.cwd())
-    with never_raising("there is no outbox"):
-        outbox = outbox_for(stage, lineage.fingerprint)
+def stage_run(stage: str, params: Params, outbox: Outbox | None = None) -> Iterator[StageRun]:
+    """Record a stage while the block runs, and how it ends.
+
+    Work that is no stage of dvc.yaml has no lineage and names its own `outbox`.
+    """
+    lineage = Lineage()
+    if outbox is None:
+        outbox = Outbox(Path(os.devnull) / "outbox.jsonl")
+        with never_raising("the run gets no lineage"):
+            lineage = lineage_of(stage, Path.cwd())
+        with never_raising("there is no outbox"):
+            outbox = outbox_for(stage, lineage.fingerprint)
     with background_sync(outbox, params.tracking.sinks):
         end = {"status": "FINISHED"}
         with never_raising("the stage is not recorded"):

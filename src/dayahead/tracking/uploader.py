@@ -9,6 +9,7 @@ from mlflow import MlflowException, entities
 
 from dayahead.core.errors import redacted
 from dayahead.tracking.outbox import MLFLOW, Entry, Outbox, warn_once
+from dayahead.tracking.registry import upload_publication
 from dayahead.tracking.sinks import Progress, Sink
 from dayahead.tracking.store import Store
 
@@ -128,6 +129,8 @@ class Uploader(Sink):
                 client.log_artifact(run, str(outbox.path.parent / entry["file"]), entry["into"])
             case "model":
                 self._upload_model(run, str(outbox.path.parent / entry["file"]))
+            case "registry":
+                upload_publication(client, run, entry, outbox.path.parent)
             case "input":
                 self._upload_input(targets, entry)
             case "end":

@@ -1,0 +1,64 @@
+"""Records of what `dayahead nightly` decided, for the registered model in MLflow."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dayahead.config.params import Params
+from dayahead.core.project import cache_root
+from dayahead.tracking.outbox import Outbox
+from dayahead.tracking.runs import StageRun, package_model, stage_run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Publication:
+    """What a decision has changed about the registered model."""
+
+    number: int
+    """Decisions count from 1; of two records the higher one says who is champion."""
+    key: str
+    """Names the decision: recorded twice, it is sent once."""
+    model: str
+    """Of the registered model."""
+    window: str
+    metrics: Mapping[str, float]
+    published: str
+    """Name of the new version, empty for none."""
+    folder: Path | None
+    """Its files."""
+    champion: str
+    previous: str
+    withdrawn: Mapping[str, str]
+    """Versions that were rolled back, with the reason."""
+
+
+def record_publication(params: Params, publication: Publication, code: Path) -> None:
+    """Record a decision and send it, if the server answers; never raises.
+
+    Args:
+        params: settings; `tracking.log_model` decides whether the model's files are sent, without
+            which there is no version.
+        publication: the decision.
+        code: the file that serves the model.
+    """
+    folder = cache_root() / "outbox" / f"nightly-{publication.key}"
+    outbox = Outbox(folder / "nightly.jsonl")
+    if any(entry["status"] == "FINISHED" for entry in outbox.entries("end")):
+        return
+    with stage_run("nightly", params, outbox=outbox) as run:
+        run.log_metrics(publication.metrics)
+        run.log_registry(_fields(run, params, publication, code))
+
+
+def _fields(
+    run: StageRun, params: Params, publication: Publication, code: Path
+) -> dict[str, object]:
+    fields = {name: value for name, value in vars(publication).items() if name != "folder"}
+    fields["withdrawn"] = dict(publication.withdrawn)
+    fields["metrics"] = dict(publication.metrics)
+    if publication.folder is None or not params.tracking.log_model:
+        return fields
+    if params.model.features:  # served by events, not by ids alone
+        return {**fields, "file": run.outbox.add_file(publication.folder)}
+    package = package_model(run.outbox.new_folder() / "model", publication.folder, code)
+    return {**fields, "file": str(package.relative_to(run.outbox.path.parent))}

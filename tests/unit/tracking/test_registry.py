@@ -1,0 +1,140 @@
+"""The registered model: versions and aliases, however late and in whatever order records arrive."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dayahead.core.project import cache_root
+from dayahead.tracking.outbox import Outbox, outboxes
+from dayahead.tracking.publication import Publication, record_publication
+from dayahead.tracking.registry import PUBLISHED_TAG, WITHDRAWN_TAG
+from dayahead.tracking.uploader import sync_all
+
+CODE = Path(__file__).parents[3] / "src/dayahead/serve/pyfunc.py"
+NOWHERE = "http://127.0.0.1:9"
+
+
+@pytest.fixture
+def publish(project, params, monkeypatch):
+    """Record the publication of a model; `away`: while the server is."""
+    monkeypatch.setattr("dayahead.tracking.publication.package_model", copied)
+
+    def publish(number, name, previous="", *, away=False, **more):
+        folder = project / "published" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "config.json").write_text(name)
+        publication = Publication(
+            number=number,
+            key=f"{number}-{name}",
+            model="shop",
+            window="2026-01-05",
+            metrics={"champion_ndcg_at_20": 0.1},
+            published=name,
+            folder=folder,
+            champion=name,
+            previous=previous,
+            withdrawn={},
+        )
+        with monkeypatch.context() as patch:
+            if away:
+                patch.setenv("MLFLOW_TRACKING_URI", NOWHERE)
+            record_publication(params, replace(publication, **more), CODE)
+
+    return publish
+
+
+def copied(target, folder, code):
+    """A package without MLflow's own files, which take seconds to write."""
+    target.mkdir()
+    (target / "config.json").write_text((folder / "config.json").read_text())
+    return target
+
+
+def aliases(store):
+    """The published name behind each alias."""
+    client = store.client
+    found = client.get_registered_model("shop").aliases
+    return {
+        alias: client.get_model_version("shop", version).tags[PUBLISHED_TAG]
+        for alias, version in found.items()
+    }
+
+
+def versions(store):
+    found = store.client.search_model_versions("name = 'shop'")
+    return sorted(version.tags[PUBLISHED_TAG] for version in found)
+
+
+def test_aliases_are_the_current_and_the_previous_model(publish, store):
+    publish(1, "a")
+    assert aliases(store) == {"champion": "a"}
+    publish(2, "b", "a")
+    assert aliases(store) == {"champion": "b", "previous": "a"}
+    assert versions(store) == ["a", "b"]
+
+
+def test_a_version_holds_the_files(publish, store):
+    publish(1, "a")
+    [version] = store.client.search_model_versions("name = 'shop'")
+    assert version.run_id
+    [file] = store.client.list_artifacts(version.run_id, "published/a")
+    assert file.path == "published/a/config.json"
+    assert (Path(version.source) / "config.json").read_text() == "a"
+
+
+def test_a_rollback_moves_the_aliases_and_marks_the_version(publish, store):
+    publish(1, "a")
+    publish(2, "b", "a")
+    back = {"published": "", "folder": None, "champion": "a", "previous": "b"}
+    publish(3, "b", **back, withdrawn={"b": "clicks fell"})
+    assert aliases(store) == {"champion": "a", "previous": "b"}
+    marked = {v.tags[PUBLISHED_TAG]: v.tags.get(WITHDRAWN_TAG) for v in
+              store.client.search_model_versions("name = 'shop'")}  # fmt: skip
+    assert marked == {"a": None, "b": "clicks fell"}
+    forth = {"published": "", "folder": None, "champion": "b", "previous": "a"}
+    publish(4, "b", **forth)
+    assert aliases(store) == {"champion": "b", "previous": "a"}
+    assert WITHDRAWN_TAG not in store.client.get_model_version_by_alias("shop", "champion").tags
+
+
+def test_what_the_server_missed_arrives_later_and_moves_no_alias_back(publish, store):
+    publish(1, "a")
+    publish(2, "b", "a", away=True)
+    assert aliases(store) == {"champion": "a"}
+    publish(3, "c", "b")
+    assert aliases(store) == {"champion": "c"}  # b, the previous one, is not there yet
+    report = sync_all()
+    assert report.failures == {}
+    assert aliases(store) == {"champion": "c", "previous": "b"}
+    assert versions(store) == ["a", "b", "c"]
+    assert sync_all().uploaded == {}
+
+
+def test_a_decision_recorded_twice_is_one_version(publish, store):
+    publish(1, "a")
+    publish(1, "a")
+    assert versions(store) == ["a"]
+    assert len(outboxes()) == 1
+
+
+def test_a_killed_record_is_completed_by_the_next(publish, store):
+    """Killed after the registry's entry, before the end: uploaded again, one version."""
+    publish(1, "a")
+    outbox = Outbox(cache_root() / "outbox/nightly-1-a/nightly.jsonl")
+    lines = outbox.path.read_bytes().splitlines(keepends=True)
+    outbox.path.write_bytes(b"".join(line for line in lines if b'"end"' not in line))
+    outbox.path.with_suffix(".uploaded.json").unlink()
+    publish(1, "a")
+    assert versions(store) == ["a"]
+    assert aliases(store) == {"champion": "a"}
+
+
+def test_without_models_in_the_store_there_are_no_versions(publish, params, store):
+    quiet = replace(params, tracking=replace(params.tracking, log_model=False))
+    publication = Publication(
+        number=1, key="1", model="shop", window="w", metrics={}, published="a",
+        folder=Path("published/a"), champion="a", previous="", withdrawn={},
+    )  # fmt: skip
+    record_publication(quiet, publication, CODE)
+    assert versions(store) == []
