@@ -8,16 +8,21 @@ with exit_with_message():
     from dayahead.commands import cache
     from dayahead.commands.compare import compare
     from dayahead.commands.examples import epilog_of
+    from dayahead.commands.nightly import nightly
     from dayahead.commands.preset import preset
     from dayahead.commands.profile import profile
     from dayahead.commands.recommend import recommend
     from dayahead.commands.report import report
+    from dayahead.commands.rollback import rollback
     from dayahead.commands.summary import summary
     from dayahead.commands.track import track
     from dayahead.commands.tune import tune
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
-for _verb in (recommend, compare, report, preset, tune, summary, profile, track):
+for _verb in (
+    *(recommend, compare, report, preset, tune, nightly, rollback),
+    *(summary, profile, track),
+):
     app.command(epilog=epilog_of(_verb.__name__))(_verb)
 app.add_typer(cache.app, name="cache", epilog=epilog_of("cache"))
 

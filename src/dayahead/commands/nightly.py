@@ -1,0 +1,133 @@
+"""`dayahead nightly`: retrain, decide, publish."""
+
+import json
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dayahead.core.errors import TERMINATED, ConfigError, redacted
+from dayahead.core.project import project_root
+
+if TYPE_CHECKING:
+    from dayahead.config.params import Params
+    from dayahead.nightly.history import Entry, State
+    from dayahead.nightly.night import Night
+
+
+def nightly(
+    *,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the outcome as one line of JSON, the last one.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Train and decide, but record and publish nothing.")
+    ] = False,
+    adopt: Annotated[
+        bool,
+        typer.Option("--adopt", help="Take changed settings for the champion's without a trial."),
+    ] = False,
+    commit: Annotated[
+        bool,
+        typer.Option("--commit", help="Promote a challenger that wins, and commit params.yaml."),
+    ] = False,
+    promote: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Write a winner's settings into params.yaml; no night."),
+    ] = None,
+    status: Annotated[
+        bool, typer.Option("--status", help="Say what is published and decided; no night.")
+    ] = False,
+) -> None:
+    """Fetch new data, fit one window more, and publish the model if all guards pass.
+
+    Exit status: 0 published or nothing new, 3 held, 4 data refused, 10 a challenger won and waits,
+    75 try again later, 143 stopped, 1 any other error.
+
+    For example from cron: 30 2 * * * cd /srv/shop && .venv/bin/dayahead nightly
+    """
+    if promote is not None or status:
+        if (promote is not None) == status or as_json or dry_run or adopt:
+            raise ConfigError("nightly: --promote NAME and --status are used alone")
+        print(_promoted(promote, commit=commit) if promote is not None else _status())
+        return
+    from dayahead.nightly.pipeline import RetryLaterError
+
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+    night = project_night()
+    try:
+        outcome = night.run(adopt=adopt, dry_run=dry_run)
+    except RetryLaterError as error:
+        print(f"error: {redacted(str(error))}", file=sys.stderr)
+        raise typer.Exit(75) from None
+    if outcome.outcome == "won" and commit:
+        print(_promoted(outcome.challenger, commit=True))
+    print(f"{outcome.outcome}: {outcome.why}")
+    print(f"serving {outcome.current or 'nothing'}; history: {night.history.page}")
+    if as_json:
+        print(json.dumps(outcome.as_json()))
+    raise typer.Exit(0 if outcome.outcome == "won" and commit else outcome.status)
+
+
+def project_night() -> "Night":
+    """Return the nights of the project that the working folder is in."""
+    from dayahead.nightly.night import Night
+    from dayahead.nightly.pipeline import Pipeline
+
+    root = project_root()
+    return Night(root, Pipeline(root), record=_record)
+
+
+def _record(root: Path, params: "Params", state: "State", entry: "Entry") -> None:
+    from dayahead.tracking.publication import Publication, record_publication
+
+    number, (champion, previous) = state.number, state.published
+    is_new = entry.kind == "published"
+    publication = Publication(
+        number=number,
+        key=f"{number}-{entry.window}",
+        model=params.nightly.model,
+        window=entry.window,
+        metrics={f"{name}_{params.nightly.metric}": v for name, v in entry.metrics.items()},
+        published=entry.model if is_new else "",
+        folder=root / "published" / entry.model if is_new else None,
+        champion=champion,
+        previous=previous,
+        withdrawn=state.withdrawn,
+    )
+    code = root / "src" / "dayahead" / "serve" / "pyfunc.py"
+    record_publication(params, publication, code)
+
+
+def _promoted(name: str, *, commit: bool) -> str:
+    from dayahead.nightly.promotion import commit as commit_params
+    from dayahead.nightly.promotion import promote
+
+    night = project_night()
+    with night.alone():
+        diff = promote(night.root, name, night.history.read())
+        if commit:
+            commit_params(night.root, name)
+    return f"{diff}\n{name} is the champion from the next night on"
+
+
+def _status() -> str:
+    night = project_night()
+    state = night.history.read()
+    current, previous = state.published
+    last = state.decisions[-1] if state.decisions else None
+    lines = [
+        f"serving   {current or 'nothing'}",
+        f"previous  {previous or 'nothing'}",
+        f"decision  {f'{last.window} {last.kind}: {last.why}' if last else 'none yet'}",
+    ]
+    for entry in state.entries:
+        if entry.kind == "enrolled":
+            end = state.of_trial("succession", entry.details["trial"])
+            outcome = end.details["outcome"] if end else "on trial"
+            lines.append(f"trial     {entry.details['challenger']}: {outcome}, from {entry.window}")
+    return "\n".join(lines)

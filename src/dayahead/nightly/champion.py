@@ -1,0 +1,90 @@
+"""The champion's settings: those of params.yaml, which nobody changes without a trial."""
+
+from pathlib import Path
+from typing import Any
+
+from dayahead.config.params import Params, checked_params, load_params
+from dayahead.core.errors import ConfigError
+from dayahead.metrics.metrics import metric_names
+from dayahead.nightly.history import Entry, State
+from dayahead.nightly.pipeline import challenger_params
+from dayahead.nightly.succession import Trial, champion_settings
+
+
+def nightly_params(root: Path) -> Params:
+    """Read params.yaml, and check that its settings suit nights.
+
+    Raises:
+        ConfigError: they do not.
+    """
+    params = load_params(root / "params.yaml")
+    metric = params.nightly.metric
+    if metric not in metric_names(params.evaluation.cutoffs):
+        raise ConfigError(
+            f"params.yaml: nightly.metric: {metric} is not among the metrics at "
+            f"evaluation.cutoffs {list(params.evaluation.cutoffs)}; add its cutoff there"
+        )
+    if params.window.last is not None or not params.training.fit_last:
+        raise ConfigError(
+            "params.yaml: nights need the newest window: set window.last to null and "
+            "training.fit_last to true"
+        )
+    return params
+
+
+def check_champion(state: State, params: Params, *, adopt: bool) -> Entry | None:
+    """Check that the settings are the champion's; return the entry of new ones, if any.
+
+    New are those of the first night, of a challenger that won, and with `adopt` any.
+
+    Raises:
+        ConfigError: they are others.
+    """
+    settings = champion_settings(params)
+    changed = _differences(state.champion or {}, settings)
+    if not changed:
+        return None
+    won = [e for e in state.entries if e.details.get("outcome") == "won"]
+    winner = next((e for e in won if e.details["settings"] == settings), None)
+    if state.champion is None:
+        why = "the settings of the first night"
+    elif winner is not None:
+        why = f"the settings of {winner.details['challenger']}, which won on {winner.window}"
+    elif adopt:
+        why = f"taken over without a trial: {_shown(changed)}"
+    else:
+        raise ConfigError(
+            f"params.yaml: the settings are not the champion's: {_shown(changed)}. Restore them "
+            f"and enrol the change in nightly.challengers, or take it over without a trial: "
+            f"dayahead nightly --adopt"
+        )
+    window = state.decisions[-1].window if state.decisions else ""
+    return Entry(kind="champion", window=window, why=why, details={"settings": settings})
+
+
+def trial_of(params: Params, path: Path, name: str) -> Trial:
+    """Return the trial of a challenger of params.yaml, which is at `path`.
+
+    Raises:
+        ConfigError: its settings are invalid, or the champion's.
+    """
+    merged = challenger_params(path, params.nightly.challengers[name])
+    own = champion_settings(params)
+    challenger = champion_settings(checked_params(merged, f"{path}: nightly.challengers.{name}"))
+    challenger["training.fit_last"] = own["training.fit_last"]  # its runs alone leave the last out
+    if challenger == own:
+        raise ConfigError(
+            f"{path}: nightly.challengers.{name}: its settings are the champion's; remove it, or "
+            f"change it"
+        )
+    return Trial.of(name, own, challenger)
+
+
+def _differences(before: dict[str, Any], after: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    names = sorted({*before, *after})
+    pairs = {name: (before.get(name), after.get(name)) for name in names}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def _shown(changed: dict[str, tuple[Any, Any]]) -> str:
+    return ", ".join(f"{name} {before} -> {after}" for name, (before, after) in changed.items())

@@ -1,0 +1,352 @@
+"""One night: new data, drift, one window more, guards, publication, succession, page.
+
+Every step can be repeated: a decision is in the history before it is carried out, and the next
+call completes what a killed one has left.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from dayahead.config.params import Params, load_params
+from dayahead.core.errors import ConfigError, DayaheadError
+from dayahead.core.fingerprints import fingerprint, sha256_of
+from dayahead.core.project import cache_root
+from dayahead.metrics.tables import read_windows
+from dayahead.nightly.champion import check_champion, nightly_params, trial_of
+from dayahead.nightly.drift import Drifts
+from dayahead.nightly.guards import Check, data_checks
+from dayahead.nightly.history import Entry, History, State, windows_of
+from dayahead.nightly.page import render_page
+from dayahead.nightly.pipeline import (
+    Pipeline,
+    RefusedDataError,
+    RetryLaterError,
+)
+from dayahead.nightly.publication import Publications, model_name
+from dayahead.nightly.refresh import Open, Refresh
+from dayahead.nightly.saved_model import SavedModel
+from dayahead.nightly.succession import Trial, champion_settings
+from dayahead.windows.folder import Window, WindowFolder
+
+STATUS = {"published": 0, "nothing new": 0, "rolled back": 0, "held": 3, "refused": 4, "won": 10}
+"""Exit status by outcome; 75 is of `RetryLaterError`, 1 of any other error."""
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a night ended with."""
+
+    outcome: str
+    """A key of STATUS."""
+    window: str
+    why: str
+    current: str = ""
+    """The published model."""
+    challenger: str = ""
+    """That won."""
+
+    @property
+    def status(self) -> int:
+        """Exit status."""
+        return STATUS[self.outcome]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the last line of `dayahead nightly --json`."""
+        return {**asdict(self), "status": self.status}
+
+
+@dataclass(frozen=True)
+class Night:
+    """A project, and what its nights are made with."""
+
+    root: Path
+    pipeline: Pipeline
+    open: Open = SavedModel
+    record: Callable[[Path, Params, State, Entry], None] | None = None
+    """Records a decision for the tracking server, which may be away."""
+
+    @property
+    def history(self) -> History:
+        """The folder nightly/."""
+        return History(self.root / "nightly")
+
+    @property
+    def publications(self) -> Publications:
+        """The folder published/."""
+        return Publications(self.root / "published")
+
+    def run(self, *, adopt: bool = False, dry_run: bool = False) -> Outcome:
+        """Decide on the newest window, once, and carry it out.
+
+        Args:
+            adopt: whether changed settings of params.yaml become the champion's without a trial.
+            dry_run: whether to stop before anything is recorded or published.
+
+        Raises:
+            RetryLaterError: a source is out of reach, or another run is at work.
+            ConfigError: the settings are not the champion's, or do not suit nights.
+            StageError: a stage failed.
+        """
+        with self.alone():
+            params = nightly_params(self.root)
+            self._trials(params)  # a mistake there is an error before the night, not after it
+            earlier = None if dry_run else self.complete(params)
+            champion = check_champion(self.history.read(), params, adopt=adopt)
+            if champion is not None and not dry_run:
+                self.history.append(champion)
+            try:
+                self.pipeline.update_data()
+            except RefusedDataError as error:
+                return self._log_refused(params, str(error), dry_run=dry_run)
+            folder = WindowFolder(self.root / "data" / "windows")
+            if not dry_run:
+                self._skip_dropped(folder)
+            entry = self._decide(params, folder)
+            if entry is None:
+                return earlier or self._nothing_new(folder)
+            return self._carry_out(params, entry, dry_run=dry_run)
+
+    def complete(self, params: Params) -> Outcome | None:
+        """Carry out the newest decision or rollback if a killed run has not; return its outcome."""
+        self.history.remove_partial()
+        state, action = self.history.read(), self.history.unfinished()
+        self._publish(params, state)
+        if action is None:
+            return None
+        if self.record is not None:
+            self.record(self.root, params, state, action)
+        if action.kind in ("published", "held"):
+            self._run_trials(params)
+        state = self.history.read()
+        self.write_page(params)
+        self.history.finish()
+        won = [e for e in state.since(action) if e.details.get("outcome") == "won"]
+        if won and action.kind == "published":
+            name = won[0].details["challenger"]
+            return Outcome("won", action.window, _proposal(won[0]), state.published[0], name)
+        return Outcome(action.kind, action.window, action.why, state.published[0])
+
+    def rollback(self, reason: str) -> Outcome:
+        """Publish the previous model again; one more call takes it back.
+
+        Raises:
+            ConfigError: there is no previous model.
+            RetryLaterError: a night is at work.
+        """
+        with self.alone():
+            params = load_params(self.root / "params.yaml")
+            earlier = self.complete(params)
+            if earlier is not None and earlier.outcome == "rolled back":  # one that was killed
+                return earlier
+            state = self.history.read()
+            current, previous = state.published
+            if not previous:
+                raise ConfigError(
+                    f"{self.history.path}: there is no previous model to roll back to; current is "
+                    f"{current or 'nothing'}"
+                )
+            entry = Entry(
+                kind="rolled back",
+                window=state.decisions[-1].window,
+                why=f"{current} is withdrawn ({reason}); {previous} is served again",
+                model=previous,
+                details={"withdrawn": current, "reason": reason},
+            )
+            return self._carry_out(params, entry, dry_run=False)
+
+    def write_page(self, params: Params) -> None:
+        """Write nightly.html."""
+        history = self.history
+        history.folder.mkdir(exist_ok=True)
+        render_page(history.page, history.read(), params.nightly, params.dataset)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other nights and rollbacks of the project away."""
+        path = cache_root() / "nightly.lock"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with FileLock(path, blocking=False):
+                yield
+        except Timeout:
+            raise RetryLaterError(
+                f"{self.root}: another `dayahead nightly` is at work here; wait for it"
+            ) from None
+
+    def _decide(self, params: Params, folder: WindowFolder) -> Entry | None:
+        """Decide on the newest window; None where that is done, or there are too few windows."""
+        fitted_on = folder.statistics.fitted_on
+        if len(folder.windows) < 2 or folder.windows[-1].name in fitted_on:  # noqa: PLR2004
+            return None
+        state, newest = self.history.read(), folder.windows[-1]
+        content = sha256_of(folder.path(newest, "train"))
+        champion = fingerprint(champion_settings(params))[:8]
+        facts: dict[str, Any] = {"window": newest.name, "content": content, "champion": champion}
+        key = fingerprint(facts | {"settings": params.nightly.decision_settings})
+        earlier = state.decision_on(newest.name)
+        if earlier is not None and (earlier.kind == "published" or earlier.key == key):
+            return None
+        new = _new_windows(state, folder)
+        refused = state.refused_windows - {window.name for window in new}
+        checks, bad = _check_data(folder, new, refused, params)
+        details: dict[str, Any] = {"windows": [window.name for window in new]}
+        details["champion"] = champion
+        common = {"window": newest.name, "key": key}
+        if bad:
+            details["refused_windows"] = bad
+            return _entry("refused", checks, details=details, **common)
+        self.pipeline.train()
+        refresh = Refresh(self.root, folder, params, refused, self.open)
+        refresh.require_newest()
+        name = model_name(refresh.models, newest.name)
+        checks += refresh.checks(self._older_model(state, folder, champion))
+        checks.append(_withdrawn_check(name, state))
+        kind = "published" if all(check.passed for check in checks) else "held"
+        metrics = refresh.metrics
+        return _entry(kind, checks, details=details, model=name, metrics=metrics, **common)
+
+    def _older_model(self, state: State, folder: WindowFolder, champion: str) -> Path | None:
+        """Return the published model unless the newest window's ranks are its own."""
+        current, _ = state.published
+        published = state.publication(current) if current else None
+        if published is None:
+            return None
+        is_own = (
+            published.window == folder.windows[-2].name
+            and published.details.get("champion") == champion
+        )
+        return None if is_own else self.publications.path(current)
+
+    def _carry_out(self, params: Params, entry: Entry, *, dry_run: bool) -> Outcome:
+        if dry_run:
+            current, _ = self.history.read().published
+            return Outcome(entry.kind, entry.window, f"dry run: {entry.why}", current)
+        if entry.kind == "published":
+            self.publications.stage(self.root / "models", entry.model)
+        self.history.append(entry)
+        outcome = self.complete(params)
+        assert outcome is not None
+        return outcome
+
+    def _log_refused(self, params: Params, message: str, *, dry_run: bool) -> Outcome:
+        """Record that the log was refused before there was a window, once per reason."""
+        state = self.history.read()
+        window = state.decisions[-1].window if state.decisions else ""
+        key = fingerprint({"window": window, "refused": message})
+        entry = Entry(kind="refused", window=window, why=message, key=key)
+        last = state.decisions[-1] if state.decisions else None
+        if dry_run or (last is not None and last.key == key):
+            return Outcome("refused", window, message, state.published[0])
+        return self._carry_out(params, entry, dry_run=False)
+
+    def _skip_dropped(self, folder: WindowFolder) -> None:
+        """Record new windows that preprocess has dropped."""
+        state = self.history.read()
+        first = next((windows_of(e)[0] for e in state.decisions if windows_of(e)), None)
+        known = {entry.window for entry in state.entries if entry.kind == "skipped"}
+        for each in folder.manifest.windows:
+            is_new = first is not None and each.window > first and each.window not in known
+            if each.state == "dropped" and is_new:
+                why = each.why or "dropped"
+                self.history.append(Entry(kind="skipped", window=each.window, why=why))
+
+    def _nothing_new(self, folder: WindowFolder) -> Outcome:
+        state = self.history.read()
+        current, _ = state.published
+        last = state.decisions[-1] if state.decisions else None
+        waits = [each for each in folder.manifest.windows if each.state == "open"]
+        open_now = f"; {waits[-1].window} is open: {waits[-1].why}" if waits else ""
+        if last is None:
+            why = f"nothing to evaluate yet: {len(folder.windows)} complete windows{open_now}"
+            return Outcome("nothing new", "", why, current)
+        before = "" if last.kind == "published" else f" ({last.kind} then, see the history)"
+        return Outcome(
+            "nothing new", last.window, f"since {last.window}{before}{open_now}", current
+        )
+
+    def _publish(self, params: Params, state: State) -> None:
+        self.publications.link(*state.published)
+        order = [entry.model for entry in state.entries if entry.kind == "published"]
+        self.publications.prune(params.nightly.keep, order)
+
+    def _run_trials(self, params: Params) -> None:
+        """Enrol challengers, train those whose trial is open, and decide where it is time."""
+        results = self.root / "results"
+        rows = read_windows(results / "windows.csv", params.evaluation.cutoffs)
+        evaluated = [row.window for row in rows]
+        for trial, changes in self._trials(params):
+            state = self.history.read()
+            if state.of_trial("enrolled", trial.id) is None:
+                state = self.history.append(trial.enrolment(evaluated, params.nightly))
+            if not trial.is_open(state):
+                continue
+            try:
+                theirs = self.pipeline.challenge(trial.id, changes)
+                entry = trial.decision(state, evaluated, (results, theirs), params.nightly)
+            except DayaheadError as error:  # the champion's nights go on
+                _log.warning("challenger %s: %s", trial.name, error)
+                continue
+            if entry is not None:
+                self.history.append(entry)
+
+    def _trials(self, params: Params) -> list[tuple[Trial, dict[str, Any]]]:
+        """Return the challengers' trials with the settings that they change.
+
+        Raises:
+            ConfigError: the settings of a challenger are invalid, or the champion's.
+        """
+        path, challengers = self.root / "params.yaml", params.nightly.challengers.items()
+        return [(trial_of(params, path, name), changes) for name, changes in challengers]
+
+
+def _entry(kind: Any, checks: list[Check], **more: Any) -> Entry:  # noqa: ANN401
+    failed = [check for check in checks if not check.passed]
+    advice = dict.fromkeys(check.advice for check in failed)
+    why = "; ".join([*(check.why for check in failed), *advice])
+    why = why or f"all {len(checks)} guards passed"
+    return Entry(kind=kind, why=why, checks=[check.as_json() for check in checks], **more)
+
+
+def _new_windows(state: State, folder: WindowFolder) -> list[Window]:
+    """Return the windows since the last decision on an earlier one; at first the newest alone."""
+    newest = folder.windows[-1]
+    decided = {name for e in state.decisions for name in windows_of(e)} - {newest.name}
+    last = max(decided, default="")
+    return [w for w in folder.windows if w.name > last] if last else [newest]
+
+
+def _check_data(
+    folder: WindowFolder, new: list[Window], refused: set[str], params: Params
+) -> tuple[list[Check], list[str]]:
+    """Check new windows; return all outcomes, and the windows that failed."""
+    checks: list[Check] = []
+    bad: list[str] = []
+    for window in new:
+        drift = Drifts(folder, {*refused, *bad}, params.nightly.windows).of(window)
+        found = data_checks(drift, window.name, params.nightly)
+        checks += found
+        if not all(check.passed for check in found):
+            bad.append(window.name)
+    return checks, bad
+
+
+def _withdrawn_check(name: str, state: State) -> Check:
+    if name in state.withdrawn:
+        why = f"{name} was rolled back ({state.withdrawn[name]})"
+        advice = "the next window gives another model; `dayahead rollback` takes this one back"
+        return Check("withdrawn", False, why, advice)
+    return Check("withdrawn", True, "not rolled back before")
+
+
+def _proposal(won: Entry) -> str:
+    return (
+        f"{won.why}. Its settings become the champion's with `dayahead nightly --promote "
+        f"{won.details['challenger']}`"
+    )

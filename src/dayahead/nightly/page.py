@@ -1,0 +1,94 @@
+"""nightly.html: the history of decisions as one self-contained page."""
+
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from dayahead.aggregate.report import curves
+from dayahead.config.nightly import NightlyConfig
+from dayahead.core.files import write_text
+from dayahead.nightly.history import DECISIONS, Entry, State
+
+N_OPEN: Final = 60
+"""Nights shown before the others are folded away."""
+N_DRAWN: Final = 90
+"""Newest windows in the chart."""
+_MARKS: Final = {
+    "published": "good",
+    "held": "bad",
+    "refused": "bad",
+    "rolled back": "bad",
+    "succession": "note",
+}
+
+
+def render_page(path: Path, state: State, config: NightlyConfig, dataset: str) -> None:
+    """Write the page; the same history gives the same bytes."""
+    page = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    template = page.from_string(files(__package__).joinpath("nightly.html.j2").read_text("utf-8"))
+    current, previous = state.published
+    entries = list(reversed(state.entries))
+    text = template.render(
+        dataset=dataset,
+        metric=config.metric,
+        horizon=config.horizon,
+        current=current,
+        previous=previous,
+        publication=state.publication(current) if current else None,
+        action=state.action,
+        counts={kind: sum(e.kind == kind for e in entries) for kind in DECISIONS},
+        recent=entries[:N_OPEN],
+        older=entries[N_OPEN:],
+        marks=_MARKS,
+        trials=_trials(state),
+        chart=_chart(state, config.metric),
+    )
+    write_text(path, text)
+
+
+def _chart(state: State, metric: str) -> Markup | None:
+    """Draw the metric by window: the champion's, and grey the counting baselines'."""
+    known = {e.window: e.metrics for e in state.entries if e.metrics}
+    windows = sorted(known)[-N_DRAWN:]
+    if len(windows) < 2:  # noqa: PLR2004
+        return None
+    tables = {
+        name: [known[window].get(name, float("nan")) for window in windows]
+        for name in known[windows[-1]]
+    }
+    own: Mapping[str, Sequence[float]] = {"champion": tables.pop("champion")}
+    return curves(metric, windows, own, beside=tables)
+
+
+def _trials(state: State) -> list[dict[str, Any]]:
+    """Return the trials, the newest first: name, enrolment, and how each ended."""
+    found = []
+    for entry in reversed(state.entries):
+        if entry.kind == "enrolled":
+            end = state.of_trial("succession", entry.details["trial"])
+            waits = (
+                end is not None
+                and end.details["outcome"] == "won"
+                and state.champion != end.details["settings"]
+            )
+            changes = _changes(state, entry)
+            found.append({"entry": entry, "end": end, "changes": changes, "waits": waits})
+    return found
+
+
+def _changes(state: State, enrolled: Entry) -> dict[str, Any]:
+    """Return the settings in which a challenger differs from the champion at its enrolment."""
+    before: dict[str, Any] = {}
+    for entry in state.entries:
+        if entry.kind == "champion":
+            before = entry.details["settings"]
+        if entry is enrolled:
+            break
+    own = enrolled.details["settings"]
+    return {name: value for name, value in own.items() if before.get(name) != value}

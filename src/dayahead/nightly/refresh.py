@@ -1,0 +1,139 @@
+"""Refresh: may the model that was just fitted replace the published one?
+
+The new model is evaluated on nothing yet: its first window is tomorrow's. What is known are the
+ranks of the newest window by the model before it, of the same settings; they decide. The new model
+itself only has to pass a smoke test.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from dayahead.config.params import Params
+from dayahead.core.errors import DataError, DayaheadError
+from dayahead.core.files import read_json
+from dayahead.metrics.metrics import mean, target_metric
+from dayahead.metrics.tables import WindowResult, read_baselines, read_ranks, read_windows
+from dayahead.nightly.drift import Drifts
+from dayahead.nightly.guards import (
+    Check,
+    baseline_check,
+    champion_check,
+    coverage_check,
+    fall_check,
+    refresh_check,
+)
+from dayahead.nightly.saved_model import SavedModel
+from dayahead.windows.folder import Window, WindowFolder
+
+Open = Callable[[Path, WindowFolder, Params], SavedModel]
+
+
+@dataclass(frozen=True)
+class Refresh:
+    """The new model of a night beside its results."""
+
+    root: Path
+    windows: WindowFolder
+    params: Params
+    refused: Collection[str]
+    """Windows whose data were refused: they are no measure."""
+    open: Open = SavedModel
+
+    @property
+    def models(self) -> Path:
+        """Folder of the new model."""
+        return self.root / "models"
+
+    @property
+    def newest(self) -> Window:
+        """The newest window, on which the new model was fitted last."""
+        return self.windows.windows[-1]
+
+    @cached_property
+    def rows(self) -> dict[str, WindowResult]:
+        """windows.csv, by window."""
+        path = self.root / "results" / "windows.csv"
+        return {row.window: row for row in read_windows(path, self.params.evaluation.cutoffs)}
+
+    @cached_property
+    def baselines(self) -> dict[str, dict[str, WindowResult]]:
+        """Tables of the counting baselines, by window."""
+        found = read_baselines(
+            self.root / "results",
+            self.params.model.architecture,
+            list(self.rows.values()),
+            self.params.evaluation.cutoffs,
+        )
+        return {name: {row.window: row for row in rows} for name, rows in found.items()}
+
+    def require_newest(self) -> None:
+        """Check that models/ and results/ are of the newest window.
+
+        Raises:
+            DataError: they are of another.
+        """
+        fitted = read_json(self.models / "config.json")["window"]
+        if fitted != self.newest.name or self.newest.name not in self.rows:
+            raise DataError(
+                f"{self.models}: fitted up to {fitted}, expected {self.newest.name}; set "
+                f"window.last to null and training.fit_last to true, and run again"
+            )
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The metric of decisions in the newest window: the champion's and the baselines'."""
+        name, window = self.params.nightly.metric, self.newest.name
+        tables = {"champion": self.rows} | self.baselines
+        return {model: rows[window].metrics[name] for model, rows in tables.items()}
+
+    def checks(self, published: Path | None) -> list[Check]:
+        """Run all guards of the new model.
+
+        `published` is the model that is served, if it is not the one that the ranks of the newest
+        window are of.
+        """
+        config = self.params.nightly
+        model = self.open(self.models, self.windows, self.params)
+        before = [self._value(name) for name in self._usual()]
+        own, n = self._value(self.newest.name), config.windows
+        names = [*self._usual(), self.newest.name][-n:]
+        by_baseline = {
+            baseline: [rows[name].metrics[config.metric] for name in names]
+            for baseline, rows in self.baselines.items()
+        }
+        found = [
+            fall_check(own, before, config),
+            baseline_check([self._value(name) for name in names], by_baseline, config),
+        ]
+        if published is not None:
+            found.append(self._champion(published))
+        found.append(model.smoke_check(self.newest, config.smoke_sessions))
+        if found[-1].passed:
+            after = target_metric(config.metric, model.ranks(self.newest).ranks)
+            found += [
+                refresh_check(own, mean(after), config),
+                coverage_check(model.coverage(self.newest), config),
+            ]
+        return found
+
+    def _champion(self, published: Path) -> Check:
+        config = self.params.nightly
+        name = published.resolve().name
+        try:
+            theirs = self.open(published, self.windows, self.params).ranks(self.newest)
+        except DayaheadError as error:
+            why = f"not compared: the published {name} cannot be evaluated any more ({error})"
+            return Check("champion_margin", True, why)
+        own = read_ranks(self.root / "results", self.newest.name)
+        values = [target_metric(config.metric, each.ranks) for each in (own, theirs)]
+        return champion_check(values[0], values[1], name, config)
+
+    def _usual(self) -> Sequence[str]:
+        drifts = Drifts(self.windows, self.refused, self.params.nightly.windows)
+        usual = drifts.before(self.newest)
+        return [window.name for window in usual if window.name in self.rows]
+
+    def _value(self, window: str) -> float:
+        return self.rows[window].metrics[self.params.nightly.metric]

@@ -1,0 +1,123 @@
+"""Nights of a project whose pipeline is pretended: its files are real, its models are not."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from zlib import crc32
+
+import numpy as np
+
+from dayahead.config.loading import read_yaml
+from dayahead.core.files import write_json, write_text
+from dayahead.nightly.guards import Check
+from dayahead.nightly.night import Night
+from dayahead.nightly.pipeline import RefusedDataError
+from support.results_folders import window_ranks, write_results
+from support.tiny_settings import EVALUATION, NIGHTLY, SECTIONS
+from support.window_folders import day, write_window_folder
+
+N_SESSIONS = 40
+GUARDS = {"metric": "ndcg_at_20", "max_new_items": 0.5, "smoke_sessions": 3, "horizon": 6}
+
+
+def ordinary_day(number, n_sessions=N_SESSIONS, shift=0):
+    """Sessions over the same 30 items every day."""
+    draw = np.random.default_rng(number)
+    return [[int(i) + shift for i in draw.integers(0, 30, 3)] for _ in range(n_sessions)]
+
+
+def write_params(root, nightly=None, **sections):
+    values = {name: {**given, **sections.get(name, {})} for name, given in SECTIONS.items()}
+    values["evaluation"] = EVALUATION | {"cutoffs": [10, 20]}
+    values["nightly"] = NIGHTLY | GUARDS | (nightly or {})
+    write_json(root / "params.yaml", {"dataset": "tiny", **values})
+
+
+@dataclass(frozen=True)
+class PretendedPipeline:
+    """Delivers days from a file, and makes up the ranks of models by their settings.
+
+    A model is as good as `levels` says of its seed: the rank of a target is 1 + Poisson(level).
+    """
+
+    root: Path
+    levels: dict
+
+    def deliver(self, days):
+        write_text(self.root / "days.json", json.dumps(days))
+
+    @property
+    def days(self):
+        return json.loads((self.root / "days.json").read_text())
+
+    def update_data(self):
+        if "refuse" in self.days:
+            raise RefusedDataError("datasets/tiny.yaml: too many defects in the log")
+        write_window_folder(self.root / "data/windows", self.days)
+
+    def ranks(self, window, seed):
+        level = self.levels.get((seed, window), self.levels.get(seed, 3))
+        draw = np.random.default_rng([crc32(window.encode()), seed])
+        return (1 + draw.poisson(level, N_SESSIONS)).tolist()
+
+    def _write(self, results, seed):
+        windows = [day(number) for number in range(1, len(self.days))]
+        write_results(results, {window: self.ranks(window, seed) for window in windows})
+
+    def train(self):
+        seed = read_yaml(self.root / "params.yaml")["training"]["seed"]
+        self._write(self.root / "results", seed)
+        models, newest = self.root / "models", day(len(self.days) - 1)
+        write_json(models / "config.json", {"window": newest, "seed": seed})
+        write_text(models / "vocabulary/items", f"{len(self.days)} days")
+
+    def challenge(self, trial, changes):
+        results = self.root / ".dayahead/nightly" / trial / "results"
+        self._write(results, changes["training"]["seed"])
+        return results
+
+
+@dataclass(frozen=True)
+class PretendedModel:
+    """A published folder: its ranks are those of its settings, of the window after its own."""
+
+    folder: Path
+    pipeline: PretendedPipeline
+    faults: int = 0
+
+    def ranks(self, window):
+        seed = json.loads((self.folder / "config.json").read_text())["seed"]
+        return window_ranks(self.pipeline.ranks(window.name, seed))
+
+    def smoke_check(self, window, n_sessions):
+        return Check("smoke_sessions", self.faults == 0, f"{self.faults} faults")
+
+    def coverage(self, window):
+        return 1.0
+
+
+def pretended_night(root, levels=None, faults=0, record=None):
+    """The nights of a project in `root`, which is made one."""
+    root.mkdir(exist_ok=True)
+    os.environ["DVC_ROOT"] = str(root)
+    if not (root / "params.yaml").exists():
+        write_params(root)
+    pipeline = PretendedPipeline(root, levels or {})
+
+    def open_model(folder, windows, params):
+        return PretendedModel(folder, pipeline, faults)
+
+    return Night(root, pipeline, open_model, record)
+
+
+def published_tree(root):
+    """Content of nightly/ and published/, and what the links name."""
+    found = {}
+    for path in sorted([*(root / "nightly").rglob("*"), *(root / "published").rglob("*")]):
+        name = str(path.relative_to(root))
+        if path.is_symlink():
+            found[name] = str(path.readlink())
+        elif path.is_file() and "/current/" not in name and "/previous/" not in name:
+            found[name] = path.read_bytes()
+    return found

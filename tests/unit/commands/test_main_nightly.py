@@ -1,0 +1,123 @@
+"""`dayahead nightly` and `dayahead rollback`: exit status, the last line, refusals."""
+
+import json
+import subprocess
+
+import pytest
+from typer.testing import CliRunner
+
+from dayahead.__main__ import app
+from dayahead.commands import nightly as verb
+from dayahead.config.loading import read_yaml
+from dayahead.core.errors import ConfigError
+from support.pretended_nights import ordinary_day, pretended_night, write_params
+
+CHALLENGER = {"challengers": {"other": {"training": {"seed": 2}}}, "horizon": 5}
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.setenv("DVC_ROOT", str(tmp_path))
+    levels = {2: 1}
+    monkeypatch.setattr(verb, "project_night", lambda: pretended_night(tmp_path, levels))
+    return tmp_path
+
+
+def deliver(root, n_days, **last):
+    days = [*map(ordinary_day, range(n_days - 1)), ordinary_day(n_days - 1, **last)]
+    pretended_night(root).pipeline.deliver(days)
+
+
+def call(*words):
+    return CliRunner().invoke(app, [*words])
+
+
+def nights_until(root, n_days):
+    """Exit status of each night."""
+    found = []
+    for number in range(2, n_days + 1):
+        deliver(root, number)
+        found.append(call("nightly").exit_code)
+    return found
+
+
+def test_the_exit_status_says_how_the_night_ended(project):
+    assert nights_until(project, 4) == [0, 0, 0]
+    assert call("nightly").exit_code == 0
+    deliver(project, 5, shift=1000)
+    refused = call("nightly")
+    assert refused.exit_code == 4
+    assert refused.output.startswith("refused: ")
+
+
+def test_the_last_line_is_json_where_it_is_asked_for(project):
+    nights_until(project, 2)
+    deliver(project, 3)
+    done = call("nightly", "--json")
+    outcome = json.loads(done.stdout.splitlines()[-1])
+    assert (outcome["outcome"], outcome["status"]) == ("published", 0)
+    assert outcome["current"].startswith("2026-01-03-")
+
+
+def test_a_night_beside_another_is_tried_again_later(project):
+    deliver(project, 2)
+    with pretended_night(project).alone():
+        for words in (["nightly"], ["rollback"]):
+            done = call(*words)
+            assert done.exit_code == 75
+            assert "at work" in done.stderr
+
+
+def test_a_winner_waits_until_it_is_promoted(project):
+    write_params(project, CHALLENGER)
+    assert nights_until(project, 8) == [0, 0, 0, 0, 0, 10, 0]
+    assert "other: won" in call("nightly", "--status").output
+    done = call("nightly", "--promote", "other")
+    assert done.exit_code == 0
+    assert "other is the champion from the next night on" in done.output
+    assert read_yaml(project / "params.yaml")["training"]["seed"] == 2
+
+
+def test_with_commit_a_winner_is_promoted_and_nothing_else_committed(project):
+    write_params(project, CHALLENGER)
+    run = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run([*run, "init", "--quiet"], cwd=project, check=True)
+    for key, value in (("user.name", "a"), ("user.email", "a@b")):
+        subprocess.run(["git", "config", key, value], cwd=project, check=True)
+    (project / "mine.txt").write_text("1")
+    subprocess.run(["git", "add", "params.yaml", "mine.txt"], cwd=project, check=True)
+    subprocess.run(["git", "commit", "--quiet", "-m", "first"], cwd=project, check=True)
+    (project / "mine.txt").write_text("2")
+    nights_until(project, 6)
+    deliver(project, 7)
+    assert call("nightly", "--commit").exit_code == 0
+    shown = subprocess.run(
+        ["git", "show", "--stat", "--format=%s"], cwd=project, capture_output=True, text=True,
+        check=True,
+    ).stdout  # fmt: skip
+    assert shown.startswith("nightly: promote other\n")
+    assert "params.yaml" in shown
+    assert "mine.txt" not in shown
+
+
+def test_rollback_says_what_is_served(project):
+    nights_until(project, 3)
+    done = call("rollback", "--reason", "clicks fell")
+    assert done.exit_code == 0
+    assert "2026-01-03" in done.output
+    assert "is withdrawn (clicks fell); 2026-01-02" in done.output
+    assert "serving   2026-01-02" in call("nightly", "--status").output
+
+
+@pytest.mark.parametrize(
+    "words", [("--status", "--json"), ("--promote", "a", "--status"), ("--promote", "a", "--adopt")]
+)
+def test_options_that_do_not_go_together(project, words):
+    with pytest.raises(ConfigError, match="used alone"):
+        CliRunner().invoke(app, ["nightly", *words], catch_exceptions=False)
+
+
+def test_before_the_first_night_nothing_is_served(project):
+    output = call("nightly", "--status").output
+    assert "serving   nothing" in output
+    assert "decision  none yet" in output

@@ -1,0 +1,342 @@
+"""Nights: what is decided, once, and what is carried out."""
+
+import json
+
+import pytest
+
+from dayahead.config.loading import read_yaml
+from dayahead.core.errors import ConfigError
+from dayahead.nightly.pipeline import RetryLaterError, StageError
+from dayahead.nightly.promotion import promote
+from support.pretended_nights import ordinary_day, pretended_night, write_params
+from support.window_folders import day
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    monkeypatch.setenv("DVC_ROOT", str(tmp_path))
+    return tmp_path
+
+
+def run_nights(root, n_days, first=2, **more):
+    """Feed day after day; return the night and the outcomes."""
+    night = pretended_night(root, **more)
+    outcomes = []
+    for number in range(first, n_days + 1):
+        night.pipeline.deliver([ordinary_day(each) for each in range(number)])
+        outcomes.append(night.run())
+    return night, outcomes
+
+
+def linked(root):
+    links = (root / "published/current", root / "published/previous")
+    return [link.readlink().name[:10] if link.is_symlink() else None for link in links]
+
+
+def kinds(night):
+    return [entry.kind for entry in night.history.read().entries]
+
+
+def failed(night):
+    return [
+        check["guard"] for check in night.history.read().decisions[-1].checks if not check["passed"]
+    ]
+
+
+def test_every_night_publishes_the_newest_model_and_keeps_the_one_before(root):
+    _, outcomes = run_nights(root, 5)
+    assert [(each.outcome, each.window, each.status) for each in outcomes] == [
+        ("published", day(number), 0) for number in (1, 2, 3, 4)
+    ]
+    assert linked(root) == [day(4), day(3)]
+    config = json.loads((root / "published/current/config.json").read_text())
+    assert config["window"] == day(4)
+    assert (root / "nightly/nightly.html").read_text().count("published</span>") >= 4
+
+
+def test_a_second_run_of_a_night_decides_nothing(root):
+    night, _ = run_nights(root, 4)
+    before = (root / "nightly/history.jsonl").read_bytes()
+    again = night.run()
+    assert (again.outcome, again.status, again.why) == ("nothing new", 0, f"since {day(3)}")
+    assert (root / "nightly/history.jsonl").read_bytes() == before
+
+
+def test_one_window_is_too_few(root):
+    _, [outcome] = run_nights(root, 1, first=1)
+    assert (outcome.outcome, outcome.current) == ("nothing new", "")
+    assert "nothing to evaluate yet" in outcome.why
+
+
+def test_renumbered_items_are_refused_and_nothing_is_trained(root):
+    night, _ = run_nights(root, 4)
+    days = [ordinary_day(number) for number in range(4)]
+    night.pipeline.deliver([*days, ordinary_day(4, shift=1000)])
+    trained = (root / "results/windows.csv").read_bytes()
+    outcome = night.run()
+    assert (outcome.outcome, outcome.status) == ("refused", 4)
+    assert failed(night) == ["max_new_items", "max_popularity_drift", "max_catalogue_growth"]
+    assert "100.0% of the events" in outcome.why
+    assert outcome.why.count("preprocess.rebuild to true") == 2
+    assert linked(root) == [day(3), day(2)]
+    assert (root / "results/windows.csv").read_bytes() == trained
+    assert night.run().outcome == "nothing new"
+    # Corrected at the source and rebuilt: the same window is decided again.
+    night.pipeline.deliver([*days, ordinary_day(4)])
+    assert night.run().outcome == "published"
+    assert linked(root) == [day(4), day(3)]
+
+
+def test_the_night_after_a_refused_one_is_not_compared_with_it(root):
+    night, _ = run_nights(root, 4)
+    days = [ordinary_day(number) for number in range(4)]
+    night.pipeline.deliver([*days, ordinary_day(4, n_sessions=400)])
+    assert "10 x the sessions of the median window" in night.run().why
+    for number in (5, 6):
+        every = [*days, ordinary_day(4, n_sessions=400), *map(ordinary_day, range(5, number + 1))]
+        night.pipeline.deliver(every)
+        assert night.run().outcome == "published", night.history.read().decisions[-1].why
+
+
+def test_windows_of_missed_nights_are_all_checked(root):
+    night, _ = run_nights(root, 4)
+    days = [ordinary_day(number) for number in range(4)]
+    night.pipeline.deliver([*days, ordinary_day(4, shift=1000), ordinary_day(5)])
+    assert night.run().outcome == "refused"
+    [decision] = night.history.read().decisions[-1:]
+    assert decision.details["windows"] == [day(4), day(5)]
+    assert decision.details["refused_windows"] == [day(4)]
+
+
+def test_a_raised_limit_decides_a_refused_night_again(root):
+    night, _ = run_nights(root, 4)
+    days = [ordinary_day(number) for number in range(4)]
+    night.pipeline.deliver([*days, ordinary_day(4, n_sessions=100)])
+    assert night.run().status == 4
+    write_params(root, {"max_session_ratio": 3.0})
+    assert night.run().outcome == "published"
+
+
+def test_a_log_that_download_refuses_holds_everything_and_is_recorded_once(root):
+    night, _ = run_nights(root, 4)
+    night.pipeline.deliver(["refuse"])
+    for _ in range(2):
+        outcome = night.run()
+        assert (outcome.status, outcome.window) == (4, day(3))
+        assert "too many defects" in outcome.why
+    assert kinds(night).count("refused") == 1
+    assert linked(root) == [day(3), day(2)]
+    night.pipeline.deliver([ordinary_day(number) for number in range(5)])
+    assert night.run().outcome == "published"
+
+
+def test_a_model_that_does_not_answer_is_held(root):
+    run_nights(root, 4)
+    night = pretended_night(root, faults=2)
+    night.pipeline.deliver([ordinary_day(number) for number in range(5)])
+    outcome = night.run()
+    assert (outcome.outcome, outcome.status) == ("held", 3)
+    assert failed(night) == ["smoke_sessions"]
+    assert linked(root) == [day(3), day(2)]
+
+
+def test_a_sudden_fall_is_held_and_the_next_night_compares_with_the_published_model(root):
+    run_nights(root, 5)
+    night, [fell] = run_nights(root, 6, first=6, levels={(1, day(5)): 40})
+    assert fell.status == 3
+    assert "max_fall" in failed(night)
+    night, [after] = run_nights(root, 7, first=7, levels={(1, day(5)): 40})
+    assert after.outcome == "published"
+    guards = {c["guard"]: c["why"] for c in night.history.read().decisions[-1].checks}
+    assert f"against the published {day(4)}" in guards["champion_margin"]
+
+
+def test_settings_that_changed_need_a_trial_or_a_word(root):
+    night, _ = run_nights(root, 3)
+    write_params(root, training={"seed": 2})
+    night.pipeline.deliver([ordinary_day(number) for number in range(4)])
+    with pytest.raises(ConfigError, match=r"training\.seed 1 -> 2.*--adopt"):
+        night.run()
+    assert night.run(adopt=True).outcome == "published"
+    assert kinds(night)[-2:] == ["champion", "published"]
+
+
+def test_settings_adopted_that_are_worse_with_confidence_are_held(root):
+    run_nights(root, 4)
+    night = pretended_night(root, levels={2: 9})
+    write_params(root, {"max_fall": None}, training={"seed": 2})
+    night.pipeline.deliver([ordinary_day(number) for number in range(5)])
+    assert night.run(adopt=True).status == 3
+    assert failed(night) == ["champion_margin"]
+
+
+def test_a_dry_run_leaves_no_trace(root):
+    night, _ = run_nights(root, 3)
+    night.pipeline.deliver([ordinary_day(number) for number in range(4)])
+    before = (root / "nightly/history.jsonl").read_bytes()
+    outcome = night.run(dry_run=True)
+    assert (outcome.outcome, outcome.why[:7]) == ("published", "dry run")
+    assert (root / "nightly/history.jsonl").read_bytes() == before
+    assert linked(root) == [day(2), day(1)]
+
+
+CHALLENGER = {"challengers": {"other": {"training": {"seed": 2}}}}
+
+
+def trial_of(root, levels, n_days=9, **more):
+    write_params(root, CHALLENGER | more)
+    return run_nights(root, n_days, levels=levels)
+
+
+def ends(night):
+    found = [e for e in night.history.read().entries if e.kind == "succession"]
+    return [(e.details["outcome"], e.window) for e in found]
+
+
+def test_a_better_challenger_wins_once_when_its_horizon_is_full(root):
+    night, outcomes = trial_of(root, {2: 1})
+    assert [each.status for each in outcomes] == [0] * 6 + [10, 0]
+    assert ends(night) == [("won", day(7))]
+    assert outcomes[6].challenger == "other"
+    assert "--promote other" in outcomes[6].why
+
+
+def test_a_worse_challenger_ends_at_half_of_its_horizon(root):
+    night, outcomes = trial_of(root, {2: 9}, horizon=10)
+    assert {each.status for each in outcomes} == {0}
+    assert ends(night) == [("futile", day(6))]
+
+
+def test_a_challenger_like_the_champion_does_not_win(root):
+    night, outcomes = trial_of(root, {})
+    assert {each.status for each in outcomes} == {0}
+    assert [outcome for outcome, _ in ends(night)] == ["lost"]
+
+
+def test_a_winner_is_promoted_into_params_and_is_the_champion_from_the_next_night_on(root):
+    night, _ = trial_of(root, {2: 1}, n_days=8)
+    diff = promote(root, "other", night.history.read())
+    assert "seed: 2" in diff.replace('"', "")
+    params = read_yaml(root / "params.yaml")
+    assert params["training"]["seed"] == 2
+    assert params["nightly"]["challengers"] == {}
+    night, [outcome] = run_nights(root, 9, first=9, levels={2: 1})
+    assert outcome.outcome == "published"
+    [champion] = [e for e in night.history.read().entries if e.kind == "champion"][1:]
+    assert champion.why == f"the settings of other, which won on {day(7)}"
+
+
+def test_only_a_winner_is_promoted(root):
+    night, _ = trial_of(root, {2: 9})
+    with pytest.raises(ConfigError, match="no challenger that won"):
+        promote(root, "other", night.history.read())
+
+
+def test_a_challenger_that_fails_leaves_the_nights_alone(root, monkeypatch):
+    def fails(self, trial, changes):
+        raise StageError("no memory")
+
+    monkeypatch.setattr("support.pretended_nights.PretendedPipeline.challenge", fails)
+    night, outcomes = trial_of(root, {})
+    assert {each.outcome for each in outcomes} == {"published"}
+    assert ends(night) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"training": {"seed": 1}}, "its settings are the champion's"),
+        ({"training": {"sed": 1}}, "did you mean seed"),
+        ({"window": {"grace": 1}}, "changes window; expected"),
+        ({}, "changes nothing"),
+        ({"model": 3}, "expected a mapping"),
+    ],
+)
+def test_invalid_challengers_end_before_the_night(root, changes, message):
+    write_params(root, {"challengers": {"odd": changes}})
+    night = pretended_night(root)
+    night.pipeline.deliver([ordinary_day(0), ordinary_day(1)])
+    with pytest.raises(ConfigError, match=message):
+        night.run()
+    assert not (root / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        ({"nightly": {"metric": "ndcg_at_7"}}, "add its cutoff"),
+        ({"window": {"last": "2026-01-03"}}, "set window.last to null"),
+        ({"training": {"fit_last": False}}, "training.fit_last to true"),
+    ],
+)
+def test_settings_that_do_not_suit_nights_are_refused(root, sections, message):
+    write_params(root, **sections)
+    with pytest.raises(ConfigError, match=message):
+        pretended_night(root).run()
+
+
+def test_rollback_swaps_and_the_withdrawn_model_is_not_published_again(root):
+    night, _ = run_nights(root, 4)
+    outcome = night.rollback("clicks fell")
+    assert outcome.status == 0
+    assert linked(root) == [day(2), day(3)]
+    [(name, reason)] = night.history.read().withdrawn.items()
+    assert (name[:10], reason) == (day(3), "clicks fell")
+    assert night.run().outcome == "nothing new"
+    night.rollback("it was not the model")
+    assert linked(root) == [day(3), day(2)]
+    assert night.history.read().withdrawn == {}
+
+
+def test_a_withdrawn_model_that_comes_again_is_held(root, monkeypatch):
+    night, _ = run_nights(root, 4)
+    night.rollback("clicks fell")
+    monkeypatch.setattr(
+        "dayahead.nightly.night.model_name", lambda *_: night.history.read().published[1]
+    )
+    night.pipeline.deliver([ordinary_day(number) for number in range(5)])
+    assert night.run().status == 3
+    assert failed(night) == ["withdrawn"]
+
+
+def test_there_is_nothing_to_roll_back_to_at_first(root):
+    night, _ = run_nights(root, 2)
+    with pytest.raises(ConfigError, match="no previous model"):
+        night.rollback("why not")
+
+
+def test_two_nights_at_once_are_refused(root):
+    night = pretended_night(root)
+    with night.alone(), pytest.raises(RetryLaterError, match="at work"):
+        night.run()
+
+
+def test_old_models_are_removed_but_never_those_that_are_linked(root):
+    run_nights(root, 8)
+    kept = sorted(p.name[:10] for p in (root / "published").iterdir() if not p.is_symlink())
+    assert kept == [day(5), day(6), day(7)]
+
+
+def test_dropped_windows_are_in_the_history_once(root):
+    night, _ = run_nights(root, 4)
+    folder = root / "data/windows/windows.json"
+
+    def drop(update):
+        def updated(self):
+            update(self)
+            listing = json.loads(folder.read_text())
+            gap = listing["windows"][-1] | {"window": "2026-01-09", "state": "dropped"}
+            listing["windows"].append(gap | {"why": "3 sessions"})
+            folder.write_text(json.dumps(listing))
+
+        return updated
+
+    kind = type(night.pipeline)
+    original = kind.update_data
+    kind.update_data = drop(original)
+    try:
+        assert [night.run().outcome for _ in range(2)] == ["nothing new"] * 2
+    finally:
+        kind.update_data = original
+    [entry] = [e for e in night.history.read().entries if e.kind == "skipped"]
+    assert (entry.window, entry.why) == ("2026-01-09", "3 sessions")

@@ -1,0 +1,88 @@
+"""nightly.html: what a person sees in the morning, from a history alone."""
+
+import re
+
+from dayahead.config.loading import validated
+from dayahead.config.nightly import NightlyConfig
+from dayahead.nightly.history import Entry, State
+from dayahead.nightly.page import render_page
+from support.tiny_settings import NIGHTLY
+
+CHECKS = [
+    {"guard": "max_fall", "passed": False, "why": "fell <far>", "advice": "look"},
+    {"guard": "withdrawn", "passed": True, "why": "not rolled back before"},
+]
+
+
+def entry(number, kind="published", **more):
+    window = f"2026-01-{number:02}"
+    details = {"windows": [window]} | more.pop("details", {})
+    return Entry(kind=kind, why=f"why {number}", window=window, details=details, **more)
+
+
+def night(number, kind="published", **more):
+    metrics = {"champion": number / 100, "popularity": 0.01}
+    return entry(number, kind, model=f"model-{number}", metrics=metrics, **more)
+
+
+def rendered(tmp_path, *entries):
+    config = validated(NightlyConfig, NIGHTLY, "nightly")
+    render_page(tmp_path / "nightly.html", State(entries), config, "shop")
+    return (tmp_path / "nightly.html").read_text()
+
+
+def visible(page):
+    return re.sub(r"\s+", " ", re.sub("<[^>]+>", " ", page.partition("<body>")[2]))
+
+
+def test_the_page_needs_nothing_from_elsewhere(tmp_path):
+    page = rendered(tmp_path, night(1), night(2), night(3, "held", checks=CHECKS))
+    assert not re.search(r'(src|href)="(?!#)', page)
+    assert "<script" not in page
+    assert 'name="viewport"' in page
+    assert "prefers-color-scheme: dark" in page
+
+
+def test_it_opens_with_what_is_served(tmp_path):
+    text = visible(rendered(tmp_path, night(1), night(2), night(3, "held", checks=CHECKS)))
+    assert "2 published, 1 held, 0 refused" in text
+    assert "Serving model-2 fitted up to 2026-01-02" in text
+    assert "Before it model-1" in text
+    assert "Newest decision held window 2026-01-03" in text
+
+
+def test_a_guard_that_refuses_is_open_says_why_and_comes_first(tmp_path):
+    page = rendered(tmp_path, night(1), night(2, "held", checks=CHECKS[::-1]))
+    assert "<details open>" in page
+    assert "fell &lt;far&gt;" in page
+    assert page.index("max_fall") < page.index("withdrawn")
+
+
+def test_trials_show_no_interim_result_and_a_winner_waits(tmp_path):
+    champion = entry(1, "champion", details={"settings": {"model.d_model": 64}})
+    known = {"trial": "t", "challenger": "small"}
+    other = {"settings": {"model.d_model": 32}}
+    enrolled = entry(1, "enrolled", details=known | other)
+    text = visible(rendered(tmp_path, champion, enrolled, night(1)))
+    assert "on trial small : model.d_model=32 Decided once, 6 windows after" in text
+    won = entry(7, "succession", details=known | other | {"outcome": "won"})
+    text = visible(rendered(tmp_path, champion, enrolled, night(1), won))
+    assert "dayahead nightly --promote small" in text
+    taken = entry(8, "champion", details=other)
+    text = visible(rendered(tmp_path, champion, enrolled, night(1), won, taken))
+    assert "--promote" not in text
+
+
+def test_older_nights_are_folded_away(tmp_path):
+    entries = [entry(number % 28 + 1, "skipped") for number in range(70)]
+    text = visible(rendered(tmp_path, *entries))
+    assert "10 older entries" in text
+
+
+def test_an_empty_history_has_a_page(tmp_path):
+    assert "No decision yet" in rendered(tmp_path)
+
+
+def test_the_same_history_gives_the_same_bytes(tmp_path):
+    entries = (night(1), night(2))
+    assert rendered(tmp_path, *entries) == rendered(tmp_path, *entries)
