@@ -1,85 +1,14 @@
 """Two people share a remote: the second clone repeats nothing, and fits only what is new."""
 
-import os
-import re
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 
-from dayahead.core.cache import Cache
-from dayahead.dataset.schema import load_dataset
-from dayahead.dataset.source import SyntheticConfig
-from dayahead.download.synthetic import generate
-from support.project_copy import ROOT, copy_project
-from support.window_folders import bytes_in
+from support.shop_project import SETTINGS, Clone, make_shop, write_log
 
 pytestmark = pytest.mark.slow
 N_DAYS = 5
 """Of the first log; its last day is open."""
-SETTINGS = {
-    "dataset": "shop",
-    "model": {"d_model": 16, "n_layer": 1, "n_head": 2},
-    "training": {"epochs": 1},
-    "compute": {"processes": 1, "threads": 1, "device": "cpu"},
-    "tracking": {"log_model": False},
-}
-SHOP = {"urls": ["${oc.env:SHOP}/*.parquet"], "format": "parquet"}
-
-
-def write_log(folder: Path) -> list[Path]:
-    """A file of clicks for each of six days."""
-    synthetic = load_dataset("synthetic", ROOT / "datasets").source.synthetic
-    small = {**vars(synthetic), "days": N_DAYS + 1, "sessions_per_day": 300, "n_items": 300}
-    log = generate(SyntheticConfig(**small))
-    days = pc.strftime(log["event_time"], "%Y-%m-%d")
-    paths = []
-    for day in sorted(set(days.to_pylist())):
-        paths.append(folder / f"{day}.parquet")
-        pq.write_table(log.filter(pc.equal(days, day)), paths[-1])
-    return paths
-
-
-class Clone:
-    """A clone of the project on a machine of its own, as far as caches go."""
-
-    def __init__(self, folder: Path, logs: Path) -> None:
-        self.folder = folder
-        self.environment = {
-            **os.environ,
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "PYTHONPATH": "src",
-            "SHOP": str(logs),
-            "DVC_SITE_CACHE_DIR": f"{folder}-site",
-            "GIT_CONFIG_PARAMETERS": "'user.name=n' 'user.email=n'",
-            "MLFLOW_TRACKING_URI": "",
-        }
-
-    def run(self, command: str) -> str:
-        """Run a command that succeeds; return its output."""
-        done = subprocess.run(
-            command.split(),
-            cwd=self.folder,
-            env=self.environment,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            check=False,
-        )
-        assert done.returncode == 0, f"{command}: {done.stdout}"
-        return done.stdout
-
-    def outputs(self) -> dict[str, bytes]:
-        """All outputs but clock times."""
-        files = bytes_in(self.folder / "models") | bytes_in(self.folder / "results")
-        return {name: found for name, found in files.items() if name != "timing.csv"}
-
-    def n_cached(self, kind: str) -> int:
-        return len(Cache(self.folder / ".dayahead" / kind).keys())
 
 
 @pytest.fixture(scope="module")
@@ -88,17 +17,10 @@ def clones(tmp_path_factory):
     folder = tmp_path_factory.mktemp("clones")
     logs = folder / "logs"
     logs.mkdir()
-    *_, new = write_log(logs)
+    *_, new = write_log(logs, N_DAYS + 1)
     shutil.move(new, folder / new.name)
     first, second = Clone(folder / "first", logs), Clone(folder / "second", logs)
-    first.folder.mkdir()
-    copy_project(first.folder, SETTINGS)
-    shutil.copy(ROOT / ".dvcignore", first.folder)  # without compiled files in its dependencies
-    text = (ROOT / "datasets" / "synthetic.yaml").read_text()
-    source = "source:\n  urls: ['${oc.env:SHOP}/*.parquet']\n  format: parquet\n"
-    text = re.sub(r"^source:\n(?: .*\n)+", lambda _: source, text, flags=re.M)
-    (first.folder / "datasets" / "shop.yaml").write_text(text)
-    first.run("git init -q")
+    make_shop(first, SETTINGS)
     first.run(f"dvc remote add -q -d store {folder / 'store'}")
     first.run("dvc repro -q")
     first.run("git add .")

@@ -81,7 +81,8 @@ class Pipeline:
         return folder / "results"
 
     def _dvc(self, *words: str) -> None:
-        alone = ["tools/alone"] if shutil.which("flock") else []
+        script = self.root / "tools" / "alone"
+        alone = [str(script)] if script.exists() and shutil.which("flock") else []
         for stage in STAGES:
             stage_failure(self.root, stage).unlink(missing_ok=True)
         status = _run([*alone, sys.executable, "-m", "dvc", "repro", *words], self.root, {})

@@ -1,0 +1,148 @@
+"""Real nights of a tiny shop, fed day by day: one more window each, the bytes of a single run."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from dayahead.nightly.history import History
+from support.shop_project import SETTINGS, Clone, make_shop, write_log
+
+pytestmark = pytest.mark.slow
+N_DAYS = 8
+FIRST = 5
+"""Days delivered on the first night; the last one's window is open."""
+SHOP = SETTINGS | {
+    "model": {"architecture": "transitions"},
+    "window": {"min_sessions": 50},
+    "nightly": {"horizon": 5, "challengers": {"decayed": {"model": {"decay": 0.5}}}},
+}
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    """A shop, and the files of its days, of which none is delivered."""
+    folder = tmp_path_factory.mktemp("shop")
+    (folder / "all").mkdir()
+    (folder / "logs").mkdir()
+    clone = Clone(folder / "project", folder / "logs")
+    make_shop(clone, SHOP)
+    return clone, write_log(folder / "all", N_DAYS)
+
+
+def night(clone):
+    """Run a night; return its outcome."""
+    command = [sys.executable, "-m", "dayahead", "nightly", "--json"]
+    done = subprocess.run(
+        command,
+        cwd=clone.folder,
+        env=clone.environment,
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    outcome = json.loads(done.stdout.splitlines()[-1])
+    assert outcome["status"] == done.returncode
+    return outcome["outcome"], outcome["window"]
+
+
+def deliver(clone, *days):
+    for day in days:
+        shutil.copy(day, clone.folder.parent / "logs")
+
+
+def serving(clone):
+    return (clone.folder / "published/current").readlink().name
+
+
+def test_nights_publish_window_after_window(shop):
+    clone, days = shop
+    deliver(clone, *days[:FIRST])
+    assert night(clone) == ("published", "2026-01-04")
+    assert night(clone) == ("nothing new", "2026-01-04")
+    params = (clone.folder / "params.yaml").read_bytes()
+    deliver(clone, days[FIRST])
+    assert night(clone) == ("published", "2026-01-05")
+    assert (clone.folder / "params.yaml").read_bytes() == params
+    assert serving(clone).startswith("2026-01-05-")
+    answer = clone.run("python -m dayahead recommend --models published/current --top-k 3 "
+                       "--session 1 --cold-start popularity")  # fmt: skip
+    assert len(answer.splitlines()) >= 3
+
+
+def test_a_night_that_is_stopped_goes_on_when_it_is_called_again(shop):
+    clone, days = shop
+    deliver(clone, days[FIRST + 1])
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dayahead", "nightly"], cwd=clone.folder, env=clone.environment,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    trained = clone.folder / ".dayahead/train.pid"
+    before = trained.stat().st_mtime
+    while process.poll() is None and trained.stat().st_mtime == before:
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGTERM)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 128 + signal.SIGTERM, errors
+    assert "stopped by SIGTERM" in errors
+    assert night(clone) == ("published", "2026-01-06")
+
+
+def test_the_results_are_those_of_a_single_run(shop, tmp_path):
+    clone, _ = shop
+    whole = Clone(tmp_path / "whole", clone.folder.parent / "logs")
+    make_shop(whole, SHOP)
+    whole.run("dvc repro -q")
+    apart = ("results/phases", "phases/")
+    found, expected = (
+        {name: data for name, data in each.outputs().items() if not name.startswith(apart)}
+        for each in (clone, whole)
+    )
+    assert found == expected
+
+
+def test_challengers_leave_the_project_alone_and_show_nothing(shop):
+    clone, _ = shop
+    entries = History(clone.folder / "nightly").read().entries
+    assert [e.window for e in entries if e.kind == "enrolled"] == ["2026-01-04"]
+    assert not [e for e in entries if e.kind == "succession"]
+    [trial] = (clone.folder / ".dayahead/nightly").glob("*/results/windows.csv")
+    assert "2026-01-06" in trial.read_text()
+
+
+def test_damaged_files_are_refused_and_the_model_stays(shop):
+    clone, days = shop
+    current = serving(clone)
+    (clone.folder.parent / "logs" / days[FIRST + 2].name).write_bytes(b"not parquet")
+    outcome, _ = night(clone)
+    assert outcome == "refused"
+    assert serving(clone) == current
+    deliver(clone, days[FIRST + 2])
+    assert night(clone) == ("published", "2026-01-07")
+
+
+def test_a_source_that_is_away_is_a_reason_to_try_again(shop):
+    clone, _ = shop
+    logs = clone.folder.parent / "logs"
+    logs.rename(logs.with_name("away"))
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "dayahead", "nightly"], cwd=clone.folder, env=clone.environment,
+            text=True, capture_output=True, check=False,
+        )  # fmt: skip
+    finally:
+        logs.with_name("away").rename(logs)
+    assert done.returncode == 75, done.stderr
+    assert "no file matches" in done.stderr.splitlines()[-1]
+
+
+def test_rollback_serves_the_model_before(shop):
+    clone, _ = shop
+    clone.run("python -m dayahead rollback --reason tried")
+    assert serving(clone).startswith("2026-01-06-")

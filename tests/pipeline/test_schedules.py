@@ -1,0 +1,72 @@
+"""docs/nightly.md: its exit statuses are those of the code, its units and DAGs are valid."""
+
+import ast
+import re
+import shutil
+import subprocess
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from dayahead.config.nightly import NightlyConfig
+from dayahead.config.params import load_params
+from dayahead.core.errors import TERMINATED
+from dayahead.nightly.night import STATUS
+from dayahead.nightly.pipeline import RETRY
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "nightly.md").read_text(encoding="utf-8")
+
+
+def blocks(language):
+    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+
+
+def test_the_table_lists_every_exit_status():
+    listed = {int(number) for number in re.findall(r"^\| (\d+) \|", PAGE, re.MULTILINE)}
+    assert listed == {*STATUS.values(), RETRY, TERMINATED, 1}
+
+
+def test_kubernetes_and_systemd_do_not_retry_what_only_a_person_can_solve():
+    final = sorted({*STATUS.values()} - {0})
+    manifest = (ROOT / "containers/kubernetes/nightly.yaml").read_text()
+    assert f"values: {final}" in manifest
+    prevented = re.search(r"^RestartPreventExitStatus=(.*)$", PAGE, re.MULTILINE)[1]
+    assert prevented.split() == [str(status) for status in sorted([1, *final])]
+
+
+def test_every_limit_is_in_the_tables():
+    limits = [name for name in vars(load_params(ROOT / "params.yaml").nightly) if "m" in name]
+    guards = [name for name in limits if name.startswith(("max_", "min_")) or "margin" in name]
+    assert [name for name in guards if f"`{name}`" not in PAGE and f".{name}`" not in PAGE] == []
+    assert {*guards} < {*NightlyConfig.__dataclass_fields__}
+
+
+def test_python_and_yaml_examples_are_valid():
+    for text in blocks("python"):
+        ast.parse(text)
+    for text in blocks("yaml"):
+        assert YAML(typ="safe", pure=True).load(StringIO(text))
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_systemd_accepts_the_units(tmp_path):
+    for text in blocks("ini"):
+        name = re.search(r"/etc/systemd/system/(\S+)", text)[1]
+        text = text.replace("/srv/shop/.venv/bin/dayahead", "/bin/true").replace("/srv/shop", "/")
+        (tmp_path / name).write_text(text)
+    (tmp_path / "alert@.service").write_text("[Service]\nType=oneshot\nExecStart=/bin/true\n")
+    (tmp_path / "dayahead.service").write_text(
+        (tmp_path / "dayahead.service").read_text().replace("User=dayahead", "User=root")
+    )
+    units = [tmp_path / "dayahead.service", tmp_path / "dayahead.timer"]
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", *units],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    own = [line for line in done.stderr.splitlines() if "dayahead." in line]
+    assert (done.returncode, own) == (0, []), done.stderr
