@@ -27,8 +27,8 @@ ORDER = ("download", "preprocess", "train", "aggregate")
 RECORDS_ONLY = {"tracking"}
 """Rooms that shape no result: a change there repeats no stage."""
 NO_PARAMS = {
-    **{stage: {"machine"} for stage in ORDER},
-    "train": {"machine", "preprocess", "tracking"},
+    **{stage: {"machine", "nightly"} for stage in ORDER},
+    "train": {"machine", "nightly", "preprocess", "tracking"},
 }
 """Sections that a stage reads or passes on, but that shape no result of it."""
 SHAPES_NO_RESULT = {

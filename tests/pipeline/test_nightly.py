@@ -109,7 +109,7 @@ def test_the_results_are_those_of_a_single_run(shop, tmp_path):
 
 def test_challengers_leave_the_project_alone_and_show_nothing(shop):
     clone, _ = shop
-    entries = History(clone.folder / "nightly").read().entries
+    entries = History(clone.folder / "nights").read().entries
     assert [e.window for e in entries if e.kind == "enrolled"] == ["2026-01-04"]
     assert not [e for e in entries if e.kind == "succession"]
     [trial] = (clone.folder / ".dayahead/nightly").glob("*/results/windows.csv")

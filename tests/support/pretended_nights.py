@@ -112,9 +112,9 @@ def pretended_night(root, levels=None, faults=0, record=None):
 
 
 def published_tree(root):
-    """Content of nightly/ and published/, and what the links name."""
+    """Content of nights/ and published/, and what the links name."""
     found = {}
-    for path in sorted([*(root / "nightly").rglob("*"), *(root / "published").rglob("*")]):
+    for path in sorted([*(root / "nights").rglob("*"), *(root / "published").rglob("*")]):
         name = str(path.relative_to(root))
         if path.is_symlink():
             found[name] = str(path.readlink())

@@ -15,7 +15,7 @@ from dayahead.core.project import project_root
 if TYPE_CHECKING:
     from dayahead.config.params import Params
     from dayahead.nightly.history import Entry, State
-    from dayahead.nightly.night import Night
+    from dayahead.nightly.night import Night, Outcome
 
 
 def nightly(
@@ -44,7 +44,7 @@ def nightly(
 ) -> None:
     """Fetch new data, fit one window more, and publish the model if all guards pass.
 
-    Exit status: 0 published or nothing new, 3 held, 4 data refused, 10 a challenger won and waits,
+    Exit status: 0 published or nothing new, 3 held, 4 data refused, 10 a challenger won,
     75 try again later, 143 stopped, 1 any other error.
 
     For example from cron: 30 2 * * * cd /srv/shop && .venv/bin/dayahead nightly
@@ -64,13 +64,19 @@ def nightly(
     except RetryLaterError as error:
         print(f"error: {redacted(str(error))}", file=sys.stderr)
         raise typer.Exit(75) from None
-    if outcome.outcome == "won" and commit:
+    raise typer.Exit(_reported(night, outcome, as_json=as_json, commit=commit))
+
+
+def _reported(night: "Night", outcome: "Outcome", *, as_json: bool, commit: bool) -> int:
+    """Print how a night ended, and promote a winner if asked to; return the exit status."""
+    is_promoted = outcome.outcome == "won" and commit
+    if is_promoted:
         print(_promoted(outcome.challenger, commit=True))
     print(f"{outcome.outcome}: {outcome.why}")
     print(f"serving {outcome.current or 'nothing'}; history: {night.history.page}")
     if as_json:
         print(json.dumps(outcome.as_json()))
-    raise typer.Exit(0 if outcome.outcome == "won" and commit else outcome.status)
+    return 0 if is_promoted else outcome.status
 
 
 def project_night() -> "Night":

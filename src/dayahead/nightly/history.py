@@ -135,7 +135,7 @@ def windows_of(entry: Entry) -> list[str]:
 
 @dataclass(frozen=True)
 class History:
-    """The files of nightly/."""
+    """The files of nights/."""
 
     folder: Path
 

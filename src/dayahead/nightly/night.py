@@ -74,8 +74,8 @@ class Night:
 
     @property
     def history(self) -> History:
-        """The folder nightly/."""
-        return History(self.root / "nightly")
+        """The folder nights/."""
+        return History(self.root / "nights")
 
     @property
     def publications(self) -> Publications:

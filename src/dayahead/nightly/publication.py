@@ -37,7 +37,7 @@ class Publications:
             if name and not self.path(name).is_dir():
                 raise DataError(
                     f"{self.path(name)}: no such folder, but {link} should link to it; restore it, "
-                    f"or move nightly/history.jsonl away to start again"
+                    f"or move nights/history.jsonl away to start again"
                 )
         # The old model first: a reader of `current` finds one of the two at any time.
         for link, name in (("previous", previous), ("current", current)):

@@ -97,7 +97,7 @@ def expected(tmp_path_factory):
 
 
 def test_the_whole_run_has_every_kind_of_decision(expected):
-    history = expected["nightly/history.jsonl"].decode()
+    history = expected["nights/history.jsonl"].decode()
     for kind in ("published", "refused", "enrolled", "succession", "rolled back"):
         assert f'"kind": "{kind}"' in history
     assert '"outcome": "won"' in history

@@ -51,15 +51,15 @@ def test_every_night_publishes_the_newest_model_and_keeps_the_one_before(root):
     assert linked(root) == [day(4), day(3)]
     config = json.loads((root / "published/current/config.json").read_text())
     assert config["window"] == day(4)
-    assert (root / "nightly/nightly.html").read_text().count("published</span>") >= 4
+    assert (root / "nights/nightly.html").read_text().count("published</span>") >= 4
 
 
 def test_a_second_run_of_a_night_decides_nothing(root):
     night, _ = run_nights(root, 4)
-    before = (root / "nightly/history.jsonl").read_bytes()
+    before = (root / "nights/history.jsonl").read_bytes()
     again = night.run()
     assert (again.outcome, again.status, again.why) == ("nothing new", 0, f"since {day(3)}")
-    assert (root / "nightly/history.jsonl").read_bytes() == before
+    assert (root / "nights/history.jsonl").read_bytes() == before
 
 
 def test_one_window_is_too_few(root):
@@ -173,10 +173,10 @@ def test_settings_adopted_that_are_worse_with_confidence_are_held(root):
 def test_a_dry_run_leaves_no_trace(root):
     night, _ = run_nights(root, 3)
     night.pipeline.deliver([ordinary_day(number) for number in range(4)])
-    before = (root / "nightly/history.jsonl").read_bytes()
+    before = (root / "nights/history.jsonl").read_bytes()
     outcome = night.run(dry_run=True)
     assert (outcome.outcome, outcome.why[:7]) == ("published", "dry run")
-    assert (root / "nightly/history.jsonl").read_bytes() == before
+    assert (root / "nights/history.jsonl").read_bytes() == before
     assert linked(root) == [day(2), day(1)]
 
 
