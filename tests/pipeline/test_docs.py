@@ -134,7 +134,11 @@ def test_settings_exist():
 
     def unknown(page):
         named = set(re.findall(rf"(?<![\w/.])(?:{sections})\.[a-z_]+\b", code_of(page)))
-        files = {name for name in named if name.endswith((".py", ".yaml", ".md", ".parquet", ".safetensors"))}
+        files = {
+            name
+            for name in named
+            if name.endswith((".py", ".yaml", ".md", ".parquet", ".safetensors"))
+        }
         return named - files - known
 
     assert violations(unknown) == {}

@@ -8,7 +8,7 @@ from typing import Any, Final
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from dayahead.aggregate.report import curves
+from dayahead.aggregate.charts import curves
 from dayahead.config.nightly import NightlyConfig
 from dayahead.core.files import write_text
 from dayahead.nightly.history import DECISIONS, Entry, State
@@ -63,7 +63,8 @@ def _chart(state: State, metric: str) -> Markup | None:
         for name in known[windows[-1]]
     }
     own: Mapping[str, Sequence[float]] = {"champion": tables.pop("champion")}
-    return curves(metric, windows, own, beside=tables)
+    chart: Markup = curves(metric, windows, own, beside=tables)
+    return chart
 
 
 def _trials(state: State) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dayahead.compare.paired_tests import MetricComparison, compare
+from dayahead.comparison.paired_tests import MetricComparison, compare
 from dayahead.config.nightly import CHALLENGED, NightlyConfig
 from dayahead.config.params import Params, flat_settings
 from dayahead.core.cache import link_or_copy
