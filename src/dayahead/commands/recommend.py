@@ -69,7 +69,7 @@ def recommend(  # noqa: PLR0913, PLR0917
 
     Examples: dayahead recommend --session 100871,103539
 
-    dayahead recommend --sessions sessions.parquet --output recommendations.parquet --top-k 20
+    dayahead recommend --sessions live.parquet --output recommendations.parquet --top-k 20
     """
     if sum(given is not None for given in (session, item or None, events, sessions)) != 1:
         raise ConfigError(

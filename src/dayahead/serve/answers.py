@@ -1,0 +1,110 @@
+"""Questions of the HTTP service to answers of a model, many at once."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from dayahead.core.columns import EVENT_TIME, ITEM_ID
+from dayahead.core.errors import ConfigError, DataError, DayaheadError
+from dayahead.serve.live_model import LoadedModel
+from dayahead.serve.live_sessions import LiveSessions
+from dayahead.serve.messages import Answer, Event, Model, Question, Scored, columns_of
+from dayahead.serve.recommender import Recommender
+from dayahead.serve.request import ColdStart, Options
+
+Result = Answer | DayaheadError
+
+
+def answer_questions(
+    model: LoadedModel, questions: Sequence[Question], cold_start: ColdStart
+) -> list[Result]:
+    """Answer all questions with one pass of the model.
+
+    One that cannot be answered has its error, and fails no other.
+    """
+    prepared = [_prepared(model.recommender, question, cold_start) for question in questions]
+    good = [each for each in prepared if not isinstance(each, DayaheadError)]
+    answers = iter(_answered(model, good) if good else ())
+    return [each if isinstance(each, DayaheadError) else next(answers) for each in prepared]
+
+
+Prepared = tuple[pa.Table, pa.Table | None, Options]
+
+
+def _prepared(
+    recommender: Recommender, question: Question, cold_start: ColdStart
+) -> Prepared | DayaheadError:
+    try:
+        options = Options(
+            top_k=question.top_k,
+            cold_start=question.cold_start or cold_start,
+            exclude_seen=question.exclude_seen,
+            allow=question.allow,
+            deny=question.deny,
+        )
+        recommender.item_column([*(question.allow or ()), *question.deny])
+        if question.past is not None:
+            recommender.check_reads_past()
+            return (
+                _table(recommender, question.events or []),
+                _table(recommender, question.past),
+                options,
+            )
+        if question.events is not None:
+            return _table(recommender, question.events), None, options
+        if recommender.features:
+            raise ConfigError(
+                f"this model reads {', '.join(recommender.features)} besides the item id; send "
+                f"events instead of session: objects with item_id, event_time and these"
+            )
+        return recommender.events_with({ITEM_ID: question.session or []}), None, options
+    except DayaheadError as error:
+        return error
+
+
+def _table(recommender: Recommender, events: list[Event]) -> pa.Table:
+    columns = columns_of(events)
+    raw = recommender.column_types.keys() - {ITEM_ID, EVENT_TIME}
+    if events and (missing := sorted(raw - columns.keys())):
+        raise DataError(f"events: {', '.join(missing)} is missing; this model reads it")
+    return recommender.events_with(columns)
+
+
+def _answered(model: LoadedModel, prepared: Sequence[Prepared]) -> list[Result]:
+    tables, pasts, options = (list(each) for each in zip(*prepared, strict=True))
+    recommender = model.recommender
+    sessions = LiveSessions.of(tables, pasts)
+    found = recommender.rank(sessions, options)
+    about = Model(version=model.version, window=model.window)
+    unknown = _unknown(recommender, sessions)
+    results: list[Result] = []
+    for row, top in enumerate(recommender.listed(found)):
+        is_cold = bool(found.is_cold[row])
+        if is_cold and options[row].cold_start == "refuse":
+            results.append(
+                DataError(
+                    "the model knows no item of the session; expected ids of the data set it was "
+                    'fitted on. To get the most popular items instead, send "cold_start": '
+                    '"popularity"'
+                )
+            )
+            continue
+        items = [Scored.model_construct(item=item, score=score) for item, score in top]
+        results.append(
+            Answer.model_construct(
+                items=items, unknown_items=unknown[row], is_cold=is_cold, model=about
+            )
+        )
+    return results
+
+
+def _unknown(recommender: Recommender, sessions: LiveSessions) -> list[list[int | str | None]]:
+    """Return the items of each session that the model does not know, each once."""
+    is_unknown = recommender.is_unknown(sessions.events)
+    unknown: list[dict[int | str | None, None]] = [{} for _ in range(len(sessions))]
+    rows = sessions.row_sessions[is_unknown].tolist()
+    items = sessions.events[ITEM_ID].take(pa.array(np.flatnonzero(is_unknown))).to_pylist()
+    for row, item in zip(rows, items, strict=True):
+        unknown[row][item] = None
+    return [list(each) for each in unknown]

@@ -1,0 +1,103 @@
+"""The HTTP service: recommendations, health and metrics."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+
+from dayahead.core.errors import DayaheadError
+from dayahead.serve.messages import Answer, Answers, Failure, Question, Questions
+from dayahead.serve.metrics import RequestTimer
+from dayahead.serve.micro_batches import Overloaded
+from dayahead.serve.service import Service
+
+N_ERRORS = 5
+"""Faults of a request that are named."""
+PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+REFUSED: dict[int | str, dict[str, Any]] = {422: {"model": Failure}, 503: {"model": Failure}}
+
+
+def create_app(service: Service) -> FastAPI:
+    """Return the application that answers with a service, while it runs."""
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        async with service.running():
+            yield
+
+    # Pages of documentation would load scripts from elsewhere.
+    app = FastAPI(title="Dayahead", lifespan=lifespan, docs_url=None, redoc_url=None)
+    app.add_middleware(RequestTimer, metrics=service.metrics)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(Overloaded, _overloaded)
+    _add_recommendations(app, service)
+    _add_state(app, service)
+    return app
+
+
+def _add_recommendations(app: FastAPI, service: Service) -> None:
+    @app.post("/recommend", response_model=Answer, responses=REFUSED)
+    async def recommend(question: Question) -> Response:
+        """Return the most likely next items of a session, best first."""
+        [result] = await service.answer([question])
+        if isinstance(result, DayaheadError):
+            return JSONResponse({"error": str(result)}, 422)
+        return _json(result.model_dump_json())
+
+    @app.post("/recommend/batch", response_model=Answers, responses=REFUSED)
+    async def recommend_batch(questions: Questions) -> Response:
+        """Answer many sessions; one that cannot be answered has its error instead."""
+        results = await service.answer(questions.requests)
+        answers = [
+            Failure(error=str(each)) if isinstance(each, DayaheadError) else each
+            for each in results
+        ]
+        return _json(Answers.model_construct(answers=answers).model_dump_json())
+
+
+def _add_state(app: FastAPI, service: Service) -> None:
+    @app.get("/health")
+    async def health() -> dict[str, str]:
+        """Say that the process lives."""
+        return {"status": "ok"}
+
+    @app.get("/ready")
+    async def ready() -> Response:
+        """Say whether questions are answered, and with which model."""
+        about = {"version": service.model.version, "window": service.model.window}
+        return JSONResponse(
+            {"ready": service.is_ready, "model": about}, 200 if service.is_ready else 503
+        )
+
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        """Return counters for Prometheus."""
+        return Response(service.metrics.text(), media_type=PROMETHEUS)
+
+
+def _json(text: str) -> Response:
+    return Response(text, media_type="application/json")
+
+
+async def _invalid(_request: Request, error: Exception) -> Response:
+    """Name what is wrong with a request, without repeating its values."""
+    assert isinstance(error, RequestValidationError)
+    found = [_fault(each) for each in error.errors()]
+    more = f"; and {len(found) - N_ERRORS} more" if len(found) > N_ERRORS else ""
+    return JSONResponse({"error": "; ".join(found[:N_ERRORS]) + more}, 422)
+
+
+def _fault(found: Mapping[str, Any]) -> str:
+    if found["type"] == "json_invalid":
+        return f"the body is no JSON: see its character {found['loc'][-1]}"
+    where = ".".join(str(part) for part in found["loc"] if part != "body")
+    said = found["msg"].removeprefix("Value error, ")
+    return f"{where}: {said}" if where else str(said)
+
+
+async def _overloaded(_request: Request, _error: Exception) -> Response:
+    message = "too many sessions wait for the model; ask again later, or start more services"
+    return JSONResponse({"error": message}, 503, headers={"Retry-After": "1"})

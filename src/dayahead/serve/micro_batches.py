@@ -1,0 +1,92 @@
+"""Concurrent questions, answered together: what comes while the model is busy waits as a batch."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Generic, TypeVar
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+log = logging.getLogger(__name__)
+
+
+class Overloaded(Exception):  # noqa: N818
+    """More questions wait than may."""
+
+
+class MicroBatches(Generic[In, Out]):
+    """Answers questions in batches on one thread, in the order in which they came.
+
+    Nothing is waited for: an idle model takes the first question alone.
+
+    Args:
+        answer: gives an answer for each question of a batch.
+        most: questions of a batch.
+        most_waiting: questions that may wait.
+    """
+
+    def __init__(
+        self, answer: Callable[[Sequence[In]], list[Out]], most: int, most_waiting: int
+    ) -> None:
+        self._answer = answer
+        self._most = most
+        self._most_waiting = most_waiting
+        self._waiting: deque[tuple[In, asyncio.Future[Out]]] = deque()
+        self._is_needed = asyncio.Event()
+        self._is_closing = False
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="model")
+
+    async def ask(self, questions: Sequence[In]) -> list[Out]:
+        """Return the answers to some questions.
+
+        Raises:
+            Overloaded: too many wait already.
+        """
+        if len(self._waiting) + len(questions) > self._most_waiting:
+            raise Overloaded
+        loop = asyncio.get_running_loop()
+        futures = [loop.create_future() for _ in questions]
+        self._waiting.extend(zip(questions, futures, strict=True))
+        self._is_needed.set()
+        return list(await asyncio.gather(*futures))
+
+    async def run(self) -> None:
+        """Answer questions until `close`, and then those that still wait."""
+        while True:
+            if not self._waiting:
+                if self._is_closing:
+                    break
+                self._is_needed.clear()
+                await self._is_needed.wait()
+                continue
+            n_taken = min(self._most, len(self._waiting))
+            taken = [self._waiting.popleft() for _ in range(n_taken)]
+            # Whoever has gone away needs no answer.
+            await self._answer_batch([each for each in taken if not each[1].done()])
+        self._thread.shutdown()
+
+    def close(self) -> None:
+        """Let `run` end once nothing waits."""
+        self._is_closing = True
+        self._is_needed.set()
+
+    async def _answer_batch(self, batch: list[tuple[In, "asyncio.Future[Out]"]]) -> None:
+        if not batch:
+            return
+        loop = asyncio.get_running_loop()
+        work = loop.run_in_executor(self._thread, self._answer, [each for each, _ in batch])
+        await asyncio.wait([work])
+        error = work.exception()
+        if error is not None and len(batch) > 1:  # one question must not fail the others
+            for each in batch:
+                await self._answer_batch([each])
+        elif error is not None:
+            log.error("a question failed", exc_info=error)
+            if not batch[0][1].done():
+                batch[0][1].set_exception(error)
+        else:
+            for (_, future), answer in zip(batch, work.result(), strict=True):
+                if not future.done():
+                    future.set_result(answer)

@@ -1,0 +1,100 @@
+"""The model in use, what waits for it, and its replacement while it serves."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Sequence
+
+from dayahead.core.errors import DayaheadError, first_line
+from dayahead.serve.answers import Result, answer_questions
+from dayahead.serve.live_model import LoadedModel, ModelSource
+from dayahead.serve.messages import Question
+from dayahead.serve.metrics import Metrics
+from dayahead.serve.micro_batches import MicroBatches
+from dayahead.serve.request import ColdStart
+
+MOST_SESSIONS = 256
+"""Of one pass of the model."""
+MOST_WAITING = 8_192
+log = logging.getLogger(__name__)
+
+
+class Service:
+    """Answers questions with the newest good model of a source.
+
+    Args:
+        source: of models; the first one is loaded here.
+        cold_start: what answers where a question does not say.
+        reload_seconds: between looks for a new model.
+
+    Raises:
+        ModelFileError: there is no complete model.
+    """
+
+    def __init__(self, source: ModelSource, cold_start: ColdStart, reload_seconds: float) -> None:
+        self.metrics = Metrics()
+        self._source = source
+        self._cold_start = cold_start
+        self._reload_seconds = reload_seconds
+        self._batches: MicroBatches[Question, Result] | None = None
+        self._use(source.load())
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether questions are answered: not before `running`, and not after."""
+        return self._batches is not None
+
+    async def answer(self, questions: Sequence[Question]) -> list[Result]:
+        """Answer questions, together with others that wait.
+
+        Raises:
+            Overloaded: too many wait already.
+        """
+        assert self._batches is not None, "answer() outside of running()"
+        results = await self._batches.ask(questions)
+        for each in results:
+            kind = "error" if isinstance(each, DayaheadError) else ("known", "cold")[each.is_cold]
+            self.metrics.sessions.labels(kind).inc()
+        return results
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Answer questions and look for new models; at the end, answer what still waits."""
+        batches = MicroBatches(self._answer, MOST_SESSIONS, MOST_WAITING)
+        self._batches = batches
+        answering = asyncio.create_task(batches.run())
+        watching = asyncio.create_task(self._watch())
+        try:
+            yield
+        finally:
+            watching.cancel()
+            batches.close()
+            await answering
+            self._batches = None
+
+    def _answer(self, questions: Sequence[Question]) -> list[Result]:
+        self.metrics.batches.observe(len(questions))
+        # Read once: all of a batch are answered by the same model.
+        return answer_questions(self.model, questions, self._cold_start)
+
+    def _use(self, model: LoadedModel) -> None:
+        self.model = model
+        self.metrics.set_model(model.version, model.window)
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(self._reload_seconds)
+            try:
+                found = await asyncio.to_thread(self._source.load_if_new)
+            except (DayaheadError, OSError, MemoryError) as error:
+                self.metrics.reloads.labels("refused").inc()
+                log.warning(
+                    "a new model is refused, %s keeps serving: %s",
+                    self.model.version,
+                    first_line(error),
+                )
+                continue
+            if found is not None:
+                log.warning("model %s follows %s", found.version, self.model.version)
+                self._use(found)
+                self.metrics.reloads.labels("served").inc()

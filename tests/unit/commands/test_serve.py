@@ -1,0 +1,141 @@
+"""`dayahead serve` as a process: reloads and ends without a dropped request."""
+
+import asyncio
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from http_load import apply_load
+from support.tiny_settings import train_study
+from support.window_folders import markov_days, write_window_folder
+
+N_REQUESTS = 400
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    """Two good models and a broken one; `current` is the first."""
+    folder = tmp_path_factory.mktemp("published")
+    days = markov_days(n_days=2, sessions_per_day=30, n_items=15)
+    windows = write_window_folder(folder / "windows", days)
+    for name, architecture in (("first", "transitions"), ("second", "gpt2")):
+        sections = {"model": {"architecture": architecture}}
+        train_study(windows, folder / name, sections)
+        (folder / name / "models").rename(folder / f"{name}-model")
+    shutil.copytree(folder / "first-model", folder / "broken-model")
+    os.truncate(folder / "broken-model" / "model.safetensors", 64)
+    (folder / "current").symlink_to("first-model")
+    return folder
+
+
+def swap(folder, name):
+    aside = folder / ".current"
+    aside.symlink_to(f"{name}-model")
+    aside.replace(folder / "current")
+
+
+@pytest.fixture
+def service(published, tmp_path):
+    """The process and its port."""
+    options = ["--published", str(published), "--port", "0", "--reload-seconds", "0.1"]
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "dayahead", "serve", *options],
+            stdout=subprocess.PIPE, stderr=log, text=True,
+        )  # fmt: skip
+        with process:
+            line = process.stdout.readline()
+            port = re.search(r"Model first-model answers on http://127\.0\.0\.1:(\d+)", line)
+            yield process, int(port[1])
+            process.kill()
+
+
+def test_models_are_swapped_under_load_and_no_request_fails(published, service, tmp_path):
+    process, port = service
+    questions = [{"session": [n % 15, (n * 7) % 15], "top_k": 5} for n in range(N_REQUESTS)]
+
+    async def swapping():
+        while True:
+            for name in ("second", "broken", "first"):
+                await asyncio.sleep(0.3)
+                swap(published, name)
+
+    async def slowly():
+        """Spread the requests over several swaps."""
+        found = []
+        for start in range(0, N_REQUESTS, 40):
+            part = questions[start : start + 40]
+            found.append(await apply_load(port, part, 8, lambda answer: answer["model"]["version"]))
+            await asyncio.sleep(0.2)
+        return found
+
+    async def both():
+        beside = asyncio.create_task(swapping())
+        found = await slowly()
+        beside.cancel()
+        return found
+
+    loads = asyncio.run(both())
+    assert [failure for load in loads for failure in load.failures] == []
+    versions = [version for load in loads for version in load.answers]
+    assert len(versions) == N_REQUESTS
+    assert {*versions} == {"first-model", "second-model"}
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 0
+    log = (tmp_path / "log").read_text()
+    assert "a new model is refused" in log
+    assert "Traceback" not in log
+    swap(published, "first")
+
+
+def test_sigterm_answers_what_it_has_begun(service):
+    process, port = service
+    question = {"session": [1, 2], "top_k": 5}
+
+    async def main():
+        async def stop():
+            await asyncio.sleep(0.02)
+            process.send_signal(signal.SIGTERM)
+
+        loads = await asyncio.gather(
+            *(apply_load(port, [question], 1, lambda a: len(a["items"])) for _ in range(64)),
+            stop(),
+            return_exceptions=True,
+        )
+        return loads[:-1]
+
+    loads = asyncio.run(main())
+    begun = [load for load in loads if not isinstance(load, OSError)]
+    assert begun
+    assert [load.answers for load in begun if load.answers] == [[5]] * len(
+        [load for load in begun if not load.failures]
+    )
+    assert process.wait(20) == 0
+
+
+def test_a_port_in_use_ends_in_one_line(published):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = subprocess.run(
+            [sys.executable, "-m", "dayahead", "serve", "--published", published, "--port", port],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"error: serve: cannot listen on 127.0.0.1:{port}")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_folder_without_a_model_ends_in_one_line(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "dayahead", "serve", "--models", tmp_path, "--port", "0"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "not a complete model" in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,206 @@
+"""The HTTP service: answers, what it refuses, state and metrics."""
+
+import re
+
+import pytest
+from starlette.testclient import TestClient
+
+from dayahead.serve import service as services
+from dayahead.serve.http import create_app
+from dayahead.serve.live_model import ModelSource
+from dayahead.serve.service import Service
+
+FEATURES = ("category", "price")
+JSON = {"content-type": "application/json"}
+
+
+@pytest.fixture
+def serve(saved_model):
+    """Open a client of a service of a model; it is closed at the end."""
+    clients = []
+
+    def serve(*names, cold_start="popularity", **model):
+        service = Service(ModelSource(saved_model(*names, **model)), cold_start, 1000)
+        clients.append(TestClient(create_app(service)))
+        return clients[-1].__enter__()
+
+    yield serve
+    for client in clients:
+        client.__exit__(None, None, None)
+
+
+def ask(client, **question):
+    answer = client.post("/recommend", json=question)
+    return answer.status_code, answer.json()
+
+
+def pairs(answer):
+    return [(each["item"], each["score"]) for each in answer["items"]]
+
+
+def test_a_session_gets_what_recommend_gives(serve, load):
+    client, model = serve("memory"), load("memory")
+    status, answer = ask(client, session=[1, 99, 2, 99], top_k=4, exclude_seen=True)
+    assert status == 200
+    expected = model.recommend([1, 99, 2, 99], 4, exclude_seen=True)
+    assert [item for item, _ in pairs(answer)] == [item for item, _ in expected]
+    assert dict(pairs(answer)) == pytest.approx(dict(expected), rel=1e-5)
+    assert answer["unknown_items"] == [99]
+    assert not answer["is_cold"]
+    assert answer["model"]["window"] == "2026-01-01"
+    assert answer["model"]["version"].startswith("2026-01-01-")
+
+
+def test_filters_act_before_the_top_k(serve, load):
+    client = serve()
+    whole = load().recommend([1, 2], 100)
+    allowed = [item for item, _ in whole[5:9]]
+    _, answer = ask(client, session=[1, 2], top_k=3, allow=[*allowed, 99], deny=[allowed[0]])
+    assert [item for item, _ in pairs(answer)] == allowed[1:]
+
+
+@pytest.mark.parametrize("session", [[], [99, 98]])
+def test_cold_sessions_are_answered_as_asked(serve, load, session):
+    client, model = serve(), load()
+    status, answer = ask(client, session=session, top_k=3)
+    assert (status, answer["is_cold"]) == (200, True)
+    assert answer["unknown_items"] == session
+    assert pairs(answer) == model.recommend([99], 3, cold_start="popularity")
+    _, answer = ask(client, session=session, top_k=3, cold_start="model")
+    assert dict(pairs(answer)) == pytest.approx(
+        dict(model.recommend(session or [99], 3, cold_start="model")), rel=1e-5
+    )
+    status, answer = ask(client, session=session, cold_start="refuse")
+    assert status == 422
+    assert '"cold_start": "popularity"' in answer["error"]
+    assert ask(serve(cold_start="refuse"), session=session)[0] == 422
+
+
+EVENTS = [
+    {"item_id": 1, "event_time": "2026-01-02T00:00:00Z", "category": 1, "price": 0.1},
+    {"item_id": 2, "event_time": "2026-01-02T00:00:10", "category": 2, "price": None},
+]
+
+
+def test_events_carry_raw_features(serve, load):
+    client, model = serve("gpt2", "clm", FEATURES), load("gpt2", "clm", FEATURES)
+    status, answer = ask(client, events=EVENTS, top_k=100)
+    assert status == 200
+    table = model.events_with(
+        {
+            "item_id": [1, 2],
+            "event_time": [1767312000000000, 1767312010000000],
+            "category": [1, 2],
+            "price": [0.1, None],
+        }
+    )
+    assert dict(pairs(answer)) == pytest.approx(dict(model.recommend_after(table, 100)), rel=1e-5)
+    status, answer = ask(client, session=[1, 2])
+    assert status == 422
+    assert "reads category, price besides the item id; send events" in answer["error"]
+
+
+WITHOUT_PRICE = [{key: each[key] for key in each if key != "price"} for each in EVENTS]
+
+
+@pytest.mark.parametrize(
+    ("question", "message"),
+    [
+        ({}, "give one of session and events"),
+        ({"session": [1], "events": EVENTS}, "give one of session and events"),
+        ({"session": [1], "past": EVENTS}, "past requires events"),
+        ({"events": EVENTS, "past": EVENTS}, "reads no past events"),
+        ({"session": [1], "top_k": 0}, "top_k: Input should be greater than or equal to 1"),
+        ({"session": [1], "topk": 3}, "topk: Extra inputs are not permitted"),
+        ({"session": [1.5]}, "session.0"),
+        ({"session": [True]}, "session.0"),
+        ({"session": ["shoe"]}, "item id 'shoe': expected a 64-bit integer"),
+        ({"session": [2**70]}, "expected a 64-bit integer"),
+        ({"session": [1], "deny": ["shoe"]}, "item id 'shoe'"),
+        ({"session": [1], "cold_start": "guess"}, "cold_start: Input should be 'refuse'"),
+        ({"events": [{"item_id": 1}]}, "events.0.event_time: Field required"),
+    ],
+)
+def test_bad_questions_are_422_with_a_clear_text(serve, question, message):
+    status, answer = ask(serve(), **question)
+    assert status == 422
+    assert message in answer["error"]
+
+
+@pytest.mark.parametrize(
+    ("events", "message"),
+    [
+        (WITHOUT_PRICE, "price is missing"),
+        ([EVENTS[0] | {"price": "dear"}], "price: expected values of type double"),
+        ([EVENTS[0] | {"category": 2**70}], "category: expected values of type int64"),
+    ],
+)
+def test_bad_features_are_422_with_a_clear_text(serve, events, message):
+    status, answer = ask(serve("gpt2", "clm", FEATURES), events=events)
+    assert status == 422
+    assert message in answer["error"]
+
+
+def test_a_body_that_is_no_json_is_422_and_is_not_repeated(serve):
+    answer = serve().post("/recommend", content=b'{"session": [secret', headers=JSON)
+    assert answer.status_code == 422
+    assert answer.json()["error"] == "the body is no JSON: see its character 13"
+    assert "secret" not in answer.text
+
+
+def test_a_batch_answers_each_and_one_bad_session_fails_no_other(serve, load):
+    client, model = serve(), load()
+    requests = [
+        {"session": [1, 2], "top_k": 2},
+        {"session": ["shoe"]},
+        {"session": [], "cold_start": "refuse"},
+        {"session": [3], "top_k": 4, "exclude_seen": True},
+    ]
+    answer = client.post("/recommend/batch", json={"requests": requests})
+    assert answer.status_code == 200
+    first, bad, cold, last = answer.json()["answers"]
+    assert dict(pairs(first)) == pytest.approx(dict(model.recommend([1, 2], 2)), rel=1e-5)
+    assert "'shoe'" in bad["error"]
+    assert "knows no item" in cold["error"]
+    expected = model.recommend([3], 4, exclude_seen=True)
+    assert dict(pairs(last)) == pytest.approx(dict(expected), rel=1e-5)
+    assert client.post("/recommend/batch", json={"requests": []}).status_code == 422
+
+
+def test_state_and_metrics(serve):
+    client = serve()
+    ask(client, session=[1])
+    ask(client, session=[])
+    ask(client, session=[1], top_k=0)
+    assert client.get("/health").json() == {"status": "ok"}
+    ready = client.get("/ready")
+    assert ready.status_code == 200
+    version = ready.json()["model"]["version"]
+    text = client.get("/metrics").text
+    for line in (
+        'dayahead_requests_total{endpoint="/recommend",status="200"} 2.0',
+        'dayahead_requests_total{endpoint="/recommend",status="422"} 1.0',
+        'dayahead_sessions_total{result="known"} 1.0',
+        'dayahead_sessions_total{result="cold"} 1.0',
+        f'dayahead_model{{version="{version}",window="2026-01-01"}} 1.0',
+        "dayahead_batch_sessions_count 2.0",
+    ):
+        assert line in text
+    assert re.search(r'dayahead_request_seconds_count\{endpoint="/recommend"\} 3\.0', text)
+
+
+def test_a_service_that_has_ended_is_not_ready(saved_model):
+    service = Service(ModelSource(saved_model()), "popularity", 1000)
+    assert not service.is_ready
+    with TestClient(create_app(service)):
+        assert service.is_ready
+    assert not service.is_ready
+
+
+def test_an_overload_is_503(serve, monkeypatch):
+    monkeypatch.setattr(services, "MOST_WAITING", 1)
+    requests = [{"session": [1]}] * 2
+    answer = serve().post("/recommend/batch", json={"requests": requests})
+    assert answer.status_code == 503
+    assert "ask again later" in answer.json()["error"]
+    assert answer.headers["retry-after"] == "1"

@@ -1,0 +1,90 @@
+"""Models on the disk that replace each other while one is served."""
+
+import os
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from dayahead.core.errors import ConfigError, ModelFileError
+from dayahead.serve.live_model import ModelSource
+
+
+@pytest.fixture
+def models(saved_model, tmp_path):
+    """Two saved models that may be changed."""
+    for name, architecture in (("old", "gpt2"), ("new", "transitions")):
+        shutil.copytree(saved_model(architecture), tmp_path / name)
+    return tmp_path
+
+
+def publish(folder, name):
+    """Swap the link as `nightly` does."""
+    aside = folder / ".current"
+    aside.symlink_to(name)
+    aside.replace(folder / "current")
+
+
+def architecture(model):
+    return model.recommender.stored.config.model.architecture
+
+
+def test_a_swapped_link_brings_the_new_model_once(models):
+    publish(models, "old")
+    source = ModelSource.chosen(None, models)
+    first = source.load()
+    assert (first.version, first.window, architecture(first)) == ("old", "2026-01-01", "gpt2")
+    assert source.load_if_new() is None
+    publish(models, "new")
+    second = source.load_if_new()
+    assert (second.version, architecture(second)) == ("new", "transitions")
+    assert source.load_if_new() is None
+
+
+def test_a_folder_written_again_is_another_model(models):
+    source = ModelSource.chosen(models / "old", None)
+    first = source.load()
+    assert first.version.startswith("2026-01-01-")
+    shutil.rmtree(models / "old")
+    assert source.load_if_new() is None  # while `train` writes, there is none
+    shutil.copytree(models / "new", models / "old", ignore=lambda *_: ["config.json"])
+    assert source.load_if_new() is None
+    shutil.copy(models / "new" / "config.json", models / "old")
+    second = source.load_if_new()
+    assert architecture(second) == "transitions"
+    assert second.version != first.version
+
+
+def test_a_broken_model_is_refused_once_and_its_successor_taken(models):
+    publish(models, "old")
+    source = ModelSource.chosen(None, models)
+    source.load()
+    shutil.copytree(models / "new", models / "broken")
+    os.truncate(models / "broken" / "model.safetensors", 100)
+    publish(models, "broken")
+    with pytest.raises(ModelFileError, match="not a complete model"):
+        source.load_if_new()
+    assert source.load_if_new() is None
+    publish(models, "new")
+    assert source.load_if_new().version == "new"
+
+
+def test_a_model_whose_scores_are_not_finite_is_refused(models):
+    path = models / "old" / "model.safetensors"
+    tensors = load_file(path)
+    tensors["weights.bias"] = torch.full_like(tensors["weights.bias"], torch.nan)
+    save_file(tensors, path)
+    with pytest.raises(ModelFileError, match="scores of the model are not finite"):
+        ModelSource.chosen(models / "old", None).load()
+
+
+def test_without_a_model_there_is_an_error(tmp_path):
+    with pytest.raises(ModelFileError):
+        ModelSource.chosen(None, tmp_path).load()
+
+
+def test_one_source_is_chosen(models):
+    with pytest.raises(ConfigError, match="not both"):
+        ModelSource.chosen(models / "old", models)
+    assert str(ModelSource.chosen(None, None).folder) == "models"
