@@ -8,6 +8,7 @@ with exit_with_message():
     from dayahead.commands import cache
     from dayahead.commands.compare import compare
     from dayahead.commands.examples import epilog_of
+    from dayahead.commands.export import export
     from dayahead.commands.nightly import nightly
     from dayahead.commands.preset import preset
     from dayahead.commands.profile import profile
@@ -21,7 +22,7 @@ with exit_with_message():
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 for _verb in (
-    *(recommend, serve, compare, report, preset, tune, nightly, rollback),
+    *(recommend, serve, export, compare, report, preset, tune, nightly, rollback),
     *(summary, profile, track),
 ):
     app.command(epilog=epilog_of(_verb.__name__))(_verb)
