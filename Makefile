@@ -18,7 +18,7 @@ TORCH_OPTION := $(if $(TORCH),--torch $(TORCH))
 export PATH := $(or $(DAYAHEAD_ENVIRONMENT),$(CURDIR)/.venv)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help repro test test-slow faults cluster check bench bench-peers bench-preprocess bench-processes gpu-smoke profile ui experiments cache image image-test sbom docs tutorials format lock clean
+.PHONY: help repro test test-slow faults cluster check bench bench-peers bench-serve bench-preprocess bench-processes gpu-smoke profile ui experiments cache image image-test sbom docs tutorials format lock clean
 
 help:  ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {gsub(/[$$][$$]/, "$$"); printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -53,6 +53,9 @@ bench: $(READY)  ## measure training, evaluation and recommend; say what changed
 
 bench-peers: $(READY) $(PEERS_READY)  ## measure against Transformers4Rec and RecTools, in environments of their own
 	python -W ignore benchmarks/peers.py
+
+bench-serve: $(READY)  ## measure `dayahead serve`, beside Transformers4Rec's model once bench-peers has run
+	python -W ignore benchmarks/serving.py $(if $(wildcard models/config.json),--models models)
 
 bench-preprocess: $(DEV_READY)  ## measure preprocessing: against its peers, at 42 M events, by the day
 	python -W ignore benchmarks/operators.py

@@ -69,10 +69,19 @@ def vocabulary(values: list[Any]) -> pa.Table:
     return pa.table({INDEX: index, VALUE: values, FIRST_TIME: times})
 
 
-def recommender(features: Mapping[str, FeatureStatistics]) -> Recommender:
+def recommender(
+    features: Mapping[str, FeatureStatistics], d_model: int = 64, n_layer: int = 1, n_head: int = 4
+) -> Recommender:
     """Return one of a model that was not trained."""
     params = gpt2_params(default_params())
-    model = replace(params.model, features=tuple(features), d_model=64, n_layer=1, past_length=0)
+    model = replace(
+        params.model,
+        features=tuple(features),
+        d_model=d_model,
+        n_layer=n_layer,
+        n_head=n_head,
+        past_length=0,
+    )
     rules = SessionRules(
         repeats="keep", min_length=2, max_length=20, truncate="first", past_max_length=0
     )
