@@ -5,6 +5,15 @@ EXAMPLES = {
         "dayahead recommend --session 100871,103539",
         "dayahead recommend --top-k 5 --exclude-seen --item 100871 --item 103539",
         "dayahead recommend --events session.csv --past earlier.csv --explain",
+        "dayahead recommend --sessions live.parquet --output items.parquet",
+    ),
+    "serve": (
+        "dayahead serve",
+        "dayahead serve --published published --port 8000",
+    ),
+    "export": (
+        "dayahead export exported",
+        "dayahead export exported --format onnx --top-k 100",
     ),
     "compare": (
         "dayahead compare HEAD small",
@@ -23,6 +32,13 @@ EXAMPLES = {
         "dayahead tune transformer-news $(dayahead preset g1/xlnet-mlm)",
         "dvc exp run --temp $(dayahead preset tuned/network)",
     ),
+    "nightly": (
+        "dayahead nightly",
+        "dayahead nightly --dry-run --json",
+        "dayahead nightly --status",
+        "30 2 * * * cd /srv/shop && .venv/bin/dayahead nightly  # crontab",
+    ),
+    "rollback": ("dayahead rollback --reason 'complaints about search'",),
     "summary": ("dayahead summary",),
     "profile": (
         "dayahead profile",

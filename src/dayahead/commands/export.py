@@ -17,10 +17,7 @@ Models = Annotated[Path, typer.Option(help="Folder of the saved model.")]
 def export(
     folder: Folder, format_: Format = "pt2", top_k: TopK = 100, models: Models = Path("models")
 ) -> None:
-    """Write a saved network as pt2 or ONNX, once its scores equal those of the saved model.
-
-    Example: dayahead export exported --format pt2 --top-k 100
-    """
+    """Write a saved network as pt2 or ONNX, once its scores equal those of the saved model."""
     import logging
     import warnings
 

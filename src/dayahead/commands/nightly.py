@@ -46,8 +46,6 @@ def nightly(
 
     Exit status: 0 published or nothing new, 3 held, 4 data refused, 10 a challenger won,
     75 try again later, 143 stopped, 1 any other error.
-
-    For example from cron: 30 2 * * * cd /srv/shop && .venv/bin/dayahead nightly
     """
     if promote is not None or status:
         if (promote is not None) == status or as_json or dry_run or adopt:

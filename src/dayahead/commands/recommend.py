@@ -65,12 +65,7 @@ def recommend(  # noqa: PLR0913, PLR0917
     explain: Explain = False,
     models: Models = Path("models"),
 ) -> None:
-    """Print the most likely next items of a session, best first, or write those of a file.
-
-    Examples: dayahead recommend --session 100871,103539
-
-    dayahead recommend --sessions live.parquet --output recommendations.parquet --top-k 20
-    """
+    """Print the most likely next items of a session, best first, or write those of a file."""
     if sum(given is not None for given in (session, item or None, events, sessions)) != 1:
         raise ConfigError(
             "recommend: give one of --session ID,ID,..., --item ID, --events FILE or --sessions "

@@ -36,10 +36,7 @@ def serve(  # noqa: PLR0913, PLR0917
     threads: Threads = 1,
     reload_seconds: ReloadSeconds = 2.0,
 ) -> None:
-    """Answer sessions over HTTP, with the newest model; SIGTERM ends it after what it has begun.
-
-    Example: dayahead serve --published published --port 8000
-    """
+    """Answer sessions over HTTP, with the newest model; SIGTERM ends it after what it has begun."""
     import torch
     import uvicorn
 

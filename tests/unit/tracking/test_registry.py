@@ -9,7 +9,7 @@ from dayahead.core.project import cache_root
 from dayahead.tracking.outbox import Outbox, outboxes
 from dayahead.tracking.publication import Publication, record_publication
 from dayahead.tracking.registry import PUBLISHED_TAG, WITHDRAWN_TAG
-from dayahead.tracking.uploader import sync_all
+from dayahead.tracking.sync import sync_all
 
 CODE = Path(__file__).parents[3] / "src/dayahead/serve/pyfunc.py"
 NOWHERE = "http://127.0.0.1:9"
