@@ -30,16 +30,16 @@ class Load:
 
 async def apply_load(
     port: int,
-    questions: Sequence[Any],
+    requests: Sequence[Any],
     n_clients: int,
     read: Callable[[Any], Any] = lambda answer: None,
     meanwhile: Callable[[], Awaitable[None]] | None = None,
 ) -> Load:
-    """Post questions to /recommend, each client one after another; `read` says what is kept.
+    """Post requests to /recommend, each client one after another; `read` says what is kept.
 
     `meanwhile` runs beside them, and ends with them.
     """
-    load, waiting = Load(), iter(questions)
+    load, waiting = Load(), iter(requests)
     beside = asyncio.ensure_future(meanwhile()) if meanwhile else None
     start = time.perf_counter()
     await asyncio.gather(*(_client(port, waiting, load, read) for _ in range(n_clients)))
@@ -53,19 +53,21 @@ async def _client(
     port: int, waiting: Iterator[Any], load: Load, read: Callable[[Any], Any]
 ) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    for question in waiting:
+    for request in waiting:
         start = time.perf_counter()
         try:
-            status, body = await _post(reader, writer, json.dumps(question).encode())
+            status, body = await _post(reader, writer, json.dumps(request).encode())
             if status != 200:
                 load.failures.append(f"{status} {body[:200]!r}")
             else:
                 load.answers.append(read(json.loads(body)))
         except (OSError, EOFError, ValueError) as error:
             load.failures.append(repr(error))
+            writer.close()
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
         load.latencies.append(time.perf_counter() - start)
     writer.close()
+    await writer.wait_closed()
 
 
 async def _post(

@@ -68,7 +68,7 @@ def running(command: Sequence[str | Path]) -> Iterator[int]:
             process.terminate()
 
 
-def questions(items: Sequence[int], n: int) -> list[dict[str, Any]]:
+def requests(items: Sequence[int], n: int) -> list[dict[str, Any]]:
     """Return sessions of 1 to 9 items."""
     draw = random.Random(1)  # noqa: S311
     return [
@@ -78,8 +78,8 @@ def questions(items: Sequence[int], n: int) -> list[dict[str, Any]]:
 
 def measure(port: int, items: Sequence[int], n_requests: int) -> dict[int, Load]:
     """Return the load of each number of clients, after some requests to warm up."""
-    asyncio.run(apply_load(port, questions(items, WARM_UP), 8))
-    asked = questions(items, n_requests)
+    asyncio.run(apply_load(port, requests(items, WARM_UP), 8))
+    asked = requests(items, n_requests)
     return {n: asyncio.run(apply_load(port, asked, n)) for n in CLIENTS}
 
 
@@ -119,7 +119,7 @@ def swap_under_load(folder: Path, items: Sequence[int], n_requests: int) -> tupl
 
     command = [*SERVE, "--published", link.parent, "--reload-seconds", "0.1"]
     with running(command) as port:
-        asked = questions(items, n_requests)
+        asked = requests(items, n_requests)
         load = asyncio.run(apply_load(port, asked, 64, lambda a: a["model"]["version"], swap))
     versions = load.answers
     return load, sum(one != other for one, other in pairwise(versions))

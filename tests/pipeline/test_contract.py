@@ -171,6 +171,10 @@ def test_params_are_the_sections_that_are_read():
     assert each_stage(named) == each_stage(needed)
 
 
+def test_a_change_of_trackers_trains_nothing_again():
+    assert [stage for stage in ORDER if "tracking" in listed(stage, "params")] == ["aggregate"]
+
+
 def test_every_setting_of_a_window_belongs_to_preprocess_or_train():
     named = [name for stage in ("preprocess", "train") for name in STAGES[stage]["params"]]
     window = [name.removeprefix("window.") for name in named if name.startswith("window.")]

@@ -36,7 +36,7 @@ def serve(  # noqa: PLR0913, PLR0917
     threads: Threads = 1,
     reload_seconds: ReloadSeconds = 2.0,
 ) -> None:
-    """Answer sessions over HTTP, with the newest model; SIGTERM ends it after what it has begun."""
+    """Answer sessions over HTTP, with the newest model; SIGTERM ends it after what it has."""
     import torch
     import uvicorn
 
@@ -56,7 +56,7 @@ def serve(  # noqa: PLR0913, PLR0917
             timeout_graceful_shutdown=DRAIN_SECONDS,
         )
         if host not in LOOPBACK:
-            logging.warning("whoever reaches %s may ask: there are no users or passwords", host)
+            logging.warning("all who reach %s may ask: there are no users or passwords", host)
         shown = listening.getsockname()[1]
         print(f"Model {service.model.version} answers on http://{host}:{shown}", flush=True)
         # uvicorn raises the signal again once it has drained; that is no failure.

@@ -1,4 +1,4 @@
-"""Questions of the HTTP service to answers of a model, many at once."""
+"""BatchRequest of the HTTP service to answers of a model, many at once."""
 
 from collections.abc import Sequence
 
@@ -9,21 +9,21 @@ from dayahead.core.columns import EVENT_TIME, ITEM_ID
 from dayahead.core.errors import ConfigError, DataError, DayaheadError
 from dayahead.serve.live_model import LoadedModel
 from dayahead.serve.live_sessions import LiveSessions
-from dayahead.serve.messages import Answer, Event, Model, Question, Scored, columns_of
+from dayahead.serve.messages import Answer, Event, Model, Scored, SessionRequest, columns_of
 from dayahead.serve.recommender import Recommender
 from dayahead.serve.request import ColdStart, Options
 
 Result = Answer | DayaheadError
 
 
-def answer_questions(
-    model: LoadedModel, questions: Sequence[Question], cold_start: ColdStart
+def answer_requests(
+    model: LoadedModel, requests: Sequence[SessionRequest], cold_start: ColdStart
 ) -> list[Result]:
-    """Answer all questions with one pass of the model.
+    """Answer all requests with one pass of the model.
 
     One that cannot be answered has its error, and fails no other.
     """
-    prepared = [_prepared(model.recommender, question, cold_start) for question in questions]
+    prepared = [_prepared(model.recommender, request, cold_start) for request in requests]
     good = [each for each in prepared if not isinstance(each, DayaheadError)]
     answers = iter(_answered(model, good) if good else ())
     return [each if isinstance(each, DayaheadError) else next(answers) for each in prepared]
@@ -33,32 +33,32 @@ Prepared = tuple[pa.Table, pa.Table | None, Options]
 
 
 def _prepared(
-    recommender: Recommender, question: Question, cold_start: ColdStart
+    recommender: Recommender, request: SessionRequest, cold_start: ColdStart
 ) -> Prepared | DayaheadError:
     try:
         options = Options(
-            top_k=question.top_k,
-            cold_start=question.cold_start or cold_start,
-            exclude_seen=question.exclude_seen,
-            allow=question.allow,
-            deny=question.deny,
+            top_k=request.top_k,
+            cold_start=request.cold_start or cold_start,
+            exclude_seen=request.exclude_seen,
+            allow=request.allow,
+            deny=request.deny,
         )
-        recommender.item_column([*(question.allow or ()), *question.deny])
-        if question.past is not None:
+        recommender.item_column([*(request.allow or ()), *request.deny])
+        if request.past is not None:
             recommender.check_reads_past()
             return (
-                _table(recommender, question.events or []),
-                _table(recommender, question.past),
+                _table(recommender, request.events or []),
+                _table(recommender, request.past),
                 options,
             )
-        if question.events is not None:
-            return _table(recommender, question.events), None, options
+        if request.events is not None:
+            return _table(recommender, request.events), None, options
         if recommender.features:
             raise ConfigError(
                 f"this model reads {', '.join(recommender.features)} besides the item id; send "
                 f"events instead of session: objects with item_id, event_time and these"
             )
-        return recommender.events_with({ITEM_ID: question.session or []}), None, options
+        return recommender.events_with({ITEM_ID: request.session or []}), None, options
     except DayaheadError as error:
         return error
 

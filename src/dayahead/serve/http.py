@@ -9,7 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
 from dayahead.core.errors import DayaheadError
-from dayahead.serve.messages import Answer, Answers, Failure, Question, Questions
+from dayahead.serve.messages import Answer, Answers, BatchRequest, Failure, SessionRequest
 from dayahead.serve.metrics import RequestTimer
 from dayahead.serve.micro_batches import Overloaded
 from dayahead.serve.service import Service
@@ -40,17 +40,17 @@ def create_app(service: Service) -> FastAPI:
 
 def _add_recommendations(app: FastAPI, service: Service) -> None:
     @app.post("/recommend", response_model=Answer, responses=REFUSED)
-    async def recommend(question: Question) -> Response:
+    async def recommend(request: SessionRequest) -> Response:
         """Return the most likely next items of a session, best first."""
-        [result] = await service.answer([question])
+        [result] = await service.answer([request])
         if isinstance(result, DayaheadError):
             return JSONResponse({"error": str(result)}, 422)
         return _json(result.model_dump_json())
 
     @app.post("/recommend/batch", response_model=Answers, responses=REFUSED)
-    async def recommend_batch(questions: Questions) -> Response:
+    async def recommend_batch(requests: BatchRequest) -> Response:
         """Answer many sessions; one that cannot be answered has its error instead."""
-        results = await service.answer(questions.requests)
+        results = await service.answer(requests.requests)
         answers = [
             Failure(error=str(each)) if isinstance(each, DayaheadError) else each
             for each in results
@@ -66,7 +66,7 @@ def _add_state(app: FastAPI, service: Service) -> None:
 
     @app.get("/ready")
     async def ready() -> Response:
-        """Say whether questions are answered, and with which model."""
+        """Say whether requests are answered, and with which model."""
         about = {"version": service.model.version, "window": service.model.window}
         return JSONResponse(
             {"ready": service.is_ready, "model": about}, 200 if service.is_ready else 503

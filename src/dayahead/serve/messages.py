@@ -42,7 +42,7 @@ Events = Annotated[list[Event], Field(max_length=LONGEST)]
 Items = Annotated[list[ItemId], Field(max_length=1_000_000)]
 
 
-class Question(BaseModel):
+class SessionRequest(BaseModel):
     """A session, and how it is answered."""
 
     model_config = ConfigDict(extra="forbid")
@@ -63,7 +63,7 @@ class Question(BaseModel):
     """Items that may not come back."""
 
     @model_validator(mode="after")
-    def _has_one_session(self) -> "Question":
+    def _has_one_session(self) -> "SessionRequest":
         if (self.session is None) == (self.events is None):
             raise ValueError("give one of session and events")
         if self.past is not None and self.events is None:
@@ -71,12 +71,12 @@ class Question(BaseModel):
         return self
 
 
-class Questions(BaseModel):
+class BatchRequest(BaseModel):
     """Several sessions."""
 
     model_config = ConfigDict(extra="forbid")
 
-    requests: Annotated[list[Question], Field(min_length=1, max_length=MOST_SESSIONS)]
+    requests: Annotated[list[SessionRequest], Field(min_length=1, max_length=MOST_SESSIONS)]
 
 
 class Scored(BaseModel):

@@ -1,4 +1,4 @@
-"""Concurrent questions, answered together: what comes while the model is busy waits as a batch."""
+"""Concurrent requests, answered together: what comes while the model is busy waits as a batch."""
 
 import asyncio
 import logging
@@ -13,18 +13,18 @@ log = logging.getLogger(__name__)
 
 
 class Overloaded(Exception):  # noqa: N818
-    """More questions wait than may."""
+    """More requests wait than may."""
 
 
 class MicroBatches(Generic[In, Out]):
-    """Answers questions in batches on one thread, in the order in which they came.
+    """Answers requests in batches on one thread, in the order in which they came.
 
-    Nothing is waited for: an idle model takes the first question alone.
+    Nothing is waited for: an idle model takes the first request alone.
 
     Args:
-        answer: gives an answer for each question of a batch.
-        most: questions of a batch.
-        most_waiting: questions that may wait.
+        answer: gives an answer for each request of a batch.
+        most: requests of a batch.
+        most_waiting: requests that may wait.
     """
 
     def __init__(
@@ -38,22 +38,22 @@ class MicroBatches(Generic[In, Out]):
         self._is_closing = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="model")
 
-    async def ask(self, questions: Sequence[In]) -> list[Out]:
-        """Return the answers to some questions.
+    async def ask(self, requests: Sequence[In]) -> list[Out]:
+        """Return the answers to some requests.
 
         Raises:
             Overloaded: too many wait already.
         """
-        if len(self._waiting) + len(questions) > self._most_waiting:
+        if len(self._waiting) + len(requests) > self._most_waiting:
             raise Overloaded
         loop = asyncio.get_running_loop()
-        futures = [loop.create_future() for _ in questions]
-        self._waiting.extend(zip(questions, futures, strict=True))
+        futures = [loop.create_future() for _ in requests]
+        self._waiting.extend(zip(requests, futures, strict=True))
         self._is_needed.set()
         return list(await asyncio.gather(*futures))
 
     async def run(self) -> None:
-        """Answer questions until `close`, and then those that still wait."""
+        """Answer requests until `close`, and then those that still wait."""
         while True:
             if not self._waiting:
                 if self._is_closing:
@@ -63,7 +63,7 @@ class MicroBatches(Generic[In, Out]):
                 continue
             n_taken = min(self._most, len(self._waiting))
             taken = [self._waiting.popleft() for _ in range(n_taken)]
-            # Whoever has gone away needs no answer.
+            # Clients that have gone away need no answer.
             await self._answer_batch([each for each in taken if not each[1].done()])
         self._thread.shutdown()
 
@@ -79,11 +79,11 @@ class MicroBatches(Generic[In, Out]):
         work = loop.run_in_executor(self._thread, self._answer, [each for each, _ in batch])
         await asyncio.wait([work])
         error = work.exception()
-        if error is not None and len(batch) > 1:  # one question must not fail the others
+        if error is not None and len(batch) > 1:  # one request must not fail the others
             for each in batch:
                 await self._answer_batch([each])
         elif error is not None:
-            log.error("a question failed", exc_info=error)
+            log.error("a request failed", exc_info=error)
             if not batch[0][1].done():
                 batch[0][1].set_exception(error)
         else:

@@ -6,9 +6,9 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 
 from dayahead.core.errors import DayaheadError, first_line
-from dayahead.serve.answers import Result, answer_questions
+from dayahead.serve.answers import Result, answer_requests
 from dayahead.serve.live_model import LoadedModel, ModelSource
-from dayahead.serve.messages import Question
+from dayahead.serve.messages import SessionRequest
 from dayahead.serve.metrics import Metrics
 from dayahead.serve.micro_batches import MicroBatches
 from dayahead.serve.request import ColdStart
@@ -20,11 +20,11 @@ log = logging.getLogger(__name__)
 
 
 class Service:
-    """Answers questions with the newest good model of a source.
+    """Answers requests with the newest good model of a source.
 
     Args:
         source: of models; the first one is loaded here.
-        cold_start: what answers where a question does not say.
+        cold_start: what answers where a request does not say.
         reload_seconds: between looks for a new model.
 
     Raises:
@@ -36,22 +36,22 @@ class Service:
         self._source = source
         self._cold_start = cold_start
         self._reload_seconds = reload_seconds
-        self._batches: MicroBatches[Question, Result] | None = None
+        self._batches: MicroBatches[SessionRequest, Result] | None = None
         self._use(source.load())
 
     @property
     def is_ready(self) -> bool:
-        """Whether questions are answered: not before `running`, and not after."""
+        """Whether requests are answered: not before `running`, and not after."""
         return self._batches is not None
 
-    async def answer(self, questions: Sequence[Question]) -> list[Result]:
-        """Answer questions, together with others that wait.
+    async def answer(self, requests: Sequence[SessionRequest]) -> list[Result]:
+        """Answer requests, together with others that wait.
 
         Raises:
             Overloaded: too many wait already.
         """
         assert self._batches is not None, "answer() outside of running()"
-        results = await self._batches.ask(questions)
+        results = await self._batches.ask(requests)
         for each in results:
             kind = "error" if isinstance(each, DayaheadError) else ("known", "cold")[each.is_cold]
             self.metrics.sessions.labels(kind).inc()
@@ -59,7 +59,7 @@ class Service:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Answer questions and look for new models; at the end, answer what still waits."""
+        """Answer requests and look for new models; at the end, answer what still waits."""
         batches = MicroBatches(self._answer, MOST_SESSIONS, MOST_WAITING)
         self._batches = batches
         answering = asyncio.create_task(batches.run())
@@ -72,10 +72,10 @@ class Service:
             await answering
             self._batches = None
 
-    def _answer(self, questions: Sequence[Question]) -> list[Result]:
-        self.metrics.batches.observe(len(questions))
+    def _answer(self, requests: Sequence[SessionRequest]) -> list[Result]:
+        self.metrics.batches.observe(len(requests))
         # Read once: all of a batch are answered by the same model.
-        return answer_questions(self.model, questions, self._cold_start)
+        return answer_requests(self.model, requests, self._cold_start)
 
     def _use(self, model: LoadedModel) -> None:
         self.model = model

@@ -38,6 +38,8 @@ _VIEW_STATE = {
     "lifecycleFilter": "Active",
     "modelVersionFilter": "All Runs",
     "searchFilter": "",
+    # Of the charts, those of all runs window by window and of the averages over windows.
+    "chartsSearchFilter": "^((aod_)?(ndcg|recall|mrr)_at_20|train_loss)$",
     "datasetsFilter": [],
     "runsExpanded": {},
     "runsPinned": [],

@@ -128,7 +128,7 @@ class Uploader(Sink):
             case "artifact":
                 client.log_artifact(run, str(outbox.path.parent / entry["file"]), entry["into"])
             case "model":
-                self._upload_model(run, str(outbox.path.parent / entry["file"]))
+                self._upload_model(targets, str(outbox.path.parent / entry["file"]))
             case "registry":
                 upload_publication(client, run, entry, outbox.path.parent)
             case "input":
@@ -152,7 +152,7 @@ class Uploader(Sink):
             self.store.client.log_inputs(run, [entities.DatasetInput(dataset, [tag])])
 
     def _upload_end(self, runs: Sequence[str], entry: Entry, start: Entry) -> None:
-        """Set the status, and the error in a column of its own and on top of the run's page."""
+        """Set the status; a tag, which can be a column, and the description hold the error."""
         line, note = f"{start['stage']}: {entry.get('error')}", start["tags"].get(NOTE_TAG, "")
         note = f"**{entry['status'].capitalize()}.** {line}\n\n{note}".strip()
         for run in runs:
@@ -160,17 +160,18 @@ class Uploader(Sink):
                 self._set_tags(run, {ERROR_TAG: line, NOTE_TAG: note})
             self.store.client.set_terminated(run, entry["status"], entry["at"])
 
-    def _upload_model(self, run: str, folder: str) -> None:
-        client = self.store.client
-        experiment = client.get_run(run).info.experiment_id
-        of_run = f"source_run_id = '{run}' AND name = 'model'"
+    def _upload_model(self, runs: Sequence[str], folder: str) -> None:
+        client, creator = self.store.client, runs[0]
+        experiment = client.get_run(creator).info.experiment_id
+        of_run = f"source_run_id = '{creator}' AND name = 'model'"
         if found := client.search_logged_models([experiment], of_run, max_results=1):
             model = found[0]
         else:
-            model = client.create_logged_model(experiment, name="model", source_run_id=run)
+            model = client.create_logged_model(experiment, name="model", source_run_id=creator)
         client.log_model_artifacts(model.model_id, folder)
         client.finalize_logged_model(model.model_id, "READY")
-        client.log_outputs(run, [entities.LoggedModelOutput(model.model_id, step=0)])
+        for run in runs:
+            client.log_outputs(run, [entities.LoggedModelOutput(model.model_id, step=0)])
 
 
 @contextmanager

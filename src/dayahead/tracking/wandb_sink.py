@@ -18,7 +18,9 @@ from dayahead.core.project import cache_root
 from dayahead.tracking.outbox import Entry, Outbox
 from dayahead.tracking.sinks import Progress, Sink
 
-SYNC_SECONDS = 600
+SYNC = (sys.executable, "-m", "wandb", "sync")
+SYNC_SECONDS = 50
+"""How long an upload may take: less than a finished stage waits for its sinks."""
 _SETTINGS = {
     "mode": "offline",
     "console": "off",
@@ -108,8 +110,9 @@ def _log_entry(run: "wandb.Run", n: int, entry: Entry) -> None:
 
 
 def _upload(part: Path) -> None:
-    command = [sys.executable, "-m", "wandb", "sync", "--append", str(part)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SYNC_SECONDS)
+    done = subprocess.run(
+        [*SYNC, str(part)], capture_output=True, text=True, timeout=SYNC_SECONDS, check=False
+    )
     if done.returncode:
         message = (done.stderr or done.stdout).strip().splitlines()
         raise TrackingError(f"wandb sync: {message[-1] if message else 'failed'}")

@@ -7,7 +7,7 @@ from http_load import Load, apply_load
 
 
 async def served(handle, work):
-    """Run `work(port)` beside a server that answers a body with `handle(body)`: status and JSON."""
+    """Run `work(port)` beside a server that answers with `handle(request)`, status and JSON."""
 
     async def talk(reader, writer):
         while head := await reader.readuntil(b"\r\n\r\n"):
@@ -29,8 +29,8 @@ async def served(handle, work):
 
 
 def test_answers_are_read_and_failures_counted():
-    def handle(question):
-        return (500, "no") if question == 3 else (200, {"doubled": 2 * question})
+    def handle(request):
+        return (500, "no") if request == 3 else (200, {"doubled": 2 * request})
 
     load = asyncio.run(
         served(handle, lambda port: apply_load(port, range(10), 4, lambda a: a["doubled"]))

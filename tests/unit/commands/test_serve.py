@@ -1,6 +1,7 @@
 """`dayahead serve` as a process: reloads and ends without a dropped request."""
 
 import asyncio
+import json
 import os
 import re
 import shutil
@@ -58,7 +59,7 @@ def service(published, tmp_path):
 
 def test_models_are_swapped_under_load_and_no_request_fails(published, service, tmp_path):
     process, port = service
-    questions = [{"session": [n % 15, (n * 7) % 15], "top_k": 5} for n in range(N_REQUESTS)]
+    requests = [{"session": [n % 15, (n * 7) % 15], "top_k": 5} for n in range(N_REQUESTS)]
 
     async def swapping():
         while True:
@@ -70,7 +71,7 @@ def test_models_are_swapped_under_load_and_no_request_fails(published, service, 
         """Spread the requests over several swaps."""
         found = []
         for start in range(0, N_REQUESTS, 40):
-            part = questions[start : start + 40]
+            part = requests[start : start + 40]
             found.append(await apply_load(port, part, 8, lambda answer: answer["model"]["version"]))
             await asyncio.sleep(0.2)
         return found
@@ -94,28 +95,35 @@ def test_models_are_swapped_under_load_and_no_request_fails(published, service, 
     swap(published, "first")
 
 
-def test_sigterm_answers_what_it_has_begun(service):
+def test_sigterm_answers_the_requests_that_have_arrived(service):
     process, port = service
-    question = {"session": [1, 2], "top_k": 5}
+    body = json.dumps({"requests": [{"session": [1, 2], "top_k": 5}] * 1_000}).encode()
+    head = f"POST /recommend/batch HTTP/1.1\r\nhost: a\r\ncontent-length: {len(body)}\r\n"
+    head += "content-type: application/json\r\nconnection: close\r\n\r\n"
 
     async def main():
-        async def stop():
-            await asyncio.sleep(0.02)
-            process.send_signal(signal.SIGTERM)
+        async def ask():
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(head.encode() + body)
+            await writer.drain()
+            arrived.release()
+            answer = await reader.read()
+            writer.close()
+            await writer.wait_closed()
+            return answer
 
-        loads = await asyncio.gather(
-            *(apply_load(port, [question], 1, lambda a: len(a["items"])) for _ in range(64)),
-            stop(),
-            return_exceptions=True,
-        )
-        return loads[:-1]
+        arrived = asyncio.Semaphore(0)
+        asking = [asyncio.create_task(ask()) for _ in range(8)]
+        for _ in asking:
+            await arrived.acquire()
+        await asyncio.sleep(0.2)
+        process.send_signal(signal.SIGTERM)
+        return await asyncio.gather(*asking)
 
-    loads = asyncio.run(main())
-    begun = [load for load in loads if not isinstance(load, OSError)]
-    assert begun
-    assert [load.answers for load in begun if load.answers] == [[5]] * len(
-        [load for load in begun if not load.failures]
-    )
+    for answer in asyncio.run(main()):
+        assert answer.startswith(b"HTTP/1.1 200")
+        found = json.loads(answer.split(b"\r\n\r\n")[1])["answers"]
+        assert [len(each["items"]) for each in found] == [5] * 1_000
     assert process.wait(20) == 0
 
 

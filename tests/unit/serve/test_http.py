@@ -29,8 +29,8 @@ def serve(saved_model):
         client.__exit__(None, None, None)
 
 
-def ask(client, **question):
-    answer = client.post("/recommend", json=question)
+def ask(client, **asked):
+    answer = client.post("/recommend", json=asked)
     return answer.status_code, answer.json()
 
 
@@ -104,7 +104,7 @@ WITHOUT_PRICE = [{key: each[key] for key in each if key != "price"} for each in 
 
 
 @pytest.mark.parametrize(
-    ("question", "message"),
+    ("asked", "message"),
     [
         ({}, "give one of session and events"),
         ({"session": [1], "events": EVENTS}, "give one of session and events"),
@@ -121,8 +121,8 @@ WITHOUT_PRICE = [{key: each[key] for key in each if key != "price"} for each in 
         ({"events": [{"item_id": 1}]}, "events.0.event_time: Field required"),
     ],
 )
-def test_bad_questions_are_422_with_a_clear_text(serve, question, message):
-    status, answer = ask(serve(), **question)
+def test_bad_requests_are_422_with_a_clear_text(serve, asked, message):
+    status, answer = ask(serve(), **asked)
     assert status == 422
     assert message in answer["error"]
 

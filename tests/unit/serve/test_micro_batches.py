@@ -1,4 +1,4 @@
-"""Questions that come while the model is busy are answered together."""
+"""BatchRequest that come while the model is busy are answered together."""
 
 import asyncio
 import threading
@@ -40,7 +40,7 @@ def serve(work, most=4, most_waiting=100):
     return asyncio.run(main())
 
 
-def test_an_idle_model_takes_a_question_alone():
+def test_an_idle_model_takes_a_request_alone():
     async def work(batches, _model):
         return [(await batches.ask([number]))[0] for number in (1, 2, 3)]
 
@@ -61,7 +61,7 @@ def test_what_waits_is_answered_together_in_order_and_at_most_so_many():
     assert max(map(len, taken)) == 4
 
 
-def test_a_question_that_fails_fails_no_other():
+def test_a_request_that_fails_fails_no_other():
     async def work(batches, model):
         model.is_free.clear()
         asked = [asyncio.create_task(batches.ask([number])) for number in (1, 13, 3)]
@@ -88,7 +88,7 @@ def test_too_many_are_refused_at_once_and_later_ones_are_answered():
     assert serve(work, most_waiting=3)[0] == [16]
 
 
-def test_whoever_has_gone_is_not_answered():
+def test_a_client_that_has_gone_is_not_answered():
     async def work(batches, model):
         model.is_free.clear()
         first = asyncio.create_task(batches.ask([1]))

@@ -1,6 +1,8 @@
 """Sinks beside MLflow: each gets every record once, whatever happens to it or to the others."""
 
+import importlib
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -168,6 +170,27 @@ def rows_of(part: Path) -> list[dict[str, str]]:
     return rows
 
 
+FAILING = ("sh", "-c", "echo trying; echo no login >&2; exit 1")
+
+
+def wandb_sink():
+    pytest.importorskip("wandb")
+    return importlib.import_module("dayahead.tracking.wandb_sink")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_wandb_that_cannot_upload_is_tried_again(project, monkeypatch):
+    monkeypatch.setattr(
+        wandb_sink(), "SYNC", ("sh", "-c", "echo trying; echo no login >&2; exit 1")
+    )
+    monkeypatch.setenv("WANDB_MODE", "online")
+    run_train(params_for("wandb"), project)
+    assert sync_all().failures == {"lofty-sail/train to wandb": "wandb sync: no login"}
+    monkeypatch.setattr(wandb_sink(), "SYNC", ("true",))
+    assert sync_all().uploaded == {"lofty-sail/train": 8}
+    assert len([*(project / ".dayahead/wandb/lofty-sail").iterdir()]) == 1
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_wandb_has_each_row_once_offline(project, monkeypatch):
     pytest.importorskip("wandb")
@@ -181,6 +204,10 @@ def test_wandb_has_each_row_once_offline(project, monkeypatch):
         ("2", "0.25"),
         ("3", "0.375"),
     ]
+    # W&B's own program finds one run in it.
+    command = [*wandb_sink().SYNC, "--dry-run", str(part)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "Would sync 1 run(s)" in done.stdout + done.stderr
     # A mark that is lost writes no second part; W&B's own program uploads it where asked to.
     (outbox,) = outboxes()
     Progress.path(outbox, "wandb").unlink()

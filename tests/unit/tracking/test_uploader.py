@@ -125,7 +125,7 @@ def deaths(store, folder, calls):
 
 
 @pytest.mark.parametrize(
-    "calls", [(2, 4, 9, 14, 19), pytest.param(range(1, 31), marks=pytest.mark.slow)]
+    "calls", [(2, 4, 9, 14, 19), pytest.param(range(1, 33), marks=pytest.mark.slow)]
 )
 def test_an_uploader_may_die_after_any_call(store, tmp_path, calls):
     undisturbed = outbox_in(tmp_path, "undisturbed")
