@@ -1,11 +1,13 @@
 """Transformers4Rec's model served plainly, for `serving.py`; runs in its environment.
 
-A thread per connection, one forward pass per request, as a first service is written: no batches,
-no queue. Prints its port when it listens. Standard library and the model, nothing else.
+A thread per connection, one forward pass per request, as a first service is written: no batches.
+The model keeps its mask between two of its modules, so that only one thread at a time may call it.
+Prints its port when it listens. Standard library and the model, nothing else.
 """
 
 import json
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Lock
 
 import torch
 
@@ -20,13 +22,15 @@ class Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     wbufsize = -1
     model: torch.nn.Module
+    is_free = Lock()
 
     @torch.no_grad()
     def do_POST(self) -> None:
         """Answer one request."""
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
         items = torch.tensor([asked["session"]]) + 1  # 0 is padding
-        scores = self.model({ITEM: items}, training=False, testing=False)
+        with self.is_free:
+            scores = self.model({ITEM: items}, training=False, testing=False)
         highest, found = scores[0].topk(asked["top_k"])
         pairs = zip((found - 1).tolist(), highest.tolist(), strict=True)
         body = json.dumps({"items": [{"item": i, "score": s} for i, s in pairs]}).encode()
