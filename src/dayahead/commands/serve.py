@@ -13,6 +13,7 @@ from dayahead.core.errors import ConfigError
 from dayahead.serve.request import ColdStart
 
 DRAIN_SECONDS = 30
+BACKLOG = 2048
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 Models = Annotated[Path | None, typer.Option(help="Folder of the saved model; models/ by default.")]
 Published = Annotated[
@@ -66,10 +67,16 @@ def serve(  # noqa: PLR0913, PLR0917
 
 def _listening(host: str, port: int) -> socket.socket:
     """Return a socket that listens, before the seconds that a model takes to load."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # With the protocol named, asyncio turns Nagle's delays of 40 ms off; create_server names none.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family, backlog=2048)
-    except (OSError, OverflowError) as error:
+        listening.bind((host, port))
+        listening.listen(BACKLOG)
+    except OSError as error:
+        listening.close()
         raise ConfigError(
             f"serve: cannot listen on {host}:{port} ({error}); choose another --host or --port"
         ) from None
+    return listening

@@ -12,6 +12,7 @@ import sys
 
 import pytest
 
+from dayahead.commands.serve import _listening
 from http_load import apply_load
 from support.tiny_settings import train_study
 from support.window_folders import markov_days, write_window_folder
@@ -125,6 +126,29 @@ def test_sigterm_answers_the_requests_that_have_arrived(service):
         found = json.loads(answer.split(b"\r\n\r\n")[1])["answers"]
         assert [len(each["items"]) for each in found] == [5] * 1_000
     assert process.wait(20) == 0
+
+
+def test_answers_wait_for_no_acknowledgement():
+    """asyncio turns Nagle's algorithm off, but only if the listening socket names its protocol."""
+    no_delays = []
+
+    async def main():
+        async def talk(_reader, writer):
+            option = socket.IPPROTO_TCP, socket.TCP_NODELAY
+            no_delays.append(writer.get_extra_info("socket").getsockopt(*option))
+            writer.close()
+
+        with _listening("127.0.0.1", 0) as listening:
+            server = await asyncio.start_server(talk, sock=listening)
+            reader, writer = await asyncio.open_connection(*listening.getsockname())
+            await reader.read()
+            writer.close()
+            await writer.wait_closed()
+            server.close()
+            await server.wait_closed()
+
+    asyncio.run(main())
+    assert [bool(each) for each in no_delays] == [True]
 
 
 def test_a_port_in_use_ends_in_one_line(published):
