@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
@@ -69,6 +70,7 @@ class PretendedPipeline:
         seed = read_yaml(self.root / "params.yaml")["training"]["seed"]
         self._write(self.root / "results", seed)
         models, newest = self.root / "models", day(len(self.days) - 1)
+        shutil.rmtree(models, ignore_errors=True)  # as save_model does
         write_json(models / "config.json", {"window": newest, "seed": seed})
         write_text(models / "vocabulary/items", f"{len(self.days)} days")
 

@@ -113,8 +113,11 @@ class Night:
                 return earlier or self._nothing_new(folder)
             return self._carry_out(params, entry, dry_run=dry_run)
 
-    def complete(self, params: Params) -> Outcome | None:
-        """Carry out the newest decision or rollback if a killed run has not; return its outcome."""
+    def complete(self, params: Params, *, trials: bool = True) -> Outcome | None:
+        """Carry out the newest decision or rollback if a killed run has not; return its outcome.
+
+        Without `trials` challengers, whose training takes long, wait for the next night.
+        """
         self.history.remove_partial()
         state, action = self.history.read(), self.history.unfinished()
         self._publish(params, state)
@@ -122,7 +125,7 @@ class Night:
             return None
         if self.record is not None:
             self.record(self.root, params, state, action)
-        if action.kind in ("published", "held"):
+        if trials and action.kind in ("published", "held"):
             self._run_trials(params)
         state = self.history.read()
         self.write_page(params)
@@ -142,7 +145,7 @@ class Night:
         """
         with self.alone():
             params = load_params(self.root / "params.yaml")
-            earlier = self.complete(params)
+            earlier = self.complete(params, trials=False)
             if earlier is not None and earlier.outcome == "rolled back":  # one that was killed
                 return earlier
             state = self.history.read()
@@ -177,7 +180,8 @@ class Night:
                 yield
         except Timeout:
             raise RetryLaterError(
-                f"{self.root}: another `dayahead nightly` is at work here; wait for it"
+                f"{self.root}: another `dayahead nightly` is at work; wait for it, or stop it: "
+                f"the next call goes on where it was"
             ) from None
 
     def _decide(self, params: Params, folder: WindowFolder) -> Entry | None:

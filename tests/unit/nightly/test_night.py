@@ -340,3 +340,20 @@ def test_dropped_windows_are_in_the_history_once(root):
         kind.update_data = original
     [entry] = [e for e in night.history.read().entries if e.kind == "skipped"]
     assert (entry.window, entry.why) == ("2026-01-09", "3 sessions")
+
+
+def test_a_rollback_does_not_wait_for_challengers(root, monkeypatch):
+    """The night was killed while it trained one; the model it published is withdrawn at once."""
+    write_params(root, CHALLENGER)
+    night, _ = run_nights(root, 4)
+
+    def killed(self, trial, changes):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("support.pretended_nights.PretendedPipeline.challenge", killed)
+    night.pipeline.deliver([ordinary_day(number) for number in range(5)])
+    with pytest.raises(KeyboardInterrupt):
+        night.run()
+    assert linked(root) == [day(4), day(3)]
+    assert night.rollback("bad").outcome == "rolled back"
+    assert linked(root) == [day(3), day(4)]
