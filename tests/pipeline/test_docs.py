@@ -137,7 +137,7 @@ def test_settings_exist():
         files = {
             name
             for name in named
-            if name.endswith((".py", ".yaml", ".md", ".parquet", ".safetensors"))
+            if name.endswith((".py", ".yaml", ".md", ".parquet", ".onnx", ".safetensors"))
         }
         return named - files - known
 
