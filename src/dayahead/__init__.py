@@ -28,7 +28,7 @@ def load_model(folder: str | Path = "models") -> "Recommender":
     Raises:
         ModelFileError: a part of the folder is missing or damaged.
 
-    Example:
+    Examples:
         >>> model = load_model("models")
         >>> [item for item, score in model.recommend([11, 12], top_k=2)]
         [12, 11]
@@ -63,7 +63,7 @@ def evaluate(
         ModelFileError: the model is damaged, or belongs to another folder of windows.
         DataError: the window has no session to evaluate on, or a file is damaged.
 
-    Example:
+    Examples:
         >>> metrics = evaluate("models", "data/windows", cutoffs=[1])
         >>> sorted(metrics)
         ['mrr_at_1', 'ndcg_at_1', 'recall_at_1']
@@ -93,7 +93,7 @@ def compare(
         ComparisonError: a run has no results, or the runs differ in windows, sessions or targets.
         DataError: a file is damaged.
 
-    Example:
+    Examples:
         >>> found = compare("results-a", "results-b", cutoffs=[1])
         >>> found.n_windows, found.n_sessions
         (6, 12)
