@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 SECONDS = 90
 """What a tutorial may take on two cores that do nothing else."""
-BUSY = 4
+BUSY = 8
 """How many times longer it may take here, where other tests run."""
 LONG = "word " * 30 + "end"
 each_tutorial = pytest.mark.parametrize("tutorial", TUTORIALS, ids=lambda path: path.stem)
