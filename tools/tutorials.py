@@ -40,13 +40,14 @@ def execute(source: Path, into: Path) -> nbformat.NotebookNode:
     """
     notebook = jupytext.read(source)
     where = {"metadata": {"path": str(source.parent)}}
-    encrypted = Config({"KernelManager": {"transport_encryption": "required"}})
+    # A kernel deletes its copy of the project when it ends, which takes time on a busy machine.
+    kernel = {"transport_encryption": "required", "shutdown_wait_time": 60.0}
     client = NotebookClient(
         notebook,
         timeout=SECONDS_PER_CELL,
         kernel_name="python3",
         resources=where,
-        config=encrypted,
+        config=Config({"KernelManager": kernel}),
     )
     try:
         client.execute()

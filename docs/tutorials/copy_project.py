@@ -27,7 +27,7 @@ SMALL: dict[str, dict[str, Any]] = {
 }
 """Less data and training than the project has, by file and key."""
 
-_scratch = tempfile.TemporaryDirectory(prefix="dayahead-", ignore_cleanup_errors=True)
+_scratch = tempfile.TemporaryDirectory(prefix="dayahead-tutorial-", ignore_cleanup_errors=True)
 """Deleted when the notebook's kernel ends."""
 
 
