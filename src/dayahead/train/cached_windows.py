@@ -179,7 +179,9 @@ class CachedWindows:
         self._compare(about["machine"], folder)
         path = folder / STATE
         state = {**load_file(path)} if self.shard.is_whole else stored_tensors(path)
-        restore(index, Fit(self.windows[index], **about["fit"]), state)
+        figures = about["fit"]
+        figures["curve"] = tuple(map(tuple, figures["curve"]))
+        restore(index, Fit(self.windows[index], **figures), state)
         return True
 
     @in_phase("cache")

@@ -266,6 +266,7 @@ class Run:
             examples=self._examples(window, len(sessions)),
         )
 
+    @in_phase("examples")
     def _examples(self, window: Window, n_sessions: int) -> Sequence[Example]:
         """Return what the model recommends in a few sessions, evenly spaced over the window."""
         if n_sessions == 0:

@@ -124,6 +124,8 @@ def test_traces_hold_the_steps_asked_for_and_ranges_nest(both):
     loops = loops_of(out)
     assert set(loops) >= {"evaluate", "fit-network" if both.name == "memory" else "fit"}
     for loop, n_steps in loops.items():
+        if loop == "evaluate-examples":  # a single step, before the first one asked for
+            continue
         events = events_of(out, loop)
         spans = [event for event in events if event.get("cat") == "user_annotation"]
         whole = [event for event in spans if event["name"] == "step"]
