@@ -9,6 +9,7 @@ from dayahead.core.project import cache_root
 from dayahead.tracking.outbox import Outbox, outboxes
 from dayahead.tracking.publication import Publication, record_publication
 from dayahead.tracking.registry import PUBLISHED_TAG, WITHDRAWN_TAG
+from dayahead.tracking.sinks import Progress
 from dayahead.tracking.sync import sync_all
 
 CODE = Path(__file__).parents[3] / "src/dayahead/serve/pyfunc.py"
@@ -124,7 +125,7 @@ def test_a_killed_record_is_completed_by_the_next(publish, store):
     outbox = Outbox(cache_root() / "outbox/nightly-1-a/nightly.jsonl")
     lines = outbox.path.read_bytes().splitlines(keepends=True)
     outbox.path.write_bytes(b"".join(line for line in lines if b'"end"' not in line))
-    outbox.path.with_suffix(".uploaded.json").unlink()
+    Progress.path(outbox).unlink()
     publish(1, "a")
     assert versions(store) == ["a"]
     assert aliases(store) == {"champion": "a"}
