@@ -63,8 +63,8 @@ class Study:
         """
         stages = YAML(typ="safe").load(self._lock_file(experiment))["stages"]
         found = {out["path"]: out["md5"] for stage in stages.values() for out in stage["outs"]}
-        found.pop("results/timing.csv", None)
-        return found
+        timings = ("results/timing.csv", "results/phases/")
+        return {path: md5 for path, md5 in found.items() if not path.startswith(timings)}
 
     def _lock_file(self, experiment: str) -> str:
         if not experiment:

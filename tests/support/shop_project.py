@@ -74,7 +74,8 @@ class Clone:
     def outputs(self) -> dict[str, bytes]:
         """All outputs but clock times."""
         files = bytes_in(self.folder / "models") | bytes_in(self.folder / "results")
-        return {name: found for name, found in files.items() if name != "timing.csv"}
+        timings = ("timing.csv", "phases/")
+        return {name: found for name, found in files.items() if not name.startswith(timings)}
 
     def n_cached(self, kind: str) -> int:
         return len(Cache(self.folder / ".dayahead" / kind).keys())
