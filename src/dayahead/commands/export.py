@@ -1,5 +1,9 @@
 """`dayahead export`: a saved network for other servers."""
 
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -18,12 +22,20 @@ def export(
     folder: Folder, format_: Format = "pt2", top_k: TopK = 100, models: Models = Path("models")
 ) -> None:
     """Write a saved network as pt2 or ONNX, once its scores equal those of the saved model."""
-    import logging
-    import warnings
-
-    warnings.simplefilter("ignore")  # of the exporters, about what they trace
-    logging.disable(logging.WARNING)
-
     from dayahead.serve.export import export_model
 
-    print(export_model(models, folder, format_, top_k))
+    with _exporters_silenced():
+        written = export_model(models, folder, format_, top_k)
+    print(written)
+
+
+@contextmanager
+def _exporters_silenced() -> Iterator[None]:
+    """Show no warning of what the exporters trace."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logging.disable(logging.WARNING)
+        try:
+            yield
+        finally:
+            logging.disable(logging.NOTSET)
