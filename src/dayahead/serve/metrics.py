@@ -19,6 +19,9 @@ class Metrics:
             "dayahead_requests", "Requests by endpoint and status.", ["endpoint", "status"],
             registry=own,
         )  # fmt: skip
+        self.in_progress = Gauge(
+            "dayahead_requests_in_progress", "Requests that are being answered.", registry=own
+        )
         self.seconds = Histogram(
             "dayahead_request_seconds", "Seconds from request to answer.", ["endpoint"],
             registry=own, buckets=SECONDS,
@@ -70,7 +73,8 @@ class RequestTimer:
 
         path = scope["path"] if scope["path"] in ENDPOINTS else "other"
         try:
-            await self._app(scope, receive, sent)
+            with self._metrics.in_progress.track_inprogress():
+                await self._app(scope, receive, sent)
         finally:
             self._metrics.seconds.labels(path).observe(time.perf_counter() - start)
             self._metrics.requests.labels(path, str(status)).inc()

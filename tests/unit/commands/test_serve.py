@@ -102,22 +102,23 @@ def test_sigterm_answers_the_requests_that_have_arrived(service):
     head = f"POST /recommend/batch HTTP/1.1\r\nhost: a\r\ncontent-length: {len(body)}\r\n"
     head += "content-type: application/json\r\nconnection: close\r\n\r\n"
 
-    async def main():
-        async def ask():
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(head.encode() + body)
-            await writer.drain()
-            arrived.release()
-            answer = await reader.read()
-            writer.close()
-            await writer.wait_closed()
-            return answer
+    async def ask(request):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request)
+        answer = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        return answer
 
-        arrived = asyncio.Semaphore(0)
-        asking = [asyncio.create_task(ask()) for _ in range(8)]
-        for _ in asking:
-            await arrived.acquire()
-        await asyncio.sleep(0.2)
+    async def n_in_progress():
+        text = await ask(b"GET /metrics HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
+        found = re.search(rb"dayahead_requests_in_progress (\d+)", text)
+        return int(found[1]) - 1  # without this one
+
+    async def main():
+        asking = [asyncio.create_task(ask(head.encode() + body)) for _ in range(8)]
+        while await n_in_progress() + sum(each.done() for each in asking) < len(asking):
+            await asyncio.sleep(0.01)
         process.send_signal(signal.SIGTERM)
         return await asyncio.gather(*asking)
 
