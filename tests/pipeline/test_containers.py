@@ -225,10 +225,10 @@ def test_pods_mount_the_claim_where_the_image_works(objects):
         mounts = {each["mountPath"]: each["name"] for each in pod["containers"][0]["volumeMounts"]}
         volumes = {each["name"]: each for each in pod["volumes"]}
         assert set(volumes) == set(mounts.values())
-        assert {"/work", "/tmp", "/dev/shm"} == set(mounts)  # noqa: S108  in a container
-        claim = volumes[mounts["/work"]]["persistentVolumeClaim"]["claimName"]
+        assert {"/project", "/tmp", "/dev/shm"} == set(mounts)  # noqa: S108  in a container
+        claim = volumes[mounts["/project"]]["persistentVolumeClaim"]["claimName"]
         assert claim == objects["PersistentVolumeClaim"]["metadata"]["name"]
-    assert "WORKDIR /work\n" in CONTAINERFILE
+    assert "WORKDIR /project\n" in CONTAINERFILE
 
 
 def test_scripts_of_pods_run_alone_and_wait_when_they_are_stopped(objects):
