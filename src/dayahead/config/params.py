@@ -71,7 +71,8 @@ class TrainingConfig:
     max_grad_norm: Positive
     """Gradients are clipped to this norm."""
     length_groups: Size
-    """Most groups of similar length in which a batch goes through the backbone, to save padding."""
+    """Most groups of similar length in which a batch goes through the backbone, to save padding. On
+    a CPU most transformers are trained on rows packed with several sessions, and have no groups."""
     loader: Literal["memory", "nvtabular"]
     """nvtabular streams windows from disk (merlin-dataloader), if they are larger than memory; not
     the times of events, which memory and the baselines of sessions read."""

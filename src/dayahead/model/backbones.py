@@ -71,6 +71,10 @@ class Backbone(nn.Module):
         hidden: Tensor = self.network(inputs, _is_event(inputs, lengths))
         return hidden.float()
 
+    def is_packing(self, device: torch.device) -> bool:
+        """Whether `forward` packs sessions, so that it computes little padding."""
+        return isinstance(self.network, HuggingFaceBackbone) and self.network.is_packing(device)
+
     def query_stream(
         self,
         inputs: Vectors,
@@ -135,6 +139,8 @@ def _checked_network(config: ModelConfig, causal: bool, max_length: int) -> nn.M
         for network in _networks(config, causal, max_length):
             found = receptive_field_error(network, config.d_model, max_length, causal=causal)
             if found is None:
+                if isinstance(network, HuggingFaceBackbone):
+                    network.packs = can_pack(network, config.d_model, max_length)
                 return network
             error = error or found
     except BUILD_ERRORS as build_error:
@@ -200,6 +206,25 @@ def _unknown_architecture(name: str) -> str:
         f"{', '.join(own)}, or any model type of transformers that reads inputs_embeds (llama, "
         f"qwen3, modernbert, mamba ...)"
     )
+
+
+@torch.no_grad()
+def can_pack(network: HuggingFaceBackbone, d_model: int, max_length: int) -> bool:
+    """Whether sessions that share a row have the same states as alone; only the outputs show it."""
+    half = max(1, max_length // 2)
+    lengths = torch.tensor([max_length, half, max_length - half])
+    noise = torch.Generator().manual_seed(0)
+    inputs = torch.randn(len(lengths), max_length, d_model, generator=noise)
+    is_event, was_training = _is_event(inputs, lengths), network.training
+    network.eval()
+    try:
+        alone, packed = network(inputs.clone(), is_event), network.packed(inputs.clone(), is_event)
+        differences, largest = (packed - alone)[is_event].abs().max(), alone[is_event].abs().max()
+    except BUILD_ERRORS:
+        return False
+    finally:
+        network.train(was_training)
+    return bool(differences <= 10 * TOLERANCE * largest)
 
 
 class Recurrent(nn.Module):

@@ -122,9 +122,9 @@ class NextItemModel(nn.Module):
     ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
         """Sum of the loss over this batch's targets, and the number of targets.
 
-        The batch goes through the backbone in up to `length_groups` parts, each cut to its longest
-        session; with rows sorted by length, little padding is left. Where it lies on the CPU, sizes
-        are known there and nobody waits for a GPU.
+        Where the backbone cannot pack sessions, the batch goes through it in up to `length_groups`
+        parts, each cut to its longest session; with rows sorted by length, little padding is left.
+        Where it lies on the CPU, sizes are known there and nobody waits for a GPU.
         """
         positions, labels = self.task.training_positions(columns[ITEM_ID], lengths, rng)
         # After the labels are taken: targets are not changed.
@@ -277,6 +277,8 @@ class NextItemModel(nn.Module):
         """Hidden states at the predicted positions, in row-major order."""
         states = []
         columns = {name: to_device(each, self.bias.device) for name, each in columns.items()}
+        if positions.is_hidden is None and self.body.is_packing(self.bias.device):
+            length_groups = 1
         sizes = group_sizes(positions.lengths, length_groups)
         parts = {name: torch.split(values, sizes) for name, values in columns.items()}
         items = torch.split(self.inputs.items(columns[ITEM_ID]), sizes)

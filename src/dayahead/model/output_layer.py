@@ -24,7 +24,7 @@ ROW_STEP = 64
 bfloat16 product for each new shape."""
 COPIED_ROWS = 4096
 """Of the table at once, so that no second copy of them all is held."""
-CACHE_MIB = 2
+CACHE_MIB = 4
 """Of float32 logits, that stay in a CPU's cache from one pass over them to the next."""
 
 

@@ -1,0 +1,69 @@
+"""Packed sessions: several in each row of a batch, so that little padding is computed."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn.functional import embedding
+
+ROW_STEP = 4
+"""There are multiples of so many rows, so that steps share their shapes: oneDNN compiles a bfloat16
+product for each new shape."""
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Where the events of a batch [B, W] are in a packed one [R, W].
+
+    Padding holds a copy of the first event, and what is computed of it must not be read.
+    """
+
+    sources: Int[Tensor, "R W"]
+    """Position in the batch, of B * W, that a position of a row takes its event from."""
+    places: Int[Tensor, "B W"]
+    """Position in the rows, of R * W, of each event."""
+    steps: Int[Tensor, "R W"]
+    """Each event's position in its session, from 0."""
+    is_other: Bool[Tensor, "R W W"]
+    """Whether position [r, j] is of another session than [r, i]."""
+
+    def pack(self, values: Float[Tensor, "B W D"]) -> Float[Tensor, "R W D"]:
+        """Put the sessions into rows."""
+        return embedding(self.sources, values.flatten(0, 1))
+
+    def unpack(self, values: Float[Tensor, "R W D"]) -> Float[Tensor, "B W D"]:
+        """Give each session a row of its own again."""
+        return embedding(self.places, values.flatten(0, 1))
+
+
+def pack_sessions(is_event: Bool[Tensor, "B W"]) -> Packing:
+    """Put sessions into the fewest rows that best-fit decreasing finds; each has an event."""
+    lengths = is_event.sum(1)
+    width = is_event.shape[1]
+    starts, n_rows = _starts(lengths.tolist(), width)
+    within = torch.arange(width)
+    places = torch.where(is_event, torch.tensor(starts)[:, None] + within, 0)
+    events = is_event.flatten().nonzero().squeeze(1)
+    held = places.flatten()[events]
+    sources, steps, sessions = torch.zeros(3, n_rows * width, dtype=torch.long)
+    sources[held], steps[held], sessions[held] = events, events % width, events // width + 1
+    sessions = sessions.view(n_rows, width)
+    is_other = sessions[:, :, None] != sessions[:, None, :]
+    return Packing(sources.view_as(sessions), places, steps.view_as(sessions), is_other)
+
+
+def _starts(lengths: list[int], width: int) -> tuple[list[int], int]:
+    """First position of each session in rows of `width`, and the number of rows."""
+    rooms: list[list[int]] = [[] for _ in range(width + 1)]  # rows by the positions left
+    starts, n_rows = [0] * len(lengths), 0
+    for session in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
+        length = lengths[session]
+        room = next((room for room in range(length, width + 1) if rooms[room]), width)
+        if rooms[room]:
+            row = rooms[room].pop()
+        else:
+            row, n_rows = n_rows, n_rows + 1
+        starts[session] = (row + 1) * width - room
+        rooms[room - length].append(row)
+    return starts, -(-n_rows // ROW_STEP) * ROW_STEP

@@ -1,0 +1,142 @@
+"""Packed sessions: where events go, and that each session is trained on as if it were alone."""
+
+from dataclasses import replace
+from itertools import combinations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dayahead.model.backbones import Backbone, can_pack
+from dayahead.model.huggingface import HuggingFaceBackbone
+from dayahead.model.packing import ROW_STEP, pack_sessions
+from support.tiny_settings import model_config
+
+WIDTH = 6
+PACKING = [
+    *[("gpt2", "causal"), ("xlnet", "causal"), ("bert", "causal"), ("llama", "causal")],
+    *[("xlnet", "bidirectional"), ("bert", "bidirectional"), ("albert", "bidirectional")],
+    *[("electra", "bidirectional")],
+]
+NOT_PACKING = [
+    *[("longformer", "bidirectional"), ("reformer", "causal"), ("bloom", "causal")],
+    *[("mamba", "causal"), ("gru", "causal"), ("avg", "causal")],
+]
+
+
+@st.composite
+def batches(draw):
+    width = draw(st.integers(1, 9))
+    lengths = torch.tensor(draw(st.lists(st.integers(1, width), min_size=1, max_size=30)))
+    return lengths, torch.arange(width) < lengths[:, None]
+
+
+def backbone_of(architecture, attention):
+    torch.manual_seed(0)
+    return Backbone(model_config(architecture=architecture, dropout=0.0), attention, WIDTH)
+
+
+def inputs_of(n_sessions):
+    return torch.randn(n_sessions, WIDTH, 16, generator=torch.Generator().manual_seed(0))
+
+
+@given(batches())
+def test_each_session_lies_in_one_row_in_order(batch):
+    lengths, is_event = batch
+    packing = pack_sessions(is_event)
+    width = is_event.shape[1]
+    taken = packing.places[is_event].tolist()
+    assert len(set(taken)) == len(taken)  # no two events in one place
+    for places, n in zip(packing.places.tolist(), lengths.tolist(), strict=True):
+        row, start = divmod(places[0], width)
+        assert places[:n] == list(range(places[0], places[0] + n))
+        assert start + n <= width
+        assert packing.steps[row, start : start + n].tolist() == list(range(n))
+
+
+@given(batches())
+def test_an_event_shares_its_session_with_no_other_event_or_padding(batch):
+    lengths, is_event = batch
+    packing = pack_sessions(is_event)
+    shares = (~packing.is_other).sum(2).flatten()  # positions seen from each position
+    assert torch.equal(shares[packing.places[is_event]], lengths.repeat_interleave(lengths))
+
+
+@given(batches())
+def test_rows_are_few_and_their_number_a_multiple(batch):
+    _, is_event = batch
+    packing = pack_sessions(is_event)
+    n_rows, width = packing.sources.shape
+    held = packing.places[is_event].div(width, rounding_mode="floor").bincount(minlength=n_rows)
+    full = held[held > 0].tolist()
+    assert all(one + other > width for one, other in combinations(full, 2))  # else one row does
+    assert n_rows == -(-len(full) // ROW_STEP) * ROW_STEP
+
+
+@given(batches())
+def test_unpacked_events_are_those_packed_and_so_are_their_gradients(batch):
+    _, is_event = batch
+    packing = pack_sessions(is_event)
+    values = torch.randn(*is_event.shape, 3, requires_grad=True)
+    returned = packing.unpack(packing.pack(values))
+    assert torch.equal(returned[is_event], values[is_event])
+    weights = torch.randn_like(values)
+    (returned * weights)[is_event].sum().backward()
+    assert torch.equal(values.grad, weights * is_event[..., None])
+
+
+@pytest.mark.parametrize(("architecture", "attention"), PACKING)
+def test_packed_sessions_have_the_states_and_gradients_of_padded_ones(architecture, attention):
+    lengths = torch.tensor([6, 1, 3, 2, 4, 1, 5])
+    is_event = torch.arange(WIDTH) < lengths[:, None]
+    backbone = backbone_of(architecture, attention).train()
+    found = []
+    for packs in (True, False):
+        assert isinstance(backbone.network, HuggingFaceBackbone)
+        assert backbone.network.packs or not packs
+        backbone.network.packs = packs
+        inputs = inputs_of(len(lengths)).requires_grad_()
+        states = backbone(inputs, lengths)[is_event]
+        learned = [each for each in backbone.parameters() if each.requires_grad]
+        gradients = torch.autograd.grad(states.pow(3).sum(), [inputs, *learned])
+        found.append([states, *gradients])
+    for packed, padded in zip(*found, strict=True):
+        torch.testing.assert_close(packed, padded, rtol=1e-3, atol=1e-4)
+    assert (found[0][1][~is_event] == 0).all()  # nothing reaches padding
+
+
+@pytest.mark.parametrize(("architecture", "attention"), PACKING)
+def test_training_packs_and_evaluation_does_not(architecture, attention, monkeypatch):
+    backbone = backbone_of(architecture, attention)
+    seen = []
+    monkeypatch.setattr(
+        "dayahead.model.huggingface.pack_sessions",
+        lambda is_event: seen.append(len(is_event)) or pack_sessions(is_event),
+    )
+    inputs, lengths = inputs_of(2), torch.tensor([6, 2])
+    backbone.eval()(inputs, lengths)
+    assert seen == []
+    assert not backbone.is_packing(inputs.device)
+    backbone.train()(inputs, lengths)
+    assert seen == [2]
+    assert backbone.is_packing(inputs.device)
+    assert not backbone.is_packing(torch.device("cuda"))
+
+
+@pytest.mark.parametrize(("architecture", "attention"), NOT_PACKING)
+def test_others_read_padded_sessions(architecture, attention):
+    assert not backbone_of(architecture, attention).train().is_packing(torch.device("cpu"))
+
+
+def test_the_check_finds_a_row_whose_sessions_see_each_other(monkeypatch):
+    network = backbone_of("gpt2", "causal").network
+    assert can_pack(network, 16, WIDTH)
+
+    def seeing_all(is_event):
+        packing = pack_sessions(is_event)
+        return replace(packing, is_other=torch.zeros_like(packing.is_other))
+
+    monkeypatch.setattr("dayahead.model.huggingface.pack_sessions", seeing_all)
+    assert not can_pack(network, 16, WIDTH)
+    assert network.training
