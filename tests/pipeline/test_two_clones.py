@@ -1,5 +1,6 @@
 """Two people share a remote: the second clone repeats nothing, and fits only what is new."""
 
+import re
 import shutil
 
 import pytest
