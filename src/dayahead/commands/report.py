@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from dayahead.commands.completion import complete_runs
 from dayahead.config.params import flat_settings, load_params
-from dayahead.core.errors import ComparisonError
 from dayahead.core.files import write_text
 from dayahead.core.project import project_root
 
@@ -18,6 +18,7 @@ def report(
         typer.Argument(
             metavar="RUN1,RUN2,...",
             help="DVC experiments, Git revisions, MLflow run ids or results folders.",
+            autocompletion=complete_runs,
         ),
     ] = "HEAD",
     output: Annotated[Path, typer.Option(help="File to write.")] = Path("build/report.html"),
@@ -25,19 +26,14 @@ def report(
     """Write the report of results/ with other runs beside it, such as the last commit's."""
     from dayahead.aggregate.findings import Folders
     from dayahead.comparison.beside import page_beside
-    from dayahead.tracking.run_lookup import results_of
+    from dayahead.comparison.runs import results_of_all
 
     root = project_root()
     params = load_params(root / "params.yaml")
     folders = Folders(root / "results", root / "data" / "windows", root / "data" / "raw")
-    names = [name.strip() for name in beside.split(",")]
-    if "" in names or len(set(names)) < len(names):
-        raise ComparisonError(
-            f"report: {beside!r}: expected different runs, separated by commas, such as HEAD,my-exp"
-        )
     with tempfile.TemporaryDirectory() as scratch:
-        runs = {name: results_of(name, Path(scratch) / str(n)) for n, name in enumerate(names)}
+        runs = results_of_all(beside.split(","), Path(scratch))
         page = page_beside(folders, params.evaluation.cutoffs, flat_settings(params), runs)
     output.parent.mkdir(parents=True, exist_ok=True)
     write_text(output, page)
-    print(f"{output}: results/ beside {', '.join(names)}")
+    print(f"{output}: results/ beside {', '.join(runs)}")

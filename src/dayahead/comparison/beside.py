@@ -1,13 +1,16 @@
 """The report of a run with other runs beside it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from dayahead.aggregate.changed_settings import Setting
 from dayahead.aggregate.findings import Folders, find
 from dayahead.aggregate.page import render_page
 from dayahead.aggregate.run_results import RunResults
-from dayahead.comparison.paired_tests import compare
+from dayahead.comparison.paired_tests import check_same_targets
+from dayahead.config.baselines import baselines_beside
+from dayahead.core.errors import ComparisonError
+from dayahead.metrics.tables import WindowRanks
 
 
 def page_beside(
@@ -25,11 +28,26 @@ def page_beside(
         runs: folders of other results, by the name that the page has for them.
 
     Raises:
-        ComparisonError: a run differs in windows, sessions, positions or targets.
+        ComparisonError: a run has the name of the model or of a counting baseline, or it differs in
+            windows, sessions, positions or targets.
         DataError: results are missing, damaged, or they disagree.
     """
-    for folder in runs.values():
-        compare([folders.results], [folder], cutoffs)  # which checks that the targets are the same
+    _check_names(runs, str(settings["model.architecture"]))
     own = RunResults.read(folders.results, cutoffs)
     beside = {name: RunResults.of_ranks(folder, cutoffs) for name, folder in runs.items()}
+    for name, run in beside.items():
+        check_same_targets(("results/", name), _ranks_of(own), _ranks_of(run))
     return render_page(find(folders, own, cutoffs, settings, beside))
+
+
+def _check_names(names: Iterable[str], architecture: str) -> None:
+    for name in names:
+        if name in (architecture, *baselines_beside(architecture)):
+            raise ComparisonError(
+                f"{name}: the page has a row of this name already; name the run by its Git "
+                f"revision, MLflow run id or results folder"
+            )
+
+
+def _ranks_of(run: RunResults) -> dict[str, WindowRanks]:
+    return {row.window: ranks for row, ranks in zip(run.rows, run.ranks, strict=True)}

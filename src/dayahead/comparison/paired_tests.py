@@ -1,6 +1,6 @@
 """A test of two settings over the same targets: windows are the unit, seeds are runs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -73,28 +73,46 @@ def compare(a: Sequence[Path], b: Sequence[Path], cutoffs: Sequence[int]) -> Com
         DataError: a folder has no ranks, or a file is damaged.
     """
     runs = [*a, *b]
-    windows = ranked_windows(runs[0])
-    first = [read_ranks(runs[0], window) for window in windows]
-    ranks = [[each.ranks for each in first]]
+    first = _ranks_in(runs[0])
+    ranks = [[each.ranks for each in first.values()]]
     for number, folder in enumerate(runs[1:], start=1):
-        names = _name(0, len(a)), _name(number, len(a))
-        _check_windows(names, windows, ranked_windows(folder))
-        pairs = [(one, read_ranks(folder, w)) for one, w in zip(first, windows, strict=True)]
-        for what, differing in _DIFFERENCES.items():
-            _check_same(names, windows, pairs, what, differing)
-        ranks.append([other.ranks for _, other in pairs])
+        other = _ranks_in(folder)
+        check_same_targets((_name(0, len(a)), _name(number, len(a))), first, other)
+        ranks.append([each.ranks for each in other.values()])
     every = [np.concatenate(of_run) for of_run in ranks]
     outside = tuple(int(np.count_nonzero(of_run == 0)) for of_run in every)
     return Comparison(
         n_runs=(len(a), len(b)),
-        n_windows=len(windows),
-        n_sessions=sum(each.n_sessions for each in first),
+        n_windows=len(first),
+        n_sessions=sum(each.n_sessions for each in first.values()),
         n_targets=len(every[0]),
         metrics=tuple(_compare_metric(name, ranks, len(a)) for name in metric_names(cutoffs)),
         outside_a=outside[: len(a)],
         outside_b=outside[len(a) :],
         has_equal_ranks=all(np.array_equal(of_run, every[0]) for of_run in every[1:]),
     )
+
+
+def check_same_targets(
+    names: tuple[str, str], a: Mapping[str, WindowRanks], b: Mapping[str, WindowRanks]
+) -> None:
+    """Check that two runs, called `names` in messages, rank the same targets.
+
+    Args:
+        names: of the runs.
+        a: ranks of the first by window, in order of time.
+        b: those of the second.
+
+    Raises:
+        ComparisonError: the runs differ in windows, sessions, positions or targets.
+    """
+    _check_windows(names, [*a], [*b])
+    for what, differing in _DIFFERENCES.items():
+        _check_same(names, a, b, what, differing)
+
+
+def _ranks_in(folder: Path) -> dict[str, WindowRanks]:
+    return {window: read_ranks(folder, window) for window in ranked_windows(folder)}
 
 
 def _compare_metric(name: str, ranks: Sequence[Sequence[Ranks]], n_a: int) -> MetricComparison:
@@ -136,20 +154,20 @@ def _check_windows(names: tuple[str, str], a: list[str], b: list[str]) -> None:
 
 def _check_same(
     names: tuple[str, str],
-    windows: Sequence[str],
-    pairs: Sequence[tuple[WindowRanks, WindowRanks]],
+    a: Mapping[str, WindowRanks],
+    b: Mapping[str, WindowRanks],
     what: str,
     differing: Callable[[WindowRanks, WindowRanks], str],
 ) -> None:
     differences = [
         f"{window} ({difference})"
-        for window, (one, other) in zip(windows, pairs, strict=True)
-        if (difference := differing(one, other))
+        for window in a
+        if (difference := differing(a[window], b[window]))
     ]
     if differences:
         raise ComparisonError(
             f"{names[0]} and {names[1]} were evaluated on different {what} in {len(differences)} "
-            f"of {len(windows)} windows: {_listed(differences)}. Run one of them again with the "
+            f"of {len(a)} windows: {_listed(differences)}. Run one of them again with the "
             f"other's dataset, window section, evaluation.split and evaluation.positions, over "
             f"the same data/windows"
         )

@@ -25,16 +25,24 @@ def compare_runs(
         DataError: a file is damaged.
     """
     with tempfile.TemporaryDirectory() as scratch:
-        a = _results_of_all(runs_a, Path(scratch) / "a")
-        b = _results_of_all(runs_b, Path(scratch) / "b")
-        return compare(a, b, cutoffs)
+        a = results_of_all(runs_a, Path(scratch) / "a")
+        b = results_of_all(runs_b, Path(scratch) / "b")
+        return compare([*a.values()], [*b.values()], cutoffs)
 
 
-def _results_of_all(runs: Sequence[str | Path], into: Path) -> list[Path]:
+def results_of_all(runs: Sequence[str | Path], into: Path) -> dict[str, Path]:
+    """Find the results of several runs; what has to be fetched goes to the folder `into`.
+
+    Returns:
+        Folders by the names of the runs.
+
+    Raises:
+        ComparisonError: a run has no results or is named twice, or there is none.
+    """
     names = [str(run).strip() for run in runs]
     if not names or "" in names or len(set(names)) < len(names):
         raise ComparisonError(
-            f"compare: {','.join(names)!r}: expected different runs, separated by commas, such as "
-            f"A1,A2,A3"
+            f"{','.join(names)!r}: expected different runs, separated by commas, such as "
+            f"HEAD,my-exp"
         )
-    return [results_of(name, into / str(number)) for number, name in enumerate(names)]
+    return {name: results_of(name, into / str(number)) for number, name in enumerate(names)}

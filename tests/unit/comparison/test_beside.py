@@ -63,8 +63,15 @@ def test_the_other_run_may_have_other_cutoffs(folders, other):
 
 def test_a_run_on_other_targets_is_refused(folders, other):
     write_ranks(other, "2019-10-05", window_ranks([1, 0, 1, 1], targets=[2, 9, 4, 5]))
-    with pytest.raises(ComparisonError, match=r"different targets in 1 of 6 windows"):
+    message = r"^results/ and HEAD were evaluated on different targets in 1 of 6 windows"
+    with pytest.raises(ComparisonError, match=message):
         page_beside(folders, CUTOFFS, SETTINGS, {"HEAD": other})
+
+
+@pytest.mark.parametrize("name", ["gpt2", "transitions"])
+def test_a_run_named_as_another_row_of_the_page_is_refused(folders, other, name):
+    with pytest.raises(ComparisonError, match=f"^{name}: the page has a row of this name"):
+        page_beside(folders, CUTOFFS, SETTINGS, {name: other})
 
 
 def test_the_command_writes_the_page(folders, other, tmp_path, monkeypatch):
@@ -75,4 +82,4 @@ def test_the_command_writes_the_page(folders, other, tmp_path, monkeypatch):
     assert done.exit_code == 0, done.output
     assert f"memory is below {other.parent} in these windows." in output.read_text()
     done = CliRunner().invoke(app, ["report", "a,,b"])
-    assert "expected different runs" in str(done.exception)
+    assert str(done.exception).startswith("'a,,b': expected different runs")
