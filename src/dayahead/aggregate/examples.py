@@ -51,15 +51,19 @@ def shown_sessions(
     """Return the examples of a window, whose ranks are given; `split` is evaluation.split.
 
     Raises:
-        DataError: an example is of no session of the window.
+        DataError: an example is of no session of the window, or has an item that is none.
     """
     sessions = folder.read(window, split, [ITEM_ID])[ITEM_ID]
     lengths = pc.list_value_length(sessions).to_numpy()
     last = np.arange(len(lengths)) if ranks.positions is None else np.cumsum(lengths - 1) - 1
-    if any(example.row >= len(lengths) for example in examples):
+    n_items = N_RESERVED + len(folder.vocabulary(ITEM_ID))
+    if any(
+        example.row >= len(lengths) or not all(0 <= item < n_items for item in example.recommended)
+        for example in examples
+    ):
         raise DataError(
-            f"results/examples.json: expected rows of {len(lengths)} sessions, found others; run "
-            f"`dvc repro -f train`"
+            f"results/examples.json: expected rows of {len(lengths)} sessions and catalogue "
+            f"indices below {n_items}, found others; run `dvc repro -f train`"
         )
     items = {example.row: sessions[example.row].as_py() for example in examples}
     shown = {item for example in examples for item in (*items[example.row], *example.recommended)}

@@ -12,7 +12,7 @@ from dayahead.core.columns import RANK, WINDOW
 from dayahead.core.errors import DataError
 from dayahead.core.files import write_parquet
 from dayahead.metrics.metrics import Ranks
-from dayahead.metrics.tables import baseline_path
+from dayahead.metrics.tables import baseline_path, reading
 
 _SCHEMA = pa.schema(
     [
@@ -43,15 +43,11 @@ def read_baseline_ranks(
         DataError: the file is missing or damaged, or it has other windows, targets or candidates.
     """
     path = _path(results, baseline)
-    try:
+    with reading(path, "ranks by window"):
         table = pq.ParquetFile(path).read()
-        windows, ranks = table[WINDOW].cast(pa.string()).to_numpy(), table[RANK]
-    except (OSError, KeyError, pa.ArrowException) as error:
-        raise DataError(
-            f"{path}: not readable as ranks by window ({error}); run `dvc repro -f train`"
-        ) from None
+        windows = table[WINDOW].cast(pa.string()).to_numpy()
+        every = table[RANK].cast(pa.int32()).fill_null(0).to_numpy()
     sizes = [len(each) for each in own.values()]
-    every = ranks.fill_null(0).to_numpy()
     misses = np.concatenate(list(own.values())) == 0
     is_same = np.array_equal(windows, np.repeat(list(own), sizes))
     if not (is_same and np.array_equal(every == 0, misses)):

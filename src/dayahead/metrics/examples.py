@@ -1,13 +1,17 @@
 """results/examples.json: what the model recommends in a few sessions of the newest window."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
-from dayahead.core.columns import WINDOW
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from dayahead.config.loading import STRICT, validated
 from dayahead.core.errors import DataError
 from dayahead.core.files import read_json, write_json
+from dayahead.metrics.tables import reading
 
 EXAMPLES: Final = "examples.json"
 N_EXAMPLES: Final = 8
@@ -16,40 +20,39 @@ N_RECOMMENDED: Final = 10
 """Items shown for each."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=STRICT)
 class Example:
     """The items that score highest before the last event of a session."""
 
-    row: int
+    row: Annotated[int, Field(ge=0)]
     """Of the session among those that the window is evaluated on, from 0 on."""
     recommended: Sequence[int]
     """Catalogue indices, best first; among equal scores the lower index."""
 
 
+@dataclass(frozen=True, config=STRICT)
+class _File:
+    window: str
+    examples: Sequence[Example]
+
+
 def write_examples(results: Path, window: str, examples: Sequence[Example]) -> None:
     """Write the examples of a window in place of those of an earlier one."""
-    shown = [asdict(example) for example in examples]
-    write_json(results / EXAMPLES, {WINDOW: window, "examples": shown})
+    write_json(results / EXAMPLES, asdict(_File(window, examples)))
 
 
-def read_examples(results: Path, window: str) -> list[Example]:
+def read_examples(results: Path, window: str) -> Sequence[Example]:
     """Read the examples of the newest window.
 
     Raises:
         DataError: the file is missing or damaged, or it is of another window.
     """
     path = results / EXAMPLES
-    try:
-        found = read_json(path)
-        examples = [Example(**example) for example in found["examples"]]
-        is_same = found[WINDOW] == window
-    except (OSError, ValueError, LookupError, TypeError) as error:
+    with reading(path, "a window and its examples"):
+        found = validated(_File, read_json(path), path.name)
+    if found.window != window:
         raise DataError(
-            f"{path}: expected a window and its examples ({error!r}); run `dvc repro -f train`"
-        ) from None
-    if not is_same:
-        raise DataError(
-            f"{path}: expected examples of {window}, found those of {found[WINDOW]}; run "
+            f"{path}: expected examples of {window}, found those of {found.window}; run "
             f"`dvc repro -f train`"
         )
-    return examples
+    return found.examples

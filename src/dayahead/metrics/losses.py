@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from dayahead.core.columns import WINDOW
-from dayahead.core.errors import DataError
-from dayahead.metrics.tables import write_csv
+from dayahead.metrics.tables import reading, write_csv
 
 LOSSES: Final = "losses.csv"
 _COLUMNS: Final = (WINDOW, "step", "loss")
@@ -32,13 +31,7 @@ def read_losses(results: Path) -> dict[str, list[tuple[int, float]]]:
     """
     path = results / LOSSES
     found: dict[str, list[tuple[int, float]]] = {}
-    try:
-        with path.open(newline="") as file:
-            for row in csv.DictReader(file):
-                found.setdefault(row[WINDOW], []).append((int(row["step"]), float(row["loss"])))
-    except (OSError, KeyError, ValueError, TypeError) as error:
-        raise DataError(
-            f"{path}: expected the columns {', '.join(_COLUMNS)} ({error!r}); run "
-            f"`dvc repro -f train`"
-        ) from None
+    with reading(path, f"the columns {', '.join(_COLUMNS)}"), path.open(newline="") as file:
+        for row in csv.DictReader(file):
+            found.setdefault(row[WINDOW], []).append((int(row["step"]), float(row["loss"])))
     return found

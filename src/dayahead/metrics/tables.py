@@ -1,8 +1,8 @@
 """The tables in results/: windows, ranks, which every metric is computed from, evidence."""
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -22,7 +22,7 @@ from dayahead.core.columns import (
     TARGET,
     WINDOW,
 )
-from dayahead.core.errors import DataError
+from dayahead.core.errors import ConfigError, DataError
 from dayahead.core.files import write_parquet, written_whole
 from dayahead.metrics.metrics import mean, metric_names, window_metrics
 
@@ -122,21 +122,35 @@ def write_csv(path: Path, rows: Iterable[Sequence[object]], *, is_longer: bool) 
         csv.writer(file, lineterminator="\n").writerows(rows)
 
 
+@contextmanager
+def reading(path: Path, expected: str) -> Iterator[None]:
+    """Read a file of results/ in this block.
+
+    Raises:
+        DataError: the file is not as `expected`, whatever the block stumbled over.
+    """
+    try:
+        yield
+    except (
+        OSError, LookupError, ValueError, TypeError, csv.Error, ConfigError, pa.ArrowException,
+    ) as error:  # fmt: skip
+        found = "; ".join(str(error).splitlines())
+        kind = "" if isinstance(error, ConfigError) else f"{type(error).__name__}: "
+        raise DataError(
+            f"{path}: expected {expected} ({kind}{found}); run `dvc repro -f train`"
+        ) from None
+
+
 def read_windows(path: Path, cutoffs: Sequence[int]) -> list[WindowResult]:
     """Read windows.csv.
 
     Raises:
-        DataError: the file is missing, lacks a column or has a value that is no number.
+        DataError: the file is missing or empty, lacks a column or has a value that is no number.
     """
-    try:
-        with path.open(newline="") as file:
-            rows = list(csv.DictReader(file))
-        return [_window_result_of(row, metric_names(cutoffs)) for row in rows]
-    except (OSError, KeyError, ValueError) as error:
-        raise DataError(
-            f"{path}: not readable as a table of windows with the metrics at "
-            f"{', '.join(map(str, cutoffs))} ({error!r}); run `dvc repro -f train`"
-        ) from None
+    expected = f"windows with the metrics at {', '.join(map(str, cutoffs))}"
+    with reading(path, expected), path.open(newline="") as file:
+        first, *more = csv.DictReader(file)
+        return [_window_result_of(row, metric_names(cutoffs)) for row in (first, *more)]
 
 
 def _window_result_of(row: dict[str, str], names: Sequence[str]) -> WindowResult:
@@ -201,15 +215,10 @@ def read_evidence(path: Path) -> dict[str, float]:
     Raises:
         DataError: the file is missing or empty, has other columns or a weight that is no number.
     """
-    try:
-        with path.open(newline="") as file:
-            _, *rows = csv.reader(file)
+    expected = "the columns feature and weight, a number"
+    with reading(path, expected), path.open(newline="") as file:
+        _, *rows = csv.reader(file)
         return {feature: float(weight) for feature, weight in rows}
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"{path}: expected the columns feature and weight, a number ({error!r}); run "
-            f"`dvc repro -f train`"
-        ) from None
 
 
 def ranks_path(results: Path, window: str) -> Path:
@@ -252,16 +261,12 @@ def read_ranks(results: Path, window: str) -> WindowRanks:
         DataError: the file is missing, damaged, empty or has other columns.
     """
     path = ranks_path(results, window)
-    try:
+    with reading(path, f"ranks with the columns {', '.join(RANKS_SCHEMA.names)}"):
         # Not read_table(schema=...): that fills a missing column with nulls, which are misses.
         table = pq.ParquetFile(path).read()
         if table.schema not in (RANKS_SCHEMA, POSITIONED_RANKS_SCHEMA):
-            raise pa.ArrowInvalid(f"columns {table.schema.names}")
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(
-            f"{path}: expected ranks with columns {RANKS_SCHEMA.names}, found none ({error}); "
-            f"run `dvc repro -f train`"
-        ) from None
+            found = ", ".join(f"{each.name} {each.type}" for each in table.schema)
+            raise TypeError(f"found {found}")
     return WindowRanks(
         session_ids=table[SESSION_ID],
         positions=table[POSITION].to_numpy() if POSITION in table.column_names else None,

@@ -2,7 +2,10 @@
 
 import json
 
+import pytest
+
 from dayahead.aggregate.examples import item_names, shown_sessions
+from dayahead.core.errors import DataError
 from dayahead.metrics.examples import Example
 from dayahead.windows.folder import WindowFolder
 from support.results_folders import window_ranks
@@ -34,6 +37,16 @@ def test_with_all_positions_the_rank_is_that_of_the_last_item(tmp_path):
     examples = [Example(row=0, recommended=[2]), Example(row=1, recommended=[2])]
     shown = shown_sessions(folder, folder.windows[0], "train", ranks, examples)
     assert [each.rank for each in shown] == [8, 9]
+
+
+@pytest.mark.parametrize(("row", "item"), [(2, 2), (0, 11), (0, -1)])
+def test_an_example_of_no_session_or_with_no_item_of_the_catalogue_is_refused(tmp_path, row, item):
+    folder = WindowFolder(write_window_folder(tmp_path, [LONG]))  # of 9 items, 2 to 10
+    examples = [Example(row=row, recommended=[10, item])]
+    with pytest.raises(
+        DataError, match=r"^results/examples\.json: expected .*`dvc repro -f train`"
+    ):
+        shown_sessions(folder, folder.windows[0], "train", window_ranks([3, 0]), examples)
 
 
 def test_items_have_titles_where_a_feature_holds_them(tmp_path):

@@ -269,7 +269,9 @@ def test_the_report_shows_what_a_head_has_learned(folders, page):
 
 def test_a_missing_baseline_is_rejected(folders):
     baseline_path(folders[0], "transitions").unlink()
-    with pytest.raises(DataError, match=r"transitions\.csv: not readable .*`dvc repro -f train`"):
+    with pytest.raises(
+        DataError, match=r"transitions\.csv: expected windows .*`dvc repro -f train`"
+    ):
         run(folders)
 
 

@@ -115,7 +115,7 @@ def test_ranks_that_lack_a_column_are_no_misses_but_an_error(tmp_path):
     path = ranks_path(tmp_path, "2019-10-02")
     path.parent.mkdir()
     pq.write_table(pa.table({"session_id": ["a"], "target": pa.array([2], pa.int32())}), path)
-    with pytest.raises(DataError, match="expected ranks with columns"):
+    with pytest.raises(DataError, match="expected ranks with the columns"):
         read_ranks(tmp_path, "2019-10-02")
 
 
