@@ -1,5 +1,6 @@
 """Charts of the report: SVG elements in the colours of the page, which change with its theme."""
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -8,6 +9,10 @@ from html import escape
 from io import StringIO
 from types import MappingProxyType
 from typing import Final
+
+# Jupyter's kernels set it for the commands that they start, and matplotlib, which draws SVG here,
+# would refuse a backend that is not installed.
+os.environ.pop("MPLBACKEND", None)
 
 import matplotlib as mpl
 import numpy as np

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from dayahead.aggregate.charts import curves
 
 
@@ -76,11 +78,19 @@ def test_a_missing_value_leaves_a_gap_in_the_line():
     assert line.count("M ") == whole.count("M ") + 1
 
 
-def test_a_backend_that_a_notebook_names_need_not_be_installed():
-    """Kernels of Jupyter hand theirs to commands that they start; the report needs none."""
-    charts = [sys.executable, "-c", "import dayahead.aggregate.charts"]
-    backend = {"MPLBACKEND": "module://ipympl.backend_nbagg"}
+@pytest.mark.parametrize(
+    ("module", "backend", "expected"),
+    [
+        # Kernels of Jupyter hand theirs to commands that they start; the report needs none.
+        ("dayahead.aggregate.charts", "module://ipympl.backend_nbagg", None),
+        # In a notebook compare() leaves the user's figures as they are.
+        ("dayahead.comparison.runs", "svg", "svg"),
+    ],
+)
+def test_only_the_report_ignores_the_backend_that_the_environment_names(module, backend, expected):
+    script = f"import {module}, os; print(os.environ.get('MPLBACKEND')); import matplotlib"
     done = subprocess.run(
-        charts, env={**os.environ, **backend}, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+        [sys.executable, "-c", script], env={**os.environ, "MPLBACKEND": backend},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout.strip()) == (0, str(expected)), done.stderr
