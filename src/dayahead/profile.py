@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dayahead.config.params import Params
+from dayahead.core.errors import ConfigError
 from dayahead.train.checks import select_windows
 from dayahead.train.profiling import FOLDER
 from dayahead.train.run import Study
@@ -22,11 +23,16 @@ def profile_fit(params: Params, root: Path, into: Path) -> Path:
     Args:
         params: of the study; without `profile.window` an early window is taken.
         root: project with data/windows.
-        into: folder for the profile and the evaluations beside it.
+        into: folder for the profile and the evaluations beside it, in place of earlier ones.
 
     Raises:
-        ConfigError: no such window or steps.
+        ConfigError: no such window or steps, or the folder holds the results of the study.
     """
+    if into.resolve() == (root / "results").resolve():
+        raise ConfigError(
+            f"profile: {into} holds the results of the study, which a profile would replace; name "
+            f"another folder (--into build/profile)"
+        )
     folder = root / "data" / "windows"
     windows, _ = select_windows(WindowFolder(folder), params)
     names = [window.name for window in windows]

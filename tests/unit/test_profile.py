@@ -46,6 +46,31 @@ def test_a_window_that_is_none_is_refused(project):
         profiled(project, window="2027-01-01")
 
 
+@pytest.mark.parametrize("into", ["results", "other/../results"])
+def test_results_are_no_folder_for_a_profile(project, into):
+    ranks = project / "results" / "ranks" / "2026-01-02.parquet"
+    ranks.parent.mkdir()
+    ranks.touch()
+    with pytest.raises(ConfigError, match=r"^profile: .*results holds the results of the study"):
+        profiled(project, into=into)
+    assert ranks.exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--steps", "100000", "profile: steps: .* less than or equal to 65536 .got 100000."),
+        ("--steps", "0", "profile: steps: .* greater than or equal to 1 "),
+        ("--first-step", "20000000", "profile: first_step: .* less than or equal to 10000000 "),
+        ("--first-step", "-1", "profile: first_step: .* greater than or equal to 0 "),
+    ],
+)
+def test_options_have_the_bounds_of_the_settings(monkeypatch, option, value, message):
+    monkeypatch.setattr("dayahead.commands.profile.load_params", lambda _: tiny_params({}))
+    with pytest.raises(ConfigError, match=message):
+        CliRunner().invoke(app, ["profile", option, value], catch_exceptions=False)
+
+
 def test_options_come_before_the_settings(project, monkeypatch):
     asked = []
 
