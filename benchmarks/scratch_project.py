@@ -20,7 +20,7 @@ from dayahead.core.fingerprints import sha256_of
 
 PROJECT = Path(__file__).parents[1]
 COPIED = ("src", "stages", "datasets", "dvc.yaml", "params.yaml", "requirements.txt")
-NOT_COMPARED = ("timing.csv", "report.html")
+NOT_COMPARED = {"timing.csv", "phases", "report.html"}
 """Outputs with clock times."""
 CACHED = ("fits", "evaluations")
 """Folders of the cache that training fills."""
@@ -100,7 +100,7 @@ class ScratchProject:
         return {
             str(path.relative_to(self.folder)): sha256_of(path)
             for path in files
-            if path.is_file() and path.name not in NOT_COMPARED
+            if path.is_file() and NOT_COMPARED.isdisjoint(path.parts)
         }
 
     def session_counts(self) -> dict[str, int]:

@@ -4,9 +4,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from ruamel.yaml import YAML
-
 from dayahead.core.cache import Cache
+from support.outputs import locked_outputs
 from support.slurm_lab import Job, SlurmLab
 
 ROOT = Path(__file__).parents[2]
@@ -57,14 +56,8 @@ class Study:
         self.lab.wait_until(is_there)
 
     def outputs(self, experiment: str = "") -> dict[str, str]:
-        """Hash of every output by its path, here or of an experiment.
-
-        Clock times are outside every equality.
-        """
-        stages = YAML(typ="safe").load(self._lock_file(experiment))["stages"]
-        found = {out["path"]: out["md5"] for stage in stages.values() for out in stage["outs"]}
-        timings = ("results/timing.csv", "results/phases/")
-        return {path: md5 for path, md5 in found.items() if not path.startswith(timings)}
+        """Hash of every output but clock times by its path, here or of an experiment."""
+        return locked_outputs(self._lock_file(experiment))
 
     def _lock_file(self, experiment: str) -> str:
         if not experiment:

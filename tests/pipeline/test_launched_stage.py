@@ -5,6 +5,7 @@ import shutil
 import pytest
 
 from support.launched_study import errors_in, ranks
+from support.outputs import without_times
 from support.project_copy import copy_project
 from support.results_folders import write_raw_manifest
 from support.window_folders import bytes_in, markov_days, write_window_folder
@@ -44,10 +45,7 @@ def stage(project, *, ranks_of_launcher=({},), **environ):
 
 def outputs_of(project):
     """All outputs but clock times."""
-    files = bytes_in(project / "results") | bytes_in(project / "models")
-    files.pop("timing.csv")
-    files.pop("phases/train.csv")
-    return files
+    return without_times(bytes_in(project / "results") | bytes_in(project / "models"))
 
 
 def record_files(project):

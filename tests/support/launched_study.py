@@ -19,6 +19,7 @@ from dayahead.core.errors import exit_with_message
 from dayahead.distributed import process_group
 from dayahead.metrics.tables import read_windows
 from dayahead.train.stage import train
+from support.outputs import without_times
 from support.tiny_settings import evaluated_windows, ranks_of, tiny_study
 from support.window_folders import bytes_in, markov_days, write_window_folder
 
@@ -41,9 +42,7 @@ def run_study(folder: Path, processes: int | str) -> None:
 
 def left_in(folder: Path) -> dict[str, bytes]:
     """Bytes of all output files but the timings."""
-    files = bytes_in(folder / "out")
-    files.pop("results/timing.csv")
-    return files
+    return without_times(bytes_in(folder / "out"))
 
 
 def assert_equal(one: Path, several: Path) -> None:

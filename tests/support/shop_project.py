@@ -16,6 +16,7 @@ from dayahead.core.cache import Cache
 from dayahead.dataset.schema import load_dataset
 from dayahead.dataset.source import SyntheticConfig
 from dayahead.download.synthetic import generate
+from support.outputs import without_times
 from support.project_copy import ROOT, copy_project
 from support.window_folders import bytes_in
 
@@ -73,9 +74,7 @@ class Clone:
 
     def outputs(self) -> dict[str, bytes]:
         """All outputs but clock times."""
-        files = bytes_in(self.folder / "models") | bytes_in(self.folder / "results")
-        timings = ("timing.csv", "phases/")
-        return {name: found for name, found in files.items() if not name.startswith(timings)}
+        return without_times(bytes_in(self.folder / "models") | bytes_in(self.folder / "results"))
 
     def n_cached(self, kind: str) -> int:
         return len(Cache(self.folder / ".dayahead" / kind).keys())

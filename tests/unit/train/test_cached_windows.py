@@ -14,6 +14,7 @@ from dayahead.train.run import Run
 from dayahead.train.stage import train
 from dayahead.windows.folder import window_path
 from support.memory_models import MEMORY_WITH_GPT2
+from support.outputs import without_times
 from support.tiny_settings import GRU4REC, compute_config, each_task, merge_sections, tiny_study
 from support.window_folders import bytes_in, day, markov_days, write_window_folder
 from support.worker_studies import fit_and_die_once
@@ -46,11 +47,7 @@ def run(windows, out, sections=None, **more):
     """Train with a cache beside `out`, which starts empty as under DVC; return the output files."""
     shutil.rmtree(out, ignore_errors=True)
     train(tiny_study(windows, out, sections, cache=out.with_name("cache"), **more))
-    return files_but_timings(out)
-
-
-def files_but_timings(out):
-    return {name: content for name, content in bytes_in(out).items() if "timing" not in name}
+    return without_times(bytes_in(out))
 
 
 @pytest.fixture(scope="module")
@@ -155,9 +152,9 @@ def test_a_run_restarts_after_one_of_its_processes_is_killed(windows, tmp_path, 
     compute = compute_config(processes=2)
     run_processes(fit_and_die_once, compute, study("killed"), max_restarts=1)
     assert "started again" in caplog.text
-    files = files_but_timings(tmp_path / "killed" / "out")
+    files = without_times(bytes_in(tmp_path / "killed" / "out"))
     files.pop("died")
-    assert files == files_but_timings(tmp_path / "whole" / "out")
+    assert files == without_times(bytes_in(tmp_path / "whole" / "out"))
 
 
 def test_one_more_day_needs_one_more_fit(tmp_path, fits):

@@ -9,6 +9,7 @@ from dayahead.metrics.examples import read_examples
 from dayahead.metrics.losses import read_losses
 from dayahead.metrics.tables import read_ranks, read_windows
 from dayahead.train.loss_curve import N_PARTS, loss_curve
+from support.outputs import without_times
 from support.tiny_settings import train_study
 from support.window_folders import bytes_in, markov_days, write_window_folder
 
@@ -74,8 +75,8 @@ def test_examples_are_those_of_the_evaluation(windows, tmp_path):
 def test_what_comes_from_the_cache_is_the_same(windows, tmp_path):
     sections = {"model": {"architecture": "gru"}}
     train_study(windows, tmp_path, sections)
-    first = {n: c for n, c in bytes_in(tmp_path / "results").items() if "timing" not in n}
+    first = without_times(bytes_in(tmp_path / "results"))
     train_study(windows, tmp_path, sections)
-    again = {n: c for n, c in bytes_in(tmp_path / "results").items() if "timing" not in n}
+    again = without_times(bytes_in(tmp_path / "results"))
     assert again == first
     assert {"losses.csv", "examples.json"} < {*again}

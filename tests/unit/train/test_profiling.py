@@ -19,6 +19,7 @@ from dayahead.train.profiling import NSYS, StepTracer
 from dayahead.train.stage import train
 from dayahead.windows.folder import WindowFolder
 from support.memory_models import MEMORY_WITH_GPT2
+from support.outputs import without_times
 from support.tiny_settings import merge_sections, tiny_params, tiny_study
 from support.window_folders import bytes_in, day, markov_days, write_window_folder
 
@@ -46,10 +47,8 @@ def run(windows, out, sections, profile=None, **more):
 
 def results_in(out):
     """All files but times and the profile."""
-    left_out = ("results/timing.csv", "results/profile/")
-    return {
-        name: content for name, content in bytes_in(out).items() if not name.startswith(left_out)
-    }
+    files = without_times(bytes_in(out))
+    return {name: files[name] for name in files if not name.startswith("results/profile/")}
 
 
 def table(out):

@@ -17,8 +17,9 @@ from dayahead.metrics.tables import read_ranks, read_windows
 from dayahead.model.checkpoint import load_model
 from dayahead.train.stage import Progress
 from dayahead.windows.folder import window_path
+from support.outputs import without_times
 from support.tiny_settings import evaluated_windows, ranks_of, train_study
-from support.window_folders import day, markov_days, write_window_folder
+from support.window_folders import bytes_in, day, markov_days, write_window_folder
 
 POPULARITY = {"model": {"architecture": "popularity"}}
 DROPOUT = {"model": {"dropout": 0.2, "input_dropout": 0.1}}
@@ -57,8 +58,7 @@ def same_files(first, second, *names):
 
 
 def outputs(out):
-    timing = out / "results" / "timing.csv"
-    return [str(p.relative_to(out)) for p in sorted(out.rglob("*")) if p.is_file() and p != timing]
+    return sorted(without_times(bytes_in(out)))
 
 
 def remove_sessions(folder, number, role):

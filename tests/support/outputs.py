@@ -1,0 +1,25 @@
+"""What equal runs have equal: all outputs but clock times."""
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from ruamel.yaml import YAML
+
+T = TypeVar("T")
+_TIMES = ("timing.csv", "phases/")
+"""In results/."""
+
+
+def without_times(files: Mapping[str, T]) -> dict[str, T]:
+    """Leave clock times out of what is known of files, by their path in results/ or above it."""
+    return {
+        path: found
+        for path, found in files.items()
+        if not path.removeprefix("results/").startswith(_TIMES)
+    }
+
+
+def locked_outputs(lock_text: str) -> dict[str, str]:
+    """Hash of every output but clock times, by its path, in the text of a dvc.lock."""
+    stages = YAML(typ="safe").load(lock_text)["stages"].values()
+    return without_times({out["path"]: out["md5"] for stage in stages for out in stage["outs"]})
