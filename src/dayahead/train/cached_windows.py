@@ -29,6 +29,7 @@ from dayahead.model.tensor_files import (
     write_tensors,
 )
 from dayahead.train.effective_settings import effective_settings
+from dayahead.train.loss_curve import curve_of
 from dayahead.train.results import EvaluatedWindow
 from dayahead.train.run import Fit, Run
 from dayahead.train.trainers import uses_bfloat16
@@ -180,7 +181,7 @@ class CachedWindows:
         path = folder / STATE
         state = {**load_file(path)} if self.shard.is_whole else stored_tensors(path)
         figures = about["fit"]
-        figures["curve"] = tuple(map(tuple, figures["curve"]))
+        figures["curve"] = curve_of(figures["curve"])
         restore(index, Fit(self.windows[index], **figures), state)
         return True
 

@@ -1,6 +1,6 @@
 """The loss within a fit: its mean in each of at most 20 parts of the steps."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -19,3 +19,8 @@ def loss_curve(sums: Float[Tensor, "S 2"]) -> Curve:
     ends = [n_steps * (part + 1) // n_parts for part in range(n_parts)]
     parts = [sums[start:end].sum(0).tolist() for start, end in pairwise([0, *ends])]
     return tuple((end, loss / n) for end, (loss, n) in zip(ends, parts, strict=True) if n > 0)
+
+
+def curve_of(stored: Iterable[tuple[int, float]]) -> Curve:
+    """Return a curve as `loss_curve` gave it, from the lists that JSON makes of its pairs."""
+    return tuple((step, loss) for step, loss in stored)

@@ -29,7 +29,7 @@ from dayahead.metrics.tables import (
 from dayahead.model.next_item import NextItemModel
 from dayahead.train.batches import Sessions
 from dayahead.train.evaluate import RankedTargets
-from dayahead.train.loss_curve import Curve
+from dayahead.train.loss_curve import Curve, curve_of
 
 WINDOWS = "windows.csv"
 TIMING = "timing.csv"
@@ -117,7 +117,7 @@ class EvaluatedWindow:
             train_ranks=np.array(summary["train_ranks"], np.int32),
             train_loss=summary["train_loss"],
             timing=Timing(**summary["timing"]),
-            curve=[(step, loss) for step, loss in summary["curve"]],
+            curve=curve_of(summary["curve"]),
             examples=[Example(**example) for example in summary["examples"]],
         )
 

@@ -106,7 +106,7 @@ def test_an_evaluated_window_is_read_as_it_was_written(tmp_path):
     lists = pa.table({"items": [["a", "b"]], "scores": [[0.5, 0.25]]})
     timing, train = Timing("2026-01-02T03", 1.0, 2.0, 3.0, 4.0, 5), np.array([1, 0], np.int32)
     ranks = window_ranks([1, 0, 7])
-    curve, examples = [(2, 1 / 3), (4, 0.25)], [Example(row=7, recommended=[5, 3])]
+    curve, examples = ((2, 1 / 3), (4, 0.25)), [Example(row=7, recommended=[5, 3])]
     written = EvaluatedWindow(
         "2026-01-02T03", ranks, train, 1 / 3, timing, lists, None, curve, examples
     )
