@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from dayahead.config.loading import read_yaml
 from dayahead.config.overrides import override_text
+from dayahead.config.params import flat
 
 Setting = str | int | float | bool | None | Sequence[Any] | Mapping[str, Any]
 DEFAULTS: Final = Path(__file__).with_name("defaults.yaml")
@@ -18,7 +19,7 @@ def changed_settings(settings: Mapping[str, Setting]) -> dict[str, tuple[Setting
 
     `settings` are params.yaml, flat: {"model.n_layer": 2, ...}.
     """
-    defaults = _flat(read_yaml(DEFAULTS))
+    defaults = flat(read_yaml(DEFAULTS))
     return {
         key: (value, defaults.get(key))
         for key, value in settings.items()
@@ -40,16 +41,6 @@ def _overrides(key: str, value: Setting) -> list[str]:
     if isinstance(value, Mapping):  # Hydra adds keys to a mapping one by one
         return [f"+{key}.{name}={override_text(inner)}" for name, inner in value.items()]
     return [f"{key}={override_text(_plain(value))}"]
-
-
-def _flat(sections: Mapping[str, Any]) -> dict[str, Setting]:
-    flat: dict[str, Setting] = {}
-    for name, value in sections.items():
-        if isinstance(value, Mapping):
-            flat |= {f"{name}.{key}": inner for key, inner in value.items()}
-        else:
-            flat[name] = value
-    return flat
 
 
 def _plain(value: Setting) -> Setting:

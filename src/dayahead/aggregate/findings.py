@@ -22,7 +22,7 @@ from dayahead.core.phases import PhaseRow, in_phase, phase, read_phases
 from dayahead.metrics.baseline_ranks import read_baseline_ranks
 from dayahead.metrics.examples import read_examples
 from dayahead.metrics.losses import read_losses
-from dayahead.metrics.metrics import Ranks, Values, mean, target_metric
+from dayahead.metrics.metrics import Ranks, Values, main_metric, mean, target_metric
 from dayahead.metrics.tables import WindowResult, read_baselines, read_evidence
 from dayahead.windows.folder import WindowFolder
 from dayahead.windows.metadata import WindowsManifest
@@ -74,11 +74,6 @@ class Folders:
     results: Path
     windows: Path
     raw: Path
-
-
-def main_metric(names: Mapping[str, float]) -> str:
-    """Return NDCG at the longest cutoff."""
-    return [name for name in names if name.startswith("ndcg")][-1]
 
 
 def find(

@@ -8,6 +8,7 @@ from tabulate import tabulate  # type: ignore[import-untyped]
 
 from dayahead.aggregate.averaging import MIN_WINDOWS
 from dayahead.comparison.paired_tests import Comparison, MetricComparison
+from dayahead.metrics.metrics import main_metric
 
 _SIGNIFICANT: Final = 0.01
 _SMALLEST: Final = 0.0001
@@ -38,7 +39,8 @@ def summarize(comparison: Comparison, a: str = "A", b: str = "B") -> str:
 
 
 def _conclusion(comparison: Comparison) -> str:
-    metric = [metric for metric in comparison.metrics if metric.name.startswith("ndcg")][-1]
+    metrics = {metric.name: metric for metric in comparison.metrics}
+    metric = metrics[main_metric(metrics)]
     return (
         f"{_finding(comparison, metric)}: {metric.name} is {metric.a:.4f} for A and "
         f"{metric.b:.4f} for B; B is better in {metric.better:,} and worse in {metric.worse:,} of "

@@ -3,6 +3,7 @@
 No field has a default: a default in code would be a parameter that DVC cannot see.
 """
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -215,7 +216,15 @@ def flat_settings(params: Params) -> dict[str, Any]:
     """
     sections = asdict(params)
     del sections["machine"], sections["nightly"]
-    flat = {"dataset": sections.pop("dataset")}
-    for section, settings in sections.items():
-        flat |= {f"{section}.{key}": value for key, value in settings.items()}
-    return flat
+    return flat(sections)
+
+
+def flat(sections: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings by their names in one mapping: {"dataset": "g1", "model.n_layer": 2, ...}."""
+    settings: dict[str, Any] = {}
+    for name, value in sections.items():
+        if isinstance(value, Mapping):
+            settings |= {f"{name}.{key}": inner for key, inner in value.items()}
+        else:
+            settings[name] = value
+    return settings

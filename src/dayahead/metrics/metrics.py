@@ -1,7 +1,7 @@
 """Metrics as functions of ranks. With one target recall is the hit rate, and MRR is MAP."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -21,6 +21,11 @@ _GAIN: Final[dict[str, Callable[[Values], Values]]] = {
 def metric_names(cutoffs: Sequence[int]) -> list[str]:
     """Return the names of all metrics: recall_at_10, recall_at_20, ndcg_at_10, ..."""
     return [f"{kind}_at_{cutoff}" for kind in _GAIN for cutoff in sorted(set(cutoffs))]
+
+
+def main_metric(names: Iterable[str]) -> str:
+    """Return the one of `metric_names` that conclusions are by: NDCG at the longest cutoff."""
+    return [name for name in names if name.startswith("ndcg")][-1]
 
 
 def target_metric(name: str, ranks: Ranks) -> Values:
