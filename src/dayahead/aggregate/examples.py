@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from dayahead.core.columns import ITEM_ID, N_RESERVED, VALUE
@@ -88,7 +89,7 @@ def shown_sessions(
 def item_names(folder: WindowFolder, newest: Window, items: Iterable[int]) -> dict[int, str]:
     """Return the titles of items by catalogue index; raw ids where there is no title.
 
-    A title is that of the item's last event in the newest window that has one.
+    Of the newest window that has an item it is the last session's that knows a title.
     """
     wanted = sorted(items)
     raw = folder.vocabulary(ITEM_ID)[VALUE]
@@ -96,17 +97,20 @@ def item_names(folder: WindowFolder, newest: Window, items: Iterable[int]) -> di
     title = folder.statistics.title
     if title is None:
         return names
-    values, missing = folder.vocabulary(title)[VALUE], set(wanted)
+    values, missing = folder.vocabulary(title)[VALUE], {i for i in wanted if i >= N_RESERVED}
     for window in reversed(folder.windows[: newest.position + 1]):
         if not missing:
             break
         table = folder.read(window, "all", [ITEM_ID, title])
-        found = zip(
-            table[ITEM_ID].combine_chunks().flatten().to_pylist(),
-            table[title].combine_chunks().flatten().to_pylist(),
-            strict=True,
+        events = pa.table(
+            [column.combine_chunks().flatten() for column in table.columns], ["item", "title"]
         )
-        titles = {i: index for i, index in found if i in missing and index >= N_RESERVED}
-        names |= {i: str(values[index - N_RESERVED]) for i, index in titles.items()}
-        missing -= titles.keys()
+        events = events.filter(pc.is_in(events["item"], pa.array(sorted(missing), pa.int32())))
+        found, titles = (column.to_pylist() for column in events.columns)
+        names |= {
+            item: str(values[index - N_RESERVED])
+            for item, index in zip(found, titles, strict=True)
+            if index >= N_RESERVED
+        }
+        missing -= {*found}
     return names

@@ -2,14 +2,18 @@
 
 import json
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from dayahead.aggregate.examples import item_names, shown_sessions
+from dayahead.core.columns import ROLES
 from dayahead.core.errors import DataError
+from dayahead.core.files import write_parquet
 from dayahead.metrics.examples import Example
 from dayahead.windows.folder import WindowFolder
 from support.results_folders import window_ranks
-from support.window_folders import write_window_folder
+from support.window_folders import day, write_window_folder
 
 LONG = [[9, 1, 2, 3, 4, 5, 6, 7, 8], [3, 4]]
 """Sessions of raw ids; catalogue indices follow them in order: 9 is 2, 1 is 3 ..."""
@@ -49,11 +53,39 @@ def test_an_example_of_no_session_or_with_no_item_of_the_catalogue_is_refused(tm
         shown_sessions(folder, folder.windows[0], "train", window_ranks([3, 0]), examples)
 
 
-def test_items_have_titles_where_a_feature_holds_them(tmp_path):
+@pytest.fixture
+def titled(tmp_path, monkeypatch):
+    """Two windows of items whose titles are their categories, and the names of windows read."""
     write_window_folder(tmp_path, [[[4, 5]], [[6, 4]]], features=True)  # category: id modulo 3
     path = tmp_path / "statistics.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"title": "category"}))
-    folder = WindowFolder(tmp_path)
+    folder, read, names = WindowFolder(tmp_path), WindowFolder.read, []
+
+    def recorded(self, window, *about):
+        names.append(window.name)
+        return read(self, window, *about)
+
+    monkeypatch.setattr(WindowFolder, "read", recorded)
+    return folder, names
+
+
+def test_items_have_titles_where_a_feature_holds_them(titled):
+    folder, read = titled
     names = item_names(folder, folder.windows[1], [1, 2, 3, 4])
     assert names == {1: "?", 2: "1", 3: "2", 4: "0"}
+    assert read == [day(1), day(0)]
     assert item_names(folder, folder.windows[0], [4]) == {4: "6"}  # no earlier window has it
+
+
+def test_no_window_is_read_for_reserved_indices_or_before_the_newest_with_the_item(titled):
+    folder, read = titled
+    assert item_names(folder, folder.windows[1], [0, 1]) == {0: "?", 1: "?"}
+    assert read == []
+    for role in ROLES:
+        path = folder.path(folder.windows[1], role)
+        table = pq.read_table(path, partitioning=None)
+        at = table.column_names.index("category")
+        unknown = pa.array([[1, 1]] * len(table), table.schema.field(at).type)
+        write_parquet(path, table.set_column(at, "category", unknown))
+    assert item_names(folder, folder.windows[1], [2]) == {2: "4"}
+    assert read == [day(1)]
