@@ -59,10 +59,10 @@ def running(command: Sequence[str | Path]) -> Iterator[int]:
     """Start a service; return its port, and end it afterwards."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        found = re.search(r"http://127\.0\.0\.1:(\d+)", process.stdout.readline())
-        if found is None:
-            raise SystemExit(f"{command[0]}: the service did not start")
         try:
+            found = re.search(r"http://127\.0\.0\.1:(\d+)", process.stdout.readline())
+            if found is None:
+                raise SystemExit(f"{command[0]}: the service did not start")
             yield int(found[1])
         finally:
             process.terminate()

@@ -48,11 +48,7 @@ def test_only_changed_settings_are_listed_with_their_defaults(tmp_path):
 
 def test_the_command_gives_the_settings_again(tmp_path):
     settings = settings_with(tmp_path, OVERRIDES)
-    (
-        *_,
-        _,
-    ) = words = shlex.split(command_of(settings))
-    given = [word for word in words[3:] if word != "-S"]
+    given = [word for word in shlex.split(command_of(settings))[3:] if word != "-S"]
     assert settings_with(tmp_path, given) == settings
 
 
