@@ -102,11 +102,11 @@ def fitted_windows(past: Sequence[Window], config: TrainingConfig) -> Sequence[W
 def _check_profile(folder: WindowFolder, windows: Sequence[Window], params: Params) -> None:
     """Check that the window to profile is fitted, in as many steps as are to be traced."""
     config, training = params.profile, params.training
+    if config.window is None:
+        return
     fitted = {window.name: n for n, window in enumerate(windows) if window != windows[-1]}
     if training.fit_last:
         fitted[windows[-1].name] = len(windows) - 1
-    if config.window is None:
-        return
     if config.window not in fitted:
         names = list(fitted)
         raise ConfigError(
