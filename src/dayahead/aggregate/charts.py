@@ -83,7 +83,7 @@ def curves(
 
     Args:
         key: prefix of the element's ids, unique on the page.
-        windows: names such as 2019-10-01, 2019-10-01T13 or 2019-10-01T1304.
+        windows: one or more names such as 2019-10-01, 2019-10-01T13 or 2019-10-01T1304.
         series: the run's own values.
         centre: a mean, drawn as a dashed line, and its interval, drawn as a band.
         beside: values of others, drawn as grey broken lines behind the others.
@@ -105,7 +105,7 @@ def curves(
         _legend(axes, len(series) + len(beside))
         if axes.get_ylim()[1] >= _THOUSANDS:
             axes.yaxis.set_major_formatter(_WHOLE)
-    about = f"{windows[0]} to {windows[-1]}" if windows else "no window"
+    about = f"{windows[0]} to {windows[-1]}"
     return _themed(svg.getvalue(), key, _alternative(about, {**series, **beside}))
 
 
@@ -120,7 +120,7 @@ def bars(
         # Thin edges close the seams between hundreds of bars.
         axes.bar(days, heights, width, color=colours, edgecolor=colours, linewidth=0.3)
         axes.yaxis.set_major_formatter(_WHOLE)
-    about = f"{windows[0]} to {windows[-1]}" if windows else "no window"
+    about = f"{windows[0]} to {windows[-1]}"
     return _themed(svg.getvalue(), key, _alternative(about, {key: heights}))
 
 

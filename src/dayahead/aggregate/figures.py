@@ -28,18 +28,17 @@ def metric_charts(findings: Findings) -> Charts:
             each.name: [row.metrics[name] for row in each.rows] for each in findings.baselines
         }
         yield title_of(name), curves(kind, windows, own, centre, beside)
-    if findings.baselines:
-        name = findings.metric
-        minus = {
-            each.name: [
-                own.metrics[name] - row.metrics[name]
-                for own, row in zip(findings.rows, each.rows, strict=True)
-            ]
-            for each in findings.baselines
-        }
-        others = next(iter(minus)) if len(minus) == 1 else "the others"
-        title = f"{title_of(name)}, {findings.architecture} minus {others}"
-        yield title, curves("minus", windows, {}, (0.0, None), minus)
+    name = findings.metric
+    minus = {
+        each.name: [
+            own.metrics[name] - row.metrics[name]
+            for own, row in zip(findings.rows, each.rows, strict=True)
+        ]
+        for each in findings.baselines
+    }
+    others = next(iter(minus)) if len(minus) == 1 else "the others"
+    title = f"{title_of(name)}, {findings.architecture} minus {others}"
+    yield title, curves("minus", windows, {}, (0.0, None), minus)
 
 
 def training_charts(findings: Findings) -> Charts:
@@ -48,9 +47,8 @@ def training_charts(findings: Findings) -> Charts:
     if any(loss is not None for loss in losses):
         windows = [row.window for row in findings.rows]
         yield "Mean loss of each fit", curves("loss", windows, {"loss": losses})
-    curved = [window for window, curve in findings.losses.items() if curve]
-    if curved:
-        chosen = {window: findings.losses[window] for window in _spaced(curved)}
+    if findings.losses:
+        chosen = {window: findings.losses[window] for window in _spaced([*findings.losses])}
         yield "Loss within a fit, by its steps", fit_curves("steps", chosen)
 
 

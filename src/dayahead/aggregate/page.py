@@ -33,7 +33,7 @@ def render_page(findings: Findings) -> str:
         settings=findings.settings,
         listing=findings.listing,
         conclusions=list(conclusions(findings)),
-        slice_conclusion=slice_conclusion(findings, rival) if rival else None,
+        slice_conclusion=slice_conclusion(findings, rival),
         rival=rival,
         evidence=sorted(findings.evidence.items(), key=lambda entry: -abs(entry[1])),
         n_shown=_N_SHOWN,
@@ -45,6 +45,6 @@ def render_page(findings: Findings) -> str:
     )
 
 
-def _rival(findings: Findings) -> BaselineComparison | None:
+def _rival(findings: Findings) -> BaselineComparison:
     """Return the best of the others, which groups of targets are compared with."""
-    return max(findings.baselines, key=lambda each: each.aod[findings.metric], default=None)
+    return max(findings.baselines, key=lambda each: each.aod[findings.metric])

@@ -66,10 +66,12 @@ def test_windows(results, content):
     check(path, lambda: read_windows(path, CUTOFFS), "windows with the metrics at 10, 20")
 
 
-@pytest.mark.parametrize("content", ["", "feature,weight\nage\n", "feature,weight\nage,much\n"])
-def test_evidence(results, content):
+@pytest.mark.parametrize("rows", [None, "", "feature,weight\nage\n", "feature,weight\nage,much\n"])
+def test_evidence(results, rows):
     path = results / "evidence.csv"
-    path.write_text(content)
+    path.unlink()
+    if rows is not None:
+        path.write_text(rows)
     check(path, lambda: read_evidence(path), "the columns feature and weight, a number")
 
 
