@@ -1,6 +1,7 @@
 """Recommendations for a live session, from a saved model."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -100,18 +101,20 @@ class Recommender:
                 values = [self.stored.config.end] * n_events
             try:
                 found[name] = pa.array(values, type_)
-            except (pa.ArrowException, OverflowError, TypeError) as error:
+            except (pa.ArrowException, OverflowError, TypeError, UnicodeError) as error:
                 raise DataError(f"{name}: expected values of type {type_}: {error}") from None
         return pa.table(found)
 
-    def item_column(self, items: ItemIds) -> pa.Array:
-        """Return item ids in the data set's type.
+    def item_column(self, items: Sequence[int | str | None]) -> pa.Array:
+        """Return item ids in the data set's type; a null stays one.
 
         Raises:
             DataError: one is not of that type.
         """
-        raw = [self._typed(item) for item in items]
-        return pa.array(raw, self.column_types[ITEM_ID])
+        type_ = self.column_types[ITEM_ID]
+        with suppress(pa.ArrowException, OverflowError, UnicodeError):
+            return pa.array(items, type_)
+        return pa.array([None if item is None else self._typed(item) for item in items], type_)
 
     def recommend_after(
         self,
@@ -348,13 +351,16 @@ class Recommender:
         return input_types(self.stored.config.statistics) | {EVENT_TIME: TIMESTAMP}
 
     def _typed(self, item: int | str) -> int | str:
-        if self.stored.config.statistics.item_type == "string":
-            return str(item)
+        is_text = self.stored.config.statistics.item_type == "string"
         try:
+            if is_text:
+                return str(item).encode().decode()
             return int(pa.scalar(int(item), pa.int64()).as_py())
         except (ValueError, OverflowError):
+            kind = "Unicode text" if is_text else "a 64-bit integer"
+            example = "shoe-12" if is_text else "12"
             raise DataError(
-                f"item id {item!r}: expected a 64-bit integer, as in the data set, for example 12"
+                f"item id {item!r}: expected {kind}, as in the data set, for example {example}"
             ) from None
 
 

@@ -100,6 +100,14 @@ def test_events_carry_raw_features(serve, load):
     assert "reads category, price besides the item id; send events" in answer["error"]
 
 
+def test_a_null_item_is_an_unknown_one(serve, load):
+    events = [{"item_id": item, "event_time": "2026-01-02T00:00:00Z"} for item in (1, None)]
+    status, answer = ask(serve(), events=events, top_k=100)
+    assert (status, answer["unknown_items"]) == (200, [None])
+    expected = load().recommend([1, 99], 100)
+    assert dict(pairs(answer)) == pytest.approx(dict(expected), rel=1e-5)
+
+
 WITHOUT_PRICE = [{key: each[key] for key in each if key != "price"} for each in EVENTS]
 
 

@@ -1,6 +1,7 @@
 """`recommend` returns the scores that evaluation computes, and rejects invalid sessions."""
 
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -144,6 +145,16 @@ def test_only_items_of_train_sessions_are_recommended(plain):
 def test_an_unknown_id_counts_as_unknown(plain):
     assert plain.recommend([12345, KNOWN], 3) == plain.recommend([67890, KNOWN], 3)
     assert plain.unknown_items(raw_events([NEW, KNOWN, 67890, NEW])) == [NEW, 67890]
+
+
+def test_ids_become_the_data_sets_type_and_null_stays_null(plain):
+    assert plain.item_column([1, "2", None]).to_pylist() == [1, 2, None]
+    config = plain.stored.config
+    config = replace(config, statistics=replace(config.statistics, item_type="string"))
+    of_texts = Recommender(replace(plain.stored, config=config))
+    assert of_texts.item_column([1, "None", None]).to_pylist() == ["1", "None", None]
+    with pytest.raises(DataError, match="item id"):
+        of_texts.item_column(["\ud800"])
 
 
 def test_without_a_known_id_nothing_is_recommended_unless_asked_for(plain):
