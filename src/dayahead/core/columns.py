@@ -36,6 +36,8 @@ N_RESERVED: Final = 2
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 DAY: Final = 24 * 60 * 60 * 1_000_000
 """Microseconds."""
+LATEST_TIME: Final = 7_258_118_400_000_000
+"""The year 2200 in Unix microseconds: later times, and those before 1970, have a wrong unit."""
 UNITS: Final = {"day": DAY, "hour": DAY // 24, "minute": DAY // (24 * 60)}
 """Units of a window's length in microseconds."""
 IdType = Literal["int", "string"]

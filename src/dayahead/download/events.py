@@ -10,15 +10,21 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dayahead.core.columns import EVENT_TIME, ITEM_ID, ROW, SESSION_ID, SESSION_START, TIMESTAMP
+from dayahead.core.columns import (
+    EVENT_TIME,
+    ITEM_ID,
+    LATEST_TIME,
+    ROW,
+    SESSION_ID,
+    SESSION_START,
+    TIMESTAMP,
+)
 from dayahead.core.errors import SourceError
 from dayahead.dataset.schema import DatasetConfig, TimeConfig
 from dayahead.dataset.source import SourceConfig
 from dayahead.download.readers import EXAMPLES, RawBatch, find_invalid
 
 MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
-_LATEST = 7_258_118_400_000_000
-"""The year 2200 in Unix microseconds: later times, and those before 1970, have a wrong unit."""
 _EXACT = {32: 2**24, 64: 2**53}
 """By bits: larger whole numbers lose digits in a float."""
 _LARGEST = float(np.finfo(np.float32).max)
@@ -212,7 +218,7 @@ def _check_range(instants: pa.Array) -> pa.Array:
 
 
 def _is_out_of_range(unix: pa.Array) -> pa.Array:
-    return pc.or_(pc.less(unix, 0), pc.greater_equal(unix, _LATEST))
+    return pc.or_(pc.less(unix, 0), pc.greater_equal(unix, LATEST_TIME))
 
 
 def _parse_times(text: pa.Array, zone: str) -> pa.Array:

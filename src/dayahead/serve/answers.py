@@ -68,7 +68,9 @@ def _table(recommender: Recommender, events: list[Event]) -> pa.Table:
     raw = recommender.column_types.keys() - {ITEM_ID, EVENT_TIME}
     if events and (missing := sorted(raw - columns.keys())):
         raise DataError(f"events: {', '.join(missing)} is missing; this model reads it")
-    return recommender.events_with(columns)
+    table = recommender.events_with(columns)
+    LiveSessions(table, np.array([0, len(table)])).check_times()
+    return table
 
 
 def _answered(model: LoadedModel, prepared: Sequence[Prepared]) -> list[Result]:

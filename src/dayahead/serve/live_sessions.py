@@ -7,6 +7,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dayahead.core.columns import EVENT_TIME, LATEST_TIME, TIMESTAMP
+from dayahead.core.errors import DataError
+
 
 @dataclass(frozen=True)
 class LiveSessions:
@@ -27,6 +30,25 @@ class LiveSessions:
         known = [none if past is None else past.select(none.column_names) for past in pasts]
         has_past = any(past is not None for past in pasts)
         return cls(*_joined(tables), LiveSessions(*_joined(known)) if has_past else None)
+
+    def check_times(self, ids: pa.Array | None = None) -> None:
+        """Raise DataError if an event has no time or one that cannot be, naming the session's id.
+
+        The past is checked, too.
+        """
+        times = self.events[EVENT_TIME].cast(TIMESTAMP).cast(pa.int64()).fill_null(-1).to_numpy()
+        bad = np.flatnonzero((times < 0) | (times >= LATEST_TIME))
+        if len(bad):
+            row = int(bad[0])
+            session = int(np.searchsorted(self.offsets, row, "right")) - 1
+            time = self.events[EVENT_TIME][row]
+            found = f"at {times[row].astype('M8[us]')}" if time.is_valid else "without event_time"
+            raise DataError(
+                f"{'the session' if ids is None else f'session {ids[session]}'} has an event "
+                f"{found}; expected event_time from 1970 to 2199 in each"
+            )
+        if self.past is not None:
+            self.past.check_times(ids)
 
     def __len__(self) -> int:
         """Return the number of sessions."""

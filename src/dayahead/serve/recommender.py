@@ -293,7 +293,7 @@ class Recommender:
         return LiveSessions(both.take(pa.array(order)), offsets, sessions.past)
 
     def _encoded(self, sessions: LiveSessions) -> Sessions:
-        _check_times(sessions)
+        sessions.check_times()
         arrays, offsets = self._encoder.encode_sessions(sessions.events, sessions.offsets)
         own = _as_sessions(arrays, offsets)
         if sessions.past is None:
@@ -362,12 +362,6 @@ class Recommender:
             raise DataError(
                 f"item id {item!r}: expected {kind}, as in the data set, for example {example}"
             ) from None
-
-
-def _check_times(sessions: LiveSessions) -> None:
-    both = [sessions, *([] if sessions.past is None else [sessions.past])]
-    if any(each.events[EVENT_TIME].null_count for each in both):
-        raise DataError("the session has an event without a time; expected event_time in each row")
 
 
 def _as_sessions(arrays: Arrays, offsets: NDArray[np.int64]) -> Sessions:

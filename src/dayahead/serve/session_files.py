@@ -45,12 +45,15 @@ class SessionFile:
         path: of the file.
         types: raw columns that the model reads, item_id and event_time among them.
         end: microseconds since 1970.
+        needs_times: whether event_time is required.
 
     Raises:
         DataError: the file is missing, is neither parquet nor CSV, or lacks a column.
     """
 
-    def __init__(self, path: Path, types: Mapping[str, Any], end: int) -> None:
+    def __init__(
+        self, path: Path, types: Mapping[str, Any], end: int, *, needs_times: bool
+    ) -> None:
         self.path = path
         self._types = types
         self._end = end
@@ -61,7 +64,7 @@ class SessionFile:
             schema = (
                 self._open_csv().schema if self._parquet is None else self._parquet.schema_arrow
             )
-        needed = {SESSION_ID, ITEM_ID, *(types if len(types) > 2 else ())}  # noqa: PLR2004
+        needed = {SESSION_ID, *types} - (set() if needs_times else {EVENT_TIME})
         if missing := sorted(needed.difference(schema.names)):
             raise DataError(
                 f"{path}: expected the columns {', '.join(sorted(needed))}, found "
@@ -171,14 +174,12 @@ class SessionFile:
         return pa.table(typed)
 
     def _part(self, ids: pa.Array, events: pa.Table, offsets: NDArray[np.int64]) -> Part:
-        if events[EVENT_TIME].null_count:
-            event = int(np.flatnonzero(events[EVENT_TIME].is_null().to_numpy())[0])
-            session = ids[int(np.searchsorted(offsets, event, "right")) - 1]
-            raise DataError(
-                f"{self.path}: session {session} has an event without event_time; expected one in "
-                f"each event, or no such column"
-            )
-        return Part(ids, LiveSessions(events, offsets))
+        sessions = LiveSessions(events, offsets)
+        try:
+            sessions.check_times(ids)
+        except DataError as error:
+            raise DataError(f"{self.path}: {error}") from None
+        return Part(ids, sessions)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

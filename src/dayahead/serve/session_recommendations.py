@@ -57,7 +57,8 @@ def recommend_file(
             f"{output}: expected another file than --sessions, whose name ends in .parquet"
         )
     config = recommender.stored.config
-    file = SessionFile(source, recommender.column_types, config.end)
+    needs_times = bool(recommender.features)
+    file = SessionFile(source, recommender.column_types, config.end, needs_times=needs_times)
     summary = Summary()
     with written_whole(output) as temporary:
         schema = _schema(recommender, file.id_type)

@@ -127,6 +127,8 @@ WITHOUT_PRICE = [{key: each[key] for key in each if key != "price"} for each in 
         ({"session": [1], "deny": ["shoe"]}, "item id 'shoe'"),
         ({"session": [1], "cold_start": "guess"}, "cold_start: Input should be 'refuse'"),
         ({"events": [{"item_id": 1}]}, "events.0.event_time: Field required"),
+        ({"events": [{"item_id": 1, "event_time": "9999-01-01"}]}, "an event at 9999-01-01"),
+        ({"events": [{"item_id": 1, "event_time": -1}]}, "an event at 1969-12-31"),
     ],
 )
 def test_bad_requests_are_422_with_a_clear_text(serve, asked, message):
@@ -161,14 +163,16 @@ def test_a_batch_answers_each_and_one_bad_session_fails_no_other(serve, load):
     requests = [
         {"session": [1, 2], "top_k": 2},
         {"session": ["shoe"]},
+        {"events": [{"item_id": 1, "event_time": "9999-12-31T23:59:59"}]},
         {"session": [], "cold_start": "refuse"},
         {"session": [3], "top_k": 4, "exclude_seen": True},
     ]
     answer = client.post("/recommend/batch", json={"requests": requests})
     assert answer.status_code == 200
-    first, bad, cold, last = answer.json()["answers"]
+    first, bad, late, cold, last = answer.json()["answers"]
     assert dict(pairs(first)) == pytest.approx(dict(model.recommend([1, 2], 2)), rel=1e-5)
     assert "'shoe'" in bad["error"]
+    assert "expected event_time from 1970 to 2199" in late["error"]
     assert "knows no item" in cold["error"]
     expected = model.recommend([3], 4, exclude_seen=True)
     assert dict(pairs(last)) == pytest.approx(dict(expected), rel=1e-5)

@@ -118,7 +118,7 @@ def test_an_event_without_a_time_is_refused(load):
     sessions = joined([[1, 2]])
     times = pa.nulls(2, sessions.events["event_time"].type)
     events = sessions.events.set_column(1, "event_time", times)
-    with pytest.raises(DataError, match="without a time"):
+    with pytest.raises(DataError, match="without event_time"):
         load().rank(replace(sessions, events=events), [Options()])
 
 

@@ -157,6 +157,15 @@ def test_ids_become_the_data_sets_type_and_null_stays_null(plain):
         of_texts.item_column(["\ud800"])
 
 
+def test_text_of_half_a_character_is_refused(rich):
+    config = rich.stored.config
+    category = replace(config.statistics.features["category"], type="string")
+    statistics = replace(config.statistics, features={"category": category})
+    of_texts = Recommender(replace(rich.stored, config=replace(config, statistics=statistics)))
+    with pytest.raises(DataError, match="category: expected values of type string"):
+        of_texts.events_with({"item_id": [1], "category": ["\ud800"]})
+
+
 def test_without_a_known_id_nothing_is_recommended_unless_asked_for(plain):
     with pytest.raises(DataError, match="knows none of the item ids of the session: 12345, 67890"):
         plain.recommend([12345, 67890, 12345], 3)

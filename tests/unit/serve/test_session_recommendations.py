@@ -1,5 +1,8 @@
 """All sessions of a file: layouts, faults, what is written."""
 
+from dataclasses import replace
+from datetime import UTC, datetime
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
@@ -8,6 +11,7 @@ import pytest
 
 from dayahead.core.errors import ConfigError, DataError
 from dayahead.serve import session_files
+from dayahead.serve.recommender import Recommender
 from dayahead.serve.request import Options
 from dayahead.serve.session_recommendations import recommend_file
 from support.window_folders import markov_days, raw_events
@@ -141,6 +145,11 @@ FAULTS = {
         column(events_table(), "event_time", events_table()["event_time"].cast(pa.int64())),
         "event_time is int64; expected a timestamp",
     ),
+    "time that cannot be": (
+        column(events_table(), "event_time",
+               pa.array([datetime(9999, 1, 1, tzinfo=UTC)] * len(events_table()))),
+        "session s0 has an event at 9999-01-01.*expected .*from 1970 to 2199",
+    ),
     "no time": (
         column(events_table(), "event_time",
                pa.nulls(len(events_table()), pa.timestamp("us", "UTC"))),
@@ -171,6 +180,15 @@ def test_a_model_with_features_needs_their_columns(load, tmp_path):
     source = written(tmp_path / "in.parquet", events_table().drop_columns(["price"]))
     with pytest.raises(DataError, match="price is missing"):
         recommend_file(load("gpt2", "clm", FEATURES), source, tmp_path / "o.parquet", Options())
+
+
+def test_a_model_with_features_of_the_time_needs_it(load, tmp_path):
+    stored = load().stored
+    config = replace(stored.config, model=replace(stored.config.model, features=("hour",)))
+    of_hours = Recommender(replace(stored, config=config))
+    source = written(tmp_path / "in.parquet", events_table().drop_columns(["event_time"]))
+    with pytest.raises(DataError, match="event_time is missing"):
+        recommend_file(of_hours, source, tmp_path / "o.parquet", Options())
 
 
 def test_a_file_of_another_data_set_is_refused(load, tmp_path):
