@@ -69,7 +69,16 @@ class ModelSource:
         Raises:
             ModelFileError: it is not complete, or gives no finite scores.
         """
-        self._last = self._signature()
+        found = self._signature()
+        try:
+            loaded = self._load()
+        except ModelFileError:
+            self._last = found
+            raise
+        self._last = found
+        return loaded
+
+    def _load(self) -> LoadedModel:
         folder = self.folder.resolve()  # what a link names now, whatever it names later
         recommender = Recommender.load(folder)
         _probe(recommender, folder)
@@ -79,7 +88,9 @@ class ModelSource:
         return LoadedModel(recommender, f"{recommender.stored.config.window}-{digest}")
 
     def load_if_new(self) -> LoadedModel | None:
-        """Load the model if it is another one than last time, whether that one was good or not.
+        """Load the model if it is another one than last time, whether that was good or damaged.
+
+        One that could not be loaded for another reason, such as a lack of memory, is tried again.
 
         Raises:
             ModelFileError: as `load`.
@@ -103,13 +114,13 @@ class ModelSource:
 def _probe(recommender: Recommender, folder: Path) -> None:
     """Ask for recommendations after some items, which also compiles what is compiled when used."""
     stored = recommender.stored
-    rows = stored.candidates[:N_PROBED] - N_RESERVED
-    items = stored.vocabularies[ITEM_ID][VALUE].take(rows)
     try:
+        rows = stored.candidates[:N_PROBED] - N_RESERVED
+        items = stored.vocabularies[ITEM_ID][VALUE].take(rows)
         tables = [recommender.events_with({ITEM_ID: [item]}) for item in items.to_pylist()]
         sessions = LiveSessions.of(tables, [None] * len(tables))
         found = recommender.rank(sessions, [Options(cold_start="model")] * len(tables))
-    except READ_ERRORS as error:
+    except (*READ_ERRORS, IndexError) as error:
         raise ModelFileError(f"{folder}: the model cannot be used ({error})") from None
     is_finite = np.isfinite(found.scores[found.is_used])
     if not len(is_finite) or not is_finite.all():

@@ -86,7 +86,7 @@ class Service:
             await asyncio.sleep(self._reload_seconds)
             try:
                 found = await asyncio.to_thread(self._source.load_if_new)
-            except (DayaheadError, OSError, MemoryError) as error:
+            except Exception as error:  # noqa: BLE001 - whatever it is, the old model keeps serving
                 self.metrics.reloads.labels("refused").inc()
                 log.warning(
                     "a new model is refused, %s keeps serving: %s",

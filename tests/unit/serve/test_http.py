@@ -1,6 +1,7 @@
 """The HTTP service: answers, what it refuses, state and metrics."""
 
 import re
+import threading
 
 import pytest
 from starlette.testclient import TestClient
@@ -199,6 +200,28 @@ def test_state_and_metrics(serve):
     ):
         assert line in text
     assert re.search(r'dayahead_request_seconds_count\{endpoint="/recommend"\} 3\.0', text)
+
+
+def test_a_reload_that_fails_in_any_way_is_not_the_last(saved_model, monkeypatch):
+    source = ModelSource(saved_model())
+    service = Service(source, "popularity", 0.01)
+    outcomes = iter([RuntimeError("can't start new thread"), IndexError(), source.load()])
+    is_served = threading.Event()
+
+    def load_if_new():
+        outcome = next(outcomes, None)
+        if isinstance(outcome, Exception):
+            raise outcome
+        if outcome is None:
+            is_served.set()
+        return outcome
+
+    monkeypatch.setattr(source, "load_if_new", load_if_new)
+    with TestClient(create_app(service)) as client:
+        assert is_served.wait(10)
+        text = client.get("/metrics").text
+    assert 'dayahead_reloads_total{result="refused"} 2.0' in text
+    assert 'dayahead_reloads_total{result="served"} 1.0' in text
 
 
 def test_a_service_that_has_ended_is_not_ready(saved_model):

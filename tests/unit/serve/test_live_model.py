@@ -2,13 +2,16 @@
 
 import os
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from dayahead.core.errors import ConfigError, ModelFileError
+from dayahead.serve import live_model
 from dayahead.serve.live_model import ModelSource
+from dayahead.serve.recommender import Recommender
 
 
 @pytest.fixture
@@ -68,6 +71,30 @@ def test_a_broken_model_is_refused_once_and_its_successor_taken(models):
     assert source.load_if_new() is None
     publish(models, "new")
     assert source.load_if_new().version == "new"
+
+
+def test_a_model_that_could_not_be_loaded_for_now_is_tried_again(models, monkeypatch):
+    publish(models, "old")
+    source = ModelSource.chosen(None, models)
+    source.load()
+    publish(models, "new")
+
+    def lacks_memory(_folder):
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(live_model.Recommender, "load", lacks_memory)
+        with pytest.raises(MemoryError):
+            source.load_if_new()
+    assert source.load_if_new().version == "new"
+
+
+def test_a_model_whose_items_are_not_its_candidates_is_refused(models, monkeypatch):
+    stored = Recommender.load(models / "old").stored
+    damaged = Recommender(replace(stored, candidates=stored.candidates + 1_000))
+    monkeypatch.setattr(live_model.Recommender, "load", lambda _folder: damaged)
+    with pytest.raises(ModelFileError, match="the model cannot be used"):
+        ModelSource.chosen(models / "old", None).load()
 
 
 def test_a_model_whose_scores_are_not_finite_is_refused(models):
