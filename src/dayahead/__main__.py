@@ -1,6 +1,6 @@
 """The command line: `dayahead VERB`, or `python -m dayahead VERB`."""
 
-from dayahead.core.errors import exit_with_message
+from dayahead.core.errors import exit_with_message, terminable
 
 with exit_with_message():
     import typer
@@ -31,7 +31,7 @@ app.add_typer(cache.app, name="cache", epilog=epilog_of("cache"))
 
 def main() -> None:
     """Run the verb that the command line names; an error of the user ends in one line."""
-    with exit_with_message():
+    with exit_with_message(), terminable():
         app()
 
 

@@ -2,14 +2,13 @@
 
 import json
 import logging
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dayahead.core.errors import TERMINATED, ConfigError, redacted
+from dayahead.core.errors import ConfigError, redacted
 from dayahead.core.project import project_root
 
 if TYPE_CHECKING:
@@ -55,7 +54,6 @@ def nightly(
     from dayahead.nightly.pipeline import RetryLaterError
 
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     night = project_night()
     try:
         outcome = night.run(adopt=adopt, dry_run=dry_run)

@@ -5,13 +5,14 @@ Every message says what, where, expected, found and how to fix it, in one or two
 
 import errno
 import re
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from signal import SIGINT, SIGTERM, Signals
 from urllib.parse import urlsplit
 
-TERMINATED = 128 + SIGTERM
+TERMINATED = 128 + signal.SIGTERM
 """Exit status of a stage that SIGTERM stopped, as a shell would have it."""
 _CURE = "free space or fix permissions"
 _CURES = {
@@ -145,19 +146,32 @@ def exit_with_message() -> Iterator[None]:
         yield
     except BaseException as error:
         if (number := signal_of(error)) is not None:
-            sys.stderr.write(f"error: stopped by {Signals(number).name}; {_RERUN}\n")
+            sys.stderr.write(f"error: stopped by {signal.Signals(number).name}; {_RERUN}\n")
             raise SystemExit(128 + number) from None
         if (message := _message_of(error)) is None:
             raise
         raise SystemExit(f"error: {redacted(message)}") from None
 
 
+@contextmanager
+def terminable() -> Iterator[None]:
+    """Let SIGTERM unwind the stack of the main thread, so that unfinished work is cleaned up."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def signal_of(error: BaseException) -> int | None:
     """Return the signal that ended the process, if one did."""
     if isinstance(error, KeyboardInterrupt):
-        return SIGINT
+        return signal.SIGINT
     if isinstance(error, SystemExit):
-        return SIGTERM if error.code == TERMINATED else None
+        return signal.SIGTERM if error.code == TERMINATED else None
     return getattr(error, "sigval", None)  # of torch's launcher
 
 

@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import sys
-import threading
 import uuid
 import warnings
 from collections.abc import Iterator, Mapping
@@ -21,7 +19,7 @@ from mlflow.models import ModelSignature
 from mlflow.types.schema import AnyType, Array, Object, Property
 
 from dayahead.config.params import Params, flat_settings
-from dayahead.core.errors import TERMINATED, DayaheadError, first_line, redacted, signal_of
+from dayahead.core.errors import DayaheadError, first_line, redacted, signal_of, terminable
 from dayahead.core.fingerprints import sha256_of
 from dayahead.core.phases import in_phase
 from dayahead.tracking.lineage import Lineage, lineage_of, origin_tags
@@ -145,7 +143,7 @@ def stage_run(stage: str, params: Params, outbox: Outbox | None = None) -> Itera
         with never_raising("the stage is not recorded"):
             outbox.append("start", **_start_entry(outbox, stage, params, lineage))
         try:
-            with _terminable(), sampled(outbox):
+            with terminable(), sampled(outbox):
                 yield StageRun(outbox)
         except BaseException as error:
             end = _end_entry(error)
@@ -193,16 +191,3 @@ def _end_entry(error: BaseException) -> dict[str, str]:
     line = first_line(error)
     is_named = isinstance(error, DayaheadError) or line == type(error).__name__
     return {"status": "FAILED", "error": line if is_named else f"{type(error).__name__}: {line}"}
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """Let SIGTERM unwind the stack, so that the end is recorded."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

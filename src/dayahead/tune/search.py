@@ -4,8 +4,6 @@ import logging
 import os
 import re
 import shutil
-import signal
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -23,7 +21,7 @@ from tabulate import tabulate  # type: ignore[import-untyped]
 
 from dayahead.config.loading import read_yaml, validated
 from dayahead.config.params import Params
-from dayahead.core.errors import TERMINATED, BusyError, ConfigError, TuneError
+from dayahead.core.errors import BusyError, ConfigError, TuneError
 from dayahead.core.files import written_whole
 from dayahead.metrics.metrics import metric_names
 from dayahead.presets import options_of
@@ -107,11 +105,7 @@ def search(options: SearchOptions, root: Path) -> Found:
     file = read_search(options.space, root / "searches")
     name = _study_name(options)
     home = root / ".dayahead" / "tune" / name
-    with (
-        _locked(home.with_suffix(".lock"), name) as lock,
-        TemporaryDirectory() as scratch,
-        _terminable(),
-    ):
+    with _locked(home.with_suffix(".lock"), name) as lock, TemporaryDirectory() as scratch:
         params = Path(scratch) / "params.yaml"
         common = _write_params(file, options.overrides, root / "params.yaml", params)
         base = read_yaml(params)
@@ -277,13 +271,3 @@ def summarize(found: Found) -> str:
         ]
         lines.insert(2, f"what mattered most: {', '.join(named)}")
     return "\n".join(lines)
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """Let SIGTERM unwind the stack, so that experiments are stopped."""
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

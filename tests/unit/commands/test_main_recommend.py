@@ -1,5 +1,9 @@
 """The command `recommend`: which ids it takes, and what it says of those it does not know."""
 
+import signal
+import subprocess
+import sys
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -163,6 +167,31 @@ def test_the_sessions_of_a_file_are_answered(models, tmp_path, sessions):
     assert "--cold-start popularity" in result.stderr
 
 
+WAITING = """
+import time
+from dayahead.__main__ import main
+from dayahead.serve.recommender import Recommender
+Recommender.rank = lambda *_: (print("asked", flush=True), time.sleep(60))
+main()
+"""
+
+
+def test_a_signal_to_stop_leaves_no_file(models, tmp_path, sessions):
+    folder = tmp_path / "answers"
+    options = ["--models", models, "--sessions", sessions, "--output", folder / "out.parquet"]
+    with subprocess.Popen(
+        [sys.executable, "-c", WAITING, "recommend", *options],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout.readline() == "asked\n"
+        assert len(list(folder.iterdir())) == 1
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert errors.splitlines()[-1].startswith("error: stopped by SIGTERM")
+    assert list(folder.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -176,8 +205,3 @@ def test_the_sessions_of_a_file_are_answered(models, tmp_path, sessions):
 def test_options_that_do_not_go_together_are_refused(ask, options):
     with pytest.raises(ConfigError, match=r"recommend: "):
         ask(*options)
-
-
-def test_the_help_has_an_example():
-    shown = CliRunner().invoke(app, ["recommend", "--help"]).output
-    assert "dayahead recommend --sessions" in " ".join(shown.split())
