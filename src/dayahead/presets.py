@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from dayahead.config.loading import read_yaml, validated
-from dayahead.config.overrides import override_text
+from dayahead.config.overrides import overrides_of
 from dayahead.config.params import Params
 from dayahead.core.errors import ConfigError
 
@@ -47,4 +47,4 @@ def preset_options(name: str, folder: Path, params: Path) -> list[str]:
 
 def options_of(settings: Mapping[str, Any]) -> list[str]:
     """Return settings by their names as options of `dvc exp run`."""
-    return [f"-S{name}={override_text(value)}" for name, value in settings.items()]
+    return [f"-S{each}" for key, value in settings.items() for each in overrides_of(key, value)]

@@ -5,6 +5,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from dvc.utils.hydra import apply_overrides
 from typer.testing import CliRunner
 
 from dayahead.__main__ import app
@@ -104,8 +105,14 @@ def test_a_preset_becomes_options_and_leaves_params_yaml_alone(tmp_path):
     found = preset_options("mine/row", tmp_path, ROOT / "params.yaml")
     assert found == ["-Smodel.n_layer=3", "-Smodel.features=[hour]",
                      "-Smodel.item_embedding_dim=null",
-                     "-Smodel.config={activation:relu}"]  # fmt: skip
+                     "-S++model.config.activation=relu"]  # fmt: skip
     assert load_params(ROOT / "params.yaml").model.n_layer != 3
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    apply_overrides(str(tmp_path / "params.yaml"), [option[2:] for option in found])
+    model = load_params(tmp_path / "params.yaml").model
+    assert (model.n_layer, model.item_embedding_dim, model.config) == (
+        *(3, None, {"activation": "relu"}),
+    )
 
 
 @pytest.mark.parametrize(

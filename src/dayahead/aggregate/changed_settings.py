@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from dayahead.config.loading import read_yaml
-from dayahead.config.overrides import override_text
-from dayahead.config.params import flat
+from dayahead.config.overrides import overrides_of
+from dayahead.config.params import flat_settings, load_params
 
 Setting = str | int | float | bool | None | Sequence[Any] | Mapping[str, Any]
 DEFAULTS: Final = Path(__file__).with_name("defaults.yaml")
@@ -19,11 +18,11 @@ def changed_settings(settings: Mapping[str, Setting]) -> dict[str, tuple[Setting
 
     `settings` are params.yaml, flat: {"model.n_layer": 2, ...}.
     """
-    defaults = flat(read_yaml(DEFAULTS))
+    defaults = flat_settings(load_params(DEFAULTS))
     return {
         key: (value, defaults.get(key))
         for key, value in settings.items()
-        if _plain(value) != defaults.get(key)
+        if value != defaults.get(key)
     }
 
 
@@ -32,17 +31,6 @@ def command_of(settings: Mapping[str, Setting]) -> str:
     options = [
         f"-S {shlex.quote(override)}"
         for key, (value, _) in changed_settings(settings).items()
-        for override in _overrides(key, value)
+        for override in overrides_of(key, value)
     ]
     return " ".join(["dvc exp run", *options])
-
-
-def _overrides(key: str, value: Setting) -> list[str]:
-    if isinstance(value, Mapping):  # Hydra adds keys to a mapping one by one
-        return [f"+{key}.{name}={override_text(inner)}" for name, inner in value.items()]
-    return [f"{key}={override_text(_plain(value))}"]
-
-
-def _plain(value: Setting) -> Setting:
-    """Return a tuple as the list that YAML has."""
-    return list(value) if isinstance(value, tuple) else value

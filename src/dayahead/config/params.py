@@ -216,11 +216,6 @@ def flat_settings(params: Params) -> dict[str, Any]:
     """
     sections = asdict(params)
     del sections["machine"], sections["nightly"]
-    return flat(sections)
-
-
-def flat(sections: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings by their names in one mapping: {"dataset": "g1", "model.n_layer": 2, ...}."""
     settings: dict[str, Any] = {}
     for name, value in sections.items():
         if isinstance(value, Mapping):

@@ -15,7 +15,12 @@ from support.results_folders import write_results
 ROOT = Path(__file__).parents[3]
 OVERRIDES = [
     *("dataset=g1", "window.unit=hour", "window.last=2017-10-03T23", "model.features=[hour,price]"),
-    *("+model.config.n_inner=32", "training.learning_rate=0.5", "evaluation.attention_of=['a b']"),
+    *(
+        "+model.config.n_inner=32",
+        "training.learning_rate=0.5",
+        "evaluation.attention_of=['a b','11562161','a, b','it\\'s','a\\b\\\\','','TRUE','-x']",
+    ),
+    *("window.first=2017-10-01T00", "tracking.experiment='2017-10-03'"),
 ]
 
 
@@ -41,14 +46,16 @@ def test_only_changed_settings_are_listed_with_their_defaults(tmp_path):
     assert changed["dataset"] == ("g1", "synthetic")
     assert changed["window.last"] == ("2017-10-03T23", None)
     assert list(changed) == [
-        *("dataset", "window.unit", "window.last", "model.config", "model.features"),
-        *("training.learning_rate", "evaluation.attention_of"),
+        *("dataset", "window.unit", "window.first", "window.last"),
+        *("model.config", "model.features", "training.learning_rate", "evaluation.attention_of"),
+        "tracking.experiment",
     ]
 
 
 def test_the_command_gives_the_settings_again(tmp_path):
     settings = settings_with(tmp_path, OVERRIDES)
-    given = [word for word in shlex.split(command_of(settings))[3:] if word != "-S"]
+    words = shlex.split(command_of(settings))
+    given = [word for word in words[3:] if word != "-S"]
     assert settings_with(tmp_path, given) == settings
 
 
