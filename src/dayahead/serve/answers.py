@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from dayahead.core.columns import EVENT_TIME, ITEM_ID
 from dayahead.core.errors import ConfigError, DataError, DayaheadError
@@ -40,10 +41,9 @@ def _prepared(
             top_k=request.top_k,
             cold_start=request.cold_start or cold_start,
             exclude_seen=request.exclude_seen,
-            allow=request.allow,
-            deny=request.deny,
+            allow=None if request.allow is None else recommender.item_column(request.allow),
+            deny=recommender.item_column(request.deny),
         )
-        recommender.item_column([*(request.allow or ()), *request.deny])
         if request.past is not None:
             recommender.check_reads_past()
             return (
@@ -79,7 +79,7 @@ def _answered(model: LoadedModel, prepared: Sequence[Prepared]) -> list[Result]:
     sessions = LiveSessions.of(tables, pasts)
     found = recommender.rank(sessions, options)
     about = Model(version=model.version, window=model.window)
-    unknown = _unknown(recommender, sessions)
+    unknown = _unknown(sessions, found.is_unknown)
     results: list[Result] = []
     for row, top in enumerate(recommender.listed(found)):
         is_cold = bool(found.is_cold[row])
@@ -101,9 +101,8 @@ def _answered(model: LoadedModel, prepared: Sequence[Prepared]) -> list[Result]:
     return results
 
 
-def _unknown(recommender: Recommender, sessions: LiveSessions) -> list[list[int | str | None]]:
+def _unknown(sessions: LiveSessions, is_unknown: NDArray[np.bool_]) -> list[list[int | str | None]]:
     """Return the items of each session that the model does not know, each once."""
-    is_unknown = recommender.is_unknown(sessions.events)
     unknown: list[dict[int | str | None, None]] = [{} for _ in range(len(sessions))]
     rows = sessions.row_sessions[is_unknown].tolist()
     items = sessions.events[ITEM_ID].take(pa.array(np.flatnonzero(is_unknown))).to_pylist()

@@ -33,6 +33,8 @@ class Ranked:
     """[S] of these, how many there are: fewer than asked for where fewer may be recommended."""
     is_cold: NDArray[np.bool_]
     """[S] the model knows no item of the session or of its past."""
+    is_unknown: NDArray[np.bool_]
+    """[E] of the sessions' events: the model does not know the item."""
 
     @property
     def is_used(self) -> NDArray[np.bool_]:
@@ -71,6 +73,7 @@ class Filter:
 def rank_sessions(
     sessions: Sessions,
     is_cold: NDArray[np.bool_],
+    is_unknown: NDArray[np.bool_],
     scorer: Scorer,
     popularity: Float[Tensor, " C"],
     allowed: Filter,
@@ -79,7 +82,8 @@ def rank_sessions(
 
     Args:
         sessions: encoded, none empty.
-        is_cold: where the model knows no item.
+        is_cold: of each session, that the model knows no item.
+        is_unknown: of each event, that the model does not know its item.
         scorer: of the candidates.
         popularity: their scores after a cold session whose options say `popularity`.
         allowed: what each session may get.
@@ -89,15 +93,14 @@ def rank_sessions(
     is_popular = is_cold & (cold_start == "popularity")
     is_refused = is_cold & (cold_start == "refuse")
     n, k = len(sessions), min(int(wanted.max(initial=0)), len(popularity))
-    found = Ranked(
-        np.zeros((n, k), np.int64), np.zeros((n, k), np.float32), np.zeros(n, np.int64), is_cold
-    )
+    columns, highest = np.zeros((n, k), np.int64), np.zeros((n, k), np.float32)
+    found = Ranked(columns, highest, np.zeros(n, np.int64), is_cold, is_unknown)
     size = min(BATCH, rows_per_chunk(len(popularity), SCORES_MIB))
     for rows in _batches(np.flatnonzero(~is_refused & ~is_popular), sessions, size):
         batch = sessions.gather(torch.from_numpy(rows), Rank(0, 1))
         # One more column: some tasks predict at the position of the next event.
-        columns = {name: pad(values, (0, 1)) for name, values in batch.columns.items()}
-        _keep_best(found, rows, allowed(scorer(columns, batch.lengths), rows), wanted)
+        inputs = {name: pad(values, (0, 1)) for name, values in batch.columns.items()}
+        _keep_best(found, rows, allowed(scorer(inputs, batch.lengths), rows), wanted)
     for rows in _batches(np.flatnonzero(is_popular), sessions, size):
         _keep_best(found, rows, allowed(popularity.expand(len(rows), -1), rows), wanted)
     return found

@@ -167,6 +167,7 @@ class Recommender:
             DataError: an event has no time.
         """
         indices = self._encoder.item_indices(sessions.events[ITEM_ID])
+        is_unknown = indices == UNKNOWN
         rows = sessions.row_sessions
         if sessions.past is not None:
             past_items = sessions.past.events[ITEM_ID]
@@ -179,7 +180,7 @@ class Recommender:
         seen = rows[is_left_out], columns[is_left_out]
         filter_ = Filter(options, self._left_out(options), seen)
         encoded = self._encoded(self._without_empty(sessions))
-        return rank_sessions(encoded, is_cold, self._scorer, self._popularity, filter_)
+        return rank_sessions(encoded, is_cold, is_unknown, self._scorer, self._popularity, filter_)
 
     def listed(self, found: Ranked) -> list[list[Recommendation]]:
         """Return the raw ids and scores of each session's items."""
@@ -197,7 +198,7 @@ class Recommender:
         """Return the candidates that each of the options leaves out, if it names items."""
         left_out = {}
         for each in {id(each): each for each in options}.values():
-            if each.allow is None and not each.deny:
+            if each.allow is None and not len(each.deny):
                 continue
             is_out = self._is_candidate(each.deny)
             if each.allow is not None:
@@ -205,10 +206,9 @@ class Recommender:
             left_out[id(each)] = is_out
         return left_out
 
-    def _is_candidate(self, items: ItemIds) -> Bool[Tensor, " C"]:
-        columns = self._candidate_columns[
-            self._encoder.item_indices(pa.chunked_array([self.item_column(items)]))
-        ]
+    def _is_candidate(self, items: ItemIds | pa.Array) -> Bool[Tensor, " C"]:
+        typed = items if isinstance(items, pa.Array) else self.item_column(items)
+        columns = self._candidate_columns[self._encoder.item_indices(pa.chunked_array([typed]))]
         found = torch.zeros(len(self.stored.candidates), dtype=torch.bool)
         found[torch.from_numpy(columns[columns >= 0])] = True
         return found
@@ -248,13 +248,9 @@ class Recommender:
 
     def unknown_items(self, events: pa.Table) -> list[int | str]:
         """Return the item ids of a session that the model does not know, each once, in order."""
-        is_unknown = self.is_unknown(events)
+        is_unknown = self._encoder.item_indices(events[ITEM_ID]) == UNKNOWN
         unknown: list[int | str] = events[ITEM_ID].filter(pa.array(is_unknown)).unique().to_pylist()
         return unknown
-
-    def is_unknown(self, events: pa.Table) -> NDArray[np.bool_]:
-        """Flag the events whose item the model does not know."""
-        return np.asarray(self._encoder.item_indices(events[ITEM_ID]) == UNKNOWN)
 
     def _batch(self, events: pa.Table, past: pa.Table | None) -> tuple[dict[str, Tensor], Tensor]:
         """Return a scorer's input for one session: columns [1, L], and the number of events."""

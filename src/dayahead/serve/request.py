@@ -3,9 +3,12 @@
 import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from dayahead.core.errors import DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 ColdStart = Literal["refuse", "popularity", "model"]
 """What answers a session none of whose items the model knows."""
@@ -23,9 +26,9 @@ class Options:
     with most events in the last fitted window, or the model."""
     exclude_seen: bool = False
     """Whether to leave out the items of the session and of the past."""
-    allow: ItemIds | None = None
-    """The only items that may be recommended; None for all."""
-    deny: ItemIds = ()
+    allow: "ItemIds | pa.Array | None" = None
+    """The only items that may be recommended; None for all. An array has the data set's type."""
+    deny: "ItemIds | pa.Array" = ()
     """Items that are not recommended."""
 
 
