@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
@@ -126,7 +127,9 @@ class SessionFile:
 
     def _checked(self, rows: pa.Table) -> pa.Table:
         rows = rows.select(self._names)
-        if rows[SESSION_ID].null_count:
+        ids = rows[SESSION_ID]
+        # In a CSV, text that is missing is empty.
+        if ids.null_count or (self._parquet is None and pc.any(pc.equal(ids, "")).as_py()):
             raise DataError(f"{self.path}: a row has no session_id; expected one in each row")
         return rows
 
@@ -201,13 +204,12 @@ class _Repeats:
     def first_of(self, ids: pa.Array) -> object:
         """Return the first of some new sessions that was there before, or None; keep them."""
         hashes = pd.util.hash_array(ids.to_pandas().to_numpy(), categorize=False)
-        found = np.searchsorted(self._hashes, hashes)
-        is_known = np.append(self._hashes, 0)[found] == hashes
-        is_known &= found < len(self._hashes)
-        is_known[np.setdiff1d(np.arange(len(hashes)), np.unique(hashes, return_index=True)[1])] = 1
-        self._hashes = np.union1d(self._hashes, hashes)
-        again: object = ids[int(np.flatnonzero(is_known)[0])].as_py() if is_known.any() else None
-        return again
+        new, first = np.unique(hashes, return_index=True)
+        rows = np.searchsorted(self._hashes, new)
+        is_new = np.searchsorted(self._hashes, new, "right") == rows
+        self._hashes = np.insert(self._hashes, rows, new)
+        again = np.setdiff1d(np.arange(len(hashes)), first[is_new])
+        return ids[int(again[0])].as_py() if len(again) else None
 
 
 def _starts(ids: pa.ChunkedArray) -> NDArray[np.int64]:

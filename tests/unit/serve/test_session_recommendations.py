@@ -176,6 +176,22 @@ def test_a_bad_file_ends_in_one_error_and_no_output(load, tmp_path, fault):
     assert not [path for path in tmp_path.rglob("*") if "found" in path.name]
 
 
+def test_a_row_of_a_csv_without_a_session_is_refused(load, tmp_path):
+    source = tmp_path / "in.csv"
+    source.write_text("session_id,item_id\na,1\n,2\n,3\n")
+    with pytest.raises(DataError, match="a row has no session_id"):
+        recommend_file(load(), source, tmp_path / "o.parquet", Options())
+
+
+def test_a_session_that_comes_again_is_found_in_any_part():
+    repeats = session_files._Repeats()
+    for numbers in (range(5), range(10, 5, -1), [20, 5]):
+        assert repeats.first_of(pa.array(numbers)) is None
+    assert np.array_equal(repeats._hashes, np.sort(repeats._hashes))
+    assert repeats.first_of(pa.array([30, 7, 20])) == 7
+    assert session_files._Repeats().first_of(pa.array(["a", "b", "b", "a"])) == "b"
+
+
 def test_a_model_with_features_needs_their_columns(load, tmp_path):
     source = written(tmp_path / "in.parquet", events_table().drop_columns(["price"]))
     with pytest.raises(DataError, match="price is missing"):
