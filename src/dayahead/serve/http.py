@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
 
 from dayahead.core.errors import DayaheadError
 from dayahead.serve.messages import Answer, Answers, BatchRequest, Failure, SessionRequest
@@ -14,6 +15,7 @@ from dayahead.serve.metrics import RequestTimer
 from dayahead.serve.micro_batches import Overloaded
 from dayahead.serve.service import Service
 
+MAX_BODY_BYTES = 64 * 2**20
 N_ERRORS = 5
 """Faults of a request that are named."""
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
@@ -29,9 +31,16 @@ def create_app(service: Service) -> FastAPI:
             yield
 
     # Pages of documentation would load scripts from elsewhere.
-    app = FastAPI(title="Dayahead", lifespan=lifespan, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="Dayahead",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        max_body_size=MAX_BODY_BYTES,
+    )
     app.add_middleware(RequestTimer, metrics=service.metrics)
     app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _unreadable)
     app.add_exception_handler(Overloaded, _overloaded)
     _add_recommendations(app, service)
     _add_state(app, service)
@@ -92,10 +101,16 @@ async def _invalid(_request: Request, error: Exception) -> Response:
 
 def _fault(found: Mapping[str, Any]) -> str:
     if found["type"] == "json_invalid":
-        return f"the body is no JSON: see its character {found['loc'][-1]}"
+        return f"the body is not valid JSON (character {found['loc'][-1]})"
     where = ".".join(str(part) for part in found["loc"] if part != "body")
     said = found["msg"].removeprefix("Value error, ")
     return f"{where}: {said}" if where else str(said)
+
+
+async def _unreadable(_request: Request, error: Exception) -> Response:
+    """Answer what no endpoint sees: another path or method, or content that cannot be read."""
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"error": error.detail}, error.status_code, headers=error.headers)
 
 
 async def _overloaded(_request: Request, _error: Exception) -> Response:

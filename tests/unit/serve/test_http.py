@@ -6,6 +6,7 @@ import threading
 import pytest
 from starlette.testclient import TestClient
 
+from dayahead.serve import http
 from dayahead.serve import service as services
 from dayahead.serve.http import create_app
 from dayahead.serve.live_model import ModelSource
@@ -155,8 +156,32 @@ def test_bad_features_are_422_with_a_clear_text(serve, events, message):
 def test_a_body_that_is_no_json_is_422_and_is_not_repeated(serve):
     answer = serve().post("/recommend", content=b'{"session": [secret', headers=JSON)
     assert answer.status_code == 422
-    assert answer.json()["error"] == "the body is no JSON: see its character 13"
+    assert answer.json()["error"] == "the body is not valid JSON (character 13)"
     assert "secret" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "content", "status"),
+    [
+        ("POST", "/recommend", b'{"session": ["\xff"]}', 400),
+        ("POST", "/recommend", b"[" * 100_000, 400),
+        ("GET", "/recommend", None, 405),
+        ("GET", "/recommendations", None, 404),
+    ],
+    ids=["not UTF-8", "deep", "another method", "another path"],
+)
+def test_what_no_endpoint_can_read_has_an_error(serve, method, path, content, status):
+    answer = serve().request(method, path, content=content, headers=JSON)
+    assert answer.status_code == status
+    assert [*answer.json()] == ["error"]
+
+
+@pytest.mark.parametrize("content", [b" " * 201, [b" " * 200, b" "]], ids=["whole", "in parts"])
+def test_a_large_body_is_413(serve, monkeypatch, content):
+    monkeypatch.setattr(http, "MAX_BODY_BYTES", 200)
+    client = serve()
+    assert client.post("/recommend", content=content, headers=JSON).status_code == 413
+    assert ask(client, session=[1])[0] == 200
 
 
 def test_a_batch_answers_each_and_one_bad_session_fails_no_other(serve, load):
