@@ -22,7 +22,8 @@ Published = Annotated[
 Host = Annotated[str, typer.Option(help="Address to listen on; loopback by default.")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")]
 Cold = Annotated[
-    ColdStart, typer.Option(help="What answers unknown and empty sessions, unless they say.")
+    ColdStart,
+    typer.Option(help="What answers unknown and empty sessions, for requests that set none."),
 ]
 Threads = Annotated[int, typer.Option(min=1, help="CPU threads of the model.")]
 ReloadSeconds = Annotated[float, typer.Option(min=0.1, help="How often a new model is looked for.")]
@@ -37,7 +38,10 @@ def serve(  # noqa: PLR0913, PLR0917
     threads: Threads = 1,
     reload_seconds: ReloadSeconds = 2.0,
 ) -> None:
-    """Answer sessions over HTTP, with the newest model; SIGTERM ends it after what it has."""
+    """Answer sessions over HTTP, with the newest model.
+
+    On SIGTERM it finishes the requests in progress.
+    """
     import torch
     import uvicorn
 
@@ -58,11 +62,15 @@ def serve(  # noqa: PLR0913, PLR0917
         )
         if host not in LOOPBACK:
             logging.warning("all who reach %s may ask: there are no users or passwords", host)
-        shown = listening.getsockname()[1]
-        print(f"Model {service.model.version} answers on http://{host}:{shown}", flush=True)
+        shown = _address(host, listening.getsockname()[1])
+        print(f"Model {service.model.version} answers on http://{shown}", flush=True)
         # uvicorn raises the signal again once it has drained; that is no failure.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         uvicorn.Server(config).run(sockets=[listening])
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _listening(host: str, port: int) -> socket.socket:
@@ -77,6 +85,7 @@ def _listening(host: str, port: int) -> socket.socket:
     except OSError as error:
         listening.close()
         raise ConfigError(
-            f"serve: cannot listen on {host}:{port} ({error}); choose another --host or --port"
+            f"serve: cannot listen on {_address(host, port)} ({error}); choose another --host or "
+            f"--port"
         ) from None
     return listening

@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from dayahead.commands.serve import _listening
+from dayahead.commands.serve import _address, _listening
 from http_load import apply_load
 from support.tiny_settings import train_study
 from support.window_folders import markov_days, write_window_folder
@@ -150,6 +150,11 @@ def test_answers_wait_for_no_acknowledgement():
 
     asyncio.run(main())
     assert [bool(each) for each in no_delays] == [True]
+
+
+def test_an_address_of_ipv6_is_in_brackets():
+    assert _address("127.0.0.1", 80) == "127.0.0.1:80"
+    assert _address("::1", 80) == "[::1]:80"
 
 
 def test_a_port_in_use_ends_in_one_line(published):
