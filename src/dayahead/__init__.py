@@ -1,7 +1,7 @@
-"""Train a next-item recommender on each day's sessions, be evaluated on the next day's.
+"""Train a next-item recommender on each day's sessions and evaluate it on the next day's.
 
-Three names are promised to stay: `load_model`, `evaluate` and `compare`. Importing them is fast:
-what they need is imported when they are called.
+The public API is `load_model`, `evaluate` and `compare`; everything else may change. Importing them
+is fast: what they need is imported when they are called.
 """
 
 from collections.abc import Sequence
@@ -84,7 +84,7 @@ def compare(
     """Test which of two settings is better; windows are the unit, runs differ in their seeds.
 
     Args:
-        runs_a: run of one setting, or a list of its runs: DVC experiments, Git revisions, MLflow
+        runs_a: a run of one setting, or a list of its runs: DVC experiments, Git revisions, MLflow
             run ids or results folders.
         runs_b: the same of the other setting.
         cutoffs: lengths of the lists.

@@ -64,7 +64,7 @@ def push_cache(
     there = open_remote(project_root(), remote)
     study = study_entries(project_root())
     entries = study.select(is_cached, all_fits=all_fits)
-    _print_report(push(cache_root(), there, entries), f"sent to {there.shown}")
+    _print_report(push(cache_root(), there, entries), "sent", f"to {there.shown}")
 
 
 @app.command("pull", epilog=epilog_of("cache pull"))
@@ -82,11 +82,10 @@ def pull_cache(
     study = study_entries(root)
     entries = study.select(lambda entry: is_cached(entry) or entry in there, all_fits=all_fits)
     data = [root / folder for folder in DATA]
-    _print_report(pull(cache_root(), there, entries, data), f"fetched from {there.shown}")
+    _print_report(pull(cache_root(), there, entries, data), "fetched", f"from {there.shown}")
 
 
-def _print_report(report: "Report", what: str) -> None:
-    verb, _, where = what.partition(" ")
+def _print_report(report: "Report", verb: str, where: str) -> None:
     print(report.table(verb), where, sep="\n")
     if report.refused:
         lines = [f"{kind}/{key}: {reason}" for (kind, key), reason in report.refused.items()]

@@ -1,4 +1,4 @@
-"""BatchRequest of the HTTP service to answers of a model, many at once."""
+"""Requests of the HTTP service, answered many at once."""
 
 from collections.abc import Sequence
 

@@ -18,8 +18,7 @@ from dayahead.serve.request import ColdStart
 
 LONGEST = 10_000
 """Events of a session; only the last ones are used."""
-MOST_SESSIONS = 1_000
-"""Of one request."""
+MAX_SESSIONS_PER_REQUEST = 1_000
 MOST_ITEMS = 10_000
 ItemId = StrictInt | StrictStr
 
@@ -76,7 +75,9 @@ class BatchRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    requests: Annotated[list[SessionRequest], Field(min_length=1, max_length=MOST_SESSIONS)]
+    requests: Annotated[
+        list[SessionRequest], Field(min_length=1, max_length=MAX_SESSIONS_PER_REQUEST)
+    ]
 
 
 class Scored(BaseModel):

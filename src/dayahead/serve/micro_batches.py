@@ -23,16 +23,16 @@ class MicroBatches(Generic[In, Out]):
 
     Args:
         answer: gives an answer for each request of a batch.
-        most: requests of a batch.
-        most_waiting: requests that may wait.
+        max_batch: requests of a batch.
+        max_waiting: requests that may wait.
     """
 
     def __init__(
-        self, answer: Callable[[Sequence[In]], list[Out]], most: int, most_waiting: int
+        self, answer: Callable[[Sequence[In]], list[Out]], max_batch: int, max_waiting: int
     ) -> None:
         self._answer = answer
-        self._most = most
-        self._most_waiting = most_waiting
+        self._max_batch = max_batch
+        self._max_waiting = max_waiting
         self._waiting: deque[tuple[In, asyncio.Future[Out]]] = deque()
         self._is_needed = asyncio.Event()
         self._is_closing = False
@@ -44,7 +44,7 @@ class MicroBatches(Generic[In, Out]):
         Raises:
             Overloaded: too many wait already.
         """
-        if len(self._waiting) + len(requests) > self._most_waiting:
+        if len(self._waiting) + len(requests) > self._max_waiting:
             raise Overloaded
         loop = asyncio.get_running_loop()
         futures = [loop.create_future() for _ in requests]
@@ -61,7 +61,7 @@ class MicroBatches(Generic[In, Out]):
                 self._is_needed.clear()
                 await self._is_needed.wait()
                 continue
-            n_taken = min(self._most, len(self._waiting))
+            n_taken = min(self._max_batch, len(self._waiting))
             taken = [self._waiting.popleft() for _ in range(n_taken)]
             # Clients that have gone away need no answer.
             await self._answer_batch([each for each in taken if not each[1].done()])

@@ -13,9 +13,9 @@ from dayahead.serve.metrics import Metrics
 from dayahead.serve.micro_batches import MicroBatches
 from dayahead.serve.request import ColdStart
 
-MOST_SESSIONS = 256
-"""Of one pass of the model."""
-MOST_WAITING = 8_192
+MAX_BATCH = 256
+"""Sessions of one pass of the model."""
+MAX_WAITING = 8_192
 log = logging.getLogger(__name__)
 
 
@@ -60,7 +60,7 @@ class Service:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Answer requests and look for new models; at the end, answer what still waits."""
-        batches = MicroBatches(self._answer, MOST_SESSIONS, MOST_WAITING)
+        batches = MicroBatches(self._answer, MAX_BATCH, MAX_WAITING)
         self._batches = batches
         answering = asyncio.create_task(batches.run())
         watching = asyncio.create_task(self._watch())

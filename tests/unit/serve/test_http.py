@@ -258,7 +258,7 @@ def test_a_service_that_has_ended_is_not_ready(saved_model):
 
 
 def test_an_overload_is_503(serve, monkeypatch):
-    monkeypatch.setattr(services, "MOST_WAITING", 1)
+    monkeypatch.setattr(services, "MAX_WAITING", 1)
     requests = [{"session": [1]}] * 2
     answer = serve().post("/recommend/batch", json={"requests": requests})
     assert answer.status_code == 503

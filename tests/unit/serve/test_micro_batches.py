@@ -1,4 +1,4 @@
-"""BatchRequest that come while the model is busy are answered together."""
+"""Requests that arrive while the model is busy are answered together."""
 
 import asyncio
 import threading
@@ -25,12 +25,12 @@ class Model:
         return [2 * number for number in numbers]
 
 
-def serve(work, most=4, most_waiting=100):
+def serve(work, max_batch=4, max_waiting=100):
     """Run `work(batches, model)` beside the batches; return what it returns, and the batches."""
 
     async def main():
         model = Model()
-        batches = MicroBatches(model, most, most_waiting)
+        batches = MicroBatches(model, max_batch, max_waiting)
         running = asyncio.create_task(batches.run())
         result = await work(batches, model)
         batches.close()
@@ -85,7 +85,7 @@ def test_too_many_are_refused_at_once_and_later_ones_are_answered():
         await asyncio.gather(*asked)
         return await batches.ask([8])
 
-    assert serve(work, most_waiting=3)[0] == [16]
+    assert serve(work, max_waiting=3)[0] == [16]
 
 
 def test_a_client_that_has_gone_is_not_answered():
