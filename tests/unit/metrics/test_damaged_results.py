@@ -75,7 +75,9 @@ def test_evidence(results, rows):
     check(path, lambda: read_evidence(path), "the columns feature and weight, a number")
 
 
-@pytest.mark.parametrize("content", ["window,step\nw,1\n", "window,step,loss\nw,1\n"])
+@pytest.mark.parametrize(
+    "content", ["window,step\nw,1\n", "window,step,loss\nw,1\n", "window,step,loss\nw,1,low\n"]
+)
 def test_losses(results, content):
     path = results / "losses.csv"
     path.write_text(content)
