@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from dayahead.config.loading import read_yaml
 from dayahead.core.errors import DataError, DayaheadError
 from dayahead.core.files import write_json
 from dayahead.core.project import cache_root, stage_failure
+from dayahead.guard import start_guarded
 
 STAGES = ("download", "preprocess", "train", "aggregate")
 RETRY = 75
@@ -127,14 +127,14 @@ def challenger_params(path: Path, changes: Mapping[str, Mapping[str, Any]]) -> d
 
 
 def _run(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> int:
-    """Run a command to its end; its output goes to stderr. A signal to us ends it, too."""
+    """Run a command to its end; its output goes to stderr. It ends with this process."""
     # A scheduler's PATH seldom has the environment's python, which dvc.yaml calls.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     env = {**os.environ, "PATH": path, **environment}
-    with subprocess.Popen(command, cwd=folder, env=env, stdout=sys.stderr) as process:
-        try:
-            return process.wait()
-        except BaseException:
-            process.terminate()
-            process.wait()
-            raise
+    process = start_guarded(command, folder, env, sys.stderr)
+    assert process.stdin is not None
+    try:
+        return process.wait()
+    finally:
+        process.stdin.close()
+        process.wait()

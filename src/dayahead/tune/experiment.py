@@ -9,14 +9,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from dayahead.core.errors import TuneError
 from dayahead.core.openmp import FEW
+from dayahead.guard import start_guarded
 from dayahead.presets import options_of
 
-GUARD = Path(__file__).with_name("guard.py")
-"""Run as a file: it imports nothing of ours, so it starts at once."""
 WINDOWS = Path("results") / "windows.csv"
 STARTED = "Running stage 'train'"
 """What DVC prints once the outputs of an earlier experiment are removed."""
@@ -103,7 +102,9 @@ class Clone:
                 run_git(self.folder, "config", key, value)
         local = Path(".dvc") / "config.local"
         if (self.root / local).exists():
-            shutil.copyfile(self.root / local, self.folder / local)
+            shutil.copy(
+                self.root / local, self.folder / local
+            )  # with its mode: it may hold secrets
         cache = _output([*DVC, "cache", "dir"], self.root).strip()
         _output([*DVC, "config", "--local", "cache.dir", cache], self.folder)
         self._base.parent.mkdir(exist_ok=True)
@@ -124,7 +125,8 @@ class Clone:
         command = [*DVC, "exp", "run", "--name", name, *options_of(settings)]
         log = logs / f"{name}.log"
         with log.open("wb") as output:
-            process = _guarded(command, self.folder, self._environment(), output, self.lock)
+            environment = self._environment()
+            process = start_guarded(command, self.folder, environment, output, [self.lock])
         return RunningExperiment(name, self.folder, self.root, process, log)
 
     def _environment(self) -> dict[str, str]:
@@ -146,25 +148,6 @@ def hold(path: Path) -> int | None:
         os.close(descriptor)
         return None
     return descriptor
-
-
-def _guarded(
-    command: Sequence[str],
-    folder: Path,
-    environment: Mapping[str, str],
-    output: IO[bytes],
-    lock: int,
-) -> subprocess.Popen[bytes]:
-    """Start a command that ends with this process."""
-    return subprocess.Popen(
-        [sys.executable, str(GUARD), *command],
-        cwd=folder,
-        env=dict(environment),
-        stdin=subprocess.PIPE,
-        stdout=output,
-        stderr=subprocess.STDOUT,
-        pass_fds=[lock],
-    )
 
 
 def _references(folder: Path, name: str) -> list[str]:

@@ -4,8 +4,10 @@ import os
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from dayahead.config.loading import read_yaml
@@ -112,19 +114,37 @@ def test_a_challenger_runs_in_a_folder_of_its_own(project, monkeypatch):
     assert not (project / "results").exists()
 
 
+STAGE = """
+import os, time
+from pathlib import Path
+try:
+    Path("pid").write_text(str(os.getpid()))
+    time.sleep(60)
+except KeyboardInterrupt:
+    Path("ended in order").touch()
+"""
+
+
 def test_a_signal_ends_the_stage_too(project):
-    script = (
-        "import time, pathlib, os; pathlib.Path('pid').write_text(str(os.getpid())); time.sleep(60)"
-    )
+    """As DVC starts it: a shell between, which hands on no SIGTERM."""
+    (project / "stage.py").write_text(STAGE)
 
     def interrupt():
         while not (project / "pid").exists() or not (project / "pid").read_text():
-            pass
+            time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=interrupt).start()
     with pytest.raises(KeyboardInterrupt):
-        running._run([sys.executable, "-c", script], project, {})
+        running._run(["sh", "-c", f"{sys.executable} stage.py; exit $?"], project, {})
+    wait_for(project / "ended in order")
     pid = int((project / "pid").read_text())
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
+    _, alive = psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], 20)
+    assert alive == []
+
+
+def wait_for(path, seconds=20):
+    end = time.monotonic() + seconds
+    while not path.exists():
+        assert time.monotonic() < end, f"no {path}"
+        time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""The guard of an experiment: it ends with its parent, and with it all that it started."""
+"""Guarded commands: each ends with its parent, and with it all that it started."""
 
 import os
 import subprocess
@@ -7,7 +7,8 @@ import time
 
 import psutil
 
-from dayahead.tune.experiment import GUARD, hold
+from dayahead.guard import start_guarded
+from dayahead.tune.experiment import hold
 
 STAGE = """
 import sys, time
@@ -21,9 +22,11 @@ except KeyboardInterrupt:
 """
 """As a stage of DVC ends: a shell between, SIGINT as KeyboardInterrupt."""
 PARENT = """
-import subprocess, sys, time
-command = [sys.executable, sys.argv[1], "sh", "-c", sys.executable + " stage.py; exit $?"]
-subprocess.Popen(command, stdin=subprocess.PIPE)
+import os, sys, time
+from pathlib import Path
+from dayahead.guard import start_guarded
+command = ["sh", "-c", sys.executable + " stage.py; exit $?"]
+child = start_guarded(command, Path(), os.environ, sys.stderr)
 time.sleep(60)
 """
 
@@ -36,9 +39,7 @@ def wait_for(path, seconds=20):
 
 
 def guarded(folder, *command):
-    return subprocess.Popen(
-        [sys.executable, str(GUARD), *command], cwd=folder, stdin=subprocess.PIPE
-    )
+    return start_guarded(command, folder, os.environ, sys.stderr)
 
 
 def test_the_exit_status_is_that_of_the_command(tmp_path):
@@ -58,7 +59,7 @@ def test_a_command_is_stopped_as_by_ctrl_c(tmp_path):
 def test_a_parent_that_is_killed_leaves_nothing_running(tmp_path):
     (tmp_path / "stage.py").write_text(STAGE)
     (tmp_path / "parent.py").write_text(PARENT)
-    parent = subprocess.Popen([sys.executable, "parent.py", str(GUARD)], cwd=tmp_path)
+    parent = subprocess.Popen([sys.executable, "parent.py"], cwd=tmp_path)
     wait_for(tmp_path / "started")
     children = psutil.Process(parent.pid).children(recursive=True)
     assert len(children) >= 2
@@ -71,9 +72,7 @@ def test_a_parent_that_is_killed_leaves_nothing_running(tmp_path):
 
 def test_a_study_is_locked_for_as_long_as_an_experiment_of_it_runs(tmp_path):
     lock = hold(tmp_path / "s.lock")
-    process = subprocess.Popen(
-        [sys.executable, str(GUARD), "sleep", "60"], stdin=subprocess.PIPE, pass_fds=[lock]
-    )
+    process = start_guarded(["sleep", "60"], tmp_path, os.environ, sys.stderr, [lock])
     os.close(lock)
     assert hold(tmp_path / "s.lock") is None
     process.stdin.close()

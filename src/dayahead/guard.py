@@ -2,7 +2,7 @@
 
 The parent holds the other end of stdin. When it closes that, or dies however roughly, the command
 and all that it started get the SIGINT of a Ctrl-C, which ends a stage of DVC in order; what is left
-after a minute is killed.
+after a minute is killed. Run as a file: it imports nothing of ours, so it starts at once.
 """
 
 import os
@@ -11,8 +11,33 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
 
 GRACE_SECONDS = 60.0
+
+
+def start_guarded(
+    command: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    output: IO[Any],
+    pass_fds: Sequence[int] = (),
+) -> subprocess.Popen[bytes]:
+    """Start a command that ends with this process, or when the process's stdin is closed.
+
+    Its output, with that to stderr, goes to `output`.
+    """
+    return subprocess.Popen(
+        [sys.executable, "-P", __file__, *command],  # -P: profile.py beside it is not Python's
+        cwd=folder,
+        env=dict(environment),
+        stdin=subprocess.PIPE,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        pass_fds=pass_fds,
+    )
 
 
 def main() -> None:
