@@ -276,6 +276,8 @@ class Night:
         )
 
     def _publish(self, params: Params, state: State) -> None:
+        if not state.published[0]:  # a new history leaves what the one before has published
+            return
         self.publications.link(*state.published)
         order = [entry.model for entry in state.entries if entry.kind == "published"]
         self.publications.prune(params.nightly.keep, order)

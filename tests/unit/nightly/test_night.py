@@ -317,6 +317,17 @@ def test_old_models_are_removed_but_never_those_that_are_linked(root):
     assert kept == [day(5), day(6), day(7)]
 
 
+def test_a_lost_history_leaves_what_is_served(root):
+    night, _ = run_nights(root, 4)
+    (root / "nights/history.jsonl").unlink()
+    held = pretended_night(root, faults=2)
+    held.pipeline.deliver([ordinary_day(number) for number in range(5)])
+    assert held.run().status == 3
+    assert linked(root) == [day(3), day(2)]
+    assert night.run().outcome == "nothing new"
+    assert linked(root) == [day(3), day(2)]
+
+
 def test_dropped_windows_are_in_the_history_once(root):
     night, _ = run_nights(root, 4)
     folder = root / "data/windows/windows.json"
