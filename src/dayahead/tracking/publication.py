@@ -15,7 +15,8 @@ class Publication:
     """What a decision has changed about the registered model."""
 
     number: int
-    """Decisions count from 1; of two records the higher one says who is champion."""
+    """Decisions of a history count from 1; of two records of a window the higher one says who is
+    champion."""
     key: str
     """Names the decision: recorded twice, it is sent once."""
     model: str

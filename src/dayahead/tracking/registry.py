@@ -14,7 +14,7 @@ from mlflow import MlflowClient
 PUBLISHED_TAG: Final = "dayahead.published"
 WINDOW_TAG: Final = "dayahead.window"
 WITHDRAWN_TAG: Final = "dayahead.withdrawn"
-NUMBER_TAG: Final = "dayahead.number"
+ORDER_TAG: Final = "dayahead.order"
 ALIASES: Final = ("champion", "previous")
 
 
@@ -34,8 +34,9 @@ def upload_publication(
         client.create_model_version(name, source, run_id=run, tags=tags)
         versions = _versions(client, name)
     known = client.get_registered_model(name)
-    if entry["number"] >= int(known.tags.get(NUMBER_TAG, 0)):
-        client.set_registered_model_tag(name, NUMBER_TAG, str(entry["number"]))
+    order = f"{entry['window']} {entry['number']:09}"  # numbers start again with a new history
+    if entry["champion"] and order >= known.tags.get(ORDER_TAG, ""):
+        client.set_registered_model_tag(name, ORDER_TAG, order)
         for alias in ALIASES:
             client.set_registered_model_tag(name, f"dayahead.{alias}", entry[alias])
         _mark_withdrawn(client, name, versions, entry["withdrawn"])

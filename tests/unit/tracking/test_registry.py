@@ -112,6 +112,17 @@ def test_what_the_server_missed_arrives_later_and_moves_no_alias_back(publish, s
     assert sync_all().uploaded == {}
 
 
+def test_a_new_history_moves_the_aliases_too(publish, store):
+    """Its numbers start again; its windows do not."""
+    publish(7, "b", "a")
+    publish(1, "c", window="2026-01-06", published="", folder=None, champion="")  # held
+    assert aliases(store) == {"champion": "b"}
+    publish(2, "c", window="2026-01-06")
+    assert aliases(store) == {"champion": "c"}
+    publish(8, "d", "b")  # an older window, sent late
+    assert aliases(store) == {"champion": "c"}
+
+
 def test_a_decision_recorded_twice_is_one_version(publish, store):
     publish(1, "a")
     publish(1, "a")
