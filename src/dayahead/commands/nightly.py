@@ -3,6 +3,7 @@
 import json
 import logging
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -65,14 +66,15 @@ def nightly(
 
 def _reported(night: "Night", outcome: "Outcome", *, as_json: bool, commit: bool) -> int:
     """Print how a night ended, and promote a winner if asked to; return the exit status."""
-    is_promoted = outcome.outcome == "won" and commit
-    if is_promoted:
+    if outcome.outcome == "won" and commit:
         print(_promoted(outcome.challenger, commit=True))
+        why = f"{outcome.challenger} won and is promoted"
+        outcome = replace(outcome, outcome="published", why=why)
     print(f"{outcome.outcome}: {outcome.why}")
     print(f"serving {outcome.current or 'nothing'}; history: {night.history.page}")
     if as_json:
         print(json.dumps(outcome.as_json()))
-    return 0 if is_promoted else outcome.status
+    return outcome.status
 
 
 def project_night() -> "Night":

@@ -5,7 +5,7 @@ by the next one. No clock time is in it: the same data and settings give the sam
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -122,10 +122,10 @@ class State:
         found = (e for e in self.entries if e.kind == kind and e.details["trial"] == trial)
         return next(found, None)
 
-    def since(self, entry: Entry) -> list[Entry]:
-        """Return the newest such entry and those after it."""
-        after = list(self.entries)[::-1].index(entry) + 1
-        return list(self.entries[-after:])
+    def won(self, trials: Collection[str]) -> Entry | None:
+        """Return the newest entry in which one of these trials, given by their ids, was won."""
+        of_these = [e for e in self.entries if e.details.get("trial") in trials]
+        return next((e for e in reversed(of_these) if e.details.get("outcome") == "won"), None)
 
 
 def windows_of(entry: Entry) -> list[str]:

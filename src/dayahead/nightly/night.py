@@ -7,7 +7,7 @@ call completes what a killed one has left.
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +110,7 @@ class Night:
                 self._skip_dropped(folder)
             entry = self._decide(params, folder)
             if entry is None:
-                return earlier or self._nothing_new(folder)
+                return earlier or self._or_won(params, self._nothing_new(folder))
             return self._carry_out(params, entry, dry_run=dry_run)
 
     def complete(self, params: Params, *, trials: bool = True) -> Outcome | None:
@@ -127,14 +127,10 @@ class Night:
             self.record(self.root, params, state, action)
         if trials and action.kind in ("published", "held"):
             self._run_trials(params)
-        state = self.history.read()
         self.write_page(params)
         self.history.finish()
-        won = [e for e in state.since(action) if e.details.get("outcome") == "won"]
-        if won and action.kind == "published":
-            name = won[0].details["challenger"]
-            return Outcome("won", action.window, _proposal(won[0]), state.published[0], name)
-        return Outcome(action.kind, action.window, action.why, state.published[0])
+        outcome = Outcome(action.kind, action.window, action.why, state.published[0])
+        return self._or_won(params, outcome) if action.kind == "published" else outcome
 
     def rollback(self, reason: str) -> Outcome:
         """Publish the previous model again; one more call takes it back.
@@ -275,6 +271,15 @@ class Night:
             "nothing new", last.window, f"since {last.window}{before}{open_now}", current
         )
 
+    def _or_won(self, params: Params, outcome: Outcome) -> Outcome:
+        """Return the outcome, or that a challenger won, until it is promoted or removed."""
+        won = self.history.read().won({trial.id for trial, _ in self._trials(params)})
+        if won is None:
+            return outcome
+        name = won.details["challenger"]
+        why = f"{won.why}. Its settings become the champion's with `dayahead nightly --promote {name}`"
+        return replace(outcome, outcome="won", why=why, challenger=name)
+
     def _publish(self, params: Params, state: State) -> None:
         if not state.published[0]:  # a new history leaves what the one before has published
             return
@@ -349,10 +354,3 @@ def _withdrawn_check(name: str, state: State) -> Check:
         advice = "the next window gives another model; `dayahead rollback` takes this one back"
         return Check("withdrawn", False, why, advice)
     return Check("withdrawn", True, "not rolled back before")
-
-
-def _proposal(won: Entry) -> str:
-    return (
-        f"{won.why}. Its settings become the champion's with `dayahead nightly --promote "
-        f"{won.details['challenger']}`"
-    )

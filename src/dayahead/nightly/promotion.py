@@ -10,6 +10,7 @@ from ruamel.yaml import YAML
 from dayahead.config.params import load_params
 from dayahead.core.errors import ConfigError
 from dayahead.core.files import written_whole
+from dayahead.nightly.champion import trial_of
 from dayahead.nightly.history import State
 
 FILE = "params.yaml"
@@ -21,17 +22,19 @@ def promote(root: Path, name: str, state: State) -> str:
     The next night takes them for the champion's. Comments and order of the file stay.
 
     Raises:
-        ConfigError: there is no such challenger, or it has not won.
+        ConfigError: there is no such challenger, or it has not won with these settings.
     """
     path = root / FILE
-    changes = load_params(path).nightly.challengers.get(name)
-    won = [e for e in state.entries if e.details.get("outcome") == "won"]
-    if changes is None or name not in [e.details["challenger"] for e in won]:
-        names = sorted({e.details["challenger"] for e in won})
+    params = load_params(path)
+    challengers = params.nightly.challengers
+    won = [each for each in challengers if state.won({trial_of(params, path, each).id})]
+    if name not in won:
         raise ConfigError(
-            f"{path}: {name} is no challenger that won; expected one of nightly.challengers among "
-            f"{', '.join(names) or 'none that won yet'}"
+            f"{path}: {name} is no challenger that won, with the settings that it and the "
+            f"champion have there; expected one of nightly.challengers: "
+            f"{', '.join(won) or 'none has won yet'}"
         )
+    changes = challengers[name]
     before = path.read_text(encoding="utf-8")
     yaml = YAML()
     value: Any = yaml.load(before)

@@ -70,7 +70,7 @@ def test_a_night_beside_another_is_tried_again_later(project):
 
 def test_a_winner_waits_until_it_is_promoted(project):
     write_params(project, CHALLENGER)
-    assert nights_until(project, 8) == [0, 0, 0, 0, 0, 10, 0]
+    assert nights_until(project, 8) == [0, 0, 0, 0, 0, 10, 10]
     assert "other: won" in call("nightly", "--status").output
     done = call("nightly", "--promote", "other")
     assert done.exit_code == 0
@@ -90,7 +90,9 @@ def test_with_commit_a_winner_is_promoted_and_nothing_else_committed(project):
     (project / "mine.txt").write_text("2")
     nights_until(project, 6)
     deliver(project, 7)
-    assert call("nightly", "--commit").exit_code == 0
+    done = call("nightly", "--commit", "--json")
+    outcome = json.loads(done.stdout.splitlines()[-1])
+    assert (done.exit_code, outcome["outcome"], outcome["status"]) == (0, "published", 0)
     shown = subprocess.run(
         ["git", "show", "--stat", "--format=%s"], cwd=project, capture_output=True, text=True,
         check=True,

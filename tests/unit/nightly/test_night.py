@@ -195,10 +195,29 @@ def ends(night):
 
 def test_a_better_challenger_wins_once_when_its_horizon_is_full(root):
     night, outcomes = trial_of(root, {2: 1})
-    assert [each.status for each in outcomes] == [0] * 6 + [10, 0]
+    assert [each.status for each in outcomes] == [0] * 6 + [10, 10]
     assert ends(night) == [("won", day(7))]
-    assert outcomes[6].challenger == "other"
-    assert "--promote other" in outcomes[6].why
+    for outcome in (*outcomes[6:], night.run()):
+        assert (outcome.outcome, outcome.challenger) == ("won", "other")
+        assert "--promote other" in outcome.why
+
+
+def test_a_winner_is_reported_until_it_is_removed(root):
+    night, _ = trial_of(root, {2: 1})
+    write_params(root)
+    outcome = night.run()
+    assert (outcome.outcome, outcome.status) == ("nothing new", 0)
+
+
+def test_a_challenger_that_wins_on_a_held_night_is_reported_by_the_next(root):
+    trial_of(root, {2: 1}, n_days=7)
+    held, [outcome] = run_nights(root, 8, first=8, levels={2: 1}, faults=2)
+    assert outcome.status == 3
+    assert ends(held) == [("won", day(7))]
+    night = pretended_night(root, {2: 1})
+    assert night.run().status == 10
+    night, [outcome] = run_nights(root, 9, first=9, levels={2: 1})
+    assert outcome.status == 10
 
 
 def test_a_worse_challenger_ends_at_half_of_its_horizon(root):
@@ -230,6 +249,16 @@ def test_only_a_winner_is_promoted(root):
     night, _ = trial_of(root, {2: 9})
     with pytest.raises(ConfigError, match="no challenger that won"):
         promote(root, "other", night.history.read())
+
+
+def test_a_winner_whose_settings_were_edited_afterwards_has_not_won(root):
+    night, _ = trial_of(root, {2: 1})
+    write_params(root, {"challengers": {"other": {"training": {"seed": 3}}}})
+    assert night.run().outcome == "nothing new"
+    before = (root / "params.yaml").read_bytes()
+    with pytest.raises(ConfigError, match="no challenger that won.*none has won yet"):
+        promote(root, "other", night.history.read())
+    assert (root / "params.yaml").read_bytes() == before
 
 
 def test_a_challenger_that_fails_leaves_the_nights_alone(root, monkeypatch):
