@@ -3,6 +3,8 @@
 import json
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -48,20 +50,34 @@ def nightly(
     75 try again later, 143 stopped, 1 any other error.
     """
     if promote is not None or status:
-        if (promote is not None) == status or as_json or dry_run or adopt:
-            raise ConfigError("nightly: --promote NAME and --status are used alone")
-        print(_promoted(promote, commit=commit) if promote is not None else _status())
+        is_more = as_json or dry_run or adopt or (status and commit)
+        if (promote is not None) == status or is_more:
+            raise ConfigError(
+                "nightly: --status is used alone, and --promote NAME alone or with --commit"
+            )
+        with retried_later():
+            print(_promoted(promote, commit=commit) if promote is not None else _status())
         return
+    if dry_run and commit:
+        raise ConfigError("nightly: --dry-run changes nothing; leave out --commit")
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    with retried_later():
+        night = project_night()
+        outcome = night.run(adopt=adopt, dry_run=dry_run)
+        exit_status = _reported(night, outcome, as_json=as_json, commit=commit)
+    raise typer.Exit(exit_status)
+
+
+@contextmanager
+def retried_later() -> Iterator[None]:
+    """End with 75 where a later call may succeed."""
     from dayahead.nightly.pipeline import RetryLaterError
 
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
-    night = project_night()
     try:
-        outcome = night.run(adopt=adopt, dry_run=dry_run)
+        yield
     except RetryLaterError as error:
         print(f"error: {redacted(str(error))}", file=sys.stderr)
         raise typer.Exit(75) from None
-    raise typer.Exit(_reported(night, outcome, as_json=as_json, commit=commit))
 
 
 def _reported(night: "Night", outcome: "Outcome", *, as_json: bool, commit: bool) -> int:

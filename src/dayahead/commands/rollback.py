@@ -1,11 +1,10 @@
 """`dayahead rollback`: serve the model before the current one again."""
 
-import sys
 from typing import Annotated
 
 import typer
 
-from dayahead.core.errors import redacted
+from dayahead.commands import nightly
 
 
 def rollback(
@@ -15,12 +14,6 @@ def rollback(
 
     The withdrawn model is not published again by later nights; a second rollback takes it back.
     """
-    from dayahead.commands.nightly import project_night
-    from dayahead.nightly.pipeline import RetryLaterError
-
-    try:
-        outcome = project_night().rollback(reason)
-    except RetryLaterError as error:
-        print(f"error: {redacted(str(error))}", file=sys.stderr)
-        raise typer.Exit(75) from None
+    with nightly.retried_later():
+        outcome = nightly.project_night().rollback(reason)
     print(f"{outcome.outcome}: {outcome.why}")

@@ -277,7 +277,8 @@ class Night:
         if won is None:
             return outcome
         name = won.details["challenger"]
-        why = f"{won.why}. Its settings become the champion's with `dayahead nightly --promote {name}`"
+        how = f"`dayahead nightly --promote {name}`"
+        why = f"{won.why}. Its settings become the champion's with {how}"
         return replace(outcome, outcome="won", why=why, challenger=name)
 
     def _publish(self, params: Params, state: State) -> None:

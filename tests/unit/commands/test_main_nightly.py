@@ -62,7 +62,7 @@ def test_the_last_line_is_json_where_it_is_asked_for(project):
 def test_a_night_beside_another_is_tried_again_later(project):
     deliver(project, 2)
     with pretended_night(project).alone():
-        for words in (["nightly"], ["rollback"]):
+        for words in (["nightly"], ["nightly", "--promote", "x"], ["rollback"]):
             done = call(*words)
             assert done.exit_code == 75
             assert "at work" in done.stderr
@@ -112,10 +112,17 @@ def test_rollback_says_what_is_served(project):
 
 
 @pytest.mark.parametrize(
-    "words", [("--status", "--json"), ("--promote", "a", "--status"), ("--promote", "a", "--adopt")]
+    ("words", "message"),
+    [
+        (("--status", "--json"), "used alone"),
+        (("--status", "--commit"), "used alone"),
+        (("--promote", "a", "--status"), "used alone"),
+        (("--promote", "a", "--adopt"), "used alone"),
+        (("--dry-run", "--commit"), "leave out --commit"),
+    ],
 )
-def test_options_that_do_not_go_together(project, words):
-    with pytest.raises(ConfigError, match="used alone"):
+def test_options_that_do_not_go_together(project, words, message):
+    with pytest.raises(ConfigError, match=message):
         CliRunner().invoke(app, ["nightly", *words], catch_exceptions=False)
 
 

@@ -256,7 +256,7 @@ def test_a_winner_whose_settings_were_edited_afterwards_has_not_won(root):
     write_params(root, {"challengers": {"other": {"training": {"seed": 3}}}})
     assert night.run().outcome == "nothing new"
     before = (root / "params.yaml").read_bytes()
-    with pytest.raises(ConfigError, match="no challenger that won.*none has won yet"):
+    with pytest.raises(ConfigError, match=r"no challenger that won.*none has won yet"):
         promote(root, "other", night.history.read())
     assert (root / "params.yaml").read_bytes() == before
 
