@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dayahead.config.params import Params
 from dayahead.core.project import cache_root
-from dayahead.tracking.outbox import Outbox
+from dayahead.tracking.outbox import Outbox, never_raising
 from dayahead.tracking.runs import StageRun, package_model, stage_run
 
 
@@ -42,13 +42,14 @@ def record_publication(params: Params, publication: Publication, code: Path) -> 
         publication: the decision.
         code: the file that serves the model.
     """
-    folder = cache_root() / "outbox" / f"nightly-{publication.key}"
-    outbox = Outbox(folder / "nightly.jsonl")
-    if any(entry["status"] == "FINISHED" for entry in outbox.entries("end")):
-        return
-    with stage_run("nightly", params, outbox=outbox) as run:
-        run.log_metrics(publication.metrics)
-        run.log_registry(_fields(run, params, publication, code))
+    with never_raising("the decision is not recorded"):
+        folder = cache_root() / "outbox" / f"nightly-{publication.key}"
+        outbox = Outbox(folder / "nightly.jsonl")
+        if any(entry["status"] == "FINISHED" for entry in outbox.entries("end")):
+            return
+        with stage_run("nightly", params, outbox=outbox) as run:
+            run.log_metrics(publication.metrics)
+            run.log_registry(_fields(run, params, publication, code))
 
 
 def _fields(

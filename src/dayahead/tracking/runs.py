@@ -86,7 +86,7 @@ class StageRun:
 
     @never_raising("the record is skipped")
     def log_registry(self, fields: Mapping[str, object]) -> None:
-        """Record which published model is champion (`registry.Publication`)."""
+        """Record which published model is champion (`publication.Publication`)."""
         self.outbox.append("registry", **fields)
 
     @never_raising("the record is skipped")

@@ -142,6 +142,20 @@ def test_a_killed_record_is_completed_by_the_next(publish, store):
     assert aliases(store) == {"champion": "a"}
 
 
+def test_a_model_that_cannot_be_packaged_is_no_error(publish, store, monkeypatch):
+    """It is sent by the next record of the same decision."""
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("dayahead.tracking.publication.package_model", full)
+        publish(1, "a")
+    assert versions(store) == []
+    publish(1, "a")
+    assert versions(store) == ["a"]
+
+
 def test_without_models_in_the_store_there_are_no_versions(publish, params, store):
     quiet = replace(params, tracking=replace(params.tracking, log_model=False))
     publication = Publication(
