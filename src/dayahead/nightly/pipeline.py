@@ -3,10 +3,13 @@
 import os
 import shutil
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from dayahead.config.loading import read_yaml
 from dayahead.core.errors import DataError, DayaheadError
@@ -71,23 +74,40 @@ class Pipeline:
         folder.mkdir(parents=True, exist_ok=True)
         for name in _LINKED:
             link = folder / name
-            if not link.is_symlink():
-                link.symlink_to(self.root / name)
+            link.unlink(missing_ok=True)  # of a project that was moved since
+            link.symlink_to(self.root / name)
         write_json(folder / "params.yaml", challenger_params(self.root / "params.yaml", changes))
         environment = {"DVC_ROOT": str(cache_root().parent), "PYTHONPATH": "src"}
         status = _run([sys.executable, "stages/train.py"], folder, environment)
         if status:
-            raise StageError(f"challenger {trial}: {self._reason(folder, ('train',))}")
+            raise StageError(f"challenger {trial}: {self._reason(folder)}")
         return folder / "results"
 
     def _dvc(self, *words: str) -> None:
         script = self.root / "tools" / "alone"
         alone = [str(script)] if script.exists() and shutil.which("flock") else []
-        for stage in STAGES:
-            stage_failure(self.root, stage).unlink(missing_ok=True)
+        self._forget_failures()
         status = _run([*alone, sys.executable, "-m", "dvc", "repro", *words], self.root, {})
         if status:
             self._raise(status)
+
+    def _forget_failures(self) -> None:
+        """Remove the errors of earlier runs.
+
+        Raises:
+            RetryLaterError: a stage is running, whose `dvc` may have come without `tools/alone`.
+        """
+        for stage in STAGES:
+            failure = stage_failure(self.root, stage)
+            failure.parent.mkdir(exist_ok=True)
+            try:
+                with FileLock(failure.with_name(f"{stage}.lock"), blocking=False):
+                    failure.unlink(missing_ok=True)
+            except Timeout:
+                raise RetryLaterError(
+                    f"{self.root}: another run is at work here, in the stage {stage}; try again "
+                    f"later"
+                ) from None
 
     def _raise(self, status: int) -> None:
         if status == RETRY:
@@ -100,15 +120,15 @@ class Pipeline:
                 if "UnreachableError" in kind:
                     raise RetryLaterError(message)
                 is_data = stage == "download" and "SourceError" in kind
-                if is_data or (stage == "preprocess" and "DataError" in kind):
+                if is_data or "LateRowsError" in kind:
                     raise RefusedDataError(message)
                 raise StageError(f"{stage}: {message}")
         raise StageError(f"dvc repro ended with status {status}; its messages are above")
 
-    def _reason(self, folder: Path, stages: Sequence[str]) -> str:
-        for stage in stages:
-            if (path := stage_failure(folder, stage)).exists():
-                return f"{stage}: {read_yaml(path)['message']}"
+    def _reason(self, folder: Path) -> str:
+        path = stage_failure(folder, "train")
+        if path.exists():
+            return f"train: {read_yaml(path)['message']}"
         return "the stage failed; its messages are above"
 
 
@@ -134,7 +154,10 @@ def _run(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -
     process = start_guarded(command, folder, env, sys.stderr)
     assert process.stdin is not None
     try:
-        return process.wait()
+        # Not wait(): where MLflow finds polars, that one has it go on after a SIGINT.
+        while (status := process.poll()) is None:
+            time.sleep(0.1)
+        return status
     finally:
         process.stdin.close()
         process.wait()

@@ -21,6 +21,7 @@ from dayahead.nightly.pipeline import (
     StageError,
     challenger_params,
 )
+from dayahead.preprocess.stage import LateRowsError
 
 ROOT = Path(__file__).parents[3]
 
@@ -49,8 +50,9 @@ def failing(monkeypatch, stage, error, status=255):
         ("download", UnreachableError("no route"), RetryLaterError),
         ("download", SourceError("too many defects"), RefusedDataError),
         ("download", DataError("disk full"), StageError),
-        ("preprocess", DataError("late rows"), RefusedDataError),
-        ("preprocess", WindowError("damaged"), RefusedDataError),
+        ("preprocess", LateRowsError("late rows"), RefusedDataError),
+        ("preprocess", DataError("no worker started"), StageError),
+        ("preprocess", WindowError("damaged"), StageError),
         ("preprocess", ConfigError("unknown"), StageError),
         ("train", DataError("damaged"), StageError),
     ],
@@ -65,6 +67,15 @@ def test_another_run_at_work_is_a_reason_to_wait(project, monkeypatch):
     failing(monkeypatch, "train", None, status=75)
     with pytest.raises(RetryLaterError, match="another run"):
         Pipeline(project).train()
+
+
+@pytest.mark.parametrize("stage", ["download", "train"])
+def test_a_night_waits_for_a_stage_that_runs_already(project, monkeypatch, stage):
+    """A plain `dvc repro` holds no lock of `tools/alone`, only that of its stage."""
+    failing(monkeypatch, "train", None, status=0)
+    with stage_lock(stage), pytest.raises(RetryLaterError, match=f"in the stage {stage}"):
+        Pipeline(project).train()
+    Pipeline(project).train()
 
 
 def test_a_failure_of_an_earlier_run_is_forgotten(project, monkeypatch):
@@ -112,6 +123,10 @@ def test_a_challenger_runs_in_a_folder_of_its_own(project, monkeypatch):
     assert seen["params"]["model"]["d_model"] == 32
     assert (seen["folder"] / "data").readlink() == project / "data"
     assert not (project / "results").exists()
+    moved = project.rename(project.with_name("moved"))
+    monkeypatch.setenv("DVC_ROOT", str(moved))
+    Pipeline(moved).challenge("abc", {"model": {"d_model": 32}})
+    assert (seen["folder"] / "data").readlink() == moved / "data"
 
 
 STAGE = """
