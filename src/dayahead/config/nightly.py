@@ -46,7 +46,7 @@ class NightlyConfig:
     The new model was fitted on that window: a smoke test, not an evaluation."""
     champion_margin: NonNegative | None
     """How far below the published model, if that is an older one, the settings' model may be: the
-    95 % interval of the difference over the new window's sessions must reach above minus this."""
+    95 % interval of the difference over the new window's targets must reach above minus this."""
     baseline_margin: NonNegative | None
     """How far below the best counting baseline the metric may be, on average over the new window
     and those before it."""

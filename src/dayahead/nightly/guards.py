@@ -2,16 +2,13 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any
 
-import numpy as np
-from scipy.special import stdtrit  # scipy.stats takes a second to import
-
-from dayahead.aggregate.averaging import Interval
+from dayahead.aggregate.differences import Difference
 from dayahead.config.nightly import NightlyConfig
-from dayahead.metrics.metrics import Values, mean
+from dayahead.metrics.metrics import mean
 from dayahead.nightly.drift import MIN_BEFORE, Drift
 
 _SOURCE = (
@@ -79,19 +76,27 @@ def data_checks(drift: Drift | None, window: str, config: NightlyConfig) -> list
 
 
 def fall_check(
-    value: float, before: Sequence[float], config: NightlyConfig, guard: str = "max_fall"
+    value: float, before: Sequence[float], config: NightlyConfig, *, is_better: bool = False
 ) -> Check:
-    """Check that the metric has not fallen too far below its median in the windows before."""
+    """Check that the metric has not fallen too far below its median in the windows before.
+
+    A fall holds no model that is better than the published one with confidence (`is_better`).
+    """
+    guard = "max_fall"
     if len(before) < MIN_BEFORE:
         return Check(guard, True, f"fewer than {MIN_BEFORE} windows before", value=value)
     usual = median(before)
     fall = max(0.0, 1 - value / usual) if usual else 0.0
-    return _at_most(
+    found = _at_most(
         guard, fall, config.max_fall,
         f"{config.metric} {value:.4f}, {fall:.1%} below its median {usual:.4f}",
         "look at the window in results/report.html; the published model stays, and the next "
         "window decides again",
     )  # fmt: skip
+    if found.passed or not is_better:
+        return found
+    why = f"{found.why}; with confidence better than the published model"
+    return replace(found, passed=True, why=why, advice="")
 
 
 def baseline_check(
@@ -113,24 +118,26 @@ def baseline_check(
     )  # fmt: skip
 
 
-def champion_check(new: Values, published: Values, name: str, config: NightlyConfig) -> Check:
+def champion_check(
+    difference: Difference, n_targets: int, name: str, config: NightlyConfig
+) -> Check:
     """Check that the settings' model is not worse than an older published one, with confidence.
 
     Args:
-        new: the metric of each session of the new window, by the model fitted up to the window
-            before it.
-        published: the same sessions by the published model.
+        difference: in the metric over the targets of the new window, from the published model to
+            that of the settings, fitted up to the window before it.
+        n_targets: number of these targets.
         name: of the published model.
         config: the limits.
     """
-    low, high = paired_interval(new - published)
-    difference = mean(new - published)
-    what = (
-        f"{config.metric} {difference:+.4f} against the published {name} (95 % interval over "
-        f"{len(new):,} sessions {low:+.4f} to {high:+.4f})"
-    )
+    guard = "champion_margin"
+    what = f"{config.metric} {difference.difference:+.4f} against the published {name}"
+    if difference.ci95 is None:
+        return Check(guard, True, f"{what}: too few targets ({n_targets}) to tell")
+    low, high = difference.ci95
+    what += f" (95 % interval over {n_targets:,} targets {low:+.4f} to {high:+.4f})"
     return _at_most(
-        "champion_margin", -high, config.champion_margin, what,
+        guard, -high, config.champion_margin, what,
         "the published model stays; look for what changed in the newest windows, or roll back the "
         "settings",
     )  # fmt: skip
@@ -160,13 +167,3 @@ def coverage_check(share: float, config: NightlyConfig) -> Check:
     why = f"{what}, {limit - share:.2%} below nightly.min_coverage ({limit:g})"
     advice = "look for sessions of new items that do not train; or lower the setting"
     return Check("min_coverage", False, why, advice, share, limit)
-
-
-def paired_interval(differences: Values) -> Interval:
-    """Return the 95 % interval of a mean (t distribution); infinite for fewer than 2 values."""
-    n = len(differences)
-    if n < 2:  # noqa: PLR2004
-        return -math.inf, math.inf
-    centre = mean(differences)
-    half = float(stdtrit(n - 1, 0.975)) * float(np.std(differences, ddof=1)) / math.sqrt(n)
-    return centre - half, centre + half

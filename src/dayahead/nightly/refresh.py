@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from dayahead.aggregate.differences import difference_test
 from dayahead.config.params import Params
 from dayahead.core.errors import DataError, DayaheadError
 from dayahead.core.files import read_json
@@ -103,12 +104,12 @@ class Refresh:
             baseline: [rows[name].metrics[config.metric] for name in names]
             for baseline, rows in self.baselines.items()
         }
-        found = [
-            fall_check(own, before, config),
-            baseline_check([self._value(name) for name in names], by_baseline, config),
-        ]
+        found = [baseline_check([self._value(name) for name in names], by_baseline, config)]
+        is_better = False
         if published is not None:
-            found.append(self._champion(published))
+            check, is_better = self._champion(published)
+            found.append(check)
+        found.insert(0, fall_check(own, before, config, is_better=is_better))
         found.append(model.smoke_check(self.newest, config.smoke_sessions))
         if found[-1].passed:
             after = target_metric(config.metric, model.ranks(self.newest).ranks)
@@ -118,17 +119,20 @@ class Refresh:
             ]
         return found
 
-    def _champion(self, published: Path) -> Check:
+    def _champion(self, published: Path) -> tuple[Check, bool]:
+        """Check against the published model; return with it whether that one is surely worse."""
         config = self.params.nightly
         name = published.resolve().name
         try:
             theirs = self.open(published, self.windows, self.params).ranks(self.newest)
         except DayaheadError as error:
             why = f"not compared: the published {name} cannot be evaluated any more ({error})"
-            return Check("champion_margin", True, why)
+            return Check("champion_margin", True, why), False
         own = read_ranks(self.root / "results", self.newest.name)
-        values = [target_metric(config.metric, each.ranks) for each in (own, theirs)]
-        return champion_check(values[0], values[1], name, config)
+        old, new = (target_metric(config.metric, each.ranks) for each in (theirs, own))
+        difference = difference_test(old[None], new[None])  # targets take the place of windows
+        is_better = difference.ci95 is not None and difference.ci95[0] > 0
+        return champion_check(difference, len(new), name, config), is_better
 
     def _usual(self) -> Sequence[str]:
         drifts = Drifts(self.windows, self.refused, self.params.nightly.windows)

@@ -1,10 +1,11 @@
 """Guards, with numbers worked out by hand."""
 
-import math
+import json
 
 import numpy as np
 import pytest
 
+from dayahead.aggregate.differences import difference_test
 from dayahead.config.loading import validated
 from dayahead.config.nightly import NightlyConfig
 from dayahead.nightly.drift import Change, Drift
@@ -14,7 +15,6 @@ from dayahead.nightly.guards import (
     coverage_check,
     data_checks,
     fall_check,
-    paired_interval,
     refresh_check,
 )
 from support.tiny_settings import NIGHTLY
@@ -102,27 +102,45 @@ def test_the_best_baseline_sets_the_mark(margin, passed):
     assert "transitions 0.2500 (-0.0500)" in check.why
 
 
-def test_the_interval_of_four_differences():
-    """Mean 1, standard deviation sqrt(8/3), t(3, .975) = 3.18245: 1 +- 2.59845."""
-    low, high = paired_interval(np.array([-1.0, 1.0, 1.0, 3.0]))
-    assert (low, high) == pytest.approx((-1.598449, 3.598449), abs=1e-5)
-    assert paired_interval(np.array([1.0])) == (-math.inf, math.inf)
+def compared(own, **limits):
+    published = np.full((1, len(own)), 0.5)
+    difference = difference_test(published, np.array([own]))
+    return champion_check(difference, len(own), "old", config(**limits))
 
 
 @pytest.mark.parametrize(
     ("own", "margin", "passed"),
     [
-        ([0.5, 0.5, 0.5, 0.5], 0.0, True),
-        ([0.4, 0.4, 0.4, 0.5], 0.0, True),  # -.075 +- .0796: it may be equal
-        ([0.4, 0.4, 0.4, 0.4], 0.0, False),  # -.1 for certain
-        ([0.4, 0.4, 0.4, 0.4], 0.11, True),
+        ([0.5] * 5, 0.0, True),
+        ([0.4, 0.4, 0.4, 0.4, 0.7], 0.0, True),  # -.04 +- .1666: it may be equal
+        ([0.4] * 5, 0.0, False),  # -.1 for certain
+        ([0.4] * 5, 0.11, True),
     ],
 )
 def test_worse_than_the_published_model_is_refused_only_with_confidence(own, margin, passed):
-    published = np.full(4, 0.5)
-    check = champion_check(np.array(own), published, "old", config(champion_margin=margin))
+    check = compared(own, champion_margin=margin)
     assert check.passed == passed
     assert "against the published old" in check.why
+    assert "over 5 targets" in check.why
+
+
+def test_the_interval_is_that_of_a_t_test():
+    """Mean .02, standard deviation .0447, t(4, .975) = 2.77645: .02 +- .05553."""
+    assert "over 5 targets -0.0355 to +0.0755" in compared([0.5, 0.5, 0.5, 0.5, 0.6]).why
+
+
+def test_too_few_targets_tell_nothing():
+    check = compared([0.1])
+    assert check.passed
+    assert "too few targets (1)" in check.why
+    json.dumps(check.as_json(), allow_nan=False)
+
+
+def test_a_fall_is_allowed_to_a_model_that_is_better_than_the_published_one():
+    check = fall_check(0.01, [0.5] * 3, config(), is_better=True)
+    assert check.passed
+    assert check.why.endswith("(0.5); with confidence better than the published model")
+    assert "better" not in fall_check(0.5, [0.5] * 3, config(), is_better=True).why
 
 
 @pytest.mark.parametrize(("after", "passed"), [(0.2, True), (0.1901, True), (0.1899, False)])

@@ -151,6 +151,17 @@ def test_a_sudden_fall_is_held_and_the_next_night_compares_with_the_published_mo
     assert f"against the published {day(4)}" in guards["champion_margin"]
 
 
+def test_a_fall_holds_no_model_that_is_better_than_the_published_one(root):
+    """The published model falls more than that of the adopted settings."""
+    run_nights(root, 5)
+    write_params(root, {"baseline_margin": None}, training={"seed": 2})
+    night = pretended_night(root, levels={(1, day(5)): 60, (2, day(5)): 18})
+    night.pipeline.deliver([ordinary_day(number) for number in range(6)])
+    assert night.run(adopt=True).outcome == "published"
+    guards = {c["guard"]: c["why"] for c in night.history.read().decisions[-1].checks}
+    assert "above nightly.max_fall" in guards["max_fall"]
+
+
 def test_settings_that_changed_need_a_trial_or_a_word(root):
     night, _ = run_nights(root, 3)
     write_params(root, training={"seed": 2})
