@@ -59,7 +59,12 @@ class Comparison:
         return max(self.n_runs) > 1
 
 
-def compare(a: Sequence[Path], b: Sequence[Path], cutoffs: Sequence[int]) -> Comparison:
+def compare(
+    a: Sequence[Path],
+    b: Sequence[Path],
+    cutoffs: Sequence[int],
+    windows: Sequence[str] | None = None,
+) -> Comparison:
     """Compare two settings by the ranks of their runs.
 
     Args:
@@ -67,16 +72,17 @@ def compare(a: Sequence[Path], b: Sequence[Path], cutoffs: Sequence[int]) -> Com
             in training.seed.
         b: the same of the other setting.
         cutoffs: lengths of the lists, as in evaluation.cutoffs.
+        windows: those to compare; None: all, and the same in each folder.
 
     Raises:
         ComparisonError: the runs differ in windows, sessions, positions or targets.
         DataError: a folder has no ranks, or a file is damaged.
     """
     runs = [*a, *b]
-    first = _ranks_in(runs[0])
+    first = _ranks_in(runs[0], windows)
     ranks = [[each.ranks for each in first.values()]]
     for number, folder in enumerate(runs[1:], start=1):
-        other = _ranks_in(folder)
+        other = _ranks_in(folder, windows)
         check_same_targets((_name(0, len(a)), _name(number, len(a))), first, other)
         ranks.append([each.ranks for each in other.values()])
     every = [np.concatenate(of_run) for of_run in ranks]
@@ -111,8 +117,8 @@ def check_same_targets(
         _check_same(names, a, b, what, differing)
 
 
-def _ranks_in(folder: Path) -> dict[str, WindowRanks]:
-    return {window: read_ranks(folder, window) for window in ranked_windows(folder)}
+def _ranks_in(folder: Path, windows: Sequence[str] | None) -> dict[str, WindowRanks]:
+    return {window: read_ranks(folder, window) for window in windows or ranked_windows(folder)}
 
 
 def _compare_metric(name: str, ranks: Sequence[Sequence[Ranks]], n_a: int) -> MetricComparison:

@@ -5,6 +5,7 @@ call completes what a killed one has left.
 """
 
 import logging
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -27,6 +28,7 @@ from dayahead.nightly.pipeline import (
     Pipeline,
     RefusedDataError,
     RetryLaterError,
+    trial_folder,
 )
 from dayahead.nightly.publication import Publications, model_name
 from dayahead.nightly.refresh import Open, Refresh
@@ -297,16 +299,17 @@ class Night:
             state = self.history.read()
             if state.of_trial("enrolled", trial.id) is None:
                 state = self.history.append(trial.enrolment(evaluated, params.nightly))
+            if trial.is_open(state):
+                try:
+                    theirs = self.pipeline.challenge(trial.id, changes)
+                    entry = trial.decision(state, evaluated, (results, theirs), params.nightly)
+                except DayaheadError as error:  # the champion's nights go on
+                    _log.warning("challenger %s: %s", trial.name, error)
+                    continue
+                if entry is not None:
+                    state = self.history.append(entry)
             if not trial.is_open(state):
-                continue
-            try:
-                theirs = self.pipeline.challenge(trial.id, changes)
-                entry = trial.decision(state, evaluated, (results, theirs), params.nightly)
-            except DayaheadError as error:  # the champion's nights go on
-                _log.warning("challenger %s: %s", trial.name, error)
-                continue
-            if entry is not None:
-                self.history.append(entry)
+                shutil.rmtree(trial_folder(trial.id), ignore_errors=True)
 
     def _trials(self, params: Params) -> list[tuple[Trial, dict[str, Any]]]:
         """Return the challengers' trials with the settings that they change.

@@ -70,7 +70,7 @@ class Pipeline:
         Raises:
             StageError: the stage failed.
         """
-        folder = cache_root() / "nightly" / trial
+        folder = trial_folder(trial)
         folder.mkdir(parents=True, exist_ok=True)
         for name in _LINKED:
             link = folder / name
@@ -130,6 +130,11 @@ class Pipeline:
         if path.exists():
             return f"train: {read_yaml(path)['message']}"
         return "the stage failed; its messages are above"
+
+
+def trial_folder(trial: str) -> Path:
+    """Return the folder in which a challenger is trained, until its trial is decided."""
+    return cache_root() / "nightly" / trial
 
 
 def challenger_params(path: Path, changes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -4,7 +4,6 @@ A trial is decided once, when its horizon is full; at half of it, it can only en
 cannot be won any more. Nothing is looked at in between: who tests every night finds a winner.
 """
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +12,7 @@ from typing import Any
 from dayahead.comparison.paired_tests import MetricComparison, compare
 from dayahead.config.nightly import CHALLENGED, NightlyConfig
 from dayahead.config.params import Params, flat_settings
-from dayahead.core.cache import link_or_copy
 from dayahead.core.fingerprints import fingerprint
-from dayahead.metrics.tables import ranks_path
 from dayahead.nightly.history import Entry, State
 
 
@@ -107,12 +104,8 @@ def _compared(
 ) -> tuple[MetricComparison, MetricComparison]:
     """Compare the two over these windows; return the metric of decisions, and recall."""
     cutoff = int(config.metric.rpartition("_")[2])
-    with tempfile.TemporaryDirectory(prefix="dayahead-") as scratch:
-        folders = [Path(scratch) / side for side in ("champion", "challenger")]
-        for folder, source in zip(folders, results, strict=True):
-            for window in windows:
-                link_or_copy(ranks_path(source, window), ranks_path(folder, window))
-        comparison = compare(folders[:1], folders[1:], [cutoff])
+    champion, challenger = results
+    comparison = compare([champion], [challenger], [cutoff], windows)
     by_name = {metric.name: metric for metric in comparison.metrics}
     return by_name[config.metric], by_name[f"recall_at_{cutoff}"]
 

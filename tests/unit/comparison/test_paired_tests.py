@@ -50,6 +50,13 @@ def test_no_interval_for_fewer_than_five_windows(tmp_path):
     assert metric.test.p is None
 
 
+def test_chosen_windows_are_compared_alone(runs):
+    (runs[1] / "ranks" / "2019-10-04.parquet").unlink()
+    comparison = compare(runs[:1], runs[1:], CUTOFFS, ["2019-10-02", "2019-10-03"])
+    assert (comparison.n_windows, comparison.n_sessions) == (2, 8)
+    assert comparison.metrics[0].a == pytest.approx(3 / 4)
+
+
 def test_different_windows_are_rejected(runs):
     (runs[1] / "ranks" / "2019-10-04.parquet").unlink()
     with pytest.raises(

@@ -232,9 +232,12 @@ def test_a_challenger_that_wins_on_a_held_night_is_reported_by_the_next(root):
 
 
 def test_a_worse_challenger_ends_at_half_of_its_horizon(root):
-    night, outcomes = trial_of(root, {2: 9}, horizon=10)
+    night, _ = trial_of(root, {2: 9}, horizon=10, n_days=6)
+    assert len([*(root / ".dayahead/nightly").iterdir()]) == 1
+    night, outcomes = run_nights(root, 9, first=7, levels={2: 9})
     assert {each.status for each in outcomes} == {0}
     assert ends(night) == [("futile", day(6))]
+    assert [*(root / ".dayahead/nightly").iterdir()] == []
 
 
 def test_a_challenger_like_the_champion_does_not_win(root):
