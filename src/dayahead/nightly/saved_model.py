@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,13 +12,11 @@ from dayahead.config.params import Params
 from dayahead.core.columns import ITEM_ID, N_RESERVED, SESSION_ID, VALUE
 from dayahead.core.errors import DayaheadError
 from dayahead.distributed.launch import run_alone
-from dayahead.distributed.process import Process
 from dayahead.metrics.tables import WindowRanks
 from dayahead.model.checkpoint import StoredModel, load_model
 from dayahead.nightly.guards import Check
 from dayahead.serve.recommender import Recommender
-from dayahead.train.data_loading import Loader
-from dayahead.train.evaluate import evaluate
+from dayahead.train.saved_model import saved_ranks
 from dayahead.windows.folder import Window, WindowFolder
 
 TOP_K = 10
@@ -31,21 +30,30 @@ class SavedModel:
     windows: WindowFolder
     params: Params
 
+    @cached_property
+    def stored(self) -> StoredModel:
+        """The loaded folder.
+
+        Raises:
+            ModelFileError: it is damaged.
+        """
+        return load_model(self.folder, to_fit=False)
+
     def ranks(self, window: Window) -> WindowRanks:
         """Rank the targets of a window, as the pipeline does after a fit.
 
         Raises:
-            DayaheadError: the folder is damaged, a score is not finite, or the windows lack what
-                the model reads.
+            DayaheadError: the folder is damaged, a score is not finite, or the model was fitted on
+                other windows.
         """
-        stored = load_model(self.folder)
-        params = replace(
-            self.params,
-            model=stored.config.model,
-            compute=replace(self.params.compute, processes=1, device="cpu", shard_items=False),
-        )
         found: list[WindowRanks] = []
-        run_alone(_evaluate, params.compute, stored, Loader(self.windows, params), window, found)
+        given = self.params.evaluation
+        run_alone(
+            lambda _: found.append(
+                saved_ranks(self.stored, self.windows, window, given.split, given.positions)
+            ),
+            replace(self.params.compute, device="cpu"),
+        )
         return found[0]
 
     def smoke_check(self, window: Window, n_sessions: int) -> Check:
@@ -53,7 +61,7 @@ class SavedModel:
         guard = "smoke_sessions"
         advice = "run `dvc repro -f train`; if it stays, the saved model cannot be served"
         try:
-            recommender = Recommender.load(self.folder)
+            recommender = Recommender(self.stored)
             if recommender.features:
                 why = "not asked: the model reads features, which raw ids do not have"
                 return Check(guard, True, why)
@@ -69,7 +77,7 @@ class SavedModel:
     def coverage(self, window: Window) -> float:
         """Return the share of a window's events on items that the model knows."""
         counts = self.windows.item_counts(window, "train")
-        n_known = load_model(self.folder).config.sizes[ITEM_ID]
+        n_known = self.stored.config.sizes[ITEM_ID]
         return float(counts[N_RESERVED : N_RESERVED + n_known].sum() / counts.sum())
 
     def _raw_sessions(self, window: Window, n_sessions: int) -> list[list[int | str]]:
@@ -81,17 +89,6 @@ class SavedModel:
         values = self.windows.vocabulary(ITEM_ID)[VALUE]
         rows = [[index - N_RESERVED for index in row[:-1]] for row in items.to_pylist()]
         return [values.take(pa.array(row)).to_pylist() for row in rows]
-
-
-def _evaluate(
-    process: Process, stored: StoredModel, loader: Loader, window: Window, found: list[WindowRanks]
-) -> None:
-    sessions = loader.evaluation_sessions(window)
-    n_targets = loader.n_targets_of(sessions)
-    batches = loader.evaluation_batches(window, process.rank)
-    ranked = evaluate(stored.model, batches, n_targets, stored.candidates, process)
-    positions = loader.params.evaluation.positions
-    found.append(ranked.as_window_ranks(sessions[SESSION_ID], n_targets, positions))
 
 
 def _fault(recommender: Recommender, ids: Sequence[int | str]) -> str:
