@@ -18,6 +18,9 @@ from dayahead.config.loading import (
     SizeOrZero,
 )
 
+FITTED = ("model", "task", "loss", "neighbours", "linear", "memory", "training")
+"""Sections that say how models are fitted, which a challenger or a search may change: the others
+say what is evaluated, on what, and on which machine."""
 SMOOTHED = ("softmax", "sampled_softmax")
 NO_NETWORK = "none"
 GRU4REC = "gru4rec"

@@ -6,9 +6,8 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from dayahead.config.loading import STRICT, Count, FiniteMapping, Fraction, NonNegative
+from dayahead.config.model import FITTED
 
-CHALLENGED = ("model", "task", "loss", "neighbours", "linear", "memory", "training")
-"""Sections that a challenger may change: the others decide what is evaluated, and on what."""
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,60}$")]
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -68,11 +67,11 @@ class NightlyConfig:
     def __post_init__(self) -> None:
         """Check that challengers change how models are fitted, and nothing else."""
         for name, changes in self.challengers.items():
-            unknown = [section for section in changes if section not in CHALLENGED]
+            unknown = [section for section in changes if section not in FITTED]
             if unknown or not changes:
                 raise ValueError(
                     f"challengers.{name}: changes {', '.join(unknown) or 'nothing'}; expected "
-                    f"sections among {', '.join(CHALLENGED)}, which fit models on the same windows"
+                    f"sections among {', '.join(FITTED)}, which fit models on the same windows"
                 )
             flat = [section for section, values in changes.items() if not isinstance(values, dict)]
             if flat:

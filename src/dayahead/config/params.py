@@ -31,6 +31,9 @@ from dayahead.config.nightly import NightlyConfig
 from dayahead.config.windows import PreprocessConfig, WindowConfig
 from dayahead.core.errors import ConfigError
 
+OUTSIDE = ("machine", "nightly")
+"""Sections that are no part of the study: they change no result."""
+
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class TrainingConfig:

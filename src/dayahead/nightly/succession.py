@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from dayahead.comparison.paired_tests import MetricComparison, compare
-from dayahead.config.nightly import CHALLENGED, NightlyConfig
+from dayahead.config.model import FITTED
+from dayahead.config.nightly import NightlyConfig
 from dayahead.config.params import Params, flat_settings
 from dayahead.core.fingerprints import fingerprint
 from dayahead.nightly.history import Entry, State
@@ -113,7 +114,7 @@ def _compared(
 def champion_settings(params: Params) -> dict[str, Any]:
     """Return the settings that a challenger may change, as the history holds them."""
     flat = flat_settings(params)
-    chosen = {name: value for name, value in flat.items() if name.partition(".")[0] in CHALLENGED}
+    chosen = {name: value for name, value in flat.items() if name.partition(".")[0] in FITTED}
     return {n: list(v) if isinstance(v, tuple) else v for n, v in sorted(chosen.items())}
 
 

@@ -20,6 +20,7 @@ from ruamel.yaml import YAML
 from tabulate import tabulate  # type: ignore[import-untyped]
 
 from dayahead.config.loading import read_yaml, validated
+from dayahead.config.model import FITTED
 from dayahead.config.params import Params
 from dayahead.core.errors import BusyError, ConfigError, TuneError
 from dayahead.core.files import written_whole
@@ -28,7 +29,6 @@ from dayahead.presets import options_of
 from dayahead.tracking.searches import SearchRun
 from dayahead.tune.experiment import Clone, hold, run_git
 from dayahead.tune.space import (
-    FIXED,
     SearchFile,
     Settings,
     checked_space,
@@ -224,7 +224,7 @@ def _found(study: optuna.Study, metric: str, preset: Path, common: Settings) -> 
     states = [trial.state for trial in study.get_trials(deepcopy=False)]
     counts = {state.name.lower(): states.count(state) for state in dict.fromkeys(states)}
     current = study.user_attrs[REFERENCE]
-    own = {key: value for key, value in common.items() if key.partition(".")[0] not in FIXED}
+    own = {key: value for key, value in common.items() if key.partition(".")[0] in FITTED}
     _write_preset(preset, own | best.user_attrs[SETTINGS], study.study_name, best, metric, current)
     importances: dict[str, float] = {}
     if states.count(TrialState.COMPLETE) >= MIN_IMPORTANCES:

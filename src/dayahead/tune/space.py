@@ -14,6 +14,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from dayahead.config.loading import STRICT, read_yaml, validated
+from dayahead.config.model import FITTED
 from dayahead.config.params import Params
 from dayahead.core.errors import ConfigError
 from dayahead.presets import search_names
@@ -21,17 +22,6 @@ from dayahead.presets import search_names
 Scalar = bool | int | float | str | None
 Settings = dict[str, Any]
 """Settings by their names: {"model.n_layer": 2, ...}."""
-FIXED = (
-    "dataset",
-    "window",
-    "preprocess",
-    "evaluation",
-    "compute",
-    "machine",
-    "profile",
-    "tracking",
-)
-"""Sections that say what is measured, or on which machine: no part of a search."""
 DIGITS = 6
 """Significant digits of a number that is tried."""
 
@@ -196,8 +186,8 @@ def _key_errors(search: SearchFile, key: str, flat: Settings) -> Iterator[str]:
     before = [*search.space][: [*search.space].index(key)]
     if key not in flat:
         yield f"space.{key}: no such setting{_suggestion(key, flat)}"
-    elif key.partition(".")[0] in FIXED:
-        yield f"space.{key}: says what is measured, or where; a search may not change it"
+    elif key.partition(".")[0] not in FITTED:
+        yield f"space.{key}: a search changes the sections {', '.join(FITTED)} alone"
     for name in search.space[key].when:
         if name not in flat:
             yield f"space.{key}.when.{name}: no such setting{_suggestion(name, flat)}"

@@ -14,6 +14,7 @@ from optuna.pruners import MedianPruner
 from optuna.samplers import TPESampler
 from optuna.trial import FrozenTrial, Trial, TrialState
 
+from dayahead.config.params import OUTSIDE
 from dayahead.core.errors import ConfigError, TuneError
 from dayahead.metrics.metrics import mean
 from dayahead.tune.space import Settings, Space
@@ -65,13 +66,13 @@ class Plan:
 
     def as_json(self) -> str:
         """Return all that its trials depend on."""
-        base = {key: value for key, value in self.space.base.items() if not _is_of_machine(key)}
+        base = {
+            key: value
+            for key, value in self.space.base.items()
+            if key.partition(".")[0] not in (*OUTSIDE, "tracking")
+        }
         parts = {"space": self.space.as_json(), "metric": self.metric, "seed": self.seed}
         return json.dumps({**base, **parts}, sort_keys=True, default=str)
-
-
-def _is_of_machine(key: str) -> bool:
-    return key.partition(".")[0] in {"machine", "tracking"}
 
 
 @dataclass

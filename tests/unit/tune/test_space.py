@@ -94,9 +94,16 @@ def test_interrupted_trials_have_the_values_that_they_had():
     [
         ({"model.d_modell": {"choices": [1]}}, r"d_modell: no such.*did you mean model.d_model"),
         ({"model.nothing": {"choices": [1]}}, r"mine: space.model.nothing: no such setting"),
-        ({"window.last": {"choices": ["2026-01-04"]}}, "says what is measured"),
-        ({"evaluation.split": {"choices": ["valid"]}}, "says what is measured"),
-        ({"dataset": {"choices": ["g1"]}}, "says what is measured"),
+        (
+            {"window.last": {"choices": ["2026-01-04"]}},
+            "a search changes the sections model, task, ",
+        ),
+        (
+            {"evaluation.split": {"choices": ["valid"]}},
+            "a search changes the sections model, task, ",
+        ),
+        ({"dataset": {"choices": ["g1"]}}, "a search changes the sections model, task, "),
+        ({"nightly.horizon": {"choices": [7]}}, "a search changes the sections model, task, "),
         ({"model.n_layer": {"low": 0.5, "high": 2.0}}, r"space.model.n_layer: .*integer"),
         ({"model.n_layer": {"choices": [2, 0]}}, r"n_layer: .*greater than or equal to 1"),
         ({"model.dropout": {"low": 0.0, "high": 1.0}}, r"model.dropout: .*less than 1"),

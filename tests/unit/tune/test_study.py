@@ -217,9 +217,17 @@ def test_a_study_is_not_continued_with_other_settings(tmp_path, plan, change, na
         open_study(tmp_path / "s.db", "s", replace(plan, **change))
 
 
-def test_settings_of_the_machine_may_change(tmp_path, plan):
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"machine.workers": 7},
+        {"tracking.sinks": []},
+        {"nightly.challengers": {"small": {"model": {"d_model": 32}}}},
+    ],
+)
+def test_settings_outside_the_study_may_change(tmp_path, plan, changed):
     open_study(tmp_path / "s.db", "s", plan)
-    other = replace(plan.space, base=plan.space.base | {"machine.workers": 7})
+    other = replace(plan.space, base=plan.space.base | changed)
     open_study(tmp_path / "s.db", "s", replace(plan, space=other))
 
 
