@@ -15,15 +15,20 @@ _N_SHOWN: Final = 15
 """Features of evidence that are not folded away."""
 
 
-def render_page(findings: Findings) -> str:
-    """Render the report of a run; the same findings give the same text."""
-    page = Environment(
+def page_environment() -> Environment:
+    """Return Jinja with the templates of reports, which share `style.css.j2`."""
+    return Environment(
         loader=PackageLoader("dayahead.aggregate"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def render_page(findings: Findings) -> str:
+    """Render the report of a run; the same findings give the same text."""
+    page = page_environment()
     page.filters |= {"metric": title_of, "sign": sign_of}
     rival = _rival(findings)
     return page.get_template("page.html.j2").render(

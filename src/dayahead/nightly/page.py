@@ -5,10 +5,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
-from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from dayahead.aggregate.charts import curves
+from dayahead.aggregate.page import page_environment
 from dayahead.config.nightly import NightlyConfig
 from dayahead.core.files import write_text
 from dayahead.nightly.history import DECISIONS, Entry, State
@@ -28,10 +28,9 @@ _MARKS: Final = {
 
 def render_page(path: Path, state: State, config: NightlyConfig, dataset: str) -> None:
     """Write the page; the same history gives the same bytes."""
-    page = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    template = page_environment().from_string(
+        files(__package__).joinpath("nightly.html.j2").read_text("utf-8")
     )
-    template = page.from_string(files(__package__).joinpath("nightly.html.j2").read_text("utf-8"))
     current, previous = state.published
     entries = list(reversed(state.entries))
     text = template.render(

@@ -1,6 +1,7 @@
 """nightly.html: what a person sees in the morning, from a history alone."""
 
 import re
+from importlib.resources import files
 
 from dayahead.config.loading import validated
 from dayahead.config.nightly import NightlyConfig
@@ -41,6 +42,12 @@ def test_the_page_needs_nothing_from_elsewhere(tmp_path):
     assert "<script" not in page
     assert 'name="viewport"' in page
     assert "prefers-color-scheme: dark" in page
+
+
+def test_it_looks_like_the_report(tmp_path):
+    page = rendered(tmp_path, night(1))
+    style = (files("dayahead.aggregate") / "templates" / "style.css.j2").read_text()
+    assert style.strip() in page
 
 
 def test_it_opens_with_what_is_served(tmp_path):
