@@ -121,13 +121,14 @@ def origin_tags(stage: str) -> dict[str, str]:
     note = f"Restore with `git checkout {commit} && dvc repro`." if commit else ""
     if commit and is_dirty:
         note += " The working tree had uncommitted changes."
+    script = f"stages/{stage}.py"
     tags = {
         "dvc.exp_name": experiment,
         "dvc.exp_baseline_rev": os.environ.get("DVC_EXP_BASELINE_REV", ""),
         "git.commit": commit,
         "git.dirty": str(is_dirty).lower() if commit else "",
         "mlflow.source.git.commit": commit,
-        "mlflow.source.name": f"stages/{stage}.py",
+        "mlflow.source.name": script if Path(script).exists() else f"dayahead {stage}",
         "mlflow.source.type": "LOCAL",
         "mlflow.user": psutil.Process().username(),
         "mlflow.note.content": f"Restore with `dvc exp apply {experiment}`."

@@ -47,7 +47,7 @@ def record_publication(params: Params, publication: Publication, code: Path) -> 
         outbox = Outbox(folder / "nightly.jsonl")
         if any(entry["status"] == "FINISHED" for entry in outbox.entries("end")):
             return
-        with stage_run("nightly", params, outbox=outbox) as run:
+        with stage_run("nightly", params, outbox, f"nightly {publication.window}") as run:
             run.log_metrics(publication.metrics)
             run.log_registry(_fields(run, params, publication, code))
 

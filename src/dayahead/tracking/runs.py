@@ -126,10 +126,12 @@ def package_model(target: Path, folder: Path, code: Path) -> Path:
 
 
 @contextmanager
-def stage_run(stage: str, params: Params, outbox: Outbox | None = None) -> Iterator[StageRun]:
+def stage_run(
+    stage: str, params: Params, outbox: Outbox | None = None, name: str | None = None
+) -> Iterator[StageRun]:
     """Record a stage while the block runs, and how it ends.
 
-    Work that is no stage of dvc.yaml has no lineage and names its own `outbox`.
+    Work that is no stage of dvc.yaml has no lineage, an `outbox` of its own and a `name`.
     """
     lineage = Lineage()
     if outbox is None:
@@ -141,7 +143,8 @@ def stage_run(stage: str, params: Params, outbox: Outbox | None = None) -> Itera
     with background_sync(outbox, params.tracking.sinks):
         end = {"status": "FINISHED"}
         with never_raising("the stage is not recorded"):
-            outbox.append("start", **_start_entry(outbox, stage, params, lineage))
+            start = _start_entry(outbox, stage, params, lineage)
+            outbox.append("start", **start | ({"name": name, "in_pipeline": False} if name else {}))
         try:
             with terminable(), sampled(outbox):
                 yield StageRun(outbox)

@@ -54,9 +54,10 @@ class Uploader(Sink):
         """Find or create the run of the pipeline and, nested in it, that of the stage."""
         stage, at = entry["stage"], entry["at"]
         experiment = self.store.experiment_id(entry["experiment"])
-        of_parent = {STAGE_TAG: "pipeline", "mlflow.source.name": "dvc.yaml"}
-        of_parent |= {ID_TAG: entry["pipeline_run"], NAME_TAG: entry["name"]}
+        of_parent = {ID_TAG: entry["pipeline_run"], NAME_TAG: entry["name"]}
         of_run = {STAGE_TAG: stage, ID_TAG: entry["id"], NAME_TAG: stage}
+        if entry.get("in_pipeline", True):
+            of_parent |= {STAGE_TAG: "pipeline", "mlflow.source.name": "dvc.yaml"}
         if entry["fingerprint"]:
             of_run[FINGERPRINT_TAG] = entry["fingerprint"]
         with self.store.lock():

@@ -84,6 +84,17 @@ def test_a_version_holds_the_files(publish, store):
     assert (Path(version.source) / "config.json").read_text() == "a"
 
 
+def test_the_runs_of_a_night_are_no_pipeline(publish, store):
+    publish(1, "a")
+    runs = store.client.search_runs([store.experiment_id("dayahead")])
+    found = {run.info.run_name: run.data.tags for run in runs}
+    assert found.keys() == {"nightly", "nightly 2026-01-05"}
+    assert found["nightly"]["dvc.stage"] == "nightly"
+    assert "dvc.stage" not in found["nightly 2026-01-05"]
+    for tags in found.values():
+        assert tags["mlflow.source.name"] == "dayahead nightly"
+
+
 def test_a_rollback_moves_the_aliases_and_marks_the_version(publish, store):
     publish(1, "a")
     publish(2, "b", "a")
