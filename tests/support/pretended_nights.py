@@ -1,7 +1,6 @@
 """Nights of a project whose pipeline is pretended: its files are real, its models are not."""
 
 import json
-import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,9 +99,8 @@ class PretendedModel:
 
 
 def pretended_night(root, levels=None, faults=0, record=None):
-    """The nights of a project in `root`, which is made one."""
+    """The nights of a project in `root`, which is made one; DVC_ROOT must name it."""
     root.mkdir(exist_ok=True)
-    os.environ["DVC_ROOT"] = str(root)
     if not (root / "params.yaml").exists():
         write_params(root)
     pipeline = PretendedPipeline(root, levels or {})

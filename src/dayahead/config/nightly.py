@@ -54,7 +54,8 @@ class NightlyConfig:
     smoke_sessions: Count
     """Sessions of the new window that the new model must answer before it is published."""
     horizon: Annotated[int, Field(ge=5, le=10_000)]
-    """Windows after a challenger's enrolment that decide, once, whether it succeeds."""
+    """Windows after a challenger's enrolment that decide, once, whether it succeeds. Below 10, half
+    of it gives no interval, so no trial ends early."""
     margin: NonNegative
     """By how much the challenger must be better: the lower end of the paired 95 % interval of the
     metric must be above this."""

@@ -33,7 +33,6 @@ class Change:
 class Drift:
     """A window beside those before it."""
 
-    window: str
     session_ratio: float
     """Its sessions per session of the median window before it."""
     new_items: Change
@@ -71,7 +70,6 @@ class Drifts:
         sessions = {entry.window: entry.sessions for entry in self.folder.manifest.windows}
         n_before, n_now = self._n_items(window)
         return Drift(
-            window=window.name,
             session_ratio=sessions[window.name] / median(sessions[each.name] for each in before),
             new_items=Change(self._new_items(window), max(map(self._new_items, usual))),
             popularity=Change(self._popularity(window), max(map(self._popularity, usual))),

@@ -28,7 +28,7 @@ def config(**changes):
 
 def drift(**changes):
     ordinary = {"session_ratio": 1.0, "new_items": AS_USUAL, "popularity": AS_USUAL, "growth": 0.1}
-    return Drift("2026-01-09", **(ordinary | changes))
+    return Drift(**(ordinary | changes))
 
 
 def refused(checks):

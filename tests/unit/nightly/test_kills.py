@@ -92,7 +92,9 @@ def is_rolled_back(night):
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory):
     root = tmp_path_factory.mktemp("whole")
-    nights_of(root)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DVC_ROOT", str(root))
+        nights_of(root)
     return published_tree(root)
 
 

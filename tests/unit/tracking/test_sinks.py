@@ -180,9 +180,6 @@ def rows_of(part: Path) -> list[dict[str, str]]:
     ]
 
 
-FAILING = ("sh", "-c", "echo trying; echo no login >&2; exit 1")
-
-
 def wandb_sink():
     pytest.importorskip("wandb")
     return importlib.import_module("dayahead.tracking.wandb_sink")
