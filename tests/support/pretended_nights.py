@@ -121,3 +121,19 @@ def published_tree(root):
         elif path.is_file() and "/current/" not in name and "/previous/" not in name:
             found[name] = path.read_bytes()
     return found
+
+
+def run_nights(root, n_days, first=2, **more):
+    """Feed day after day; return the night and the outcomes."""
+    night = pretended_night(root, **more)
+    outcomes = []
+    for number in range(first, n_days + 1):
+        night.pipeline.deliver([ordinary_day(each) for each in range(number)])
+        outcomes.append(night.run())
+    return night, outcomes
+
+
+def linked(root):
+    """Windows of the current and the previous model."""
+    links = (root / "published/current", root / "published/previous")
+    return [link.readlink().name[:10] if link.is_symlink() else None for link in links]
