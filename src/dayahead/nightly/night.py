@@ -132,7 +132,8 @@ class Night:
         self.write_page(params)
         self.history.finish()
         outcome = Outcome(action.kind, action.window, action.why, state.published[0])
-        return self._or_won(params, outcome) if action.kind == "published" else outcome
+        is_reported = trials and action.kind == "published"
+        return self._or_won(params, outcome) if is_reported else outcome
 
     def rollback(self, reason: str) -> Outcome:
         """Publish the previous model again; one more call takes it back.

@@ -141,5 +141,6 @@ def test_a_rollback_does_not_wait_for_challengers(root, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         night.run()
     assert linked(root) == [day(4), day(3)]
+    write_params(root, {"challengers": {"odd": {"training": {"sed": 1}}}})  # a mistake
     assert night.rollback("bad").outcome == "rolled back"
     assert linked(root) == [day(3), day(4)]
