@@ -71,9 +71,9 @@ class Backbone(nn.Module):
         hidden: Tensor = self.network(inputs, _is_event(inputs, lengths))
         return hidden.float()
 
-    def is_packing(self, device: torch.device) -> bool:
+    def packs_on(self, device: torch.device) -> bool:
         """Whether `forward` packs sessions, so that it computes little padding."""
-        return isinstance(self.network, HuggingFaceBackbone) and self.network.is_packing(device)
+        return isinstance(self.network, HuggingFaceBackbone) and self.network.packs_on(device)
 
     def query_stream(
         self,
@@ -218,13 +218,15 @@ def can_pack(network: HuggingFaceBackbone, d_model: int, max_length: int) -> boo
     is_event, was_training = _is_event(inputs, lengths), network.training
     network.eval()
     try:
-        alone, packed = network(inputs.clone(), is_event), network.packed(inputs.clone(), is_event)
-        differences, largest = (packed - alone)[is_event].abs().max(), alone[is_event].abs().max()
+        alone = network(inputs.clone(), is_event)[is_event]
+        difference = (
+            (network.forward_packed(inputs.clone(), is_event)[is_event] - alone).abs().max()
+        )
     except BUILD_ERRORS:
         return False
     finally:
         network.train(was_training)
-    return bool(differences <= 10 * TOLERANCE * largest)
+    return bool(difference <= 10 * TOLERANCE * alone.abs().max())
 
 
 class Recurrent(nn.Module):

@@ -26,7 +26,7 @@ from transformers.masking_utils import sdpa_mask
 
 from dayahead.config.model import ModelConfig
 from dayahead.core.errors import ConfigError
-from dayahead.model.packing import pack_sessions
+from dayahead.model.packed_sessions import pack_sessions
 
 Vectors = Float[Tensor, "B L D"]
 EventMask = Bool[Tensor, "B L"]
@@ -88,8 +88,8 @@ class HuggingFaceBackbone(nn.Module):
 
     def forward(self, inputs: Vectors, is_event: EventMask) -> Vectors:
         """Run the model; padding is never attended to."""
-        if self.is_packing(inputs.device):
-            return self.packed(inputs, is_event)
+        if self.packs_on(inputs.device):
+            return self.forward_packed(inputs, is_event)
         if inputs.is_cuda and self.transformer.config._attn_implementation == "sdpa":
             is_masked = self.mask_style == "padding" or _has_window(self.transformer.config)
             self.transformer.set_attn_implementation(MASKED if is_masked else UNMASKED)
@@ -100,23 +100,23 @@ class HuggingFaceBackbone(nn.Module):
             hidden = torch.stack(hidden.chunk(2, dim=-1)).mean(0)
         return hidden
 
-    def is_packing(self, device: torch.device) -> bool:
+    def packs_on(self, device: torch.device) -> bool:
         """Whether it packs what it reads: in training, but a GPU's fast kernels take no mask."""
         return self.packs and self.training and device.type == "cpu"
 
-    def packed(self, inputs: Vectors, is_event: EventMask) -> Vectors:
+    def forward_packed(self, inputs: Vectors, is_event: EventMask) -> Vectors:
         """Run the model on rows of several sessions; the same states, and any at padding."""
-        packing = pack_sessions(is_event)
-        is_blocked = packing.is_other
+        packed = pack_sessions(is_event)
+        is_blocked = packed.is_other
         if self.mask_style != "padding":
             is_blocked = is_blocked | torch.ones_like(is_blocked[0]).triu(1)
         masks = {"perm_mask": is_blocked.to(inputs.dtype)}
         if self.transformer.config.model_type != "xlnet":  # its positions are relative
             mask = is_blocked[:, None] * torch.finfo(inputs.dtype).min
-            masks = {"attention_mask": mask, "position_ids": packing.steps}
-        rows = packing.pack(inputs)
+            masks = {"attention_mask": mask, "position_ids": packed.steps}
+        rows = packed.pack(inputs)
         with _attention_kernel(rows):
-            return packing.unpack(self.transformer(inputs_embeds=rows, **masks)[0])
+            return packed.unpack(self.transformer(inputs_embeds=rows, **masks)[0])
 
     def _masks(self, inputs: Vectors, is_event: EventMask) -> dict[str, Tensor]:
         if self.mask_style == "none":

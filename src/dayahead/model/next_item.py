@@ -277,7 +277,7 @@ class NextItemModel(nn.Module):
         """Hidden states at the predicted positions, in row-major order."""
         states = []
         columns = {name: to_device(each, self.bias.device) for name, each in columns.items()}
-        if positions.is_hidden is None and self.body.is_packing(self.bias.device):
+        if positions.is_hidden is None and self.body.packs_on(self.bias.device):
             length_groups = 1
         sizes = group_sizes(positions.lengths, length_groups)
         parts = {name: torch.split(values, sizes) for name, values in columns.items()}

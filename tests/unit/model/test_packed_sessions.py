@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 
 from dayahead.model.backbones import Backbone, can_pack
 from dayahead.model.huggingface import HuggingFaceBackbone
-from dayahead.model.packing import ROW_STEP, pack_sessions
+from dayahead.model.packed_sessions import ROW_STEP, pack_sessions
 from support.tiny_settings import model_config
 
 WIDTH = 6
-PACKING = [
+PACKED = [
     *[("gpt2", "causal"), ("xlnet", "causal"), ("bert", "causal"), ("llama", "causal")],
     *[("xlnet", "bidirectional"), ("bert", "bidirectional"), ("albert", "bidirectional")],
     *[("electra", "bidirectional")],
 ]
-NOT_PACKING = [
+PADDED = [
     *[("longformer", "bidirectional"), ("reformer", "causal"), ("bloom", "causal")],
     *[("mamba", "causal"), ("gru", "causal"), ("avg", "causal")],
 ]
@@ -44,31 +44,31 @@ def inputs_of(n_sessions):
 @given(batches())
 def test_each_session_lies_in_one_row_in_order(batch):
     lengths, is_event = batch
-    packing = pack_sessions(is_event)
+    packed = pack_sessions(is_event)
     width = is_event.shape[1]
-    taken = packing.places[is_event].tolist()
+    taken = packed.indices[is_event].tolist()
     assert len(set(taken)) == len(taken)  # no two events in one place
-    for places, n in zip(packing.places.tolist(), lengths.tolist(), strict=True):
-        row, start = divmod(places[0], width)
-        assert places[:n] == list(range(places[0], places[0] + n))
+    for own, n in zip(packed.indices.tolist(), lengths.tolist(), strict=True):
+        row, start = divmod(own[0], width)
+        assert own[:n] == list(range(own[0], own[0] + n))
         assert start + n <= width
-        assert packing.steps[row, start : start + n].tolist() == list(range(n))
+        assert packed.steps[row, start : start + n].tolist() == list(range(n))
 
 
 @given(batches())
 def test_an_event_shares_its_session_with_no_other_event_or_padding(batch):
     lengths, is_event = batch
-    packing = pack_sessions(is_event)
-    shares = (~packing.is_other).sum(2).flatten()  # positions seen from each position
-    assert torch.equal(shares[packing.places[is_event]], lengths.repeat_interleave(lengths))
+    packed = pack_sessions(is_event)
+    shares = (~packed.is_other).sum(2).flatten()  # positions seen from each position
+    assert torch.equal(shares[packed.indices[is_event]], lengths.repeat_interleave(lengths))
 
 
 @given(batches())
 def test_rows_are_few_and_their_number_a_multiple(batch):
     _, is_event = batch
-    packing = pack_sessions(is_event)
-    n_rows, width = packing.sources.shape
-    held = packing.places[is_event].div(width, rounding_mode="floor").bincount(minlength=n_rows)
+    packed = pack_sessions(is_event)
+    n_rows, width = packed.sources.shape
+    held = packed.indices[is_event].div(width, rounding_mode="floor").bincount(minlength=n_rows)
     full = held[held > 0].tolist()
     assert all(one + other > width for one, other in combinations(full, 2))  # else one row does
     assert n_rows == -(-len(full) // ROW_STEP) * ROW_STEP
@@ -77,16 +77,16 @@ def test_rows_are_few_and_their_number_a_multiple(batch):
 @given(batches())
 def test_unpacked_events_are_those_packed_and_so_are_their_gradients(batch):
     _, is_event = batch
-    packing = pack_sessions(is_event)
+    packed = pack_sessions(is_event)
     values = torch.randn(*is_event.shape, 3, requires_grad=True)
-    returned = packing.unpack(packing.pack(values))
+    returned = packed.unpack(packed.pack(values))
     assert torch.equal(returned[is_event], values[is_event])
     weights = torch.randn_like(values)
     (returned * weights)[is_event].sum().backward()
     assert torch.equal(values.grad, weights * is_event[..., None])
 
 
-@pytest.mark.parametrize(("architecture", "attention"), PACKING)
+@pytest.mark.parametrize(("architecture", "attention"), PACKED)
 def test_packed_sessions_have_the_states_and_gradients_of_padded_ones(architecture, attention):
     lengths = torch.tensor([6, 1, 3, 2, 4, 1, 5])
     is_event = torch.arange(WIDTH) < lengths[:, None]
@@ -106,7 +106,7 @@ def test_packed_sessions_have_the_states_and_gradients_of_padded_ones(architectu
     assert (found[0][1][~is_event] == 0).all()  # nothing reaches padding
 
 
-@pytest.mark.parametrize(("architecture", "attention"), PACKING)
+@pytest.mark.parametrize(("architecture", "attention"), PACKED)
 def test_training_packs_and_evaluation_does_not(architecture, attention, monkeypatch):
     backbone = backbone_of(architecture, attention)
     seen = []
@@ -117,16 +117,16 @@ def test_training_packs_and_evaluation_does_not(architecture, attention, monkeyp
     inputs, lengths = inputs_of(2), torch.tensor([6, 2])
     backbone.eval()(inputs, lengths)
     assert seen == []
-    assert not backbone.is_packing(inputs.device)
+    assert not backbone.packs_on(inputs.device)
     backbone.train()(inputs, lengths)
     assert seen == [2]
-    assert backbone.is_packing(inputs.device)
-    assert not backbone.is_packing(torch.device("cuda"))
+    assert backbone.packs_on(inputs.device)
+    assert not backbone.packs_on(torch.device("cuda"))
 
 
-@pytest.mark.parametrize(("architecture", "attention"), NOT_PACKING)
+@pytest.mark.parametrize(("architecture", "attention"), PADDED)
 def test_others_read_padded_sessions(architecture, attention):
-    assert not backbone_of(architecture, attention).train().is_packing(torch.device("cpu"))
+    assert not backbone_of(architecture, attention).train().packs_on(torch.device("cpu"))
 
 
 def test_the_check_finds_a_row_whose_sessions_see_each_other(monkeypatch):
@@ -134,8 +134,8 @@ def test_the_check_finds_a_row_whose_sessions_see_each_other(monkeypatch):
     assert can_pack(network, 16, WIDTH)
 
     def seeing_all(is_event):
-        packing = pack_sessions(is_event)
-        return replace(packing, is_other=torch.zeros_like(packing.is_other))
+        packed = pack_sessions(is_event)
+        return replace(packed, is_other=torch.zeros_like(packed.is_other))
 
     monkeypatch.setattr("dayahead.model.huggingface.pack_sessions", seeing_all)
     assert not can_pack(network, 16, WIDTH)

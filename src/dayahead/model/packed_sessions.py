@@ -13,7 +13,7 @@ product for each new shape."""
 
 
 @dataclass(frozen=True)
-class Packing:
+class PackedSessions:
     """Where the events of a batch [B, W] are in a packed one [R, W].
 
     Padding holds a copy of the first event, and what is computed of it must not be read.
@@ -21,7 +21,7 @@ class Packing:
 
     sources: Int[Tensor, "R W"]
     """Position in the batch, of B * W, that a position of a row takes its event from."""
-    places: Int[Tensor, "B W"]
+    indices: Int[Tensor, "B W"]
     """Position in the rows, of R * W, of each event."""
     steps: Int[Tensor, "R W"]
     """Each event's position in its session, from 0."""
@@ -34,23 +34,23 @@ class Packing:
 
     def unpack(self, values: Float[Tensor, "R W D"]) -> Float[Tensor, "B W D"]:
         """Give each session a row of its own again."""
-        return embedding(self.places, values.flatten(0, 1))
+        return embedding(self.indices, values.flatten(0, 1))
 
 
-def pack_sessions(is_event: Bool[Tensor, "B W"]) -> Packing:
+def pack_sessions(is_event: Bool[Tensor, "B W"]) -> PackedSessions:
     """Put sessions into the fewest rows that best-fit decreasing finds; each has an event."""
     lengths = is_event.sum(1)
     width = is_event.shape[1]
     starts, n_rows = _starts(lengths.tolist(), width)
     within = torch.arange(width)
-    places = torch.where(is_event, torch.tensor(starts)[:, None] + within, 0)
+    indices = torch.where(is_event, torch.tensor(starts)[:, None] + within, 0)
     events = is_event.flatten().nonzero().squeeze(1)
-    held = places.flatten()[events]
+    held = indices.flatten()[events]
     sources, steps, sessions = torch.zeros(3, n_rows * width, dtype=torch.long)
     sources[held], steps[held], sessions[held] = events, events % width, events // width + 1
     sessions = sessions.view(n_rows, width)
     is_other = sessions[:, :, None] != sessions[:, None, :]
-    return Packing(sources.view_as(sessions), places, steps.view_as(sessions), is_other)
+    return PackedSessions(sources.view_as(sessions), indices, steps.view_as(sessions), is_other)
 
 
 def _starts(lengths: list[int], width: int) -> tuple[list[int], int]:
