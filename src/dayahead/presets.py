@@ -7,6 +7,7 @@ from typing import Any
 from dayahead.config.loading import read_yaml, validated
 from dayahead.config.overrides import overrides_of
 from dayahead.config.params import Params
+from dayahead.config.sections import flattened, merged
 from dayahead.core.errors import ConfigError
 
 
@@ -33,15 +34,8 @@ def preset_options(name: str, folder: Path, params: Path) -> list[str]:
     if not path.is_file():
         known = ", ".join(preset_names(folder))
         raise ConfigError(f"{path}: no such preset; expected one of {known}")
-    settings = read_yaml(params)
-    changed: dict[str, Any] = {}
-    for section, value in read_yaml(path).items():
-        if isinstance(value, dict):
-            settings[section] = settings.get(section, {}) | value
-            changed |= {f"{section}.{key}": setting for key, setting in value.items()}
-        else:
-            settings[section] = changed[section] = value
-    validated(Params, settings, str(path))
+    changed = flattened(read_yaml(path))
+    validated(Params, merged(read_yaml(params), changed), str(path))
     return options_of(changed)
 
 

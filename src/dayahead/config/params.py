@@ -3,7 +3,6 @@
 No field has a default: a default in code would be a parameter that DVC cannot see.
 """
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -28,6 +27,7 @@ from dayahead.config.machine import ComputeConfig, MachineConfig, ProfileConfig
 from dayahead.config.memory import MemoryConfig
 from dayahead.config.model import LossConfig, ModelConfig, TaskConfig
 from dayahead.config.nightly import NightlyConfig
+from dayahead.config.sections import flattened
 from dayahead.config.windows import PreprocessConfig, WindowConfig
 from dayahead.core.errors import ConfigError
 
@@ -215,14 +215,7 @@ def checked_params(value: object, path: str) -> Params:
 def flat_settings(params: Params) -> dict[str, Any]:
     """Return the study's settings as DVC and MLflow name them: {"model.n_layer": 2, ...}.
 
-    The sections `machine` and `nightly` are left out, for they are no part of the study.
+    The sections OUTSIDE it are left out.
     """
     sections = asdict(params)
-    del sections["machine"], sections["nightly"]
-    settings: dict[str, Any] = {}
-    for name, value in sections.items():
-        if isinstance(value, Mapping):
-            settings |= {f"{name}.{key}": inner for key, inner in value.items()}
-        else:
-            settings[name] = value
-    return settings
+    return flattened({name: each for name, each in sections.items() if name not in OUTSIDE})

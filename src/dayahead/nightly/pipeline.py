@@ -12,6 +12,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from dayahead.config.loading import read_yaml
+from dayahead.config.sections import Settings, flattened, merged
 from dayahead.core.errors import DataError, DayaheadError
 from dayahead.core.files import write_json
 from dayahead.core.project import cache_root, stage_failure
@@ -139,16 +140,13 @@ def trial_folder(trial: str) -> Path:
 
 def challenger_params(path: Path, changes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return params.yaml with a challenger's settings, for its runs alone."""
-    params: dict[str, Any] = read_yaml(path)
-    apart: dict[str, dict[str, Any]] = {
-        "tracking": {"log_model": False},
-        "training": {"fit_last": False},
-        "profile": {"window": None},
-        "nightly": {"challengers": {}},
+    apart: Settings = {
+        "tracking.log_model": False,
+        "training.fit_last": False,
+        "profile.window": None,
+        "nightly.challengers": {},
     }
-    for section, values in [*changes.items(), *apart.items()]:
-        params[section] = {**params[section], **values}
-    return params
+    return merged(read_yaml(path), flattened(changes) | apart)
 
 
 def _run(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> int:

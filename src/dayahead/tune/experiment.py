@@ -102,9 +102,8 @@ class Clone:
                 run_git(self.folder, "config", key, value)
         local = Path(".dvc") / "config.local"
         if (self.root / local).exists():
-            shutil.copy(
-                self.root / local, self.folder / local
-            )  # with its mode: it may hold secrets
+            # With its mode: it may hold secrets.
+            shutil.copy(self.root / local, self.folder / local)
         cache = _output([*DVC, "cache", "dir"], self.root).strip()
         _output([*DVC, "config", "--local", "cache.dir", cache], self.folder)
         self._base.parent.mkdir(exist_ok=True)

@@ -22,6 +22,7 @@ from tabulate import tabulate  # type: ignore[import-untyped]
 from dayahead.config.loading import read_yaml, validated
 from dayahead.config.model import FITTED
 from dayahead.config.params import Params
+from dayahead.config.sections import Settings, flattened, nested
 from dayahead.core.errors import BusyError, ConfigError, TuneError
 from dayahead.core.files import written_whole
 from dayahead.metrics.metrics import metric_names
@@ -30,10 +31,7 @@ from dayahead.tracking.searches import SearchRun
 from dayahead.tune.experiment import Clone, hold, run_git
 from dayahead.tune.space import (
     SearchFile,
-    Settings,
     checked_space,
-    flattened,
-    nested,
     read_search,
 )
 from dayahead.tune.study import (

@@ -16,12 +16,11 @@ from pydantic.dataclasses import dataclass
 from dayahead.config.loading import STRICT, read_yaml, validated
 from dayahead.config.model import FITTED
 from dayahead.config.params import Params
+from dayahead.config.sections import Settings, flattened, merged
 from dayahead.core.errors import ConfigError
 from dayahead.presets import search_names
 
 Scalar = bool | int | float | str | None
-Settings = dict[str, Any]
-"""Settings by their names: {"model.n_layer": 2, ...}."""
 DIGITS = 6
 """Significant digits of a number that is tried."""
 
@@ -147,34 +146,6 @@ def checked_space(search: SearchFile, base: Mapping[str, Any], where: str) -> Sp
     if errors:
         raise ConfigError("\n".join(f"{where}: {error}" for error in dict.fromkeys(errors)))
     return Space(search.space, flat)
-
-
-def flattened(sections: Mapping[str, Any]) -> Settings:
-    """Return settings by their names: {"model.n_layer": 2, "dataset": "g1"}."""
-    flat: Settings = {}
-    for section, value in sections.items():
-        if isinstance(value, Mapping):
-            flat |= {f"{section}.{key}": setting for key, setting in value.items()}
-        else:
-            flat[section] = value
-    return flat
-
-
-def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings by section, the inverse of `flattened`."""
-    sections: dict[str, Any] = {}
-    for name, value in settings.items():
-        section, _, key = name.partition(".")
-        if key:
-            sections.setdefault(section, {})[key] = value
-        else:
-            sections[section] = value
-    return sections
-
-
-def merged(base: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the sections `base` with some settings changed."""
-    return nested(flattened(base) | dict(settings))
 
 
 def _allowed(value: Scalar | Sequence[Scalar]) -> Sequence[Scalar]:

@@ -15,9 +15,10 @@ from optuna.samplers import TPESampler
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from dayahead.config.params import OUTSIDE
+from dayahead.config.sections import Settings
 from dayahead.core.errors import ConfigError, TuneError
 from dayahead.metrics.metrics import mean
-from dayahead.tune.space import Settings, Space
+from dayahead.tune.space import Space
 
 N_RANDOM = 6
 """Trials at random before TPE has something to learn from."""

@@ -7,14 +7,12 @@ import pytest
 
 from dayahead.config.loading import read_yaml, validated
 from dayahead.config.params import Params
+from dayahead.config.sections import flattened, merged
 from dayahead.core.errors import ConfigError
 from dayahead.presets import search_names
 from dayahead.tune.space import (
     SearchFile,
     checked_space,
-    flattened,
-    merged,
-    nested,
     read_search,
 )
 
@@ -159,10 +157,6 @@ def test_all_errors_are_reported_at_once():
 def test_the_error_for_an_unknown_space_names_the_known():
     with pytest.raises(ConfigError, match=r"no such search space; expected .*transformer-news"):
         read_search("nothing", ROOT / "searches")
-
-
-def test_sections_and_names_are_inverse():
-    assert nested(flattened(BASE)) == BASE
 
 
 @pytest.mark.parametrize("name", SEARCHES)
