@@ -219,14 +219,12 @@ def can_pack(network: HuggingFaceBackbone, d_model: int, max_length: int) -> boo
     network.eval()
     try:
         alone = network(inputs.clone(), is_event)[is_event]
-        difference = (
-            (network.forward_packed(inputs.clone(), is_event)[is_event] - alone).abs().max()
-        )
+        packed = network.forward_packed(inputs.clone(), is_event)[is_event]
     except BUILD_ERRORS:
         return False
     finally:
         network.train(was_training)
-    return bool(difference <= 10 * TOLERANCE * alone.abs().max())
+    return bool((packed - alone).abs().max() <= 10 * TOLERANCE * alone.abs().max())
 
 
 class Recurrent(nn.Module):

@@ -33,9 +33,9 @@ EventMask = Bool[Tensor, "B L"]
 """Where an event is; padding follows the events."""
 Weights = list[Float[Tensor, "B H L L"]]
 """Attention weights of each layer: [b, h, i, j] is event i's attention to event j."""
-MaskStyle = Literal["padding", "none", "permutation", "square"]
+MaskStyle = Literal["padding", "none", "square"]
 """How attention is masked: all but padding; not at all, because the model is causal itself and
-padding comes last; by XLNet's permutation mask; by a causal mask [B, 1, L, L]."""
+padding comes last; by a causal mask of pairs of events."""
 
 FURTHER_NAMES = {
     "hidden_size": "embedding_size input_embedding_size",
@@ -110,13 +110,16 @@ class HuggingFaceBackbone(nn.Module):
         is_blocked = packed.is_other
         if self.mask_style != "padding":
             is_blocked = is_blocked | torch.ones_like(is_blocked[0]).triu(1)
-        masks = {"perm_mask": is_blocked.to(inputs.dtype)}
-        if self.transformer.config.model_type != "xlnet":  # its positions are relative
-            mask = is_blocked[:, None] * torch.finfo(inputs.dtype).min
-            masks = {"attention_mask": mask, "position_ids": packed.steps}
+        masks = self._pair_masks(is_blocked, inputs.dtype)
+        if not self._is_xlnet:  # whose positions are relative
+            masks["position_ids"] = packed.steps
         rows = packed.pack(inputs)
         with _attention_kernel(rows):
             return packed.unpack(self.transformer(inputs_embeds=rows, **masks)[0])
+
+    @property
+    def _is_xlnet(self) -> bool:
+        return bool(self.transformer.config.model_type == "xlnet")
 
     def _masks(self, inputs: Vectors, is_event: EventMask) -> dict[str, Tensor]:
         if self.mask_style == "none":
@@ -124,10 +127,16 @@ class HuggingFaceBackbone(nn.Module):
         if self.mask_style == "padding":
             return {"attention_mask": is_event.to(inputs.dtype)}
         steps = torch.arange(inputs.shape[1], device=inputs.device)
-        is_later = (steps > steps[:, None]).to(inputs.dtype).expand(len(inputs), -1, -1)
-        if self.mask_style == "permutation":
-            return {"perm_mask": is_later}
-        return {"attention_mask": torch.finfo(inputs.dtype).min * is_later[:, None]}
+        is_later = (steps > steps[:, None]).expand(len(inputs), -1, -1)
+        return self._pair_masks(is_later, inputs.dtype)
+
+    def _pair_masks(
+        self, is_blocked: Bool[Tensor, "B L L"], dtype: torch.dtype
+    ) -> dict[str, Tensor]:
+        """Mask the events [b, j] that an event [b, i] must not see."""
+        if self._is_xlnet:
+            return {"perm_mask": is_blocked.to(dtype)}
+        return {"attention_mask": is_blocked[:, None].to(dtype) * torch.finfo(dtype).min}
 
     def query_stream(
         self,
@@ -200,7 +209,7 @@ def huggingface_backbones(
     hf_config = _hf_config(config, causal, max_length)
     styles: tuple[MaskStyle, ...] = ("none", "square") if causal else ("padding",)
     if causal and config.architecture == "xlnet":
-        styles = ("permutation",)
+        styles = ("square",)
     for style in styles:
         yield HuggingFaceBackbone(_transformer(hf_config, causal), style)
 
