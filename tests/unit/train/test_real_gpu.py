@@ -47,10 +47,11 @@ def test_every_variant_agrees_with_the_cpu(windows, tmp_path, gpu, variant):
 
 
 @pytest.mark.parametrize("variant", ["gru4rec", "bfloat16", "noise", "window of the past"])
-def test_these_checks_pass_on_a_pretended_gpu(windows, tmp_path, variant):
-    tolerance = ROUGH if variant == "noise" else CLOSE  # only a CPU packs: other dropout
+def test_these_checks_pass_on_a_pretended_gpu(windows, tmp_path, monkeypatch, variant):
+    if variant == "noise":  # a CPU that packs draws other dropout
+        monkeypatch.setattr(huggingface.HuggingFaceBackbone, "packs_on", lambda *_: False)
     with pretended_gpu():
-        assert difference(windows, tmp_path, VARIANTS[variant], "cuda") < tolerance
+        assert difference(windows, tmp_path, VARIANTS[variant], "cuda") < CLOSE
 
 
 def test_these_checks_see_a_missing_mask(windows, tmp_path, monkeypatch):
