@@ -46,8 +46,8 @@ from dayahead.model import embeddings
 from dayahead.model.embeddings import initial_rows
 from dayahead.train.batches import Batch
 from dayahead.train.data_loading import Loader
-from dayahead.train.run import Study
 from dayahead.train.stage import run_protocol
+from dayahead.train.study import Study
 from dayahead.train.trainers import GradientTrainer
 from dayahead.windows.folder import Window, WindowFolder
 from measurement import print_header

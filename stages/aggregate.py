@@ -4,18 +4,18 @@ from pathlib import Path
 
 from dayahead.core.errors import exit_with_message
 
-with exit_with_message():
-    from dayahead.aggregate.findings import Folders
-    from dayahead.aggregate.stage import aggregate
+
+def main() -> None:
     from dayahead.config.params import flat_settings, load_params
     from dayahead.core.project import stage_lock
     from dayahead.tracking.runs import stage_run
 
-
-def main() -> None:
     params = load_params()
-    folders = Folders(Path("results"), Path("data/windows"), Path("data/raw"))
     with stage_lock("aggregate"), stage_run("aggregate", params) as run:
+        from dayahead.aggregate.findings import Folders
+        from dayahead.aggregate.stage import aggregate
+
+        folders = Folders(Path("results"), Path("data/windows"), Path("data/raw"))
         run.log_input(params.dataset, folders.windows, folders.windows / "windows.json")
         average = aggregate(folders, params.evaluation.cutoffs, flat_settings(params))
         run.log_metrics({f"aod_{name}": value for name, value in average.aod.items()})

@@ -5,20 +5,20 @@ from pathlib import Path
 
 from dayahead.core.errors import exit_with_message
 
-with exit_with_message():
-    from dayahead.config.params import load_params
-    from dayahead.core.project import stage_lock
-    from dayahead.dataset.manifest import MANIFEST, QUALITY_REPORT
-    from dayahead.dataset.schema import load_dataset
-    from dayahead.download.stage import download
-    from dayahead.tracking.runs import stage_run
-
 
 def main() -> None:
+    from dayahead.config.params import load_params
+    from dayahead.core.project import stage_lock
+    from dayahead.tracking.runs import stage_run
+
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     params = load_params()
     raw = Path("data/raw")
     with stage_lock("download"), stage_run("download", params) as run:
+        from dayahead.dataset.manifest import MANIFEST, QUALITY_REPORT
+        from dayahead.dataset.schema import load_dataset
+        from dayahead.download.stage import download
+
         download(load_dataset(params.dataset), params.dataset, raw)
         run.log_artifact(raw / MANIFEST, "dataset")
         run.log_artifact(raw / QUALITY_REPORT, "dataset")

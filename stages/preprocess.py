@@ -5,19 +5,19 @@ from pathlib import Path
 
 from dayahead.core.errors import exit_with_message
 
-with exit_with_message():
-    from dayahead.config.params import load_params
-    from dayahead.core.project import stage_lock
-    from dayahead.dataset.schema import load_dataset
-    from dayahead.preprocess.stage import preprocess
-    from dayahead.tracking.runs import stage_run
-
 
 def main() -> None:
+    from dayahead.config.params import load_params
+    from dayahead.core.project import stage_lock
+    from dayahead.tracking.runs import stage_run
+
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     params = load_params()
     raw, windows = Path("data/raw"), Path("data/windows")
     with stage_lock("preprocess"), stage_run("preprocess", params) as run:
+        from dayahead.dataset.schema import load_dataset
+        from dayahead.preprocess.stage import preprocess
+
         preprocess(
             raw=raw,
             folder=windows,
@@ -27,9 +27,8 @@ def main() -> None:
             machine=params.machine,
         )
         run.log_input(f"{params.dataset} events", raw, raw / "manifest.json")
-        for name in ("windows.json", "statistics.json", "schema.pbtxt"):
+        for name in ("windows.json", "statistics.json", "schema.pbtxt", "vocabulary"):
             run.log_artifact(windows / name, "dataset")
-        run.log_artifact(windows / "vocabulary", "dataset")
 
 
 if __name__ == "__main__":

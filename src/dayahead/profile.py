@@ -8,8 +8,8 @@ from dayahead.config.params import Params
 from dayahead.core.errors import ConfigError
 from dayahead.train.checks import select_windows
 from dayahead.train.profiling import FOLDER
-from dayahead.train.run import Study
 from dayahead.train.stage import train
+from dayahead.train.study import Study
 from dayahead.windows.folder import WindowFolder
 
 DEFAULT_INDEX = 2

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from dayahead.distributed.launch import run_processes
-from dayahead.train.run import Study
+from dayahead.train.study import Study
 from support.tiny_settings import BACKBONES, GRU4REC, compute_config, merge_sections, tiny_study
 from support.window_folders import day, markov_days, write_window_folder
 from support.worker_studies import run_and_record

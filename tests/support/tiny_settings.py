@@ -20,8 +20,8 @@ from dayahead.model.losses import Negatives, catalogue_loss
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.output_layer import OutputLayer
 from dayahead.model.rng import StepRandom
-from dayahead.train.run import Study
 from dayahead.train.stage import train
+from dayahead.train.study import Study
 from support.baseline_settings import LINEAR, MEMORY, NEIGHBOURS
 from support.window_folders import tiny_statistics
 

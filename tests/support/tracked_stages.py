@@ -4,13 +4,19 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from dayahead.config.params import load_params
 from dayahead.core.errors import SourceError
+from dayahead.tracking import runs
+from dayahead.tracking.outbox import Outbox
 from dayahead.tracking.runs import stage_run
 from dayahead.tracking.store import Store
+from dayahead.tracking.sync import send
 
 DVC_YAML = """
 stages:
@@ -38,7 +44,21 @@ stages:
 # Processes that start with MLflow imported, but share no connection with the tests. The fork server
 # does not know the folder of this module, and ignores what it cannot import.
 CLEAN = multiprocessing.get_context("forkserver")
-CLEAN.set_forkserver_preload(["dayahead.tracking.runs", "mlflow.store.tracking.sqlalchemy_store"])
+CLEAN.set_forkserver_preload(["support.tracked_stages", "mlflow.store.tracking.sqlalchemy_store"])
+
+
+@contextmanager
+def sending_thread(outbox: Outbox, kinds: Sequence[str]) -> Iterator[None]:
+    """What `background_sender` does, without a process that loads MLflow every time."""
+    over = threading.Event()
+    thread = threading.Thread(target=send, args=(outbox, kinds, over))
+    with outbox.running():
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
 
 
 def window(step: int) -> dict:
@@ -74,6 +94,7 @@ def _stage(stage: str, fate: str, environment: dict[str, str], folder: Path) -> 
     os.environ.update(environment)
     os.chdir(folder)
     sys.stderr = _output(folder, os.getpid()).open("w", buffering=1)
+    runs.background_sender = sending_thread
     with stage_run(stage, load_params()) as run:
         for step in range(3):
             run.log_window(window(step))

@@ -12,8 +12,9 @@ from dayahead.core.files import write_json
 from dayahead.distributed.process import Process
 from dayahead.train.batches import Batch
 from dayahead.train.results import EvaluatedWindow
-from dayahead.train.run import Fit, Run, Study
+from dayahead.train.run import Fit, Run
 from dayahead.train.stage import run_protocol
+from dayahead.train.study import Study
 from dayahead.train.trainers import GradientTrainer
 from dayahead.windows.folder import Window
 

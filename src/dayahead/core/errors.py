@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
+from dayahead.core.collector import collect_rarely
+
 TERMINATED = 128 + signal.SIGTERM
 """Exit status of a stage that SIGTERM stopped, as a shell would have it."""
 _CURE = "free space or fix permissions"
@@ -141,7 +143,11 @@ def cure_of(error: OSError) -> str:
 
 @contextmanager
 def exit_with_message() -> Iterator[None]:
-    """End the process with one line for a user's mistake, a limit of the machine or a signal."""
+    """End the process with one line for a user's mistake, a limit of the machine or a signal.
+
+    Every process of ours starts in it, so it also keeps the garbage collector from costing seconds.
+    """
+    collect_rarely()
     try:
         yield
     except BaseException as error:

@@ -22,7 +22,8 @@ from dayahead.sharing.manifest import Entry
 from dayahead.train.baselines import baseline_study
 from dayahead.train.cached_windows import CachedWindows
 from dayahead.train.checks import select_windows
-from dayahead.train.run import Run, Study
+from dayahead.train.run import Run
+from dayahead.train.study import Study
 from dayahead.windows.folder import Window, WindowFolder
 
 DATA = (Path("data/raw"), Path("data/windows"))

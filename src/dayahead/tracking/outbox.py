@@ -9,22 +9,24 @@ import shutil
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import psutil
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from dayahead.core.cache import link_or_copy
-from dayahead.core.errors import redacted
+from dayahead.core.errors import BusyError, redacted
 from dayahead.core.project import cache_root
 
 Entry = dict[str, Any]
 MLFLOW = "mlflow"
 """The sink that an outbox has which names none."""
+HOLD_SECONDS = 5.0
+"""How long a stage that is started again waits for the mark that it was killed."""
 PIPELINE_RUN = "DAYAHEAD_PIPELINE_RUN"
 """Environment variable with the pipeline run's key, for stages that `dvc` starts by a launcher."""
 
@@ -87,7 +89,39 @@ class Outbox:
 
     def is_open(self) -> bool:
         """Whether the last start has no end: the stage is running, or it was killed."""
-        return bool(self.entries("start", "end")[-1]["kind"] == "start")
+        marks = self.entries("start", "end")
+        return bool(marks) and marks[-1]["kind"] == "start"
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Hold the outbox as the stage that writes it: one that is open, but not held, was killed.
+
+        Where that is impossible (the folder cannot be written), the block runs all the same.
+        """
+        lock = self._stage_lock()
+        with suppress(Timeout, OSError):
+            lock.acquire(timeout=HOLD_SECONDS)
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def end_if_killed(self) -> None:
+        """Record the end of a stage that was killed.
+
+        Raises:
+            BusyError: the stage is running.
+        """
+        try:
+            with self._stage_lock().acquire(timeout=0):
+                if self.is_open():
+                    *_, (_, last) = self.read()
+                    self.append("end", status="KILLED", error="killed", at=last["at"])
+        except Timeout:
+            raise BusyError("the stage is running") from None
+
+    def _stage_lock(self) -> FileLock:
+        return FileLock(self.path.with_suffix(".lock"), thread_local=False)
 
     def sinks(self) -> tuple[str, ...]:
         """Return the trackers that get the entries: those of the newest start."""
@@ -95,7 +129,7 @@ class Outbox:
         return tuple(starts[-1].get("sinks", (MLFLOW,))) if starts else ()
 
     def lock(self, kind: str = MLFLOW) -> FileLock:
-        """Return the lock of the process that sends the outbox to a sink: its stage, if it runs.
+        """Return the lock of the process that sends the outbox to a sink.
 
         Acquiring it raises filelock.Timeout at once where another process holds it.
         """

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from dayahead.config.params import Params
 from dayahead.core.project import cache_root
+from dayahead.tracking.model_package import package_model
 from dayahead.tracking.outbox import Outbox, never_raising
-from dayahead.tracking.runs import StageRun, package_model, stage_run
+from dayahead.tracking.runs import PACKAGE, StageRun, stage_run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,5 +63,6 @@ def _fields(
         return fields
     if params.model.features:  # served by events, not by ids alone
         return {**fields, "file": run.outbox.add_file(publication.folder)}
-    package = package_model(run.outbox.new_folder() / "model", publication.folder, code)
-    return {**fields, "file": str(package.relative_to(run.outbox.path.parent))}
+    target = run.outbox.new_folder() / "model"
+    package_model(target, publication.folder, code, PACKAGE)
+    return {**fields, "file": str(target.relative_to(run.outbox.path.parent))}

@@ -2,21 +2,14 @@
 
 import json
 import os
+import shutil
 import signal
 import uuid
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import requires
 from pathlib import Path
 from typing import Any
-
-import mlflow.pyfunc
-import pandas as pd
-from mlflow import types
-from mlflow.models import ModelSignature
-from mlflow.types.schema import AnyType, Array, Object, Property
 
 from dayahead.config.params import Params, flat_settings
 from dayahead.core.errors import DayaheadError, first_line, redacted, signal_of, terminable
@@ -25,28 +18,9 @@ from dayahead.core.phases import in_phase
 from dayahead.tracking.lineage import Lineage, lineage_of, origin_tags
 from dayahead.tracking.outbox import Outbox, never_raising, outbox_for, outboxes
 from dayahead.tracking.run_names import run_name
-from dayahead.tracking.sync import background_sync
-from dayahead.tracking.system_metrics import sampled
+from dayahead.tracking.sender import background_sender
 
-OPTIONS = [
-    types.ParamSpec("top_k", types.DataType.long, 10),
-    types.ParamSpec("cold_start", types.DataType.string, "refuse"),
-    types.ParamSpec("exclude_seen", types.DataType.boolean, False),
-]
-_RECOMMENDATION = Object(
-    [
-        Property("item", AnyType()),
-        Property("score", types.DataType.double, required=False),
-        Property("error", types.DataType.string, required=False),
-    ]
-)
-SIGNATURE = ModelSignature(
-    inputs=types.Schema([types.ColSpec(types.DataType.string, "session")]),
-    outputs=types.Schema([types.ColSpec(Array(_RECOMMENDATION))]),
-    params=types.ParamSchema(OPTIONS),
-)
-"""Input: raw item ids, oldest first, separated by commas. Output: the top items of each row, or
-why there are none (`error`)."""
+PACKAGE = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True)
@@ -80,9 +54,12 @@ class StageRun:
     @in_phase("log model")
     @never_raising("the record is skipped")
     def log_model(self, folder: Path, code: Path) -> None:
-        """Record a saved model with the code that serves it."""
-        package = package_model(self.outbox.new_folder() / "model", folder, code)
-        self.outbox.append("model", file=str(package.relative_to(self.outbox.path.parent)))
+        """Record a saved model with a copy of the code that serves it, which may change."""
+        file = self.outbox.add_file(folder)
+        place = (self.outbox.path.parent / file).parent
+        shutil.copy(code, place)
+        shutil.copytree(PACKAGE, place / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
+        self.outbox.append("model", file=file, code=code.name, package=PACKAGE.name)
 
     @never_raising("the record is skipped")
     def log_registry(self, fields: Mapping[str, object]) -> None:
@@ -100,31 +77,6 @@ def _floats(metrics: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(value) for name, value in metrics.items() if value is not None}
 
 
-def package_model(target: Path, folder: Path, code: Path) -> Path:
-    """Write a models-from-code pyfunc of `folder`, served by `code`, into `target`: no pickle.
-
-    Raises:
-        MlflowException: `code` sets no model.
-    """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the signature is SIGNATURE, not type hints
-        mlflow.pyfunc.save_model(
-            target,
-            python_model=str(code),
-            artifacts={"model": str(folder)},
-            signature=SIGNATURE,
-            input_example=(
-                pd.DataFrame({"session": ["1,2"]}),
-                {each.name: each.default for each in OPTIONS},
-            ),
-            code_paths=[str(Path(__file__).parents[1])],  # the package
-            pip_requirements=[
-                line for line in requires("dayahead") or [] if "extra ==" not in line
-            ],
-        )
-    return target
-
-
 @contextmanager
 def stage_run(
     stage: str, params: Params, outbox: Outbox | None = None, name: str | None = None
@@ -140,13 +92,13 @@ def stage_run(
             lineage = lineage_of(stage, Path.cwd())
         with never_raising("there is no outbox"):
             outbox = outbox_for(stage, lineage.fingerprint)
-    with background_sync(outbox, params.tracking.sinks):
+    with background_sender(outbox, params.tracking.sinks):
         end = {"status": "FINISHED"}
         with never_raising("the stage is not recorded"):
             start = _start_entry(outbox, stage, params, lineage)
             outbox.append("start", **start | ({"name": name, "in_pipeline": False} if name else {}))
         try:
-            with terminable(), sampled(outbox):
+            with terminable():
                 yield StageRun(outbox)
         except BaseException as error:
             end = _end_entry(error)

@@ -96,9 +96,7 @@ class Sink(ABC):
         except Timeout:
             raise BusyError("being uploaded by another process") from None
         try:
-            if outbox.is_open():
-                *_, (_, last) = outbox.read()
-                outbox.append("end", status="KILLED", error="killed", at=last["at"])
+            outbox.end_if_killed()
             return self.upload(outbox)
         finally:
             lock.release()

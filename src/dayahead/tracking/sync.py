@@ -1,52 +1,38 @@
-"""Sending of outboxes: in the background of a stage, and by `dayahead track --sync`."""
+"""Sending of outboxes: while a stage runs, and by `dayahead track --sync`."""
 
 import threading
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
-
-from filelock import FileLock
 
 from dayahead.core.errors import BusyError, TrackingError, first_line
 from dayahead.tracking.outbox import MLFLOW, Outbox, outboxes, warn_once
 from dayahead.tracking.sinks import Sink, open_sink
+from dayahead.tracking.system_metrics import sampled
 
 PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
-CLOSE_SECONDS = 60.0
-"""How long a finished stage waits for its last records to arrive."""
 
 
-@contextmanager
-def background_sync(outbox: Outbox, kinds: Sequence[str] = (MLFLOW,)) -> Iterator[None]:
-    """Send a stage's outbox while the block runs, and for at most a minute afterwards.
-
-    Each sink has a thread and a lock of its own, held from before the start on: an outbox that is
-    open, but not locked, is that of a killed stage.
-    """
+def send(outbox: Outbox, kinds: Sequence[str], over: threading.Event) -> None:
+    """Send a stage's outbox until the stage is over, and once more then; a thread per sink."""
     closing = threading.Event()
-    locks = {kind: outbox.lock(kind) for kind in kinds}
-    for lock in locks.values():
-        with suppress(OSError):  # busy, or not writable
-            lock.acquire()
     threads = [
-        threading.Thread(target=_sync, args=(outbox, kind, lock, closing), daemon=True)
-        for kind, lock in locks.items()
+        threading.Thread(target=_send_to, args=(outbox, kind, closing), daemon=True)
+        for kind in kinds
     ]
     for thread in threads:
         thread.start()
-    try:
-        yield
-    finally:
-        closing.set()
-        deadline = time.monotonic() + CLOSE_SECONDS
-        for thread in threads:
-            thread.join(max(0, deadline - time.monotonic()))
+    with sampled(outbox):
+        over.wait()
+    with suppress(BusyError, OSError):
+        outbox.end_if_killed()
+    closing.set()
+    for thread in threads:
+        thread.join()
 
 
-def _sync(outbox: Outbox, kind: str, lock: FileLock, closing: threading.Event) -> None:
-    """Send until closed, and once more then; try a sink that fails less and less often."""
+def _send_to(outbox: Outbox, kind: str, closing: threading.Event) -> None:
     try:
         sink = open_sink(kind)
     except Exception as error:  # noqa: BLE001
@@ -55,13 +41,12 @@ def _sync(outbox: Outbox, kind: str, lock: FileLock, closing: threading.Event) -
             f"{outbox.path.parent} for `python -m dayahead track --sync`"
         )
     else:
-        _send_until_closed(sink, outbox, lock, closing)
-    lock.release()
+        _send_until_closed(sink, outbox, closing)
 
 
-def _send_until_closed(
-    sink: Sink, outbox: Outbox, lock: FileLock, closing: threading.Event
-) -> None:
+def _send_until_closed(sink: Sink, outbox: Outbox, closing: threading.Event) -> None:
+    """Send again and again; a sink that fails is tried less and less often."""
+    lock = outbox.lock(sink.kind)
     others, pause, is_last = None, PAUSE_SECONDS, False
     while not is_last:
         is_last = closing.is_set()
@@ -71,7 +56,7 @@ def _send_until_closed(
                 with suppress(BusyError, TrackingError):
                     sink.upload_ended(other)
             others = []
-            with suppress(OSError):
+            with suppress(OSError):  # busy, or not writable
                 if not lock.is_locked:
                     lock.acquire()
             if lock.is_locked:
@@ -86,6 +71,7 @@ def _send_until_closed(
                 f"{outbox.path.parent} and are uploaded by `python -m dayahead track --sync`"
             )
         closing.wait(0 if is_last else pause)
+    lock.release()
 
 
 def _others(outbox: Outbox, sink: Sink) -> list[Outbox]:

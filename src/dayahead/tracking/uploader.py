@@ -3,11 +3,14 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from mlflow import MlflowException, entities
 
 from dayahead.core.errors import redacted
+from dayahead.tracking.model_package import package_model
 from dayahead.tracking.outbox import MLFLOW, Entry, Outbox, warn_once
 from dayahead.tracking.registry import upload_publication
 from dayahead.tracking.sinks import Progress, Sink
@@ -129,7 +132,8 @@ class Uploader(Sink):
             case "artifact":
                 client.log_artifact(run, str(outbox.path.parent / entry["file"]), entry["into"])
             case "model":
-                self._upload_model(targets, str(outbox.path.parent / entry["file"]))
+                with TemporaryDirectory(prefix="dayahead-") as scratch:
+                    self._upload_model(targets, _packaged(entry, outbox, Path(scratch)))
             case "registry":
                 upload_publication(client, run, entry, outbox.path.parent)
             case "input":
@@ -161,7 +165,7 @@ class Uploader(Sink):
                 self._set_tags(run, {ERROR_TAG: line, NOTE_TAG: note})
             self.store.client.set_terminated(run, entry["status"], entry["at"])
 
-    def _upload_model(self, runs: Sequence[str], folder: str) -> None:
+    def _upload_model(self, runs: Sequence[str], folder: Path) -> None:
         client, creator = self.store.client, runs[0]
         experiment = client.get_run(creator).info.experiment_id
         of_run = f"source_run_id = '{creator}' AND name = 'model'"
@@ -169,10 +173,16 @@ class Uploader(Sink):
             model = found[0]
         else:
             model = client.create_logged_model(experiment, name="model", source_run_id=creator)
-        client.log_model_artifacts(model.model_id, folder)
+        client.log_model_artifacts(model.model_id, str(folder))
         client.finalize_logged_model(model.model_id, "READY")
         for run in runs:
             client.log_outputs(run, [entities.LoggedModelOutput(model.model_id, step=0)])
+
+
+def _packaged(entry: Entry, outbox: Outbox, scratch: Path) -> Path:
+    folder = outbox.path.parent / entry["file"]
+    code, package = folder.parent / entry["code"], folder.parent / entry["package"]
+    return package_model(scratch / "model", folder, code, package)
 
 
 @contextmanager

@@ -19,8 +19,8 @@ from dayahead.metrics.tables import (
     write_windows,
 )
 from dayahead.train.results import WINDOWS
-from dayahead.train.run import Study
 from dayahead.train.stage import run_protocol
+from dayahead.train.study import Study
 
 _log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from dayahead.core.errors import ConfigError
 from dayahead.core.fingerprints import sha256_of, source_fingerprint
 from dayahead.distributed.process import Process
 from dayahead.train.cached_windows import MISSING, PACKAGES, ROOMS
-from dayahead.train.run import Study
+from dayahead.train.study import Study
 from dayahead.windows.folder import Window, WindowFolder
 
 N_REPORTED = 5

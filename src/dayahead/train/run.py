@@ -1,11 +1,10 @@
 """One process's model, trainer and data while the protocol goes over the windows."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
 
-from dayahead.config.params import Params
 from dayahead.core.columns import FIRST_TIME, INDEX, ITEM_ID, N_RESERVED, SESSION_ID, VALUE
 from dayahead.core.phases import in_phase, phase
-from dayahead.core.project import cache_root
 from dayahead.distributed.process import Process
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.metrics.examples import N_EXAMPLES, N_RECOMMENDED, Example
@@ -49,6 +46,7 @@ from dayahead.train.results import (
     check_attention,
     prediction_table,
 )
+from dayahead.train.study import Study
 from dayahead.train.trainers import (
     BaselineTrainer,
     GradientTrainer,
@@ -57,28 +55,7 @@ from dayahead.train.trainers import (
 )
 from dayahead.windows.folder import Window, WindowFolder
 
-WindowRecord = Mapping[str, Any]
-"""An evaluated window: `step` (its position among the kept windows), `timestamp_ms` (its start) and
-`metrics` by name, None where there is no value."""
-
-
 Trainer = BaselineTrainer | GradientTrainer | MemoryTrainer
-
-
-@dataclass(frozen=True, kw_only=True)
-class Study:
-    """Settings of a run of the protocol, and its folders."""
-
-    params: Params
-    windows: Path
-    results: Path
-    models: Path
-    cache: Path = field(default_factory=cache_root)
-    """Holds finished fits and evaluations, so that no run repeats them."""
-    on_window: Callable[[WindowRecord], None] | None = None
-    """Called in the main process with every evaluated window, for MLflow; it must pickle."""
-    phases: Path | None = None
-    """Where a main process that is not the stage's own leaves the table of its phases."""
 
 
 @dataclass(frozen=True)

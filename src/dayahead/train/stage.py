@@ -20,13 +20,16 @@ from dayahead.train.cached_windows import CachedWindows
 from dayahead.train.checks import check_consistency, fitted_windows, select_windows
 from dayahead.train.profiling import FOLDER, WindowProfile, profile_metrics
 from dayahead.train.results import EvaluatedWindow, ResultsFolder, Timing
-from dayahead.train.run import Fit, Run, Study, WindowRecord
+from dayahead.train.run import Fit, Run
+from dayahead.train.study import Study, WindowRecord
 from dayahead.windows.folder import Window, WindowFolder
 
 _log = logging.getLogger(__name__)
 
 
-def train(study: Study) -> dict[str, float]:
+def train(
+    study: Study, on_window: Callable[[WindowRecord], None] | None = None
+) -> dict[str, float]:
     """Run the protocol; write windows.csv, timing.csv, ranks/ and the newest model.
 
     What an earlier run with the same settings finished, interrupted or not, is taken from the
@@ -41,7 +44,7 @@ def train(study: Study) -> dict[str, float]:
     """
     compute, machine = study.params.compute, study.params.machine
     with tempfile.TemporaryDirectory(prefix="dayahead-") as scratch:
-        study = replace(study, phases=Path(scratch) / "phases.csv")
+        study = replace(study, on_window=on_window, phases=Path(scratch) / "phases.csv")
         run_processes(run_protocol, compute, study, max_restarts=machine.max_restarts)
         if study.phases is not None and study.phases.exists():
             add_rows(read_phases(study.phases))

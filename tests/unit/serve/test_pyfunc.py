@@ -15,7 +15,8 @@ from dayahead.core.errors import DataError
 from dayahead.serve import pyfunc
 from dayahead.serve.pyfunc import ServedModel
 from dayahead.serve.recommender import Recommender
-from dayahead.tracking.runs import SIGNATURE, package_model
+from dayahead.tracking.model_package import SIGNATURE, package_model
+from dayahead.tracking.runs import PACKAGE
 from support.tiny_settings import train_study
 from support.window_folders import markov_days, write_window_folder
 
@@ -88,7 +89,9 @@ def test_the_packaged_model_needs_nothing_but_its_folder(tmp_path):
     days = markov_days(n_days=2, sessions_per_day=20, n_items=15)
     folder = write_window_folder(tmp_path / "windows", days)
     train_study(folder, tmp_path, {"training": {"fit_last": False}})
-    package = package_model(tmp_path / "package", tmp_path / "models", Path(pyfunc.__file__))
+    package = package_model(
+        tmp_path / "package", tmp_path / "models", Path(pyfunc.__file__), PACKAGE
+    )
     assert not [*package.rglob("*.pkl")]
     expected = Recommender.load(tmp_path / "models").recommend([1, 2], 3)
     shutil.rmtree(tmp_path / "models")

@@ -12,8 +12,8 @@ from dayahead.core.errors import ConfigError
 from dayahead.dataset.manifest import RawManifest, SourceRecord
 from dayahead.sharing.study import StudyEntries, is_cached, study_entries
 from dayahead.train.baselines import train_baselines
-from dayahead.train.run import Study
 from dayahead.train.stage import train
+from dayahead.train.study import Study
 from support.project_copy import change_params, copy_project
 from support.window_folders import markov_days, write_window_folder
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from dayahead.config.params import Params, load_params
+from dayahead.tracking import runs
 from dayahead.tracking.store import Store
-from support.tracked_stages import DVC_YAML
+from support.tracked_stages import DVC_YAML, sending_thread
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -40,6 +41,7 @@ def cold_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / path).write_text(text)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DVC_EXP_NAME", "lofty-sail")
+    monkeypatch.setattr(runs, "background_sender", sending_thread)
     return tmp_path
 
 

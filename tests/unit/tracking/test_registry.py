@@ -45,7 +45,7 @@ def publish(project, params, monkeypatch):
     return publish
 
 
-def copied(target, folder, code):
+def copied(target, folder, code, package):
     """A package without MLflow's own files, which take seconds to write."""
     target.mkdir()
     (target / "config.json").write_text((folder / "config.json").read_text())

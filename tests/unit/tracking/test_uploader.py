@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowException
 
-from dayahead.tracking import sync
+from dayahead.tracking import sync, uploader
 from dayahead.tracking.outbox import Outbox, outboxes
 from dayahead.tracking.runs import stage_run
 from dayahead.tracking.sinks import Progress
@@ -19,6 +19,14 @@ from dayahead.tracking.uploader import Uploader
 from support.tracked_stages import CURVE, points_of, run_stage, runs_of, window
 
 NOWHERE = "http://127.0.0.1:9"
+
+
+@pytest.fixture(autouse=True)
+def _plain_packages(monkeypatch):
+    """MLflow's own files in a package take seconds to write."""
+    monkeypatch.setattr(
+        uploader, "package_model", lambda target, folder, *_: shutil.copytree(folder, target)
+    )
 
 
 def outbox_in(folder: Path, name: str, stage: str = "train", **start) -> Outbox:
@@ -44,7 +52,7 @@ def outbox_in(folder: Path, name: str, stage: str = "train", **start) -> Outbox:
     (folder / "ranks/a.parquet").write_text("ranks")
     outbox.append("artifact", file=outbox.add_file(folder / "ranks"), into=None)
     outbox.append("artifact", file=outbox.add_file(folder / "ranks/a.parquet"), into="x")
-    outbox.append("model", file=outbox.add_file(folder / "ranks"))
+    outbox.append("model", file=outbox.add_file(folder / "ranks"), code="x.py", package="x")
     outbox.append("input", name="raw", source="data/raw", digest="d" * 64)
     outbox.append("metrics", step=0, metrics={"aod": 1.0}, at=1500)
     outbox.append("end", status="FINISHED", at=2000)

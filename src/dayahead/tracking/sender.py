@@ -1,0 +1,79 @@
+"""`python -m dayahead.tracking.sender OUTBOX SINK...`: the process that sends a stage's records.
+
+So MLflow, whose import takes seconds, is loaded beside torch, and takes no time of the interpreter
+that trains. The stage holds the process's stdin: once that is closed, by a stage that has finished
+or was killed, what is left is sent, and the process ends.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from dayahead.core.errors import exit_with_message
+from dayahead.tracking.outbox import Outbox, never_raising, warn_once
+
+CLOSE_SECONDS = 60
+"""How long a finished stage waits for its last records to arrive."""
+
+
+@contextmanager
+def background_sender(outbox: Outbox, kinds: Sequence[str]) -> Iterator[None]:
+    """Send a stage's outbox while the block runs, and for at most a minute afterwards."""
+    sender = None
+    with outbox.running():
+        with never_raising("the records stay in the outbox"):
+            sender = _start(outbox, kinds) if kinds else None
+        try:
+            yield
+        finally:
+            if sender is not None:
+                _close(sender, outbox)
+
+
+def _start(outbox: Outbox, kinds: Sequence[str]) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", __name__, str(outbox.path), *kinds]
+    # In a process group of its own: Ctrl-C means the stage, which then closes stdin.
+    return subprocess.Popen(command, stdin=subprocess.PIPE, process_group=0)
+
+
+def _close(sender: subprocess.Popen[bytes], outbox: Outbox) -> None:
+    if sender.stdin is not None:
+        sender.stdin.close()
+    try:
+        sender.wait(CLOSE_SECONDS)
+    except subprocess.TimeoutExpired:
+        sender.kill()
+        sender.wait()
+        warn_once(
+            f"records of {outbox.path.stem} are left after {CLOSE_SECONDS} seconds; send them with "
+            f"`python -m dayahead track --sync`"
+        )
+
+
+def main() -> None:
+    """Send until stdin is closed; a stage that was killed gets its end."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # of systemd or Slurm: it means the stage
+    outbox, kinds = Outbox(Path(sys.argv[1])), sys.argv[2:]
+    over = threading.Event()
+    threading.Thread(target=_wait_for_stage, args=(over,), daemon=True).start()
+    with never_raising("the records stay in the outbox"):
+        from dayahead.tracking.sync import send
+
+        send(outbox, kinds, over)
+
+
+def _wait_for_stage(over: threading.Event) -> None:
+    while os.read(0, 1):
+        pass
+    signal.alarm(CLOSE_SECONDS)  # where nobody is left to wait
+    over.set()
+
+
+if __name__ == "__main__":
+    with exit_with_message():
+        main()

@@ -1,0 +1,29 @@
+"""What a run of the protocol is made of: settings and folders."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dayahead.config.params import Params
+from dayahead.core.project import cache_root
+
+WindowRecord = Mapping[str, Any]
+"""An evaluated window: `step` (its position among the kept windows), `timestamp_ms` (its start) and
+`metrics` by name, None where there is no value."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """Settings of a run of the protocol, and its folders."""
+
+    params: Params
+    windows: Path
+    results: Path
+    models: Path
+    cache: Path = field(default_factory=cache_root)
+    """Holds finished fits and evaluations, so that no run repeats them."""
+    on_window: Callable[[WindowRecord], None] | None = None
+    """Called in the main process with every evaluated window, for MLflow; it must pickle."""
+    phases: Path | None = None
+    """Where a main process that is not the stage's own leaves the table of its phases."""

@@ -1,0 +1,119 @@
+"""The process that sends a stage's records, and what becomes of it when the stage is killed."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from dayahead.core.errors import BusyError
+from dayahead.tracking import sender
+from dayahead.tracking.outbox import Outbox, warn_once
+from dayahead.tracking.sender import background_sender
+from dayahead.tracking.sync import sync_all
+from support.tracked_stages import points_of, runs_of
+
+STAGE = """
+import sys, time
+from dayahead.config.params import load_params
+from dayahead.tracking.runs import stage_run
+
+with stage_run("train", load_params()) as run:
+    assert not {"mlflow", "torch"} & {*sys.modules}
+    run.log_window({"step": 0, "timestamp_ms": 10**12, "metrics": {"ndcg_at_20": 0.5}})
+    print("here", flush=True)
+    sys.stdin.read()
+"""
+
+
+def start_stage():
+    process = subprocess.Popen(
+        [sys.executable, "-c", STAGE],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        process_group=0,
+    )
+    assert process.stdout.readline() == "here\n"
+    (child,) = psutil.Process(process.pid).children()
+    return process, child
+
+
+def wait_until(is_true):
+    deadline = time.monotonic() + 60
+    while not is_true():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def train_run(store):
+    (train,) = runs_of(store)["train"]
+    return train
+
+
+def test_a_stage_ends_when_its_records_have_arrived(store):
+    stage, child = start_stage()
+    _, errors = stage.communicate()
+    assert (stage.returncode, errors) == (0, "")
+    assert not child.is_running()
+    assert train_run(store).info.status == "FINISHED"
+    assert points_of(store, train_run(store)) == [(0, 0.5)]
+
+
+@pytest.mark.parametrize(
+    ("number", "error"),
+    [(signal.SIGKILL, "train: killed"), (signal.SIGINT, "train: stopped by SIGINT")],
+)
+def test_the_records_of_a_stopped_stage_still_arrive(store, number, error):
+    stage, child = start_stage()
+    os.killpg(stage.pid, number)
+    stage.communicate()
+    wait_until(lambda: not child.is_running())
+    train = train_run(store)
+    assert (train.info.status, train.data.tags["error"]) == ("KILLED", error)
+    assert points_of(store, train) == [(0, 0.5)]
+    assert sync_all().uploaded == {}
+
+
+@pytest.fixture
+def outbox(project):
+    outbox = Outbox(project / ".dayahead/outbox/lofty-sail/train.jsonl")
+    outbox.append("start", sinks=["mlflow"])
+    outbox.append("end", status="FINISHED")
+    return outbox
+
+
+def test_a_finished_stage_waits_for_no_longer_than_it_says(outbox, monkeypatch, caplog):
+    warn_once.cache_clear()
+    monkeypatch.setattr(sender, "CLOSE_SECONDS", 1)
+    with socket.create_server(("127.0.0.1", 0)) as deaf:  # it accepts, and never answers
+        monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{deaf.getsockname()[1]}")
+        start = time.monotonic()
+        with background_sender(outbox, ["mlflow"]):
+            pass
+    assert time.monotonic() - start < 5
+    assert "records of train are left after 1 seconds" in caplog.text
+
+
+def test_a_sender_that_cannot_start_stops_no_stage(outbox, monkeypatch, caplog):
+    warn_once.cache_clear()
+    monkeypatch.setattr(sys, "executable", "missing")
+    with background_sender(outbox, ["mlflow"]):
+        pass
+    assert "the records stay in the outbox" in caplog.text
+
+
+def test_an_outbox_is_held_while_its_stage_runs(outbox):
+    outbox.append("start")
+    with background_sender(outbox, []):
+        with pytest.raises(BusyError, match="the stage is running"):
+            outbox.end_if_killed()
+        assert outbox.is_open()
+    outbox.end_if_killed()
+    assert [entry["status"] for entry in outbox.entries("end")] == ["FINISHED", "KILLED"]
