@@ -29,6 +29,8 @@ class Check:
     """What to do where it refuses."""
     value: float | None = None
     limit: float | None = None
+    excuse: str = ""
+    """Why it passed though its value breaks the limit."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the check as the history holds it."""
@@ -95,8 +97,8 @@ def fall_check(
     )  # fmt: skip
     if found.passed or not is_better:
         return found
-    why = f"{found.why}; with confidence better than the published model"
-    return replace(found, passed=True, why=why, advice="")
+    excuse = "with confidence better than the published model"
+    return replace(found, passed=True, why=f"{found.why}; {excuse}", advice="", excuse=excuse)
 
 
 def baseline_check(

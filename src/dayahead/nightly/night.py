@@ -325,9 +325,12 @@ class Night:
 def _entry(kind: Any, checks: list[Check], **more: Any) -> Entry:  # noqa: ANN401
     failed = [check for check in checks if not check.passed]
     advice = dict.fromkeys(check.advice for check in failed)
-    why = "; ".join([*(check.why for check in failed), *advice])
-    why = why or f"all {len(checks)} guards passed"
-    return Entry(kind=kind, why=why, checks=[check.as_json() for check in checks], **more)
+    reasons = [*(check.why for check in failed), *advice]
+    if not failed:
+        excused = [check.why for check in checks if check.excuse]
+        reasons = [f"all {len(checks)} guards passed", *excused]
+    json = [check.as_json() for check in checks]
+    return Entry(kind=kind, why="; ".join(reasons), checks=json, **more)
 
 
 def _new_windows(state: State, folder: WindowFolder) -> list[Window]:

@@ -140,9 +140,11 @@ def test_a_fall_holds_no_model_that_is_better_than_the_published_one(root):
     write_params(root, {"baseline_margin": None}, training={"seed": 2})
     night = pretended_night(root, levels={(1, day(5)): 60, (2, day(5)): 18})
     night.pipeline.deliver([ordinary_day(number) for number in range(6)])
-    assert night.run(adopt=True).outcome == "published"
+    decided = night.run(adopt=True)
+    assert decided.outcome == "published"
     guards = {c["guard"]: c["why"] for c in night.history.read().decisions[-1].checks}
     assert "above nightly.max_fall" in guards["max_fall"]
+    assert decided.why.endswith(f"guards passed; {guards['max_fall']}")
 
 
 def test_settings_that_changed_need_a_trial_or_a_word(root):
