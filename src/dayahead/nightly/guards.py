@@ -29,12 +29,14 @@ class Check:
     """What to do where it refuses."""
     value: float | None = None
     limit: float | None = None
-    excuse: str = ""
-    """Why it passed though its value breaks the limit."""
+    is_excused: bool = False
+    """Whether it passed for another reason, though its value breaks the limit."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the check as the history holds it."""
-        return {name: value for name, value in asdict(self).items() if value not in (None, "")}
+        fields = asdict(self)
+        del fields["is_excused"]
+        return {name: value for name, value in fields.items() if value not in (None, "")}
 
 
 def _at_most(guard: str, value: float, limit: float | None, what: str, advice: str) -> Check:
@@ -97,8 +99,8 @@ def fall_check(
     )  # fmt: skip
     if found.passed or not is_better:
         return found
-    excuse = "with confidence better than the published model"
-    return replace(found, passed=True, why=f"{found.why}; {excuse}", advice="", excuse=excuse)
+    why = f"{found.why}; with confidence better than the published model"
+    return replace(found, passed=True, why=why, advice="", is_excused=True)
 
 
 def baseline_check(

@@ -327,7 +327,7 @@ def _entry(kind: Any, checks: list[Check], **more: Any) -> Entry:  # noqa: ANN40
     advice = dict.fromkeys(check.advice for check in failed)
     reasons = [*(check.why for check in failed), *advice]
     if not failed:
-        excused = [check.why for check in checks if check.excuse]
+        excused = [check.why for check in checks if check.is_excused]
         reasons = [f"all {len(checks)} guards passed", *excused]
     json = [check.as_json() for check in checks]
     return Entry(kind=kind, why="; ".join(reasons), checks=json, **more)
