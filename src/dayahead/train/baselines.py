@@ -62,7 +62,7 @@ def baseline_study(architecture: str, study: Study, scratch: Path) -> Study:
         compute=replace(params.compute, processes=1, device="cpu", shard_items=False),
     )
     folders = {"results": scratch, "models": scratch / "models"}
-    return replace(study, params=counted, on_window=None, **folders)
+    return replace(study, params=counted, **folders)
 
 
 @contextmanager

@@ -21,15 +21,13 @@ from dayahead.train.checks import check_consistency, fitted_windows, select_wind
 from dayahead.train.profiling import FOLDER, WindowProfile, profile_metrics
 from dayahead.train.results import EvaluatedWindow, ResultsFolder, Timing
 from dayahead.train.run import Fit, Run
-from dayahead.train.study import Study, WindowRecord
+from dayahead.train.study import OnWindow, Study, WindowRecord
 from dayahead.windows.folder import Window, WindowFolder
 
 _log = logging.getLogger(__name__)
 
 
-def train(
-    study: Study, on_window: Callable[[WindowRecord], None] | None = None
-) -> dict[str, float]:
+def train(study: Study, on_window: OnWindow | None = None) -> dict[str, float]:
     """Run the protocol; write windows.csv, timing.csv, ranks/ and the newest model.
 
     What an earlier run with the same settings finished, interrupted or not, is taken from the
@@ -44,20 +42,20 @@ def train(
     """
     compute, machine = study.params.compute, study.params.machine
     with tempfile.TemporaryDirectory(prefix="dayahead-") as scratch:
-        study = replace(study, on_window=on_window, phases=Path(scratch) / "phases.csv")
-        run_processes(run_protocol, compute, study, max_restarts=machine.max_restarts)
+        study = replace(study, phases=Path(scratch) / "phases.csv")
+        run_processes(run_protocol, compute, study, on_window, max_restarts=machine.max_restarts)
         if study.phases is not None and study.phases.exists():
             add_rows(read_phases(study.phases))
     return profile_metrics(study.results)
 
 
-def run_protocol(process: Process, study: Study) -> None:
+def run_protocol(process: Process, study: Study, on_window: OnWindow | None = None) -> None:
     """Run one process's part of the protocol."""
     with recorded(study.phases if process.is_main else None):
-        _run_protocol(process, study)
+        _run_protocol(process, study, on_window)
 
 
-def _run_protocol(process: Process, study: Study) -> None:
+def _run_protocol(process: Process, study: Study, on_window: OnWindow | None) -> None:
     with phase("set up"):
         check_consistency(process, study)
         windows, evaluated_windows = select_windows(WindowFolder(study.windows), study.params)
@@ -78,8 +76,8 @@ def _run_protocol(process: Process, study: Study) -> None:
             result = results.add(evaluated)
             position = progress.advance(is_cached=is_cached)
             _log_line(windows[index], result, evaluated.timing, position, is_cached=is_cached)
-            if study.on_window is not None:
-                study.on_window(_window_record(window, result, evaluated.timing))
+            if on_window is not None:
+                on_window(_window_record(window, result, evaluated.timing))
     last = len(windows) - (1 if study.params.training.fit_last else 2)
     run.add_candidates(windows[last])
     run.save(schedule.fit_up_to(last).window)

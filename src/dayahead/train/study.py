@@ -11,6 +11,8 @@ from dayahead.core.project import cache_root
 WindowRecord = Mapping[str, Any]
 """An evaluated window: `step` (its position among the kept windows), `timestamp_ms` (its start) and
 `metrics` by name, None where there is no value."""
+OnWindow = Callable[[WindowRecord], None]
+"""Called in the main process with every evaluated window, for MLflow; it must pickle."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +25,5 @@ class Study:
     models: Path
     cache: Path = field(default_factory=cache_root)
     """Holds finished fits and evaluations, so that no run repeats them."""
-    on_window: Callable[[WindowRecord], None] | None = None
-    """Called in the main process with every evaluated window, for MLflow; it must pickle."""
     phases: Path | None = None
     """Where a main process that is not the stage's own leaves the table of its phases."""
