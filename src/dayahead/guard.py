@@ -2,7 +2,8 @@
 
 The parent holds the other end of stdin. When it closes that, or dies however roughly, the command
 and all that it started get the SIGINT of a Ctrl-C, which ends a stage of DVC in order; what is left
-after a minute is killed. Run as a file: it imports nothing of ours, so it starts at once.
+of its process group after a minute is killed. Run as a file: it imports nothing of ours, so it
+starts at once.
 """
 
 import os

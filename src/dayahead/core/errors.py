@@ -145,7 +145,7 @@ def cure_of(error: OSError) -> str:
 def exit_with_message() -> Iterator[None]:
     """End the process with one line for a user's mistake, a limit of the machine or a signal.
 
-    Every process of ours starts in it, so it also keeps the garbage collector from costing seconds.
+    Stages and commands start in it, so it also keeps the garbage collector from costing seconds.
     """
     collect_rarely()
     try:

@@ -1,6 +1,6 @@
 """The model that MLflow serves, loaded from this file without a pickle.
 
-MLflow runs this file whenever `train` packages a model, so what only serving needs is imported when
+MLflow runs this file whenever a model is packaged, so what only serving needs is imported when
 a model is loaded.
 """
 

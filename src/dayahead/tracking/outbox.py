@@ -9,14 +9,14 @@ import shutil
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import psutil
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from dayahead.core.cache import link_or_copy
 from dayahead.core.errors import BusyError, redacted
@@ -25,8 +25,6 @@ from dayahead.core.project import cache_root
 Entry = dict[str, Any]
 MLFLOW = "mlflow"
 """The sink that an outbox has which names none."""
-HOLD_SECONDS = 5.0
-"""How long a stage that is started again waits for the mark that it was killed."""
 PIPELINE_RUN = "DAYAHEAD_PIPELINE_RUN"
 """Environment variable with the pipeline run's key, for stages that `dvc` starts by a launcher."""
 
@@ -94,17 +92,14 @@ class Outbox:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Hold the outbox as the stage that writes it: one that is open, but not held, was killed.
+        """Hold the outbox as a stage that writes it: one that is open, but not held, was killed.
 
         Where that is impossible (the folder cannot be written), the block runs all the same.
         """
-        lock = self._stage_lock()
-        with suppress(Timeout, OSError):
-            lock.acquire(timeout=HOLD_SECONDS)
-        try:
+        with ExitStack() as held:
+            with suppress(OSError):
+                fcntl.flock(held.enter_context(self._lock_file()), fcntl.LOCK_SH)
             yield
-        finally:
-            lock.release()
 
     def end_if_killed(self) -> None:
         """Record the end of a stage that was killed.
@@ -112,16 +107,18 @@ class Outbox:
         Raises:
             BusyError: the stage is running.
         """
-        try:
-            with self._stage_lock().acquire(timeout=0):
-                if self.is_open():
-                    *_, (_, last) = self.read()
-                    self.append("end", status="KILLED", error="killed", at=last["at"])
-        except Timeout:
-            raise BusyError("the stage is running") from None
+        with self._lock_file() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise BusyError("the stage is running") from None
+            if self.is_open():
+                *_, (_, last) = self.read()
+                self.append("end", status="KILLED", error="killed", at=last["at"])
 
-    def _stage_lock(self) -> FileLock:
-        return FileLock(self.path.with_suffix(".lock"), thread_local=False)
+    def _lock_file(self) -> IO[str]:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        return self.path.with_suffix(".lock").open("a")
 
     def sinks(self) -> tuple[str, ...]:
         """Return the trackers that get the entries: those of the newest start."""

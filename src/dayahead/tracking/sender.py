@@ -36,8 +36,9 @@ def background_sender(outbox: Outbox, kinds: Sequence[str]) -> Iterator[None]:
 
 
 def _start(outbox: Outbox, kinds: Sequence[str]) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", __name__, str(outbox.path), *kinds]
-    # In a process group of its own: Ctrl-C means the stage, which then closes stdin.
+    # -P: files of the project's folder do not replace Python's modules.
+    command = [sys.executable, "-P", "-m", __name__, str(outbox.path), *kinds]
+    # In a process group of its own: Ctrl-C is meant for the stage, which then closes stdin.
     return subprocess.Popen(command, stdin=subprocess.PIPE, process_group=0)
 
 
@@ -45,19 +46,20 @@ def _close(sender: subprocess.Popen[bytes], outbox: Outbox) -> None:
     if sender.stdin is not None:
         sender.stdin.close()
     try:
-        sender.wait(CLOSE_SECONDS)
+        status = sender.wait(CLOSE_SECONDS)
+        what = f"the process that sends the records of {outbox.path.stem} ended with {status}"
     except subprocess.TimeoutExpired:
         sender.kill()
-        sender.wait()
-        warn_once(
-            f"records of {outbox.path.stem} are left after {CLOSE_SECONDS} seconds; send them with "
-            f"`python -m dayahead track --sync`"
-        )
+        status = sender.wait()
+        what = f"records of {outbox.path.stem} are left after {CLOSE_SECONDS} seconds"
+    if status:
+        warn_once(f"{what}; `python -m dayahead track --sync` sends what is left")
 
 
 def main() -> None:
-    """Send until stdin is closed; a stage that was killed gets its end."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # of systemd or Slurm: it means the stage
+    """Send until stdin is closed; record the end of a stage that was killed."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # of systemd or Slurm: they are meant for the stage
     outbox, kinds = Outbox(Path(sys.argv[1])), sys.argv[2:]
     over = threading.Event()
     threading.Thread(target=_wait_for_stage, args=(over,), daemon=True).start()
@@ -70,7 +72,7 @@ def main() -> None:
 def _wait_for_stage(over: threading.Event) -> None:
     while os.read(0, 1):
         pass
-    signal.alarm(CLOSE_SECONDS)  # where nobody is left to wait
+    signal.alarm(CLOSE_SECONDS + 5)  # where no stage is left to end this process
     over.set()
 
 

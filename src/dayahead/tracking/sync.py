@@ -58,7 +58,7 @@ def _send_until_closed(sink: Sink, outbox: Outbox, closing: threading.Event) -> 
             others = []
             with suppress(OSError):  # busy, or not writable
                 if not lock.is_locked:
-                    lock.acquire()
+                    lock.acquire(timeout=LONGEST_PAUSE_SECONDS if is_last else 0)
             if lock.is_locked:
                 sink.upload(outbox)
             pause = PAUSE_SECONDS

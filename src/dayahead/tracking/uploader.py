@@ -11,7 +11,7 @@ from mlflow import MlflowException, entities
 
 from dayahead.core.errors import redacted
 from dayahead.tracking.model_package import package_model
-from dayahead.tracking.outbox import MLFLOW, Entry, Outbox, warn_once
+from dayahead.tracking.outbox import MLFLOW, Entry, Outbox, never_raising, warn_once
 from dayahead.tracking.registry import upload_publication
 from dayahead.tracking.sinks import Progress, Sink
 from dayahead.tracking.store import Store
@@ -132,8 +132,7 @@ class Uploader(Sink):
             case "artifact":
                 client.log_artifact(run, str(outbox.path.parent / entry["file"]), entry["into"])
             case "model":
-                with TemporaryDirectory(prefix="dayahead-") as scratch:
-                    self._upload_model(targets, _packaged(entry, outbox, Path(scratch)))
+                self._upload_model(targets, entry, outbox.path.parent / entry["file"])
             case "registry":
                 upload_publication(client, run, entry, outbox.path.parent)
             case "input":
@@ -165,7 +164,13 @@ class Uploader(Sink):
                 self._set_tags(run, {ERROR_TAG: line, NOTE_TAG: note})
             self.store.client.set_terminated(run, entry["status"], entry["at"])
 
-    def _upload_model(self, runs: Sequence[str], folder: Path) -> None:
+    def _upload_model(self, runs: Sequence[str], entry: Entry, folder: Path) -> None:
+        # Beside the model's files, so that it goes with them where this process is killed.
+        with TemporaryDirectory(dir=folder.parent) as scratch:
+            if (package := _packaged(entry, folder, Path(scratch))) is not None:
+                self._upload_package(runs, package)
+
+    def _upload_package(self, runs: Sequence[str], folder: Path) -> None:
         client, creator = self.store.client, runs[0]
         experiment = client.get_run(creator).info.experiment_id
         of_run = f"source_run_id = '{creator}' AND name = 'model'"
@@ -176,13 +181,19 @@ class Uploader(Sink):
         client.log_model_artifacts(model.model_id, str(folder))
         client.finalize_logged_model(model.model_id, "READY")
         for run in runs:
-            client.log_outputs(run, [entities.LoggedModelOutput(model.model_id, step=0)])
+            outputs = client.get_run(run).outputs
+            known = {each.model_id for each in outputs.model_outputs} if outputs else set()
+            if model.model_id not in known:  # MLflow refuses an output that a run has
+                client.log_outputs(run, [entities.LoggedModelOutput(model.model_id, step=0)])
 
 
-def _packaged(entry: Entry, outbox: Outbox, scratch: Path) -> Path:
-    folder = outbox.path.parent / entry["file"]
+def _packaged(entry: Entry, folder: Path, scratch: Path) -> Path | None:
+    if "code" not in entry:  # recorded by 0.1.0, which packaged models in the stage
+        return folder
     code, package = folder.parent / entry["code"], folder.parent / entry["package"]
-    return package_model(scratch / "model", folder, code, package)
+    with never_raising("the model is not uploaded"):
+        return package_model(scratch / "model", folder, code, package)
+    return None
 
 
 @contextmanager

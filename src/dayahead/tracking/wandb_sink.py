@@ -90,13 +90,13 @@ def _log_part(outbox: Outbox, first: int, scratch: Path) -> None:
         settings=wandb.Settings(**_SETTINGS),
     )
     run.define_metric("*", step_metric="window")
-    last: Entry = {}
+    end: Entry = {}
     # W&B drops steps that do not increase: positions in the outbox do, in every part.
     for n, (offset, entry) in zip(count(), outbox.read()):
         if offset > first:
             _log_entry(run, n, entry)
-            last = entry
-    run.finish(exit_code=int(last.get("status", "FINISHED") != "FINISHED"))
+            end = entry if entry["kind"] == "end" else end
+    run.finish(exit_code=int(end.get("status", "FINISHED") != "FINISHED"))
 
 
 def _log_entry(run: "wandb.Run", n: int, entry: Entry) -> None:

@@ -5,16 +5,19 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
 
 from dayahead.core.errors import BusyError
-from dayahead.tracking import sender
+from dayahead.tracking import sender, sync
 from dayahead.tracking.outbox import Outbox, warn_once
 from dayahead.tracking.sender import background_sender
 from dayahead.tracking.sync import sync_all
+from support.recording_sink import Recorder
 from support.tracked_stages import points_of, runs_of
 
 STAGE = """
@@ -32,7 +35,7 @@ with stage_run("train", load_params()) as run:
 
 def start_stage():
     process = subprocess.Popen(
-        [sys.executable, "-c", STAGE],
+        [sys.executable, "-P", "-c", STAGE],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -56,8 +59,12 @@ def train_run(store):
     return train
 
 
-def test_a_stage_ends_when_its_records_have_arrived(store):
+def test_a_stage_ends_when_its_records_have_arrived(store, project):
+    (project / "queue.py").write_text("raise ImportError('not the one of Python')")
     stage, child = start_stage()
+    wait_until(lambda: "train" in runs_of(store))
+    for number in (signal.SIGINT, signal.SIGTERM):  # meant for the stage
+        os.kill(child.pid, number)
     _, errors = stage.communicate()
     assert (stage.returncode, errors) == (0, "")
     assert not child.is_running()
@@ -98,7 +105,29 @@ def test_a_finished_stage_waits_for_no_longer_than_it_says(outbox, monkeypatch, 
         with background_sender(outbox, ["mlflow"]):
             pass
     assert time.monotonic() - start < 5
-    assert "records of train are left after 1 seconds" in caplog.text
+    assert "records of train are left after 1 seconds; `python -m dayahead track" in caplog.text
+
+
+def test_a_sender_that_dies_is_a_warning(outbox, caplog):
+    warn_once.cache_clear()
+    with background_sender(outbox, ["mlflow"]):
+        (child,) = psutil.Process().children()
+        child.kill()
+    assert "sends the records of train ended with -9; `python -m dayahead" in caplog.text
+
+
+def test_the_last_records_wait_for_who_is_sending(outbox, monkeypatch):
+    sent, over = [], threading.Event()
+    monkeypatch.setattr(Recorder, "upload", lambda self, box: sent.append(box))
+    monkeypatch.setattr(sync, "open_sink", lambda kind: Recorder())
+    over.set()
+    with ThreadPoolExecutor() as threads:
+        with outbox.lock("tensorboard"):
+            sending = threads.submit(sync.send, outbox, ["tensorboard"], over)
+            time.sleep(0.3)
+            assert not sending.done()
+        sending.result(30)
+    assert sent == [outbox]
 
 
 def test_a_sender_that_cannot_start_stops_no_stage(outbox, monkeypatch, caplog):
@@ -112,6 +141,8 @@ def test_a_sender_that_cannot_start_stops_no_stage(outbox, monkeypatch, caplog):
 def test_an_outbox_is_held_while_its_stage_runs(outbox):
     outbox.append("start")
     with background_sender(outbox, []):
+        with background_sender(outbox, []):  # the stage started again, while the first one ends
+            pass
         with pytest.raises(BusyError, match="the stage is running"):
             outbox.end_if_killed()
         assert outbox.is_open()

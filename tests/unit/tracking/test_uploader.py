@@ -10,7 +10,7 @@ import pytest
 from mlflow import MlflowException
 
 from dayahead.tracking import sync, uploader
-from dayahead.tracking.outbox import Outbox, outboxes
+from dayahead.tracking.outbox import Outbox, outboxes, warn_once
 from dayahead.tracking.runs import stage_run
 from dayahead.tracking.sinks import Progress
 from dayahead.tracking.store import Store
@@ -93,6 +93,29 @@ def test_an_outbox_becomes_a_parent_and_a_nested_run(store, tmp_path):
     assert nested[6:] == (["raw"], 1)
 
 
+def test_a_model_that_cannot_be_packaged_holds_nothing_up(store, tmp_path, monkeypatch, caplog):
+    warn_once.cache_clear()
+
+    def failing(*_):
+        raise MlflowException("the code sets no model")
+
+    monkeypatch.setattr(uploader, "package_model", failing)
+    outbox = outbox_in(tmp_path, "one")
+    assert Uploader(store).upload(outbox) == 10
+    nested, _ = content_of(store, outbox)
+    assert (nested[0], nested[-1]) == ("FINISHED", 0)
+    assert "the model is not uploaded" in caplog.text
+
+
+def test_a_model_that_the_stage_has_packaged_is_uploaded(store, tmp_path):
+    """As 0.1.0 recorded it."""
+    outbox = outbox_in(tmp_path, "one")
+    text = outbox.path.read_text().replace(', "code": "x.py", "package": "x"', "")
+    outbox.path.write_text(text)
+    Uploader(store).upload(outbox)
+    assert content_of(store, outbox)[0][-1] == 1
+
+
 def test_nothing_is_uploaded_twice_and_copied_files_are_removed(store, tmp_path):
     outbox = outbox_in(tmp_path, "one")
     Uploader(store).upload(outbox)
@@ -133,7 +156,7 @@ def deaths(store, folder, calls):
 
 
 @pytest.mark.parametrize(
-    "calls", [(2, 4, 9, 14, 19), pytest.param(range(1, 33), marks=pytest.mark.slow)]
+    "calls", [(2, 4, 9, 14, 19, 27), pytest.param(range(1, 35), marks=pytest.mark.slow)]
 )
 def test_an_uploader_may_die_after_any_call(store, tmp_path, calls):
     undisturbed = outbox_in(tmp_path, "undisturbed")
