@@ -26,6 +26,8 @@ FIGURES = re.compile(
     re.DOTALL,
 )
 COLUMNS = {"ndcg_at_20": "NDCG@20", "recall_at_20": "recall@20"}
+STAMPS = (".uv-ready", ".ready", ".dev-ready")
+"""Of the Makefile, in its order; with new ones it does not set up, and change, this environment."""
 
 
 def clone_project(folder: Path) -> None:
@@ -33,9 +35,10 @@ def clone_project(folder: Path) -> None:
     subprocess.run(["git", "clone", "-q", ROOT, folder], check=True)
     (folder / ".venv").mkdir()
     for path in Path(sys.prefix).iterdir():
-        if path.name != ".ready":
+        if path.name not in STAMPS:
             (folder / ".venv" / path.name).symlink_to(path)
-    (folder / ".venv" / ".ready").touch()
+    for name in STAMPS:
+        (folder / ".venv" / name).touch()
 
 
 def is_runnable(commands: str) -> bool:

@@ -260,6 +260,11 @@ def clone(tmp_path_factory):
     return folder
 
 
+def test_a_clone_does_not_change_the_environment_that_it_borrows(tmp_path):
+    load_tool("docs_figures").clone_project(tmp_path / "dayahead")
+    assert "install" not in run_script("make --dry-run .venv/.dev-ready", tmp_path / "dayahead")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if blocks(page, SLOW)], ids=lambda page: page.name
