@@ -19,6 +19,9 @@ from dayahead.core.project import cache_root
 from dayahead.tracking.outbox import Entry, Outbox
 from dayahead.tracking.sinks import Progress, Sink
 
+GROUPS = {"window": "by window/", "metrics": "over windows/"}
+"""Under which TensorBoard shows the metrics of an entry; `system/` is part of those names."""
+
 
 class TensorBoardSink(Sink):
     """Appends parameters and metrics to files of events."""
@@ -69,8 +72,10 @@ def _write(file: BufferedRandom, event: Event) -> None:
 def _events(entry: Entry, run: str) -> Iterator[Event]:
     seconds = (entry.get("timestamp") or entry["at"]) / 1000
     if "metrics" in entry:
+        group = GROUPS.get(entry["kind"], "")
         scalars = [
-            Summary.Value(tag=name, simple_value=value) for name, value in entry["metrics"].items()
+            Summary.Value(tag=f"{group}{name}", simple_value=value)
+            for name, value in entry["metrics"].items()
         ]
         yield Event(wall_time=seconds, step=entry["step"], summary=Summary(value=scalars))
     if entry["kind"] == "start":

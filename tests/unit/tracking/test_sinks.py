@@ -143,7 +143,7 @@ def test_tensorboard_has_each_point_once(project, damage):
     pytest.importorskip("tensorboard")
     run_train(params_for("tensorboard"), project)
     folder = project / ".dayahead/tensorboard"
-    expected = {"ndcg_at_20": CURVE, "aod": [(0, 0.25)]}
+    expected = {"by window/ndcg_at_20": CURVE, "over windows/aod": [(0, 0.25)]}
     assert scalars_of(folder) == expected
     (run,) = folder.iterdir()
     assert run.name.startswith("tiny gpt2-clm d16 L1 seed 1 ")
@@ -151,7 +151,7 @@ def test_tensorboard_has_each_point_once(project, damage):
     damage(outbox)
     outbox.append("metrics", step=0, metrics={"late": 1.0})
     assert sync_all().failures == {}
-    assert scalars_of(folder) == expected | {"late": [(0, 1.0)]}
+    assert scalars_of(folder) == expected | {"over windows/late": [(0, 1.0)]}
 
 
 def records_of(data: bytes) -> Iterator[bytes]:
