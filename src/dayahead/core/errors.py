@@ -178,6 +178,8 @@ def signal_of(error: BaseException) -> int | None:
         return signal.SIGINT
     if isinstance(error, SystemExit):
         return signal.SIGTERM if error.code == TERMINATED else None
+    if isinstance(error, SystemError) and error.__cause__ is not None:
+        return signal_of(error.__cause__)  # it came while compiled code of Numba ran
     return getattr(error, "sigval", None)  # of torch's launcher
 
 

@@ -92,12 +92,21 @@ class SignalError(Exception):
     sigval = signal.SIGTERM
 
 
+def of_numba(error):
+    """What becomes of an exception that a signal raises while Numba calls compiled code."""
+    raised = SystemError("CPUDispatcher(<function>) returned a result with an exception set")
+    raised.__cause__ = error
+    return raised
+
+
 @pytest.mark.parametrize(
     ("error", "name", "status"),
     [
         (KeyboardInterrupt(), "SIGINT", 130),
         (SystemExit(143), "SIGTERM", 143),
         (SignalError(), "SIGTERM", 143),
+        (of_numba(KeyboardInterrupt()), "SIGINT", 130),
+        (of_numba(of_numba(SystemExit(143))), "SIGTERM", 143),
     ],
 )
 def test_a_signal_to_stop_ends_with_one_line(error, name, status, capsys):
