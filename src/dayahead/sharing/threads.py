@@ -1,7 +1,7 @@
 """Threads for transfers, which mostly wait for the remote."""
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, wait
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -10,11 +10,15 @@ N_THREADS = 8
 
 
 def run_all(pool: Executor, function: Callable[[T], R], items: Iterable[T]) -> list[R]:
-    """Call a function for all items and wait; the first error cancels those not yet started."""
+    """Call a function for all items and wait; the first error cancels those not yet started.
+
+    It is raised when the others have ended: none writes after the caller has cleaned up.
+    """
     futures = [pool.submit(function, item) for item in items]
     try:
         return [future.result() for future in futures]
     except BaseException:
         for future in futures:
             future.cancel()
+        wait(futures)
         raise
