@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -44,7 +44,12 @@ stages:
 # Processes that start with MLflow imported, but share no connection with the tests. The fork server
 # does not know the folder of this module, and ignores what it cannot import.
 CLEAN = multiprocessing.get_context("forkserver")
-CLEAN.set_forkserver_preload(["support.tracked_stages", "mlflow.store.tracking.sqlalchemy_store"])
+CLEAN.set_forkserver_preload(
+    [
+        *("dayahead.tracking.runs", "dayahead.tracking.sync", "dayahead.tracking.uploader"),
+        "mlflow.store.tracking.sqlalchemy_store",
+    ]
+)
 
 
 @contextmanager
@@ -59,6 +64,14 @@ def sending_thread(outbox: Outbox, kinds: Sequence[str]) -> Iterator[None]:
         finally:
             over.set()
             thread.join()
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    """Wait for what another process or thread does."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def window(step: int) -> dict:

@@ -24,7 +24,9 @@ def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in settings.items():
         section, _, key = name.partition(".")
         if key:
-            sections.setdefault(section, {})[key] = value
+            if not isinstance(sections.get(section), dict):  # a value in place of a section
+                sections[section] = {}
+            sections[section][key] = value
         else:
             sections[section] = value
     return sections

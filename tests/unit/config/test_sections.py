@@ -1,5 +1,6 @@
 """Settings by section and by their names."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,6 +31,11 @@ def test_merged_settings_change_and_the_rest_stays(params):
     assert merged(params, {}) == params
     changed = merged(params, {"model.n_layer": 3})
     assert flattened(changed) == flattened(params) | {"model.n_layer": 3}
+
+
+@pytest.mark.parametrize("wrong", ["g1", None, 3])
+def test_a_section_replaces_a_value_in_its_place(wrong):
+    assert merged({"model": wrong}, {"model.n_layer": 3}) == {"model": {"n_layer": 3}}
 
 
 def test_a_setting_alone_in_its_section_may_be_new():

@@ -18,7 +18,7 @@ from dayahead.tracking.outbox import Outbox, warn_once
 from dayahead.tracking.sender import background_sender
 from dayahead.tracking.sync import sync_all
 from support.recording_sink import Recorder
-from support.tracked_stages import points_of, runs_of
+from support.tracked_stages import points_of, runs_of, wait_until
 
 STAGE = """
 import sys, time
@@ -47,13 +47,6 @@ def start_stage():
     return process, child
 
 
-def wait_until(is_true):
-    deadline = time.monotonic() + 60
-    while not is_true():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 def train_run(store):
     (train,) = runs_of(store)["train"]
     return train
@@ -62,7 +55,7 @@ def train_run(store):
 def test_a_stage_ends_when_its_records_have_arrived(store, project):
     (project / "queue.py").write_text("raise ImportError('not the one of Python')")
     stage, child = start_stage()
-    wait_until(lambda: "train" in runs_of(store))
+    wait_until(lambda: "train" in runs_of(store), 60)
     for number in (signal.SIGINT, signal.SIGTERM):  # meant for the stage
         os.kill(child.pid, number)
     _, errors = stage.communicate()
@@ -80,7 +73,7 @@ def test_the_records_of_a_stopped_stage_still_arrive(store, number, error):
     stage, child = start_stage()
     os.killpg(stage.pid, number)
     stage.communicate()
-    wait_until(lambda: not child.is_running())
+    wait_until(lambda: not child.is_running(), 60)
     train = train_run(store)
     assert (train.info.status, train.data.tags["error"]) == ("KILLED", error)
     assert points_of(store, train) == [(0, 0.5)]

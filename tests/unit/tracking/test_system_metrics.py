@@ -5,7 +5,7 @@ import pytest
 from dayahead.tracking import system_metrics
 from dayahead.tracking.outbox import warn_once
 from dayahead.tracking.runs import stage_run
-from support.tracked_stages import points_of, runs_of
+from support.tracked_stages import points_of, runs_of, wait_until
 
 CPU = "system/cpu_utilization_percentage"
 
@@ -16,18 +16,11 @@ def fast(project, monkeypatch):
     monkeypatch.setattr(system_metrics, "SECONDS", 0.02)
 
 
-def wait_for(outbox, n):
-    deadline = time.time() + 20
-    while len(outbox.entries("system")) < n:
-        assert time.time() < deadline
-        time.sleep(0.02)
-
-
 @pytest.mark.usefixtures("fast")
 def test_the_use_of_the_machine_is_a_metric_of_the_stage(store, params):
     for n in (3, 6):  # the stage is restarted
         with stage_run("train", params) as run:
-            wait_for(run.outbox, n)
+            wait_until(lambda: len(run.outbox.entries("system")) >= n)  # noqa: B023
     runs = runs_of(store)
     (train,), (parent,) = runs["train"], runs["pipeline"]
     points = points_of(store, train, CPU)

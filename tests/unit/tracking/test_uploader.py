@@ -16,7 +16,7 @@ from dayahead.tracking.sinks import Progress
 from dayahead.tracking.store import Store
 from dayahead.tracking.sync import sync_all
 from dayahead.tracking.uploader import Uploader
-from support.tracked_stages import CURVE, points_of, run_stage, runs_of, window
+from support.tracked_stages import CURVE, points_of, run_stage, runs_of, wait_until, window
 
 NOWHERE = "http://127.0.0.1:9"
 
@@ -212,13 +212,6 @@ def test_a_failing_store_raises(project, tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", NOWHERE)
     with pytest.raises(MlflowException):
         Uploader(Store(project)).upload(outbox_in(tmp_path, "one"))
-
-
-def wait_until(condition):
-    deadline = time.time() + 20
-    while not condition():
-        assert time.time() < deadline
-        time.sleep(0.05)
 
 
 def has_points(store):
