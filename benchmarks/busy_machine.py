@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from tabulate import tabulate
 
-from dayahead.core.openmp import FEW, MANY
+from dayahead.core.openmp import NO_SPINS, MANY_SPINS
 from dayahead.distributed.launch import run_alone
 from dayahead.distributed.process import Process
 from measurement import print_header, seconds
@@ -28,8 +28,8 @@ SPINS = "GOMP_SPINCOUNT"
 """libgomp's limit of spins before a waiting thread sleeps."""
 SETTINGS = {
     "auto": {},
-    "auto, libgomp's own spinning": {SPINS: MANY},
-    "auto, few spins": {SPINS: FEW},
+    "auto, libgomp's own spinning": {SPINS: MANY_SPINS},
+    "auto, no spinning": {SPINS: NO_SPINS},
     "1 thread": {"THREADS": "1"},
 }
 NEIGHBOURS = (0, 1, 2)

@@ -5,14 +5,14 @@ import statistics
 import time
 from pathlib import Path
 
-FEW, MANY = "1000", "300000"
-"""Some 50 microseconds; libgomp's own."""
+NO_SPINS, MANY_SPINS = "0", "300000"
+"""The latter are libgomp's own."""
 N_SAMPLES, INTERVAL = 5, 0.005
 STAT = Path("/proc/stat")
 
 
 def limit_spinning(stat: Path = STAT) -> None:
-    """On a machine that is busy with other work, have waiting threads sleep soon.
+    """On a machine that is busy with other work, have waiting threads sleep at once.
 
     libgomp has them spin for milliseconds: a third faster on a quiet machine; beside one busy
     neighbour it takes the core from the thread they wait for, and all take three times as long.
@@ -21,7 +21,7 @@ def limit_spinning(stat: Path = STAT) -> None:
     """
     is_set = {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys()
     if not is_set and stat.is_file():
-        os.environ["GOMP_SPINCOUNT"] = FEW if _is_busy(stat) else MANY
+        os.environ["GOMP_SPINCOUNT"] = NO_SPINS if _is_busy(stat) else MANY_SPINS
 
 
 def _is_busy(stat: Path) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dayahead.core.errors import TuneError
-from dayahead.core.openmp import FEW
+from dayahead.core.openmp import NO_SPINS
 from dayahead.guard import start_guarded
 from dayahead.presets import options_of
 
@@ -129,7 +129,7 @@ class Clone:
         return RunningExperiment(name, self.folder, self.root, process, log)
 
     def _environment(self) -> dict[str, str]:
-        spinning = {"GOMP_SPINCOUNT": FEW} if self.has_neighbours else {}
+        spinning = {"GOMP_SPINCOUNT": NO_SPINS} if self.has_neighbours else {}
         shared = {"DAYAHEAD_ROOT": str(self.root), "PYTHONUNBUFFERED": "1"}
         return {**os.environ, **shared, **spinning}
 

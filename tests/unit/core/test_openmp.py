@@ -1,4 +1,4 @@
-"""Waiting OpenMP threads spin as libgomp likes on a quiet machine, and sleep soon on a busy one."""
+"""Waiting OpenMP threads spin as libgomp likes on a quiet machine, and sleep at once on a busy one."""
 
 import os
 import subprocess
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from dayahead.core.openmp import FEW, MANY, limit_spinning
+from dayahead.core.openmp import NO_SPINS, MANY_SPINS, limit_spinning
 
 NAMES = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
 
@@ -21,11 +21,11 @@ def unset(monkeypatch):
 @pytest.mark.parametrize(
     ("n_running", "n_allowed", "expected"),
     [
-        (1, 4, MANY),
-        (2, 4, FEW),
-        (9, 4, FEW),
-        (3, 2, MANY),  # two others have the two cores beside ours
-        (4, 2, FEW),
+        (1, 4, MANY_SPINS),
+        (2, 4, NO_SPINS),
+        (9, 4, NO_SPINS),
+        (3, 2, MANY_SPINS),  # two others have the two cores beside ours
+        (4, 2, NO_SPINS),
     ],
 )
 def test_others_that_run_on_our_cores_make_waiting_threads_sleep(
@@ -66,4 +66,4 @@ def test_torchs_libgomp_reads_it(unset):
     )
     found = [line for line in done.stderr.splitlines() if "GOMP_SPINCOUNT" in line]
     assert found
-    assert all(f"'{FEW}'" in line for line in found)
+    assert all(f"'{NO_SPINS}'" in line for line in found)
