@@ -1,8 +1,9 @@
 """Sessions per second in training beside 0, 1 and 2 busy neighbours, by threads and spinning.
 
 A waiting OpenMP thread spins before it sleeps: on a quiet machine this saves wake-ups, beside other
-work it takes a core that others need. Each row is one setting, in processes of their
-own that take turns; a neighbour is a Python loop that never waits. Figures are medians of rounds.
+work it takes a core that others need. So Dayahead has it spin on free cores alone (auto), but where
+it must never spin. Each row is one setting, in processes of their own that take turns; a neighbour
+is a Python loop that never waits. Figures are medians of rounds.
 
 Command: python benchmarks/busy_machine.py
 """
@@ -17,7 +18,6 @@ from dataclasses import replace
 
 from tabulate import tabulate
 
-from dayahead.core.openmp import NO_SPINS, MANY_SPINS
 from dayahead.distributed.launch import run_alone
 from dayahead.distributed.process import Process
 from measurement import print_header, seconds
@@ -28,8 +28,7 @@ SPINS = "GOMP_SPINCOUNT"
 """libgomp's limit of spins before a waiting thread sleeps."""
 SETTINGS = {
     "auto": {},
-    "auto, libgomp's own spinning": {SPINS: MANY_SPINS},
-    "auto, no spinning": {SPINS: NO_SPINS},
+    "auto, no spinning": {SPINS: "0"},
     "1 thread": {"THREADS": "1"},
 }
 NEIGHBOURS = (0, 1, 2)
@@ -51,10 +50,8 @@ def busy(n: int) -> Iterator[None]:
 def measured(environment: dict[str, str]) -> float:
     """Return the sessions per second of a process with these variables."""
     command = [sys.executable, "-W", "ignore", __file__, "--worker"]
-    # Without what this process, started beside no neighbour, has decided.
-    inherited = {name: value for name, value in os.environ.items() if name != SPINS}
     done = subprocess.run(
-        command, env=inherited | environment, capture_output=True, text=True, check=True
+        command, env=os.environ | environment, capture_output=True, text=True, check=True
     )
     return float(done.stdout.split()[-1])
 

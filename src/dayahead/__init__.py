@@ -8,15 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from dayahead.core.openmp import limit_spinning
-
 if TYPE_CHECKING:
     from dayahead.comparison.paired_tests import Comparison
     from dayahead.serve.recommender import Recommender
 
 __all__ = ["compare", "evaluate", "load_model"]
-
-limit_spinning()  # before torch is loaded
 
 
 def load_model(folder: str | Path = "models") -> "Recommender":

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from dayahead.config.machine import ComputeConfig
 from dayahead.core.phases import phase
+from dayahead.distributed.openmp import watch_cores
 
 T = TypeVar("T")
 TIMEOUT = timedelta(hours=1)
@@ -98,6 +99,7 @@ def set_up_process(device: torch.device, n_threads: int, kept_bytes: int = KEPT_
         mallopt(M_TRIM_THRESHOLD, kept_bytes)
     if device.type == "cpu":
         use_onednn()
+        watch_cores()
     if device.type == "cuda":
         torch.cuda.set_device(device)
         # Torch's default for recurrent networks and convolutions, though not for products.

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from dayahead.core.errors import TuneError
-from dayahead.core.openmp import NO_SPINS
 from dayahead.guard import start_guarded
 from dayahead.presets import options_of
 
@@ -85,8 +84,6 @@ class Clone:
     folder: Path
     lock: int
     """Descriptor of the study's lock, which a running experiment holds too."""
-    has_neighbours: bool
-    """Whether other experiments run at the same time."""
 
     def prepare(self, params: Path) -> None:
         """Create the clone again, with the settings of a params.yaml.
@@ -124,14 +121,10 @@ class Clone:
         command = [*DVC, "exp", "run", "--name", name, *options_of(settings)]
         log = logs / f"{name}.log"
         with log.open("wb") as output:
-            environment = self._environment()
+            shared = {"DAYAHEAD_ROOT": str(self.root), "PYTHONUNBUFFERED": "1"}
+            environment = {**os.environ, **shared}
             process = start_guarded(command, self.folder, environment, output, [self.lock])
         return RunningExperiment(name, self.folder, self.root, process, log)
-
-    def _environment(self) -> dict[str, str]:
-        spinning = {"GOMP_SPINCOUNT": NO_SPINS} if self.has_neighbours else {}
-        shared = {"DAYAHEAD_ROOT": str(self.root), "PYTHONUNBUFFERED": "1"}
-        return {**os.environ, **shared, **spinning}
 
 
 def hold(path: Path) -> int | None:

@@ -113,10 +113,7 @@ def search(options: SearchOptions, root: Path) -> Found:
         study = open_study(home.with_suffix(".db"), name, plan)
         record = SearchRun(checked.tracking.experiment, name, _texts(file, common))
         _warn_of_uncommitted(root)
-        clones = [
-            Clone(root, home / f"clone-{number}", lock, has_neighbours=options.n_jobs > 1)
-            for number in range(options.n_jobs)
-        ]
+        clones = [Clone(root, home / f"clone-{number}", lock) for number in range(options.n_jobs)]
         for clone in clones:
             clone.prepare(params)
         Search(

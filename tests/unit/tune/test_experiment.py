@@ -61,7 +61,7 @@ def project(tmp_path, monkeypatch):
 @pytest.fixture
 def clone(project, tmp_path):
     home = project / ".dayahead" / "tune" / "s"
-    clone = Clone(project, home / "clone-0", hold(home / "lock"), has_neighbours=False)
+    clone = Clone(project, home / "clone-0", hold(home / "lock"))
     (tmp_path / "params.yaml").write_text(PARAMS.format(1, "valid"))
     clone.prepare(tmp_path / "params.yaml")
     yield clone
@@ -139,7 +139,7 @@ def test_a_stopped_experiment_leaves_a_clone_for_the_next(project, clone):
 def test_a_project_without_a_commit_is_refused(tmp_path):
     root = tmp_path / "empty"
     root.mkdir()
-    clone = Clone(root, tmp_path / "clone", 0, has_neighbours=False)
+    clone = Clone(root, tmp_path / "clone", 0)
     with pytest.raises(TuneError, match=r"git .*clone.* failed: .*not"):
         clone.prepare(tmp_path / "params.yaml")
 

@@ -45,7 +45,7 @@ class PretendedClone:
 
     params: ClassVar = {}
 
-    def __init__(self, root, folder, lock, *, has_neighbours):
+    def __init__(self, root, folder, lock):
         self.folder = folder
 
     def prepare(self, params):
