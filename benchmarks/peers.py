@@ -16,6 +16,7 @@ Command: make bench-peers
 import argparse
 import statistics
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -38,6 +39,8 @@ EVALUATION_BATCH = 512
 HERE = Path(__file__).parent
 ENVIRONMENTS = HERE.parent / "build" / "peers"
 WORKS = ("training", "evaluation")
+PAUSE = 1.0
+"""Seconds between two turns, in which ours sees that the cores are free (`openmp.watch_cores`)."""
 
 
 @dataclass(frozen=True)
@@ -110,9 +113,14 @@ def compare(
             for program in programs
         }
         return {
-            work: time_in_turns(workers, rounds, lambda worker, work=work: worker.do(work))
+            work: time_in_turns(workers, rounds, lambda worker, work=work: _turn(worker, work))
             for work in WORKS
         }
+
+
+def _turn(worker: Worker, work: str) -> Answer:
+    time.sleep(PAUSE)
+    return worker.do(work)
 
 
 def rate(answer: Answer) -> float:

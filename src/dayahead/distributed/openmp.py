@@ -11,7 +11,7 @@ from threading import Event, Thread
 
 import torch
 
-INTERVAL = 1.0
+INTERVAL = 0.2
 """Seconds between two looks at the cores."""
 TOLERATED = 0.3
 """Cores of ours that others may use before spinning costs more than it saves."""
