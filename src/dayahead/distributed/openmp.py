@@ -3,12 +3,12 @@
 import os
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from threading import Event, Thread
 
+import psutil
 import torch
 
 INTERVAL = 0.2
@@ -17,7 +17,6 @@ TOLERATED = 0.3
 """Cores of ours that others may use before spinning costs more than it saves."""
 N_VALUES = 2**18
 """Of a tensor whose sum torch divides among threads."""
-STAT = Path("/proc/stat")
 
 
 @cache
@@ -28,21 +27,22 @@ def watch_cores() -> None:
     process it takes the core from the thread they wait for, and all take twice to five times as
     long. Results do not depend on it.
     """
-    if STAT.is_file():
-        Thread(target=_watch, name="cores", daemon=True).start()
+    Thread(target=_watch, name="cores", daemon=True).start()
 
 
 def _watch() -> None:
-    before, is_crowded, held = CoreTimes.now(), False, ExitStack()
-    while True:
-        time.sleep(INTERVAL)
-        now = CoreTimes.now()
-        was_crowded, is_crowded = is_crowded, now.is_crowded_since(before)
-        if is_crowded and not was_crowded:
-            held.enter_context(idle_threads())
-        elif was_crowded and not is_crowded:
-            held.close()
-        before = now
+    is_crowded, held = False, ExitStack()
+    with suppress(OSError, RuntimeError):  # no file or thread is left: the threads go on spinning
+        before = CoreTimes.now()
+        while True:
+            time.sleep(INTERVAL)
+            now = CoreTimes.now()
+            was_crowded, is_crowded = is_crowded, now.is_crowded_since(before)
+            if is_crowded and not was_crowded:
+                held.enter_context(idle_threads())
+            elif was_crowded and not is_crowded:
+                held.close()
+            before = now
 
 
 @dataclass(frozen=True)
@@ -56,15 +56,12 @@ class CoreTimes:
     """Of this process, over all cores."""
 
     @classmethod
-    def now(cls, stat: Path = STAT) -> "CoreTimes":
+    def now(cls) -> "CoreTimes":
         """Read the times of this moment."""
-        tick = os.sysconf("SC_CLK_TCK")
-        of_all = {}
-        for line in stat.read_text().splitlines():
-            name, *fields = line.split()
-            if name.startswith("cpu") and name != "cpu":
-                user, nice, system, _, _, irq, softirq, steal, *_ = map(int, fields)
-                of_all[int(name[3:])] = (user + nice + system + irq + softirq + steal) / tick
+        of_all = {
+            core: each.user + each.nice + each.system + each.irq + each.softirq + each.steal
+            for core, each in enumerate(psutil.cpu_times(percpu=True))
+        }
         return cls(time.monotonic(), of_all, time.process_time())
 
     def is_crowded_since(self, before: "CoreTimes") -> bool:
@@ -85,15 +82,12 @@ def idle_threads() -> Iterator[None]:
     n_missing = (os.cpu_count() or 1) + 1 - n_threads
     # A Python thread has OpenMP threads of its own, and is itself one of the usual number.
     n_teams = -(-n_missing // (n_threads - 1)) if n_threads > 1 else 0
-    teams = [Thread(target=_hold_team, args=(over,), daemon=True) for _ in range(n_teams)]
-    for team in teams:
-        team.start()
     try:
+        for _ in range(n_teams):
+            Thread(target=_hold_team, args=(over,), daemon=True).start()
         yield
     finally:
         over.set()
-        for team in teams:
-            team.join()
 
 
 def _hold_team(over: Event) -> None:

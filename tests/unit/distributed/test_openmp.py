@@ -5,6 +5,7 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
+import psutil
 import pytest
 import torch
 
@@ -38,10 +39,12 @@ print(cpu_seconds())
 
 
 def test_time_without_work_does_not_count(monkeypatch, tmp_path):
-    monkeypatch.setattr(os, "sysconf", lambda _: 100)
-    stat = tmp_path / "stat"
-    stat.write_text(STAT)
-    assert CoreTimes.now(stat).of_all == {0: pytest.approx(1.71), 1: 0.0}
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path))
+    (tmp_path / "stat").write_text(STAT)
+    ticks = {
+        core: seconds * os.sysconf("SC_CLK_TCK") for core, seconds in CoreTimes.now().of_all.items()
+    }
+    assert ticks == {0: pytest.approx(171), 1: 0.0}
 
 
 @pytest.mark.parametrize(
