@@ -1,9 +1,9 @@
 """Sessions per second in training beside 0, 1 and 2 busy neighbours, by threads and spinning.
 
 A waiting OpenMP thread spins before it sleeps: on a quiet machine this saves wake-ups, beside other
-work it takes a core that others need. So Dayahead has it spin on free cores alone (auto), but where
-it must never spin. Each row is one setting, in processes of their own that take turns; a neighbour
-is a Python loop that never waits. Figures are medians of rounds.
+work it takes a core that others need. So with `auto` it spins on free cores alone; the second row
+never spins. Each row is one setting, in processes of their own that take turns; a neighbour is a
+Python loop that never waits. Figures are medians of rounds.
 
 Command: python benchmarks/busy_machine.py
 """
@@ -24,11 +24,9 @@ from measurement import print_header, seconds
 from throughput import N_SESSIONS, build_work
 from workload import default_params
 
-SPINS = "GOMP_SPINCOUNT"
-"""libgomp's limit of spins before a waiting thread sleeps."""
 SETTINGS = {
     "auto": {},
-    "auto, no spinning": {SPINS: "0"},
+    "auto, no spinning": {"GOMP_SPINCOUNT": "0"},
     "1 thread": {"THREADS": "1"},
 }
 NEIGHBOURS = (0, 1, 2)

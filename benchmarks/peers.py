@@ -20,6 +20,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -112,10 +113,7 @@ def compare(
             )
             for program in programs
         }
-        return {
-            work: time_in_turns(workers, rounds, lambda worker, work=work: _turn(worker, work))
-            for work in WORKS
-        }
+        return {work: time_in_turns(workers, rounds, partial(_turn, work=work)) for work in WORKS}
 
 
 def _turn(worker: Worker, work: str) -> Answer:

@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from threading import Event, Thread
@@ -31,18 +31,21 @@ def watch_cores() -> None:
 
 
 def _watch() -> None:
-    is_crowded, held = False, ExitStack()
     with suppress(OSError, RuntimeError):  # no file or thread is left: the threads go on spinning
-        before = CoreTimes.now()
         while True:
-            time.sleep(INTERVAL)
-            now = CoreTimes.now()
-            was_crowded, is_crowded = is_crowded, now.is_crowded_since(before)
-            if is_crowded and not was_crowded:
-                held.enter_context(idle_threads())
-            elif was_crowded and not is_crowded:
-                held.close()
-            before = now
+            _wait_until(is_crowded=True)
+            with idle_threads():
+                _wait_until(is_crowded=False)
+
+
+def _wait_until(*, is_crowded: bool) -> None:
+    now = CoreTimes.now()
+    while True:
+        before = now
+        time.sleep(INTERVAL)
+        now = CoreTimes.now()
+        if now.is_crowded_since(before) == is_crowded:
+            return
 
 
 @dataclass(frozen=True)
