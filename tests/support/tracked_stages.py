@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -64,14 +64,6 @@ def sending_thread(outbox: Outbox, kinds: Sequence[str]) -> Iterator[None]:
         finally:
             over.set()
             thread.join()
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
-    """Wait for what another process or thread does."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def window(step: int) -> dict:

@@ -3,12 +3,12 @@
 import os
 import subprocess
 import sys
-import time
 
 import psutil
 
 from dayahead.guard import start_guarded
 from dayahead.tune.experiment import hold
+from support.waiting import wait_for_file
 
 STAGE = """
 import sys, time
@@ -31,13 +31,6 @@ time.sleep(60)
 """
 
 
-def wait_for(path, seconds=20):
-    end = time.monotonic() + seconds
-    while not path.exists():
-        assert time.monotonic() < end, f"no {path}"
-        time.sleep(0.05)
-
-
 def guarded(folder, *command):
     return start_guarded(command, folder, os.environ, sys.stderr)
 
@@ -50,7 +43,7 @@ def test_the_exit_status_is_that_of_the_command(tmp_path):
 def test_a_command_is_stopped_as_by_ctrl_c(tmp_path):
     (tmp_path / "stage.py").write_text(STAGE)
     process = guarded(tmp_path, sys.executable, "stage.py")
-    wait_for(tmp_path / "started")
+    wait_for_file(tmp_path / "started")
     process.stdin.close()
     assert process.wait(20) == 3
     assert (tmp_path / "ended in order").exists()
@@ -60,12 +53,12 @@ def test_a_parent_that_is_killed_leaves_nothing_running(tmp_path):
     (tmp_path / "stage.py").write_text(STAGE)
     (tmp_path / "parent.py").write_text(PARENT)
     parent = subprocess.Popen([sys.executable, "parent.py"], cwd=tmp_path)
-    wait_for(tmp_path / "started")
+    wait_for_file(tmp_path / "started")
     children = psutil.Process(parent.pid).children(recursive=True)
     assert len(children) >= 2
     parent.kill()
     parent.wait()
-    wait_for(tmp_path / "ended in order")
+    wait_for_file(tmp_path / "ended in order")
     _, alive = psutil.wait_procs(children, timeout=20)
     assert alive == []
 

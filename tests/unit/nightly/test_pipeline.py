@@ -22,6 +22,7 @@ from dayahead.nightly.pipeline import (
     challenger_params,
 )
 from dayahead.preprocess.stage import LateRowsError
+from support.waiting import wait_for_file
 
 ROOT = Path(__file__).parents[3]
 
@@ -152,14 +153,7 @@ def test_a_signal_ends_the_stage_too(project):
     threading.Thread(target=interrupt).start()
     with pytest.raises(KeyboardInterrupt):
         running._run(["sh", "-c", f"{sys.executable} stage.py; exit $?"], project, {})
-    wait_for(project / "ended in order")
+    wait_for_file(project / "ended in order")
     pid = int((project / "pid").read_text())
     _, alive = psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], 20)
     assert alive == []
-
-
-def wait_for(path, seconds=20):
-    end = time.monotonic() + seconds
-    while not path.exists():
-        assert time.monotonic() < end, f"no {path}"
-        time.sleep(0.05)

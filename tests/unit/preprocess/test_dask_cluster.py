@@ -26,6 +26,7 @@ from support.builders import (
     preprocess_config,
     random_log,
 )
+from support.waiting import wait_until
 from support.window_folders import bytes_in
 
 
@@ -140,13 +141,6 @@ DATASET = dataset_config(
 _SECONDS = 60
 
 
-def wait_for(condition):
-    until = time.monotonic() + _SECONDS
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.02)
-
-
 @contextmanager
 def cluster(folder, n_workers):
     """A scheduler and workers as processes: its address, and the workers."""
@@ -165,7 +159,7 @@ def cluster(folder, n_workers):
         for command in commands
     ]
     try:
-        wait_for(lambda: note.is_file() and note.stat().st_size)
+        wait_until(lambda: note.is_file() and note.stat().st_size > 0, _SECONDS)
         yield json.loads(note.read_text())["address"], processes[1:]
     finally:
         for process in processes:
@@ -195,7 +189,7 @@ def test_the_stage_survives_the_kill_of_a_worker(tmp_path, run, expected):
 
         def kill():
             scratch = "*/.windows.building/scratch/users-*.events"
-            wait_for(lambda: len(list(tmp_path.glob(scratch))) > 1)
+            wait_until(lambda: len(list(tmp_path.glob(scratch))) > 1, _SECONDS)
             workers[0].send_signal(signal.SIGKILL)
 
         killer = threading.Thread(target=kill)

@@ -18,7 +18,8 @@ from dayahead.tracking.outbox import Outbox, warn_once
 from dayahead.tracking.sender import background_sender
 from dayahead.tracking.sync import sync_all
 from support.recording_sink import Recorder
-from support.tracked_stages import points_of, runs_of, wait_until
+from support.tracked_stages import points_of, runs_of
+from support.waiting import wait_until
 
 STAGE = """
 import sys, time

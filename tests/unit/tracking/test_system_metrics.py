@@ -5,7 +5,8 @@ import pytest
 from dayahead.tracking import system_metrics
 from dayahead.tracking.outbox import warn_once
 from dayahead.tracking.runs import stage_run
-from support.tracked_stages import points_of, runs_of, wait_until
+from support.tracked_stages import points_of, runs_of
+from support.waiting import wait_until
 
 CPU = "system/cpu_utilization_percentage"
 

@@ -16,7 +16,8 @@ from dayahead.tracking.sinks import Progress
 from dayahead.tracking.store import Store
 from dayahead.tracking.sync import sync_all
 from dayahead.tracking.uploader import Uploader
-from support.tracked_stages import CURVE, points_of, run_stage, runs_of, wait_until, window
+from support.tracked_stages import CURVE, points_of, run_stage, runs_of, window
+from support.waiting import wait_until
 
 NOWHERE = "http://127.0.0.1:9"
 

@@ -1,0 +1,21 @@
+"""Waits for what another process or thread does."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    """Wait for a condition."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def wait_for_file(path: Path, seconds: float = 20) -> None:
+    """Wait for a file or folder."""
+    deadline = time.monotonic() + seconds
+    while not path.exists():
+        assert time.monotonic() < deadline, f"no {path}"
+        time.sleep(0.05)
