@@ -1,6 +1,6 @@
 """The output layer: item scores, and the full softmax loss without holding all its logits."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -172,41 +172,76 @@ class _ChunkLoss:
     def differentiate(self, products: Float[Tensor, "t m"], targets: Targets) -> None:
         """Replace products of states and rows by the gradients of the logits.
 
-        Products beyond the targets become 0. On a CPU this takes a few states at a time, whose
-        logits stay in its cache from one pass over them to the next; elsewhere all at once.
+        Products beyond the targets become 0.
+        """
+        products[len(targets) :] = 0
+        products = products[: len(targets)]
+        if self.shard.is_whole or products.device.type != "cpu":
+            for logits, part in self._parts(products, targets):
+                own_sums, scores = self._normalize(logits, part)
+                self._subtract_targets(logits, part, scores, own_sums, self._log_sums(own_sums))
+            return
+        # Small parts twice take less than an exchange for each, or one large part.
+        own = [self._normalize(logits, part) for logits, part in self._parts(products, targets)]
+        own_sums = torch.cat([sums for sums, _ in own])
+        parts = self._parts(products, targets, own_sums, self._log_sums(own_sums))
+        for (logits, part, *sums), (_, scores) in zip(parts, own, strict=True):
+            self._subtract_targets(logits, part, scores, *sums)
+
+    def _parts(
+        self, products: Float[Tensor, "t m"], *others: Float[Tensor, " t"] | Targets
+    ) -> Iterator[tuple[Tensor, ...]]:
+        """Yield the products of some states, to be changed, and the others of the same states.
+
+        On a CPU those of a few states, which stay in its cache from one pass over them to the next;
+        elsewhere all at once.
         """
         n_rows = len(products)
-        if products.device.type == "cpu" and self.shard.is_whole:
+        if products.device.type == "cpu":
             n_rows = rows_per_chunk(products.shape[1], CACHE_MIB, torch.get_num_threads())
-        products[len(targets) :] = 0
-        parts = (torch.split(each, n_rows) for each in (products[: len(targets)], targets))
         is_exact = products.dtype == self.bias.dtype
         buffer = None if is_exact else torch.empty_like(products[:n_rows], dtype=self.bias.dtype)
-        for part, part_targets in zip(*parts, strict=True):
+        parts = (torch.split(each, n_rows) for each in (products, *others))
+        for part, *more in zip(*parts, strict=True):
             if buffer is None:
-                self._differentiate(part, part_targets)
+                yield part, *more
             else:
                 logits = buffer[: len(part)].copy_(part)
-                self._differentiate(logits, part_targets)
+                yield logits, *more
                 part.copy_(logits)
 
-    def _differentiate(self, logits: Float[Tensor, "t m"], targets: Targets) -> None:
-        states, items = own = self.shard.local_indices(targets)
+    def _normalize(
+        self, logits: Float[Tensor, "t m"], targets: Targets
+    ) -> tuple[Float[Tensor, " t"], Float[Tensor, " o"]]:
+        """Replace products by the probabilities of a softmax over the items held here.
+
+        Returns the logs of its sums, and the scores of the targets held here.
+        """
+        _, items = own = self.shard.local_indices(targets)
         scores = logits[own] + self.bias[items]
         logits += self.corrected_bias
         logits[own] = scores
-        log_sums = _softmax_in_place(logits, self.shard)
-        self.losses.append(log_sums[states] - scores)
-        logits[own] -= 1
-        self.bias_grad += logits.sum(0)
+        highest = logits.amax(1)
+        torch.softmax(logits, 1, out=logits)
+        return highest - logits.amax(1).log(), scores  # the highest's is one over the sum
 
+    def _log_sums(self, own_sums: Float[Tensor, " t"]) -> Float[Tensor, " t"]:
+        """Logs of the sums over all items."""
+        return own_sums if self.shard.is_whole else self.shard.stack(own_sums).logsumexp(0)
 
-def _softmax_in_place(logits: Float[Tensor, "t m"], shard: Shard) -> Float[Tensor, " t"]:
-    """Replace own logits by probabilities over all items; return the log of the softmax's sum."""
-    highest = logits.amax(1)
-    torch.softmax(logits, 1, out=logits)
-    log_sums = highest - logits.amax(1).log()  # the highest's probability is one over the sum
-    if not shard.is_whole:
-        own_sums, log_sums = log_sums, shard.stack(log_sums).logsumexp(0)
-        logits *= (own_sums - log_sums).exp()[:, None]
-    return log_sums
+    def _subtract_targets(
+        self,
+        probabilities: Float[Tensor, "t m"],
+        targets: Targets,
+        scores: Float[Tensor, " o"],
+        own_sums: Float[Tensor, " t"],
+        log_sums: Float[Tensor, " t"],
+    ) -> None:
+        """Turn probabilities over the items held here into the gradients over all items."""
+        states, _ = own = self.shard.local_indices(targets)
+        losses = log_sums[states] - scores
+        self.losses.append(losses)
+        if not self.shard.is_whole:
+            probabilities *= (own_sums - log_sums).exp()[:, None]
+        probabilities[own] = torch.expm1(-losses)
+        self.bias_grad += probabilities.sum(0)

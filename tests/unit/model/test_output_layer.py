@@ -1,5 +1,8 @@
 """The full softmax, in chunks and over sharded rows, against torch's dense one."""
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -173,12 +176,57 @@ def test_the_temperature_divides_the_scores(smoothing, temperature):
         torch.testing.assert_close(found, value, rtol=1e-5, atol=3e-5)
 
 
+def rows_of(n_rows):
+    """Rows per chunk, or two for what stays in the cache."""
+    return lambda _, mib, __: 2 if mib == output_layer.CACHE_MIB else n_rows
+
+
+class Halves:
+    """Two shards in two threads; every one has all states."""
+
+    def __init__(self):
+        self.barrier = Barrier(2, timeout=30)
+        self.values = [None, None]
+
+    def shard(self, rank):
+        halves = self
+
+        class Half(Shard):
+            def stack(self, values):
+                halves.values[rank] = values
+                halves.barrier.wait()
+                stacked = torch.stack(halves.values)
+                halves.barrier.wait()
+                return stacked
+
+            def all_gather(self, *values, dtype):
+                return [values[0].to(dtype), *values[1:]], [len(values[0])]
+
+        return Half(rank, 2)
+
+    def loss(self, states, table, bias, targets):
+        def of_rank(rank):
+            rows, biases = table[rank::2], bias[rank::2]
+            layer = OutputLayer(rows, biases, len(table), self.shard(rank))
+            with torch.autocast("cpu", torch.bfloat16, enabled=is_enabled):
+                return softmax_loss(states, layer, targets, 1)
+
+        is_enabled = torch.is_autocast_enabled("cpu")  # of this thread
+        with ThreadPoolExecutor(2) as pool:
+            return sum(pool.map(of_rank, range(2)))
+
+
 class TestSharded:
-    """On one process; several are compared with one in tests/unit/train/test_sharded_state.py."""
+    """In threads; processes are compared with one in tests/unit/train/test_sharded_state.py."""
+
+    @pytest.fixture
+    def chunk_rows(self, monkeypatch):
+        """Set the number of states per chunk; two of them are differentiated at once."""
+        return lambda n_rows: monkeypatch.setattr(output_layer, "rows_per_chunk", rows_of(n_rows))
 
     @staticmethod
     def loss(states, table, bias, targets):
-        return softmax_loss(states, OutputLayer(table, bias, len(table)), targets, 1)
+        return Halves().loss(states, table, bias, targets)
 
     def relative_error(self, parts, targets):
         """Of loss and gradients, against the dense ones in float64."""
@@ -191,7 +239,7 @@ class TestSharded:
     @settings(max_examples=40)
     @given(
         st.integers(1, 40),
-        st.integers(1, 60),
+        st.integers(2, 60),
         st.integers(1, 50),
         st.sampled_from([1.0, 10.0]),
         st.integers(0, 99),
@@ -199,7 +247,7 @@ class TestSharded:
     def test_loss_and_gradients_are_the_dense_ones(self, n_targets, n_items, n_rows, scale, seed):
         *parts, targets = problem(n_targets, n_items, 4, seed, scale)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(output_layer, "rows_per_chunk", lambda *_: n_rows)
+            patch.setattr(output_layer, "rows_per_chunk", rows_of(n_rows))
             assert self.relative_error(parts, targets) <= 3e-5  # of 3 * loss
 
     def test_scores_beyond_the_range_of_exp(self, chunk_rows):
@@ -212,6 +260,19 @@ class TestSharded:
         *parts, targets = problem(0, 7, 4)
         for found in with_gradients(self.loss(*parts, targets), *parts):
             assert not found.any()
+
+    def test_a_target_of_high_probability_has_an_exact_gradient_in_bfloat16(self, chunk_rows):
+        """1 minus a probability of .999, itself in bfloat16, would be 0."""
+        chunk_rows(8)
+        states, table, bias, targets = problem(20, 6, 4)
+        large = torch.zeros(6).index_fill(0, torch.tensor(3), 8.5)
+        parts = [part.detach().requires_grad_() for part in (states * 0, table, bias * 0 + large)]
+        targets = targets * 0 + 3
+        with torch.autocast("cpu", torch.bfloat16):
+            found = with_gradients(self.loss(*parts, targets), *parts)
+        wanted = with_gradients(dense(*parts, targets), *parts)
+        assert 0 < -wanted[3][3] < 20 * 3 * 0.002
+        torch.testing.assert_close(found[3], wanted[3], rtol=0.004, atol=0)
 
     def test_bfloat16_is_near_and_summed_in_float32(self, chunk_rows):
         chunk_rows(8)
