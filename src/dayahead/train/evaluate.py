@@ -103,7 +103,7 @@ def evaluate(
     found = torch.zeros(size, dtype=torch.int32, device=device)
     top_scores = torch.zeros(size[0] - 2, size[1], device=device)
     for batch in steps(batches):
-        for part in _synchronised_prefixes(batch, counts, model.shard, process, most_rows):
+        for part in _synchronised_prefixes(batch, counts, model.shard, device, most_rows):
             scores = scorer(part.columns, part.n_known).to(device)
             ranks, columns, highest = ranks_of(scores, part.targets)
             found[:, part.indices] = torch.cat([part.targets[None], ranks[None], columns.T]).int()
@@ -115,23 +115,20 @@ def evaluate(
 
 
 def _synchronised_prefixes(
-    batch: Batch, counts: Int[Tensor, " S"], shard: Shard, process: Process, most_rows: int
+    batch: Batch, counts: Int[Tensor, " S"], shard: Shard, device: torch.device, most_rows: int
 ) -> Iterator[_Prefixes]:
     """Yield the prefixes of a batch; if items are sharded, equally often on every process."""
-    parts = _prefixes(batch.without_empty_rows().to(process.device), counts, most_rows)
+    parts = _prefixes(batch.without_empty_rows().to(device), counts, most_rows)
     if shard.is_whole:
         yield from parts
         return
-    one = torch.ones(1, dtype=torch.int64, device=process.device)
+    own = list(parts)
+    n_parts = int(shard.stack(torch.tensor(len(own), device=device)).max())
+    one = torch.ones(1, dtype=torch.int64, device=device)
     # Two columns: `mlm` and the tasks like it predict at the position behind the one known.
-    first = {name: values[:1, :2].to(one.device) for name, values in batch.columns.items()}
+    first = {name: values[:1, :2].to(device) for name, values in batch.columns.items()}
     idle = _Prefixes(first, n_known=one, targets=one * 0, indices=-one)
-    while True:
-        part = next(parts, None)
-        n_busy = torch.tensor(int(part is not None), device=process.device)
-        if not process.all_reduce(n_busy):
-            return
-        yield idle if part is None else part
+    yield from own + [idle] * (n_parts - len(own))
 
 
 def _prefixes(batch: Batch, counts: Int[Tensor, " S"], most_rows: int) -> Iterator[_Prefixes]:

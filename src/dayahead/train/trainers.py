@@ -187,8 +187,9 @@ class GradientTrainer:
     @in_phase("optimizer")
     def _clip_gradients(self) -> Float[Tensor, ""]:
         """Limit the gradient norm, over the sharded rows of all ranks too; return it unclipped."""
+        names = self.model.sharded
         named = [(name, each.grad) for name, each in self.model.named_parameters()]
-        gradients = [(name in self.model.sharded, each) for name, each in named if each is not None]
+        gradients = [(name in names, each) for name, each in named if each is not None]
         sharded = [each for is_sharded, each in gradients if is_sharded]
         norm = get_total_norm([each for is_sharded, each in gradients if not is_sharded])
         if sharded:

@@ -133,15 +133,12 @@ def test_each_process_ranks_its_own_sessions_once(lists, candidates, world):
 def test_a_process_without_a_session_left_predicts_one_item_for_the_others(task):
     """The one session of the batch is on rank 0, so rank 1 has an empty row."""
 
-    class OthersBusyOnce(Process):
-        n_busy = iter([1, 0])
-
-        def all_reduce(self, values):
-            return torch.tensor(next(self.n_busy))
+    class OtherHasOnePart(Shard):
+        def stack(self, values):
+            return torch.stack([torch.ones_like(values), values])
 
     batch = sessions_of([[2, 3, 4]]).gather(torch.tensor([0]), Rank(1, 2))
-    process = OthersBusyOnce(Rank(1, 2), CPU)
-    [idle] = _synchronised_prefixes(batch, torch.tensor([1]), Shard(1, 2), process, 1)
+    [idle] = _synchronised_prefixes(batch, torch.tensor([1]), OtherHasOnePart(1, 2), CPU, 1)
     task = build_task(task_config(name=task))
     positions = task.next_item_positions(idle.columns["item_id"], idle.n_known)
     assert positions.is_predicted.sum() == 1
