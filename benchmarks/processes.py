@@ -1,8 +1,8 @@
 """Sessions per second of two processes of one thread against one of one thread.
 
-Steps and sessions are those of throughput.py: GPT-2/clm at d 128, 2 layers, 4 heads over 20,000
-items, by batches of 256 and of 1,024 sessions. Both processes run all the time; the variants take
-turns within one run, and figures are medians.
+Steps and sessions are those of throughput.py, GPT-2/clm at d 128, 2 layers, 4 heads: over 20,000
+items by batches of 256 and of 1,024 sessions, and over 200,000 by 256. Both processes run all the
+time; the variants take turns within one run, and figures are medians.
 
 one          all the work in one process, while the other waits
 two          batches split over both processes, gradients averaged by DDP
@@ -15,7 +15,8 @@ gradients, 15 GFLOP, and 3 for the backbone: 165 ms on a core that multiplies fl
 GFLOP/s, split over two processes. The work per parameter (3 M) is not split: AdamW, the norm,
 zeroing and adding gradients, and the 12 MB per step that a process sends and receives, for which
 gloo on the loopback takes 7 ms of a core. It does not grow with the batch. In bfloat16 products
-take a quarter of the time, and the rest as long.
+take a quarter of the time, and the rest as long. Sharded items split the parameters too, and a step
+exchanges some 3 MB, but in nine collectives, for each of which both processes wait for the slower.
 
 Command: python benchmarks/processes.py [float32] [bfloat16]
 """
@@ -32,10 +33,10 @@ from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Process
 from dayahead.distributed.sharding import Shard
 from measurement import Work, print_header, time_in_turns
-from throughput import N_SESSIONS, ROUNDS, build_work
+from throughput import ROUNDS, Size, build_work
 from workload import SINGLE, default_params
 
-BATCHES = 256, 1024
+SIZES = Size(256), Size(1024), Size(256, n_items=200_000, n_sessions=1024)
 
 
 def seconds(work: Work | None) -> float:
@@ -51,11 +52,11 @@ def seconds(work: Work | None) -> float:
 
 
 def run(process: Process, params: Params) -> None:
-    """Time the variants at each batch size and print the medians."""
-    for batch_size in BATCHES:
-        single = build_work(Process(SINGLE, process.device), params, batch_size)
-        split = build_work(process, params, batch_size)
-        sharded = build_work(process, params, batch_size, Shard.create(process.rank))
+    """Time the variants at each size and print the medians."""
+    for size in SIZES:
+        single = build_work(Process(SINGLE, process.device), params, size)
+        split = build_work(process, params, size)
+        sharded = build_work(process, params, size, Shard.create(process.rank))
         for name in single:
             variants = {
                 "one": single[name] if process.is_main else None,
@@ -65,12 +66,12 @@ def run(process: Process, params: Params) -> None:
             }
             rounds = time_in_turns(variants, ROUNDS, seconds)
             if process.is_main:
-                label = f"{params.training.precision}, batch {batch_size}, {name:10s}"
-                print(f"{label} {_summary(rounds)}", flush=True)
+                label = f"{params.training.precision}, {size.n_items:,} items, batch {size.batch}"
+                print(f"{label}, {name:10s} {_summary(rounds, size)}", flush=True)
 
 
-def _summary(rounds: list[dict[str, float]]) -> str:
-    one = N_SESSIONS / statistics.median(times["one"] for times in rounds)
+def _summary(rounds: list[dict[str, float]], size: Size) -> str:
+    one = size.n_sessions / statistics.median(times["one"] for times in rounds)
     two, sharded, independent = (
         statistics.median(times["one"] / times[variant] for times in rounds)
         for variant in ("two", "sharded", "independent")

@@ -9,7 +9,7 @@ Command: python benchmarks/throughput.py
 """
 
 import statistics
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -41,17 +41,26 @@ EVALUATION_BATCH = 512
 ROUNDS = 5
 
 
+@dataclass(frozen=True)
+class Size:
+    """Of the work."""
+
+    batch: int = BATCH
+    n_items: int = N_ITEMS
+    n_sessions: int = N_SESSIONS
+
+
 def build_work(
-    process: Process, params: Params, batch_size: int = BATCH, shard: Shard = WHOLE
+    process: Process, params: Params, size: Size = Size(), shard: Shard = WHOLE
 ) -> dict[str, Work]:
     """Return one epoch of training and one pass of evaluation, this process's share of them."""
-    sessions = zipf_sessions(N_SESSIONS, LONGEST, N_ITEMS)
+    sessions = zipf_sessions(size.n_sessions, LONGEST, size.n_items)
     gpt2 = replace(
         gpt2_params(params),
-        training=replace(params.training, batch_size=batch_size),
+        training=replace(params.training, batch_size=size.batch),
         evaluation=replace(params.evaluation, batch_size=EVALUATION_BATCH),
     )
-    ours = Pass(process, gpt2, sessions, N_ITEMS, shard)
+    ours = Pass(process, gpt2, sessions, size.n_items, shard)
     return {"training": ours.fit, "evaluation": ours.evaluate}
 
 
