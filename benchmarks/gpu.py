@@ -4,7 +4,8 @@ GPT-2/clm with 2 layers and full softmax, bfloat16. The floor of a part is the l
 products at the GPU's peak and its bytes at the bandwidth of its memory, both of the data sheet; the
 table in docs/scaling.md is `table_of(SIZES)`.
 
-Command: python benchmarks/gpu.py (options: --device cpu --tiny, to try it without a GPU)
+Command: python benchmarks/gpu.py, and the same with --triton for the softmax by Triton's kernels
+(options: --device cpu --tiny, to try it without a GPU)
 """
 
 import argparse
@@ -30,7 +31,7 @@ GPU, PEAK, BANDWIDTH = "H200", 989e12, 4.8e12
 """bfloat16 products per second without sparsity, and bytes per second."""
 N_LAYERS, N_HEADS = 2, 8
 ROUNDS = 10
-OUT = Path(__file__).parents[1] / "build" / "gpu.md"
+BUILD = Path(__file__).parents[1] / "build"
 
 
 @dataclass(frozen=True)
@@ -108,8 +109,7 @@ def works_of(process: Process, params: Params, sizes: Sizes) -> dict[str, Work]:
 
     def softmax() -> None:
         with torch.autocast(device.type, torch.bfloat16, enabled=is_bfloat16):
-            layer, budget = network.output_layer, params.loss.logits_budget_mib
-            softmax_loss(states, layer, targets, budget).backward()
+            softmax_loss(states, network.output_layer, targets, params.loss).backward()
 
     def body() -> None:
         with torch.autocast(device.type, torch.bfloat16, enabled=is_bfloat16):
@@ -147,14 +147,17 @@ def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--tiny", action="store_true")
-    parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--triton", action="store_true")
+    parser.add_argument("--out", type=Path)
     given = parser.parse_args(words)
     if given.device == "cuda" and not torch.cuda.is_available():
         raise SystemExit(f"error: torch {torch.__version__} sees no GPU here; nothing was run")
     print_header()
     params = default_params()
+    params = replace(params, loss=replace(params.loss, triton=given.triton))
     compute = replace(params.compute, device=given.device)
-    run_processes(run, compute, params, TINY if given.tiny else SIZES, given.out)
+    out = given.out or BUILD / ("gpu-triton.md" if given.triton else "gpu.md")
+    run_processes(run, compute, params, TINY if given.tiny else SIZES, out)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,8 @@ PIN = re.compile(r"^([a-z0-9-]+)==.*\n(?:    .*\n)*", re.MULTILINE)
 """A package with its hashes."""
 CUDA = re.compile(r"nvidia-|cuda-|triton$")
 """What torch's ordinary wheel needs besides, on Linux."""
+TESTED = ("triton",)
+"""Of those, what tests need beside torch's CPU wheel too."""
 RUN, CUDA_FILE, DEV = "requirements.txt", "requirements-cuda.txt", "requirements-dev.txt"
 SETUP, DOCS = "requirements-setup.txt", "requirements-docs.txt"
 HEADS = {
@@ -44,7 +46,7 @@ def main() -> None:
     locked = {
         RUN: {name: pin for name, pin in run.items() if not CUDA.match(name)},
         CUDA_FILE: {name: pin for name, pin in run.items() if CUDA.match(name)},
-        DEV: {name: pin for name, pin in everything.items() if name not in run},
+        DEV: {name: pin for name, pin in everything.items() if name not in run or name in TESTED},
         SETUP: compiled(known[SETUP], "--group", "setup"),
         DOCS: compiled(known[DOCS], "--group", "docs"),
     }

@@ -36,9 +36,11 @@ def test_every_package_has_hashes_and_no_index_is_named(file):
     assert "://" not in text
 
 
-def test_run_cuda_and_development_share_nothing():
+def test_run_cuda_and_development_share_what_tests_need_of_cuda():
     run, cuda, dev = pins(""), pins("-cuda"), pins("-dev")
-    assert not {*run} & {*dev} | {*run} & {*cuda} | {*cuda} & {*dev}
+    assert not {*run} & {*dev} | {*run} & {*cuda}
+    assert {*cuda} & {*dev} == {"triton"}
+    assert cuda["triton"] == dev["triton"]
     groups = PROJECT["dependency-groups"]
     assert {*run} >= names(PROJECT["project"]["dependencies"])
     assert {*dev} >= names(groups["dev"])

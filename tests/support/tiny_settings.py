@@ -75,6 +75,7 @@ LOSS = {
     "bpr_max_regularisation": 0.0,
     "elu": 0.0,
     "logits_budget_mib": 64,
+    "triton": False,
 }
 TRAINING = {
     "protocol": "incremental",

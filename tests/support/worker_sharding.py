@@ -142,7 +142,7 @@ def compare_with_dtensor(process: Process, folder: Path) -> None:
     own = slice(shard.rank, None, shard.world_size)
     ours = [part[own].clone().requires_grad_() for part in parts]
     layer = OutputLayer(ours[1], ours[2], n_items, shard)
-    loss = softmax_loss(ours[0], layer, targets[own], logits_budget_mib=1)
+    loss = softmax_loss(ours[0], layer, targets[own], loss_config(logits_budget_mib=1))
     loss.backward()
     found = {"loss": _gap(process.all_reduce(loss.detach()), expected.full_tensor())}
     for name, mine, theirs in zip(

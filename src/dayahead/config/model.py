@@ -9,6 +9,7 @@ from pydantic.dataclasses import dataclass
 from dayahead.config.baselines import BASELINES, MEMORY
 from dayahead.config.loading import (
     STRICT,
+    Auto,
     CountOrZero,
     FiniteMapping,
     Fraction,
@@ -21,7 +22,9 @@ from dayahead.config.loading import (
 FITTED = ("model", "task", "loss", "neighbours", "linear", "memory", "training")
 """Sections that say how models are fitted, which a challenger or a search may change: the others
 say what is evaluated, on what, and on which machine."""
-SMOOTHED = ("softmax", "sampled_softmax")
+SOFTMAXES = ("softmax", "sampled_softmax")
+LOGITS_MIB = {"cpu": 96, "cuda": 2048}
+"""What `logits_budget_mib: auto` is on each kind of device."""
 NO_NETWORK = "none"
 GRU4REC = "gru4rec"
 
@@ -174,10 +177,14 @@ class LossConfig:
     """Weight of the score regularization of bpr_max (Hidasi and Karatzoglou 2018)."""
     elu: NonNegative
     """bpr_max: scores below 0 become elu * (exp(score) - 1); 0: they stay as they are."""
-    logits_budget_mib: Annotated[int, Field(ge=1, le=1 << 20)]
+    logits_budget_mib: Auto | Annotated[int, Field(ge=1, le=1 << 20)]
     """Logits are computed in chunks of this size (or of the item table's, where that is larger) and
-    never held whole. Larger chunks are faster: with tens of thousands of items in bfloat16, 96
-    takes a tenth less time than 32."""
+    never held whole. Larger chunks are faster. auto: 96 on a CPU, where with tens of thousands of
+    items in bfloat16 it takes a tenth less time than 32; 2048 on a GPU."""
+    triton: bool
+    """Whether softmax and sampled_softmax pass over their logits by Triton kernels, which move
+    6 bytes for each in bfloat16 where torch's own passes move 40. It needs a GPU and a C compiler,
+    and has not yet run on one."""
 
     def __post_init__(self) -> None:
         """Check that the settings go together."""
@@ -186,12 +193,23 @@ class LossConfig:
                 f"{self.name} needs negatives, and there are none: set negatives above 0 "
                 f"or negatives_of_batch to true, or name to softmax"
             )
-        if self.label_smoothing and self.name not in SMOOTHED:
+        if self.label_smoothing and self.name not in SOFTMAXES:
             raise ValueError(
                 f"label_smoothing ({self.label_smoothing}) smooths a distribution over the "
                 f"catalogue, and {self.name} has none: set label_smoothing to 0, or name to "
-                f"{' or '.join(SMOOTHED)}"
+                f"{' or '.join(SOFTMAXES)}"
             )
+        if self.triton and self.name not in SOFTMAXES:
+            raise ValueError(
+                f"triton: {self.name} has no Triton kernel: set triton to false, or name to "
+                f"{' or '.join(SOFTMAXES)}"
+            )
+
+    def logits_mib(self, device_type: str) -> int:
+        """Size of a chunk of logits on this kind of device."""
+        if self.logits_budget_mib == "auto":
+            return LOGITS_MIB[device_type]
+        return self.logits_budget_mib
 
     @property
     def is_sampled(self) -> bool:

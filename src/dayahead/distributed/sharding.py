@@ -72,6 +72,14 @@ class Shard:
         [held] = (items % self.world_size == self.rank).nonzero(as_tuple=True)
         return held, items[held] // self.world_size
 
+    def own_rows(self, items: Int[Tensor, " E"]) -> Int[Tensor, " E"]:
+        """Return the indices of `items` in the local table, or -1 of rows that are not held here.
+
+        Without waiting for a GPU, unlike `local_indices`.
+        """
+        is_held = items % self.world_size == self.rank
+        return torch.where(is_held, items // self.world_size, -1)
+
     def lookup(
         self, local: Float[Tensor, "m d"], rows: Int[Tensor, " ..."]
     ) -> Float[Tensor, "... d"]:

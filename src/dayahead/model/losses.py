@@ -91,7 +91,7 @@ def catalogue_loss(
         items = to_device(negatives.items, hidden.device)
         loss = _sampled_loss(config, hidden, layer, targets, items)
     else:
-        loss = softmax_loss(hidden, layer, targets, config.logits_budget_mib)
+        loss = softmax_loss(hidden, layer, targets, config)
     if config.label_smoothing:
         # Mixes the target with the uniform distribution over the items (Szegedy et al. 2016)
         # without logits: the mean log-probability is the mean score - logsumexp, and the
@@ -130,7 +130,7 @@ def _sampled_softmax(
         to_device(each, hidden.device) for each in (items, own, weights.log().float())
     )
     of_items = OutputLayer(*layer.rows(items), len(items))
-    return softmax_loss(hidden, of_items, own, config.logits_budget_mib, corrections)
+    return softmax_loss(hidden, of_items, own, config, corrections)
 
 
 def _sampled_loss(
@@ -155,7 +155,7 @@ def _sampled_loss(
         )
         return SAMPLED_LOSSES[config.name](scores, config).sum()
 
-    n_rows = rows_per_chunk(len(items), config.logits_budget_mib)
+    n_rows = rows_per_chunk(len(items), config.logits_mib(hidden.device.type))
     inputs = (hidden, targets, target_rows, target_biases)
     losses = [
         checkpoint(loss_of, *chunk, use_reentrant=False, preserve_rng_state=False)

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from importlib import import_module
+from subprocess import SubprocessError
 
 import torch
 from jaxtyping import Float, Int
@@ -9,6 +11,8 @@ from torch import Tensor
 from torch.autograd.function import Function, FunctionCtx, once_differentiable
 from torch.nn.functional import pad
 
+from dayahead.config.model import LossConfig
+from dayahead.core.errors import ConfigError
 from dayahead.distributed.sharding import WHOLE, Shard
 
 Columns = Mapping[str, Tensor]
@@ -24,6 +28,8 @@ ROW_STEP = 64
 bfloat16 product for each new shape."""
 COPIED_ROWS = 4096
 """Of the table at once, so that no second copy of them all is held."""
+KERNELS = "dayahead.model.softmax_kernels"
+"""Imported where they are used, because torch's CPU wheel comes without Triton."""
 CACHE_MIB = 4
 """Of float32 logits, that stay in a CPU's cache from one pass over them to the next."""
 
@@ -78,19 +84,37 @@ def rows_per_chunk(n_scores: int, logits_budget_mib: int, minimum: int = 1) -> i
     return max(minimum, logits_budget_mib * 2**20 // (4 * max(1, n_scores)))
 
 
+def check_triton(device: torch.device) -> None:
+    """Raise ConfigError if Triton's kernels cannot run here: try one on a single logit."""
+    if device.type != "cuda":
+        raise ConfigError(
+            "params.yaml: loss.triton is true, but this run uses the CPU; set loss.triton to "
+            "false, or compute.device to cuda"
+        )
+    one = torch.zeros(1, device=device)
+    try:
+        import_module(KERNELS).normalize(one[None], one, one, one.long())
+    except (ImportError, RuntimeError, OSError, SubprocessError) as error:
+        raise ConfigError(
+            f"params.yaml: loss.triton is true, but Triton cannot run a kernel here "
+            f"({type(error).__name__}: {error}); it needs the package triton, a C compiler and "
+            f"Python's headers; install them, or set loss.triton to false"
+        ) from error
+
+
 def softmax_loss(
     states: States,
     layer: OutputLayer,
     targets: Targets,
-    logits_budget_mib: int,
+    config: LossConfig,
     corrections: Float[Tensor, " m"] | None = None,
 ) -> Float[Tensor, ""]:
     """Sum over targets of the cross entropy with a softmax over all items.
 
     float32, also of bfloat16 products, or float64. `corrections` are added to the scores of all
-    items but a state's own target. A chunk has at least as many states as they have
-    dimensions: with fewer, the passes over the table and its gradient take longer than the products
-    (four to eight times at a million items).
+    items but a state's own target. `config` sets the size of the chunks, and what passes over them.
+    A chunk has at least as many states as they have dimensions: with fewer, the passes over the
+    table and its gradient take longer than the products (four to eight times at a million items).
 
     With a sharded table (Shoeybi et al. 2019) this process's part of the loss belongs to the
     targets, of all processes, whose rows are here. The sum over processes is the loss of all
@@ -99,9 +123,10 @@ def softmax_loss(
     shard = layer.shard
     (states, targets), _ = shard.all_gather(states, targets, dtype=_product_dtype(states))
     n_own = layer.n_items // shard.world_size  # or one more, but all processes need equal chunks
-    n_rows = rows_per_chunk(n_own, logits_budget_mib, states.shape[1])
+    n_rows = rows_per_chunk(n_own, config.logits_mib(states.device.type), states.shape[1])
+    of_chunks = _ChunkLoss(layer.bias.detach(), corrections, shard, config.triton)
     loss: Tensor = _SoftmaxLoss.apply(  # type: ignore[no-untyped-call]
-        states, layer.table, layer.bias, targets, shard, n_rows, corrections
+        states, layer.table, layer.bias, targets, of_chunks, n_rows
     )
     return loss
 
@@ -121,11 +146,10 @@ class _SoftmaxLoss(Function):
         ctx: FunctionCtx,
         states: Tensor,
         table: Tensor,
-        bias: Tensor,
+        bias: Tensor,  # whose values `loss` has too: autograd asks for its gradient
         targets: Tensor,
-        shard: Shard,
+        loss: "_ChunkLoss",
         n_rows: int,
-        corrections: Tensor | None,
     ) -> Tensor:
         dtype = _product_dtype(states)
         n_states = len(states)
@@ -133,7 +157,6 @@ class _SoftmaxLoss(Function):
         n_rows -= n_rows % step
         states = pad(states.to(dtype), (0, 0, 0, -n_states % step))
         table = table.to(dtype)
-        loss = _ChunkLoss(bias, corrections, shard)
         states_grad = torch.empty_like(states)
         table_grad = torch.zeros_like(table, dtype=loss.bias_grad.dtype)
         buffer = states.new_empty(min(n_rows, len(states)), len(table))
@@ -156,16 +179,19 @@ class _SoftmaxLoss(Function):
     def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor | None, ...]:
         gradients = ctx.gradients  # type: ignore[attr-defined]
         del ctx.gradients  # type: ignore[attr-defined]
-        return *(each.mul_(gradient) for each in gradients), None, None, None, None
+        return *(each.mul_(gradient) for each in gradients), None, None, None
 
 
 class _ChunkLoss:
     """Losses of the targets so far, and the gradient of the bias; float32 or float64."""
 
-    def __init__(self, bias: Tensor, corrections: Tensor | None, shard: Shard) -> None:
-        self.bias = bias.to(torch.promote_types(bias.dtype, torch.float32))
+    def __init__(
+        self, bias: Tensor, corrections: Tensor | None, shard: Shard, by_triton: bool
+    ) -> None:
+        self.bias = bias.to(torch.promote_types(bias.dtype, torch.float32)).contiguous()
         self.corrected_bias = self.bias if corrections is None else self.bias + corrections
         self.shard = shard
+        self.by_triton = by_triton
         self.bias_grad = torch.zeros_like(self.bias)
         self.losses = [self.bias_grad[:0]]
 
@@ -176,6 +202,9 @@ class _ChunkLoss:
         """
         products[len(targets) :] = 0
         products = products[: len(targets)]
+        if self.by_triton:
+            self._differentiate_by_triton(products, targets)
+            return
         if self.shard.is_whole or products.device.type != "cpu":
             for logits, part in self._parts(products, targets):
                 own_sums, scores = self._normalize(logits, part)
@@ -245,3 +274,14 @@ class _ChunkLoss:
             probabilities *= (own_sums - log_sums).exp()[:, None]
         probabilities[own] = torch.expm1(-losses)
         self.bias_grad += probabilities.sum(0)
+
+    def _differentiate_by_triton(self, products: Float[Tensor, "t m"], targets: Targets) -> None:
+        kernels = import_module(KERNELS)
+        own = self.shard.own_rows(targets)
+        own_sums, scores = kernels.normalize(products, self.bias, self.corrected_bias, own)
+        log_sums = self._log_sums(own_sums)
+        losses = torch.where(own >= 0, log_sums - scores, 0.0)
+        self.losses.append(losses)
+        kernels.differentiate(
+            products, self.corrected_bias, own, log_sums, torch.expm1(-losses), self.bias_grad
+        )

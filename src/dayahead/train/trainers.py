@@ -23,6 +23,7 @@ from dayahead.model.baselines import Baseline
 from dayahead.model.checkpoint import WEIGHTS, restore_weights, weights_of
 from dayahead.model.embeddings import with_rows
 from dayahead.model.next_item import NextItemModel
+from dayahead.model.output_layer import check_triton
 from dayahead.model.rng import StepRandom, derived_seed
 from dayahead.model.tensor_files import AnyTensor, ShardedTensor, StoredTensor
 from dayahead.train.adagrad import Adagrad
@@ -78,12 +79,14 @@ class GradientTrainer:
     """Minimizes the loss of a next-item model by AdamW or Adagrad; the same steps on every process.
 
     Raises:
-        ConfigError: the device cannot compute this architecture in bfloat16.
+        ConfigError: the device cannot compute this architecture in bfloat16, or run Triton.
     """
 
     def __init__(self, model: NextItemModel, config: TrainingConfig, process: Process) -> None:
         if uses_bfloat16(config, process):
             check_bfloat16(model.config.architecture, process)
+        if model.loss_config.triton:
+            check_triton(process.device)
         self.model = model.to(process.device)
         self.config = config
         self.process = process

@@ -213,11 +213,23 @@ class TestModel:
             r"label_smoothing \(0.1\).*gbce has none: set label_smoothing to 0, or name to "
             r"softmax or sampled_softmax",
         ),
+        (
+            {"name": "bpr", "triton": True},
+            r"triton: bpr has no Triton kernel: set triton to false, or name to softmax or "
+            r"sampled_softmax",
+        ),
     ],
 )
 def test_settings_that_contradict_each_other_are_rejected(changes, message):
     with pytest.raises(ConfigError, match=message):
         validated(LossConfig, LOSS | changes, "loss")
+
+
+@pytest.mark.parametrize(("budget", "wanted"), [("auto", {"cpu": 96, "cuda": 2048}), (7, 7)])
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_an_automatic_budget_of_logits_is_the_device_s(budget, wanted, device):
+    found = loss_config(logits_budget_mib=budget).logits_mib(device)
+    assert found == (wanted[device] if budget == "auto" else wanted)
 
 
 @pytest.mark.parametrize("name", ["softmax", "sampled_softmax"])

@@ -1,36 +1,16 @@
 """The full softmax, in chunks and over sharded rows, against torch's dense one."""
 
-from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
-
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.nn.functional import cross_entropy
 from torch.profiler import ProfilerActivity, profile
 
 from dayahead.distributed.sharding import Shard
 from dayahead.model import output_layer
-from dayahead.model.output_layer import OutputLayer, rows_per_chunk, softmax_loss
+from dayahead.model.output_layer import OutputLayer, rows_per_chunk
+from support.dense_softmax import Halves, dense, problem, with_gradients
 from support.tiny_settings import loss_config, loss_of
-
-
-def problem(n_targets, n_items, dim=8, seed=0, scale=1.0):
-    """States, table, bias (all requiring gradients) and targets."""
-    generator = torch.Generator().manual_seed(seed)
-    shapes = (n_targets, dim), (n_items, dim), (n_items,)
-    parts = [(scale * torch.randn(shape, generator=generator)).requires_grad_() for shape in shapes]
-    return *parts, torch.randint(0, n_items, (n_targets,), generator=generator)
-
-
-def with_gradients(loss, *parts):
-    return [loss.detach(), *torch.autograd.grad(3 * loss, parts)]
-
-
-def dense(states, table, bias, targets, smoothing=0.0):
-    logits = states @ table.T + bias
-    return cross_entropy(logits, targets, label_smoothing=smoothing, reduction="sum")
 
 
 def chunked(states, table, bias, targets, smoothing=0.0, budget=1, *, temperature=1.0):
@@ -181,41 +161,6 @@ def rows_of(n_rows):
     return lambda _, mib, __: 2 if mib == output_layer.CACHE_MIB else n_rows
 
 
-class Halves:
-    """Two shards in two threads; every one has all states."""
-
-    def __init__(self):
-        self.barrier = Barrier(2, timeout=30)
-        self.values = [None, None]
-
-    def shard(self, rank):
-        halves = self
-
-        class Half(Shard):
-            def stack(self, values):
-                halves.values[rank] = values
-                halves.barrier.wait()
-                stacked = torch.stack(halves.values)
-                halves.barrier.wait()
-                return stacked
-
-            def all_gather(self, *values, dtype):
-                return [values[0].to(dtype), *values[1:]], [len(values[0])]
-
-        return Half(rank, 2)
-
-    def loss(self, states, table, bias, targets):
-        def of_rank(rank):
-            rows, biases = table[rank::2], bias[rank::2]
-            layer = OutputLayer(rows, biases, len(table), self.shard(rank))
-            with torch.autocast("cpu", torch.bfloat16, enabled=is_enabled):
-                return softmax_loss(states, layer, targets, 1)
-
-        is_enabled = torch.is_autocast_enabled("cpu")  # of this thread
-        with ThreadPoolExecutor(2) as pool:
-            return sum(pool.map(of_rank, range(2)))
-
-
 class TestSharded:
     """In threads; processes are compared with one in tests/unit/train/test_sharded_state.py."""
 
@@ -226,7 +171,7 @@ class TestSharded:
 
     @staticmethod
     def loss(states, table, bias, targets):
-        return Halves().loss(states, table, bias, targets)
+        return Halves().loss(states, table, bias, targets, loss_config(logits_budget_mib=1))
 
     def relative_error(self, parts, targets):
         """Of loss and gradients, against the dense ones in float64."""

@@ -10,6 +10,7 @@ import torch.distributed as dist
 from dayahead.distributed.process import Process, Rank
 from dayahead.distributed.sharding import Shard
 from dayahead.model.inputs import EventInputs
+from dayahead.model.softmax_kernels import normalize
 from dayahead.train.batches import MemoryBatches, Sessions
 from dayahead.train.trainers import GradientTrainer
 from support.backbones import TRAINED, mark_slow
@@ -33,12 +34,14 @@ SHARDED = {
     "sampled": SAMPLED,
     "all items": VARIANTS["all items"],
     "untied": VARIANTS["untied"],
+    "triton": VARIANTS["triton"],
 }
 OF_STRIDES = "aten.index_add_"
 """Longformer's backward allocates in C++, where the pretended tensors are on the CPU."""
 STEPS = [
     *((*pair, {}) for pair in FAST_BACKBONES),
     ("gpt2", "clm", SAMPLED),
+    ("gpt2", "clm", VARIANTS["triton"]),
     ("gpt2", "clm", {"swap_noise": 0.2, "unknown_rate": 0.2, "features": ["category", "price"]}),
 ]
 
@@ -156,8 +159,16 @@ def fuse_with_cpu_steps(values):
     optimizer.step()
 
 
+def give_a_cpu_tensor_to_triton(values):
+    normalize(values, values[0], torch.zeros(2), values[0].long())
+
+
 @pytest.mark.parametrize(
-    "mistake", [read_as_numpy, index_by_cuda, recur_under_autocast, fuse_with_cpu_steps]
+    "mistake",
+    [
+        *(read_as_numpy, index_by_cuda, recur_under_autocast, fuse_with_cpu_steps),
+        give_a_cpu_tensor_to_triton,
+    ],
 )
 def test_what_a_gpu_refuses_is_found(mistake):
     with pretended_gpu() as gpu:

@@ -40,11 +40,11 @@ def epochs_of(n_epochs=2, batch_size=8, rank=ALONE.rank, **kwargs):
     ]
 
 
-def trainer_of(architecture="gpt2", task="clm", model=None, **changes):
+def trainer_of(architecture="gpt2", task="clm", model=None, loss=None, **changes):
     built = NextItemModel(
         model_config(architecture=architecture, **(model or {})),
         task_config(name=task),
-        loss_config(),
+        loss_config(**(loss or {})),
         categoricals={},
         numbers={},
         max_length=8,
@@ -269,3 +269,8 @@ def test_a_bfloat16_lstm_is_rejected_on_a_cpu_without_avx512(monkeypatch, precis
     expected = pytest.raises(ConfigError, match=r"training\.precision: bfloat16.*lstm.*AVX-512")
     with expected if precision == "bfloat16" else nullcontext():
         trainer_of("lstm", precision=precision)
+
+
+def test_triton_is_rejected_on_a_cpu():
+    with pytest.raises(ConfigError, match=r"loss\.triton is true, but this run uses the CPU"):
+        trainer_of(loss={"triton": True})

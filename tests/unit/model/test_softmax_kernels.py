@@ -1,0 +1,216 @@
+"""The softmax's Triton kernels against torch's dense one: interpreted, or on a GPU if there is one.
+
+They are compiled for several GPUs too, which needs none.
+"""
+
+import os
+import subprocess
+import sys
+from importlib import import_module
+from threading import Lock
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dayahead.core.errors import ConfigError
+from dayahead.model import output_layer
+from dayahead.model.output_layer import OutputLayer, check_triton, softmax_loss
+from support.dense_softmax import Halves, dense, problem, with_gradients
+from support.tiny_settings import loss_config
+
+pytest.importorskip("triton", reason="Triton is not installed")
+kernels = import_module(output_layer.KERNELS)
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+BY_TRITON, BY_TORCH = (loss_config(logits_budget_mib=1, triton=each) for each in (True, False))
+COMPILE = """
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from dayahead.model import softmax_kernels as kernels
+
+NAMES = {"n_items": "i32", "n_states": "i32", "own": "*i64"}
+BLOCKS = {
+    "block": kernels.ROW_BLOCK,
+    "tile_states": kernels.TILE_STATES,
+    "tile_items": kernels.TILE_ITEMS,
+}
+for kernel in (kernels._normalize, kernels._differentiate):
+    for dtype in ("bf16", "fp32"):
+        types = {name: NAMES.get(name, "*fp32") for name in kernel.arg_names}
+        types["products"] = f"*{dtype}"
+        blocks = {name: BLOCKS[name] for name in BLOCKS.keys() & types.keys()}
+        types |= dict.fromkeys(blocks, "constexpr")
+        blocks = {(kernel.arg_names.index(name),): size for name, size in blocks.items()}
+        for capability in (80, 90, 100):
+            target = GPUTarget("cuda", capability, 32)
+            options = {"num_warps": kernels.WARPS}
+            compiled = triton.compile(ASTSource(kernel, types, blocks), target, options)
+            ptx, cubin = compiled.asm["ptx"], compiled.asm["cubin"]
+            is_rounded = "cvt.rn.bf16.f32" in ptx
+            print(kernel.__name__, dtype, capability, len(cubin) > 1000, is_rounded)
+"""
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    """Blocks smaller than the problems."""
+    monkeypatch.setattr(kernels, "ROW_BLOCK", 16)
+    monkeypatch.setattr(kernels, "TILE_STATES", 4)
+    monkeypatch.setattr(kernels, "TILE_ITEMS", 8)
+
+
+@pytest.fixture
+def chunk_rows(monkeypatch):
+    """Set the number of states per chunk."""
+    return lambda n_rows: monkeypatch.setattr(output_layer, "rows_per_chunk", lambda *_: n_rows)
+
+
+def loss_by(config, states, table, bias, targets, corrections=None):
+    return softmax_loss(states, OutputLayer(table, bias, len(table)), targets, config, corrections)
+
+
+def on_device(*parts):
+    return [part.detach().to(DEVICE).requires_grad_(part.requires_grad) for part in parts]
+
+
+def relative_errors(found, wanted):
+    pairs = zip(found, wanted, strict=True)
+    return [float((one - other).norm() / other.norm().clamp(min=1)) for one, other in pairs]
+
+
+@settings(max_examples=30)
+@given(
+    st.integers(0, 20),
+    st.integers(1, 40),
+    st.integers(1, 30),
+    st.sampled_from([1.0, 10.0]),
+    st.integers(0, 99),
+)
+def test_loss_and_gradients_are_the_dense_ones(n_targets, n_items, n_rows, scale, seed):
+    *parts, targets = on_device(*problem(n_targets, n_items, 4, seed, scale))
+    exact = [part.detach().double().requires_grad_() for part in parts]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(output_layer, "rows_per_chunk", lambda *_: n_rows)
+        found = with_gradients(loss_by(BY_TRITON, *parts, targets), *parts)
+    wanted = with_gradients(dense(*exact, targets), *exact)
+    assert max(relative_errors(found, wanted)) <= 3e-5
+
+
+def test_scores_beyond_the_range_of_exp():
+    states, table, bias, targets = on_device(*problem(5, 20, 4))
+    parts = [states, table, (bias + 1e4).detach().requires_grad_()]
+    exact = [part.detach().double().requires_grad_() for part in parts]
+    found = with_gradients(loss_by(BY_TRITON, *parts, targets), *parts)
+    assert max(relative_errors(found, with_gradients(dense(*exact, targets), *exact))) <= 1e-3
+
+
+@pytest.mark.parametrize("n_rows", [8, 64, 1000])
+@pytest.mark.parametrize("is_corrected", [False, True])
+def test_bfloat16_is_what_torch_s_passes_compute(chunk_rows, n_rows, is_corrected):
+    """An item with a correction of -inf does not count, but as a target."""
+    chunk_rows(n_rows)
+    *parts, targets = on_device(*problem(n_targets=150, n_items=50, dim=16, scale=0.3))
+    targets[:70] = 3
+    corrections = torch.linspace(-2, 2, 50, device=DEVICE).index_fill(
+        0, torch.tensor([3, 4], device=DEVICE), -torch.inf
+    )
+    with torch.autocast(DEVICE.type, torch.bfloat16):
+        losses = [
+            loss_by(config, *parts, targets, corrections if is_corrected else None)
+            for config in (BY_TRITON, BY_TORCH)
+        ]
+    found, wanted = (with_gradients(loss, *parts) for loss in losses)
+    assert found[0].dtype == torch.float32
+    # Loss, states, table, bias; bfloat16 rounds by .004, and Triton's interpreter down by .008.
+    limits = (1e-6, 0.005, 0.005, 1e-5)
+    for error, limit in zip(relative_errors(found, wanted), limits, strict=True):
+        assert error <= limit
+
+
+def test_a_target_of_high_probability_has_an_exact_gradient_in_bfloat16():
+    states, table, _, targets = on_device(*problem(20, 6, 4))
+    large = torch.zeros(6, device=DEVICE)
+    large[3] = 8.5
+    parts = [part.detach().requires_grad_() for part in (states * 0, table, large)]
+    targets = targets * 0 + 3
+    with torch.autocast(DEVICE.type, torch.bfloat16):
+        found = with_gradients(loss_by(BY_TRITON, *parts, targets), *parts)
+    wanted = with_gradients(dense(*parts, targets), *parts)
+    torch.testing.assert_close(found[3][3], wanted[3][3], rtol=0.004, atol=0)
+
+
+@pytest.mark.parametrize("n_items", [2, 3, 17, 40])
+def test_two_shards_together_are_the_whole(monkeypatch, n_items):
+    one_at_a_time = Lock()  # the interpreter is not made for threads
+
+    def locked(kernel):
+        def call(*args):
+            with one_at_a_time:
+                return kernel(*args)
+
+        return call
+
+    for name in ("normalize", "differentiate"):
+        monkeypatch.setattr(kernels, name, locked(getattr(kernels, name)))
+    *parts, targets = on_device(*problem(11, n_items, 4))
+    exact = [part.detach().double().requires_grad_() for part in parts]
+    found = with_gradients(Halves().loss(*parts, targets, BY_TRITON), *parts)
+    assert max(relative_errors(found, with_gradients(dense(*exact, targets), *exact))) <= 3e-5
+
+
+def test_a_score_that_is_no_number_shows_in_the_loss():
+    states, table, bias, targets = on_device(*problem(5, 20, 4))
+    with torch.no_grad():
+        table[7] = torch.nan
+    assert loss_by(BY_TRITON, states, table, bias, targets).isnan()
+
+
+def test_the_kernels_compile_for_gpus(tmp_path):
+    variables = {name: each for name, each in os.environ.items() if name != "TRITON_INTERPRET"}
+    variables["TRITON_CACHE_DIR"] = str(tmp_path)
+    command = [sys.executable, "-c", COMPILE]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert [line[:3] for line in lines] == [
+        [kernel, dtype, capability]
+        for kernel in ("_normalize", "_differentiate")
+        for dtype in ("bf16", "fp32")
+        for capability in ("80", "90", "100")
+    ], done.stderr
+    for kernel, dtype, _, is_code, is_rounded in lines:
+        assert is_code == "True"
+        assert is_rounded == str(kernel == "_differentiate" and dtype == "bf16")
+
+
+class TestCheck:
+    GPU = torch.device("cuda", 0)
+
+    def test_a_cpu_is_refused(self):
+        with pytest.raises(
+            ConfigError, match=r"loss\.triton is true, but this run uses the CPU; set"
+        ):
+            check_triton(torch.device("cpu"))
+
+    @pytest.mark.parametrize(
+        "error",
+        [
+            ModuleNotFoundError("No module named 'triton'"),
+            RuntimeError("Failed to find C compiler."),
+            subprocess.CalledProcessError(1, ["gcc"]),
+        ],
+    )
+    def test_the_error_names_what_keeps_triton_from_running(self, monkeypatch, error):
+        def fail(*_):
+            raise error
+
+        monkeypatch.setattr(torch, "zeros", lambda *_, device: torch.ones(1))
+        monkeypatch.setattr(kernels, "normalize", fail)
+        name = type(error).__name__
+        with pytest.raises(ConfigError, match=rf"cannot run a kernel here \({name}.*C compiler"):
+            check_triton(self.GPU)
+
+    def test_a_device_that_runs_the_kernel_is_accepted(self, monkeypatch):
+        monkeypatch.setattr(torch, "zeros", lambda *_, device: torch.ones(1, device=DEVICE))
+        check_triton(self.GPU)
