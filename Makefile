@@ -72,8 +72,8 @@ bench-processes: $(READY)  ## measure several processes and a longer log, on $$D
 gpu-smoke: $(DEV_READY)  ## on a machine with a GPU: time a step, compare every backbone with the CPU: 20 minutes
 	@python benchmarks/gpu.py
 	@python benchmarks/gpu.py --triton
-	python -m pytest tests/unit/model/test_softmax_kernels.py
-	python -m pytest -m gpu tests/unit/train/test_real_gpu.py
+	TRITON_INTERPRET=0 python -m pytest tests/unit/model/test_softmax_kernels.py
+	TRITON_INTERPRET=0 python -m pytest -m gpu tests/unit/train/test_real_gpu.py
 
 profile: $(READY)  ## profile a fit of the study in params.yaml: tables and traces in build/profile (WINDOW=...)
 	dvc repro preprocess

@@ -152,6 +152,8 @@ def main(words: Sequence[str] | None = None) -> None:
     given = parser.parse_args(words)
     if given.device == "cuda" and not torch.cuda.is_available():
         raise SystemExit(f"error: torch {torch.__version__} sees no GPU here; nothing was run")
+    if given.triton and given.device == "cpu":
+        parser.error("--triton needs a GPU")
     print_header()
     params = default_params()
     params = replace(params, loss=replace(params.loss, triton=given.triton))

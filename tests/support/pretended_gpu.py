@@ -253,7 +253,7 @@ class _TritonKernel:
 
 def _triton_kernels() -> tuple[Any, dict[str, _TritonKernel]]:
     kernels = import_module(KERNELS)
-    names = ("_normalize", "_differentiate")
+    names = ("_log_sums_and_scores", "_to_gradients")
     return kernels, {name: _TritonKernel(getattr(kernels, name)) for name in names}
 
 

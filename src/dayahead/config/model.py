@@ -23,8 +23,9 @@ FITTED = ("model", "task", "loss", "neighbours", "linear", "memory", "training")
 """Sections that say how models are fitted, which a challenger or a search may change: the others
 say what is evaluated, on what, and on which machine."""
 SOFTMAXES = ("softmax", "sampled_softmax")
-LOGITS_MIB = {"cpu": 96, "cuda": 2048}
-"""What `logits_budget_mib: auto` is on each kind of device."""
+LOGITS_MIB, GPU_SOFTMAX_MIB = 96, 2048
+"""What `logits_budget_mib: auto` is, and for the full softmax on a GPU, where each chunk adds to a
+gradient as large as the item table."""
 NO_NETWORK = "none"
 GRU4REC = "gru4rec"
 
@@ -179,12 +180,12 @@ class LossConfig:
     """bpr_max: scores below 0 become elu * (exp(score) - 1); 0: they stay as they are."""
     logits_budget_mib: Auto | Annotated[int, Field(ge=1, le=1 << 20)]
     """Logits are computed in chunks of this size (or of the item table's, where that is larger) and
-    never held whole. Larger chunks are faster. auto: 96 on a CPU, where with tens of thousands of
-    items in bfloat16 it takes a tenth less time than 32; 2048 on a GPU."""
+    never held whole. Larger chunks are faster: on a CPU, with tens of thousands of items in
+    bfloat16, 96 takes a tenth less time than 32. auto: 2048 for a softmax on a GPU, which holds up
+    to 1.5 times that; otherwise 96."""
     triton: bool
-    """Whether softmax and sampled_softmax pass over their logits by Triton kernels, which move
-    6 bytes for each in bfloat16 where torch's own passes move 40. It needs a GPU and a C compiler,
-    and has not yet run on one."""
+    """Compute softmax and sampled_softmax with two Triton kernels instead of torch operators. Needs
+    a GPU and a C compiler; not yet run on a GPU."""
 
     def __post_init__(self) -> None:
         """Check that the settings go together."""
@@ -205,11 +206,15 @@ class LossConfig:
                 f"{' or '.join(SOFTMAXES)}"
             )
 
-    def logits_mib(self, device_type: str) -> int:
-        """Size of a chunk of logits on this kind of device."""
-        if self.logits_budget_mib == "auto":
-            return LOGITS_MIB[device_type]
-        return self.logits_budget_mib
+    @property
+    def logits_mib(self) -> int:
+        """Size of a chunk of logits."""
+        return LOGITS_MIB if self.logits_budget_mib == "auto" else self.logits_budget_mib
+
+    def softmax_mib(self, device_type: str) -> int:
+        """Size of a chunk of logits of the softmax on this kind of device."""
+        is_auto = self.logits_budget_mib == "auto"
+        return GPU_SOFTMAX_MIB if is_auto and device_type == "cuda" else self.logits_mib
 
     @property
     def is_sampled(self) -> bool:

@@ -155,7 +155,7 @@ def _sampled_loss(
         )
         return SAMPLED_LOSSES[config.name](scores, config).sum()
 
-    n_rows = rows_per_chunk(len(items), config.logits_mib(hidden.device.type))
+    n_rows = rows_per_chunk(len(items), config.logits_mib)
     inputs = (hidden, targets, target_rows, target_biases)
     losses = [
         checkpoint(loss_of, *chunk, use_reentrant=False, preserve_rng_state=False)

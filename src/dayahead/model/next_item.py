@@ -255,8 +255,7 @@ class NextItemModel(nn.Module):
         if self.task_config.rtd_replacements == "batch":
             items = to_device(torch.unique(labels), states.device)
             layer = OutputLayer(*layer.rows(items - N_RESERVED), len(items))
-        budget = config.logits_mib(states.device.type)
-        samples: Tensor = generator_samples(states, layer, offsets, rng, budget)
+        samples: Tensor = generator_samples(states, layer, offsets, rng, config.logits_mib)
         return samples + N_RESERVED if items is None else items[samples]
 
     def _global_labels(self, rng: StepRandom) -> Labels:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
-from subprocess import SubprocessError
 
 import torch
 from jaxtyping import Float, Int
@@ -26,6 +25,8 @@ Targets = Int[Tensor, " T"]
 ROW_STEP = 64
 """Products are of multiples of so many states, so that steps share their shapes: oneDNN compiles a
 bfloat16 product for each new shape."""
+ALIGNED = 64
+"""Items, of which a row of logits on a GPU has room for a multiple."""
 COPIED_ROWS = 4096
 """Of the table at once, so that no second copy of them all is held."""
 KERNELS = "dayahead.model.softmax_kernels"
@@ -84,17 +85,19 @@ def rows_per_chunk(n_scores: int, logits_budget_mib: int, minimum: int = 1) -> i
     return max(minimum, logits_budget_mib * 2**20 // (4 * max(1, n_scores)))
 
 
-def check_triton(device: torch.device) -> None:
-    """Raise ConfigError if Triton's kernels cannot run here: try one on a single logit."""
+def check_triton(device: torch.device, dtype: torch.dtype) -> None:
+    """Raise ConfigError if Triton's kernels cannot run on products of this dtype: try them."""
     if device.type != "cuda":
         raise ConfigError(
             "params.yaml: loss.triton is true, but this run uses the CPU; set loss.triton to "
             "false, or compute.device to cuda"
         )
-    one = torch.zeros(1, device=device)
+    products = torch.zeros(2, ALIGNED, dtype=dtype, device=device)
+    loss = _ChunkLoss(products[0].float(), None, WHOLE, by_triton=True)
     try:
-        import_module(KERNELS).normalize(one[None], one, one, one.long())
-    except (ImportError, RuntimeError, OSError, SubprocessError) as error:
+        loss.differentiate(products, products[:, 0].long())
+        products.sum().item()  # waits for them
+    except Exception as error:  # whatever it is
         raise ConfigError(
             f"params.yaml: loss.triton is true, but Triton cannot run a kernel here "
             f"({type(error).__name__}: {error}); it needs the package triton, a C compiler and "
@@ -111,10 +114,11 @@ def softmax_loss(
 ) -> Float[Tensor, ""]:
     """Sum over targets of the cross entropy with a softmax over all items.
 
-    float32, also of bfloat16 products, or float64. `corrections` are added to the scores of all
-    items but a state's own target. `config` sets the size of the chunks, and what passes over them.
-    A chunk has at least as many states as they have dimensions: with fewer, the passes over the
-    table and its gradient take longer than the products (four to eight times at a million items).
+    float32, also of bfloat16 products, or (not by Triton) float64. `corrections` are added to the
+    scores of all items but a state's own target. `config` sets the chunk size and whether Triton is
+    used. A chunk has at least as many states as they have dimensions: with fewer, the passes over
+    the table and its gradient take longer than the products (four to eight times at a million
+    items).
 
     With a sharded table (Shoeybi et al. 2019) this process's part of the loss belongs to the
     targets, of all processes, whose rows are here. The sum over processes is the loss of all
@@ -123,7 +127,7 @@ def softmax_loss(
     shard = layer.shard
     (states, targets), _ = shard.all_gather(states, targets, dtype=_product_dtype(states))
     n_own = layer.n_items // shard.world_size  # or one more, but all processes need equal chunks
-    n_rows = rows_per_chunk(n_own, config.logits_mib(states.device.type), states.shape[1])
+    n_rows = rows_per_chunk(n_own, config.softmax_mib(states.device.type), states.shape[1])
     of_chunks = _ChunkLoss(layer.bias.detach(), corrections, shard, config.triton)
     loss: Tensor = _SoftmaxLoss.apply(  # type: ignore[no-untyped-call]
         states, layer.table, layer.bias, targets, of_chunks, n_rows
@@ -138,6 +142,12 @@ def _product_dtype(tensor: Tensor) -> torch.dtype:
     return torch.get_autocast_dtype(device) if is_enabled else tensor.dtype
 
 
+def _aligned(like: Tensor, n_rows: int, width: int) -> Float[Tensor, "n_rows width"]:
+    """Return an empty tensor; on a GPU its rows begin where products and kernels are fast."""
+    excess = 0 if like.device.type == "cpu" else -width % ALIGNED
+    return like.new_empty(n_rows, width + excess)[:, :width]
+
+
 class _SoftmaxLoss(Function):
     """Computes each chunk's gradients along with its loss, so logits are computed once."""
 
@@ -146,7 +156,7 @@ class _SoftmaxLoss(Function):
         ctx: FunctionCtx,
         states: Tensor,
         table: Tensor,
-        bias: Tensor,  # whose values `loss` has too: autograd asks for its gradient
+        bias: Tensor,  # passed so that autograd asks for its gradient; its values are in `loss`
         targets: Tensor,
         loss: "_ChunkLoss",
         n_rows: int,
@@ -159,7 +169,7 @@ class _SoftmaxLoss(Function):
         table = table.to(dtype)
         states_grad = torch.empty_like(states)
         table_grad = torch.zeros_like(table, dtype=loss.bias_grad.dtype)
-        buffer = states.new_empty(min(n_rows, len(states)), len(table))
+        buffer = _aligned(states, min(n_rows, len(states)), len(table))
         for start in range(0, len(states), n_rows):
             chunk = states[start : start + n_rows]
             logits = torch.mm(chunk, table.T, out=buffer[: len(chunk)])
@@ -208,14 +218,14 @@ class _ChunkLoss:
         if self.shard.is_whole or products.device.type != "cpu":
             for logits, part in self._parts(products, targets):
                 own_sums, scores = self._normalize(logits, part)
-                self._subtract_targets(logits, part, scores, own_sums, self._log_sums(own_sums))
+                self._to_gradients(logits, part, scores, own_sums, self._log_sums(own_sums))
             return
         # Small parts twice take less than an exchange for each, or one large part.
         own = [self._normalize(logits, part) for logits, part in self._parts(products, targets)]
         own_sums = torch.cat([sums for sums, _ in own])
         parts = self._parts(products, targets, own_sums, self._log_sums(own_sums))
         for (logits, part, *sums), (_, scores) in zip(parts, own, strict=True):
-            self._subtract_targets(logits, part, scores, *sums)
+            self._to_gradients(logits, part, scores, *sums)
 
     def _parts(
         self, products: Float[Tensor, "t m"], *others: Float[Tensor, " t"] | Targets
@@ -258,7 +268,7 @@ class _ChunkLoss:
         """Logs of the sums over all items."""
         return own_sums if self.shard.is_whole else self.shard.stack(own_sums).logsumexp(0)
 
-    def _subtract_targets(
+    def _to_gradients(
         self,
         probabilities: Float[Tensor, "t m"],
         targets: Targets,
@@ -278,10 +288,11 @@ class _ChunkLoss:
     def _differentiate_by_triton(self, products: Float[Tensor, "t m"], targets: Targets) -> None:
         kernels = import_module(KERNELS)
         own = self.shard.own_rows(targets)
-        own_sums, scores = kernels.normalize(products, self.bias, self.corrected_bias, own)
+        biases = self.bias, self.corrected_bias
+        own_sums, scores = kernels.log_sums_and_scores(products, *biases, own)
         log_sums = self._log_sums(own_sums)
         losses = torch.where(own >= 0, log_sums - scores, 0.0)
         self.losses.append(losses)
-        kernels.differentiate(
-            products, self.corrected_bias, own, log_sums, torch.expm1(-losses), self.bias_grad
+        self.bias_grad += kernels.to_gradients(
+            products, self.corrected_bias, own, log_sums, torch.expm1(-losses)
         )

@@ -118,39 +118,38 @@ def _synchronised_prefixes(
     batch: Batch, counts: Int[Tensor, " S"], shard: Shard, device: torch.device, most_rows: int
 ) -> Iterator[_Prefixes]:
     """Yield the prefixes of a batch; if items are sharded, equally often on every process."""
-    parts = _prefixes(batch.without_empty_rows().to(device), counts, most_rows)
-    if shard.is_whole:
-        yield from parts
-        return
-    own = list(parts)
-    n_parts = int(shard.stack(torch.tensor(len(own), device=device)).max())
+    own = batch.without_empty_rows().to(device)
+    parts = _target_parts(own, counts, most_rows)
+    n_idle = 0
+    if not shard.is_whole:
+        n_idle = int(shard.stack(torch.tensor(len(parts), device=device)).max()) - len(parts)
+    for rows, n_known, indices in parts:
+        columns = {name: values[rows] for name, values in own.columns.items()}
+        yield _Prefixes(columns, n_known, own.columns[ITEM_ID][rows, n_known], indices)
     one = torch.ones(1, dtype=torch.int64, device=device)
     # Two columns: `mlm` and the tasks like it predict at the position behind the one known.
     first = {name: values[:1, :2].to(device) for name, values in batch.columns.items()}
-    idle = _Prefixes(first, n_known=one, targets=one * 0, indices=-one)
-    yield from own + [idle] * (n_parts - len(own))
+    yield from [_Prefixes(first, n_known=one, targets=one * 0, indices=-one)] * n_idle
 
 
-def _prefixes(batch: Batch, counts: Int[Tensor, " S"], most_rows: int) -> Iterator[_Prefixes]:
-    """Cut the targets of a batch without empty rows into parts of at most as many rows."""
-    items = batch.columns[ITEM_ID]
-    if len(items) == 0:
-        return
-    steps = torch.arange(items.shape[1], device=items.device)
+def _target_parts(
+    batch: Batch, counts: Int[Tensor, " S"], most_rows: int
+) -> list[tuple[Int[Tensor, " P"], ...]]:
+    """Split the targets of a batch without empty rows into parts of at most so many.
+
+    Of each target: its row, the items known before it, and its index among all of the window.
+    """
+    n_rows, width = batch.columns[ITEM_ID].shape
+    steps = torch.arange(width, device=batch.lengths.device)
     starts = batch.lengths - counts[batch.sessions]
     is_target = (steps >= starts[:, None]) & (steps < batch.lengths[:, None])  # [B, L]
     rows, n_known = is_target.nonzero(as_tuple=True)
+    if len(rows) == 0:
+        return []
     indices = (counts.cumsum(0)[batch.sessions] - batch.lengths)[rows] + n_known
     order = n_known.argsort(stable=True)
-    n_rows = min(len(items), most_rows)
-    for start in range(0, len(order), n_rows):
-        part = order[start : start + n_rows]
-        yield _Prefixes(
-            columns={name: values[rows[part]] for name, values in batch.columns.items()},
-            n_known=n_known[part],
-            targets=items[rows[part], n_known[part]],
-            indices=indices[part],
-        )
+    parts = (torch.split(each[order], min(n_rows, most_rows)) for each in (rows, n_known, indices))
+    return list(zip(*parts, strict=True))
 
 
 class ShardedRanking:

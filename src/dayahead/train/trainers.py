@@ -83,10 +83,11 @@ class GradientTrainer:
     """
 
     def __init__(self, model: NextItemModel, config: TrainingConfig, process: Process) -> None:
-        if uses_bfloat16(config, process):
+        is_bfloat16 = uses_bfloat16(config, process)
+        if is_bfloat16:
             check_bfloat16(model.config.architecture, process)
         if model.loss_config.triton:
-            check_triton(process.device)
+            check_triton(process.device, torch.bfloat16 if is_bfloat16 else torch.float32)
         self.model = model.to(process.device)
         self.config = config
         self.process = process

@@ -225,11 +225,10 @@ def test_settings_that_contradict_each_other_are_rejected(changes, message):
         validated(LossConfig, LOSS | changes, "loss")
 
 
-@pytest.mark.parametrize(("budget", "wanted"), [("auto", {"cpu": 96, "cuda": 2048}), (7, 7)])
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_an_automatic_budget_of_logits_is_the_device_s(budget, wanted, device):
-    found = loss_config(logits_budget_mib=budget).logits_mib(device)
-    assert found == (wanted[device] if budget == "auto" else wanted)
+@pytest.mark.parametrize(("budget", "wanted"), [("auto", [96, 96, 2048]), (7, [7, 7, 7])])
+def test_an_automatic_budget_is_larger_for_a_softmax_on_a_gpu(budget, wanted):
+    config = loss_config(logits_budget_mib=budget)
+    assert [config.logits_mib, *map(config.softmax_mib, ("cpu", "cuda"))] == wanted
 
 
 @pytest.mark.parametrize("name", ["softmax", "sampled_softmax"])

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from dayahead.distributed.process import Process, Rank
 from dayahead.distributed.sharding import Shard
 from dayahead.model.inputs import EventInputs
-from dayahead.model.softmax_kernels import normalize
+from dayahead.model.softmax_kernels import log_sums_and_scores
 from dayahead.train.batches import MemoryBatches, Sessions
 from dayahead.train.trainers import GradientTrainer
 from support.backbones import TRAINED, mark_slow
@@ -160,7 +160,7 @@ def fuse_with_cpu_steps(values):
 
 
 def give_a_cpu_tensor_to_triton(values):
-    normalize(values, values[0], torch.zeros(2), values[0].long())
+    log_sums_and_scores(values, values[0], torch.zeros(2), values[0].long())
 
 
 @pytest.mark.parametrize(
