@@ -23,9 +23,9 @@ FITTED = ("model", "task", "loss", "neighbours", "linear", "memory", "training")
 """Sections that say how models are fitted, which a challenger or a search may change: the others
 say what is evaluated, on what, and on which machine."""
 SOFTMAXES = ("softmax", "sampled_softmax")
-LOGITS_MIB, GPU_SOFTMAX_MIB = 96, 2048
-"""What `logits_budget_mib: auto` is, and for the full softmax on a GPU, where each chunk adds to a
-gradient as large as the item table."""
+LOGITS_MIB, FLOAT32_SOFTMAX_MIB, GPU_SOFTMAX_MIB = 96, 24, 2048
+"""What `logits_budget_mib: auto` is; and for the full softmax, where each chunk adds to a gradient
+as large as the item table: on a CPU in float32 within the product, elsewhere in further passes."""
 NO_NETWORK = "none"
 GRU4REC = "gru4rec"
 
@@ -180,9 +180,9 @@ class LossConfig:
     """bpr_max: scores below 0 become elu * (exp(score) - 1); 0: they stay as they are."""
     logits_budget_mib: Auto | Annotated[int, Field(ge=1, le=1 << 20)]
     """Logits are computed in chunks of this size (or of the item table's, where that is larger) and
-    never held whole. Larger chunks are faster: on a CPU, with tens of thousands of items in
-    bfloat16, 96 takes a tenth less time than 32. auto: 2048 for a softmax on a GPU, which holds up
-    to 1.5 times that; otherwise 96."""
+    never held whole. auto: for the softmax 2048 on a GPU, which holds up to 1.5 times that, and 24
+    on a CPU in float32; otherwise 96. On a CPU with 20,000 items, 96 takes a tenth more time than
+    24 in float32; with 100,000 it takes a tenth less in bfloat16."""
     triton: bool
     """Compute softmax and sampled_softmax with two Triton kernels instead of torch operators. Needs
     a GPU and a C compiler; not yet run on a GPU."""
@@ -211,10 +211,13 @@ class LossConfig:
         """Size of a chunk of logits."""
         return LOGITS_MIB if self.logits_budget_mib == "auto" else self.logits_budget_mib
 
-    def softmax_mib(self, device_type: str) -> int:
-        """Size of a chunk of logits of the softmax on this kind of device."""
-        is_auto = self.logits_budget_mib == "auto"
-        return GPU_SOFTMAX_MIB if is_auto and device_type == "cuda" else self.logits_mib
+    def softmax_mib(self, device_type: str, *, in_bfloat16: bool) -> int:
+        """Size of a chunk of logits of the full softmax on this kind of device."""
+        if self.logits_budget_mib != "auto":
+            return self.logits_budget_mib
+        if device_type == "cuda":
+            return GPU_SOFTMAX_MIB
+        return LOGITS_MIB if in_bfloat16 else FLOAT32_SOFTMAX_MIB
 
     @property
     def is_sampled(self) -> bool:

@@ -5,8 +5,7 @@ import os
 import socket
 from collections.abc import Iterable
 from ctypes import CDLL
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -16,11 +15,10 @@ from torch import Tensor
 
 from dayahead.config.machine import ComputeConfig
 from dayahead.core.phases import phase
+from dayahead.distributed.collectives import Collectives
 from dayahead.distributed.openmp import watch_cores
 
 T = TypeVar("T")
-TIMEOUT = timedelta(hours=1)
-"""Of a collective: the others wait while one process hashes windows or writes a state."""
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 KEPT_BYTES, KEPT_BYTES_SHARDED = 2**30, 2**26
 """Largest tensor whose pages malloc keeps when it is freed."""
@@ -42,6 +40,8 @@ class Process:
 
     rank: Rank
     device: torch.device
+    collectives: Collectives = field(default_factory=Collectives)
+    """With all the others."""
 
     @property
     def is_main(self) -> bool:
@@ -60,7 +60,7 @@ class Process:
         """Sum `values` over all processes, in place."""
         if self.rank.world_size > 1:
             with phase("collectives"):
-                dist.all_reduce(values)
+                self.collectives.all_reduce(values)
         return values
 
     def broadcast(self, value: T) -> T:

@@ -27,8 +27,10 @@ from torch.distributed.rendezvous import rendezvous
 
 from dayahead.config.machine import ComputeConfig
 from dayahead.core.errors import ConfigError, DeadProcessError, TrainingError, first_line
+from dayahead.distributed.collectives import TIMEOUT, Collectives
 from dayahead.distributed.launchers import LaunchInfo
-from dayahead.distributed.process import TIMEOUT, Process, Rank, divide_cores
+from dayahead.distributed.process import Process, Rank, divide_cores
+from dayahead.distributed.shared_memory import SharedMemory
 
 RENDEZVOUS_TIMEOUT = timedelta(minutes=10)
 """For all processes to arrive: on a cold machine the imports alone take minutes."""
@@ -68,7 +70,8 @@ def process_group(
             f"({os.environ.get(NETWORK)}) is the network between them"
         ) from None
     try:
-        process = Process(Rank(launch.rank, launch.world_size), device)
+        collectives = SharedMemory.create() or Collectives()
+        process = Process(Rank(launch.rank, launch.world_size), device, collectives)
         divide_cores(process, compute)
         with heartbeat(name) if has_heartbeat else nullcontext():
             yield process

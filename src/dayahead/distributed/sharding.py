@@ -6,7 +6,7 @@ all processes' losses, as everywhere in torch.distributed.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
@@ -16,13 +16,13 @@ from torch import Tensor
 from torch.autograd.function import Function, FunctionCtx, once_differentiable
 from torch.nn.functional import embedding
 
-from dayahead.distributed.process import TIMEOUT, Rank
+from dayahead.distributed.collectives import TIMEOUT, Collectives, Sizes
+from dayahead.distributed.process import Rank
+from dayahead.distributed.shared_memory import SharedMemory
 
-Sizes = list[int]
-"""One number per rank."""
-Exchange = tuple[Sizes, Sizes, dist.ProcessGroup | None]
-Gather = tuple[Sizes, int, torch.dtype, dist.ProcessGroup | None]
-CHUNK_BYTES = 2**26
+Exchange = tuple[Sizes, Sizes, Collectives]
+Gather = tuple[Sizes | None, int, torch.dtype, Collectives]
+CHUNK_BYTES = 2**24
 """Of all processes' rows that are exchanged at once when a table is written or read."""
 
 
@@ -40,15 +40,17 @@ class Shard:
 
     rank: int = 0
     world_size: int = 1
-    group: dist.ProcessGroup | None = None
-    """Separate from the default group, because rows are exchanged while gradients are."""
+    collectives: Collectives = field(default_factory=Collectives)
+    """In a group of their own, because rows are exchanged while gradients are."""
 
     @classmethod
     def create(cls, rank: Rank) -> "Shard":
         """Shard tables over all processes; a collective."""
         if rank.world_size == 1:
             return WHOLE
-        return cls(rank.index, rank.world_size, dist.new_group(timeout=TIMEOUT))
+        group = dist.new_group(timeout=TIMEOUT)
+        collectives = SharedMemory.create(group) or Collectives(group)
+        return cls(rank.index, rank.world_size, collectives)
 
     @property
     def is_whole(self) -> bool:
@@ -89,12 +91,10 @@ class Shard:
         wanted, inverse = torch.unique(rows, return_inverse=True)
         holders = wanted % self.world_size
         order = holders.argsort(stable=True)
-        n_wanted = holders.bincount(minlength=self.world_size)
-        ones = [1] * self.world_size
-        n_requested = self._all_to_all(n_wanted, ones, ones).tolist()
-        requested = self._all_to_all(wanted[order], n_wanted.tolist(), n_requested)
+        n_wanted = holders.bincount(minlength=self.world_size).tolist()
+        requested, n_requested = self.collectives.all_to_all(wanted[order], n_wanted)
         rows_out = embedding(requested // self.world_size, local)
-        received = self._all_to_all(rows_out, n_requested, n_wanted.tolist())
+        received = self._all_to_all(rows_out, n_requested, n_wanted)
         return embedding(order.argsort()[inverse], received)
 
     def lookup_scalars(
@@ -113,7 +113,7 @@ class Shard:
         """Gather the values of every process, of the same shape on all."""
         if self.is_whole:
             return values[None]
-        return self._all_gather(values[None], [1] * self.world_size)
+        return self._all_gather(values[None], [1] * self.world_size)[0]
 
     def all_gather(
         self, *values: Float[Tensor, "T ..."], dtype: torch.dtype | None = None
@@ -124,11 +124,10 @@ class Shard:
         values and gradients of floating point are exchanged in `dtype`, if given, and gradients are
         summed in that of the values.
         """
-        n_local = len(values[0])
         if self.is_whole:
-            return list(values), [n_local]
-        n_of = self.stack(torch.tensor(n_local, device=values[0].device)).tolist()
-        return [self._all_gather(each, n_of, dtype) for each in values], n_of
+            return list(values), [len(values[0])]
+        first, n_of = self._all_gather(values[0], None, dtype)
+        return [first, *(self._all_gather(each, n_of, dtype)[0] for each in values[1:])], n_of
 
     def send_back(
         self, results: Float[Tensor, "E k"], n_of: list[int], widths: list[int]
@@ -195,29 +194,29 @@ class Shard:
             end = min(begin + step, n_rows)
             yield begin, end, [len(range(begin + rank, end, self.world_size)) for rank in ranks]
 
-    def _all_gather(self, values: Tensor, n_of: Sizes, dtype: torch.dtype | None = None) -> Tensor:
-        """Concatenate the values of all ranks, of which rank i has `n_of[i]`."""
+    def _all_gather(
+        self, values: Tensor, n_of: Sizes | None, dtype: torch.dtype | None = None
+    ) -> tuple[Tensor, Sizes]:
+        """Concatenate the values of all ranks; return them, and how many are of each rank."""
         sent_dtype = dtype if dtype and values.is_floating_point() else values.dtype
-        gather = n_of, self.rank, sent_dtype, self.group
-        result: Tensor = _AllGather.apply(values, gather)  # type: ignore[no-untyped-call]
+        gather = n_of, self.rank, sent_dtype, self.collectives
+        result: tuple[Tensor, Sizes] = _AllGather.apply(values, gather)  # type: ignore[no-untyped-call]
         return result
 
     def _all_to_all(self, values: Tensor, sent: Sizes, received: Sizes) -> Tensor:
         """Send the first `sent[0]` values to rank 0, and so on; return the values received."""
-        result: Tensor = _AllToAll.apply(values, (sent, received, self.group))  # type: ignore[no-untyped-call]
+        result: Tensor = _AllToAll.apply(values, (sent, received, self.collectives))  # type: ignore[no-untyped-call]
         return result
 
 
 class _AllToAll(Function):
-    """Differentiable all_to_all_single; torch's own is deprecated (distributed.nn) or private."""
+    """Differentiable all_to_all; torch's own is deprecated (distributed.nn) or private."""
 
     @staticmethod
     def forward(ctx: FunctionCtx, values: Tensor, exchange: Exchange) -> Tensor:
-        sent, received, group = exchange
-        ctx.reverse = received, sent, group  # type: ignore[attr-defined]
-        result = values.new_empty((sum(received), *values.shape[1:]))
-        dist.all_to_all_single(result, values.contiguous(), received, sent, group=group)
-        return result
+        sent, received, collectives = exchange
+        ctx.reverse = received, sent, collectives  # type: ignore[attr-defined]
+        return collectives.all_to_all(values, sent, received)[0]
 
     @staticmethod
     def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor, None]:
@@ -227,26 +226,23 @@ class _AllToAll(Function):
 class _AllGather(Function):
     """Differentiable all_gather of unequal lengths; values and gradients are sent in one dtype.
 
-    By all_to_all, which moves as many bytes: all_gather needs equal lengths, reduce_scatter rounds
-    each partial sum of bfloat16, and in gloo they take up to twice as long.
+    Its backward is no reduce_scatter, which would round each partial sum of bfloat16.
     """
 
     @staticmethod
-    def forward(ctx: FunctionCtx, values: Tensor, gather: Gather) -> Tensor:
-        n_of, rank, dtype, group = ctx.gather = gather  # type: ignore[attr-defined]
+    def forward(ctx: FunctionCtx, values: Tensor, gather: Gather) -> tuple[Tensor, Sizes]:
+        n_of, rank, dtype, collectives = gather
+        result, n_of = collectives.all_gather(values.to(dtype), n_of)
+        ctx.reverse = n_of, [n_of[rank]] * len(n_of), collectives  # type: ignore[attr-defined]
         ctx.dtype = values.dtype  # type: ignore[attr-defined]
-        copies = values.to(dtype).repeat(len(n_of), *[1] * (values.dim() - 1))
-        result = copies.new_empty((sum(n_of), *values.shape[1:]))
-        dist.all_to_all_single(result, copies, n_of, [n_of[rank]] * len(n_of), group=group)
-        return result
+        return result, n_of
 
     @staticmethod
     @once_differentiable  # type: ignore[misc]
-    def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor, None]:
-        n_of, rank, _, group = ctx.gather  # type: ignore[attr-defined]
-        parts = gradient.new_empty((len(n_of), n_of[rank], *gradient.shape[1:]))
-        sizes = [n_of[rank]] * len(n_of)
-        dist.all_to_all_single(parts.flatten(0, 1), gradient.contiguous(), sizes, n_of, group=group)
+    def backward(ctx: FunctionCtx, gradient: Tensor, _: None) -> tuple[Tensor, None]:
+        sent, received, collectives = ctx.reverse  # type: ignore[attr-defined]
+        parts, _ = collectives.all_to_all(gradient, sent, received)
+        parts = parts.view(len(received), received[0], *gradient.shape[1:])
         return parts.sum(0, dtype=ctx.dtype), None  # type: ignore[attr-defined]
 
 

@@ -94,8 +94,8 @@ class NextItemModel(nn.Module):
         """Names of the parameters whose rows are sharded over the processes."""
         if self.shard.is_whole:
             return frozenset()
-        tables = {"inputs.items.weight", "output_items.weight", "bias"}
-        return frozenset(tables.intersection(name for name, _ in self.named_parameters()))
+        names = {"inputs.items.weight", "bias"}
+        return frozenset(names if self.config.tie_weights else names | {"output_items.weight"})
 
     def grow(self, sizes: dict[str, int]) -> None:
         """Add the first `sizes[column]` values of each vocabulary; old rows do not change.

@@ -22,9 +22,9 @@ the candidates, higher is better. Events after the known ones are never read."""
 States = Float[Tensor, "T d"]
 Targets = Int[Tensor, " T"]
 """Items, numbered from 0."""
-ROW_STEP = 64
-"""Products are of multiples of so many states, so that steps share their shapes: oneDNN compiles a
-bfloat16 product for each new shape."""
+ROW_STEP = 32
+"""Products are of multiples of so many states, so that steps share their shapes: oneDNN takes 20 ms
+to compile the bfloat16 products of a new shape."""
 ALIGNED = 64
 """Items, of which a row of logits on a GPU has room for a multiple."""
 COPIED_ROWS = 4096
@@ -125,9 +125,11 @@ def softmax_loss(
     targets; all must scale it by the same factor before `backward`.
     """
     shard = layer.shard
-    (states, targets), _ = shard.all_gather(states, targets, dtype=_product_dtype(states))
+    dtype = _product_dtype(states)
+    (states, targets), _ = shard.all_gather(states, targets, dtype=dtype)
     n_own = layer.n_items // shard.world_size  # or one more, but all processes need equal chunks
-    n_rows = rows_per_chunk(n_own, config.softmax_mib(states.device.type), states.shape[1])
+    budget_mib = config.softmax_mib(states.device.type, in_bfloat16=dtype == torch.bfloat16)
+    n_rows = rows_per_chunk(n_own, budget_mib, states.shape[1])
     of_chunks = _ChunkLoss(layer.bias.detach(), corrections, shard, config.triton)
     loss: Tensor = _SoftmaxLoss.apply(  # type: ignore[no-untyped-call]
         states, layer.table, layer.bias, targets, of_chunks, n_rows
@@ -177,7 +179,7 @@ class _SoftmaxLoss(Function):
             torch.mm(logits, table, out=states_grad[start : start + n_rows])
             if ctx.needs_input_grad[1]:  # type: ignore[attr-defined]
                 if dtype == table_grad.dtype:
-                    table_grad.addmm_(logits.T, chunk)
+                    table_grad.addmm_(logits.T, chunk, beta=start > 0)
                 else:
                     table_grad += logits.T @ chunk
         gradients = states_grad[:n_states], table_grad, loss.bias_grad

@@ -18,6 +18,7 @@ from dayahead.config.params import TrainingConfig
 from dayahead.core.errors import ConfigError, TrainingError
 from dayahead.core.phases import in_phase, phase, steps
 from dayahead.core.prefixes import prefixed, with_prefix
+from dayahead.distributed.collectives import sum_gradients
 from dayahead.distributed.process import Process, Rank
 from dayahead.model.baselines import Baseline
 from dayahead.model.checkpoint import WEIGHTS, restore_weights, weights_of
@@ -30,6 +31,8 @@ from dayahead.train.adagrad import Adagrad
 from dayahead.train.batches import Batch, Batches
 from dayahead.train.loss_curve import Curve, loss_curve
 
+BUCKET_MIB = 25
+"""Of gradients that are exchanged at once. As DDP's default, without a smaller first bucket."""
 MOMENTS = {"exp_avg", "exp_avg_sq", "sum", "velocity"}
 """Names of AdamW's and Adagrad's state that has the shape of its parameter."""
 _OPTIMIZER = "moments."
@@ -127,8 +130,12 @@ class GradientTrainer:
             )
             # No fit changes a buffer, so they need no broadcast at each step.
             self.wrapped = DistributedDataParallel(
-                self.model, forward_sync_buffers=False, gradient_as_bucket_view=True
+                self.model,
+                forward_sync_buffers=False,
+                gradient_as_bucket_view=True,
+                bucket_cap_mb=BUCKET_MIB,
             )
+            self.wrapped.register_comm_hook(self.process.collectives, sum_gradients)
 
     def n_steps(self, epochs: list[Batches]) -> int:
         """Return the batches of all epochs, or `steps_per_window`."""
@@ -158,7 +165,7 @@ class GradientTrainer:
         """
         # Random streams are keyed by window and step, so they do not depend on history.
         purpose = (self.config.seed, "step", window, step)
-        torch.manual_seed(derived_seed(*purpose, "dropout", self.process.rank.index))
+        self._seed_dropout(derived_seed(*purpose, "dropout", self.process.rank.index))
         random = _step_random(batch, derived_seed(*purpose, "draws"))
         is_bfloat16 = uses_bfloat16(self.config, self.process)
         with torch.autocast(self.process.device.type, torch.bfloat16, enabled=is_bfloat16):
@@ -167,15 +174,20 @@ class GradientTrainer:
             )
         sums = torch.stack([loss.detach().double(), n_targets.double()])
         self.process.all_reduce(sums)
-        # DDP averages gradients over ranks, which have different numbers of targets.
-        with phase("backward"):
-            (loss * (self.process.rank.world_size / sums[1]).to(loss.dtype)).backward()
+        with phase("backward"):  # gradients are summed over ranks, as the numbers of targets are
+            (loss * (1 / sums[1]).to(loss.dtype)).backward()
         norm = self._clip_gradients()
         # Once in a step the host waits for the GPU.
         found = torch.cat([sums, norm.double()[None]]).cpu()
         self._check_finite("loss", found[0], window, step)
         self._apply(found[2], window, step)
         return found[:2]
+
+    def _seed_dropout(self, seed: int) -> None:
+        """Seed this device alone; torch.manual_seed takes half a millisecond for all others."""
+        torch.default_generator.manual_seed(seed)
+        if self.process.device.type == "cuda":
+            torch.cuda.manual_seed(seed)
 
     def update(self, window: str, step: int) -> None:
         """Clip the gradients, take an optimizer step by them, and drop them."""
@@ -191,16 +203,14 @@ class GradientTrainer:
     @in_phase("optimizer")
     def _clip_gradients(self) -> Float[Tensor, ""]:
         """Limit the gradient norm, over the sharded rows of all ranks too; return it unclipped."""
-        names = self.model.sharded
-        named = [(name, each.grad) for name, each in self.model.named_parameters()]
-        gradients = [(name in names, each) for name, each in named if each is not None]
-        sharded = [each for is_sharded, each in gradients if is_sharded]
-        norm = get_total_norm([each for is_sharded, each in gradients if not is_sharded])
+        sharded = {id(self.model.get_parameter(name)) for name in self.model.sharded}
+        groups = [group["params"] for group in self.optimizer.param_groups]
+        parameters = [each for each in chain.from_iterable(groups) if each.grad is not None]
+        norm = get_total_norm([each.grad for each in parameters if id(each) not in sharded])
         if sharded:
-            for each in sharded:  # sums over the ranks, where DDP's gradients are means
-                each /= self.process.rank.world_size
-            norm = (norm**2 + self.process.all_reduce(get_total_norm(sharded) ** 2)).sqrt()
-        clip_grads_with_norm_(self.model.parameters(), self.config.max_grad_norm, norm)
+            own = get_total_norm([each.grad for each in parameters if id(each) in sharded])
+            norm = (norm**2 + self.process.all_reduce(own**2)).sqrt()
+        clip_grads_with_norm_(parameters, self.config.max_grad_norm, norm)
         return norm
 
     def _check_finite(self, name: str, value: Tensor, window: str, step: int) -> None:

@@ -225,10 +225,14 @@ def test_settings_that_contradict_each_other_are_rejected(changes, message):
         validated(LossConfig, LOSS | changes, "loss")
 
 
-@pytest.mark.parametrize(("budget", "wanted"), [("auto", [96, 96, 2048]), (7, [7, 7, 7])])
-def test_an_automatic_budget_is_larger_for_a_softmax_on_a_gpu(budget, wanted):
+@pytest.mark.parametrize(("budget", "wanted"), [("auto", [96, 24, 96, 2048]), (7, [7, 7, 7, 7])])
+def test_an_automatic_budget_of_a_softmax_depends_on_device_and_dtype(budget, wanted):
     config = loss_config(logits_budget_mib=budget)
-    assert [config.logits_mib, *map(config.softmax_mib, ("cpu", "cuda"))] == wanted
+    of_softmax = [
+        config.softmax_mib(device, in_bfloat16=in_bfloat16)
+        for device, in_bfloat16 in (("cpu", False), ("cpu", True), ("cuda", True))
+    ]
+    assert [config.logits_mib, *of_softmax] == wanted
 
 
 @pytest.mark.parametrize("name", ["softmax", "sampled_softmax"])

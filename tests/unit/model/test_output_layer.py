@@ -63,7 +63,7 @@ def test_the_budget_counts_mebibytes_of_float32_scores(n_items, minimum, wanted)
     assert rows_per_chunk(n_items, 3, minimum) == wanted
 
 
-@pytest.mark.parametrize(("n_items", "wanted"), [(1000, 3 * 2**20 // 4000 // 64 * 64), (10**6, 8)])
+@pytest.mark.parametrize(("n_items", "wanted"), [(1000, 3 * 2**20 // 4000 // 32 * 32), (10**6, 8)])
 def test_chunks_fit_the_budget_with_at_least_as_many_states_as_dimensions(
     monkeypatch, n_items, wanted
 ):

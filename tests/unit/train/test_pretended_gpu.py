@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 
 from dayahead.distributed.process import Process, Rank
+from dayahead.distributed.collectives import Collectives
 from dayahead.distributed.sharding import Shard
 from dayahead.model.inputs import EventInputs
 from dayahead.model.softmax_kernels import log_sums_and_scores
@@ -62,7 +63,7 @@ class LoneShard(Shard):
 def shard_of_one(monkeypatch):
     """Let a study of one process exchange rows through a process group."""
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    monkeypatch.setattr(Shard, "create", lambda rank: LoneShard(0, 1, dist.group.WORLD))
+    monkeypatch.setattr(Shard, "create", lambda rank: LoneShard(0, 1, Collectives()))
     yield {"compute": {"shard_items": True}}
     dist.destroy_process_group()
 
