@@ -5,18 +5,18 @@ items by batches of 256 and of 1,024 sessions, and over 200,000 by 256. Both pro
 time; the variants take turns within one run, and figures are medians.
 
 one          all the work in one process, while the other waits
-two          batches split over both processes, gradients averaged by DDP
+two          batches split over both processes, gradients summed
 sharded      items sharded too (compute.shard_items), so that their gradients are not exchanged
 independent  both processes do all of the work at once without communication: the limit that the
              machine sets, less than 2 because two cores share memory, cache and power
 
 A step of 256 needs 1,000 targets * 20,000 items * 128 * 2 for the scores and twice that for their
-gradients, 15 GFLOP, and 3 for the backbone: 165 ms on a core that multiplies float32 at 111
-GFLOP/s, split over two processes. The work per parameter (3 M) is not split: AdamW, the norm,
-zeroing and adding gradients, and the 12 MB per step that a process sends and receives, for which
-gloo on the loopback takes 7 ms of a core. It does not grow with the batch. In bfloat16 products
-take a quarter of the time, and the rest as long. Sharded items split the parameters too, and a step
-exchanges some 3 MB, but in nine collectives, for each of which both processes wait for the slower.
+gradients, 15 GFLOP, and 3 for the backbone: 90 ms on a core that multiplies float32 at 200 GFLOP/s,
+split over two processes. The work per parameter (3 M) is not split: AdamW, the norm, zeroing and
+adding gradients, 9 ms, and the sum of 12 MB over both processes, which takes 5 ms through shared
+memory. It does not grow with the batch. In bfloat16 products take a quarter of the time, and the
+rest as long. Sharded items split the parameters too, and a step exchanges some 3 MB, but in a dozen
+collectives, for each of which both processes wait for the slower.
 
 Command: python benchmarks/processes.py [float32] [bfloat16]
 """

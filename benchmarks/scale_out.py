@@ -26,6 +26,7 @@ from torch import Tensor
 
 from dayahead.core.columns import ITEM_ID
 from dayahead.core.files import read_json, write_json
+from dayahead.distributed.collectives import Collectives
 from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Process
 from dayahead.distributed.sharding import Shard
@@ -135,7 +136,7 @@ def counted_bytes() -> Iterator[Counter[str]]:
     exchange = dist.all_to_all_single
 
     def counted(received: Tensor, values: Tensor, *sizes: list[int], **more: Any) -> None:  # noqa: ANN401
-        n_own = sizes[1][dist.get_rank()]
+        n_own = sizes[1][dist.get_rank()] if sizes else 1
         sent["bytes"] += (len(values) - n_own) * values[:1].nbytes
         exchange(received, values, *sizes, **more)
 
@@ -146,7 +147,8 @@ def counted_bytes() -> Iterator[Counter[str]]:
 def measure(process: Process, folder: Path) -> None:
     """Write what a step of this process sends, and its CPU seconds."""
     params = gpt2_params(default_params())
-    shard = Shard.create(process.rank)
+    # Not through shared memory: as between machines.
+    shard = Shard(process.rank.index, process.rank.world_size, Collectives())
     training = replace(params.training, precision="float32")
     trainer = GradientTrainer(build_model(params, LENGTH, shard), training, process)
     trainer.grow({ITEM_ID: N_ITEMS})

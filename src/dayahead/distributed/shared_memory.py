@@ -20,6 +20,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.futures import Future
 
+from dayahead.core.phases import phase
 from dayahead.distributed.barrier import Barrier, SharedFile
 from dayahead.distributed.collectives import Collectives, Sizes
 
@@ -91,7 +92,8 @@ class SharedMemory(Collectives):
 
     def start_all_reduce(self, values: Tensor) -> Future[Tensor]:
         """Sum values over all ranks, in place; return them."""
-        self.all_reduce(values)
+        with phase("collectives"):
+            self.all_reduce(values)
         sums = Future[Tensor]()
         sums.set_result(values)
         return sums

@@ -7,8 +7,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from dayahead.distributed.process import Process, Rank
 from dayahead.distributed.collectives import Collectives
+from dayahead.distributed.process import Process, Rank
 from dayahead.distributed.sharding import Shard
 from dayahead.model.inputs import EventInputs
 from dayahead.model.softmax_kernels import log_sums_and_scores
