@@ -31,6 +31,8 @@ COPIED_ROWS = 4096
 """Of the table at once, so that no second copy of them all is held."""
 KERNELS = "dayahead.model.softmax_kernels"
 """Imported where they are used, because torch's CPU wheel comes without Triton."""
+LEAST_SCALE = 1e-30
+"""Of the items held here in the probability of all, so that nothing is divided by zero."""
 CACHE_MIB = 4
 """Of float32 logits, that stay in a CPU's cache from one pass over them to the next."""
 
@@ -175,8 +177,12 @@ class _SoftmaxLoss(Function):
         for start in range(0, len(states), n_rows):
             chunk = states[start : start + n_rows]
             logits = torch.mm(chunk, table.T, out=buffer[: len(chunk)])
-            loss.differentiate(logits, targets[start : start + n_rows])
-            torch.mm(logits, table, out=states_grad[start : start + n_rows])
+            scales = loss.differentiate(logits, targets[start : start + n_rows])
+            chunk_grad = torch.mm(logits, table, out=states_grad[start : start + n_rows])
+            if scales is not None:
+                scales = pad(scales, (0, len(chunk) - len(scales)))[:, None]
+                chunk_grad *= scales
+                chunk = (chunk * scales).to(dtype)
             if ctx.needs_input_grad[1]:  # type: ignore[attr-defined]
                 if dtype == table_grad.dtype:
                     table_grad.addmm_(logits.T, chunk, beta=start > 0)
@@ -207,27 +213,36 @@ class _ChunkLoss:
         self.bias_grad = torch.zeros_like(self.bias)
         self.losses = [self.bias_grad[:0]]
 
-    def differentiate(self, products: Float[Tensor, "t m"], targets: Targets) -> None:
+    def differentiate(
+        self, products: Float[Tensor, "t m"], targets: Targets
+    ) -> Float[Tensor, " t"] | None:
         """Replace products of states and rows by the gradients of the logits.
 
-        Products beyond the targets become 0.
+        Products beyond the targets become 0. With a sharded table they may be yet to be multiplied
+        by scales, which are returned: that takes less in the products that follow.
         """
         products[len(targets) :] = 0
         products = products[: len(targets)]
         if self.by_triton:
             self._differentiate_by_triton(products, targets)
-            return
+            return None
+        scales = None
         if self.shard.is_whole or products.device.type != "cpu":
             for logits, part in self._parts(products, targets):
                 own_sums, scores = self._normalize(logits, part)
-                self._to_gradients(logits, part, scores, own_sums, self._log_sums(own_sums))
-            return
+                log_sums = self._log_sums(own_sums)
+                scales = None if self.shard.is_whole else _scales(own_sums, log_sums)
+                self._to_gradients(logits, part, scores, log_sums, scales)
+            return scales
         # Small parts twice take less than an exchange for each, or one large part.
         own = [self._normalize(logits, part) for logits, part in self._parts(products, targets)]
         own_sums = torch.cat([sums for sums, _ in own])
-        parts = self._parts(products, targets, own_sums, self._log_sums(own_sums))
+        log_sums = self._log_sums(own_sums)
+        scales = _scales(own_sums, log_sums)
+        parts = self._parts(products, targets, log_sums, scales)
         for (logits, part, *sums), (_, scores) in zip(parts, own, strict=True):
             self._to_gradients(logits, part, scores, *sums)
+        return scales
 
     def _parts(
         self, products: Float[Tensor, "t m"], *others: Float[Tensor, " t"] | Targets
@@ -275,17 +290,19 @@ class _ChunkLoss:
         probabilities: Float[Tensor, "t m"],
         targets: Targets,
         scores: Float[Tensor, " o"],
-        own_sums: Float[Tensor, " t"],
         log_sums: Float[Tensor, " t"],
+        scales: Float[Tensor, " t"] | None = None,
     ) -> None:
-        """Turn probabilities over the items held here into the gradients over all items."""
+        """Turn probabilities, which lack these scales, into gradients that lack them too."""
         states, _ = own = self.shard.local_indices(targets)
         losses = log_sums[states] - scores
         self.losses.append(losses)
-        if not self.shard.is_whole:
-            probabilities *= (own_sums - log_sums).exp()[:, None]
-        probabilities[own] = torch.expm1(-losses)
-        self.bias_grad += probabilities.sum(0)
+        if scales is None:
+            probabilities[own] = torch.expm1(-losses)
+            self.bias_grad += probabilities.sum(0)
+        else:
+            probabilities[own] = torch.expm1(-losses) / scales[states]
+            self.bias_grad.addmv_(probabilities.T, scales)  # in place, so not in bfloat16
 
     def _differentiate_by_triton(self, products: Float[Tensor, "t m"], targets: Targets) -> None:
         kernels = import_module(KERNELS)
@@ -298,3 +315,8 @@ class _ChunkLoss:
         self.bias_grad += kernels.to_gradients(
             products, self.corrected_bias, own, log_sums, torch.expm1(-losses)
         )
+
+
+def _scales(own_sums: Float[Tensor, " t"], log_sums: Float[Tensor, " t"]) -> Float[Tensor, " t"]:
+    """Return what turns probabilities over the items held here into those over all items."""
+    return (own_sums - log_sums).exp().clamp(min=LEAST_SCALE)

@@ -201,6 +201,13 @@ class TestSharded:
         large = (bias + 1e4).detach().requires_grad_()
         assert self.relative_error([states, table, large], targets) <= 1e-3
 
+    @pytest.mark.parametrize("item", [3, 4])
+    def test_targets_that_the_items_of_the_other_process_make_impossible(self, chunk_rows, item):
+        chunk_rows(8)
+        states, table, bias, _ = problem(20, 7, 4)
+        large = bias.detach().index_fill(0, torch.tensor(3), 300.0).requires_grad_()
+        assert self.relative_error([states, table, large], torch.full((20,), item)) <= 1e-5
+
     def test_without_targets_the_loss_and_all_gradients_are_zero(self):
         *parts, targets = problem(0, 7, 4)
         for found in with_gradients(self.loss(*parts, targets), *parts):
