@@ -13,6 +13,8 @@ DEV_READY := $(if $(DAYAHEAD_ENVIRONMENT),,.venv/.dev-ready)
 DOCS_READY := build/docs-env/.ready
 PEERS_READY := $(patsubst %,build/peers/%/.ready,transformers4rec rectools)
 INSTALL := .venv/bin/python tools/install.py
+# For a test that would be taken for one that hangs.
+MORE_TIME := -o faulthandler_timeout=7200
 TORCH_OPTION := $(if $(TORCH),--torch $(TORCH))
 # A verb's commands find the environment's programs first, and so do the stages that dvc starts.
 export PATH := $(or $(DAYAHEAD_ENVIRONMENT),$(CURDIR)/.venv)/bin:$(PATH)
@@ -32,13 +34,13 @@ test: $(DEV_READY)  ## run the fast tests
 	python -m pytest
 
 test-slow: $(DEV_READY)  ## run the tests that take minutes
-	python -m pytest -m "slow and not gpu"
+	python -m pytest $(MORE_TIME) -m "slow and not gpu"
 
 faults: $(DEV_READY)  ## kill, starve and damage runs on real clicks ($$DAYAHEAD_DATA): an hour
-	python -m pytest -m faults tests/faults
+	python -m pytest $(MORE_TIME) -m faults tests/faults
 
 cluster: $(DEV_READY)  ## as root, where Slurm is installed: disturb jobs on two nodes: 15 minutes
-	python -m pytest -m cluster tests/cluster
+	python -m pytest $(MORE_TIME) -m cluster tests/cluster
 
 check: $(DEV_READY)  ## format, lint, types, layers, fast tests: what must pass before a commit
 	ruff format --check --quiet

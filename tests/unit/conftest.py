@@ -18,7 +18,8 @@ torch.set_num_threads(1)
 @pytest.fixture(scope="session")
 def dask_thread():
     """Address of a Dask cluster in this process, as for small logs: no task is sent away."""
-    options = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
+    # However much memory all other tests leave to this process, tasks are not paused.
+    options = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "memory_limit": 0}
     with LocalCluster(**options, dashboard_address=":0") as cluster, Client(cluster) as client:
         yield client.scheduler.address
 
