@@ -1,5 +1,6 @@
 """The output layer: item scores, and the full softmax loss without holding all its logits."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -33,8 +34,9 @@ KERNELS = "dayahead.model.softmax_kernels"
 """Imported where they are used, because torch's CPU wheel comes without Triton."""
 LEAST_SCALE = 1e-30
 """Of the items held here in the probability of all, so that nothing is divided by zero."""
-CACHE_MIB = 4
-"""Of float32 logits, that stay in a CPU's cache from one pass over them to the next."""
+CACHE_MIB = 1
+"""Of float32 logits, that stay in the cache of a CPU's core from one pass over them to the next."""
+LOG2_E = math.log2(math.e)
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,8 @@ class _SoftmaxLoss(Function):
         states = pad(states.to(dtype), (0, 0, 0, -n_states % step))
         table = table.to(dtype)
         states_grad = torch.empty_like(states)
-        table_grad = torch.zeros_like(table, dtype=loss.bias_grad.dtype)
+        new = torch.empty_like if n_states else torch.zeros_like
+        table_grad = new(table, dtype=loss.bias_grad.dtype)
         buffer = _aligned(states, min(n_rows, len(states)), len(table))
         for start in range(0, len(states), n_rows):
             chunk = states[start : start + n_rows]
@@ -180,12 +183,15 @@ class _SoftmaxLoss(Function):
             scales = loss.differentiate(logits, targets[start : start + n_rows])
             chunk_grad = torch.mm(logits, table, out=states_grad[start : start + n_rows])
             if scales is not None:
-                scales = pad(scales, (0, len(chunk) - len(scales)))[:, None]
-                chunk_grad *= scales
-                chunk = (chunk * scales).to(dtype)
+                scales = pad(scales, (0, len(chunk) - len(scales)))
+                loss.bias_grad += torch.mv(logits.T, scales.to(dtype))
+                chunk_grad *= scales[:, None]
+                chunk = (chunk * scales[:, None]).to(dtype)
             if ctx.needs_input_grad[1]:  # type: ignore[attr-defined]
                 if dtype == table_grad.dtype:
                     table_grad.addmm_(logits.T, chunk, beta=start > 0)
+                elif start == 0:
+                    table_grad.copy_(logits.T @ chunk)
                 else:
                     table_grad += logits.T @ chunk
         gradients = states_grad[:n_states], table_grad, loss.bias_grad
@@ -207,6 +213,7 @@ class _ChunkLoss:
         self, bias: Tensor, corrections: Tensor | None, shard: Shard, by_triton: bool
     ) -> None:
         self.bias = bias.to(torch.promote_types(bias.dtype, torch.float32)).contiguous()
+        self.is_corrected = corrections is not None
         self.corrected_bias = self.bias if corrections is None else self.bias + corrections
         self.shard = shard
         self.by_triton = by_triton
@@ -218,31 +225,46 @@ class _ChunkLoss:
     ) -> Float[Tensor, " t"] | None:
         """Replace products of states and rows by the gradients of the logits.
 
-        Products beyond the targets become 0. With a sharded table they may be yet to be multiplied
-        by scales, which are returned: that takes less in the products that follow.
+        Products beyond the targets become 0. Unless by Triton, the gradients are yet to be
+        multiplied by the scales that are returned, which takes less in the products that follow,
+        and to be summed into that of the bias.
         """
         products[len(targets) :] = 0
         products = products[: len(targets)]
         if self.by_triton:
             self._differentiate_by_triton(products, targets)
             return None
-        scales = None
-        if self.shard.is_whole or products.device.type != "cpu":
-            for logits, part in self._parts(products, targets):
-                own_sums, scores = self._normalize(logits, part)
-                log_sums = self._log_sums(own_sums)
-                scales = None if self.shard.is_whole else _scales(own_sums, log_sums)
-                self._to_gradients(logits, part, scores, log_sums, scales)
-            return scales
-        # Small parts twice take less than an exchange for each, or one large part.
-        own = [self._normalize(logits, part) for logits, part in self._parts(products, targets)]
-        own_sums = torch.cat([sums for sums, _ in own])
-        log_sums = self._log_sums(own_sums)
-        scales = _scales(own_sums, log_sums)
-        parts = self._parts(products, targets, log_sums, scales)
-        for (logits, part, *sums), (_, scores) in zip(parts, own, strict=True):
-            self._to_gradients(logits, part, scores, *sums)
+        states, items = own = self.shard.local_indices(targets)
+        # In the order of operations of the passes below, so that the last digits are theirs.
+        scores = torch.add(
+            self.bias[items] * LOG2_E, products[own].to(self.bias.dtype), alpha=LOG2_E
+        )
+        highest, sums = self._exponentiate(products, targets, scores)
+        log_sums = self._log_sums((highest + sums.log2()) / LOG2_E)
+        scales = (highest / LOG2_E - log_sums).exp().clamp(min=LEAST_SCALE)
+        losses = log_sums[states] - scores / LOG2_E
+        self.losses.append(losses)
+        products[own] = (torch.expm1(-losses) / scales[states]).to(products.dtype)
         return scales
+
+    def _exponentiate(
+        self, products: Float[Tensor, "t m"], targets: Targets, scores: Float[Tensor, " o"]
+    ) -> tuple[Float[Tensor, " t"], Float[Tensor, " t"]]:
+        """Replace products by exponentials of the scores, less the highest of each state.
+
+        Returns the highest scores and the sums of the exponentials. Scores are exponents of 2,
+        because where it underflows torch's exp takes a hundred times as long on a CPU.
+        """
+        highest, sums = self.bias.new_empty(2, len(products))
+        bias = self.corrected_bias * LOG2_E
+        corrected = (targets, scores) if self.is_corrected else ()
+        for logits, best, total, *own in self._parts(products, highest, sums, *corrected):
+            torch.add(bias, logits, alpha=LOG2_E, out=logits)
+            if own:
+                logits.scatter_(1, own[0][:, None], own[1][:, None])
+            logits -= torch.amax(logits, 1, out=best)[:, None]
+            torch.sum(logits.exp2_(), 1, out=total)
+        return highest, sums
 
     def _parts(
         self, products: Float[Tensor, "t m"], *others: Float[Tensor, " t"] | Targets
@@ -254,7 +276,7 @@ class _ChunkLoss:
         """
         n_rows = len(products)
         if products.device.type == "cpu":
-            n_rows = rows_per_chunk(products.shape[1], CACHE_MIB, torch.get_num_threads())
+            n_rows = torch.get_num_threads() * rows_per_chunk(products.shape[1], CACHE_MIB)
         is_exact = products.dtype == self.bias.dtype
         buffer = None if is_exact else torch.empty_like(products[:n_rows], dtype=self.bias.dtype)
         parts = (torch.split(each, n_rows) for each in (products, *others))
@@ -266,43 +288,9 @@ class _ChunkLoss:
                 yield logits, *more
                 part.copy_(logits)
 
-    def _normalize(
-        self, logits: Float[Tensor, "t m"], targets: Targets
-    ) -> tuple[Float[Tensor, " t"], Float[Tensor, " o"]]:
-        """Replace products by the probabilities of a softmax over the items held here.
-
-        Returns the logs of its sums, and the scores of the targets held here.
-        """
-        _, items = own = self.shard.local_indices(targets)
-        scores = logits[own] + self.bias[items]
-        logits += self.corrected_bias
-        logits[own] = scores
-        highest = logits.amax(1)
-        torch.softmax(logits, 1, out=logits)
-        return highest - logits.amax(1).log(), scores  # the highest's is one over the sum
-
     def _log_sums(self, own_sums: Float[Tensor, " t"]) -> Float[Tensor, " t"]:
         """Logs of the sums over all items."""
         return own_sums if self.shard.is_whole else self.shard.stack(own_sums).logsumexp(0)
-
-    def _to_gradients(
-        self,
-        probabilities: Float[Tensor, "t m"],
-        targets: Targets,
-        scores: Float[Tensor, " o"],
-        log_sums: Float[Tensor, " t"],
-        scales: Float[Tensor, " t"] | None = None,
-    ) -> None:
-        """Turn probabilities, which lack these scales, into gradients that lack them too."""
-        states, _ = own = self.shard.local_indices(targets)
-        losses = log_sums[states] - scores
-        self.losses.append(losses)
-        if scales is None:
-            probabilities[own] = torch.expm1(-losses)
-            self.bias_grad += probabilities.sum(0)
-        else:
-            probabilities[own] = torch.expm1(-losses) / scales[states]
-            self.bias_grad.addmv_(probabilities.T, scales)  # in place, so not in bfloat16
 
     def _differentiate_by_triton(self, products: Float[Tensor, "t m"], targets: Targets) -> None:
         kernels = import_module(KERNELS)
@@ -315,8 +303,3 @@ class _ChunkLoss:
         self.bias_grad += kernels.to_gradients(
             products, self.corrected_bias, own, log_sums, torch.expm1(-losses)
         )
-
-
-def _scales(own_sums: Float[Tensor, " t"], log_sums: Float[Tensor, " t"]) -> Float[Tensor, " t"]:
-    """Return what turns probabilities over the items held here into those over all items."""
-    return (own_sums - log_sums).exp().clamp(min=LEAST_SCALE)

@@ -110,7 +110,7 @@ def test_bfloat16_products_are_summed_in_float32(chunk_rows, n_rows):
     rounded = [each.bfloat16().double() for each in rounded]
     rounded = [each.requires_grad_() for each in (*rounded, bias)]
     exact = with_gradients(dense(*rounded, targets), *rounded)
-    limits = (1e-5, 0.003, 0.003, 1e-4)  # loss, states, table, bias
+    limits = (1e-5, 0.004, 0.004, 0.004)  # loss, states, table, bias
     for found, wanted, limit in zip(with_gradients(loss, *parts), exact, limits, strict=True):
         assert (found - wanted).norm() <= limit * wanted.norm()
 
@@ -158,7 +158,7 @@ def test_the_temperature_divides_the_scores(smoothing, temperature):
 
 def rows_of(n_rows):
     """Rows per chunk, or two for what stays in the cache."""
-    return lambda _, mib, __: 2 if mib == output_layer.CACHE_MIB else n_rows
+    return lambda _, mib, __=1: 2 if mib == output_layer.CACHE_MIB else n_rows
 
 
 class TestSharded:
