@@ -296,7 +296,9 @@ class NextItemModel(nn.Module):
         """Backbone inputs, cut to the width of the positions, with the mask vector in place."""
         width = positions.is_predicted.shape[1]
         cut = {name: values[:, :width] for name, values in columns.items()}
-        inputs = self.inputs(cut, items[:, :width])
+        inputs: Tensor = self.inputs(cut, items[:, :width])
+        if self.task.attention != "bidirectional":  # nothing is masked
+            return inputs
         is_masked = to_device(positions.is_masked, inputs.device)
         return torch.where(is_masked[..., None], self.mask, inputs)
 

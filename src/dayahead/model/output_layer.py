@@ -174,27 +174,22 @@ class _SoftmaxLoss(Function):
         states = pad(states.to(dtype), (0, 0, 0, -n_states % step))
         table = table.to(dtype)
         states_grad = torch.empty_like(states)
-        new = torch.empty_like if n_states else torch.zeros_like
-        table_grad = new(table, dtype=loss.bias_grad.dtype)
+        starts = range(0, len(states), n_rows)
+        is_frozen = not ctx.needs_input_grad[1]  # type: ignore[attr-defined]
+        of_rows = _RowGradients(table, loss.bias_grad, len(starts), is_frozen=is_frozen)
         buffer = _aligned(states, min(n_rows, len(states)), len(table))
-        for start in range(0, len(states), n_rows):
+        for start in starts:
             chunk = states[start : start + n_rows]
             logits = torch.mm(chunk, table.T, out=buffer[: len(chunk)])
             scales = loss.differentiate(logits, targets[start : start + n_rows])
             chunk_grad = torch.mm(logits, table, out=states_grad[start : start + n_rows])
-            if scales is not None:
-                scales = pad(scales, (0, len(chunk) - len(scales)))
-                loss.bias_grad += torch.mv(logits.T, scales.to(dtype))
-                chunk_grad *= scales[:, None]
-                chunk = (chunk * scales[:, None]).to(dtype)
-            if ctx.needs_input_grad[1]:  # type: ignore[attr-defined]
-                if dtype == table_grad.dtype:
-                    table_grad.addmm_(logits.T, chunk, beta=start > 0)
-                elif start == 0:
-                    table_grad.copy_(logits.T @ chunk)
-                else:
-                    table_grad += logits.T @ chunk
-        gradients = states_grad[:n_states], table_grad, loss.bias_grad
+            if scales is None:
+                of_rows.add_to_table(logits, chunk)
+            else:
+                scales = pad(scales, (0, len(chunk) - len(scales)))[:, None]
+                chunk_grad *= scales
+                of_rows.add(logits, chunk * scales, scales)
+        gradients = states_grad[:n_states], of_rows.of_table, of_rows.of_bias
         ctx.gradients = gradients  # type: ignore[attr-defined]
         return torch.cat(loss.losses).sum()
 
@@ -204,6 +199,55 @@ class _SoftmaxLoss(Function):
         gradients = ctx.gradients  # type: ignore[attr-defined]
         del ctx.gradients  # type: ignore[attr-defined]
         return *(each.mul_(gradient) for each in gradients), None, None, None
+
+
+class _RowGradients:
+    """Gradients of a table's rows, unless they are frozen, and of its biases; sums over chunks.
+
+    Args:
+        table: its rows, in the dtype of products.
+        of_bias: the gradient of the biases so far, float32 or float64; it is added to.
+        n_chunks: how many are to be summed.
+        is_frozen: whether the gradient of the rows is not asked for.
+    """
+
+    def __init__(self, table: Tensor, of_bias: Tensor, n_chunks: int, *, is_frozen: bool) -> None:
+        new = torch.empty_like if n_chunks else torch.zeros_like
+        self.of_table = new(table, dtype=of_bias.dtype)
+        self.of_bias = of_bias
+        self.is_frozen = is_frozen
+        self.is_first = True
+        # The product for both takes a third less than two, but its transpose is slow to add.
+        self.is_joint = n_chunks == 1 and table.dtype != of_bias.dtype and not is_frozen
+
+    def add(
+        self,
+        logits: Float[Tensor, "t m"],
+        states: Float[Tensor, "t d"],
+        scales: Float[Tensor, "t 1"],
+    ) -> None:
+        """Add products of states and the gradients of logits, which lack the states' scales."""
+        dtype = logits.dtype
+        if self.is_joint:
+            weights = torch.cat([states, scales], dim=1).to(dtype).T.contiguous()
+            of_both = weights @ logits
+            self.of_table.copy_(of_both[:-1].T)
+            self.of_bias += of_both[-1]
+        else:
+            self.of_bias += torch.mv(logits.T, scales[:, 0].to(dtype))
+            self.add_to_table(logits, states.to(dtype))
+
+    def add_to_table(self, logits: Float[Tensor, "t m"], states: Float[Tensor, "t d"]) -> None:
+        """Add the product of states with the gradients of logits, without those of the biases."""
+        if self.is_frozen:
+            return
+        if logits.dtype == self.of_table.dtype:
+            self.of_table.addmm_(logits.T, states, beta=not self.is_first)
+        elif self.is_first:
+            self.of_table.copy_(logits.T @ states)
+        else:
+            self.of_table += logits.T @ states
+        self.is_first = False
 
 
 class _ChunkLoss:
