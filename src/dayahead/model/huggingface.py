@@ -77,12 +77,13 @@ AttentionMaskInterface.register(MASKED, _always_masked)
 
 
 class HuggingFaceBackbone(nn.Module):
-    """A transformers model from [B, L, D] to [B, L, D]."""
+    """A transformers model from [B, L, D] to [B, L, D], of rows of at most `max_length`."""
 
-    def __init__(self, transformer: nn.Module, mask_style: MaskStyle) -> None:
+    def __init__(self, transformer: nn.Module, mask_style: MaskStyle, max_length: int) -> None:
         super().__init__()
         self.transformer: Any = transformer
         self.mask_style = mask_style
+        self.max_length = max_length
         self.packs = False
         """Whether the outputs show that it can read rows of several sessions."""
 
@@ -106,7 +107,7 @@ class HuggingFaceBackbone(nn.Module):
 
     def forward_packed(self, inputs: Vectors, is_event: EventMask) -> Vectors:
         """Run the model on rows of several sessions; the same states, and any at padding."""
-        packed = pack_sessions(is_event)
+        packed = pack_sessions(is_event, self.max_length)
         is_blocked = packed.is_other
         if self.mask_style != "padding":
             is_blocked = is_blocked | torch.ones_like(is_blocked[0]).triu(1)
@@ -211,7 +212,7 @@ def huggingface_backbones(
     if causal and config.architecture == "xlnet":
         styles = ("square",)
     for style in styles:
-        yield HuggingFaceBackbone(_transformer(hf_config, causal), style)
+        yield HuggingFaceBackbone(_transformer(hf_config, causal), style, max_length)
 
 
 def _transformer(hf_config: PretrainedConfig, causal: bool) -> nn.Module:

@@ -7,47 +7,50 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import embedding
 
-ROW_STEP = 4
-"""There are multiples of so many rows, so that steps share their shapes: oneDNN compiles a bfloat16
-product for each new shape."""
+ROW_STEP, WIDTH_STEP = 4, 4
+"""There are multiples of so many rows and positions, so that steps share their shapes: oneDNN
+compiles a bfloat16 product for each new shape."""
 
 
 @dataclass(frozen=True)
 class PackedSessions:
-    """Where the events of a batch [B, W] are in a packed one [R, W].
+    """Where the events of a batch [B, L] are in a packed one [R, W].
 
     Padding holds a copy of the first event, and what is computed of it must not be read.
     """
 
     sources: Int[Tensor, "R W"]
-    """Position in the batch, of B * W, that a position of a row takes its event from."""
-    indices: Int[Tensor, "B W"]
+    """Position in the batch, of B * L, that a position of a row takes its event from."""
+    indices: Int[Tensor, "B L"]
     """Position in the rows, of R * W, of each event."""
     steps: Int[Tensor, "R W"]
     """Each event's position in its session, from 0."""
     is_other: Bool[Tensor, "R W W"]
     """Whether position [r, j] is of another session than [r, i]."""
 
-    def pack(self, values: Float[Tensor, "B W D"]) -> Float[Tensor, "R W D"]:
+    def pack(self, values: Float[Tensor, "B L D"]) -> Float[Tensor, "R W D"]:
         """Put the sessions into rows."""
         return embedding(self.sources, values.flatten(0, 1))
 
-    def unpack(self, values: Float[Tensor, "R W D"]) -> Float[Tensor, "B W D"]:
+    def unpack(self, values: Float[Tensor, "R W D"]) -> Float[Tensor, "B L D"]:
         """Give each session a row of its own again."""
         return embedding(self.indices, values.flatten(0, 1))
 
 
-def pack_sessions(is_event: Bool[Tensor, "B W"]) -> PackedSessions:
-    """Put sessions into the fewest rows that best-fit decreasing finds; each has an event."""
-    lengths = is_event.sum(1)
-    width = is_event.shape[1]
+def pack_sessions(is_event: Bool[Tensor, "B L"], longest_row: int) -> PackedSessions:
+    """Put sessions into the fewest rows that best-fit decreasing finds; each has an event.
+
+    Rows are as wide as the batch, or a little wider, but no wider than `longest_row`.
+    """
+    lengths, length = is_event.sum(1), is_event.shape[1]
+    width = max(length, min(-(-length // WIDTH_STEP) * WIDTH_STEP, longest_row))
     starts, n_rows = _starts(lengths.tolist(), width)
-    within = torch.arange(width)
+    within = torch.arange(length)
     indices = torch.where(is_event, torch.tensor(starts)[:, None] + within, 0)
     events = is_event.flatten().nonzero().squeeze(1)
     held = indices.flatten()[events]
     sources, steps, sessions = torch.zeros(3, n_rows * width, dtype=torch.long)
-    sources[held], steps[held], sessions[held] = events, events % width, events // width + 1
+    sources[held], steps[held], sessions[held] = events, events % length, events // length + 1
     sessions = sessions.view(n_rows, width)
     is_other = sessions[:, :, None] != sessions[:, None, :]
     return PackedSessions(sources.view_as(sessions), indices, steps.view_as(sessions), is_other)

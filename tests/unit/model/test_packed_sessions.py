@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from dayahead.model.backbones import Backbone, can_pack
 from dayahead.model.huggingface import HuggingFaceBackbone
-from dayahead.model.packed_sessions import ROW_STEP, pack_sessions
+from dayahead.model.packed_sessions import ROW_STEP, WIDTH_STEP, pack_sessions
 from support.tiny_settings import model_config
 
-WIDTH = 6
+WIDTH, LONGEST_ROW = 6, 10
 PACKED = [
     *[("gpt2", "causal"), ("xlnet", "causal"), ("bert", "causal"), ("llama", "causal")],
     *[("xlnet", "bidirectional"), ("bert", "bidirectional"), ("albert", "bidirectional")],
@@ -44,8 +44,8 @@ def inputs_of(n_sessions):
 @given(batches())
 def test_each_session_lies_in_one_row_in_order(batch):
     lengths, is_event = batch
-    packed = pack_sessions(is_event)
-    width = is_event.shape[1]
+    packed = pack_sessions(is_event, LONGEST_ROW)
+    width = packed.sources.shape[1]
     taken = packed.indices[is_event].tolist()
     assert len(set(taken)) == len(taken)  # no two events in one place
     for own, n in zip(packed.indices.tolist(), lengths.tolist(), strict=True):
@@ -55,10 +55,17 @@ def test_each_session_lies_in_one_row_in_order(batch):
         assert packed.steps[row, start : start + n].tolist() == list(range(n))
 
 
+@pytest.mark.parametrize(("length", "longest_row", "wanted"), [(5, 9, 8), (5, 7, 7), (8, 9, 8)])
+def test_rows_are_a_multiple_wide_unless_that_is_too_wide(length, longest_row, wanted):
+    packed = pack_sessions(torch.ones(1, length, dtype=torch.bool), longest_row)
+    assert wanted % WIDTH_STEP == 0 or wanted == longest_row
+    assert packed.sources.shape == (ROW_STEP, wanted)
+
+
 @given(batches())
 def test_an_event_shares_its_session_with_no_other_event_or_padding(batch):
     lengths, is_event = batch
-    packed = pack_sessions(is_event)
+    packed = pack_sessions(is_event, LONGEST_ROW)
     shares = (~packed.is_other).sum(2).flatten()  # positions seen from each position
     assert torch.equal(shares[packed.indices[is_event]], lengths.repeat_interleave(lengths))
 
@@ -66,7 +73,7 @@ def test_an_event_shares_its_session_with_no_other_event_or_padding(batch):
 @given(batches())
 def test_rows_are_few_and_their_number_a_multiple(batch):
     _, is_event = batch
-    packed = pack_sessions(is_event)
+    packed = pack_sessions(is_event, LONGEST_ROW)
     n_rows, width = packed.sources.shape
     held = packed.indices[is_event].div(width, rounding_mode="floor").bincount(minlength=n_rows)
     full = held[held > 0].tolist()
@@ -77,7 +84,7 @@ def test_rows_are_few_and_their_number_a_multiple(batch):
 @given(batches())
 def test_unpacked_events_are_those_packed_and_so_are_their_gradients(batch):
     _, is_event = batch
-    packed = pack_sessions(is_event)
+    packed = pack_sessions(is_event, LONGEST_ROW)
     values = torch.randn(*is_event.shape, 3, requires_grad=True)
     returned = packed.unpack(packed.pack(values))
     assert torch.equal(returned[is_event], values[is_event])
@@ -112,7 +119,7 @@ def test_training_packs_and_evaluation_does_not(architecture, attention, monkeyp
     seen = []
     monkeypatch.setattr(
         "dayahead.model.huggingface.pack_sessions",
-        lambda is_event: seen.append(len(is_event)) or pack_sessions(is_event),
+        lambda is_event, most: seen.append(len(is_event)) or pack_sessions(is_event, most),
     )
     inputs, lengths = inputs_of(2), torch.tensor([6, 2])
     backbone.eval()(inputs, lengths)
@@ -133,8 +140,8 @@ def test_the_check_finds_a_row_whose_sessions_see_each_other(monkeypatch):
     network = backbone_of("gpt2", "causal").network
     assert can_pack(network, 16, WIDTH)
 
-    def seeing_all(is_event):
-        packed = pack_sessions(is_event)
+    def seeing_all(is_event, longest_row):
+        packed = pack_sessions(is_event, longest_row)
         return replace(packed, is_other=torch.zeros_like(packed.is_other))
 
     monkeypatch.setattr("dayahead.model.huggingface.pack_sessions", seeing_all)
