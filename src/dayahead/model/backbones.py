@@ -20,6 +20,7 @@ from dayahead.model.huggingface import (
     Weights,
     huggingface_backbones,
 )
+from dayahead.model.packed_sessions import PackedSessions, pack_sessions
 from dayahead.model.tasks import Attention, is_before
 
 NAMED_TRANSFORMERS = ("gpt2", "xlnet", "bert", "albert", "electra", "longformer", "reformer")
@@ -57,7 +58,7 @@ class Backbone(nn.Module):
     def __init__(self, config: ModelConfig, attention: Attention, max_length: int) -> None:
         super().__init__()
         self.architecture = config.architecture
-        max_length = max(2, max_length)
+        self.max_length = max_length = max(2, max_length)
         self.network = _checked_network(config, attention == "causal", max_length)
         if attention == "permutation" and config.architecture != "xlnet":
             raise ConfigError(
@@ -72,8 +73,18 @@ class Backbone(nn.Module):
         return hidden.float()
 
     def packs_on(self, device: torch.device) -> bool:
-        """Whether `forward` packs sessions, so that it computes little padding."""
+        """Whether `forward_packed` is to be called, which computes little padding."""
         return isinstance(self.network, HuggingFaceBackbone) and self.network.packs_on(device)
+
+    def pack(self, lengths: Int[Tensor, " B"], items: Int[Tensor, "B L"]) -> PackedSessions:
+        """Put the sessions of a batch, of which only the shape counts, into rows."""
+        return pack_sessions(_is_event(items, lengths), self.max_length)
+
+    def forward_packed(
+        self, rows: Float[Tensor, "R W D"], packed: PackedSessions
+    ) -> Float[Tensor, "R W D"]:
+        """Encode packed sessions: the same states, and any at padding."""
+        return cast("HuggingFaceBackbone", self.network).forward_packed(rows, packed).float()
 
     def query_stream(
         self,
@@ -126,7 +137,7 @@ class Backbone(nn.Module):
             parameter.grad = None
 
 
-def _is_event(inputs: Vectors, lengths: Int[Tensor, " B"]) -> EventMask:
+def _is_event(inputs: Tensor, lengths: Int[Tensor, " B"]) -> EventMask:
     """Attention mask; an empty row keeps its first position, because a softmax over none is NaN."""
     return is_before(lengths.clamp(min=1), inputs)
 
@@ -219,7 +230,9 @@ def can_pack(network: HuggingFaceBackbone, d_model: int, max_length: int) -> boo
     network.eval()
     try:
         alone = network(inputs.clone(), is_event)[is_event]
-        packed = network.forward_packed(inputs.clone(), is_event)[is_event]
+        sessions = pack_sessions(is_event, max_length)
+        rows = inputs.flatten(0, 1)[sessions.sources]
+        packed = sessions.take(network.forward_packed(rows, sessions), is_event)
     except BUILD_ERRORS:
         return False
     finally:

@@ -26,7 +26,7 @@ from transformers.masking_utils import sdpa_mask
 
 from dayahead.config.model import ModelConfig
 from dayahead.core.errors import ConfigError
-from dayahead.model.packed_sessions import pack_sessions
+from dayahead.model.packed_sessions import PackedSessions
 
 Vectors = Float[Tensor, "B L D"]
 EventMask = Bool[Tensor, "B L"]
@@ -77,20 +77,17 @@ AttentionMaskInterface.register(MASKED, _always_masked)
 
 
 class HuggingFaceBackbone(nn.Module):
-    """A transformers model from [B, L, D] to [B, L, D], of rows of at most `max_length`."""
+    """A transformers model from [B, L, D] to [B, L, D]."""
 
-    def __init__(self, transformer: nn.Module, mask_style: MaskStyle, max_length: int) -> None:
+    def __init__(self, transformer: nn.Module, mask_style: MaskStyle) -> None:
         super().__init__()
         self.transformer: Any = transformer
         self.mask_style = mask_style
-        self.max_length = max_length
         self.packs = False
         """Whether the outputs show that it can read rows of several sessions."""
 
     def forward(self, inputs: Vectors, is_event: EventMask) -> Vectors:
         """Run the model; padding is never attended to."""
-        if self.packs_on(inputs.device):
-            return self.forward_packed(inputs, is_event)
         if inputs.is_cuda and self.transformer.config._attn_implementation == "sdpa":
             is_masked = self.mask_style == "padding" or _has_window(self.transformer.config)
             self.transformer.set_attn_implementation(MASKED if is_masked else UNMASKED)
@@ -102,21 +99,22 @@ class HuggingFaceBackbone(nn.Module):
         return hidden
 
     def packs_on(self, device: torch.device) -> bool:
-        """Whether it packs what it reads: in training, but a GPU's fast kernels take no mask."""
+        """Whether it reads packed sessions: in training, but a GPU's fast kernels take no mask."""
         return self.packs and self.training and device.type == "cpu"
 
-    def forward_packed(self, inputs: Vectors, is_event: EventMask) -> Vectors:
+    def forward_packed(
+        self, rows: Float[Tensor, "R W D"], packed: PackedSessions
+    ) -> Float[Tensor, "R W D"]:
         """Run the model on rows of several sessions; the same states, and any at padding."""
-        packed = pack_sessions(is_event, self.max_length)
         is_blocked = packed.is_other
         if self.mask_style != "padding":
             is_blocked = is_blocked | torch.ones_like(is_blocked[0]).triu(1)
-        masks = self._pair_masks(is_blocked, inputs.dtype)
+        masks = self._pair_masks(is_blocked, rows.dtype)
         if not self._is_xlnet:  # whose positions are relative
             masks["position_ids"] = packed.steps
-        rows = packed.pack(inputs)
         with _attention_kernel(rows):
-            return packed.unpack(self.transformer(inputs_embeds=rows, **masks)[0])
+            states: Tensor = self.transformer(inputs_embeds=rows, **masks)[0]
+        return states
 
     @property
     def _is_xlnet(self) -> bool:
@@ -212,7 +210,7 @@ def huggingface_backbones(
     if causal and config.architecture == "xlnet":
         styles = ("square",)
     for style in styles:
-        yield HuggingFaceBackbone(_transformer(hf_config, causal), style, max_length)
+        yield HuggingFaceBackbone(_transformer(hf_config, causal), style)
 
 
 def _transformer(hf_config: PretrainedConfig, causal: bool) -> nn.Module:

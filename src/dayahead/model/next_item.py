@@ -195,7 +195,9 @@ class NextItemModel(nn.Module):
         """
         self.eval()
         positions = self.task.next_item_positions(columns[ITEM_ID], n_known)
-        inputs = self._masked_inputs(columns, self.inputs.items(columns[ITEM_ID]), positions)
+        inputs = self._masked_inputs(
+            columns, self.inputs.items(columns[ITEM_ID]), positions.is_masked
+        )
         return self.body.attention_weights(inputs, positions.lengths), positions.lengths
 
     def _noisy(self, items: Int[Tensor, "B W"], rng: StepRandom) -> Int[Tensor, "B W"]:
@@ -275,10 +277,10 @@ class NextItemModel(nn.Module):
         self, columns: Columns, positions: PredictionPositions, length_groups: int
     ) -> Float[Tensor, "T D"]:
         """Hidden states at the predicted positions, in row-major order."""
-        states = []
         columns = {name: to_device(each, self.bias.device) for name, each in columns.items()}
         if positions.is_hidden is None and self.body.packs_on(self.bias.device):
-            length_groups = 1
+            return self._packed_states(columns, positions)
+        states = []
         sizes = group_sizes(positions.lengths, length_groups)
         parts = {name: torch.split(values, sizes) for name, values in columns.items()}
         items = torch.split(self.inputs.items(columns[ITEM_ID]), sizes)
@@ -286,21 +288,31 @@ class NextItemModel(nn.Module):
         for n, part_rows in enumerate(torch.split(rows, sizes)):
             part = positions.part(part_rows)
             part_columns = {name: values[n] for name, values in parts.items()}
-            inputs = self._masked_inputs(part_columns, items[n], part)
+            inputs = self._masked_inputs(part_columns, items[n], part.is_masked)
             states.append(_predicted_states(self.body, inputs, part))
         return torch.cat(states)
 
-    def _masked_inputs(
-        self, columns: Columns, items: Float[Tensor, "B L d"], positions: PredictionPositions
-    ) -> Float[Tensor, "B W D"]:
-        """Backbone inputs, cut to the width of the positions, with the mask vector in place."""
+    def _packed_states(
+        self, columns: Columns, positions: PredictionPositions
+    ) -> Float[Tensor, "T D"]:
+        """The same, by a backbone that reads several sessions in each row."""
         width = positions.is_predicted.shape[1]
+        packed = self.body.pack(positions.lengths, positions.is_predicted)
+        rows = {name: packed.pack(values[:, :width]) for name, values in columns.items()}
+        items, is_masked = self.inputs.items(rows[ITEM_ID]), packed.pack(positions.is_masked)
+        states = self.body.forward_packed(self._masked_inputs(rows, items, is_masked), packed)
+        return packed.take(states, positions.is_predicted)
+
+    def _masked_inputs(
+        self, columns: Columns, items: Float[Tensor, "B L d"], is_masked: Bool[Tensor, "B W"]
+    ) -> Float[Tensor, "B W D"]:
+        """Backbone inputs of the first W events, with the mask vector in place."""
+        width = is_masked.shape[1]
         cut = {name: values[:, :width] for name, values in columns.items()}
         inputs: Tensor = self.inputs(cut, items[:, :width])
         if self.task.attention != "bidirectional":  # nothing is masked
             return inputs
-        is_masked = to_device(positions.is_masked, inputs.device)
-        return torch.where(is_masked[..., None], self.mask, inputs)
+        return torch.where(to_device(is_masked, inputs.device)[..., None], self.mask, inputs)
 
 
 def _predicted_states(

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
-from torch.nn.functional import embedding
 
 ROW_STEP, WIDTH_STEP = 4, 4
 """There are multiples of so many rows and positions, so that steps share their shapes: oneDNN
@@ -28,22 +27,25 @@ class PackedSessions:
     is_other: Bool[Tensor, "R W W"]
     """Whether position [r, j] is of another session than [r, i]."""
 
-    def pack(self, values: Float[Tensor, "B L D"]) -> Float[Tensor, "R W D"]:
-        """Put the sessions into rows."""
-        return embedding(self.sources, values.flatten(0, 1))
+    def pack(self, values: Shaped[Tensor, "B L"]) -> Shaped[Tensor, "R W"]:
+        """Put what belongs to events into rows."""
+        return values.flatten()[self.sources]
 
-    def unpack(self, values: Float[Tensor, "R W D"]) -> Float[Tensor, "B L D"]:
-        """Give each session a row of its own again."""
-        return embedding(self.indices, values.flatten(0, 1))
+    def take(
+        self, states: Float[Tensor, "R W D"], is_chosen: Bool[Tensor, "B L"]
+    ) -> Float[Tensor, "T D"]:
+        """Return the states of some events, in the order of the batch."""
+        return states.flatten(0, 1).index_select(0, self.indices[is_chosen])
 
 
 def pack_sessions(is_event: Bool[Tensor, "B L"], longest_row: int) -> PackedSessions:
     """Put sessions into the fewest rows that best-fit decreasing finds; each has an event.
 
-    Rows are as wide as the batch, or a little wider, but no wider than `longest_row`.
+    Rows are as wide as the longest session, or a little wider, but no wider than `longest_row`.
     """
     lengths, length = is_event.sum(1), is_event.shape[1]
-    width = max(length, min(-(-length // WIDTH_STEP) * WIDTH_STEP, longest_row))
+    longest = int(lengths.max())
+    width = max(longest, min(-(-longest // WIDTH_STEP) * WIDTH_STEP, longest_row))
     starts, n_rows = _starts(lengths.tolist(), width)
     within = torch.arange(length)
     indices = torch.where(is_event, torch.tensor(starts)[:, None] + within, 0)

@@ -119,6 +119,24 @@ def test_an_empty_row_beside_others_adds_nothing(architecture, task):
     torch.testing.assert_close(alone, beside)
 
 
+@pytest.mark.parametrize("changes", [{}, {"past_length": 3, "merge": "elementwise"}], ids=str)
+@pytest.mark.parametrize(
+    ("architecture", "task"), [("gpt2", "clm"), ("xlnet", "mlm"), ("bert", "mlm"), ("bert", "rtd")]
+)
+def test_packed_sessions_give_the_loss_and_gradients_of_padded_ones(architecture, task, changes):
+    model = tiny_model(architecture, task, **changes).train()
+    found = []
+    for packs in (True, False):
+        model.body.network.packs = packs
+        loss, n_targets = model(*batch_with_past())
+        model.zero_grad()
+        loss.backward()
+        found.append([loss, n_targets, *gradients(model).values()])
+    assert len(found[0]) > 20
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
+
+
 @every_backbone
 @pytest.mark.parametrize("length_groups", [2, 3, 9])
 def test_length_groups_give_the_loss_and_gradients_of_the_whole(architecture, task, length_groups):

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayahead.model.backbones import Backbone, can_pack
-from dayahead.model.huggingface import HuggingFaceBackbone
 from dayahead.model.packed_sessions import ROW_STEP, WIDTH_STEP, pack_sessions
 from support.tiny_settings import model_config
 
@@ -82,15 +81,21 @@ def test_rows_are_few_and_their_number_a_multiple(batch):
 
 
 @given(batches())
-def test_unpacked_events_are_those_packed_and_so_are_their_gradients(batch):
+def test_what_is_taken_is_what_was_packed(batch):
     _, is_event = batch
     packed = pack_sessions(is_event, LONGEST_ROW)
-    values = torch.randn(*is_event.shape, 3, requires_grad=True)
-    returned = packed.unpack(packed.pack(values))
-    assert torch.equal(returned[is_event], values[is_event])
-    weights = torch.randn_like(values)
-    (returned * weights)[is_event].sum().backward()
-    assert torch.equal(values.grad, weights * is_event[..., None])
+    values = torch.randn(is_event.shape)
+    states = packed.pack(values)[..., None].requires_grad_()
+    taken = packed.take(states, is_event)
+    assert torch.equal(taken[:, 0], values[is_event])
+    taken.sum().backward()
+    assert states.grad.sum() == is_event.sum()  # padding gets none
+
+
+def packed_states(backbone, inputs, lengths, is_event):
+    packed = backbone.pack(lengths, is_event)
+    rows = inputs.flatten(0, 1)[packed.sources]
+    return packed.take(backbone.forward_packed(rows, packed), is_event)
 
 
 @pytest.mark.parametrize(("architecture", "attention"), PACKED)
@@ -98,13 +103,14 @@ def test_packed_sessions_have_the_states_and_gradients_of_padded_ones(architectu
     lengths = torch.tensor([6, 1, 3, 2, 4, 1, 5])
     is_event = torch.arange(WIDTH) < lengths[:, None]
     backbone = backbone_of(architecture, attention).train()
+    assert backbone.packs_on(torch.device("cpu"))
     found = []
     for packs in (True, False):
-        assert isinstance(backbone.network, HuggingFaceBackbone)
-        assert backbone.network.packs or not packs
-        backbone.network.packs = packs
         inputs = inputs_of(len(lengths)).requires_grad_()
-        states = backbone(inputs, lengths)[is_event]
+        if packs:
+            states = packed_states(backbone, inputs, lengths, is_event)
+        else:
+            states = backbone(inputs, lengths)[is_event]
         learned = [each for each in backbone.parameters() if each.requires_grad]
         gradients = torch.autograd.grad(states.pow(3).sum(), [inputs, *learned])
         found.append([states, *gradients])
@@ -114,20 +120,10 @@ def test_packed_sessions_have_the_states_and_gradients_of_padded_ones(architectu
 
 
 @pytest.mark.parametrize(("architecture", "attention"), PACKED)
-def test_training_packs_and_evaluation_does_not(architecture, attention, monkeypatch):
+def test_training_packs_on_a_cpu_and_evaluation_does_not(architecture, attention):
     backbone = backbone_of(architecture, attention)
-    seen = []
-    monkeypatch.setattr(
-        "dayahead.model.huggingface.pack_sessions",
-        lambda is_event, most: seen.append(len(is_event)) or pack_sessions(is_event, most),
-    )
-    inputs, lengths = inputs_of(2), torch.tensor([6, 2])
-    backbone.eval()(inputs, lengths)
-    assert seen == []
-    assert not backbone.packs_on(inputs.device)
-    backbone.train()(inputs, lengths)
-    assert seen == [2]
-    assert backbone.packs_on(inputs.device)
+    assert not backbone.eval().packs_on(torch.device("cpu"))
+    assert backbone.train().packs_on(torch.device("cpu"))
     assert not backbone.packs_on(torch.device("cuda"))
 
 
@@ -144,6 +140,6 @@ def test_the_check_finds_a_row_whose_sessions_see_each_other(monkeypatch):
         packed = pack_sessions(is_event, longest_row)
         return replace(packed, is_other=torch.zeros_like(packed.is_other))
 
-    monkeypatch.setattr("dayahead.model.huggingface.pack_sessions", seeing_all)
+    monkeypatch.setattr("dayahead.model.backbones.pack_sessions", seeing_all)
     assert not can_pack(network, 16, WIDTH)
     assert network.training

@@ -76,7 +76,7 @@ def test_samples_do_not_depend_on_chunks():
 @given(st.integers(0, 2**31))
 @settings(max_examples=20)
 def test_replacements_come_from_the_masked_items_or_the_catalogue(replacements, seed):
-    model = rtd_model(rtd_replacements=replacements)
+    model = rtd_model(rtd_replacements=replacements).eval()  # in training sessions are packed
     columns, lengths, rng = batch(seed=seed)
     with recorded_inputs(model) as passes:
         model(columns, lengths, rng)
@@ -101,7 +101,7 @@ def test_catalogue_replacements_include_items_of_no_session():
 
 
 def test_only_the_item_is_replaced():
-    model = rtd_model()
+    model = rtd_model().eval()  # in training sessions are packed
     columns, lengths, rng = batch()
     with recorded_inputs(model) as passes:
         model(columns, lengths, rng)
