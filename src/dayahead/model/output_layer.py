@@ -279,14 +279,11 @@ class _ChunkLoss:
             self._differentiate_by_triton(products, targets)
             return None
         states, items = own = self.shard.local_indices(targets)
-        # In the order of operations of the passes below, so that the last digits are theirs.
-        scores = torch.add(
-            self.bias[items] * LOG2_E, products[own].to(self.bias.dtype), alpha=LOG2_E
-        )
+        scores = products[own] + self.bias[items]
         highest, sums = self._exponentiate(products, targets, scores)
-        log_sums = self._log_sums((highest + sums.log2()) / LOG2_E)
-        scales = (highest / LOG2_E - log_sums).exp().clamp(min=LEAST_SCALE)
-        losses = log_sums[states] - scores / LOG2_E
+        log_sums = self._log_sums(highest + sums.log())
+        scales = (highest - log_sums).exp().clamp(min=LEAST_SCALE)
+        losses = log_sums[states] - scores
         self.losses.append(losses)
         products[own] = (torch.expm1(-losses) / scales[states]).to(products.dtype)
         return scales
@@ -296,18 +293,17 @@ class _ChunkLoss:
     ) -> tuple[Float[Tensor, " t"], Float[Tensor, " t"]]:
         """Replace products by exponentials of the scores, less the highest of each state.
 
-        Returns the highest scores and the sums of the exponentials. Scores are exponents of 2,
-        because where it underflows torch's exp takes a hundred times as long on a CPU.
+        Returns the highest scores and the sums of the exponentials. These are powers of 2, because
+        torch's exp takes a hundred times as long on a CPU where it underflows.
         """
         highest, sums = self.bias.new_empty(2, len(products))
-        bias = self.corrected_bias * LOG2_E
         corrected = (targets, scores) if self.is_corrected else ()
         for logits, best, total, *own in self._parts(products, highest, sums, *corrected):
-            torch.add(bias, logits, alpha=LOG2_E, out=logits)
+            logits += self.corrected_bias
             if own:
                 logits.scatter_(1, own[0][:, None], own[1][:, None])
             logits -= torch.amax(logits, 1, out=best)[:, None]
-            torch.sum(logits.exp2_(), 1, out=total)
+            torch.sum(logits.mul_(LOG2_E).exp2_(), 1, out=total)
         return highest, sums
 
     def _parts(
