@@ -231,8 +231,8 @@ def can_pack(network: HuggingFaceBackbone, d_model: int, max_length: int) -> boo
     try:
         alone = network(inputs.clone(), is_event)[is_event]
         sessions = pack_sessions(is_event, max_length)
-        rows = inputs.flatten(0, 1)[sessions.sources]
-        packed = sessions.take(network.forward_packed(rows, sessions), is_event)
+        rows = network.forward_packed(sessions.pack(inputs), sessions)
+        packed = sessions.take(rows, is_event)
     except BUILD_ERRORS:
         return False
     finally:

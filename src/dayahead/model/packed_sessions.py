@@ -27,9 +27,9 @@ class PackedSessions:
     is_other: Bool[Tensor, "R W W"]
     """Whether position [r, j] is of another session than [r, i]."""
 
-    def pack(self, values: Shaped[Tensor, "B L"]) -> Shaped[Tensor, "R W"]:
+    def pack(self, values: Shaped[Tensor, "B L ..."]) -> Shaped[Tensor, "R W ..."]:
         """Put what belongs to events into rows."""
-        return values.flatten()[self.sources]
+        return values.flatten(0, 1)[self.sources]
 
     def take(
         self, states: Float[Tensor, "R W D"], is_chosen: Bool[Tensor, "B L"]

@@ -94,8 +94,7 @@ def test_what_is_taken_is_what_was_packed(batch):
 
 def packed_states(backbone, inputs, lengths, is_event):
     packed = backbone.pack(lengths, is_event)
-    rows = inputs.flatten(0, 1)[packed.sources]
-    return packed.take(backbone.forward_packed(rows, packed), is_event)
+    return packed.take(backbone.forward_packed(packed.pack(inputs), packed), is_event)
 
 
 @pytest.mark.parametrize(("architecture", "attention"), PACKED)
