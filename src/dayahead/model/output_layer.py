@@ -1,6 +1,5 @@
 """The output layer: item scores, and the full softmax loss without holding all its logits."""
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -36,7 +35,6 @@ LEAST_SCALE = 1e-30
 """Of the items held here in the probability of all, so that nothing is divided by zero."""
 CACHE_MIB = 1
 """Of float32 logits, that stay in the cache of a CPU's core from one pass over them to the next."""
-LOG2_E = math.log2(math.e)
 
 
 @dataclass(frozen=True)
@@ -175,21 +173,21 @@ class _SoftmaxLoss(Function):
         table = table.to(dtype)
         states_grad = torch.empty_like(states)
         starts = range(0, len(states), n_rows)
-        is_frozen = not ctx.needs_input_grad[1]  # type: ignore[attr-defined]
-        of_rows = _RowGradients(table, loss.bias_grad, len(starts), is_frozen=is_frozen)
+        new = torch.empty_like if starts else torch.zeros_like
+        table_grad = new(table, dtype=loss.bias_grad.dtype)
         buffer = _aligned(states, min(n_rows, len(states)), len(table))
         for start in starts:
             chunk = states[start : start + n_rows]
             logits = torch.mm(chunk, table.T, out=buffer[: len(chunk)])
             scales = loss.differentiate(logits, targets[start : start + n_rows])
             chunk_grad = torch.mm(logits, table, out=states_grad[start : start + n_rows])
-            if scales is None:
-                of_rows.add_to_table(logits, chunk)
-            else:
+            if scales is not None:
                 scales = pad(scales, (0, len(chunk) - len(scales)))[:, None]
                 chunk_grad *= scales
-                of_rows.add(logits, chunk * scales, scales)
-        gradients = states_grad[:n_states], of_rows.of_table, of_rows.of_bias
+                chunk = (chunk * scales).to(dtype)
+            if ctx.needs_input_grad[1]:  # type: ignore[attr-defined]
+                _add_product(table_grad, logits.T, chunk, is_first=start == 0)
+        gradients = states_grad[:n_states], table_grad, loss.bias_grad
         ctx.gradients = gradients  # type: ignore[attr-defined]
         return torch.cat(loss.losses).sum()
 
@@ -201,53 +199,14 @@ class _SoftmaxLoss(Function):
         return *(each.mul_(gradient) for each in gradients), None, None, None
 
 
-class _RowGradients:
-    """Gradients of a table's rows, unless they are frozen, and of its biases; sums over chunks.
-
-    Args:
-        table: its rows, in the dtype of products.
-        of_bias: the gradient of the biases so far, float32 or float64; it is added to.
-        n_chunks: how many are to be summed.
-        is_frozen: whether the gradient of the rows is not asked for.
-    """
-
-    def __init__(self, table: Tensor, of_bias: Tensor, n_chunks: int, *, is_frozen: bool) -> None:
-        new = torch.empty_like if n_chunks else torch.zeros_like
-        self.of_table = new(table, dtype=of_bias.dtype)
-        self.of_bias = of_bias
-        self.is_frozen = is_frozen
-        self.is_first = True
-        # The product for both takes a third less than two, but its transpose is slow to add.
-        self.is_joint = n_chunks == 1 and table.dtype != of_bias.dtype and not is_frozen
-
-    def add(
-        self,
-        logits: Float[Tensor, "t m"],
-        states: Float[Tensor, "t d"],
-        scales: Float[Tensor, "t 1"],
-    ) -> None:
-        """Add products of states and the gradients of logits, which lack the states' scales."""
-        dtype = logits.dtype
-        if self.is_joint:
-            weights = torch.cat([states, scales], dim=1).to(dtype).T.contiguous()
-            of_both = weights @ logits
-            self.of_table.copy_(of_both[:-1].T)
-            self.of_bias += of_both[-1]
-        else:
-            self.of_bias += torch.mv(logits.T, scales[:, 0].to(dtype))
-            self.add_to_table(logits, states.to(dtype))
-
-    def add_to_table(self, logits: Float[Tensor, "t m"], states: Float[Tensor, "t d"]) -> None:
-        """Add the product of states with the gradients of logits, without those of the biases."""
-        if self.is_frozen:
-            return
-        if logits.dtype == self.of_table.dtype:
-            self.of_table.addmm_(logits.T, states, beta=not self.is_first)
-        elif self.is_first:
-            self.of_table.copy_(logits.T @ states)
-        else:
-            self.of_table += logits.T @ states
-        self.is_first = False
+def _add_product(sums: Tensor, left: Tensor, right: Tensor, *, is_first: bool) -> None:
+    """Add a product to sums, which may be of a wider dtype; `is_first` if they hold nothing yet."""
+    if left.dtype == sums.dtype:
+        sums.addmm_(left, right, beta=not is_first)
+    elif is_first:
+        sums.copy_(left @ right)
+    else:
+        sums += left @ right
 
 
 class _ChunkLoss:
@@ -269,9 +228,8 @@ class _ChunkLoss:
     ) -> Float[Tensor, " t"] | None:
         """Replace products of states and rows by the gradients of the logits.
 
-        Products beyond the targets become 0. Unless by Triton, the gradients are yet to be
-        multiplied by the scales that are returned, which takes less in the products that follow,
-        and to be summed into that of the bias.
+        Products beyond the targets become 0. With a sharded table they are yet to be multiplied by
+        the scales that are returned: that takes less in the products that follow.
         """
         products[len(targets) :] = 0
         products = products[: len(targets)]
@@ -280,39 +238,51 @@ class _ChunkLoss:
             return None
         states, items = own = self.shard.local_indices(targets)
         scores = products[own] + self.bias[items]
-        highest, sums = self._exponentiate(products, targets, scores)
-        log_sums = self._log_sums(highest + sums.log())
-        scales = (highest - log_sums).exp().clamp(min=LEAST_SCALE)
+        own_sums = self._normalize(products, targets, scores)
+        log_sums = self._log_sums(own_sums)
         losses = log_sums[states] - scores
         self.losses.append(losses)
-        products[own] = (torch.expm1(-losses) / scales[states]).to(products.dtype)
+        of_own = torch.expm1(-losses)
+        if self.shard.is_whole:
+            products[own] = of_own.to(products.dtype)
+            self.bias_grad.index_add_(0, items, torch.ones_like(scores), alpha=-1)
+            return None
+        scales = (own_sums - log_sums).exp().clamp(min=LEAST_SCALE)
+        products[own] = (of_own / scales[states]).to(products.dtype)
+        for _, logits, weights in self._parts(products, scales):
+            self.bias_grad.addmv_(logits.T, weights)
         return scales
 
-    def _exponentiate(
+    def _normalize(
         self, products: Float[Tensor, "t m"], targets: Targets, scores: Float[Tensor, " o"]
-    ) -> tuple[Float[Tensor, " t"], Float[Tensor, " t"]]:
-        """Replace products by exponentials of the scores, less the highest of each state.
+    ) -> Float[Tensor, " t"]:
+        """Replace products by the probabilities of a softmax over the items held here.
 
-        Returns the highest scores and the sums of the exponentials. These are powers of 2, because
-        torch's exp takes a hundred times as long on a CPU where it underflows.
+        Returns the logs of its sums. If these are all items, adds the probabilities, before they
+        are rounded, to the gradient of the bias.
         """
-        highest, sums = self.bias.new_empty(2, len(products))
+        highest, largest = self.bias.new_empty(2, len(products))
         corrected = (targets, scores) if self.is_corrected else ()
-        for logits, best, total, *own in self._parts(products, highest, sums, *corrected):
+        parts = self._parts(products, highest, largest, *corrected)
+        for part, logits, best, most, *own in parts:
             logits += self.corrected_bias
             if own:
                 logits.scatter_(1, own[0][:, None], own[1][:, None])
-            logits -= torch.amax(logits, 1, out=best)[:, None]
-            torch.sum(logits.mul_(LOG2_E).exp2_(), 1, out=total)
-        return highest, sums
+            torch.amax(logits, 1, out=best)
+            torch.softmax(logits, 1, out=logits)
+            torch.amax(logits, 1, out=most)
+            if self.shard.is_whole:
+                self.bias_grad.addmv_(logits.T, torch.ones_like(best))
+            part.copy_(logits)
+        return highest - largest.log()  # the highest's is one over the sum
 
     def _parts(
         self, products: Float[Tensor, "t m"], *others: Float[Tensor, " t"] | Targets
     ) -> Iterator[tuple[Tensor, ...]]:
-        """Yield the products of some states, to be changed, and the others of the same states.
+        """Yield products of some states, the same in float32, and the others of the same states.
 
         On a CPU those of a few states, which stay in its cache from one pass over them to the next;
-        elsewhere all at once.
+        elsewhere all at once. The second are the first themselves if they have that dtype.
         """
         n_rows = len(products)
         if products.device.type == "cpu":
@@ -321,12 +291,7 @@ class _ChunkLoss:
         buffer = None if is_exact else torch.empty_like(products[:n_rows], dtype=self.bias.dtype)
         parts = (torch.split(each, n_rows) for each in (products, *others))
         for part, *more in zip(*parts, strict=True):
-            if buffer is None:
-                yield part, *more
-            else:
-                logits = buffer[: len(part)].copy_(part)
-                yield logits, *more
-                part.copy_(logits)
+            yield part, part if buffer is None else buffer[: len(part)].copy_(part), *more
 
     def _log_sums(self, own_sums: Float[Tensor, " t"]) -> Float[Tensor, " t"]:
         """Logs of the sums over all items."""

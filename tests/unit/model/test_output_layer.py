@@ -110,7 +110,7 @@ def test_bfloat16_products_are_summed_in_float32(chunk_rows, n_rows):
     rounded = [each.bfloat16().double() for each in rounded]
     rounded = [each.requires_grad_() for each in (*rounded, bias)]
     exact = with_gradients(dense(*rounded, targets), *rounded)
-    limits = (1e-5, 0.004, 0.004, 0.004)  # loss, states, table, bias
+    limits = (1e-5, 0.003, 0.003, 1e-4)  # loss, states, table, bias
     for found, wanted, limit in zip(with_gradients(loss, *parts), exact, limits, strict=True):
         assert (found - wanted).norm() <= limit * wanted.norm()
 

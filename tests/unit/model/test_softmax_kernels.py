@@ -129,7 +129,7 @@ def test_bfloat16_is_what_torch_s_passes_compute(chunk_rows, n_rows, is_correcte
     found, wanted = (with_gradients(loss, *parts) for loss in losses)
     assert found[0].dtype == torch.float32
     # Loss, states, table, bias; bfloat16 rounds by .004, and Triton's interpreter down by .008.
-    limits = (1e-6, 0.005, 0.005, 0.005)
+    limits = (1e-6, 0.005, 0.005, 1e-5)
     for error, limit in zip(relative_errors(found, wanted), limits, strict=True):
         assert error <= limit
 
