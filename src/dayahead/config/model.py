@@ -23,7 +23,7 @@ FITTED = ("model", "task", "loss", "neighbours", "linear", "memory", "training")
 """Sections that say how models are fitted, which a challenger or a search may change: the others
 say what is evaluated, on what, and on which machine."""
 SOFTMAXES = ("softmax", "sampled_softmax")
-LOGITS_MIB, FLOAT32_SOFTMAX_MIB, GPU_SOFTMAX_MIB = 96, 24, 2048
+LOGITS_MIB, FLOAT32_SOFTMAX_MIB, GPU_SOFTMAX_MIB = 96, 12, 2048
 """What `logits_budget_mib: auto` is; and for the full softmax, where each chunk adds to a gradient
 as large as the item table: on a CPU in float32 within the product, elsewhere in further passes."""
 NO_NETWORK = "none"

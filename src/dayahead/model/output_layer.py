@@ -261,7 +261,8 @@ class _ChunkLoss:
         Returns the logs of its sums. If these are all items, adds the probabilities, before they
         are rounded, to the gradient of the bias.
         """
-        highest, largest = self.bias.new_empty(2, len(products))
+        highest = self.bias.new_empty(len(products))
+        largest = torch.empty_like(highest)
         corrected = (targets, scores) if self.is_corrected else ()
         parts = self._parts(products, highest, largest, *corrected)
         for part, logits, best, most, *own in parts:
