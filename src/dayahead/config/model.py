@@ -180,9 +180,9 @@ class LossConfig:
     """bpr_max: scores below 0 become elu * (exp(score) - 1); 0: they stay as they are."""
     logits_budget_mib: Auto | Annotated[int, Field(ge=1, le=1 << 20)]
     """Logits are computed in chunks of this size (or of the item table's, where that is larger) and
-    never held whole. auto: for the softmax 2048 on a GPU, which holds up to 1.5 times that, and 24
+    never held whole. auto: for the softmax 2048 on a GPU, which holds up to 1.5 times that, and 12
     on a CPU in float32; otherwise 96. On a CPU with 20,000 items, 96 takes 7 to 15 % more time than
-    24 in float32; with 100,000 it takes 7 % less in bfloat16."""
+    12 in float32; with 100,000 it takes 7 % less in bfloat16."""
     triton: bool
     """Compute softmax and sampled_softmax with two Triton kernels instead of torch operators. Needs
     a GPU and a C compiler; not yet run on a GPU."""
