@@ -25,7 +25,8 @@ say what is evaluated, on what, and on which machine."""
 SOFTMAXES = ("softmax", "sampled_softmax")
 LOGITS_MIB, FLOAT32_SOFTMAX_MIB, GPU_SOFTMAX_MIB = 96, 12, 2048
 """What `logits_budget_mib: auto` is; and for the full softmax, where each chunk adds to a gradient
-as large as the item table: on a CPU in float32 within the product, elsewhere in further passes."""
+as large as the item table: on a CPU in float32 within the product, elsewhere in further passes.
+In float32 two processes of a CPU share the cache that chunks should fit."""
 NO_NETWORK = "none"
 GRU4REC = "gru4rec"
 
@@ -181,7 +182,7 @@ class LossConfig:
     logits_budget_mib: Auto | Annotated[int, Field(ge=1, le=1 << 20)]
     """Logits are computed in chunks of this size (or of the item table's, where that is larger) and
     never held whole. auto: for the softmax 2048 on a GPU, which holds up to 1.5 times that, and 12
-    on a CPU in float32; otherwise 96. On a CPU with 20,000 items, 96 takes 7 to 15 % more time than
+    on a CPU in float32; otherwise 96. On a CPU with 20,000 items, 96 takes 4 to 15 % more time than
     12 in float32; with 100,000 it takes 7 % less in bfloat16."""
     triton: bool
     """Compute softmax and sampled_softmax with two Triton kernels instead of torch operators. Needs

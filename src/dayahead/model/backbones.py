@@ -77,7 +77,7 @@ class Backbone(nn.Module):
         return isinstance(self.network, HuggingFaceBackbone) and self.network.packs_on(device)
 
     def pack(self, lengths: Int[Tensor, " B"], items: Int[Tensor, "B L"]) -> PackedSessions:
-        """Put the sessions of a batch, of which only the shape counts, into rows."""
+        """Put the sessions of a batch into rows; of `items` only the shape counts."""
         return pack_sessions(_is_event(items, lengths), self.max_length)
 
     def forward_packed(

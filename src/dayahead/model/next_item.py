@@ -310,7 +310,7 @@ class NextItemModel(nn.Module):
         width = is_masked.shape[1]
         cut = {name: values[:, :width] for name, values in columns.items()}
         inputs: Tensor = self.inputs(cut, items[:, :width])
-        if self.task.attention != "bidirectional":  # nothing is masked
+        if self.task.attention == "causal":  # nothing is masked
             return inputs
         return torch.where(to_device(is_masked, inputs.device)[..., None], self.mask, inputs)
 

@@ -34,7 +34,7 @@ KERNELS = "dayahead.model.softmax_kernels"
 LEAST_SCALE = 1e-30
 """Of the items held here in the probability of all, so that nothing is divided by zero."""
 CACHE_MIB = 1
-"""Of float32 logits, that stay in the cache of a CPU's core from one pass over them to the next."""
+"""Of float32 logits per thread: they stay in its core's cache from one pass to the next."""
 
 
 @dataclass(frozen=True)
@@ -117,10 +117,10 @@ def softmax_loss(
     """Sum over targets of the cross entropy with a softmax over all items.
 
     float32, also of bfloat16 products, or (not by Triton) float64. `corrections` are added to the
-    scores of all items but a state's own target. `config` sets the chunk size and whether Triton is
-    used. A chunk has at least as many states as they have dimensions: with fewer, the passes over
-    the table and its gradient take longer than the products (four to eight times at a million
-    items).
+    scores of all items but a state's own target; the table must be whole then. `config` sets the
+    chunk size and whether Triton is used. A chunk has at least as many states as they have
+    dimensions: with fewer, the passes over the table and its gradient take longer than the products
+    (four to eight times at a million items).
 
     With a sharded table (Shoeybi et al. 2019) this process's part of the loss belongs to the
     targets, of all processes, whose rows are here. The sum over processes is the loss of all
@@ -173,8 +173,10 @@ class _SoftmaxLoss(Function):
         table = table.to(dtype)
         states_grad = torch.empty_like(states)
         starts = range(0, len(states), n_rows)
-        new = torch.empty_like if starts else torch.zeros_like
-        table_grad = new(table, dtype=loss.bias_grad.dtype)
+        table_grad = None
+        if ctx.needs_input_grad[1]:  # type: ignore[attr-defined]
+            new = torch.empty_like if starts else torch.zeros_like
+            table_grad = new(table, dtype=loss.bias_grad.dtype)
         buffer = _aligned(states, min(n_rows, len(states)), len(table))
         for start in starts:
             chunk = states[start : start + n_rows]
@@ -185,7 +187,7 @@ class _SoftmaxLoss(Function):
                 scales = pad(scales, (0, len(chunk) - len(scales)))[:, None]
                 chunk_grad *= scales
                 chunk = (chunk * scales).to(dtype)
-            if ctx.needs_input_grad[1]:  # type: ignore[attr-defined]
+            if table_grad is not None:
                 _add_product(table_grad, logits.T, chunk, is_first=start == 0)
         gradients = states_grad[:n_states], table_grad, loss.bias_grad
         ctx.gradients = gradients  # type: ignore[attr-defined]
@@ -196,7 +198,8 @@ class _SoftmaxLoss(Function):
     def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor | None, ...]:
         gradients = ctx.gradients  # type: ignore[attr-defined]
         del ctx.gradients  # type: ignore[attr-defined]
-        return *(each.mul_(gradient) for each in gradients), None, None, None
+        scaled = (each if each is None else each.mul_(gradient) for each in gradients)
+        return *scaled, None, None, None
 
 
 def _add_product(sums: Tensor, left: Tensor, right: Tensor, *, is_first: bool) -> None:
@@ -243,14 +246,15 @@ class _ChunkLoss:
         losses = log_sums[states] - scores
         self.losses.append(losses)
         of_own = torch.expm1(-losses)
+        self.bias_grad.index_put_((items,), of_own, accumulate=True)
         if self.shard.is_whole:
             products[own] = of_own.to(products.dtype)
-            self.bias_grad.index_add_(0, items, torch.ones_like(scores), alpha=-1)
             return None
         scales = (own_sums - log_sums).exp().clamp(min=LEAST_SCALE)
-        products[own] = (of_own / scales[states]).to(products.dtype)
+        products[own] = 0
         for _, logits, weights in self._parts(products, scales):
             self.bias_grad.addmv_(logits.T, weights)
+        products[own] = (of_own / scales[states]).to(products.dtype)
         return scales
 
     def _normalize(
@@ -259,31 +263,32 @@ class _ChunkLoss:
         """Replace products by the probabilities of a softmax over the items held here.
 
         Returns the logs of its sums. If these are all items, adds the probabilities, before they
-        are rounded, to the gradient of the bias.
+        are rounded, to the gradient of the bias, and leaves out the targets' own.
         """
         highest = self.bias.new_empty(len(products))
         largest = torch.empty_like(highest)
-        corrected = (targets, scores) if self.is_corrected else ()
-        parts = self._parts(products, highest, largest, *corrected)
-        for part, logits, best, most, *own in parts:
+        own = (targets[:, None], scores[:, None]) if self.shard.is_whole else ()
+        for part, logits, best, most, *of_own in self._parts(products, highest, largest, *own):
             logits += self.corrected_bias
-            if own:
-                logits.scatter_(1, own[0][:, None], own[1][:, None])
+            if self.is_corrected:
+                logits.scatter_(1, *of_own)
             torch.amax(logits, 1, out=best)
             torch.softmax(logits, 1, out=logits)
             torch.amax(logits, 1, out=most)
-            if self.shard.is_whole:
+            if of_own:
+                logits.scatter_(1, of_own[0], 0.0)
                 self.bias_grad.addmv_(logits.T, torch.ones_like(best))
             part.copy_(logits)
         return highest - largest.log()  # the highest's is one over the sum
 
     def _parts(
-        self, products: Float[Tensor, "t m"], *others: Float[Tensor, " t"] | Targets
+        self, products: Float[Tensor, "t m"], *others: Float[Tensor, "t ..."] | Int[Tensor, "t 1"]
     ) -> Iterator[tuple[Tensor, ...]]:
-        """Yield products of some states, the same in float32, and the others of the same states.
+        """Yield products of some states, the same as logits, and the others of the same states.
 
         On a CPU those of a few states, which stay in its cache from one pass over them to the next;
-        elsewhere all at once. The second are the first themselves if they have that dtype.
+        elsewhere all at once. Logits have the dtype of the bias: they are the products themselves,
+        or a copy that lasts until the next part.
         """
         n_rows = len(products)
         if products.device.type == "cpu":

@@ -225,7 +225,7 @@ def test_settings_that_contradict_each_other_are_rejected(changes, message):
         validated(LossConfig, LOSS | changes, "loss")
 
 
-@pytest.mark.parametrize(("budget", "wanted"), [("auto", [96, 24, 96, 2048]), (7, [7, 7, 7, 7])])
+@pytest.mark.parametrize(("budget", "wanted"), [("auto", [96, 12, 96, 2048]), (7, [7, 7, 7, 7])])
 def test_an_automatic_budget_of_a_softmax_depends_on_device_and_dtype(budget, wanted):
     config = loss_config(logits_budget_mib=budget)
     of_softmax = [

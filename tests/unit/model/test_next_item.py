@@ -1,5 +1,7 @@
 """The next-item model: gradients, growth, equal parts of a batch, and the loss as defined."""
 
+from unittest.mock import patch
+
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
@@ -125,13 +127,16 @@ def test_an_empty_row_beside_others_adds_nothing(architecture, task):
 )
 def test_packed_sessions_give_the_loss_and_gradients_of_padded_ones(architecture, task, changes):
     model = tiny_model(architecture, task, **changes).train()
-    found = []
+    found, n_packed = [], []
     for packs in (True, False):
         model.body.network.packs = packs
-        loss, n_targets = model(*batch_with_past())
+        with patch.object(model.body, "forward_packed", wraps=model.body.forward_packed) as calls:
+            loss, n_targets = model(*batch_with_past())
+        n_packed.append(calls.call_count)
         model.zero_grad()
         loss.backward()
         found.append([loss, n_targets, *gradients(model).values()])
+    assert n_packed == [2 if task == "rtd" else 1, 0]
     assert len(found[0]) > 20
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)

@@ -13,17 +13,22 @@ from support.dense_softmax import Halves, dense, problem, with_gradients
 from support.tiny_settings import loss_config, loss_of
 
 
-def chunked(states, table, bias, targets, smoothing=0.0, budget=1, *, temperature=1.0):
+def chunked(states, table, bias, targets, smoothing=0.0, budget=3, *, temperature=1.0):
     config = loss_config(
         label_smoothing=smoothing, logits_budget_mib=budget, temperature=temperature
     )
     return loss_of(config, states, table, bias, targets)
 
 
+def rows_of(n_rows):
+    """Rows per chunk, or one per thread for what stays in the cache."""
+    return lambda _, mib, __=1: 1 if mib == output_layer.CACHE_MIB else n_rows
+
+
 @pytest.fixture
 def chunk_rows(monkeypatch):
-    """Set the number of states per chunk."""
-    return lambda n_rows: monkeypatch.setattr(output_layer, "rows_per_chunk", lambda *_: n_rows)
+    """Set the number of states per chunk, of which each thread differentiates one at a time."""
+    return lambda n_rows: monkeypatch.setattr(output_layer, "rows_per_chunk", rows_of(n_rows))
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.6])
@@ -133,6 +138,21 @@ def test_the_bfloat16_bias_gradient_of_a_frequent_item_is_exact(spread):
     torch.testing.assert_close(found[3].double(), gradient[3], rtol=0.01, atol=0)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_target_of_high_probability_has_an_exact_bias_gradient(chunk_rows, dtype):
+    chunk_rows(8)
+    states, table, _, targets = problem(20, 6, 4)
+    large = torch.zeros(6).index_fill(0, torch.tensor(3), 8.5)
+    parts = [part.detach().requires_grad_() for part in (states * 0, table, large)]
+    targets = targets * 0 + 3
+    with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
+        found = with_gradients(chunked(*parts, targets), *parts)[3]
+    exact = [part.detach().double().requires_grad_() for part in parts]
+    wanted = with_gradients(dense(*exact, targets), *exact)[3]
+    assert 0 < -wanted[3] < 20 * 3 * 0.002
+    torch.testing.assert_close(found.double(), wanted, rtol=1e-3, atol=0)
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_no_tensor_is_larger_than_the_budget(smoothing):
     n_targets, n_items, budget = 300, 10_000, 2  # dense logits: 11 MiB
@@ -156,22 +176,12 @@ def test_the_temperature_divides_the_scores(smoothing, temperature):
         torch.testing.assert_close(found, value, rtol=1e-5, atol=3e-5)
 
 
-def rows_of(n_rows):
-    """Rows per chunk, or two for what stays in the cache."""
-    return lambda _, mib, __=1: 2 if mib == output_layer.CACHE_MIB else n_rows
-
-
 class TestSharded:
     """In threads; processes are compared with one in tests/unit/train/test_sharded_state.py."""
 
-    @pytest.fixture
-    def chunk_rows(self, monkeypatch):
-        """Set the number of states per chunk; two of them are differentiated at once."""
-        return lambda n_rows: monkeypatch.setattr(output_layer, "rows_per_chunk", rows_of(n_rows))
-
     @staticmethod
     def loss(states, table, bias, targets):
-        return Halves().loss(states, table, bias, targets, loss_config(logits_budget_mib=1))
+        return Halves().loss(states, table, bias, targets, loss_config(logits_budget_mib=3))
 
     def relative_error(self, parts, targets):
         """Of loss and gradients, against the dense ones in float64."""
@@ -224,6 +234,7 @@ class TestSharded:
             found = with_gradients(self.loss(*parts, targets), *parts)
         wanted = with_gradients(dense(*parts, targets), *parts)
         assert 0 < -wanted[3][3] < 20 * 3 * 0.002
+        torch.testing.assert_close(found[3][3], wanted[3][3], rtol=1e-3, atol=0)
         torch.testing.assert_close(found[3], wanted[3], rtol=0.004, atol=0)
 
     def test_bfloat16_is_near_and_summed_in_float32(self, chunk_rows):
