@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import cast
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 from transformers import CONFIG_MAPPING
 
@@ -76,9 +76,9 @@ class Backbone(nn.Module):
         """Whether `forward_packed` is to be called, which computes little padding."""
         return isinstance(self.network, HuggingFaceBackbone) and self.network.packs_on(device)
 
-    def pack(self, lengths: Int[Tensor, " B"], items: Int[Tensor, "B L"]) -> PackedSessions:
-        """Put the sessions of a batch into rows; of `items` only the shape counts."""
-        return pack_sessions(_is_event(items, lengths), self.max_length)
+    def pack(self, lengths: Int[Tensor, " B"], like: Shaped[Tensor, "B L"]) -> PackedSessions:
+        """Put the sessions of a batch into rows; of `like` only the shape counts."""
+        return pack_sessions(_is_event(like, lengths), self.max_length)
 
     def forward_packed(
         self, rows: Float[Tensor, "R W D"], packed: PackedSessions

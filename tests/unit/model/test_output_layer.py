@@ -9,7 +9,7 @@ from torch.profiler import ProfilerActivity, profile
 from dayahead.distributed.sharding import Shard
 from dayahead.model import output_layer
 from dayahead.model.output_layer import OutputLayer, rows_per_chunk
-from support.dense_softmax import Halves, dense, problem, with_gradients
+from support.dense_softmax import Halves, dense, problem, rows_of, with_gradients
 from support.tiny_settings import loss_config, loss_of
 
 
@@ -18,11 +18,6 @@ def chunked(states, table, bias, targets, smoothing=0.0, budget=3, *, temperatur
         label_smoothing=smoothing, logits_budget_mib=budget, temperature=temperature
     )
     return loss_of(config, states, table, bias, targets)
-
-
-def rows_of(n_rows):
-    """Rows per chunk, or one per thread for what stays in the cache."""
-    return lambda _, mib, __=1: 1 if mib == output_layer.CACHE_MIB else n_rows
 
 
 @pytest.fixture

@@ -18,12 +18,12 @@ from triton.errors import TritonError
 from dayahead.core.errors import ConfigError
 from dayahead.model import output_layer
 from dayahead.model.output_layer import OutputLayer, check_triton, softmax_loss
-from support.dense_softmax import Halves, dense, problem, with_gradients
+from support.dense_softmax import Halves, dense, problem, rows_of, with_gradients
 from support.tiny_settings import loss_config
 
 kernels = import_module(output_layer.KERNELS)
 DEVICE = torch.device("cpu" if os.environ["TRITON_INTERPRET"] == "1" else "cuda")
-BY_TRITON, BY_TORCH = (loss_config(logits_budget_mib=1, triton=each) for each in (True, False))
+BY_TRITON, BY_TORCH = (loss_config(logits_budget_mib=3, triton=each) for each in (True, False))
 COMPILE = """
 import triton
 from triton.backends.compiler import GPUTarget
@@ -68,8 +68,8 @@ def small_blocks(monkeypatch):
 
 @pytest.fixture
 def chunk_rows(monkeypatch):
-    """Set the number of states per chunk."""
-    return lambda n_rows: monkeypatch.setattr(output_layer, "rows_per_chunk", lambda *_: n_rows)
+    """Set the number of states per chunk, of which each thread differentiates one at a time."""
+    return lambda n_rows: monkeypatch.setattr(output_layer, "rows_per_chunk", rows_of(n_rows))
 
 
 def loss_by(config, states, table, bias, targets, corrections=None):
@@ -97,7 +97,7 @@ def test_loss_and_gradients_are_the_dense_ones(n_targets, n_items, n_rows, scale
     *parts, targets = on_device(*problem(n_targets, n_items, 4, seed, scale))
     exact = [part.detach().double().requires_grad_() for part in parts]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(output_layer, "rows_per_chunk", lambda *_: n_rows)
+        patch.setattr(output_layer, "rows_per_chunk", rows_of(n_rows))
         found = with_gradients(loss_by(BY_TRITON, *parts, targets), *parts)
     wanted = with_gradients(dense(*exact, targets), *exact)
     assert max(relative_errors(found, wanted)) <= 3e-5
