@@ -2,10 +2,11 @@
 
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby
 from threading import Event, Thread
 
 import psutil
@@ -32,20 +33,24 @@ def watch_cores() -> None:
 
 def _watch() -> None:
     with suppress(OSError, RuntimeError):  # no file or thread is left: the threads go on spinning
-        while True:
-            _wait_until(is_crowded=True)
-            with idle_threads():
-                _wait_until(is_crowded=False)
+        _hold_while(_looks(), idle_threads)
 
 
-def _wait_until(*, is_crowded: bool) -> None:
+def _hold_while(looks: Iterable[bool], context: Callable[[], AbstractContextManager[None]]) -> None:
+    for is_crowded, same in groupby(looks):
+        with context() if is_crowded else nullcontext():
+            for _ in same:
+                pass
+
+
+def _looks() -> Iterator[bool]:
+    """Whether cores have been crowded since the last look, look by look."""
     now = CoreTimes.now()
     while True:
         before = now
         time.sleep(INTERVAL)
         now = CoreTimes.now()
-        if now.is_crowded_since(before) == is_crowded:
-            return
+        yield now.is_crowded_since(before)
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ import psutil
 import pytest
 import torch
 
-from dayahead.distributed import openmp
-from dayahead.distributed.openmp import CoreTimes, _watch
+from dayahead.distributed.openmp import CoreTimes, _hold_while
 
 STAT = """cpu  9 9 9 9 9 9 9 9 0 0
 cpu0 100 20 30 4000 500 6 7 8 90 0
@@ -71,8 +70,13 @@ def test_cores_are_crowded_where_others_use_ours(
     assert now.is_crowded_since(before) == expected
 
 
-def test_threads_are_held_as_long_as_cores_are_crowded(monkeypatch):
-    answers, events = iter([False, True, True, False, False, True]), []
+def test_threads_are_held_as_long_as_cores_are_crowded():
+    events = []
+
+    def answers():
+        for answer in [False, True, True, False, False, True]:
+            events.append(answer)
+            yield answer
 
     @contextmanager
     def recorded():
@@ -80,19 +84,9 @@ def test_threads_are_held_as_long_as_cores_are_crowded(monkeypatch):
         yield
         events.append("released")
 
-    def is_crowded_since(self, before):
-        answer = next(answers, None)
-        if answer is None:
-            raise KeyboardInterrupt
-        events.append(answer)
-        return answer
-
-    monkeypatch.setattr(openmp, "INTERVAL", 0.0)
-    monkeypatch.setattr(openmp, "idle_threads", recorded)
-    monkeypatch.setattr(CoreTimes, "is_crowded_since", is_crowded_since)
-    with pytest.raises(KeyboardInterrupt):
-        _watch()
+    _hold_while(answers(), recorded)
     assert events[:8] == [False, True, "held", True, False, "released", False, True]
+    assert events[8:] == ["held", "released"]
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="on one core libgomp spins little")
