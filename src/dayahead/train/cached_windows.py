@@ -5,6 +5,7 @@ import logging
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from functools import cache, cached_property, partial
 from importlib.metadata import version
@@ -143,7 +144,7 @@ class CacheKeys:
 
 
 class CachedWindows:
-    """Fits and evaluations of a run in the cache.
+    """Fits and evaluations of a run in the cache; as a context manager it ends with `finish`.
 
     Only the main process reads and writes: on others nothing is found and nothing is written.
     """
@@ -162,6 +163,16 @@ class CachedWindows:
         self.evaluation_key = cache(self.keys.evaluation)  # which hashes the window's files
         self.starts_afresh = run.params.training.starts_afresh
         self._has_warned = False
+        self._writer = ThreadPoolExecutor(max_workers=1)
+        self._writing: Future[None] | None = None
+
+    def __enter__(self) -> "CachedWindows":
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Wait until the last fit is written; raises as `finish` does."""
+        self.finish()
 
     @in_phase("cache")
     def restore_newest(self, lowest: int, highest: int, restore: Restore) -> bool:
@@ -187,15 +198,34 @@ class CachedWindows:
 
     @in_phase("cache")
     def write_fit(self, index: int, fit: Fit, state: Mapping[str, AnyTensor]) -> None:
-        """Cache a fit's checkpoint, and remove those before it that machine.keep_fits drops.
+        """Start to cache a fit's checkpoint; the state must not change before `finish`.
 
-        Fits of a run that evaluates otherwise stay: it may resume from them. A collective if the
-        state is sharded.
+        A collective if the state is sharded, which is written at once.
         """
-        if not self.is_used:
-            if is_sharded(state) and self.process.broadcast(value=False):
-                send_rows(state)
-            return
+        if not is_sharded(state):
+            if self.is_used:
+                self._writing = self._writer.submit(self._write_fit, index, fit, state)
+        elif self.is_used:
+            self._write_fit(index, fit, state)
+        elif self.process.broadcast(value=False):
+            send_rows(state)
+
+    @in_phase("cache")
+    def finish(self) -> None:
+        """Wait until the last fit is written.
+
+        Raises:
+            OSError: it cannot be.
+        """
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
+
+    def _write_fit(self, index: int, fit: Fit, state: Mapping[str, AnyTensor]) -> None:
+        """Write a checkpoint, and remove those before it that machine.keep_fits drops.
+
+        Fits of a run that evaluates otherwise stay: it may resume from them.
+        """
 
         def write(folder: Path) -> None:
             if is_sharded(state):

@@ -65,22 +65,23 @@ def _run_protocol(process: Process, study: Study, on_window: OnWindow | None) ->
         schedule = FitSchedule(run, windows, cached, profile)
         results = _open_results(study) if process.is_main else None
     progress = Progress(len(evaluated_windows))
-    for index, window in enumerate(windows[1:]):
-        run.add_candidates(windows[index])
-        if profile.is_of(windows[index]):
-            schedule.fit_up_to(index)
-        if window not in evaluated_windows:
-            continue
-        evaluated, is_cached = schedule.evaluate(index, study.results)
-        if results is not None and evaluated is not None:
-            result = results.add(evaluated)
-            position = progress.advance(is_cached=is_cached)
-            _log_line(windows[index], result, evaluated.timing, position, is_cached=is_cached)
-            if on_window is not None:
-                on_window(_window_record(window, result, evaluated.timing))
-    last = len(windows) - (1 if study.params.training.fit_last else 2)
-    run.add_candidates(windows[last])
-    run.save(schedule.fit_up_to(last).window)
+    with cached:
+        for index, window in enumerate(windows[1:]):
+            run.add_candidates(windows[index])
+            if profile.is_of(windows[index]):
+                schedule.fit_up_to(index)
+            if window not in evaluated_windows:
+                continue
+            evaluated, is_cached = schedule.evaluate(index, study.results)
+            if results is not None and evaluated is not None:
+                result = results.add(evaluated)
+                position = progress.advance(is_cached=is_cached)
+                _log_line(windows[index], result, evaluated.timing, position, is_cached=is_cached)
+                if on_window is not None:
+                    on_window(_window_record(window, result, evaluated.timing))
+        last = len(windows) - (1 if study.params.training.fit_last else 2)
+        run.add_candidates(windows[last])
+        run.save(schedule.fit_up_to(last).window)
     profile.finish()
 
 
@@ -136,6 +137,7 @@ class FitSchedule:
             # A fit that is profiled is made again.
             highest = index - self.profile.is_of(self.windows[index])
             for number in range(self._restore(first, highest), index + 1):
+                self.cached.finish()  # with the state that this fit changes
                 with self.profile.of(self.windows[number]):
                     fit = self.run.fit(fitted_windows(self.windows[: number + 1], config))
                 state = self.run.state()

@@ -1,15 +1,22 @@
 """Interrupted, repeated and extended runs reuse cached windows and end with the same files."""
 
+import errno
 import platform
 import shutil
+import time
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 import torch
+from torch.testing import assert_close
 
 from dayahead.config.baselines import BASELINES, MEMORY
 from dayahead.core.files import write_parquet
 from dayahead.distributed.launch import run_processes
+from dayahead.model.tensor_files import write_tensors
+from dayahead.train import cached_windows
+from dayahead.train.cached_windows import STATE
 from dayahead.train.run import Run
 from dayahead.train.stage import train
 from dayahead.windows.folder import window_path
@@ -114,6 +121,62 @@ def test_a_killed_run_resumes_to_the_same_result(windows, tmp_path, monkeypatch,
     run_until_killed(monkeypatch, "evaluate", 1, *arguments)
     assert run(*arguments) == whole
     assert fits == [day(0), day(1), day(2), day(2), day(3), day(4)]  # day 2 was interrupted
+
+
+@pytest.mark.parametrize("sections", SETTINGS.values(), ids=SETTINGS)
+def test_an_evaluation_leaves_alone_the_state_that_is_being_written(
+    windows, tmp_path, monkeypatch, sections
+):
+    evaluate, n_same = Run.evaluate, []
+
+    def checked(self, *about):
+        before = {name: tensor.clone() for name, tensor in self.state().items()}
+        evaluated = evaluate(self, *about)
+        assert_close(self.state(), before, rtol=0, atol=0)
+        n_same.append(len(before))
+        return evaluated
+
+    monkeypatch.setattr(Run, "evaluate", checked)
+    run(windows, tmp_path / "out", sections)
+    assert len(n_same) == len(DAYS) - 1
+    assert all(n_same)
+
+
+@pytest.mark.parametrize("name", ["gpt2 with dropout", "transitions", "memory with gpt2"])
+def test_a_fit_is_cached_as_it_was_however_long_that_takes(windows, tmp_path, monkeypatch, name):
+    def written(folder):
+        run(windows, tmp_path / folder / "out", merge_sections(SETTINGS[name], **KEEP_ALL))
+        files = bytes_in(tmp_path / folder / "cache" / "fits")
+        return {path: content for path, content in files.items() if path.endswith(STATE)}
+
+    at_once = written("a")
+    monkeypatch.setattr(cached_windows, "write_tensors", slowly(write_tensors))
+    assert written("b") == at_once
+    assert len(at_once) == len(DAYS)
+
+
+def slowly(function):
+    def delayed(*arguments):
+        time.sleep(0.05)
+        function(*arguments)
+
+    return delayed
+
+
+def test_a_fit_that_cannot_be_written_ends_the_run(windows, tmp_path, monkeypatch, fits):
+    def full(path, tensors):
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr(cached_windows, "write_tensors", slowly(full))
+    with pytest.raises(OSError, match=STATE):
+        run(windows, tmp_path / "out")
+    assert fits == [day(0)]
+
+
+def test_a_run_that_fails_while_a_fit_is_written_leaves_it_whole(windows, tmp_path, monkeypatch):
+    monkeypatch.setattr(cached_windows, "write_tensors", slowly(write_tensors))
+    run_until_killed(monkeypatch, "evaluate", 1, windows, tmp_path / "out")
+    assert [Path(path).name for path in bytes_in(tmp_path / "cache" / "fits")].count(STATE) == 1
 
 
 @each_task

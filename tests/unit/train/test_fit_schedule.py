@@ -72,10 +72,17 @@ def schedule_over(cache, protocol, keep="all", windows=WINDOWS, evaluation=None)
 
 def fits_up_to(schedule, indices):
     """Bring the model to some windows in turn; return the windows of each fit done for that."""
-    for index in indices:
-        fit = schedule.fit_up_to(index)
-        assert fit.window == schedule.windows[index] == schedule.windows[schedule.index]
+    with schedule.cached:
+        for index in indices:
+            fit = schedule.fit_up_to(index)
+            assert fit.window == schedule.windows[index] == schedule.windows[schedule.index]
     return schedule.run.fits
+
+
+def fit_up_to(schedule, index):
+    """Bring the model to a window; return its fit."""
+    with schedule.cached:
+        return schedule.fit_up_to(index)
 
 
 def keep_only(cache, protocol, indices):
@@ -128,8 +135,10 @@ def test_cached_fits_are_not_repeated(tmp_path, protocol, cached, indices, carri
 
 
 def test_a_cached_fit_equals_the_fit(tmp_path):
-    fit = schedule_over(tmp_path, "incremental").fit_up_to(2)
-    assert schedule_over(tmp_path, "incremental").fit_up_to(2) == fit
+    fit = fit_up_to(schedule_over(tmp_path, "incremental"), 2)
+    again = schedule_over(tmp_path, "incremental")
+    assert fit_up_to(again, 2) == fit
+    assert again.run.fits == []
 
 
 def kept_in(cache):
@@ -208,7 +217,7 @@ def test_a_run_that_evaluates_otherwise_removes_no_fit_from_which_another_resume
 
 
 def test_other_processes_restore_what_the_main_one_found(tmp_path):
-    newest = (2, schedule_over(tmp_path, "incremental").fit_up_to(2))
+    newest = (2, fit_up_to(schedule_over(tmp_path, "incremental"), 2))
     schedule = schedule_over(tmp_path / "unused", "incremental")
     schedule.cached.is_used = False
     schedule.run.process = SimpleNamespace(broadcast=lambda _: newest, is_main=False)
