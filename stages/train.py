@@ -28,11 +28,12 @@ def main() -> None:
         from dayahead.train.stage import train
 
         run.log_input(params.dataset, windows, windows / "windows.json")
-        run.log_metrics(train(study, run.log_window) | train_baselines(study))
-        for name in ("ranks", "windows.csv", *(["profile"] if params.profile.window else [])):
-            run.log_artifact(results / name)
+        metrics = train(study, run.log_window)
         if params.tracking.log_model and not params.model.features:  # served by ids alone
             run.log_model(models, Path("src/dayahead/serve/pyfunc.py"))
+        run.log_metrics(metrics | train_baselines(study))
+        for name in ("ranks", "windows.csv", *(["profile"] if params.profile.window else [])):
+            run.log_artifact(results / name)
 
 
 if __name__ == "__main__":

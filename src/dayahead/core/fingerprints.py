@@ -34,14 +34,22 @@ def source_fingerprint(*rooms: str) -> str:
     code = {}
     for room in rooms:
         for path in (PACKAGE / room).rglob("*.py"):
-            tree = _WithoutDocstrings().visit(ast.parse(path.read_text(encoding="utf-8")))
-            code[path.relative_to(PACKAGE).as_posix()] = ast.dump(tree)
+            tree = _syntax(ast.parse(path.read_text(encoding="utf-8")))
+            code[path.relative_to(PACKAGE).as_posix()] = repr(tree)
     return fingerprint(code)
 
 
-class _WithoutDocstrings(ast.NodeTransformer):
-    """Removes strings that stand alone: docstrings of modules, classes, functions, attributes."""
+def _syntax(node: object) -> object:
+    """Return a syntax tree as tuples, without its positions and docstrings."""
+    if isinstance(node, ast.AST):
+        parts = (_syntax(getattr(node, name, None)) for name in node._fields)
+        return type(node).__name__, *parts
+    if isinstance(node, list):
+        return [_syntax(each) for each in node if not _is_docstring(each)]
+    return node
 
-    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
-        is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-        return None if is_text else node
+
+def _is_docstring(node: object) -> bool:
+    """Whether a string stands alone: the docstring of a module, class, function or attribute."""
+    value = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)

@@ -10,7 +10,7 @@ from dayahead.tracking.outbox import MLFLOW, Outbox, outboxes, warn_once
 from dayahead.tracking.sinks import Sink, open_sink
 from dayahead.tracking.system_metrics import sampled
 
-PAUSE_SECONDS = 1.0
+PAUSE_SECONDS = 0.25
 LONGEST_PAUSE_SECONDS = 60.0
 
 
