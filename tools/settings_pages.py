@@ -33,7 +33,8 @@ SETTINGS = f"""{NOTE}
 
 All settings are in `params.yaml`, once each. Unknown keys and invalid values are rejected at
 start-up and reported together. Change a setting in the file, or on the command line for one
-experiment: `dvc exp run --temp -S model.n_layer=4`.
+experiment: `dvc exp run --temp -S model.n_layer=4`. In a list on one line DVC wants quotes around
+text with a colon: `["user:12"]`.
 
 The defaults below are those of the `params.yaml` that comes with Dayahead.
 

@@ -37,7 +37,7 @@ NOT_IN_IMAGE = {".ci/run"}
 
 
 def read(path):
-    return YAML(typ="safe").load(path.read_text(encoding="utf-8"))
+    return YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
 
 
 def instructions():

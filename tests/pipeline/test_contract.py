@@ -16,12 +16,16 @@ from pathlib import Path
 
 import grimp
 import pytest
+from dvc.utils.serialize import load_yaml
+from ruamel.yaml import YAML
+from ruamel.yaml.parser import Parser
 
 from dayahead.config.loading import read_yaml
 from dayahead.config.params import Params, load_params
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "dayahead"
+PRESETS = sorted(ROOT.glob("presets/*/*.yaml"))
 STAGES = read_yaml(ROOT / "dvc.yaml")["stages"]
 ORDER = ("download", "preprocess", "train", "aggregate")
 RECORDS_ONLY = {"tracking"}
@@ -93,6 +97,15 @@ def within(path, folders):
 def each_stage(rule):
     """What a rule says of each stage."""
     return {stage: rule(stage) for stage in ORDER}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["dvc.yaml", "params.yaml", *(str(path.relative_to(ROOT)) for path in PRESETS)],
+)
+def test_dvc_whose_parser_is_in_c_reads_a_file_as_we_do(name):
+    assert YAML(typ="safe").Parser is not Parser
+    assert load_yaml(ROOT / name) == read_yaml(ROOT / name)
 
 
 def test_there_are_four_stages_in_order():

@@ -52,7 +52,10 @@ CountOrZero = Annotated[int, Field(ge=0, le=10_000_000)]
 
 
 def read_yaml(path: Path) -> Any:  # noqa: ANN401
-    """Parse one YAML 1.2 file as DVC does (`1e-3` is a number, `no` is text)."""
+    """Parse one YAML 1.2 file as DVC does (`1e-3` is a number, `no` is text).
+
+    DVC's parser, in C, understands less, and does not show the line of an error.
+    """
     try:
         return YAML(typ="safe", pure=True).load(StringIO(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
