@@ -163,6 +163,7 @@ class FitSchedule:
         fit = self.fit_up_to(index)
         with self.profile.of(window):
             evaluated = self.run.evaluate(self.windows[index + 1], fit)
+        self.cached.finish()  # so that no evaluation is cached without its fit
         self.cached.write_evaluation(index, evaluated)
         if self.run.process.is_main:
             evaluated.write_lists(results)

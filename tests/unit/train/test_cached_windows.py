@@ -17,6 +17,7 @@ from dayahead.distributed.launch import run_processes
 from dayahead.model.tensor_files import write_tensors
 from dayahead.train import cached_windows
 from dayahead.train.cached_windows import STATE
+from dayahead.train.results import EvaluatedWindow
 from dayahead.train.run import Run
 from dayahead.train.stage import train
 from dayahead.windows.folder import window_path
@@ -161,6 +162,24 @@ def slowly(function):
         function(*arguments)
 
     return delayed
+
+
+def test_an_evaluation_is_cached_after_its_fit(windows, tmp_path, monkeypatch):
+    order, write_evaluation = [], EvaluatedWindow.write
+
+    def write_fit(*arguments):
+        time.sleep(0.05)
+        write_tensors(*arguments)
+        order.append("fit")
+
+    def write(self, folder):
+        order.append("evaluation")
+        write_evaluation(self, folder)
+
+    monkeypatch.setattr(cached_windows, "write_tensors", write_fit)
+    monkeypatch.setattr(EvaluatedWindow, "write", write)
+    run(windows, tmp_path / "out")
+    assert order == [*(["fit", "evaluation"] * (len(DAYS) - 1)), "fit"]
 
 
 def test_a_fit_that_cannot_be_written_ends_the_run(windows, tmp_path, monkeypatch, fits):
