@@ -15,8 +15,7 @@ def main() -> None:
     from dayahead.train.study import Study
 
     params = load_params()
-    windows, results, models = map(Path, ("data/windows", "results", "models"))
-    study = Study(params=params, windows=windows, results=results, models=models)
+    study = Study(params=params)
     exec_launcher(os.environ | {PIPELINE_RUN: pipeline_run_key()})
     if is_secondary_process(os.environ):
         from dayahead.train.stage import train
@@ -27,13 +26,13 @@ def main() -> None:
         from dayahead.train.baselines import train_baselines
         from dayahead.train.stage import train
 
-        run.log_input(params.dataset, windows, windows / "windows.json")
+        run.log_input(params.dataset, study.windows, study.windows / "windows.json")
         metrics = train(study, run.log_window)
         if params.tracking.log_model and not params.model.features:  # served by ids alone
-            run.log_model(models, Path("src/dayahead/serve/pyfunc.py"))
+            run.log_model(study.models, Path("src/dayahead/serve/pyfunc.py"))
         run.log_metrics(metrics | train_baselines(study))
         for name in ("ranks", "windows.csv", *(["profile"] if params.profile.window else [])):
-            run.log_artifact(results / name)
+            run.log_artifact(study.results / name)
 
 
 if __name__ == "__main__":

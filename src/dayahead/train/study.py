@@ -17,12 +17,12 @@ OnWindow = Callable[[WindowRecord], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """Settings of a run of the protocol, and its folders."""
+    """Settings of a run of the protocol, and its folders: by default those of dvc.yaml."""
 
     params: Params
-    windows: Path
-    results: Path
-    models: Path
+    windows: Path = Path("data/windows")
+    results: Path = Path("results")
+    models: Path = Path("models")
     cache: Path = field(default_factory=cache_root)
     """Holds finished fits and evaluations, so that no run repeats them."""
     phases: Path | None = None
