@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import psutil
 
-LIBRARIES = ("torch", "nvtabular", "dask", "pandas", "pyarrow", "polars")
+LIBRARIES = ("torch", "nvtabular", "dask", "pandas", "pyarrow")
 INTERVAL = 0.1
 """Seconds between two samples of the memory in use."""
 Work = Callable[[], object]
