@@ -22,10 +22,11 @@ from ruamel.yaml.parser import Parser
 
 from dayahead.config.loading import read_yaml
 from dayahead.config.params import Params, load_params
+from dayahead.presets import preset_names
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "dayahead"
-PRESETS = sorted(ROOT.glob("presets/*/*.yaml"))
+PRESETS = [f"presets/{name}.yaml" for name in preset_names(ROOT / "presets")]
 STAGES = read_yaml(ROOT / "dvc.yaml")["stages"]
 ORDER = ("download", "preprocess", "train", "aggregate")
 RECORDS_ONLY = {"tracking"}
@@ -99,10 +100,7 @@ def each_stage(rule):
     return {stage: rule(stage) for stage in ORDER}
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["dvc.yaml", "params.yaml", *(str(path.relative_to(ROOT)) for path in PRESETS)],
-)
+@pytest.mark.parametrize("name", ["dvc.yaml", "params.yaml", *PRESETS])
 def test_dvc_whose_parser_is_in_c_reads_a_file_as_we_do(name):
     assert YAML(typ="safe").Parser is not Parser
     assert load_yaml(ROOT / name) == read_yaml(ROOT / name)

@@ -168,8 +168,7 @@ def test_an_evaluation_is_cached_after_its_fit(windows, tmp_path, monkeypatch):
     order, write_evaluation = [], EvaluatedWindow.write
 
     def write_fit(*arguments):
-        time.sleep(0.05)
-        write_tensors(*arguments)
+        slowly(write_tensors)(*arguments)
         order.append("fit")
 
     def write(self, folder):
