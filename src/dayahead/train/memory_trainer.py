@@ -21,7 +21,8 @@ from dayahead.model.next_item import NextItemModel
 from dayahead.model.tasks import is_before
 from dayahead.train.batches import Batches, MemoryBatches
 from dayahead.train.loss_curve import Curve
-from dayahead.train.trainers import GradientTrainer, OnStep, set_learning_rate
+from dayahead.train.optimizer import set_learning_rate
+from dayahead.train.trainers import GradientTrainer, OnStep
 
 
 class MemoryTrainer:

@@ -1,6 +1,5 @@
-"""Trainers, which fit a model on one window after another; their optimizer and their states."""
+"""Trainers, which fit a model on one window after another, and their states."""
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -12,7 +11,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
-from torch.optim import AdamW, Optimizer
 
 from dayahead.config.params import TrainingConfig
 from dayahead.core.errors import ConfigError, TrainingError
@@ -22,19 +20,21 @@ from dayahead.distributed.collectives import sum_gradients
 from dayahead.distributed.process import Process, Rank
 from dayahead.model.baselines import Baseline
 from dayahead.model.checkpoint import WEIGHTS, restore_weights, weights_of
-from dayahead.model.embeddings import with_rows
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.output_layer import check_triton
 from dayahead.model.rng import StepRandom, derived_seed
 from dayahead.model.tensor_files import AnyTensor, ShardedTensor, StoredTensor
-from dayahead.train.adagrad import Adagrad
 from dayahead.train.batches import Batch, Batches
 from dayahead.train.loss_curve import Curve, loss_curve
+from dayahead.train.optimizer import (
+    MOMENTS,
+    build_optimizer,
+    replace_grown,
+    set_learning_rate,
+)
 
 BUCKET_MIB = 25
 """Of gradients that are exchanged at once. As DDP's default, without a smaller first bucket."""
-MOMENTS = {"exp_avg", "exp_avg_sq", "sum", "velocity"}
-"""Names of AdamW's and Adagrad's state that has the shape of its parameter."""
 _OPTIMIZER = "moments."
 """Prefix of the optimizer's tensors in a state; the model's have WEIGHTS."""
 OnStep = Callable[[int], object]
@@ -102,6 +102,8 @@ class GradientTrainer:
         """The model, in DDP where there are several processes."""
         self.curve: Curve = ()
         """Of the last fit."""
+        self.is_updated = False
+        """Whether the weights differ from the initial ones."""
 
     def grow(self, sizes: dict[str, int]) -> None:
         """Make room for the first `sizes[column]` values of each vocabulary; wrap again for DDP.
@@ -197,6 +199,7 @@ class GradientTrainer:
     def _apply(self, norm: Float[Tensor, ""], window: str, step: int) -> None:
         """Take an optimizer step by the gradients, whose norm was this, and drop them."""
         self._check_finite("gradient norm", norm, window, step)
+        self.is_updated = True
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
 
@@ -218,9 +221,24 @@ class GradientTrainer:
         if not torch.isfinite(value):
             raise TrainingError(
                 f"window {window}, step {step}: the {name} is {value.item()}, nothing was updated; "
-                f"lower training.learning_rate ({self.config.learning_rate}) or "
-                f"training.max_grad_norm ({self.config.max_grad_norm})"
+                f"{self._cure()}"
             )
+
+    def _cure(self) -> str:
+        """Settings that help against a non-finite value; before any update rates have no effect."""
+        training, model = self.config, self.model.config
+        precision = f"training.precision ({training.precision}) to float32"
+        if self.is_updated:
+            return (
+                f"lower training.learning_rate ({training.learning_rate}) or "
+                f"training.max_grad_norm ({training.max_grad_norm}), raise training.warmup_steps "
+                f"({training.warmup_steps}), or set {precision}"
+            )
+        return (
+            f"it is so before the first update, with initial weights: set {precision}, raise "
+            f"model.item_init_std ({model.item_init_std}) or model.init_std ({model.init_std}), "
+            f"or set model.architecture ({model.architecture}) to gpt2"
+        )
 
     def state(self) -> dict[str, Tensor]:
         """Return the weights and, where it is carried on, the optimizer's state, on the CPU.
@@ -245,70 +263,13 @@ class GradientTrainer:
 
     def restore_moments(self, state: Mapping[str, Tensor]) -> None:
         """Load the optimizer's part of a state."""
+        self.is_updated = True
         self.optimizer = build_optimizer(self.model, self.config)
         parameters = dict(self.model.named_parameters())
         for name, value in with_prefix(state, _OPTIMIZER).items():
             parameter, _, key = name.rpartition(".")
             held = parameters[parameter]
             self.optimizer.state[held][key] = value.to(held.device, copy=True)
-
-
-def build_optimizer(model: nn.Module, config: TrainingConfig) -> Optimizer:
-    """Return Adagrad, or AdamW (Loshchilov and Hutter 2019).
-
-    AdamW does not decay biases, norms and the mask, Adagrad nothing.
-    """
-    wanted = [p for p in model.parameters() if p.requires_grad]
-    if config.optimizer == "adagrad":
-        return Adagrad(wanted, lr=config.learning_rate, momentum=config.momentum)
-    groups = [
-        {"params": [p for p in wanted if p.dim() > 1], "weight_decay": config.weight_decay},
-        {"params": [p for p in wanted if p.dim() <= 1], "weight_decay": 0.0},
-    ]
-    return AdamW(groups, lr=config.learning_rate, fused=True)
-
-
-def replace_grown(optimizer: Optimizer, before: dict[str, nn.Parameter], model: nn.Module) -> None:
-    """Put grown parameters in place of their old versions; the state of new rows is zero.
-
-    So AdamW's new rows start with steps beyond the rate, which helps them (docs/protocol.md).
-    """
-    for name, new in model.named_parameters():
-        old = before[name]
-        if new is old:
-            continue
-        for group in optimizer.param_groups:
-            group["params"] = [new if p is old else p for p in group["params"]]
-        state = optimizer.state.pop(old, None)
-        if state:
-            for key in MOMENTS & state.keys():
-                state[key] = with_rows(state[key], len(new))
-                state[key][len(old) :] = 0
-            optimizer.state[new] = state
-
-
-def set_learning_rate(
-    optimizer: Optimizer, config: TrainingConfig, step: int, n_steps: int
-) -> None:
-    """Set the rate of step `step` (the first is 0) of a window's `n_steps`."""
-    for group in optimizer.param_groups:
-        group["lr"] = config.learning_rate * rate_factor(config, step, n_steps)
-
-
-def rate_factor(config: TrainingConfig, step: int, n_steps: int) -> float:
-    """Return the fraction of the learning rate at a step of a window.
-
-    The same as transformers' get_{constant,linear,cosine}_schedule_with_warmup, but stateless: the
-    rate restarts with each window, so it depends on the step alone.
-    """
-    if step < config.warmup_steps:
-        return step / config.warmup_steps
-    progress = (step - config.warmup_steps) / max(1, n_steps - config.warmup_steps)
-    if config.schedule == "linear":
-        return 1.0 - progress
-    if config.schedule == "cosine":
-        return 0.5 * (1.0 + math.cos(2.0 * math.pi * config.cosine_cycles * progress))
-    return 1.0
 
 
 def sharded_state(

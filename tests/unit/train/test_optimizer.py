@@ -13,7 +13,7 @@ from transformers import (
 )
 
 from dayahead.core.errors import ConfigError
-from dayahead.train.trainers import (
+from dayahead.train.optimizer import (
     build_optimizer,
     rate_factor,
     replace_grown,

@@ -177,7 +177,8 @@ def test_a_non_finite_loss_raises_before_the_update(value):
         trainer.model.bias[3] = value
     before = weights(trainer)
     steps = []
-    with pytest.raises(TrainingError, match=r"window 2026-01-02, step 0: the loss is nan"):
+    wanted = r"window 2026-01-02, step 0: the loss is nan.*lower training.learning_rate \(0.01\)"
+    with pytest.raises(TrainingError, match=wanted):
         trainer.fit("2026-01-02", epochs_of(), steps.append)
     after = weights(trainer)
     assert all(torch.equal(after[name], before[name]) for name in after if name != "bias")
@@ -188,9 +189,13 @@ def test_a_non_finite_gradient_raises_before_the_update():
     trainer = trainer_of()
     trainer.model.inputs.items.weight.register_hook(lambda gradient: gradient * math.nan)
     before = weights(trainer)
-    with pytest.raises(TrainingError, match="step 0: the gradient norm is nan"):
+    with pytest.raises(TrainingError, match="step 0: the gradient norm is nan") as raised:
         trainer.fit("2026-01-01", epochs_of(), ignore)
     assert same(weights(trainer), before)
+    # No rate has had an effect yet, so none is to blame.
+    assert "training.precision (float32)" in str(raised.value)
+    assert "model.item_init_std (0.5)" in str(raised.value)
+    assert "learning_rate" not in str(raised.value)
 
 
 def test_the_gradient_is_clipped(monkeypatch):
