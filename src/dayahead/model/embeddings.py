@@ -33,9 +33,10 @@ class PretrainedRows:
 class GrowingEmbedding(nn.Module):
     """Rows of a vocabulary by index, without the reserved ones.
 
-    Padding is looked up as zeros, an out-of-vocabulary value as the learned vector `unknown`. A
-    row's initial value is pretrained, or depends on (seed, row) alone, whenever the table grows to
-    hold it.
+    Padding is looked up as zeros, an out-of-vocabulary value as the learned vector `unknown`, which
+    starts as random as a row: layer norms would magnify the gradient of a zero vector without
+    bound. A row's initial value is pretrained, or depends on (seed, row) alone, whenever the table
+    grows to hold it.
 
     Frozen rows keep their initial values; `unknown` learns. The shard says which rows this
     process holds.
@@ -54,7 +55,7 @@ class GrowingEmbedding(nn.Module):
         self.is_restored = False
         """Whether the rows that are appended now get their values from a state, not from here."""
         self.weight = nn.Parameter(torch.empty(0, dim), requires_grad=not is_frozen)
-        self.unknown = nn.Parameter(torch.zeros(dim))
+        self.unknown = nn.Parameter(normal_rows(1, dim, std, seed, "unknown")[0])
 
     def grow(self, n_rows: int) -> None:
         """Append rows up to `n_rows` in a new Parameter; a table never shrinks."""
@@ -115,12 +116,19 @@ def initial_rows(
     own = torch.empty(shard.n_local(end) - n_before, dim)
     for block in range(begin // BLOCK_ROWS, -(-end // BLOCK_ROWS)):
         first, last = block * BLOCK_ROWS, min((block + 1) * BLOCK_ROWS, end)
-        generator = np.random.Generator(np.random.PCG64(derived_seed(seed, "rows", block)))
-        rows = torch.from_numpy(generator.standard_normal((last - first, dim), dtype=np.float32))
+        rows = normal_rows(last - first, dim, std, seed, "rows", block)
         wanted = shard.local_slice(max(begin, first), last)
         held = slice(shard.n_local(max(begin, first)) - n_before, shard.n_local(last) - n_before)
-        own[held] = rows[wanted.start - first :: shard.world_size] * std
+        own[held] = rows[wanted.start - first :: shard.world_size]
     return own
+
+
+def normal_rows(
+    n_rows: int, dim: int, std: float, seed: int, *purpose: str | int
+) -> Float[Tensor, "n d"]:
+    """Draw normal rows that depend on the seed and the purpose alone."""
+    generator = np.random.Generator(np.random.PCG64(derived_seed(seed, *purpose)))
+    return torch.from_numpy(generator.standard_normal((n_rows, dim), dtype=np.float32)) * std
 
 
 def read_item_vectors(path: Path, vocabulary: pa.Table, dim: int) -> PretrainedRows:

@@ -102,6 +102,18 @@ def test_a_table_never_shrinks():
     assert table.weight is before
 
 
+def test_the_unknown_vector_starts_as_random_as_a_row():
+    """Layer norms magnify the gradient of a zero vector without bound."""
+    table = GrowingEmbedding(1000, 0.02, seed=1)
+    assert table.unknown.std().item() == pytest.approx(0.02, rel=0.1)
+    start = table.unknown.clone()
+    table.grow(2)
+    assert not torch.equal(table.unknown, table.weight[0])
+    assert torch.equal(table.unknown, start)
+    assert torch.equal(GrowingEmbedding(1000, 0.02, seed=1).unknown, start)
+    assert not torch.equal(GrowingEmbedding(1000, 0.02, seed=2).unknown, start)
+
+
 def test_lookups_of_padding_unknown_held_and_not_yet_held():
     table = grown(3)
     with torch.no_grad():

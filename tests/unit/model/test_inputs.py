@@ -51,19 +51,15 @@ def encoded(inputs, columns=COLUMNS):
 
 
 def rows(table, *indices):
-    """Rows of a table; None is padding's zeros."""
-    return torch.stack(
-        [
-            torch.zeros(table.weight.shape[1]) if index is None else table.weight[index].detach()
-            for index in indices
-        ]
-    )
+    """Rows of a table; None is padding's zeros, "unknown" the vector of unknown values."""
+    named = {None: torch.zeros(table.weight.shape[1]), "unknown": table.unknown}
+    return torch.stack([named[i] if i in named else table.weight[i] for i in indices]).detach()
 
 
 def test_concatenation_by_hand():
     inputs = inputs_of(embedding_multiplier=1.0)
-    item = rows(inputs.items, 0, 1, None, None)
-    category = rows(inputs.tables["category"], 0, 1, None, None)
+    item = rows(inputs.items, 0, 1, "unknown", None)
+    category = rows(inputs.tables["category"], 0, 1, "unknown", None)
     wanted = torch.cat([item, category, COLUMNS["price"][0][:, None]], dim=1)
     assert wanted.shape == (4, 16 + 2 + 1)
     weight, bias = inputs.project.weight.detach(), inputs.project.bias.detach()
@@ -72,8 +68,8 @@ def test_concatenation_by_hand():
 
 def test_elementwise_merging_by_hand():
     inputs = inputs_of(merge="elementwise")
-    item = rows(inputs.items, 0, 1, None, None)
-    category = rows(inputs.tables["category"], 0, 1, None, None)
+    item = rows(inputs.items, 0, 1, "unknown", None)
+    category = rows(inputs.tables["category"], 0, 1, "unknown", None)
     number = inputs.numbers["feature_price"]
     price = COLUMNS["price"][0][:, None] @ number.weight.detach().T + number.bias.detach()
     torch.testing.assert_close(encoded(inputs)[0], item * (1 + category + price))
@@ -82,7 +78,7 @@ def test_elementwise_merging_by_hand():
 
 def test_elementwise_merging_without_features_is_the_item():
     inputs = inputs_of(categoricals=(), numbers=(), merge="elementwise")
-    assert torch.equal(encoded(inputs)[0], rows(inputs.items, 0, 1, None, None))
+    assert torch.equal(encoded(inputs)[0], rows(inputs.items, 0, 1, "unknown", None))
 
 
 @pytest.mark.parametrize(
