@@ -15,7 +15,7 @@ from dask.delayed import Delayed, delayed
 from merlin.dag import ColumnSelector
 from merlin.schema import Tags
 from numpy.typing import NDArray
-from nvtabular.ops import Operator, StatOperator
+from nvtabular.ops import LogOp, Operator, StatOperator
 from scipy.special import ndtri
 
 from dayahead.core.columns import (
@@ -131,6 +131,16 @@ class ItemAge(Continuous, Operator):  # type: ignore[misc]
         """Return the ages; an event before the item's first (an overrun) has age 0."""
         age = np.maximum(_int64(df[EVENT_TIME]) - self.first_times[_int64(df[ITEM_ID])], 0) / DAY
         return type(df)({self.outputs[0]: np.log1p(age)})
+
+
+class Log1p(LogOp):  # type: ignore[misc]
+    """log(1 + x) in float64, where NVTabular's is float32: the scaler's sums have its precision.
+
+    Sums in float32 differ from the seventh digit on between versions of NumPy, which add in another
+    order.
+    """
+
+    output_dtype = np.float64
 
 
 class FixedScale(Continuous, Operator):  # type: ignore[misc]

@@ -19,7 +19,7 @@ from merlin.io import Dataset
 from merlin.schema import ColumnSchema, Schema, Tags
 from numpy.typing import NDArray
 from nvtabular import Workflow
-from nvtabular.ops import Clip, FillMissing, LogOp, Normalize, Operator
+from nvtabular.ops import Clip, FillMissing, Normalize, Operator
 
 from dayahead.config.loading import Device
 from dayahead.core.columns import EVENT_TIME, ID_TYPES, ITEM_ID, TIMESTAMP, VALUE, IdType
@@ -33,6 +33,7 @@ from dayahead.features.operators import (
     Frame,
     GaussRank,
     ItemAge,
+    Log1p,
     LookUp,
     RelativeTo,
 )
@@ -97,7 +98,7 @@ class NumberOperators:
             case "relative_number" if self.relative:
                 inputs, raw = (self.name, self.relative.category), [self.relative]
             case "log_number":
-                raw = [Clip(min_value=0), LogOp()]
+                raw = [Clip(min_value=0), Log1p()]
             case "item_age":
                 inputs, raw = (ITEM_ID, EVENT_TIME), [ItemAge(self.name, vocabulary)]
         return Chain(inputs, (*raw, self.scaler, FillMissing(0)))

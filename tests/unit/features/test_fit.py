@@ -1,5 +1,6 @@
 """Statistics: on whose events they are fitted, and that they are the plain ones."""
 
+import math
 from statistics import NormalDist, mean, stdev
 
 import dask.dataframe as dd
@@ -127,6 +128,37 @@ def test_statistics_are_finite_where_there_is_little_to_fit(tmp_path):
         features = {"price": FeatureConfig(**number())}
         found = fit_features(features, {"w": tmp_path / "a.parquet"}, 1, known, "cpu")
         assert (found["price"].mean, found["price"].std) == (average, 0)
+
+
+@pytest.mark.parametrize(
+    ("feature", "scaled"),
+    [
+        (number(), lambda price, _: price),
+        ({"kind": "log_number", "column": "price"}, lambda price, _: np.log1p(price)),
+        (
+            {"kind": "relative_number", "column": "price", "relative_to": "brand"},
+            lambda price, mean_price: (price - mean_price) / mean_price,
+        ),
+    ],
+    ids=["number", "log_number", "relative_number"],
+)
+def test_moments_have_the_precision_of_float64(tmp_path, feature, scaled):
+    """Sums of float32 would be right to 7 digits only, and others with another NumPy."""
+    n = 20_000
+    prices = np.random.default_rng(3).lognormal(3, 1, n)
+    rows = [{"item_id": 1, "event_time": "2026-01-01", "brand": "a"}] * n
+    table = events(rows).append_column("price", pa.array(prices))
+    table = table.append_column("train", pa.array([True] * n))
+    write_parquet(tmp_path / "a.parquet", table)
+    counts = add_value_counts(empty_value_counts(pa.int64()), [("w", count_values(table, ITEM_ID))])
+    brand = FeatureConfig(kind="categorical", column="brand")
+    features = {"brand": brand, "price": FeatureConfig(**{**feature, "scale": "standard"})}
+    vocabularies = {ITEM_ID: vocabulary_of(counts)}
+    found = fit_features(features, {"w": tmp_path / "a.parquet"}, 1, vocabularies, "cpu")["price"]
+    wanted = scaled(prices, math.fsum(prices) / n)
+    average = math.fsum(wanted) / n
+    std = math.sqrt(math.fsum((wanted - average) ** 2) / (n - 1))
+    assert (found.mean, found.std) == pytest.approx((average, std), rel=1e-12, abs=1e-12)
 
 
 def test_windows_may_be_written_with_their_own_statistics(run):
