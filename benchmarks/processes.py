@@ -13,8 +13,8 @@ independent  both processes do all of the work at once without communication: th
 A step of 256 needs 1,000 targets * 20,000 items * 128 * 2 for the scores and twice that for their
 gradients, 15 GFLOP, and 3 for the backbone: 90 ms on a core that multiplies float32 at 200 GFLOP/s,
 split over two processes. The work per parameter (3 M) is not split: AdamW, the norm, zeroing and
-adding gradients, 9 ms, and the sum of 12 MB over both processes, which takes 5 ms through shared
-memory. It does not grow with the batch. In bfloat16 products take a quarter of the time, and the
+adding gradients, 9 ms, and the sum of 12 MB over both processes, 10 ms by gloo. It does not grow
+with the batch. In bfloat16 products take a quarter of the time, and the
 rest as long. Sharded items split the parameters too, and a step exchanges some 3 MB, but in a dozen
 collectives, for each of which both processes wait for the slower.
 

@@ -147,7 +147,6 @@ def counted_bytes() -> Iterator[Counter[str]]:
 def measure(process: Process, folder: Path) -> None:
     """Write what a step of this process sends, and its CPU seconds."""
     params = gpt2_params(default_params())
-    # Not through shared memory: as between machines.
     shard = Shard(process.rank.index, process.rank.world_size, Collectives())
     training = replace(params.training, precision="float32")
     trainer = GradientTrainer(build_model(params, LENGTH, shard), training, process)

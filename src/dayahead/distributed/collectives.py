@@ -1,4 +1,4 @@
-"""Collectives that exchange tensors of unequal lengths; torch's, or through shared memory."""
+"""Collectives of torch.distributed for tensors of unequal lengths, and a hook for DDP."""
 
 from datetime import timedelta
 
@@ -15,7 +15,7 @@ Sizes = list[int]
 
 
 class Collectives:
-    """Those of torch.distributed.
+    """Collectives of a group of processes.
 
     Args:
         group: the processes; None: all of them.
@@ -23,16 +23,6 @@ class Collectives:
 
     def __init__(self, group: dist.ProcessGroup | None = None) -> None:
         self.group = group
-
-    def all_reduce(self, values: Tensor) -> None:
-        """Sum values over all ranks, in place."""
-        dist.all_reduce(values, group=self.group)
-
-    def start_all_reduce(self, values: Tensor) -> Future[Tensor]:
-        """Begin to sum values over all ranks, in place; return their sums to come."""
-        work = dist.all_reduce(values, group=self.group, async_op=True)
-        sums: Future[Tensor] = work.get_future().then(lambda done: done.value()[0])
-        return sums
 
     def all_gather(self, values: Tensor, n_of: Sizes | None = None) -> tuple[Tensor, Sizes]:
         """Concatenate the values of all ranks; return them, and how many are of each rank.
@@ -71,9 +61,11 @@ class Collectives:
         return result, received
 
 
-def sum_gradients(collectives: Collectives, bucket: GradBucket) -> Future[Tensor]:
+def sum_gradients(group: dist.ProcessGroup | None, bucket: GradBucket) -> Future[Tensor]:
     """Sum a bucket of DDP's gradients over all ranks: a communication hook.
 
     DDP's own averages them, which takes a pass more over those of the item table.
     """
-    return collectives.start_all_reduce(bucket.buffer())
+    work = dist.all_reduce(bucket.buffer(), group=group, async_op=True)
+    sums: Future[Tensor] = work.get_future().then(lambda done: done.value()[0])
+    return sums

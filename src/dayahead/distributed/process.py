@@ -5,7 +5,7 @@ import os
 import socket
 from collections.abc import Iterable
 from ctypes import CDLL
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -15,7 +15,6 @@ from torch import Tensor
 
 from dayahead.config.machine import ComputeConfig
 from dayahead.core.phases import phase
-from dayahead.distributed.collectives import Collectives
 from dayahead.distributed.openmp import watch_cores
 
 T = TypeVar("T")
@@ -40,8 +39,6 @@ class Process:
 
     rank: Rank
     device: torch.device
-    collectives: Collectives = field(default_factory=Collectives)
-    """With all the others."""
 
     @property
     def is_main(self) -> bool:
@@ -60,7 +57,7 @@ class Process:
         """Sum `values` over all processes, in place."""
         if self.rank.world_size > 1:
             with phase("collectives"):
-                self.collectives.all_reduce(values)
+                dist.all_reduce(values)
         return values
 
     def broadcast(self, value: T) -> T:

@@ -27,10 +27,9 @@ from torch.distributed.rendezvous import rendezvous
 
 from dayahead.config.machine import ComputeConfig
 from dayahead.core.errors import ConfigError, DeadProcessError, TrainingError, first_line
-from dayahead.distributed.collectives import TIMEOUT, Collectives
+from dayahead.distributed.collectives import TIMEOUT
 from dayahead.distributed.launchers import LaunchInfo
 from dayahead.distributed.process import Process, Rank, divide_cores
-from dayahead.distributed.shared_memory import SharedMemory
 
 RENDEZVOUS_TIMEOUT = timedelta(minutes=10)
 """For all processes to arrive: on a cold machine the imports alone take minutes."""
@@ -70,8 +69,7 @@ def process_group(
             f"({os.environ.get(NETWORK)}) is the network between them"
         ) from None
     try:
-        collectives = SharedMemory.create() or Collectives()
-        process = Process(Rank(launch.rank, launch.world_size), device, collectives)
+        process = Process(Rank(launch.rank, launch.world_size), device)
         divide_cores(process, compute)
         with heartbeat(name) if has_heartbeat else nullcontext():
             yield process

@@ -18,7 +18,6 @@ from torch.nn.functional import embedding
 
 from dayahead.distributed.collectives import TIMEOUT, Collectives, Sizes
 from dayahead.distributed.process import Rank
-from dayahead.distributed.shared_memory import SharedMemory
 
 Exchange = tuple[Sizes, Sizes, Collectives]
 Gather = tuple[Sizes | None, int, torch.dtype, Collectives]
@@ -48,9 +47,7 @@ class Shard:
         """Shard tables over all processes; a collective."""
         if rank.world_size == 1:
             return WHOLE
-        group = dist.new_group(timeout=TIMEOUT)
-        collectives = SharedMemory.create(group) or Collectives(group)
-        return cls(rank.index, rank.world_size, collectives)
+        return cls(rank.index, rank.world_size, Collectives(dist.new_group(timeout=TIMEOUT)))
 
     @property
     def is_whole(self) -> bool:

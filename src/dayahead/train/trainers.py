@@ -137,7 +137,7 @@ class GradientTrainer:
                 gradient_as_bucket_view=True,
                 bucket_cap_mb=BUCKET_MIB,
             )
-            self.wrapped.register_comm_hook(self.process.collectives, sum_gradients)
+            self.wrapped.register_comm_hook(None, sum_gradients)
 
     def n_steps(self, epochs: list[Batches]) -> int:
         """Return the batches of all epochs, or `steps_per_window`."""
