@@ -22,7 +22,7 @@ from matplotlib.dates import date2num
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from dayahead.aggregate.averaging import Interval
+from dayahead.aggregate.intervals import Interval
 
 # matplotlib knows no CSS variables: charts are drawn in placeholder colours, replaced afterwards.
 _INK, _MUTED, _RULE, _ACCENT, _SECOND = ("#0a0b0c", "#0a0b0d", "#0a0b0e", "#0a0b0f", "#0a0b10")

@@ -1,13 +1,19 @@
 """How much two settings differ, over windows and runs; and a run from the baselines beside it."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtr, stdtrit  # Student's t; scipy.stats takes a second to import
 
-from dayahead.aggregate.averaging import MIN_WINDOWS, Interval
+from dayahead.aggregate.intervals import (
+    MIN_WINDOWS,
+    Interval,
+    Variance,
+    interval,
+    over_runs,
+    over_windows,
+    p_value,
+)
 from dayahead.metrics.metrics import Values, mean
 from dayahead.metrics.tables import WindowResult, mean_metrics
 
@@ -21,7 +27,9 @@ class Difference:
     ci95: Interval | None
     """None for fewer than 5 windows."""
     p: float | None
-    """Two-sided; None where windows or runs are too few to tell."""
+    """Two-sided; None for fewer than 5 windows, or a setting with one run."""
+    parts: Sequence[Variance] = ()
+    """Of the variance of the difference."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +68,10 @@ def compare_with_baseline(
 def clustered_difference(sums: Values, counts: Values) -> Difference:
     """Return a mean difference over targets, with an interval by windows.
 
-    The targets of a window vary together, so windows are the clusters (a ratio estimator with the
-    t distribution).
+    The targets of a window vary together, so windows are the clusters (a ratio estimator).
 
     Args:
-        sums: [windows] of the differences of a window's targets.
+        sums: [windows], in order of time, of the differences of a window's targets.
         counts: [windows] of these targets; windows without any are left out.
     """
     is_there = counts > 0
@@ -72,37 +79,28 @@ def clustered_difference(sums: Values, counts: Values) -> Difference:
     difference, n = float(sums.sum() / counts.sum()), len(counts)
     if n < MIN_WINDOWS:
         return Difference(difference, None, None)
-    residuals = sums - difference * counts
-    error = math.sqrt(n / (n - 1) * float((residuals**2).sum())) / float(counts.sum())
-    half = float(stdtrit(n - 1, 0.975)) * error
-    return Difference(difference, (difference - half, difference + half), None)
+    of_mean = over_windows(sums - difference * counts)
+    part = Variance(float(of_mean.value) * (n / float(counts.sum())) ** 2, of_mean.freedom)
+    return Difference(difference, interval(difference, [part]), None, (part,))
 
 
 def difference_test(a: Values, b: Values) -> Difference:
     """Test whether B differs from A on other windows and with other seeds too.
 
-    The variance of the difference is that over windows of the means over runs, plus that over runs
-    of the means over windows, pooled over A and B; Satterthwaite's degrees of freedom (1946). The
-    noise of single cells is in both, so the test is conservative. If the settings are equal, all
-    runs are exchangeable, and the second part alone suffices, whatever the correlation of windows.
+    The variance of the difference has two parts: over windows, of the means over runs, and over
+    runs, of the means over windows. The noise of single cells is in both, so the test is
+    conservative. If the settings are equal, all runs are exchangeable, and the second part alone
+    suffices, whatever the correlation of windows.
 
     Args:
-        a: [runs, windows] metric of A; B's windows are the same.
+        a: [runs, windows] metric of A, in order of time; B's windows are the same.
         b: [runs, windows] metric of B.
     """
     by_window = b.mean(axis=0) - a.mean(axis=0)
     difference = mean(by_window)
     if len(by_window) < MIN_WINDOWS:
         return Difference(difference, None, None)
-    parts = [(by_window.var(ddof=1) / len(by_window), len(by_window) - 1)]
-    if (n_spare := len(a) + len(b) - 2) > 0:
-        spread = sum(len(runs) * runs.mean(axis=1).var() for runs in (a, b)) / n_spare
-        parts.append((spread * (1 / len(a) + 1 / len(b)), n_spare))
-    variance = sum(part for part, _ in parts)
-    if variance == 0:  # t is 0 / 0 or infinite
-        return Difference(difference, (difference, difference), float(difference == 0))
-    freedom = variance**2 / sum(part**2 / n for part, n in parts)
-    error = math.sqrt(variance)
-    half = float(stdtrit(freedom, 0.975)) * error
-    p = 2 * float(stdtr(freedom, -abs(difference) / error)) if n_spare > 0 else None
-    return Difference(difference, (difference - half, difference + half), p)
+    found = (over_windows(by_window), over_runs(a, b))
+    parts = tuple(part for part in found if part is not None)
+    p = p_value(difference, parts) if min(len(a), len(b)) > 1 else None
+    return Difference(difference, interval(difference, parts), p, parts)

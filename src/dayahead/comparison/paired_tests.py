@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from dayahead.aggregate.averaging import MIN_WINDOWS
 from dayahead.aggregate.differences import Difference, difference_test
+from dayahead.aggregate.intervals import MIN_WINDOWS
 from dayahead.core.errors import ComparisonError
 from dayahead.metrics.metrics import Ranks, mean, metric_names, target_metric
 from dayahead.metrics.tables import WindowRanks, ranked_windows, read_ranks
@@ -55,8 +55,8 @@ class Comparison:
 
     @property
     def has_enough_runs(self) -> bool:
-        """Whether one of the two has several runs, so that the spread over seeds is known."""
-        return max(self.n_runs) > 1
+        """Whether both have several runs, so that the spread over seeds is known."""
+        return min(self.n_runs) > 1
 
 
 def compare(

@@ -6,7 +6,7 @@ from typing import Final
 
 from tabulate import tabulate  # type: ignore[import-untyped]
 
-from dayahead.aggregate.averaging import MIN_WINDOWS
+from dayahead.aggregate.intervals import MIN_WINDOWS
 from dayahead.comparison.paired_tests import Comparison, MetricComparison
 from dayahead.metrics.metrics import main_metric
 
@@ -66,13 +66,13 @@ def _certainty(comparison: Comparison, metric: MetricComparison) -> str:
         )
     if metric.test.p is None:
         return (
-            "Another training.seed alone also makes a difference, and one run each does not show "
-            "how large. Repeat at least one of the two with two more seeds (-S training.seed=2) "
-            "and compare A1,A2,A3 B1,B2,B3."
+            "Another training.seed alone also makes a difference, and one run of a setting does "
+            "not show how large. Repeat both with two more seeds (-S training.seed=2 and 3) and "
+            "compare A1,A2,A3 B1,B2,B3."
         )
     return (
         f"If the settings were equally good, a difference this large would occur with probability "
-        f"{_p(metric.test.p, '= ', '< ')} (t-test over windows and runs)."
+        f"{_p(metric.test.p, 'at most ', 'below ')} (t-test over windows and runs)."
     )
 
 
@@ -126,10 +126,14 @@ def _caveats(comparison: Comparison) -> Iterator[str]:
             f"evaluation.candidates of the runs."
         )
     if comparison.has_enough_windows and not comparison.has_enough_runs:
-        yield "The intervals are those of these two runs over windows; other seeds widen them."
+        yield (
+            "The intervals are those of these runs over windows; other seeds widen them."
+            if comparison.n_runs == (1, 1)
+            else "One setting has a single run: its seeds are taken to vary as the other's."
+        )
     yield (
-        "The intervals treat windows as independent. They are not: neighbouring windows share a "
-        "model and many of their items."
+        "The intervals allow for windows that resemble their neighbours, which share a model and "
+        "many of their items. With fewer than 14 windows they allow for little of it."
     )
     yield (
         f"{len(comparison.metrics)} metrics are tested here: choose one in advance. To compare "

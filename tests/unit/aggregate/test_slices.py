@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 from scipy.stats import t
 
 from dayahead.aggregate.differences import clustered_difference
+from dayahead.aggregate.intervals import mean_interval, over_windows
 from dayahead.aggregate.slices import slicings_of, sums_by_group
 from dayahead.aggregate.targets import ABSENT, Targets, popularity_ranks
+from support.simulated_runs import autocorrelated
 
 
 def slicings(targets, windows, own, other):
@@ -57,21 +59,38 @@ def test_groups_by_hand():
 
 
 def test_the_interval_over_windows_by_hand():
-    # Sums 2, 0, 3, 1, 4 of 2, 1, 3, 1, 3 targets: mean 1. Residuals 0, -1, 0, 0, 1 have the sum of
-    # squares 2, times 5/4 is 2.5; its root by 10 targets is the error.
+    # Sums 2, 0, 3, 1, 4 of 2, 1, 3, 1, 3 targets: mean 1. Residuals are 0, -1, 0, 0, 1; their mean
+    # times 5 windows by 10 targets is the error of 1.
     test = clustered_difference(np.array([2.0, 0, 3, 1, 4]), np.array([2.0, 1, 3, 1, 3]))
     assert test.difference == 1
-    half = t.ppf(0.975, 4) * 2.5**0.5 / 10
+    of_mean = over_windows(np.array([0.0, -1, 0, 0, 1]))
+    half = t.ppf(0.975, 3) * of_mean.value**0.5 * 5 / 10
     assert test.ci95 == pytest.approx((1 - half, 1 + half))
     padded = clustered_difference(np.array([2.0, 0, 0, 3, 1, 4]), np.array([2.0, 1, 0, 3, 1, 3]))
     assert padded == test
 
 
-def test_with_equal_windows_it_is_the_t_interval_of_their_means():
-    means = np.array([0.1, 0.3, 0.2, 0.6, 0.0, 0.3])
+def test_with_equal_windows_it_is_the_interval_of_their_means():
+    means = np.array([0.1, 0.3, 0.2, 0.6, 0.1, 0.3])
     test = clustered_difference(7 * means, np.full(6, 7.0))
-    half = t.ppf(0.975, 5) * means.std(ddof=1) / 6**0.5
-    assert test.ci95 == pytest.approx((means.mean() - half, means.mean() + half))
+    assert test.ci95 == pytest.approx(mean_interval(means))
+
+
+def clusters(random, rho):
+    """Windows of 20 to 200 targets, whose differences have the mean 0."""
+    counts = random.integers(20, 200, 14).astype(float)
+    level = 0.05 * autocorrelated(random, (14,), rho)
+    return counts * level + 0.3 * np.sqrt(counts) * random.normal(size=14), counts
+
+
+@pytest.mark.parametrize(("rho", "least"), [(0.0, 0.93), (0.6, 0.88)])
+def test_the_interval_covers_differences_that_windows_have_in_common(rho, least):
+    """With n - 1 degrees of freedom over independent windows .91 and .72 of 2,000."""
+    random, n_covered = np.random.default_rng(5), 0
+    for _ in range(2000):
+        low, high = clustered_difference(*clusters(random, rho)).ci95
+        n_covered += low <= 0 <= high
+    assert n_covered >= least * 2000
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 200))

@@ -49,12 +49,21 @@ def test_few_windows_tell_nothing(tmp_path):
     assert "is better:" not in text
 
 
-def test_one_run_each_tells_nothing(tmp_path):
+def test_one_run_of_a_setting_tells_nothing(tmp_path):
     a, b = runs(tmp_path, 8, gain=0.4, noise=0.05)
     text = text_of(a[:1], b[:1])
     assert "Not enough runs to tell: ndcg_at_20 is" in text
     assert "compare A1,A2,A3 B1,B2,B3" in text
-    assert "B is better: ndcg_at_20" in text_of(a[:1], b)
+    assert "those of these runs over windows; other seeds widen them" in text
+    text = text_of(a[:1], b)
+    assert "Not enough runs to tell: ndcg_at_20 is" in text
+    assert "One setting has a single run" in text
+    assert "is better:" not in text
+
+
+def test_different_numbers_of_runs_are_compared(tmp_path):
+    a, b = runs(tmp_path, 8, gain=0.4, noise=0.05)
+    assert "B is better: ndcg_at_20" in text_of(a[:2], b)
 
 
 def test_a_run_with_itself(tmp_path):
@@ -66,7 +75,7 @@ def test_a_run_with_itself(tmp_path):
 
 def test_caveats(tmp_path):
     text = text_of(*runs(tmp_path, 6, gain=0.4, noise=0.05))
-    assert "neighbouring windows share a model" in text
+    assert "windows that resemble their neighbours, which share a model" in text
     assert "divide the significance level by their number" in text
     assert "candidates differ" not in text
 
