@@ -4,19 +4,21 @@ DVC empties a stage's outputs before it runs; what is finished is kept here, und
 and linked out again. All experiments of a project share it, those of `--temp` and `--queue` too.
 """
 
+import errno
 import logging
 import os
 import shutil
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from filelock import FileLock, Timeout
 
-from dayahead.core.files import read_json, write_json
+from dayahead.core.errors import DataError
+from dayahead.core.files import read_json, remove_tree, write_json
 from dayahead.core.fingerprints import sha256_of
 
 T = TypeVar("T")
@@ -29,8 +31,32 @@ KINDS = {
 }
 """What is cached: folders of `.dayahead/`, and what `dayahead cache` calls their entries."""
 DAMAGED = ".damaged"
-_CONTENTS = "contents.json"
+CONTENTS = "contents.json"
+"""File of every entry: the sha256 of each other file by its path in the entry."""
 _log = logging.getLogger(__name__)
+
+
+class UnreadableEntryError(DataError):
+    """An entry holds the files it was built of, but a reader cannot use them."""
+
+
+@contextmanager
+def reading_entry(*kinds: type[Exception]) -> Iterator[None]:
+    """Read files of an entry in this block; `kinds` are errors of their formats besides Python's.
+
+    Raises:
+        UnreadableEntryError: a file is missing or not as expected, whatever the block raised.
+    """
+    of_python = (ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError)
+    expected: tuple[type[Exception], ...] = (*of_python, DataError, *kinds)
+    try:
+        yield
+    except expected as error:
+        # Of the disk, such as a full one: no fault of the entry. A format's errors have no number.
+        if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
+            raise
+        reason = " ".join(str(error).split())
+        raise UnreadableEntryError(f"{type(error).__name__}: {reason}") from None
 
 
 def link_or_copy(source: Path, target: Path) -> None:
@@ -49,7 +75,7 @@ def recorded_hashes(entry: Path) -> dict[str, str]:
 
     They were recorded when the entry was built, and verified before a `read` got its folder.
     """
-    hashes: dict[str, str] = read_json(entry / _CONTENTS)
+    hashes: dict[str, str] = read_json(entry / CONTENTS)
     return hashes
 
 
@@ -75,9 +101,9 @@ class Cache:
     """Entries of one kind: each is a folder that is there whole and verified, or not at all.
 
     An entry holds `contents.json` with the sha256 of each of its files. An entry whose files no
-    longer match is set aside as `<key>.damaged`, with a warning, and built again. Every entry has
-    a lock of its own, so that no process removes what another reads, and nobody waits for work on
-    another entry.
+    longer match, or whose reader raises UnreadableEntryError, is set aside as `<key>.damaged`, with
+    a warning, and built again. Every entry has a lock of its own, so that no process removes what
+    another reads, and nobody waits for work on another entry.
     """
 
     folder: Path
@@ -150,10 +176,10 @@ class Cache:
             if (self.folder / key).exists():
                 with self._lock(key):
                     doomed = self.partial(key)
-                    shutil.rmtree(doomed, ignore_errors=True)
+                    remove_tree(doomed)
                     with suppress(FileNotFoundError):  # in one step: a kill leaves no half of it
                         (self.folder / key).replace(doomed)
-                    shutil.rmtree(doomed, ignore_errors=True)
+                    remove_tree(doomed)
 
     def entries(self) -> list[Entry]:
         """Return every entry with its size, the one used last first."""
@@ -184,7 +210,7 @@ class Cache:
     def _is_removed(self, path: Path) -> bool:
         try:
             with self._lock(_key_of(path), blocking=False):
-                shutil.rmtree(path, ignore_errors=True)
+                remove_tree(path)
         except Timeout:
             return False
         return not path.exists()
@@ -193,32 +219,40 @@ class Cache:
         entry = self.folder / key
         if not entry.exists():
             return None
-        bad = _damages(entry)
-        if not bad:
-            os.utime(entry)  # entries are pruned by the time of their last use
+        if bad := _damages(entry):
+            self._set_aside(key, ", ".join(bad))
+            return None
+        os.utime(entry)  # entries are pruned by the time of their last use
+        try:
             return read(entry)
-        aside = entry.with_name(f"{key}{DAMAGED}")
-        shutil.rmtree(aside, ignore_errors=True)
-        entry.replace(aside)
-        _log.warning("%s: damaged (%s), set aside as %s", entry, ", ".join(bad), aside.name)
-        return None
+        except UnreadableEntryError as error:
+            self._set_aside(key, error)
+            return None
+
+    def _set_aside(self, key: str, reason: object) -> None:
+        aside = self.folder / f"{key}{DAMAGED}"
+        remove_tree(aside)
+        (self.folder / key).replace(aside)
+        _log.warning("%s: damaged (%s), set aside as %s", self.folder / key, reason, aside.name)
 
     def _build(self, key: str, build: Callable[[Path], None], *, is_resumed: bool) -> None:
         entry = self.folder / key
         partial = self.partial(key)
-        if not is_resumed:
-            shutil.rmtree(partial, ignore_errors=True)  # left by a killed process
+        if not (is_resumed and _is_own(partial)):
+            remove_tree(partial)  # left by a killed process
         try:
             partial.mkdir(parents=True, exist_ok=True)
             build(partial)
-            write_json(partial / _CONTENTS, _contents(partial))
+            write_json(partial / CONTENTS, _contents(partial))
+            if entry.is_symlink():  # that leads nowhere
+                entry.unlink()
             partial.replace(entry)
         except OSError as error:  # of a full disk it does not say which
             reason = error.strerror or str(error)
             raise OSError(error.errno, reason, str(error.filename or entry)) from None
         finally:
             if not is_resumed:
-                shutil.rmtree(partial, ignore_errors=True)
+                remove_tree(partial)
 
     def _lock(self, key: str, *, blocking: bool = True) -> FileLock:
         locks = self.folder / "locks"
@@ -230,10 +264,15 @@ def _key_of(path: Path) -> str:
     return path.name.removeprefix(".").removesuffix(".partial").removesuffix(DAMAGED)
 
 
+def _is_own(partial: Path) -> bool:
+    """Whether no part of an unfinished entry is a link, through which a build would write."""
+    return not any(path.is_symlink() for path in (partial, *partial.rglob("*")))
+
+
 def _files(folder: Path) -> dict[str, Path]:
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     named = {path.relative_to(folder).as_posix(): path for path in paths}
-    return {name: path for name, path in named.items() if name != _CONTENTS}
+    return {name: path for name, path in named.items() if name != CONTENTS}
 
 
 def _contents(folder: Path) -> dict[str, str]:
@@ -246,7 +285,7 @@ def _contents(folder: Path) -> dict[str, str]:
 def _damages(entry: Path) -> list[str]:
     """Name the files of an entry that are not as they were written."""
     try:
-        wanted = read_json(entry / _CONTENTS)
+        wanted = read_json(entry / CONTENTS)
         found = _contents(entry)
         return sorted(name for name in {*wanted, *found} if wanted.get(name) != found.get(name))
     except (OSError, ValueError, AttributeError, TypeError) as error:

@@ -185,14 +185,14 @@ def signal_of(error: BaseException) -> int | None:
 
 def _message_of(error: BaseException) -> str | None:
     """Return the message for an error that is no bug; None for others."""
-    if isinstance(error, Exception) and (lack := _lack_of_memory(error)) is not None:
+    if isinstance(error, Exception) and (lack := lack_of_memory(error)) is not None:
         return f"{lack}; {_LESS_MEMORY}"
     if isinstance(error, OSError) and error.errno in _CURES:
         return f"{error}; {cure_of(error)}, and {_RERUN}"
     return str(error) if isinstance(error, DayaheadError) else None
 
 
-def _lack_of_memory(error: BaseException) -> str | None:
+def lack_of_memory(error: BaseException) -> str | None:
     """Return the line in which an error, or one that led to it, reports a lack of memory."""
     name = "" if isinstance(error, DayaheadError) else f"{type(error).__name__}: "
     if isinstance(error, MemoryError):
@@ -202,4 +202,4 @@ def _lack_of_memory(error: BaseException) -> str | None:
             if _OUT_OF_MEMORY.search(line):
                 return f"{name}{line}"
     before = error.__cause__ or error.__context__
-    return None if before is None else _lack_of_memory(before)
+    return None if before is None else lack_of_memory(before)

@@ -41,11 +41,19 @@ def written_whole(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def remove_tree(path: Path) -> None:
+    """Remove a file or a folder, if it exists; of a link, the link and nothing that it leads to."""
+    if path.is_symlink() or path.is_file():
+        path.unlink(missing_ok=True)
+    else:
+        shutil.rmtree(path, ignore_errors=True)
+
+
 @contextmanager
 def folder_written_whole(folder: Path) -> Iterator[Path]:
     """Yield an empty folder beside `folder`; it takes that place only when the block succeeds."""
     aside = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(aside, ignore_errors=True)  # what a killed run left
+    remove_tree(aside)  # what a killed run left
     aside.mkdir(parents=True)
     try:
         yield aside

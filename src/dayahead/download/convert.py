@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from pydantic import TypeAdapter
 from tqdm import tqdm
 
-from dayahead.core.cache import Cache
+from dayahead.core.cache import Cache, reading_entry
 from dayahead.core.columns import EVENT_TIME
 from dayahead.core.files import read_json, write_json
 from dayahead.core.fingerprints import fingerprint, sha256_of, source_fingerprint
@@ -125,8 +125,13 @@ def _settings(dataset: DatasetConfig) -> str:
 
 
 def _read_conversion(folder: Path) -> Conversion:
-    record = {"folder": folder, **read_json(folder / _RECORD)}
-    return TypeAdapter(Conversion).validate_python(record)
+    with reading_entry():
+        record = {**read_json(folder / _RECORD), "folder": folder}
+        conversion = TypeAdapter(Conversion).validate_python(record)
+        for number, part in enumerate(conversion.parts):
+            if part.file != events_file_name(number) or not (folder / part.file).is_file():
+                raise ValueError(f"{_RECORD} lists {part.file!r}, which is no part of the entry")
+    return conversion
 
 
 def _convert(source: Source, dataset: DatasetConfig, folder: Path) -> None:

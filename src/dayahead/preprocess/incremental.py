@@ -15,15 +15,19 @@ from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from dayahead.config.loading import Device
 from dayahead.config.windows import WindowConfig
-from dayahead.core.cache import Cache, link_tree
+from dayahead.core.cache import Cache, UnreadableEntryError, link_tree, reading_entry
 from dayahead.core.files import read_json
 from dayahead.core.fingerprints import fingerprint, source_fingerprint
 from dayahead.core.project import cache_root
 from dayahead.dataset.manifest import RawManifest
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.features.workflow import looks_ahead
+from dayahead.windows.folder import MANIFEST, STATISTICS
+from dayahead.windows.metadata import Statistics, WindowsManifest, read_metadata
 
 ROOMS = ("config", "core", "dataset", "features", "preprocess", "windows")
 """Whose source makes the windows."""
@@ -110,12 +114,11 @@ class FinishedRuns:
         found = {}
         for key in self._cache.keys(f"{self.settings}-"):
             try:
-                state = _read_state(self._cache.folder / key)
-                end = datetime.fromisoformat(state.log_end)
-                fits = end <= log.log_end and state.positions_in(log) is not None
-            except (OSError, ValueError, TypeError):
-                self._cache.get(key, lambda _: None)  # sets it aside
+                state, end = _read_run(self._cache.folder / key)
+            except UnreadableEntryError:
+                self._cache.get(key, _read_run)  # sets it aside
                 continue
+            fits = end <= log.log_end and state.positions_in(log) is not None
             if key == self.key(log) or (fits and not self.looks_ahead):
                 found[key] = (len(state.parts), end)
         return sorted(found, key=lambda key: found[key], reverse=True)
@@ -124,8 +127,9 @@ class FinishedRuns:
         """Link a finished run into a folder; None if the entry is damaged or gone."""
 
         def link(entry: Path) -> RunState:
+            state, _ = _read_run(entry)
             link_tree(entry, run)
-            return _read_state(run)
+            return state
 
         return self._cache.get(key, link)
 
@@ -138,5 +142,14 @@ class FinishedRuns:
         self._cache.remove(others[KEPT_RUNS - 1 :])
 
 
-def _read_state(run: Path) -> RunState:
-    return RunState(**read_json(run / STATE))
+def _read_run(entry: Path) -> tuple[RunState, datetime]:
+    """Return a finished run in numbers, and the end of its log.
+
+    Raises:
+        UnreadableEntryError: they, or what describes its windows, cannot be read.
+    """
+    with reading_entry():
+        read_metadata(WindowsManifest, entry / WINDOWS / MANIFEST)
+        read_metadata(Statistics, entry / WINDOWS / STATISTICS)
+        state = TypeAdapter(RunState).validate_python(read_json(entry / STATE))
+        return state, datetime.fromisoformat(state.log_end)

@@ -6,18 +6,21 @@ import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache, cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import TypeAdapter
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from dayahead.core.cache import Cache, link_or_copy
+from dayahead.core.cache import Cache, UnreadableEntryError, link_or_copy, reading_entry
 from dayahead.core.columns import ITEM_ID, ROLES, VALUE
+from dayahead.core.errors import ModelFileError
 from dayahead.core.files import read_json, write_json
 from dayahead.core.fingerprints import fingerprint, sha256_of, source_fingerprint
 from dayahead.core.phases import in_phase
@@ -31,7 +34,7 @@ from dayahead.model.tensor_files import (
 )
 from dayahead.train.effective_settings import effective_settings
 from dayahead.train.loss_curve import curve_of
-from dayahead.train.results import EvaluatedWindow
+from dayahead.train.results import TABLES, EvaluatedWindow
 from dayahead.train.run import Fit, Run
 from dayahead.train.trainers import uses_bfloat16
 from dayahead.windows.folder import GRACE_SUFFIX, Window, n_known
@@ -178,7 +181,8 @@ class CachedWindows:
     def restore_newest(self, lowest: int, highest: int, restore: Restore) -> bool:
         """Restore the newest cached fit from windows[lowest] to windows[highest], if there is one.
 
-        `restore` gets the index of its window, the fit and the trainer's state.
+        `restore` gets the index of its window, the fit and the trainer's state. A fit that cannot
+        be read, or whose state it refuses with a ModelFileError, is set aside.
         """
         indices = range(highest, lowest - 1, -1) if self.is_used else ()
         return any(
@@ -187,13 +191,16 @@ class CachedWindows:
         )
 
     def _restore(self, index: int, restore: Restore, folder: Path) -> bool:
-        about = read_json(folder / "fit.json")
-        self._compare(about["machine"], folder)
-        path = folder / STATE
-        state = {**load_file(path)} if self.shard.is_whole else stored_tensors(path)
-        figures = about["fit"]
-        figures["curve"] = curve_of(figures["curve"])
-        restore(index, Fit(self.windows[index], **figures), state)
+        with reading_entry(SafetensorError):
+            about = read_json(folder / "fit.json")
+            fit = _fit_of(self.windows[index], about["fit"])
+            path = folder / STATE
+            state = {**load_file(path)} if self.shard.is_whole else stored_tensors(path)
+            self._compare(about["machine"], folder)
+        try:
+            restore(index, fit, state)
+        except ModelFileError as error:
+            raise UnreadableEntryError(str(error)) from None
         return True
 
     @in_phase("cache")
@@ -272,12 +279,16 @@ class CachedWindows:
 
         Its ranks, predictions and attention are linked into `results`.
         """
+        window = self.windows[index + 1].name
 
         def read(folder: Path) -> EvaluatedWindow:
-            self._compare(read_json(folder / "machine.json"), folder)
-            for path in folder.glob("*/*.parquet"):
-                link_or_copy(path, results / path.relative_to(folder))
-            return EvaluatedWindow.read(folder)
+            with reading_entry():
+                evaluated = EvaluatedWindow.read(folder, window)
+                self._compare(read_json(folder / "machine.json"), folder)
+            for name in TABLES:
+                if (path := folder / name / f"{window}.parquet").exists():
+                    link_or_copy(path, results / name / path.name)
+            return evaluated
 
         return self.evaluations.get(self.evaluation_key(index), read) if self.is_used else None
 
@@ -308,6 +319,11 @@ class CachedWindows:
                 "; ".join(differences),
             )
         self._has_warned |= bool(differences)
+
+
+def _fit_of(window: Window, figures: dict[str, Any]) -> Fit:
+    fit = TypeAdapter(Fit).validate_python({**figures, "window": window})
+    return replace(fit, curve=curve_of(fit.curve))
 
 
 def is_spaced(index: int, newest: int) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
 from dayahead.core.columns import N_RESERVED, POSITION, RANK, SESSION_ID, TARGET
 from dayahead.core.errors import ConfigError
@@ -54,6 +55,8 @@ LISTS = {
     ),
 }
 """Folders that always exist, for DVC expects them, and their README.txt."""
+TABLES = ("ranks", "predictions", "attention")
+"""Folders of tables that an evaluation gives, one by window each."""
 _SUMMARY = "evaluated.json"
 
 
@@ -108,15 +111,22 @@ class EvaluatedWindow:
                 write_parquet(results / name / f"{self.window}.parquet", table)
 
     @classmethod
-    def read(cls, folder: Path) -> "EvaluatedWindow":
-        """Read what `write` wrote, without predictions and attention."""
+    def read(cls, folder: Path, window: str) -> "EvaluatedWindow":
+        """Read what `write` wrote of this window, without predictions and attention.
+
+        Raises:
+            Exception: ValueError, LookupError and the like where it is not what `write` wrote.
+        """
         summary = read_json(folder / _SUMMARY)
+        if summary["window"] != window:
+            raise ValueError(f"{_SUMMARY}: expected window {window}, found {summary['window']}")
+        loss = summary["train_loss"]
         return cls(
-            window=summary["window"],
-            ranks=read_ranks(folder, summary["window"]),
+            window=window,
+            ranks=read_ranks(folder, window),
             train_ranks=np.array(summary["train_ranks"], np.int32),
-            train_loss=summary["train_loss"],
-            timing=Timing(**summary["timing"]),
+            train_loss=None if loss is None else float(loss),
+            timing=TypeAdapter(Timing).validate_python(summary["timing"]),
             curve=curve_of(summary["curve"]),
             examples=[Example(**example) for example in summary["examples"]],
         )

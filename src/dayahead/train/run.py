@@ -5,16 +5,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
+from pydantic import Field, FiniteFloat, NonNegativeInt
 from torch import Tensor
 from tqdm import tqdm
 
 from dayahead.core.columns import FIRST_TIME, INDEX, ITEM_ID, N_RESERVED, SESSION_ID, VALUE
+from dayahead.core.errors import ModelFileError, lack_of_memory
 from dayahead.core.phases import in_phase, phase
 from dayahead.distributed.process import Process
 from dayahead.distributed.sharding import WHOLE, Shard
@@ -22,6 +25,7 @@ from dayahead.metrics.examples import N_EXAMPLES, N_RECOMMENDED, Example
 from dayahead.metrics.tables import write_evidence
 from dayahead.model.baselines import Baseline
 from dayahead.model.checkpoint import (
+    READ_ERRORS,
     ModelConfigFile,
     StoredModel,
     build_model,
@@ -56,6 +60,8 @@ from dayahead.train.trainers import (
 from dayahead.windows.folder import Window, WindowFolder
 
 Trainer = BaselineTrainer | GradientTrainer | MemoryTrainer
+UNFIT_STATE = (*READ_ERRORS, AttributeError, IndexError, ModelFileError)
+"""What a trainer raises that is to restore the state of another model."""
 
 
 @dataclass(frozen=True)
@@ -64,12 +70,12 @@ class Fit:
 
     window: Window
     """The newest window fitted on."""
-    loss: float | None
+    loss: FiniteFloat | None
     """Mean over targets and epochs; None for baselines."""
-    n_sessions: int
+    n_sessions: NonNegativeInt
     """Over all epochs."""
-    seconds: float
-    state_bytes: int = 0
+    seconds: Annotated[float, Field(gt=0)]
+    state_bytes: NonNegativeInt = 0
     """Of all that the next fit starts from, known once the state is taken."""
     curve: Curve = ()
     """Loss within the fit; of `memory`, that of its network."""
@@ -202,10 +208,25 @@ class Run:
         return sharded_state(self.trainer.state(), self.model, self.process)
 
     def restore(self, window: Window, state: Mapping[str, Tensor | StoredTensor] | None) -> None:
-        """Continue from the main process's state after the fit of a window."""
-        self.model, self.trainer = self._build()
-        own = scatter_state(state, self.model, self.process)
-        self.trainer.restore(self.sizes_at(window), own)
+        """Continue from the main process's state after the fit of a window; a collective.
+
+        Raises:
+            ModelFileError: the state is not of this model; on every process, and each goes on with
+                the model that it had.
+        """
+        model, trainer = self._build()
+        own = scatter_state(state, model, self.process)
+        reason = None
+        try:
+            trainer.restore(self.sizes_at(window), own)
+        except UNFIT_STATE as error:
+            if lack_of_memory(error) is not None:
+                raise
+            reason = " ".join(str(error).split())
+        reasons = [each for each in self.process.all_gather(reason) if each is not None]
+        if reasons:
+            raise ModelFileError(f"its state does not fit the model: {reasons[0]}")
+        self.model, self.trainer = model, trainer
 
     @in_phase("evaluate")
     def evaluate(self, window: Window, fit: Fit) -> EvaluatedWindow:

@@ -5,12 +5,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from torch import Tensor
 
+from dayahead.core.errors import ModelFileError
 from dayahead.core.phases import add_rows, phase, read_phases, recorded
 from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Process
@@ -173,19 +175,25 @@ class FitSchedule:
         """Restore the newest cached fit in this range; return the index of the next one to do."""
         broadcast = self.run.process.broadcast
 
-        def restore(index: int, fit: Fit, state: Mapping[str, Tensor | StoredTensor]) -> None:
-            broadcast((index, fit))
-            self.index, self.fit = index, fit
+        def restore(
+            index: int, fit: Fit, state: Mapping[str, Tensor | StoredTensor] | None
+        ) -> None:
             self.run.restore(fit.window, state)
+            self.index, self.fit = index, fit
             _log.info("fit %s: from the cache", fit.window.name)
 
-        if not self.cached.restore_newest(lowest, highest, restore):
-            newest: tuple[int, Fit] | None = broadcast(None)  # on the main process: there is none
-            if newest is None:
-                return lowest
-            self.index, self.fit = newest
-            self.run.restore(self.fit.window, None)
-        return self.index + 1
+        def send(index: int, fit: Fit, state: Mapping[str, Tensor | StoredTensor]) -> None:
+            broadcast((index, fit))
+            restore(index, fit, state)
+
+        if self.cached.restore_newest(lowest, highest, send):
+            return self.index + 1
+        newest: tuple[int, Fit] | None
+        while (newest := broadcast(None)) is not None:  # on the main process: there is none
+            with suppress(ModelFileError):  # it sends the one before
+                restore(*newest, None)
+                return self.index + 1
+        return lowest
 
 
 def _open_results(study: Study) -> ResultsFolder:

@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from dayahead.core.cache import Cache, link_or_copy, link_tree, recorded_hashes
+from dayahead.core.cache import (
+    Cache,
+    UnreadableEntryError,
+    link_or_copy,
+    link_tree,
+    reading_entry,
+    recorded_hashes,
+)
 from dayahead.core.fingerprints import sha256_of
 
 DAY = 86_400
@@ -127,6 +134,61 @@ def test_a_damaged_entry_is_set_aside_and_built_again(cache, caplog, damage):
     assert (cache.folder / "a.damaged").is_dir()
     assert cache.keys() == []
     assert cache.get_or_build("a", writing("second"), text_of) == "second"
+
+
+def test_an_entry_that_its_reader_refuses_is_set_aside_and_built_again(cache, caplog):
+    def read(folder):
+        with reading_entry():
+            return int(text_of(folder))
+
+    cache.put("a", writing("no number"))
+    assert cache.get("a", read) is None
+    assert "damaged (ValueError: invalid literal for int()" in caplog.text
+    assert cache.get_or_build("a", writing("7"), read) == 7
+    with pytest.raises(UnreadableEntryError, match="no number"):
+        cache.get_or_build("b", writing("no number"), read)
+
+
+def test_a_full_disk_while_an_entry_is_read_is_no_fault_of_the_entry(cache):
+    def read(folder):
+        with reading_entry():
+            raise OSError(28, "No space left on device")
+
+    cache.put("a", writing("x"))
+    with pytest.raises(OSError, match="No space left"):
+        cache.get("a", read)
+    assert cache.keys() == ["a"]
+
+
+@pytest.mark.parametrize("is_resumed", [False, True])
+@pytest.mark.parametrize("planted", [".a.partial", ".a.partial/inner", "a", "a.damaged"])
+def test_nothing_is_written_through_a_link_in_the_cache(cache, tmp_path, planted, is_resumed):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "mine").write_text("mine")
+    (cache.folder / planted).parent.mkdir(parents=True)
+    (cache.folder / planted).symlink_to(outside)
+
+    def build(folder):
+        (folder / "inner").mkdir(exist_ok=True)
+        (folder / "inner" / "text").write_text("x")
+
+    def read(folder):
+        return (folder / "inner" / "text").read_text()
+
+    assert cache.get_or_build("a", build, read, is_resumed=is_resumed) == "x"
+    (cache.folder / "a" / "inner" / "text").write_text("damaged")
+    assert cache.get_or_build("a", build, read, is_resumed=is_resumed) == "x"
+    cache.prune(time.time() + DAY)
+    assert [path.name for path in cache.folder.iterdir()] == ["locks"]
+    assert {path.name: path.read_text() for path in outside.iterdir()} == {"mine": "mine"}
+
+
+def test_a_link_that_leads_nowhere_is_replaced(cache, tmp_path):
+    cache.folder.mkdir()
+    (cache.folder / "a").symlink_to(tmp_path / "nowhere")
+    assert cache.get_or_build("a", writing("x"), text_of) == "x"
+    assert not (cache.folder / "a").is_symlink()
 
 
 def test_removing_takes_away_what_is_there(cache):

@@ -11,8 +11,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from dayahead.core.cache import recorded_hashes
 from dayahead.core.errors import DataError, SourceError
-from dayahead.core.files import read_json
+from dayahead.core.files import read_json, write_json
 from dayahead.core.fingerprints import sha256_of
 from dayahead.dataset.schema import load_dataset
 from dayahead.download import convert, stage
@@ -169,6 +170,32 @@ def test_a_damaged_entry_is_set_aside_and_converted_again(
         assert f"{entry}: damaged" in caplog.text
     assert converted_files == ["a.csv"] * 3
     assert [found.name for found in entries()] == [entry.name, f"{entry.name}.damaged"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda record: record.clear(),
+        lambda record: record.update(rows="many"),
+        lambda record: record["parts"][0].update(file="../../../../secret.parquet"),
+        lambda record: record["parts"][0].update(file="events-00001.parquet"),
+    ],
+)
+def test_an_entry_that_is_valid_by_its_hashes_but_unreadable_is_converted_again(
+    tmp_path, converted_files, entries, caplog, change
+):
+    path = put(tmp_path, "a.csv")
+    (tmp_path / "secret.parquet").write_text("secret")
+    whole = raw_after(tmp_path, path)
+    (entry,) = entries()
+    record = read_json(entry / "conversion.json")
+    change(record)
+    write_json(entry / "conversion.json", record)
+    hashes = {name: sha256_of(entry / name) for name in recorded_hashes(entry)}
+    write_json(entry / "contents.json", hashes)
+    assert raw_after(tmp_path, path) == whole
+    assert caplog.text.count("damaged (") == 1
+    assert converted_files == ["a.csv"] * 2
 
 
 def test_a_failed_or_killed_conversion_leaves_nothing(tmp_path, converted_files, entries):

@@ -14,9 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from dayahead.config.windows import WindowConfig
+from dayahead.core.cache import recorded_hashes
 from dayahead.core.columns import EVENT_TIME, ROW
 from dayahead.core.errors import DataError
-from dayahead.core.files import read_json, write_parquet
+from dayahead.core.files import read_json, write_json, write_parquet, write_text
+from dayahead.core.fingerprints import sha256_of
 from dayahead.preprocess import stage
 from dayahead.preprocess.incremental import FinishedRuns
 from dayahead.preprocess.stage import LateRowsError
@@ -328,6 +330,28 @@ def test_a_damaged_run_is_set_aside_and_an_earlier_one_continued(
     assert bytes_in(grown.folder) == two_finished
     assert f"damaged ({name}), set aside" in caplog.text
     assert 3 not in entries()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("state.json", "{}"),
+        ("state.json", '{"log_end": "2026-01-05", "parts": 7}'),
+        ("state.json", '{"log_end": "soon"}'),
+        ("windows/windows.json", "{}"),
+        ("windows/statistics.json", "[]"),
+    ],
+)
+def test_a_run_that_is_valid_by_its_hashes_but_unreadable_is_replaced(
+    run, plain, two_finished, entries, caplog, change
+):
+    bad, (name, text) = entries()[3], change
+    write_text(bad / name, text)
+    hashes = recorded_hashes(bad) | {name: sha256_of(bad / name)}
+    write_json(bad / "contents.json", hashes)
+    grown = run(plain, PLAIN, project="shared", log_end=midnight(5))
+    assert bytes_in(grown.folder) == two_finished
+    assert caplog.text.count("damaged (") == 1
 
 
 def test_the_newest_two_runs_stay_even_where_the_clock_was_set_back(run, plain, entries):

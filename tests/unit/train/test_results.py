@@ -111,7 +111,7 @@ def test_an_evaluated_window_is_read_as_it_was_written(tmp_path):
         "2026-01-02T03", ranks, train, 1 / 3, timing, lists, None, curve, examples
     )
     written.write(tmp_path)
-    read = EvaluatedWindow.read(tmp_path)
+    read = EvaluatedWindow.read(tmp_path, written.window)
     assert (read.window, read.train_loss, read.timing) == ("2026-01-02T03", 1 / 3, timing)
     assert (read.curve, read.examples) == (curve, examples)
     assert read.train_ranks.tolist() == [1, 0]
