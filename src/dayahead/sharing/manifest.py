@@ -1,11 +1,13 @@
 """The manifest of an entry on a remote: its files with their hashes, and a hash of these."""
 
+import unicodedata
+from collections import Counter
 from pathlib import Path, PurePosixPath
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, Field, ValidationError
 
-from dayahead.core.cache import recorded_hashes
+from dayahead.core.cache import CONTENTS, recorded_hashes
 from dayahead.core.errors import DataError
 from dayahead.core.fingerprints import fingerprint
 
@@ -13,6 +15,11 @@ Entry = tuple[str, str]
 """An entry of the cache: its kind and key."""
 SUFFIXES = {".arrow", ".json", ".parquet", ".pbtxt", ".safetensors"}
 """Of files that hold data only: nothing that a remote sends is ever run or unpickled."""
+LONGEST_NAME = 250
+"""Characters of a file's name in its entry; most file systems take 255 bytes for each part."""
+MAX_BYTES = {"windows": 64 << 20}
+"""Of a manifest, by kind; a run of preprocess has three files for each window."""
+MAX_BYTES_OF_OTHERS = 1 << 20
 
 
 class EntryError(DataError):
@@ -23,22 +30,37 @@ def _inside(name: str) -> str:
     """Check that a file's name leads into the entry's folder, to a file of data."""
     path = PurePosixPath(name)
     is_plain = str(path) == name and not path.is_absolute() and name.isprintable()
-    if not is_plain or ".." in path.parts or "\\" in name or path.suffix not in SUFFIXES:
-        raise ValueError(f"{name!r} is no name of a file of data in the entry")
+    is_short = len(name) <= LONGEST_NAME and len(name.encode()) <= 2 * LONGEST_NAME
+    is_data = path.suffix in SUFFIXES and name != CONTENTS
+    if not (is_plain and is_short and is_data) or ".." in path.parts or "\\" in name:
+        raise ValueError(f"{name[:LONGEST_NAME]!r} is no name of a file of data in the entry")
     return name
+
+
+def _distinct(files: dict[str, "EntryFile"]) -> dict[str, "EntryFile"]:
+    """Check that there are files, each with a path of its own on every file system."""
+    if not files:
+        raise ValueError("it names no file")
+    paths = Counter(unicodedata.normalize("NFC", name).casefold() for name in files)
+    folders = {str(folder) for path in paths for folder in PurePosixPath(path).parents}
+    if twice := [path for path, n in paths.items() if n > 1 or path in folders]:
+        raise ValueError(f"{twice[0]!r} is the name of two files, or of a file and a folder")
+    return files
 
 
 class EntryFile(BaseModel, extra="forbid", frozen=True):
     """One file of an entry."""
 
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-    bytes: Annotated[int, Field(ge=0)]
+    bytes: Annotated[int, Field(ge=0, lt=1 << 63, strict=True)]
 
 
 class Manifest(BaseModel, extra="forbid", frozen=True):
     """All files of an entry by name."""
 
-    files: dict[Annotated[str, AfterValidator(_inside)], EntryFile]
+    files: Annotated[
+        dict[Annotated[str, AfterValidator(_inside)], EntryFile], AfterValidator(_distinct)
+    ]
     fingerprint: str
     """Of `files`."""
 

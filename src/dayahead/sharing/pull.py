@@ -38,9 +38,9 @@ def pull(root: Path, remote: Remote, entries: Iterable[Entry], data: Iterable[Pa
                 missing.append((kind, key))
         manifests = dict(run_all(pool, partial(_read_manifest, remote, report), missing))
         found = {entry: manifest for entry, manifest in manifests.items() if manifest is not None}
-        sizes = {file.sha256: file.bytes for each in found.values() for file in each.files.values()}
-        here = _local_files(root, data, sizes) if sizes else {}
-        n_bytes = sum(n for sha256, n in sizes.items() if sha256 not in here)
+        listed = [file for each in found.values() for file in each.files.values()]
+        here = _local_files(root, data, {file.sha256: file.bytes for file in listed})
+        n_bytes = sum(file.bytes for file in listed if file.sha256 not in here)
         require_space(root, n_bytes, f"pulling {len(found)} entries from {remote.name}")
         with tqdm(desc="pull", total=n_bytes, unit="B", unit_scale=True, disable=None) as bar:
             fetching = _Pull(root, remote, files, bar, report, here)
@@ -59,6 +59,8 @@ def _read_manifest(remote: Remote, report: Report, entry: Entry) -> tuple[Entry,
 def _local_files(root: Path, data: Iterable[Path], sizes: Mapping[str, int]) -> dict[str, Path]:
     """Find files with these hashes on this machine; a damaged one may be among them."""
     found: dict[str, Path] = {}
+    if not sizes:
+        return found
     for contents in root.glob("*/*/contents.json"):
         with suppress(OSError, ValueError, AttributeError):
             hashes = recorded_hashes(contents.parent)
@@ -101,7 +103,12 @@ class _Pull:
         target.parent.mkdir(parents=True, exist_ok=True)
         if self._is_linked(file.sha256, target):
             return
-        self.remote.fetch(file.sha256, target)
+        try:
+            self.remote.fetch(file.sha256, target, file.bytes)
+        except EntryError as error:
+            raise EntryError(f"{name} {error}") from None
+        if (n_bytes := target.stat().st_size) != file.bytes:
+            raise EntryError(f"{name} is damaged there: it has {n_bytes} bytes, not {file.bytes}")
         if (found := sha256_of(target)) != file.sha256:
             raise EntryError(f"{name} is damaged there: its sha256 is {found}, not {file.sha256}")
         self.report.add_file(entry, file.bytes)

@@ -13,19 +13,31 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from dvc.config import NoRemoteError, RemoteNotFoundError
 from dvc.exceptions import DvcException, NotDvcRepoError
 from dvc.repo import Repo
 from dvc_objects.fs.base import FileSystem, ObjectFileSystem
 from dvc_objects.fs.errors import RemoteMissingDepsError
+from dvc_objects.fs.local import LocalFileSystem
 
 from dayahead.core.errors import ConfigError, DayaheadError, first_line, public_url
 from dayahead.download.transfer import describe_error
-from dayahead.sharing.manifest import Entry, EntryError, Manifest
+from dayahead.sharing.bounded import copy_file, download_file
+from dayahead.sharing.manifest import (
+    MAX_BYTES,
+    MAX_BYTES_OF_OTHERS,
+    Entry,
+    EntryError,
+    EntryFile,
+    Manifest,
+)
 
 PREFIX = ("dayahead", "cache")
 FILES = "files"
+LARGE = 64 << 20
+"""Bytes from which on a file's size is compared before anything is fetched."""
 _LOCAL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 """Errors of this machine's disk, wherever they come up."""
 
@@ -65,21 +77,48 @@ class Remote:
         """Read the manifest of an entry that is there.
 
         Raises:
-            EntryError: it is damaged, or files that it names are missing.
+            EntryError: it is too large, damaged, or files that it names are missing.
         """
-        with self._wrap_errors("read"):
-            text = self.fs.cat_file(self._manifest_path(entry))
-        manifest = Manifest.parse(text)
+        limit = MAX_BYTES.get(entry[0], MAX_BYTES_OF_OTHERS)
+        with TemporaryDirectory(prefix="dayahead-") as scratch:
+            path = Path(scratch) / "manifest.json"
+            try:
+                self._get(self._manifest_path(entry), path, limit)
+            except EntryError as error:
+                raise EntryError(f"its manifest {error}") from None
+            manifest = Manifest.parse(path.read_bytes())
         files = manifest.files.items()
         missing = [name for name, file in files if (FILES, file.sha256) not in self.names]
         if missing:
             raise EntryError(f"{len(missing)} of its files are missing there, first {missing[0]}")
+        for name, file in files:
+            if file.bytes > LARGE:  # or the disk would seem too small for all entries
+                self._check_size(name, file)
         return manifest
 
-    def fetch(self, sha256: str, target: Path) -> None:
-        """Copy the content with this hash to this machine; it is not verified."""
+    def _check_size(self, name: str, file: EntryFile) -> None:
         with self._wrap_errors("read"):
-            self.fs.get_file(self._file_path(sha256), str(target))
+            found = self.fs.info(self._file_path(file.sha256)).get("size")
+        if found != file.bytes:
+            raise EntryError(f"{name} is damaged there: it has {found} bytes, not {file.bytes}")
+
+    def fetch(self, sha256: str, target: Path, n_bytes: int) -> None:
+        """Copy the content with this hash, which has `n_bytes`, to a new file of this machine.
+
+        Its hash is not verified.
+
+        Raises:
+            EntryError: it has more bytes, or it is no file or cannot be read.
+        """
+        self._get(self._file_path(sha256), target, n_bytes)
+
+    def _get(self, path: str, target: Path, limit: int) -> None:
+        """Copy a file of at most `limit` bytes to this machine; no more of it is ever read."""
+        with self._wrap_errors("read"):
+            if isinstance(self.fs, LocalFileSystem):
+                copy_file(Path(path), target, limit)
+            else:
+                download_file(self.fs, path, target, limit)
 
     def send_file(self, source: Path, sha256: str) -> None:
         """Store a file under its hash."""
@@ -120,6 +159,8 @@ class Remote:
     def _wrap_errors(self, what: str) -> Iterator[None]:
         try:
             yield
+        except EntryError:
+            raise
         except Exception as error:  # every file system raises its own kinds
             if isinstance(error, OSError) and error.errno in _LOCAL:
                 raise

@@ -210,7 +210,7 @@ def test_an_interrupted_pull_leaves_no_entry(here, there, remote, monkeypatch):
     entry = put(here, FITS, "a", x="1", y="2")
     push(here, remote(), [entry])
 
-    def fail(self, sha256, target):
+    def fail(self, sha256, target, n_bytes):
         target.write_text("1")
         raise RemoteError("the line is cut")
 
@@ -238,10 +238,10 @@ def test_a_disk_that_fills_up_is_the_disk_s_error(here, there, remote, monkeypat
     push(here, remote(), [entry])
     full = remote()
 
-    def no_space(source, target):
+    def no_space(source, target, limit):
         raise OSError(errno.ENOSPC, "No space left on device", target)
 
-    monkeypatch.setattr(full.fs, "get_file", no_space)
+    monkeypatch.setattr("dayahead.sharing.remote.copy_file", no_space)
     with pytest.raises(OSError, match="No space left") as caught:
         pull(there, full, [entry], [])
     assert caught.value.errno == errno.ENOSPC

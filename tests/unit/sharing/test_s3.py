@@ -1,7 +1,11 @@
 """The cache on S3: moto's server, which keeps objects in this process's memory."""
 
+from pathlib import Path
+
 import pytest
 
+from dayahead.sharing.bounded import download_file
+from dayahead.sharing.manifest import EntryError
 from dayahead.sharing.pull import pull
 from dayahead.sharing.push import push
 from dayahead.sharing.remote import RemoteError, open_remote
@@ -58,6 +62,38 @@ def test_a_damaged_object_is_refused(tmp_path, s3):
     report = pull(tmp_path / "there", s3(), [entry], [])
     assert "ranks/x.json is damaged there" in report.refused[entry]
     assert content(tmp_path / "there", entry) is None
+
+
+@pytest.mark.parametrize("n_bytes", [0, 7, 20 << 20])
+def test_an_object_of_another_size_is_refused(tmp_path, s3, n_bytes):
+    entry = put(tmp_path / "here", FITS, "a", x="1")
+    push(tmp_path / "here", s3(), [entry])
+    remote = s3()
+    [name] = [name for folder, name in remote.names if folder == "files"]
+    remote.fs.pipe_file(f"{remote.folder}/files/{name}", b"2" * n_bytes)
+    reason = pull(tmp_path / "there", s3(), [entry], []).refused[entry]
+    found = "has more than 1 bytes there" if n_bytes else "is damaged there: it has 0 bytes, not 1"
+    assert reason == f"ranks/x.json {found}"
+    assert content(tmp_path / "there", entry) is None
+
+
+def test_a_transfer_that_brings_more_than_the_server_said_is_stopped(tmp_path):
+    """As of a server that lies: the length that it names is not that of what it sends."""
+    target = tmp_path / "target"
+
+    class Lying:
+        def info(self, path):
+            return {"type": "file", "size": 1}
+
+        def get_file(self, source, target, callback):
+            for _ in range(1000):
+                with Path(target).open("ab") as file:
+                    file.write(b"x" * 1000)
+                callback.relative_update(1000)
+
+    with pytest.raises(EntryError, match="has more than 1,500 bytes there"):
+        download_file(Lying(), "a", target, 1500)
+    assert target.stat().st_size == 2000
 
 
 def refused(tmp_path, remote):
