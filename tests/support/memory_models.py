@@ -12,6 +12,7 @@ from support.clicks import HOUR, random_clicks
 
 MEMORY_WITH_GPT2 = {"model": {"architecture": "memory", "network": "gpt2"}}
 N_ITEMS = 12
+SIZES = {"item_id": N_ITEMS, "device": 9}
 CONFIG = load_params(Path(__file__).parents[2] / "params.yaml").memory
 """The settings that come with Dayahead."""
 SMALL = replace(
@@ -34,7 +35,7 @@ def window(seed, position):
 def fitted(*windows, network=None, config=SMALL, **settings):
     """A model fitted on windows (sessions, end), one after another."""
     model = MemoryModel(replace(SETTINGS, config=config, **settings))
-    model.grow(N_ITEMS)
+    model.grow(SIZES)
     for sessions, end in windows:
         model.fit(sessions, end, network)
     return model

@@ -9,10 +9,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, SESSION_ID, SESSION_START, TIMESTAMP, USER_ID
-from dayahead.core.files import write_json, write_parquet
-from dayahead.windows.folder import MANIFEST, STATISTICS, vocabulary_path, window_path
+from dayahead.core.files import read_json, write_json, write_parquet
+from dayahead.windows.folder import (
+    MANIFEST,
+    STATISTICS,
+    WindowFolder,
+    vocabulary_path,
+    window_path,
+)
 from dayahead.windows.metadata import (
     FeatureStatistics,
     SessionRules,
@@ -23,6 +31,8 @@ from dayahead.windows.metadata import (
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 MEAN, STD = 1.0, 0.5
+HOUR, STEP = timedelta(hours=1), timedelta(seconds=10)
+"""From a past's first event to the session's; from one event of `raw_events` to the next."""
 FEATURES = {
     "category": FeatureStatistics(kind="categorical", columns=["category"], type="int"),
     "price": FeatureStatistics(kind="log_number", columns=["price"], mean=MEAN, std=STD),
@@ -39,12 +49,19 @@ def bytes_in(folder: Path) -> dict[str, bytes]:
 
 
 def write_window_folder(
-    folder: Path, days: Days, *, max_length: int = 20, features: bool = False, fitted_on: int = 1
+    folder: Path,
+    days: Days,
+    *,
+    max_length: int = 20,
+    features: bool = False,
+    fitted_on: int = 1,
+    category_days: Sequence[int] = (0, 0, 0),
 ) -> Path:
     """Write a folder as `preprocess` leaves it; session i of day d has the id `d-00000i`.
 
     Every session trains; those with even numbers are valid, the others test. With `features` an
-    item has a category (its raw id modulo 3) and a price (a tenth of its raw id).
+    item has a category (its raw id modulo 3) and a price (a tenth of its raw id); the categories
+    are first seen on `category_days`.
     """
     vocabulary = Vocabulary(days)
     for number, sessions in enumerate(days):
@@ -58,7 +75,7 @@ def write_window_folder(
             write_parquet(window_path(folder, "day", day(number), role), table.take(rows))
     _write_vocabulary(folder, ITEM_ID, vocabulary.index, vocabulary.first_windows)
     if features:
-        _write_vocabulary(folder, "category", range(3), [day(0)] * 3)
+        _write_vocabulary(folder, "category", range(3), [day(each) for each in category_days])
     entries = [_entry(number, sessions) for number, sessions in enumerate(days)]
     n_sessions = sum(map(len, days))
     manifest = WindowsManifest(
@@ -125,6 +142,35 @@ def raw_events(items: list[int], number: int = 0, row: int = 0) -> pa.Table:
             "price": pa.array([item / 10 for item in items], pa.float64()),
         }
     )
+
+
+def add_pasts(folder: Path, pasts: Days, longest: int) -> None:
+    """Give session i of day d the past pasts[d][i] of raw items, from an HOUR before it on."""
+    vocabulary = WindowFolder(folder).vocabulary(ITEM_ID)
+    index = dict(zip(vocabulary["value"].to_pylist(), vocabulary["index"].to_pylist(), strict=True))
+    for path in folder.glob("session_start*.parquet"):
+        table = pq.read_table(path, partitioning=None)
+        raw = [pasts[int(n[0])][int(n[2:])] for n in table[SESSION_ID].to_pylist()]
+        items = [[index[item] for item in past] for past in raw]
+        categories = [[item % 3 + 2 for item in past] for past in raw]
+        table = table.append_column("bef_item_id", pa.array(items, pa.list_(pa.int32())))
+        table = table.append_column("bef_category", pa.array(categories, pa.list_(pa.int32())))
+        starts = [first[0] - HOUR for first in table[EVENT_TIME].to_pylist()]
+        steps = [range(len(past)) for past in raw]
+        times = [[t + n * STEP for n in each] for t, each in zip(starts, steps, strict=True)]
+        times = pa.array(times, table.schema.field(EVENT_TIME).type)
+        table = table.append_column("bef_event_time", times)
+        pq.write_table(table, path)
+    statistics = read_json(folder / STATISTICS)
+    statistics["sessions"]["past_max_length"] = longest
+    write_json(folder / STATISTICS, statistics)
+
+
+def events_before(items: list[int], number: int = 0, row: int = 0) -> pa.Table:
+    """Events of such a past: an hour before those of `raw_events`."""
+    events = raw_events(items, number, row)
+    times = pc.subtract(events[EVENT_TIME], pa.scalar(HOUR))
+    return events.set_column(1, EVENT_TIME, times.cast(events[EVENT_TIME].type))
 
 
 def markov_days(n_days: int, sessions_per_day: int, n_items: int, seed: int = 0) -> Days:

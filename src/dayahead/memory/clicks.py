@@ -1,13 +1,13 @@
 """Sessions as the memories read them: flat arrays of clicks, and the prefixes to predict from."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dayahead.core.columns import N_RESERVED
+from dayahead.core.columns import N_RESERVED, UNKNOWN
 
 Ints = NDArray[np.int64]
 _PRIME = np.uint64(0x9E3779B97F4A7C15)
@@ -94,11 +94,16 @@ class Clicks:
         columns = self.items[clicks], self.times[clicks], self.categories[clicks]
         return Clicks(*columns, offsets, None if self.past is None else self.past.take(rows))
 
-    def known(self, n: int) -> "Clicks":
-        """Replace items that a catalogue of size `n` lacks, and those reserved, by 0."""
-        is_known = (self.items >= N_RESERVED) & (self.items < n)
-        past = None if self.past is None else self.past.known(n)
-        return replace(self, items=np.where(is_known, self.items, 0), past=past)
+    def known(self, sizes: Collection[int]) -> "Clicks":
+        """Replace items that are not known, and those reserved, by 0, categories by UNKNOWN.
+
+        `sizes` are the known values of the catalogue, then of each categorical column.
+        """
+        limits = N_RESERVED + np.array([*sizes])
+        is_known = (self.items >= N_RESERVED) & (self.items < limits[0])
+        past = None if self.past is None else self.past.known(sizes)
+        categories = np.where(self.categories < limits[1:], self.categories, UNKNOWN)
+        return Clicks(np.where(is_known, self.items, 0), self.times, categories, self.offsets, past)
 
     def latest(self, n: int) -> Ints:
         """Return each row's last items [R, L], at most `n`, the last click first, 0 for none."""

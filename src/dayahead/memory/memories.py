@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dayahead.core.columns import N_RESERVED
+from dayahead.core.columns import ITEM_ID, N_RESERVED
 from dayahead.core.phases import in_phase
 from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.memory.candidates import choose, most_popular
@@ -23,7 +23,7 @@ from dayahead.memory.past import PastMemory
 from dayahead.memory.settings import MemorySettings
 from dayahead.memory.table import Floats32
 
-_CLOCK = "clock"
+_CLOCK, _SIZES = "clock", "sizes"
 _Part = PairMemory | ItemMemory | CategoryMemory | SessionMemory | PastMemory
 
 
@@ -51,6 +51,8 @@ class Memories:
         self.categories = CategoryMemory(len(settings.columns))
         self.sessions = SessionMemory(settings.config)
         self.pasts = PastMemory() if settings.with_past else None
+        self.sizes = dict.fromkeys((ITEM_ID, *settings.columns), 0)
+        """Values of each vocabulary that are known; the others are read as unknown."""
         self.end = 0
         """Microseconds since 1970; 0 before the first window."""
         self._known: tuple[ItemFeatures, Floats32] | None = None
@@ -60,10 +62,11 @@ class Memories:
         """Items in the catalogue."""
         return len(self.items.counts) - N_RESERVED
 
-    def grow(self, n_items: int) -> None:
-        """Extend the memories to a catalogue of `n_items`."""
-        self.items.grow(n_items)
-        self.sessions.grow(n_items)
+    def grow(self, sizes: Mapping[str, int]) -> None:
+        """Extend the memories to the first `sizes[column]` values of each vocabulary."""
+        self.sizes = {name: sizes[name] for name in self.sizes}
+        self.items.grow(sizes[ITEM_ID])
+        self.sessions.grow(sizes[ITEM_ID])
         self._known = None
 
     @in_phase("memories")
@@ -105,7 +108,7 @@ class Memories:
 
         @in_phase("memories")
         def read(prefixes: Clicks) -> Read:
-            prefixes = prefixes.known(n)
+            prefixes = prefixes.known(self.sizes.values())
             clicks = prefixes if self.pasts is None else prefixes.after_past()
             near = self.sessions.search(clicks, weights)
             candidates = choose(
@@ -132,16 +135,18 @@ class Memories:
         return parts if self.pasts is None else parts | {"pasts": self.pasts}
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The tensors of each memory under its name, and the clock."""
-        state = {_CLOCK: torch.tensor([self.end])}
+        """The tensors of each memory under its name, the clock and the sizes."""
+        sizes = torch.tensor(list(self.sizes.values()))
+        state = {_CLOCK: torch.tensor([self.end]), _SIZES: sizes}
         for name, memory in self._parts().items():
             state |= prefixed(memory.state_dict(), f"{name}.")
         return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Replace the catalogue and all sums."""
+        """Replace the sizes and all sums."""
         for name, memory in self._parts().items():
             memory.load_state_dict(with_prefix(state, f"{name}."))
         self.sessions.grow(self.n_items)
+        self.sizes = dict(zip(self.sizes, state[_SIZES].tolist(), strict=True))
         self.end = int(state[_CLOCK])
         self._known = None

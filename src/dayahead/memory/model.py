@@ -56,8 +56,8 @@ class MemoryModel:
         self.trainer = HeadTrainer(self.head, settings.config)
         self.replay = Replay(settings.config.n_replayed, settings.config.n_candidates, *sizes)
         self.n_fits = 0
-        self.n_known = 0
-        """Items of the catalogue at the last fit; a later one is new in its window."""
+        self.known: dict[str, int] = {}
+        """Values of each vocabulary at the last fit: a later one is new in its window."""
 
     def _head(self) -> Head:
         config, seed = self.settings.config, self.settings.seed
@@ -71,9 +71,9 @@ class MemoryModel:
         """Items in the catalogue."""
         return self.memories.n_items
 
-    def grow(self, n_items: int) -> None:
-        """Extend the memories to a catalogue of `n_items`."""
-        self.memories.grow(n_items)
+    def grow(self, sizes: Mapping[str, int]) -> None:
+        """Extend the memories to the first `sizes[column]` values of each vocabulary."""
+        self.memories.grow(sizes)
 
     def fit(
         self,
@@ -104,13 +104,13 @@ class MemoryModel:
         loss = self._fit_head(memories, sessions.take(rows), rows, network, update)
         self.memories.add(sessions.take(order), end)
         self.n_fits += 1
-        self.n_known = self.n_items
+        self.known = self.memories.sizes
         return loss
 
     def _memories_of(self, sessions: Clicks) -> Memories:
         """Return memories of these sessions alone, at the time of their last click."""
         memories = Memories(self.settings)
-        memories.grow(self.n_items)
+        memories.grow(self.memories.sizes)
         if len(sessions):
             memories.add(sessions, int(sessions.times.max()))
         return memories
@@ -127,8 +127,8 @@ class MemoryModel:
         [seed] = np.random.SeedSequence([self.settings.seed, self.n_fits]).generate_state(1)
         generator = torch.Generator().manual_seed(int(seed))
         prefixes, targets = sessions.prefixes()
-        if self.n_fits:  # as in evaluation, where an item that is new in a window has no index
-            prefixes = prefixes.known(self.n_known + N_RESERVED)
+        if self.n_fits:  # as in evaluation, where what is new in a window has no index
+            prefixes = prefixes.known(self.known.values())
         rows = rows[sessions.lengths > 1]
         drawn = torch.randperm(len(rows), generator=generator)[: self.settings.config.n_examples]
         chosen = np.sort(drawn.numpy())
@@ -313,7 +313,7 @@ class MemoryModel:
             if is_whole or f"{name}." not in TRAINING_STATE:
                 part.load_state_dict(with_prefix(state, f"{name}."))
         self.n_fits = int(state[_FITS])
-        self.n_known = self.n_items
+        self.known = self.memories.sizes
 
     def _state_parts(self) -> dict[str, Memories | Head | HeadTrainer | Replay]:
         return {

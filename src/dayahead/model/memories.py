@@ -62,7 +62,7 @@ class MemoryRecommender(Baseline):
     def grow(self, sizes: Mapping[str, int]) -> None:
         """Extend memories and network to the first `sizes[column]` values of each vocabulary."""
         super().grow(sizes)
-        self.memory.grow(self.n_items)
+        self.memory.grow(sizes)
         if self.network is not None:
             self.network.grow(dict(sizes))
 

@@ -50,9 +50,6 @@ class MemoryTrainer:
         self.ends = ends
         self.rank = process.rank
         self.network = GradientTrainer(model.network, config, process)
-        self._sizes: dict[str, int] = {}
-        self._known: dict[str, int] = {}
-        """Values of each vocabulary at the fit before; none before the first."""
 
     @property
     def curve(self) -> Curve:
@@ -64,7 +61,6 @@ class MemoryTrainer:
         before = dict(self.network.model.named_parameters())
         self.model.grow(sizes)
         self.network.follow_growth(before)
-        self._known, self._sizes = self._sizes, sizes
 
     def n_steps(self, epochs: list[Batches]) -> int:
         """Return the network's steps; end to end, those of one pass."""
@@ -92,7 +88,7 @@ class MemoryTrainer:
             rows = sessions.every_row[early]
             network = self._fitted_early(window, [each.among(rows) for each in passes])
         with phase("memory"):
-            loss = self.model.finish_window(_scores_of(network, sessions, self._known))
+            loss = self.model.finish_window(self._scores_of(network, sessions))
         with phase("network"):
             self.network.fit(window, epochs, on_step)
         return loss
@@ -109,7 +105,7 @@ class MemoryTrainer:
             set_learning_rate(own.optimizer, own.config, step, n_steps)
             own.update(window, step)
 
-        return self.model.finish_window(_scores_of(own.model, sessions, self._known), update)
+        return self.model.finish_window(self._scores_of(own.model, sessions), update)
 
     @in_phase("early network")
     def _fitted_early(self, window: str, epochs: list[MemoryBatches]) -> NextItemModel:
@@ -122,6 +118,27 @@ class MemoryTrainer:
         trainer.fit(window, [*epochs], lambda _: None)
         return trainer.model
 
+    def _scores_of(self, model: NextItemModel, batches: MemoryBatches) -> NetworkScores:
+        """Return a network's scores before the last event of the sessions of a pass.
+
+        It reads what came up after the fit before as unknown, as memories and evaluation do.
+        """
+        every_row, device = batches.every_row, model.bias.device
+        known = self.model.memory.known
+
+        def scores(rows: Ints, candidates: Int[Tensor, "b C"]) -> Float[Tensor, "b C"]:
+            batch = batches.sessions.gather(every_row[rows], batches.rank)
+            hidden = {
+                name: torch.where(
+                    batch.columns[name] < N_RESERVED + n, batch.columns[name], UNKNOWN
+                )
+                for name, n in known.items()
+            }
+            read = replace(batch, columns=batch.columns | hidden).to(device)
+            return model.scores_at(read.columns, read.lengths - 1, candidates.to(device)).cpu()
+
+        return scores
+
     def state(self) -> dict[str, Tensor]:
         """Return memories, head and network, with the states of their optimizers."""
         return prefixed(weights_of(self.model), WEIGHTS) | self.network.moments()
@@ -130,29 +147,6 @@ class MemoryTrainer:
         """Load the state of a trainer whose vocabularies had these sizes."""
         restore_weights(self.model, sizes, with_prefix(state, WEIGHTS))
         self.network.restore_moments(state)
-        self._sizes = sizes
-
-
-def _scores_of(
-    model: NextItemModel, batches: MemoryBatches, known: Mapping[str, int]
-) -> NetworkScores:
-    """Return the network's scores before the last event of the sessions of a pass.
-
-    Values beyond those known before, by vocabulary, are read as unknown, as in evaluation.
-    """
-    every_row, device = batches.every_row, model.bias.device
-
-    def scores(rows: Ints, candidates: Int[Tensor, "b C"]) -> Float[Tensor, "b C"]:
-        batch = batches.sessions.gather(every_row[rows], batches.rank)
-        hidden = {
-            name: torch.where(values < N_RESERVED + known[name], values, UNKNOWN)
-            for name, values in batch.columns.items()
-            if name in known
-        }
-        read = replace(batch, columns=batch.columns | hidden).to(device)
-        return model.scores_at(read.columns, read.lengths - 1, candidates.to(device)).cpu()
-
-    return scores
 
 
 def _target_counts(model: NextItemModel, batches: MemoryBatches) -> Int[Tensor, " n_items"]:

@@ -7,14 +7,14 @@ from dayahead.memory import candidates
 from dayahead.memory.memories import Memories
 from dayahead.memory.pairs import FADE
 from support.clicks import HOUR, clicks, random_clicks
-from support.memory_models import SETTINGS
+from support.memory_models import SETTINGS, SIZES
 
 A, B, C, D, E, F = range(2, 8)
 
 
 def memories(sessions):
     found = Memories(SETTINGS)
-    found.grow(12)
+    found.grow(SIZES)
     found.add(sessions, HOUR)
     return found
 
@@ -44,7 +44,7 @@ def test_only_items_allowed_are_candidates():
 
 def test_without_memories_there_are_own_items_alone():
     found = Memories(SETTINGS)
-    found.grow(12)
+    found.grow(SIZES)
     assert chosen(found, [[A], [1]], 2) == [[A, 0], [0, 0]]
 
 

@@ -32,7 +32,7 @@ def test_rows_keep_their_past():
     assert items_of(rows.take(np.array([2, 0])).past) == [[99, B], [C]]
     prefixes, _ = rows.prefixes()
     assert items_of(prefixes.past) == [[C], [99, B]]
-    assert items_of(prefixes.known(9).past) == [[C], [0, B]]
+    assert items_of(prefixes.known([7, 9]).past) == [[C], [0, B]]
     assert items_of(rows.after_past()) == [[C, A, B], [A, C], [99, B, B, A]]
     assert rows.after_past().past is None
 
@@ -47,8 +47,14 @@ def test_rows_without_a_past_have_an_empty_one():
     assert Clicks.cat([rows, rows], 1).past is None
 
 
-def test_items_beyond_the_catalogue_and_reserved_ones_are_0():
-    assert clicks([[A, 1, 99, 0]]).known(10).items.tolist() == [A, 0, 0, 0]
+def test_values_beyond_a_vocabulary_are_unknown_and_items_0():
+    rows = clicks([[A, 1, 9, 0]], categories=[[(4, 2), (5, 0), (3, 9), (0, 1)]])
+    known = replace(rows, past=rows).known([7, 3, 1])
+    for each in (known, known.past):
+        assert each.items.tolist() == [A, 0, 0, 0]
+        assert each.categories.tolist() == [[4, 2], [1, 0], [3, 1], [0, 1]]
+    assert known.known([8, 9, 9]).items.tolist() == [A, 0, 0, 0]
+    assert rows.known([8, 3, 1]).items.tolist() == [A, 0, 9, 0]
 
 
 def test_rows_are_ordered_by_their_last_time_without_empty_ones():

@@ -7,7 +7,7 @@ from dayahead.memory.context import context_names
 from dayahead.memory.features import CATEGORY_DOUBT, feature_names
 from dayahead.memory.memories import Memories
 from support.clicks import HOUR, clicks
-from support.memory_models import SETTINGS
+from support.memory_models import SETTINGS, SIZES
 
 A, B, C, D = range(2, 6)
 NAMES = feature_names(SETTINGS.columns, with_network=False)
@@ -16,7 +16,7 @@ NAMES = feature_names(SETTINGS.columns, with_network=False)
 @pytest.fixture(scope="module")
 def memories():
     found = Memories(SETTINGS)
-    found.grow(12)
+    found.grow(SIZES)
     sessions = clicks(
         [[A, B], [A, C], [B, C, D]],
         times=[[0.5, 1], [0, 1], [1, 1, 1]],

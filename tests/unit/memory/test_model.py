@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from dayahead.core.errors import ConfigError, TrainingError
 from dayahead.memory.model import MemoryModel
 from support.clicks import HOUR, clicks, random_clicks, seeds
-from support.memory_models import N_ITEMS, SMALL, equal_states, fitted, window
+from support.memory_models import N_ITEMS, SIZES, SMALL, equal_states, fitted, window
 
 A, B, C = 2, 3, 4
 EVERY = np.arange(2, 2 + N_ITEMS)
@@ -191,7 +191,7 @@ def test_after_a_gap_memories_have_faded():
 
 def test_new_items_are_ranked_once_they_are_seen():
     model = fitted(window(0, 0), window(1, 1))
-    model.grow(20)
+    model.grow(SIZES | {"item_id": 20})
     assert model.n_items == 20
     every = np.arange(2, 22)
     new = 15
@@ -204,7 +204,7 @@ def test_an_explanation_names_every_feature_and_an_item_that_is_no_candidate_has
     model = fitted(window(0, 0), window(1, 1))
     [parts] = model.explain(clicks([[A]]), np.array([A]))
     assert list(parts) == list(model.features) == list(model.weights())
-    model.grow(20)
+    model.grow(SIZES | {"item_id": 20})
     none, again = model.explain(clicks([[A]]), np.array([20, A]))
     assert not none
     assert again.keys() == parts.keys()

@@ -14,7 +14,7 @@ from dayahead.memory.features import PAST_DOUBT, PAST_NAMES, feature_names
 from dayahead.memory.memories import Memories
 from dayahead.memory.model import MemoryModel
 from support.clicks import HOUR, clicks, random_clicks, seeds, with_pasts
-from support.memory_models import N_ITEMS, SETTINGS, equal_states, fitted, window
+from support.memory_models import N_ITEMS, SETTINGS, SIZES, equal_states, fitted, window
 
 A, B, C, D, E = range(2, 7)
 EVERY = np.arange(2, 2 + N_ITEMS)
@@ -24,7 +24,7 @@ PREFIXES = with_pasts(random_clicks(99, start=3), 98).prefixes()[0]
 
 def memories(sessions, chosen=READS_PAST):
     found = Memories(chosen)
-    found.grow(N_ITEMS)
+    found.grow(SIZES)
     found.add(sessions, HOUR)
     return found
 

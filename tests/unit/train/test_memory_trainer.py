@@ -179,14 +179,21 @@ def test_settings_that_do_not_suit_are_refused(windows, tmp_path, sections, mess
         train_study(windows, tmp_path, sections)
 
 
-def test_what_is_new_in_a_window_is_unknown_to_head_and_network(tmp_path):
-    """As in evaluation: sessions of day 2 with new items teach as if these were unknown."""
+@pytest.mark.parametrize("network", ["none", "gpt2"])
+def test_what_is_new_in_a_window_is_unknown_to_head_and_network(tmp_path, network):
+    """As in evaluation: sessions of day 2 with new items teach as if these were unknown.
+
+    So do their categories, whichever it is.
+    """
     first = markov_days(n_days=1, sessions_per_day=30, n_items=10)[0]
     of_head = []
     for new in (70, 80):  # two items that day 2 brings, after which nothing is known
-        second = [[1, new, 2], [new, 3], [new, 4, 5]] * 10
-        folder = write_window_folder(tmp_path / str(new), [first, second, first])
-        sections = merge_sections({"training": {"fit_last": False}}, **MEMORY_WITH_GPT2)
+        second = [[1, new, 2], [new, 3, 1], [new, 4, 5]] * 10  # of one length: no ties of time
+        folder = write_window_folder(
+            tmp_path / str(new), [first, second, first], features=True, category_days=(0, 1, 1)
+        )
+        model = {"architecture": "memory", "network": network, "features": ["category"]}
+        sections = {"model": model, "training": {"fit_last": False}}
         weights = weights_in(train_study(folder, tmp_path / f"out{new}", sections))
         of_head.append({n: v for n, v in weights.items() if n.startswith("memory.head")})
     assert all(torch.equal(value, of_head[1][name]) for name, value in of_head[0].items())

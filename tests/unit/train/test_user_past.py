@@ -1,19 +1,15 @@
 """Events before a session: models use them in training, evaluation and recommendations."""
 
-from datetime import timedelta
 from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 import torch
 
 from dayahead.core.columns import EVENT_TIME, ITEM_ID
 from dayahead.core.errors import ConfigError
-from dayahead.core.files import read_json, write_json
 from dayahead.distributed.process import Rank
 from dayahead.serve.live_sessions import LiveSessions
 from dayahead.serve.recommender import Recommender
@@ -27,14 +23,18 @@ from support.tiny_settings import (
     tiny_params,
     train_study,
 )
-from support.window_folders import day, raw_events, write_window_folder
+from support.window_folders import (
+    add_pasts,
+    day,
+    events_before,
+    raw_events,
+    write_window_folder,
+)
 
 N_SIGNALS = 4
 N_WITHOUT_PAST = 20
 """Sessions of each day, the first ones, whose users have no past."""
 LONGEST = 5
-HOUR, STEP = timedelta(hours=1), timedelta(seconds=10)
-"""From a past's first event to the session's; from one event of `raw_events` to the next."""
 
 
 def planted_days(n_days: int = 2, n_sessions: int = 120) -> tuple[list, list]:
@@ -60,25 +60,7 @@ DAYS, PASTS = planted_days()
 def past_folder(folder: Path) -> Path:
     """A window folder with past columns; session `d-00000i` has the past PASTS[d][i]."""
     write_window_folder(folder, DAYS, features=True, max_length=4)
-    store = WindowFolder(folder)
-    vocabulary = store.vocabulary(ITEM_ID)
-    index = dict(zip(vocabulary["value"].to_pylist(), vocabulary["index"].to_pylist(), strict=True))
-    for path in folder.glob("session_start*.parquet"):
-        table = pq.read_table(path, partitioning=None)
-        raw = [PASTS[int(n[0])][int(n[2:])] for n in table["session_id"].to_pylist()]
-        items = [[index[item] for item in past] for past in raw]
-        categories = [[item % 3 + 2 for item in past] for past in raw]
-        table = table.append_column("bef_item_id", pa.array(items, pa.list_(pa.int32())))
-        table = table.append_column("bef_category", pa.array(categories, pa.list_(pa.int32())))
-        starts = [first[0] - HOUR for first in table[EVENT_TIME].to_pylist()]
-        steps = [range(len(past)) for past in raw]
-        times = [[t + n * STEP for n in each] for t, each in zip(starts, steps, strict=True)]
-        times = pa.array(times, table.schema.field(EVENT_TIME).type)
-        table = table.append_column("bef_event_time", times)
-        pq.write_table(table, path)
-    statistics = read_json(folder / "statistics.json")
-    statistics["sessions"]["past_max_length"] = LONGEST
-    write_json(folder / "statistics.json", statistics)
+    add_pasts(folder, PASTS, LONGEST)
     return folder
 
 
@@ -103,13 +85,6 @@ def study(folder, out, architecture="gpt2", task="clm", epochs=1, *, fit_last=Fa
     }
     sections["model"]["catalogue"] = "full"
     return train_study(folder, out, sections)
-
-
-def events_before(items, number=0, row=0):
-    """Events an hour before those of `raw_events`."""
-    events = raw_events(items, number, row)
-    times = pc.subtract(events[EVENT_TIME], pa.scalar(HOUR))
-    return events.set_column(1, EVENT_TIME, times.cast(events[EVENT_TIME].type))
 
 
 @pytest.mark.parametrize(
