@@ -51,6 +51,11 @@ def with_pasts(sessions, seed, n_items=12):
     return replace(sessions, past=clicks(rows, times, categories))
 
 
+def prefixes_of(rows):
+    """Return every prefix of rows that another click follows."""
+    return rows.prefixes(rows.places())
+
+
 def sessions_of(rows):
     """Return each row's (item, hour, categories)."""
     for start, end in zip(rows.offsets[:-1], rows.offsets[1:], strict=True):

@@ -28,20 +28,21 @@ class MemoryConfig:
     weight_decay: NonNegative
     """Of AdamW for the head."""
     batch_size: Count
-    """Sessions per step of the head, at most."""
+    """Examples per step of the head, at most: clicks with what precedes them in their session."""
     min_steps: CountOrZero
-    """Steps that the head takes in an epoch at least, down to one per session: where a window has
-    few sessions, a step has fewer than `batch_size`."""
+    """Steps that the head takes in an epoch at least, down to one per example: where a window has
+    few, a step has fewer than `batch_size`."""
     epochs: Annotated[int, Field(ge=1, le=1000)]
     """Epochs of the head in each fit."""
     first_epochs: Annotated[int, Field(ge=1, le=1000)]
     """The same in the first fit, where the later half of the window teaches the head."""
     end_to_end: bool
-    """Whether the loss of the head fits the network too, in the epochs of the head and on the last
-    event of each session alone, instead of the loss of the network's task. Dropout, noise, batches
-    and precision of the network's own training have no effect then."""
+    """Whether the loss of the head fits the network too, in the epochs of the head and on its
+    examples, instead of the loss of the network's task. Dropout, noise, batches and precision of
+    the network's own training have no effect then."""
     n_examples: Annotated[int, Field(ge=1, le=100_000)]
-    """Sessions of a window that the head learns from, drawn at random where there are more."""
+    """Clicks of a window that the head learns to predict, all but the first of each session; drawn
+    at random where there are more."""
     n_replayed: Annotated[int, Field(ge=0, le=100_000)]
     """Newest examples of earlier windows that the head learns from again."""
     n_latest: Count

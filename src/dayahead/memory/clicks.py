@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,19 @@ from dayahead.core.columns import N_RESERVED, UNKNOWN
 
 Ints = NDArray[np.int64]
 _PRIME = np.uint64(0x9E3779B97F4A7C15)
+
+
+class Places(NamedTuple):
+    """Where in their rows P prefixes end."""
+
+    rows: Ints
+    """[P]"""
+    n_after: Ints
+    """[P] clicks of the row that come after the prefix."""
+
+    def take(self, chosen: Ints) -> "Places":
+        """Return some of the places, in the order given."""
+        return Places(self.rows[chosen], self.n_after[chosen])
 
 
 @dataclass(frozen=True)
@@ -83,10 +97,19 @@ class Clicks:
         """Return some rows, in the order given."""
         return self._first_clicks(rows, self.lengths[rows])
 
-    def prefixes(self) -> tuple["Clicks", Ints]:
-        """Return each row of two clicks or more without its last one, and that one's item."""
-        rows = np.flatnonzero(self.lengths > 1)
-        return self._first_clicks(rows, self.lengths[rows] - 1), self.items[self.last[rows]]
+    def places(self) -> Places:
+        """List the places before every click but a row's first."""
+        n_places = np.maximum(self.lengths - 1, 0)
+        rows = np.arange(len(self)).repeat(n_places)
+        return Places(rows, np.cumsum(n_places)[rows] - np.arange(len(rows)))
+
+    def prefixes(self, places: Places) -> "Clicks":
+        """Return the clicks of rows up to some places, with the past of these rows."""
+        return self._first_clicks(places.rows, self.lengths[places.rows] - places.n_after)
+
+    def following(self, places: Places) -> Ints:
+        """Return the item after each place."""
+        return np.asarray(self.items[self.offsets[places.rows + 1] - places.n_after])
 
     def _first_clicks(self, rows: Ints, lengths: Ints) -> "Clicks":
         offsets = np.concatenate([[0], np.cumsum(lengths)])

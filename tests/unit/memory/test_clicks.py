@@ -7,15 +7,21 @@ import pytest
 from hypothesis import given
 
 from dayahead.memory.clicks import Clicks
-from support.clicks import clicks, random_clicks, seeds, sessions_of, with_pasts
+from support.clicks import clicks, prefixes_of, random_clicks, seeds, sessions_of, with_pasts
 
 A, B, C = 2, 3, 4
 
 
-def test_a_prefix_is_a_row_without_its_last_click():
-    prefixes, targets = clicks([[A, B, C], [A], [B, A]]).prefixes()
-    assert [[item for item, *_ in row] for row in sessions_of(prefixes)] == [[A, B], [B]]
-    assert targets.tolist() == [C, A]
+def test_prefixes_end_before_every_click_but_a_rows_first():
+    rows = clicks([[A, B, C], [A], [], [B, A]])
+    places = rows.places()
+    assert places.rows.tolist() == [0, 0, 3]
+    assert items_of(rows.prefixes(places)) == [[A], [A, B], [B]]
+    assert rows.following(places).tolist() == [B, C, A]
+    some = places.take(np.array([2, 1]))
+    assert items_of(rows.prefixes(some)) == [[B], [A, B]]
+    assert rows.following(some).tolist() == [A, C]
+    assert len(clicks([]).places().rows) == 0
 
 
 def test_the_latest_items_come_first_and_0_fills_up():
@@ -30,7 +36,7 @@ def items_of(rows):
 def test_rows_keep_their_past():
     rows = replace(clicks([[A, B], [C], [B, A]]), past=clicks([[C], [A], [99, B]]))
     assert items_of(rows.take(np.array([2, 0])).past) == [[99, B], [C]]
-    prefixes, _ = rows.prefixes()
+    prefixes = prefixes_of(rows)
     assert items_of(prefixes.past) == [[C], [99, B]]
     assert items_of(prefixes.known([7, 9]).past) == [[C], [0, B]]
     assert items_of(rows.after_past()) == [[C, A, B], [A, C], [99, B, B, A]]

@@ -9,18 +9,20 @@ import torch
 from hypothesis import given, settings
 
 from dayahead.core.errors import ConfigError, TrainingError
+from dayahead.memory.clicks import Places
 from dayahead.memory.model import MemoryModel
-from support.clicks import HOUR, clicks, random_clicks, seeds
+from support.clicks import HOUR, clicks, prefixes_of, random_clicks, seeds
 from support.memory_models import N_ITEMS, SIZES, SMALL, equal_states, fitted, window
 
 A, B, C = 2, 3, 4
 EVERY = np.arange(2, 2 + N_ITEMS)
-PREFIXES, _ = random_clicks(99, start=3).prefixes()
+PREFIXES = prefixes_of(random_clicks(99, start=3))
 
 
-def network(rows, candidates):
-    """A network's scores that depend on the session's row alone."""
-    scores = torch.sin(torch.arange(N_ITEMS) * (1.0 + torch.from_numpy(rows))[:, None])
+def network(places, candidates):
+    """A network's scores that depend on the place alone."""
+    factors = 1.0 + torch.from_numpy(places.rows + 0.1 * places.n_after)
+    scores = torch.sin(torch.arange(N_ITEMS) * factors[:, None]).float()
     return scores.gather(1, (candidates - 2).clamp(min=0))
 
 
@@ -147,7 +149,7 @@ def test_a_network_is_a_feature():
     scores = model.scores(PREFIXES, EVERY, network)
     some = np.array([A, B, 9])
     assert model.scores(PREFIXES, some, network).shape == (len(PREFIXES), 3)
-    other = model.scores(PREFIXES, EVERY, lambda rows, items: -network(rows, items))
+    other = model.scores(PREFIXES, EVERY, lambda places, items: -network(places, items))
     assert not torch.equal(scores, other)
     [parts] = model.explain(PREFIXES.take(np.array([0])), np.array([A]), network)
     assert parts["network.log_softmax"] != 0
@@ -160,7 +162,7 @@ def test_a_network_is_read_at_the_rows_of_its_sessions():
     shuffled = sessions.take(shuffle), end
     other = fitted(
         shuffled,
-        network=lambda rows, items: network(shuffle[rows], items),
+        network=lambda places, items: network(Places(shuffle[places.rows], places.n_after), items),
         with_network=True,
     )
     assert equal_states(model, other)
@@ -211,8 +213,32 @@ def test_an_explanation_names_every_feature_and_an_item_that_is_no_candidate_has
 
 
 def test_large_windows_teach_the_head_by_a_sample():
-    some = replace(SMALL, first_epochs=1, n_examples=10, n_replayed=100)
-    assert len(fitted(window(0, 0), config=some).replay.kept) <= 10
+    """Of all places in all sessions, as many as `n_examples` says."""
+    for n_examples, n_drawn in ((10, 10), (20, 20), (1000, 27)):
+        config = replace(SMALL, n_examples=n_examples, n_candidates=N_ITEMS, n_replayed=1000)
+        sessions = clicks([[A, B, C, A]] * 18, [[i / 20] * 4 for i in range(18)])  # half are late
+        model = fitted((sessions, HOUR), config=config)
+        assert len(model.replay.kept) == n_drawn
+
+
+def test_the_head_learns_from_every_click_but_a_sessions_first():
+    """Each target once, after what precedes it; what the memories lack teaches nothing."""
+    early = [[A, B, C], [C, B, A]]
+    late = [[B, A, C, A], [B], [C, 9], [A, B]]
+    times = [[i / 10 + j / 100 for j in range(len(row))] for i, row in enumerate(early + late)]
+    config = replace(SMALL, n_candidates=N_ITEMS, n_replayed=1000)
+    asked = []
+
+    def recorded(places, candidates):
+        asked.extend(zip(places.rows.tolist(), places.n_after.tolist(), strict=True))
+        return network(places, candidates)
+
+    sessions = clicks([*early, [A, B], *late], [*times[:2], [0.15, 0.16], *times[2:]])
+    model = fitted((sessions, HOUR), network=recorded, config=config, with_network=True)
+    assert asked == [(3, 3), (3, 2), (3, 1), (5, 1), (6, 1)]
+    kept = model.replay.kept
+    assert kept.context[:, model.context.index("prefix.length")].argsort().tolist()[-1] == 2
+    assert len(kept) == 4
 
 
 def test_without_neighbours_no_session_is_kept():
@@ -269,7 +295,7 @@ def test_a_networks_scores_are_normalised_over_the_candidates():
     windows = window(0, 0), window(1, 1)
     model = fitted(*windows, network=network, with_network=True)
     scores = model.scores(PREFIXES, EVERY, network)
-    shifted = model.scores(PREFIXES, EVERY, lambda rows, items: network(rows, items) + 5)
+    shifted = model.scores(PREFIXES, EVERY, lambda places, items: network(places, items) + 5)
     torch.testing.assert_close(shifted, scores, rtol=1e-4, atol=1e-4)
 
 
@@ -284,7 +310,7 @@ def test_end_to_end_the_networks_gradients_are_those_of_the_heads_loss(item):
         model = fitted(window(0, 0), network=network, config=config, with_network=True)
         torch.nn.init.constant_(model.head.linear, 1.0)
 
-        def scores(rows, candidates, moved=moved):
+        def scores(places, candidates, moved=moved):
             return moved[candidates]
 
         def update(step, n_steps, table=table):
@@ -303,21 +329,22 @@ def test_end_to_end_replayed_examples_keep_the_features_they_had():
     model = fitted(window(0, 0), network=network, config=config, with_network=True)
     n_replayed = len(model.replay.kept)
 
-    def recorded(rows, candidates):
-        asked.append(rows)
-        return network(rows, candidates)
+    def recorded(places, candidates):
+        asked.append(places.rows)
+        return network(places, candidates)
 
     model.fit(*window(1, 1), recorded, lambda step, n_steps: None)
     sessions, _ = window(1, 1)
     n_new = len(model.replay.kept) - n_replayed
     assert n_replayed > 0
     assert n_new > 0
-    assert sum(map(len, asked)) == (sessions.lengths > 1).sum() + SMALL.epochs * n_new
+    assert sum(map(len, asked)) == (sessions.lengths - 1).sum() + SMALL.epochs * n_new
 
 
 @pytest.mark.parametrize(("min_steps", "n_steps"), [(0, 1), (1, 1), (5, 6), (1000, 16)])
 def test_few_examples_make_smaller_steps(min_steps, n_steps):
     config = replace(SMALL, min_steps=min_steps, first_epochs=1, n_replayed=1000)
-    model = fitted(window(0, 0), config=config)
+    sessions = clicks([[A, B]] * 32, [[i / 40] * 2 for i in range(32)])  # half of them are late
+    model = fitted((sessions, HOUR), config=config)
     assert len(model.replay.kept) == 16  # at once, by threes or one by one
     assert model.trainer.optimizer.state[model.head.linear]["step"] == n_steps

@@ -13,13 +13,13 @@ from dayahead.memory.context import PAST_NAMES as PAST_CONTEXT
 from dayahead.memory.features import PAST_DOUBT, PAST_NAMES, feature_names
 from dayahead.memory.memories import Memories
 from dayahead.memory.model import MemoryModel
-from support.clicks import HOUR, clicks, random_clicks, seeds, with_pasts
+from support.clicks import HOUR, clicks, prefixes_of, random_clicks, seeds, with_pasts
 from support.memory_models import N_ITEMS, SETTINGS, SIZES, equal_states, fitted, window
 
 A, B, C, D, E = range(2, 7)
 EVERY = np.arange(2, 2 + N_ITEMS)
 READS_PAST = replace(SETTINGS, with_past=True)
-PREFIXES = with_pasts(random_clicks(99, start=3), 98).prefixes()[0]
+PREFIXES = prefixes_of(with_pasts(random_clicks(99, start=3), 98))
 
 
 def memories(sessions, chosen=READS_PAST):
@@ -95,7 +95,7 @@ def test_only_features_asked_for_are_read():
 @settings(max_examples=10)
 @given(seeds)
 def test_after_an_empty_past_the_other_features_are_those_without(seed):
-    sessions, prefixes = random_clicks(seed), random_clicks(seed + 1).prefixes()[0]
+    sessions, prefixes = random_clicks(seed), prefixes_of(random_clicks(seed + 1))
     without = memories(sessions, SETTINGS).reader(8)(prefixes)
     empty = replace(prefixes, past=Clicks.none(len(prefixes), 1))
     for rows in (prefixes, empty):
