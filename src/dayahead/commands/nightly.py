@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dayahead.core.errors import ConfigError, redacted
+from dayahead.core.errors import ConfigError
 from dayahead.core.project import project_root
+from dayahead.core.redaction import redacted
 
 if TYPE_CHECKING:
     from dayahead.config.params import Params

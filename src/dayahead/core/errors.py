@@ -10,9 +10,9 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from urllib.parse import urlsplit
 
 from dayahead.core.collector import collect_rarely
+from dayahead.core.redaction import redacted
 
 TERMINATED = 128 + signal.SIGTERM
 """Exit status of a stage that SIGTERM stopped, as a shell would have it."""
@@ -38,11 +38,6 @@ _LESS_MEMORY = (
     f"machine.memory_limit), and {_RERUN}"
 )
 _MAY_LACK_MEMORY = (ImportError, RuntimeError, SystemError, OSError)
-CHAIN = re.compile(r"::(?=\w+://)")
-"""Between the URLs of a chain, such as zip://a.csv::https://host/a.zip."""
-# Of a URL within a text, what follows the scheme; a password may hold blanks and quotes.
-_URL = re.compile(r"(?<=://)(?:[^/\n]*@)?(?:(?!::\w+://)[^\s'\"<>])*(?<![.,;:)}])")
-_QUERY = re.compile(r"(url: /[^\s?]*\?)[^\s'\"]+")
 
 
 class DayaheadError(Exception):
@@ -99,36 +94,6 @@ class TuneError(DayaheadError):
 
 class TrackingError(DayaheadError):
     """The tracking store cannot be used; never raised into training."""
-
-
-def redacted(text: str) -> str:
-    """Return text with each URL in it as `public_url` gives it; a URL ends at a blank or quote."""
-    return _QUERY.sub(r"\1***", _URL.sub(lambda match: _public(match[0]), text))
-
-
-def public_url(url: str) -> str:
-    """Return scheme, host and path of a URL: the rest may be secret.
-
-    Where it is not certain which part is which, the result ends in ://***.
-    """
-    parts = (each.partition("://") for each in CHAIN.split(url))
-    return "::".join(
-        f"{scheme}{mark}{_public(rest) if mark else ''}" for scheme, mark, rest in parts
-    )
-
-
-def _public(rest: str) -> str:
-    place, mark, hidden = re.split(r"([?#;]|$)", rest, maxsplit=1)
-    authority, slash, _ = place.partition("/")
-    is_host = "@" in authority or (slash and ":" not in authority)  # me:1/2@host: 1/2 is a password
-    try:
-        _ = urlsplit(f"//{authority}").port  # raises where a password has been taken for a port
-    except ValueError:
-        return "***"
-    if "@" in rest[len(authority) :] and not is_host:
-        return "***"
-    _, at, public = place.rpartition("@")
-    return f"{'***' * bool(at)}{at}{public}{mark}{'***' * bool(hidden)}"
 
 
 def first_line(error: BaseException) -> str:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from dayahead.core.errors import BusyError, DayaheadError, redacted
+from dayahead.core.errors import BusyError, DayaheadError
 from dayahead.core.files import write_json, write_text
 from dayahead.core.phases import timed_stage
+from dayahead.core.redaction import redacted
 
 
 def project_root() -> Path:

@@ -17,10 +17,11 @@ from fsspec.implementations.local import LocalFileSystem
 from tqdm import tqdm
 
 from dayahead.core.cache import Cache, recorded_hashes
-from dayahead.core.errors import CHAIN, SourceError, UnreachableError, public_url
+from dayahead.core.errors import SourceError, UnreachableError
 from dayahead.core.files import require_space
 from dayahead.core.fingerprints import fingerprint, sha256_of
 from dayahead.core.project import cache_root
+from dayahead.core.redaction import CHAIN, public_url
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.download.transfer import HTTP, Transfer, describe_error, retry
 

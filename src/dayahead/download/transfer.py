@@ -14,7 +14,7 @@ import aiohttp
 from fsspec import AbstractFileSystem
 from tqdm import tqdm
 
-from dayahead.core.errors import redacted
+from dayahead.core.redaction import redacted
 
 ATTEMPTS = 5
 PAUSE = 1.0

@@ -12,8 +12,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from dayahead.core.columns import EVENT_TIME, IS_PAST, ITEM_ID, N_RESERVED, UNKNOWN
-from dayahead.core.errors import ConfigError, DataError, redacted
+from dayahead.core.errors import ConfigError, DataError
 from dayahead.core.files import folder_written_whole, write_json
+from dayahead.core.redaction import redacted
 from dayahead.model.checkpoint import StoredModel, load_model
 from dayahead.model.exported import ExportedScorer
 from dayahead.model.huggingface import BUILD_ERRORS

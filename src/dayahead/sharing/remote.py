@@ -22,7 +22,8 @@ from dvc_objects.fs.base import FileSystem, ObjectFileSystem
 from dvc_objects.fs.errors import RemoteMissingDepsError
 from dvc_objects.fs.local import LocalFileSystem
 
-from dayahead.core.errors import ConfigError, DayaheadError, first_line, public_url
+from dayahead.core.errors import ConfigError, DayaheadError, first_line
+from dayahead.core.redaction import public_url
 from dayahead.download.transfer import describe_error
 from dayahead.sharing.bounded import copy_file, download_file
 from dayahead.sharing.manifest import (

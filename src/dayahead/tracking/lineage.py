@@ -13,8 +13,9 @@ import psutil
 from pydantic_core import to_json
 
 from dayahead.config.loading import read_yaml
-from dayahead.core.errors import ConfigError, redacted
+from dayahead.core.errors import ConfigError
 from dayahead.core.fingerprints import fingerprint, sha256_of
+from dayahead.core.redaction import redacted
 
 MANIFEST = "manifest.json"
 """File of an output folder with the hashes of sources that no dependency names (URLs)."""

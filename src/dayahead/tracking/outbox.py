@@ -19,8 +19,9 @@ import psutil
 from filelock import FileLock
 
 from dayahead.core.cache import link_or_copy
-from dayahead.core.errors import BusyError, redacted
+from dayahead.core.errors import BusyError
 from dayahead.core.project import cache_root
+from dayahead.core.redaction import redacted
 
 Entry = dict[str, Any]
 MLFLOW = "mlflow"

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from dayahead.config.params import Params, flat_settings
-from dayahead.core.errors import DayaheadError, first_line, redacted, signal_of, terminable
+from dayahead.core.errors import DayaheadError, first_line, signal_of, terminable
 from dayahead.core.fingerprints import sha256_of
 from dayahead.core.phases import in_phase
+from dayahead.core.redaction import redacted
 from dayahead.tracking.lineage import Lineage, lineage_of, origin_tags
 from dayahead.tracking.outbox import Outbox, never_raising, outbox_for, outboxes
 from dayahead.tracking.run_names import run_name

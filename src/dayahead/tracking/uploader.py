@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from mlflow import MlflowException, entities
 
-from dayahead.core.errors import redacted
+from dayahead.core.redaction import redacted
 from dayahead.tracking.model_package import package_model
 from dayahead.tracking.outbox import MLFLOW, Entry, Outbox, never_raising, warn_once
 from dayahead.tracking.registry import upload_publication
