@@ -124,6 +124,7 @@ class NeighbourModel(Baseline):
         """[n_items] over all fits."""
         self.n_sessions = 0
         """Over all fits."""
+        self._end = 0
         self._new: list[Visits] = []
 
     def grow(self, sizes: Mapping[str, int]) -> None:
@@ -131,11 +132,21 @@ class NeighbourModel(Baseline):
         super().grow(sizes)
         self.events = np.pad(self.events, (0, self.n_items - len(self.events)))
 
+    def start_window(self, end: int) -> None:
+        """Reset the popularity. The window ends at `end`, microseconds since 1970."""
+        super().start_window(end)
+        self._end = end
+
     def count(self, columns: Columns, lengths: Int[Tensor, " B"]) -> None:
-        """Count train sessions: right-padded columns [B, L]."""
+        """Count train sessions: right-padded columns [B, L].
+
+        A session that stays open past its window, as `window.overrun: keep` has them, ends with it:
+        otherwise all others would be weeks old beside it.
+        """
         super().count(columns, lengths)
         found = Occurrences.of((columns[ITEM_ID] - N_RESERVED).numpy(), lengths.numpy())
-        times = columns[EVENT_TIME].gather(1, lengths[:, None] - 1)[:, 0].numpy()
+        last = columns[EVENT_TIME].gather(1, lengths[:, None] - 1)[:, 0].numpy()
+        times = np.minimum(last, self._end)
         offsets = offsets_of(np.bincount(found.row, minlength=len(times)))
         self._new.append(Visits(times, offsets, found.item, found.last))
 

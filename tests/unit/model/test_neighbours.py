@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from dayahead.config.baselines import NEIGHBOURS
 from support.baseline_settings import NEIGHBOURS as SETTINGS
-from support.tiny_settings import baseline, count_window, padded
+from support.tiny_settings import baseline, count_sessions, count_window, padded
 
 N_ITEMS = 8
 CANDIDATES = torch.arange(2, 2 + N_ITEMS)
 A, B, C, D, E = range(2, 7)
+DAY = 86_400
 every_variant = pytest.mark.parametrize("variant", NEIGHBOURS)
 DECAYS = ("same", "linear", "div", "log", "quadratic")
 items = st.integers(2, 1 + N_ITEMS)
@@ -191,6 +192,36 @@ def test_dropped_sessions_are_out_of_reach(variant, windows, random):
     whole.visits = fitted(variant, windows, sample_size=1000).visits
     assert len(pruned.visits.times) <= min(2 * N_ITEMS, len(whole.visits.times))
     assert torch.equal(scores_after(pruned, query), scores_after(whole, query))
+
+
+def with_an_open_session(variant, open_session, seconds):
+    """A model of a window of one day in which a session stays open for so many seconds."""
+    model = baseline(variant, N_ITEMS, neighbours=SETTINGS | {"age_scale": 0.04, "k": 10})
+    model.start_window(DAY * 1_000_000)
+    count_sessions(model, [[A, B]], start=DAY - 2)
+    items, lengths = padded([open_session])
+    times = torch.tensor([[0] * (len(open_session) - 1) + [seconds]])
+    model.count({"item_id": items, "event_time": times * 1_000_000}, lengths)
+    model.finish_window()
+    return model
+
+
+@pytest.mark.parametrize("variant", ["stan", "vstan"])
+@pytest.mark.parametrize("days", [2, 30, 300])
+def test_a_session_that_stays_open_for_weeks_makes_no_other_old(variant, days):
+    """With `window.overrun: keep`; counted from its end, the others' weights become 0."""
+    found = of_neighbours(scores_after(with_an_open_session(variant, [D, E], days * DAY), [A]))
+    assert found == of_neighbours(scores_after(fitted(variant, [[[A, B]]]), [A]))
+
+
+@pytest.mark.parametrize("variant", ["stan", "vstan"])
+def test_a_session_that_stays_open_for_weeks_is_no_newer_than_its_window(variant):
+    found, wanted = (
+        scores_after(with_an_open_session(variant, [A, C], seconds), [A])
+        for seconds in (20 * DAY, DAY)
+    )
+    assert torch.equal(found, wanted)
+    assert found[B - 2] > 0.9 * found[C - 2] > 0
 
 
 @every_variant
