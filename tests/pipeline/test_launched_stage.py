@@ -84,7 +84,7 @@ def test_baselines_reach_mlflow_the_report_and_the_summary(project):
             [*_, summary] = started.said()
     assert started.statuses == [0, 0], summary
     [head, *rows] = [line.split() for line in summary.split("\n\n")[0].splitlines()]
-    assert [row[0] for row in rows] == ["memory", "popularity", "transitions"]
+    assert [row[0] for row in rows] == ["memory", "popularity", "own", "transitions"]
     report = (project / "results" / "report.html").read_text()
     assert all(f">{value}</td>" in report for row in rows for value in row[1:])
     assert head[0] == "AOD"

@@ -10,7 +10,6 @@ NEIGHBOURS = {
     "distance_scale": 2.0,
     "step_scale": 0.5,
     "idf": 1.0,
-    "remind": True,
     "push_reminders": False,
 }
 LINEAR = {

@@ -28,6 +28,9 @@ OTHER = {
         "init_std": 0.1,
         "freeze_items": True,
         "decay": 0.5,
+        "remind": "boost",
+        "remind_weight": 2.0,
+        "remind_scale": 3.0,
     },
     "task": {
         "name": "mlm",
@@ -62,7 +65,6 @@ OTHER = {
         "distance_scale": 1.0,
         "step_scale": 1.5,
         "idf": 0.5,
-        "remind": False,
         "push_reminders": True,
     },
     "linear": {

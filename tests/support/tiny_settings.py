@@ -53,6 +53,9 @@ MODEL = {
     "freeze_items": False,
     "init_std": 0.2,
     "decay": 1.0,
+    "remind": "score",
+    "remind_weight": 1.0,
+    "remind_scale": 2.0,
 }
 TASK = {
     "name": "clm",

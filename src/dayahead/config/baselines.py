@@ -7,14 +7,16 @@ from pydantic.dataclasses import dataclass
 
 from dayahead.config.loading import STRICT, Count, NonNegative, Positive
 
-COUNTS: Final = ("popularity", "transitions", "cooccurrence")
+COUNTS: Final = ("popularity", "own", "transitions", "cooccurrence")
+ALWAYS_FIRST: Final = "own"
+"""Popularity after the session's own items, whatever `model.remind` says."""
 NEIGHBOURS: Final = ("sknn", "vsknn", "stan", "vstan")
 LINEAR: Final = ("slis", "slit", "slist")
 BASELINES: Final = (*COUNTS, *NEIGHBOURS, *LINEAR)
 MEMORY: Final = "memory"
 TIMED: Final = (*NEIGHBOURS, *LINEAR, MEMORY)
 """Those that read the times of events."""
-COMPARED: Final = ("popularity", "transitions")
+COMPARED: Final = ("popularity", "own", "transitions")
 """Evaluated on the same windows as every model."""
 Decay = Literal["same", "linear", "div", "log", "quadratic"]
 
@@ -51,10 +53,9 @@ class NeighbourConfig:
     session's end (lambda_ipw)."""
     idf: NonNegative
     """vsknn, vstan: weight of the inverse frequency of the recommended item; 0: none."""
-    remind: bool
-    """Whether items of the session itself are recommended."""
     push_reminders: bool
-    """vsknn: multiply the score of an item of the session by 1 + its number of events there."""
+    """vsknn: multiply the score of an item of the session by 1 + its number of events there, before
+    `model.remind` acts; without effect where that says none or first."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

@@ -19,6 +19,7 @@ from dayahead.config.loading import (
     SizeOrZero,
 )
 
+Remind = Literal["none", "score", "boost", "first"]
 FITTED = ("model", "task", "loss", "neighbours", "linear", "memory", "training")
 """Sections that say how models are fitted, which a challenger or a search may change: the others
 say what is evaluated, on what, and on which machine."""
@@ -38,7 +39,7 @@ class ModelConfig:
     architecture: Annotated[str, Field(min_length=1)]
     """gpt2, xlnet, bert, albert, electra, longformer, reformer or any model type of transformers
     that reads `inputs_embeds`; gru, gru4rec, lstm, rnn; avg; or a baseline: popularity,
-    transitions, cooccurrence, sknn, vsknn, stan, vstan, slis, slit, slist; memory."""
+    own, transitions, cooccurrence, sknn, vsknn, stan, vstan, slis, slit, slist; memory."""
     network: Annotated[str, Field(min_length=1)]
     """memory: the architecture whose scores are evidence too, any of those before the baselines;
     none: memory alone."""
@@ -94,6 +95,15 @@ class ModelConfig:
     """Keep the item embeddings as they are at the start."""
     decay: Annotated[float, Field(ge=0, le=1)]
     """Factor on the counts of `transitions` and `cooccurrence` from fit to fit."""
+    remind: Remind
+    """How baselines rank the items of the session itself. none: below all others; score: as any
+    item, those that no session had before below all; boost: their scores are raised by
+    `remind_weight`; first: above all others, the latest first. Items that the data set's rule for
+    repeats rules out as the next one are never raised."""
+    remind_weight: Positive
+    """boost: what is added for the session's last item, where the best item's score is 1."""
+    remind_scale: Positive
+    """boost: decay constant of what is added, in events from the session's end."""
 
     @property
     def has_dropout(self) -> bool:

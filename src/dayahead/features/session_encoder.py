@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dayahead.core.columns import EVENT_TIME, ITEM_ID, ROW, VALUE
+from dayahead.core.columns import EVENT_TIME, ITEM_ID, N_RESERVED, ROW, UNKNOWN, VALUE
 from dayahead.features.arrays import Ints, codes_of, find_repeats, ints
 from dayahead.features.operators import floats
 from dayahead.features.vocabulary import KnownValues
@@ -35,11 +35,14 @@ class SessionEncoder:
         """Encode a live session's raw events, as `encode_sessions` does."""
         return self.encode_sessions(events, np.array([0, len(events)]))[0]
 
-    def encode_sessions(self, events: pa.Table, offsets: Ints) -> tuple[Arrays, Ints]:
+    def encode_sessions(
+        self, events: pa.Table, offsets: Ints, others: KnownValues | None = None
+    ) -> tuple[Arrays, Ints]:
         """Encode raw events of live sessions: session s has the rows offsets[s]:offsets[s + 1].
 
         `events` has columns of the event table: item_id, event_time and the features' raw columns.
-        A row number decides where times are equal; without one, the order given.
+        A row number decides where times are equal; without one, the order given. `others` are item
+        ids to tell apart although the vocabulary lacks them (`item_numbers`).
 
         Returns:
             item_id, event_time and the features as in window files, in the order of the events, and
@@ -56,15 +59,17 @@ class SessionEncoder:
         n_after = ends[sessions[order]] - np.arange(len(order))
         order = order[n_after < self._rules.max_length]
         lengths = np.bincount(sessions[order], minlength=n_sessions)
-        return self.encode(events.take(pa.array(order))), np.append(0, np.cumsum(lengths))
+        encoded = self.encode(events.take(pa.array(order)), others)
+        return encoded, np.append(0, np.cumsum(lengths))
 
-    def encode(self, events: pa.Table) -> Arrays:
+    def encode(self, events: pa.Table, others: KnownValues | None = None) -> Arrays:
         """Encode raw events, row by row: item_id, event_time (microseconds) and the features."""
         table = input_table(events, self._types)
         raw = {name: table[name].combine_chunks() for name in table.column_names}
         raw |= {name: floats(each) for name, each in raw.items() if each.type == pa.float64()}
         raw[ITEM_ID] = self.item_indices(table[ITEM_ID])
-        encoded = {ITEM_ID: raw[ITEM_ID], EVENT_TIME: np.array(raw[EVENT_TIME])}
+        numbers = raw[ITEM_ID] if others is None else self.item_numbers(table[ITEM_ID], others)
+        encoded = {ITEM_ID: numbers, EVENT_TIME: np.array(raw[EVENT_TIME])}
         for chain in self._chains:
             encoded |= chain.transform(raw)
         return encoded
@@ -72,3 +77,14 @@ class SessionEncoder:
     def item_indices(self, items: pa.ChunkedArray) -> NDArray[np.int32]:
         """Look up raw item ids; 1 (unknown) for null and for ids that are not known."""
         return self._items.indices(items.cast(self._types[ITEM_ID]).combine_chunks())
+
+    def item_numbers(self, items: pa.ChunkedArray, others: KnownValues) -> NDArray[np.int32]:
+        """Look up raw item ids; those of `others` that are not known follow the vocabulary.
+
+        So a session's unknown items have different numbers, as in a window of a longer log.
+        """
+        indices = self.item_indices(items)
+        positions = others.positions(items.cast(self._types[ITEM_ID]).combine_chunks())
+        is_other = (indices == UNKNOWN) & (positions >= 0)
+        first = np.int32(N_RESERVED + len(self._items.values))
+        return np.where(is_other, first + positions, indices)

@@ -105,3 +105,18 @@ def _lowest_columns(
     n_missing = k - is_above.sum(1, keepdim=True)
     is_best = is_above | (is_equal & (is_equal.cumsum(1, dtype=torch.int32) <= n_missing))
     return is_best.nonzero()[:, 1].view(len(scores), k)
+
+
+def merged(
+    items: Int[Tensor, "B K"],
+    scores: Float32[Tensor, "B K"],
+    more_items: Int[Tensor, "B N"],
+    more_scores: Float32[Tensor, "B N"],
+    k: int,
+) -> tuple[Int[Tensor, "B k"], Float32[Tensor, "B k"]]:
+    """Return each row's k best of K items, best first, and N more in any order, and their scores.
+
+    Of equal scores the former come first.
+    """
+    best, highest = top_columns(torch.cat([scores, more_scores], 1), k)
+    return torch.cat([items, more_items], 1).gather(1, best), highest

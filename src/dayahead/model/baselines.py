@@ -12,6 +12,7 @@ from torch import Tensor
 from dayahead.core.columns import ITEM_ID, N_RESERVED
 from dayahead.distributed.sharding import WHOLE
 from dayahead.model.output_layer import Columns, Scorer
+from dayahead.model.own_items import Reminders, with_own_items
 from dayahead.model.tasks import is_before
 
 Ints = NDArray[np.int64]
@@ -29,6 +30,8 @@ class Baseline:
     shard = WHOLE
     """Every process counts everything."""
     sharded: frozenset[str] = frozenset()
+    reminders: Reminders | None = None
+    """How a session's own items are ranked; None: as the method does."""
 
     def __init__(self) -> None:
         self.popularity = np.zeros(0, np.float64)
@@ -69,11 +72,16 @@ class Baseline:
         scaled = popularity / (popularity.max(initial=0.0) + 1)
         return torch.from_numpy(scaled.astype(np.float32))
 
-    def scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
-        """Return a function that scores the candidates (vocabulary indices)."""
+    def method_scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
+        """Return a function that scores the candidates (vocabulary indices) without reminders."""
         popularity = self.popularity[candidates.cpu().numpy() - N_RESERVED]
         counts = torch.from_numpy(popularity.astype(np.float32))
-        return lambda columns, n_known: counts.expand(len(n_known), -1)
+        return lambda columns, n_known: counts.repeat(len(n_known), 1)
+
+    def scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
+        """Return a function that scores the candidates (vocabulary indices)."""
+        scored = with_own_items(self.method_scorer(candidates), candidates, self.reminders)
+        return lambda columns, n_known: scored(columns, n_known).scores
 
 
 class Transitions(Baseline):
@@ -132,7 +140,7 @@ class Transitions(Baseline):
         before, after, counts = (state[name].numpy() for name in PAIRS)
         self.pairs = csr_array((counts, (before, after)), (self.n_items, self.n_items))
 
-    def scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
+    def method_scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
         """Return a function that scores the candidates (vocabulary indices).
 
         A score is the count's rank among the distinct counts, from 1, plus popularity scaled below

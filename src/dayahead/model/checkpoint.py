@@ -14,7 +14,14 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from dayahead.config.baselines import LINEAR, MEMORY, NEIGHBOURS, LinearConfig, NeighbourConfig
+from dayahead.config.baselines import (
+    ALWAYS_FIRST,
+    LINEAR,
+    MEMORY,
+    NEIGHBOURS,
+    LinearConfig,
+    NeighbourConfig,
+)
 from dayahead.config.loading import STRICT, validated
 from dayahead.config.memory import MemoryConfig
 from dayahead.config.model import LossConfig, ModelConfig, TaskConfig
@@ -30,6 +37,7 @@ from dayahead.model.linear import LinearModel
 from dayahead.model.memories import UNREAD_BY_SCORERS, MemoryRecommender
 from dayahead.model.neighbours import NeighbourModel
 from dayahead.model.next_item import NextItemModel
+from dayahead.model.own_items import Reminders
 from dayahead.model.tensor_files import AnyTensor, write_tensors
 from dayahead.windows.folder import vocabulary_path
 from dayahead.windows.metadata import Statistics
@@ -90,7 +98,7 @@ def build_model(
 
     `statistics` are statistics.json of the windows, which lists the features; `sizes` are those of
     the vocabularies at the first window, which determine the side embeddings'. Baselines use the
-    settings alone.
+    settings and the data set's rule for repeats.
 
     Raises:
         ConfigError: settings of the inputs contradict each other, or would have no effect.
@@ -105,7 +113,11 @@ def build_model(
         raise ConfigError(str(error).replace("model.architecture", "model.network")) from None
     if architecture == MEMORY:
         return build_memory(settings, statistics, seed, network)
-    return build_baseline(settings) if network is None else network
+    if network is not None:
+        return network
+    baseline = build_baseline(settings)
+    baseline.reminders = build_reminders(settings.model, statistics)
+    return baseline
 
 
 def build_network(
@@ -145,9 +157,16 @@ def build_baseline(settings: Params | ModelConfigFile) -> Baseline:
         return NeighbourModel(settings.neighbours, name)
     if name in LINEAR:
         return LinearModel(settings.linear, name)
-    if name == "popularity":
+    if name in {"popularity", ALWAYS_FIRST}:
         return Baseline()
     return (Transitions if name == "transitions" else Cooccurrence)(settings.model.decay)
+
+
+def build_reminders(config: ModelConfig, statistics: Statistics) -> Reminders:
+    """Return how a baseline ranks a session's own items."""
+    rule = "first" if config.architecture == ALWAYS_FIRST else config.remind
+    repeats = statistics.sessions.repeats
+    return Reminders(rule, config.remind_weight, config.remind_scale, repeats)
 
 
 def build_memory(

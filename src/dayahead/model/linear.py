@@ -150,7 +150,7 @@ class LinearModel(Baseline):
         gram[np.diag_indices_from(gram)] += self.config.regularization
         return items, solve(gram, cross, assume_a="pos") if len(items) else gram
 
-    def scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
+    def method_scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
         """Return a function that scores the candidates (vocabulary indices).
 
         Positive scores are kept; the others are replaced by popularity, below 0.

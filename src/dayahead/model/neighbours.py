@@ -172,7 +172,7 @@ class NeighbourModel(Baseline):
         self.events = state["events"].numpy()
         self.n_sessions = int(state["n_sessions"])
 
-    def scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
+    def method_scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
         """Return a function that scores the candidates (vocabulary indices).
 
         Items of neighbours score above 0, at most 1; the others below 0, by popularity.
@@ -205,7 +205,8 @@ class NeighbourModel(Baseline):
         values = near.weight[pair] * self.weights.distance(distances)
         if self.weights.idf:
             values *= 1 + self.weights.idf * np.log(self.n_sessions / self.events[item])
-        values *= self._reminder(own, row * self.n_items + item)
+        if self.weights.is_vector and self.config.push_reminders:
+            values *= self._reminder(own, row * self.n_items + item)
         is_scored = (column_of[item] >= 0) & (values > 0)
         at = (row[is_scored], column_of[item[is_scored]])
         shape = (len(items), column_of.max(initial=-1) + 1)
@@ -216,15 +217,12 @@ class NeighbourModel(Baseline):
         return cells.tocoo()
 
     def _reminder(self, own: Occurrences, keys: Ints) -> Floats:
-        """Factor of items, given as row * n_items + item, by whether their session has them."""
+        """Factor of items, given as row * n_items + item, by their events in their session."""
         factors = np.ones(len(keys))
         known = own.row * self.n_items + own.item  # ascending
         index = np.searchsorted(known, keys)
         is_own = np.append(known, -1)[index] == keys
-        if not self.config.remind:
-            factors[is_own] = 0
-        elif self.weights.is_vector and self.config.push_reminders:
-            factors[is_own] += own.count[index[is_own]]
+        factors[is_own] += own.count[index[is_own]]
         return factors
 
     def _neighbours(self, own: Occurrences, lengths: Ints) -> Neighbours:

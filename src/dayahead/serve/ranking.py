@@ -5,14 +5,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
 from dayahead.distributed.process import Rank
-from dayahead.metrics.ranking import top_columns
-from dayahead.model.output_layer import Scorer, rows_per_chunk
+from dayahead.features.vocabulary import KnownValues
+from dayahead.metrics.ranking import merged, top_columns
+from dayahead.model.output_layer import rows_per_chunk
+from dayahead.model.own_items import Scored, SessionScorer
 from dayahead.serve.request import Options
 from dayahead.train.batches import Sessions, sorted_rows
 
@@ -22,11 +24,35 @@ BATCH = 512
 
 
 @dataclass(frozen=True)
+class RankingModel:
+    """What ranks the candidates of all sessions and their own items."""
+
+    scorer: SessionScorer
+    candidates: Int[Tensor, " C"]
+    """Vocabulary indices, ascending."""
+    popularity: Float[Tensor, " C"]
+    """Their scores after a cold session whose options say `popularity`."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """S sessions to continue, encoded, none empty."""
+
+    sessions: Sessions
+    is_cold: NDArray[np.bool_]
+    """[S] the model knows no item of the session or of its past."""
+    is_unknown: NDArray[np.bool_]
+    """[E] of the sessions' events: the model does not know the item."""
+    others: KnownValues
+    """Raw ids of these, whose numbers follow the vocabulary."""
+
+
+@dataclass(frozen=True)
 class Ranked:
     """The best items of S sessions, best first."""
 
-    columns: NDArray[np.int64]
-    """[S, K] among the candidates."""
+    items: NDArray[np.int64]
+    """[S, K] vocabulary indices; of items in `others` from the vocabulary's size on."""
     scores: NDArray[np.float32]
     """[S, K]"""
     counts: NDArray[np.int64]
@@ -35,11 +61,26 @@ class Ranked:
     """[S] the model knows no item of the session or of its past."""
     is_unknown: NDArray[np.bool_]
     """[E] of the sessions' events: the model does not know the item."""
+    others: KnownValues
+    """Raw ids of items that the model does not know."""
 
     @property
     def is_used(self) -> NDArray[np.bool_]:
-        """[S, K] which of the columns and scores count."""
-        return np.asarray(np.arange(self.columns.shape[1]) < self.counts[:, None])
+        """[S, K] which of the items and scores count."""
+        return np.asarray(np.arange(self.items.shape[1]) < self.counts[:, None])
+
+
+@dataclass(frozen=True)
+class Named:
+    """The items that options name, by vocabulary index or number beyond it."""
+
+    allow: NDArray[np.int32] | None
+    deny: NDArray[np.int32]
+
+    def is_left_out(self, items: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Say of each item whether it may not be recommended."""
+        is_denied = np.isin(items, self.deny)
+        return is_denied if self.allow is None else is_denied | ~np.isin(items, self.allow)
 
 
 @dataclass(frozen=True)
@@ -48,8 +89,10 @@ class Filter:
 
     options: Sequence[Options]
     """Of each session."""
+    named: Mapping[int, Named]
+    """Items that options name, by the identity of the options."""
     left_out: Mapping[int, Bool[Tensor, " C"]]
-    """Candidates that options leave out, by the identity of the options."""
+    """Candidates that options leave out, likewise."""
     seen: tuple[NDArray[np.int64], NDArray[np.int64]]
     """Session and candidate of each item to leave out because it was seen."""
 
@@ -69,52 +112,49 @@ class Filter:
         scores[torch.from_numpy(seen_rows), torch.from_numpy(columns)] = -torch.inf
         return scores
 
+    def of_own_items(self, scored: Scored, rows: NDArray[np.int64]) -> Float[Tensor, "B N"]:
+        """Return the scores of own items that are no candidates, -inf of what may not come."""
+        scores = scored.item_scores.clone()
+        for number, options in enumerate(self.options[row] for row in rows):
+            if options.exclude_seen:
+                scores[number] = -torch.inf
+            elif id(options) in self.named:
+                is_out = self.named[id(options)].is_left_out(scored.items[number].numpy())
+                scores[number, torch.from_numpy(is_out)] = -torch.inf
+        return scores
 
-def rank_sessions(
-    sessions: Sessions,
-    is_cold: NDArray[np.bool_],
-    is_unknown: NDArray[np.bool_],
-    scorer: Scorer,
-    popularity: Float[Tensor, " C"],
-    allowed: Filter,
-) -> Ranked:
-    """Rank the candidates after each session; batches hold sessions of like length.
 
-    Args:
-        sessions: encoded, none empty.
-        is_cold: of each session, that the model knows no item.
-        is_unknown: of each event, that the model does not know its item.
-        scorer: of the candidates.
-        popularity: their scores after a cold session whose options say `popularity`.
-        allowed: what each session may get.
-    """
+def rank_sessions(model: RankingModel, asked: Asked, allowed: Filter) -> Ranked:
+    """Rank the candidates after each session; batches hold sessions of like length."""
+    sessions, is_cold = asked.sessions, asked.is_cold
     cold_start = np.array([each.cold_start for each in allowed.options])
     wanted = np.array([each.top_k for each in allowed.options], np.int64)
     is_popular = is_cold & (cold_start == "popularity")
     is_refused = is_cold & (cold_start == "refuse")
-    n, k = len(sessions), min(int(wanted.max(initial=0)), len(popularity))
-    columns, highest = np.zeros((n, k), np.int64), np.zeros((n, k), np.float32)
-    found = Ranked(columns, highest, np.zeros(n, np.int64), is_cold, is_unknown)
-    size = min(BATCH, rows_per_chunk(len(popularity), SCORES_MIB))
+    n, longest = len(sessions), int(sessions.lengths.max())
+    k = min(int(wanted.max(initial=0)), len(model.candidates) + longest)
+    items, highest, counts = np.zeros((n, k), np.int64), np.zeros((n, k), np.float32), wanted * 0
+    size = min(BATCH, rows_per_chunk(len(model.candidates), SCORES_MIB))
+
+    def keep(rows: NDArray[np.int64], best: Tensor, scores: Tensor) -> None:
+        items[rows, : best.shape[1]], highest[rows, : best.shape[1]] = best.numpy(), scores.numpy()
+        n_allowed = (scores > -torch.inf).sum(1).numpy()
+        counts[rows] = np.minimum(n_allowed, wanted[rows])
+
     for rows in _batches(np.flatnonzero(~is_refused & ~is_popular), sessions, size):
         batch = sessions.gather(torch.from_numpy(rows), Rank(0, 1))
         # One more column: some tasks predict at the position of the next event.
         inputs = {name: pad(values, (0, 1)) for name, values in batch.columns.items()}
-        _keep_best(found, rows, allowed(scorer(inputs, batch.lengths), rows), wanted)
+        scored = model.scorer(inputs, batch.lengths)
+        columns, scores = top_columns(allowed(scored.scores, rows), k)
+        more = scored.items, allowed.of_own_items(scored, rows)
+        keep(rows, *merged(model.candidates[columns], scores, *more, k))
     for rows in _batches(np.flatnonzero(is_popular), sessions, size):
-        _keep_best(found, rows, allowed(popularity.expand(len(rows), -1), rows), wanted)
-    return found
+        columns, scores = top_columns(allowed(model.popularity.expand(len(rows), -1), rows), k)
+        keep(rows, model.candidates[columns], scores)
+    return Ranked(items, highest, counts, is_cold, asked.is_unknown, asked.others)
 
 
 def _batches(rows: NDArray[np.int64], sessions: Sessions, size: int) -> list[NDArray[np.int64]]:
     chosen = torch.from_numpy(rows)
     return [chosen[part].numpy() for part in sorted_rows(sessions.lengths[chosen], size)]
-
-
-def _keep_best(
-    found: Ranked, rows: NDArray[np.int64], scores: Float[Tensor, "B C"], wanted: NDArray[np.int64]
-) -> None:
-    columns, highest = top_columns(scores, found.columns.shape[1])
-    found.columns[rows], found.scores[rows] = columns.numpy(), highest.numpy()
-    n_allowed = (highest > -torch.inf).sum(1).numpy()
-    found.counts[rows] = np.minimum(n_allowed, wanted[rows])

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
@@ -20,12 +20,13 @@ from dayahead.core.columns import EVENT_TIME, ITEM_ID, N_RESERVED, TIMESTAMP, UN
 from dayahead.core.errors import ConfigError, DataError
 from dayahead.features.arrays import ints
 from dayahead.features.session_encoder import Arrays, SessionEncoder
+from dayahead.features.vocabulary import KnownValues
 from dayahead.features.workflow import input_types
 from dayahead.model.checkpoint import StoredModel, load_model
 from dayahead.model.memories import MemoryRecommender
-from dayahead.model.output_layer import Scorer
+from dayahead.model.session_scorer import session_scorer
 from dayahead.serve.live_sessions import LiveSessions
-from dayahead.serve.ranking import Filter, Ranked, rank_sessions
+from dayahead.serve.ranking import Asked, Filter, Named, Ranked, RankingModel, rank_sessions
 from dayahead.serve.request import ColdStart, ItemIds, Options
 from dayahead.train.batches import Sessions
 
@@ -178,9 +179,12 @@ class Recommender:
         columns = self._candidate_columns[indices]
         is_left_out = excludes[rows] & (columns >= 0)
         seen = rows[is_left_out], columns[is_left_out]
-        filter_ = Filter(options, self._left_out(options), seen)
-        encoded = self._encoded(self._without_empty(sessions))
-        return rank_sessions(encoded, is_cold, is_unknown, self._scorer, self._popularity, filter_)
+        others = self._others(sessions, is_unknown)
+        named = self._named(options, others)
+        left_out = {key: self._left_out(each) for key, each in named.items()}
+        encoded = self._encoded(self._without_empty(sessions), others)
+        asked = Asked(encoded, is_cold, is_unknown, others)
+        return rank_sessions(self._ranking, asked, Filter(options, named, left_out, seen))
 
     def listed(self, found: Ranked) -> list[list[Recommendation]]:
         """Return the raw ids and scores of each session's items."""
@@ -191,24 +195,40 @@ class Recommender:
 
     def items_of(self, found: Ranked) -> pa.Array:
         """Return the raw ids of all sessions' items, one after another."""
-        rows = self.stored.candidates[found.columns[found.is_used]] - N_RESERVED
-        return self.stored.vocabularies[ITEM_ID][VALUE].take(pa.array(rows)).combine_chunks()
+        known = self.stored.vocabularies[ITEM_ID][VALUE]
+        rows = found.items[found.is_used] - N_RESERVED
+        if not (rows >= len(known)).any():
+            return known.take(pa.array(rows)).combine_chunks()
+        both = pa.chunked_array([*known.chunks, found.others.values], known.type)
+        return both.take(pa.array(rows)).combine_chunks()
 
-    def _left_out(self, options: Sequence[Options]) -> dict[int, Bool[Tensor, " C"]]:
-        """Return the candidates that each of the options leaves out, if it names items."""
-        left_out = {}
-        for each in {id(each): each for each in options}.values():
-            if each.allow is None and not len(each.deny):
-                continue
-            is_out = self._is_candidate(each.deny)
-            if each.allow is not None:
-                is_out |= ~self._is_candidate(each.allow)
-            left_out[id(each)] = is_out
-        return left_out
+    def _others(self, sessions: LiveSessions, is_unknown: NDArray[np.bool_]) -> KnownValues:
+        """Return the raw ids of the sessions' items that the model does not know, each once."""
+        type_ = self.column_types[ITEM_ID]
+        items = sessions.events[ITEM_ID].filter(pa.array(is_unknown)).cast(type_)
+        return KnownValues(items.unique().drop_null())
 
-    def _is_candidate(self, items: ItemIds | pa.Array) -> Bool[Tensor, " C"]:
-        typed = items if isinstance(items, pa.Array) else self.item_column(items)
-        columns = self._candidate_columns[self._encoder.item_indices(pa.chunked_array([typed]))]
+    def _named(self, options: Sequence[Options], others: KnownValues) -> dict[int, Named]:
+        """Return the items that each of the options names, if it names any."""
+
+        def numbers(items: ItemIds | pa.Array) -> NDArray[np.int32]:
+            typed = items if isinstance(items, pa.Array) else self.item_column(items)
+            found = self._encoder.item_numbers(pa.chunked_array([typed]), others)
+            return found[found != UNKNOWN]
+
+        return {
+            id(each): Named(None if each.allow is None else numbers(each.allow), numbers(each.deny))
+            for each in {id(each): each for each in options}.values()
+            if each.allow is not None or len(each.deny)
+        }
+
+    def _left_out(self, named: Named) -> Bool[Tensor, " C"]:
+        """Return the candidates that options leave out which name these items."""
+        is_out = self._is_candidate(named.deny)
+        return is_out if named.allow is None else is_out | ~self._is_candidate(named.allow)
+
+    def _is_candidate(self, items: NDArray[np.int32]) -> Bool[Tensor, " C"]:
+        columns = self._candidate_columns[items[items < len(self._candidate_columns)]]
         found = torch.zeros(len(self.stored.candidates), dtype=torch.bool)
         found[torch.from_numpy(columns[columns >= 0])] = True
         return found
@@ -288,9 +308,9 @@ class Recommender:
         offsets = np.append(0, np.cumsum(lengths))
         return LiveSessions(both.take(pa.array(order)), offsets, sessions.past)
 
-    def _encoded(self, sessions: LiveSessions) -> Sessions:
+    def _encoded(self, sessions: LiveSessions, others: KnownValues | None = None) -> Sessions:
         sessions.check_times()
-        arrays, offsets = self._encoder.encode_sessions(sessions.events, sessions.offsets)
+        arrays, offsets = self._encoder.encode_sessions(sessions.events, sessions.offsets, others)
         own = _as_sessions(arrays, offsets)
         if sessions.past is None:
             return own
@@ -323,10 +343,6 @@ class Recommender:
         return self.stored.config.model.features
 
     @cached_property
-    def _popularity(self) -> Float[Tensor, " C"]:
-        return torch.from_numpy(self.stored.popularity.astype(np.float32))
-
-    @cached_property
     def _candidate_columns(self) -> NDArray[np.int64]:
         """The column of each vocabulary index among the candidates, -1 where it is none."""
         columns = np.full(N_RESERVED + len(self.stored.vocabularies[ITEM_ID]), -1)
@@ -338,8 +354,10 @@ class Recommender:
         return SessionEncoder(self.stored.config.statistics, self.stored.vocabularies)
 
     @cached_property
-    def _scorer(self) -> Scorer:
-        return self.stored.model.scorer(torch.from_numpy(self.stored.candidates).long())
+    def _ranking(self) -> RankingModel:
+        candidates = torch.from_numpy(self.stored.candidates).long()
+        popularity = torch.from_numpy(self.stored.popularity.astype(np.float32))
+        return RankingModel(session_scorer(self.stored.model, candidates), candidates, popularity)
 
     @cached_property
     def column_types(self) -> dict[str, Any]:

@@ -3,11 +3,14 @@
 from dataclasses import asdict
 from typing import Any
 
-from dayahead.config.baselines import LINEAR, MEMORY, NEIGHBOURS
+from dayahead.config.baselines import ALWAYS_FIRST, BASELINES, LINEAR, MEMORY, NEIGHBOURS
 from dayahead.config.params import Params
 
 OF_BASELINES = {
-    "model": {"architecture", "network", "catalogue", "decay"},
+    "model": {
+        *("architecture", "network", "catalogue", "decay"),
+        *("remind", "remind_weight", "remind_scale"),
+    },
     "training": {"protocol", "history", "carry_model", "loader", "seed"},
 }
 """All that baselines read of these sections; the seed draws the train sessions evaluated."""
@@ -51,10 +54,15 @@ def _conditions(params: Params) -> dict[str, bool]:
     task, loss, training = params.task.name, params.loss, params.training
     architecture = params.model.architecture
     has_scales = architecture in {"stan", "vstan"}
+    has_reminders = architecture in BASELINES and architecture != ALWAYS_FIRST
+    is_boosted = has_reminders and params.model.remind == "boost"
     is_sliding = training.protocol == "sliding"
     return {
         "model.network": architecture == MEMORY,
         "model.decay": architecture in {"transitions", "cooccurrence"},
+        "model.remind": has_reminders,
+        "model.remind_weight": is_boosted,
+        "model.remind_scale": is_boosted,
         "model.unknown_rate": params.model.catalogue == "grow",
         "task.mlm_probability": task in {"mlm", "rtd"},
         "task.plm_probability": task == "plm",
@@ -71,7 +79,8 @@ def _conditions(params: Params) -> dict[str, bool]:
         "loss.elu": loss.name == "bpr_max",
         "neighbours.position_weight": architecture == "vsknn",
         "neighbours.step_weight": architecture == "vsknn",
-        "neighbours.push_reminders": architecture == "vsknn" and params.neighbours.remind,
+        "neighbours.push_reminders": architecture == "vsknn"
+        and params.model.remind in {"score", "boost"},
         "neighbours.position_scale": has_scales,
         "neighbours.age_scale": has_scales,
         "neighbours.distance_scale": has_scales,

@@ -18,10 +18,12 @@ from dayahead.metrics import ranking
 from dayahead.metrics.tables import WindowRanks
 from dayahead.model.baselines import Baseline
 from dayahead.model.next_item import NextItemModel
+from dayahead.model.own_items import Scored, columns_of
+from dayahead.model.session_scorer import session_scorer
 from dayahead.train.batches import Batch, Batches
 
-TopItems = tuple[Int[Tensor, "Q K"], Float[Tensor, "Q K"]]
-"""Columns of the best-scored candidates, best first, and their scores."""
+Top = tuple[Int[Tensor, "Q K"], Float[Tensor, "Q K"]]
+"""The best-scored candidates, best first, by column or catalogue index, and their scores."""
 SCORES_AT_ONCE = 2**27
 """512 MiB of them on each process; those of 512 sessions over 10 million items are 19 GiB."""
 
@@ -34,8 +36,8 @@ class RankedTargets:
     """[T] catalogue indices."""
     ranks: NDArray[np.int32]
     """[T] 1 is best, 0 where the target was no candidate."""
-    top_columns: NDArray[np.int32]
-    """[T, K] positions among the candidates of those scored highest, best first."""
+    top_items: NDArray[np.int32]
+    """[T, K] catalogue indices of the candidates scored highest, best first."""
     top_scores: NDArray[np.float32]
     """[T, K]"""
 
@@ -76,6 +78,8 @@ def evaluate(
 ) -> RankedTargets:
     """Rank every target among the candidates, given the items of its session before it.
 
+    Those items are candidates of their session too, also where `candidates` lack them.
+
     Each target is scored from a prefix that ends before it, so no model can read it or anything
     after it. Each process ranks its own sessions; an all_reduce puts them together exactly.
 
@@ -92,21 +96,18 @@ def evaluate(
     """
     device = process.device
     wanted, counts = (torch.from_numpy(each).long().to(device) for each in (candidates, n_targets))
-    if isinstance(model, NextItemModel):
-        scorer = model.scorer(wanted, overwrites=True)
-    else:
-        scorer = model.scorer(wanted)
+    scorer = session_scorer(model, wanted, overwrites=True)
     ranks_of = ShardedRanking(model.shard, wanted, top_k)
     most_rows = max(1, SCORES_AT_ONCE // max(1, len(wanted)))
-    # Rows: targets, ranks, top columns. The extra last column is for what idle processes rank.
+    # Rows: targets, ranks, top items. The extra last column is for what idle processes rank.
     size = (2 + min(top_k, len(wanted)), int(counts.sum()) + 1)
     found = torch.zeros(size, dtype=torch.int32, device=device)
     top_scores = torch.zeros(size[0] - 2, size[1], device=device)
     for batch in steps(batches):
         for part in _synchronised_prefixes(batch, counts, model.shard, device, most_rows):
-            scores = scorer(part.columns, part.n_known).to(device)
-            ranks, columns, highest = ranks_of(scores, part.targets)
-            found[:, part.indices] = torch.cat([part.targets[None], ranks[None], columns.T]).int()
+            scored = scorer(part.columns, part.n_known).to(device)
+            ranks, items, highest = ranks_of(scored, part.targets)
+            found[:, part.indices] = torch.cat([part.targets[None], ranks[None], items.T]).int()
             top_scores[:, part.indices] = highest.T
     found, top_scores = (process.all_reduce(each).cpu()[:, :-1] for each in (found, top_scores))
     return RankedTargets(
@@ -156,13 +157,13 @@ class ShardedRanking:
     """The ranks of `target_ranks` and the items of `top_columns`, without gathering all scores.
 
     Calls are collectives: every process ranks its own Q targets among the scores of all processes.
-    `candidates` are catalogue indices, ascending; `n_best` of them are returned for each target.
+    `candidates` are catalogue indices, ascending; `n_best` items are returned for each target.
     """
 
     def __init__(self, shard: Shard, candidates: Int[Tensor, " C"], n_best: int) -> None:
         self.shard = shard
         self.candidates = candidates
-        self.n_best = n_best
+        self.n_best = min(n_best, len(candidates))
         rows = candidates - N_RESERVED
         self.local, _ = shard.local_indices(rows)
         """Columns of the candidates scored here."""
@@ -174,31 +175,50 @@ class ShardedRanking:
 
     @in_phase("rank")
     def __call__(
-        self, scores: Float[Tensor, "E c"], targets: Int[Tensor, " Q"]
-    ) -> tuple[Int[Tensor, " Q"], *TopItems]:
+        self, scored: Scored, targets: Int[Tensor, " Q"]
+    ) -> tuple[Int[Tensor, " Q"], *Top]:
         """Return the ranks of this process's targets, and the top items of each.
 
         Args:
-            scores: of the candidates scored here, for the E targets of all processes.
+            scored: candidates scored here, for the E targets of all processes; own items of the
+                sessions of this process's targets. Where items are sharded, these have no score.
             targets: catalogue indices.
 
         Raises:
             ScoreError: a score is not finite.
         """
-        columns = _columns_of(targets, self.candidates)
+        columns = columns_of(targets, self.candidates)
+        is_own = (scored.items == targets[:, None]) & (scored.items > 0)  # [Q, N]
+        own_scores = scored.item_scores.masked_fill(~is_own, -torch.inf).amax(1)
         if self.shard.is_whole:
-            return ranking.target_ranks(scores, columns), *ranking.top_columns(scores, self.n_best)
+            # A target that is no candidate has -inf there, or its score as an own item.
+            target_scores = ranking.scores_at(scored.scores, columns).maximum(own_scores)
+            counts = ranking.n_at_least(scored.scores, target_scores)
+            top = ranking.top_columns(scored.scores, self.n_best)
+        else:
+            counts, top = self._sharded(scored.scores, columns)
+            target_scores = own_scores.where(columns < 0, torch.inf)  # no own item has a score
+        is_at_least = (scored.item_scores >= target_scores[:, None]) & (scored.items > 0)
+        is_candidate = (columns >= 0) | is_own.any(1)
+        ranks = torch.where(is_candidate, counts + is_at_least.sum(1), 0).long()
+        items, highest = self.candidates[top[0]], top[1]
+        more = scored.items, scored.item_scores
+        return ranks, *ranking.merged(items, highest, *more, self.n_best)
+
+    def _sharded(
+        self, scores: Float[Tensor, "E c"], columns: Int[Tensor, " Q"]
+    ) -> tuple[Int[Tensor, " Q"], Top]:
+        """Count the scores at least as high as each target's; return the top columns, too."""
         [every], n_of = self.shard.all_gather(columns)
         # Only the process that scores a target knows its score; the others have -inf.
         own_scores = ranking.scores_at(scores, self.local_column[every])
         target_scores = self.shard.stack(own_scores).amax(0)
         n_local = ranking.n_at_least(scores, target_scores)
         counts = self.shard.send_back(n_local[:, None], n_of, [1] * self.shard.world_size)
-        ranks = torch.where(columns >= 0, torch.cat(counts, dim=1).sum(1), 0)
-        return ranks, *self._best(scores, n_of)
+        return torch.cat(counts, dim=1).sum(1), self._best(scores, n_of)
 
-    def _best(self, scores: Float[Tensor, "E c"], n_of: list[int]) -> TopItems:
-        """Merge the top items of all processes."""
+    def _best(self, scores: Float[Tensor, "E c"], n_of: list[int]) -> Top:
+        """Merge the top columns of all processes."""
         local, local_scores = ranking.top_columns(scores, self.n_best)
         if self.n_best == 0:
             n_own = n_of[self.shard.rank]
@@ -210,10 +230,3 @@ class ShardedRanking:
         columns, order = columns.sort(1)  # of equal scores the lower column comes first
         best, best_scores = ranking.top_columns(found.gather(1, order), self.n_best)
         return columns.gather(1, best), best_scores
-
-
-def _columns_of(targets: Int[Tensor, " Q"], candidates: Int[Tensor, " C"]) -> Int[Tensor, " Q"]:
-    """Index of each target among the candidates, -1 if it is none of them."""
-    columns = torch.searchsorted(candidates, targets)
-    padded = torch.nn.functional.pad(candidates, (0, 1))  # for targets above the last candidate
-    return columns.where(padded[columns] == targets, -1)

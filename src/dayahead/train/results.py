@@ -167,18 +167,16 @@ class ResultsFolder:
         return self.rows[-1]
 
 
-def prediction_table(
-    ranks: WindowRanks, ranked: RankedTargets, candidates: NDArray[np.int32], raw: pa.ChunkedArray
-) -> pa.Table:
+def prediction_table(ranks: WindowRanks, ranked: RankedTargets, raw: pa.ChunkedArray) -> pa.Table:
     """Return the items that a model would have shown, target by target.
 
-    `ranked` has the targets of `ranks`, and its top columns point into `candidates` (catalogue
-    indices); `raw` holds the raw id of every item of the catalogue, by index.
+    `ranked` has the targets of `ranks`; `raw` holds the raw id of every item of the windows, by
+    index.
     """
     values = raw.combine_chunks()
-    n_targets, top_k = ranked.top_columns.shape
+    n_targets, top_k = ranked.top_items.shape
     offsets = pa.array(np.arange(n_targets + 1) * top_k, pa.int32())
-    items = values.take(pa.array(candidates[ranked.top_columns.ravel()] - N_RESERVED))
+    items = values.take(pa.array(ranked.top_items.ravel() - N_RESERVED))
     columns = {
         SESSION_ID: ranks.session_ids,
         POSITION: None if ranks.positions is None else pa.array(ranks.positions, pa.int32()),

@@ -251,7 +251,7 @@ class Run:
             state_bytes=fit.state_bytes,
         )
         raw = self.folder.vocabulary(ITEM_ID)[VALUE]
-        predictions = prediction_table(ranks, ranked, self.candidates, raw) if top_k else None
+        predictions = prediction_table(ranks, ranked, raw) if top_k else None
         return EvaluatedWindow(
             window=window.name,
             ranks=ranks,
@@ -275,7 +275,7 @@ class Run:
         ranked = evaluate(
             self.model, batches, n_targets, self.candidates, self.process, N_RECOMMENDED
         )
-        items = self.candidates[ranked.top_columns].tolist()
+        items = ranked.top_items.tolist()
         return [Example(*each) for each in zip(rows.tolist(), items, strict=True)]
 
     def _attention(self, window: Window, ids: pa.ChunkedArray) -> pa.Table | None:

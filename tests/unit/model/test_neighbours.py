@@ -30,7 +30,6 @@ configs = st.fixed_dictionaries(
         "distance_scale": scales,
         "step_scale": scales,
         "idf": st.sampled_from([0.0, 2.0]),
-        "remind": st.booleans(),
         "push_reminders": st.booleans(),
     }
 )
@@ -105,8 +104,6 @@ def score_of(config, variant, query, session, similarity, idf):
             score *= np.exp(-abs(at - anchor) / config["distance_scale"])
         if variant in {"vsknn", "vstan"}:
             score *= 1 + config["idf"] * idf[item]
-        if item in query and not config["remind"]:
-            score = 0
         if item in query and variant == "vsknn" and config["push_reminders"]:
             score *= 1 + query.count(item)
         found[item] = score
@@ -164,8 +161,8 @@ def test_other_items_rank_below_by_popularity():
 
 @every_variant
 def test_sessions_of_earlier_windows_take_part(variant):
-    model = fitted(variant, [[[A, B]], [[C, D]]], remind=False)
-    assert of_neighbours(scores_after(model, [A])).keys() == {B}
+    model = fitted(variant, [[[A, B]], [[C, D]]])
+    assert of_neighbours(scores_after(model, [A])).keys() == {A, B}
 
 
 @every_variant
@@ -226,7 +223,7 @@ def test_a_session_that_stays_open_for_weeks_is_no_newer_than_its_window(variant
 
 @every_variant
 def test_candidates_are_scored_in_their_order(variant):
-    model = fitted(variant, [[[A, B, C], [A, B]]], remind=False)
+    model = fitted(variant, [[[A, B, C], [A, B]]])
     scores = scores_after(model, [A], torch.tensor([D, C, B]))
     assert scores.argsort(descending=True).tolist() == [2, 1, 0]
 

@@ -6,13 +6,16 @@ from functools import cache
 
 import numpy as np
 import pyarrow.csv
+import pyarrow.parquet as pq
 import pytest
 import torch
 
 from dayahead.config.baselines import BASELINES, MEMORY
 from dayahead.core.errors import ConfigError, DataError, ModelFileError
 from dayahead.distributed.process import Rank
+from dayahead.serve.live_sessions import LiveSessions
 from dayahead.serve.recommender import Recommender
+from dayahead.serve.request import Options
 from dayahead.train.batches import Sessions
 from dayahead.windows.folder import WindowFolder
 from support.tiny_settings import BACKBONES, FAST_BACKBONES, ranks_of, train_study
@@ -23,7 +26,11 @@ DAYS = markov_days(n_days=2, sessions_per_day=20, n_items=15)
 """Sessions of up to nine events; windows hold the first six of each."""
 NEW = 99
 KNOWN = DAYS[0][0][0]
-EVALUATED = [*DAYS[1][:8], [3, NEW, 4, 5], [NEW, 7], [1, 2, NEW], [4] * 6]
+EVALUATED = [
+    *DAYS[1][:8],
+    *([3, NEW, 4, 5], [NEW, 7], [1, 2, NEW], [4] * 6),
+    *([NEW, 4, NEW], [NEW, 98, 4, NEW], [NEW, 98, NEW, 98], [98, 98]),
+]
 WINDOWS = [[session[:MAX_LENGTH] for session in sessions] for sessions in (DAYS[0], EVALUATED)]
 OF_BASELINES = [(name, "clm") for name in BASELINES]
 EVERY_MODEL = [*BACKBONES, *OF_BASELINES]
@@ -37,20 +44,26 @@ def fitted(tmp_path_factory):
     """Fit day 0, evaluate day 1; return the folder and the evaluated model, each fitted once."""
 
     @cache
-    def fit(architecture, task, features):
+    def fit(architecture, task, features, **model):
         folder = tmp_path_factory.mktemp(architecture)
         windows = write_window_folder(
             folder / "windows", WINDOWS, max_length=MAX_LENGTH, features=bool(features)
         )
         sections = {
-            "model": {"architecture": architecture, "features": features},
+            "model": {"architecture": architecture, "features": features, **model},
             "task": {"name": task},
             "training": {"fit_last": False},
+            "evaluation": {"predictions": 5},
         }
         train_study(windows, folder, sections)
         return folder, Recommender.load(folder / "models")
 
     return fit
+
+
+def read_predictions(folder, window):
+    path = folder / "results" / "predictions" / f"{window}.parquet"
+    return pq.read_table(path, partitioning=None).to_pylist()
 
 
 def evaluated_scores(recommender, folder, features):
@@ -62,6 +75,40 @@ def evaluated_scores(recommender, folder, features):
     stored = recommender.stored
     scorer = stored.model.scorer(torch.from_numpy(stored.candidates).long())
     return scorer(batch.columns, batch.lengths - 1)
+
+
+@pytest.mark.parametrize("rule", ["none", "score", "boost", "first"])
+@pytest.mark.parametrize("architecture", ["transitions", "stan", "slist"])
+def test_reminders_are_the_same_in_evaluation_and_service(fitted, architecture, rule):
+    """Items that no session had before have no raw id there, and no index here."""
+    folder, recommender = fitted(architecture, "clm", (), remind=rule, remind_weight=5.0)
+    ranks = ranks_of(folder, day(1))
+    top = read_predictions(folder, day(1))
+    for row, session in enumerate(WINDOWS[1]):
+        events = raw_events(session[:-1], 1, row)
+        found = recommender.recommend_after(events, top_k=5, cold_start="model")
+        assert [item for item, _ in found] == top[row]["items"][:5]
+        assert [score for _, score in found] == pytest.approx(top[row]["scores"][:5], rel=1e-5)
+        if ranks[row] in range(1, 6):
+            assert session[-1] in top[row]["items"][: ranks[row]]
+        is_new = session[-1] in {NEW, 98} & {*session[:-1]}
+        if is_new and rule in {"boost", "first"}:
+            assert ranks[row] in {1, 2, 3}
+
+
+def test_own_items_that_may_not_be_recommended_are_left_out(fitted):
+    _, recommender = fitted("transitions", "clm", (), remind="first")
+    events = raw_events([NEW, KNOWN, 98])
+
+    def top(**options):
+        found = recommender.rank(LiveSessions.of([events], [None]), [Options(**options)])
+        return [item for item, _ in recommender.listed(found)[0]]
+
+    assert top(top_k=3) == [98, KNOWN, NEW]
+    assert top(top_k=2, deny=[98]) == [KNOWN, NEW]
+    assert top(top_k=9, allow=[NEW, 97]) == [NEW]
+    assert not {NEW, KNOWN, 98} & {*top(top_k=1000, exclude_seen=True)}
+    assert len(top(top_k=1000)) == len(recommender.stored.candidates) + 2
 
 
 def mark_slow(models, fast, *more):
@@ -96,8 +143,12 @@ def test_evaluate_and_recommend_give_the_same_scores_and_ranks(
         live = np.array([found[item] for item in candidates])
         wanted = scores[row].numpy()
         np.testing.assert_allclose(live, wanted, rtol=1e-5, atol=1e-5 * np.abs(wanted).max())
-        target = session[-1]
-        rank = (live >= found[target]).sum() if target in found else 0
+        target, own = session[-1], {*session[:-1]}
+        rank = 0
+        if target in found:
+            rank = sum(score >= found[target] for score in found.values())
+        elif target in own:  # below all, for a model that has no score for it
+            rank = len({*candidates} | own)
         assert rank == ranks[row]
 
 

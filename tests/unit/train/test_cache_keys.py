@@ -29,9 +29,14 @@ TRANSITIONS = {"model": {"architecture": "transitions"}}
 VSKNN, VSTAN, SLIST = ({"model": {"architecture": name}} for name in ("vsknn", "vstan", "slist"))
 OF_VSKNN = [f"neighbours.{name}" for name in ("position_weight", "step_weight", "push_reminders")]
 MEMORY = {"model": {"architecture": "memory"}}
+OWN = {"model": {"architecture": "own"}}
+BOOST = {"model": {"architecture": "stan", "remind": "boost"}}
+OF_BOOST = ("model.remind_weight", "model.remind_scale")
 NEEDED = {
     "model.decay": TRANSITIONS,
     "model.network": MEMORY,
+    "model.remind": TRANSITIONS,
+    **dict.fromkeys(OF_BOOST, BOOST),
     **dict.fromkeys(OF_VSKNN, VSKNN),
     **{
         name: VSTAN
@@ -66,6 +71,10 @@ WITHOUT_EFFECT = [
     ({"loss": {"name": "bpr", "negatives": 0}}, "loss.popularity_exponent"),
     *((TRANSITIONS, name) for name in ("model.d_model", "loss.temperature", "task.name")),
     (TRANSITIONS, "model.past_length"),
+    *((TRANSITIONS, name) for name in OF_BOOST),
+    *((OWN, name) for name in ("model.remind", *OF_BOOST)),
+    *((MEMORY, name) for name in ("model.remind", *OF_BOOST)),
+    ({"model": {"architecture": "vsknn", "remind": "none"}}, "neighbours.push_reminders"),
     *((VSKNN, f"neighbours.{name}") for name in ("age_scale", "step_scale")),
     *((VSTAN, f"neighbours.{name}") for name in ("step_weight", "push_reminders")),
     ({"model": {"architecture": "slit"}}, "linear.similarity_share"),

@@ -15,7 +15,7 @@ from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.tasks import build_task
 from dayahead.train.batches import MemoryBatches, Sessions, sorted_rows
 from dayahead.train.evaluate import _synchronised_prefixes, evaluate
-from support.tiny_settings import task_config
+from support.tiny_settings import counted, task_config
 
 CPU = torch.device("cpu")
 ALONE = Process(Rank(0, 1), CPU)
@@ -51,9 +51,11 @@ def evaluated(lists, candidates, batch_size=3, process=ALONE, *, model=None, is_
 
 def brute_force(session, candidates):
     *known, target = session
-    if target not in candidates:
-        return 0
     scores = {item: 5 - (item - known[-1]) % 5 for item in candidates}
+    scores = dict.fromkeys(known, -np.inf) | scores  # own items are candidates, but have no score
+    if target not in scores:
+        return 0
+    candidates = scores
     not_worse = [item for item in candidates if scores[item] >= scores[target]]
     return len(not_worse)
 
@@ -96,17 +98,35 @@ def test_past_events_are_no_targets():
     assert found.targets.tolist() == [6, 7, 9]
 
 
+@given(many_sessions, some_candidates)
+def test_own_items_beyond_the_candidates_rank_where_a_baseline_puts_them(lists, candidates):
+    """First of all, the latest item before the earlier ones; also those beyond the catalogue."""
+    model = counted("own", [[2, 3], [4, 5, 6]], n_items=8)
+    candidates = [item for item in candidates if item < 2 + 8]
+    found = evaluated(lists, candidates, model=model, is_all=True, k=3)
+    prefixes = [session[:end] for session in lists for end in range(2, len(session) + 1)]
+    for prefix, rank, top in zip(prefixes, found.ranks, found.top_items, strict=True):
+        *known, target = prefix
+        own = list(dict.fromkeys(reversed(known)))
+        if target in own:
+            assert rank == own.index(target) + 1
+        else:
+            assert (rank > len(own)) == (target in candidates)
+        assert top.tolist()[: len(own)] == own[: len(top)]
+
+
 @given(many_sessions, some_candidates, st.integers(0, 30), st.booleans())
 def test_the_top_k_have_the_target_at_its_rank(lists, candidates, n, is_all):
     """The target ranks behind equal scores; the top k are sorted by index among equal scores."""
     found = evaluated(lists, candidates, is_all=is_all, k=n)
     k = min(n, len(candidates))
-    assert found.top_columns.shape == found.top_scores.shape == (len(found.ranks), k)
-    for target, rank, columns, scores in zip(
-        found.targets, found.ranks, found.top_columns, found.top_scores, strict=True
+    assert found.top_items.shape == found.top_scores.shape == (len(found.ranks), k)
+    for target, rank, top, scores in zip(
+        found.targets, found.ranks, found.top_items, found.top_scores, strict=True
     ):
         assert sorted(scores, reverse=True) == scores.tolist()
-        items = [candidates[column] for column in columns]
+        items = top.tolist()
+        assert {*items} <= {*candidates}
         if 0 < rank <= k:
             assert scores[rank - 1] == scores[items.index(target)]
             assert rank == k or scores[rank] < scores[rank - 1]
@@ -125,7 +145,7 @@ def test_each_process_ranks_its_own_sessions_once(lists, candidates, world):
         for rank in range(world)
     ]
     whole = evaluated(lists, candidates, is_all=True, k=3)
-    for name in ("targets", "ranks", "top_columns", "top_scores"):
+    for name in ("targets", "ranks", "top_items", "top_scores"):
         assert np.array_equal(sum(getattr(part, name) for part in parts), getattr(whole, name))
 
 

@@ -1,0 +1,158 @@
+"""The items of a session itself: candidates everywhere, and reminders on top of any baseline."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from dayahead.config.model import Remind
+from dayahead.core.columns import IS_PAST, ITEM_ID, N_RESERVED
+from dayahead.model.output_layer import Columns, Scorer
+
+FIRST_STEP = {"keep": 0, "drop_consecutive": 1}
+"""Events from a session's end to the first item that may come again, by the rule for repeats."""
+
+
+@dataclass(frozen=True)
+class OwnItems:
+    """The different items of session prefixes, the latest first; N of them at most."""
+
+    items: Int[Tensor, "B N"]
+    """Vocabulary indices, also of items that the model has no row of; 0 where there are fewer."""
+    steps: Int[Tensor, "B N"]
+    """Events after an item's last one: 0 for the session's last item."""
+    positions: Int[Tensor, "B N"]
+    """Of an item's last event in the prefix, from 1."""
+    columns: Int[Tensor, "B N"]
+    """Among the candidates; -1 where it is none of them."""
+
+    @classmethod
+    def of(
+        cls, columns: Columns, n_known: Int[Tensor, " B"], candidates: Int[Tensor, " C"]
+    ) -> "OwnItems":
+        """Find them in padded sessions [B, L], of which `n_known` events each are known.
+
+        The user's past and unknown items without an index are none. `candidates` ascend.
+        """
+        items = columns[ITEM_ID]
+        steps = torch.arange(items.shape[1], device=items.device)
+        at = n_known[:, None] - 1 - steps  # [B, L], backwards
+        latest = items.gather(1, at.clamp(min=0)).long()
+        is_own = (at >= 0) & (latest >= N_RESERVED)
+        if IS_PAST in columns:
+            is_own &= columns[IS_PAST].gather(1, at.clamp(min=0)) != 1
+        is_same = (latest[:, :, None] == latest[:, None, :]).tril(-1) & is_own[:, None, :]
+        is_own &= ~is_same.any(2)  # no later event has the item
+        return cls(
+            latest * is_own,
+            steps.expand_as(at),
+            at + 1,
+            torch.where(is_own, columns_of(latest, candidates), -1),
+        )
+
+    @property
+    def is_other(self) -> Bool[Tensor, "B N"]:
+        """Which are none of the candidates that all sessions have."""
+        return (self.items > 0) & (self.columns < 0)
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Scores of the candidates after session prefixes, and of own items that are none of them."""
+
+    scores: Float[Tensor, "E C"]
+    """Of the candidates scored on this process, after the prefixes of all processes."""
+    items: Int[Tensor, "B N"]
+    """Further candidates of this process's prefixes: their own items; 0 where there are fewer."""
+    item_scores: Float[Tensor, "B N"]
+    """-inf: below all candidates."""
+
+    def to(self, device: torch.device) -> "Scored":
+        """Move everything to a device."""
+        return Scored(self.scores.to(device), self.items.to(device), self.item_scores.to(device))
+
+
+SessionScorer = Callable[[Columns, Int[Tensor, " B"]], Scored]
+
+
+@dataclass(frozen=True)
+class Reminders:
+    """How a baseline ranks a session's own items; it has other scores without them.
+
+    Args:
+        rule: none, score, boost or first, as `model.remind`.
+        weight: of boost.
+        scale: of boost.
+        repeats: the data set's rule; an item that it rules out as the next one is left as scored.
+    """
+
+    rule: Remind
+    weight: float
+    scale: float
+    repeats: str = "keep"
+
+    def __call__(self, scores: Float[Tensor, "B C"], own: OwnItems) -> Float[Tensor, "B N"]:
+        """Change the scores of own items in place; return those of own items without a column."""
+        others = torch.full(own.items.shape, -torch.inf)
+        if self.rule == "score" or not own.items.any():
+            return others
+        rows, at = (own.columns >= 0).nonzero(as_tuple=True)
+        columns = own.columns[rows, at]
+        known = torch.zeros(own.items.shape)
+        known[rows, at] = scores[rows, columns]
+        if self.rule == "none":
+            values = _lowest(scores) - 1 - own.steps
+            scores[rows, columns] = values[rows, at]
+            return others
+        is_reminded = own.steps >= FIRST_STEP.get(self.repeats, own.steps.shape[1])
+        values = self._raised(known, _highest(scores), own)
+        scores[rows, columns] = torch.where(is_reminded, values, known)[rows, at]
+        return torch.where(own.is_other & is_reminded, values, others)
+
+    def _raised(
+        self, known: Float[Tensor, "B N"], highest: Float[Tensor, "B 1"], own: OwnItems
+    ) -> Float[Tensor, "B N"]:
+        """Return own items' raised scores, from their scores so far and the row's highest one."""
+        if self.rule == "first":
+            return highest + own.positions
+        unit = torch.where(highest > 0, highest, 1.0)
+        return known.clamp(min=0) + unit * self.weight * torch.exp(-own.steps / self.scale)
+
+
+def with_own_items(
+    scorer: Scorer, candidates: Int[Tensor, " C"], reminders: Reminders | None
+) -> SessionScorer:
+    """Return a function that scores candidates and, beside them, each session's own items.
+
+    Without `reminders` own items that are no candidates rank below all that are.
+    """
+
+    def scored(columns: Columns, n_known: Int[Tensor, " B"]) -> Scored:
+        scores = scorer(columns, n_known)
+        device = scores.device  # of the model, wherever the sessions are
+        read = {name: columns[name].to(device) for name in (ITEM_ID, IS_PAST) if name in columns}
+        own = OwnItems.of(read, n_known.to(device), candidates.to(device))
+        if reminders is None:
+            item_scores = scores.new_full(own.items.shape, -torch.inf)
+        else:
+            item_scores = reminders(scores, own)
+        return Scored(scores, own.items * own.is_other, item_scores)
+
+    return scored
+
+
+def _highest(scores: Float[Tensor, "B C"]) -> Float[Tensor, "B 1"]:
+    return scores.amax(1, keepdim=True) if scores.shape[1] else torch.zeros(len(scores), 1)
+
+
+def _lowest(scores: Float[Tensor, "B C"]) -> Float[Tensor, "B 1"]:
+    return scores.amin(1, keepdim=True) if scores.shape[1] else torch.zeros(len(scores), 1)
+
+
+def columns_of(items: Int[Tensor, "..."], candidates: Int[Tensor, " C"]) -> Int[Tensor, "..."]:
+    """Index of each item among the candidates, which ascend; -1 if it is none of them."""
+    columns = torch.searchsorted(candidates, items)
+    padded = torch.nn.functional.pad(candidates, (0, 1))  # for items above the last candidate
+    return columns.where(padded[columns] == items, -1)
