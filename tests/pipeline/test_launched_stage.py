@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 
+from dayahead.config.baselines import COMPARED
 from support.launched_study import errors_in, ranks
 from support.outputs import without_times
 from support.project_copy import copy_project
@@ -60,7 +61,7 @@ def test_one_process_of_a_launcher_records_and_writes(project, free_port):
     assert statuses == [0, 0], outputs
     assert len(record_files(project)) == 1
     whole = outputs_of(project)
-    assert {"evidence.csv", "baselines/popularity.csv", "baselines/transitions.csv"} < {*whole}
+    assert {"evidence.csv", *(f"baselines/{name}.csv" for name in COMPARED)} < {*whole}
     for name in ("results", "models", ".dayahead"):
         shutil.rmtree(project / name)
     launch = f"torchrun --nproc-per-node=2 --master-port={free_port}"
@@ -75,7 +76,7 @@ def test_baselines_reach_mlflow_the_report_and_the_summary(project):
     assert statuses == [0], outputs
     lines = outputs[0].splitlines()
     assert sum("evaluated 2026" in line for line in lines) == 3  # of the model alone
-    assert sum(line.startswith("baseline ") for line in lines) == 2
+    assert sum(line.startswith("baseline ") for line in lines) == 3
     [records] = record_files(project)
     assert '"transitions_aod_ndcg_at_20"' in records.read_text()
     with ranks() as started:

@@ -48,9 +48,7 @@ def test_baselines_stand_beside_the_run(project):
 def test_results_without_baselines_are_refused(project):
     sections = {"model": {"architecture": "popularity"}}
     train_study(project / "data" / "windows", project, sections)
-    with pytest.raises(
-        DataError, match=r"transitions\.csv: expected windows .*`dvc repro -f train`"
-    ):
+    with pytest.raises(DataError, match=r"own\.csv: expected windows .*`dvc repro -f train`"):
         summarize_run(tiny_params(sections), project)
 
 

@@ -19,7 +19,7 @@ from dayahead.config.loading import (
     SizeOrZero,
 )
 
-Remind = Literal["none", "score", "boost", "first"]
+Remind = Literal["auto", "none", "score", "boost", "first"]
 FITTED = ("model", "task", "loss", "neighbours", "linear", "memory", "training")
 """Sections that say how models are fitted, which a challenger or a search may change: the others
 say what is evaluated, on what, and on which machine."""
@@ -96,10 +96,11 @@ class ModelConfig:
     decay: Annotated[float, Field(ge=0, le=1)]
     """Factor on the counts of `transitions` and `cooccurrence` from fit to fit."""
     remind: Remind
-    """How baselines rank the items of the session itself. none: below all others; score: as any
-    item, those that no session had before below all; boost: their scores are raised by
-    `remind_weight`; first: above all others, the latest first. Items that the data set's rule for
-    repeats rules out as the next one are never raised."""
+    """How baselines rank the items of the session itself. first: above all others, the latest ones
+    first; none: below all others; auto: first where at least a tenth of the sessions fitted on end
+    with an item that they had before, else none; boost: their scores are raised by `remind_weight`;
+    score: as any item, those that no session had before below all. Items that the data set's rule
+    for repeats rules out as the next one are never raised."""
     remind_weight: Positive
     """boost: what is added for the session's last item, where the best item's score is 1."""
     remind_scale: Positive

@@ -16,7 +16,7 @@ from dayahead.model.own_items import Reminders, with_own_items
 from dayahead.model.tasks import is_before
 
 Ints = NDArray[np.int64]
-POPULARITY = "popularity"
+POPULARITY, ENDS = "popularity", "session_ends"
 PAIRS = ("before", "after", "counts")
 """Names of tensors in model.safetensors."""
 
@@ -35,6 +35,8 @@ class Baseline:
 
     def __init__(self) -> None:
         self.popularity = np.zeros(0, np.float64)
+        self.ends = np.zeros(2, np.int64)
+        """Sessions of all fits, and those of them that end with an item that they had before."""
 
     @property
     def n_items(self) -> int:
@@ -53,6 +55,9 @@ class Baseline:
         """Count train sessions: right-padded columns [B, L], the times in microseconds."""
         events = columns[ITEM_ID][is_before(lengths, columns[ITEM_ID])].numpy() - N_RESERVED
         self.popularity += np.bincount(events, minlength=self.n_items)
+        last = columns[ITEM_ID].gather(1, lengths[:, None] - 1)
+        is_repeated = ((columns[ITEM_ID] == last) & is_before(lengths - 1, columns[ITEM_ID])).any(1)
+        self.ends += (len(lengths), int(is_repeated.sum()))
 
     def finish_window(self) -> float | None:
         """Add what was counted to the counts of earlier windows; return the loss, if any."""
@@ -60,11 +65,11 @@ class Baseline:
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return everything counted, by tensor name."""
-        return {POPULARITY: torch.from_numpy(self.popularity)}
+        return {POPULARITY: torch.from_numpy(self.popularity), ENDS: torch.from_numpy(self.ends)}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Replace the catalogue and all counts."""
-        self.popularity = state[POPULARITY].numpy()
+        self.popularity, self.ends = (state[name].numpy() for name in (POPULARITY, ENDS))
 
     def fallback(self, rows: Ints) -> Float32[Tensor, " C"]:
         """Return the popularity of items, scaled to [0, 1): for those without any other score."""
@@ -78,9 +83,14 @@ class Baseline:
         counts = torch.from_numpy(popularity.astype(np.float32))
         return lambda columns, n_known: counts.repeat(len(n_known), 1)
 
+    @property
+    def fitted_reminders(self) -> Reminders | None:
+        """How a session's own items are ranked after the fits so far."""
+        return self.reminders and self.reminders.after_fit(*self.ends.tolist())
+
     def scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
         """Return a function that scores the candidates (vocabulary indices)."""
-        scored = with_own_items(self.method_scorer(candidates), candidates, self.reminders)
+        scored = with_own_items(self.method_scorer(candidates), candidates, self.fitted_reminders)
         return lambda columns, n_known: scored(columns, n_known).scores
 
 

@@ -19,7 +19,7 @@ def session_scorer(
         overwrites: whether a network may overwrite the scores that it returned last.
     """
     if isinstance(model, Baseline) and model.reminders is not None:
-        return with_own_items(model.method_scorer(candidates), candidates, model.reminders)
+        return with_own_items(model.method_scorer(candidates), candidates, model.fitted_reminders)
     if isinstance(model, NextItemModel):
         return with_own_items(model.scorer(candidates, overwrites=overwrites), candidates, None)
     return with_own_items(model.scorer(candidates), candidates, None)

@@ -137,6 +137,29 @@ def test_the_data_set_s_rule_for_repeats_reaches_the_reminders():
     assert build_reminders(config, tiny_statistics()).rule == "boost"
 
 
+@pytest.mark.parametrize(("n_repeating", "rule"), [(0, "none"), (9, "none"), (10, "first")])
+@pytest.mark.parametrize("architecture", ["transitions", "stan", "slist", "popularity"])
+def test_auto_puts_own_items_first_where_a_tenth_of_all_sessions_repeat_one(
+    architecture, n_repeating, rule
+):
+    """Counted over all fits; items repeated before the end of a session do not count."""
+    repeating, other = [B, C, D, B], [B, C, C, D]
+    model = baseline(architecture, 5, model={"remind": "auto"})
+    fixed = baseline(architecture, 5, model={"remind": rule})
+    for each in (model, fixed):
+        count_window(each, n_repeating * [repeating])
+        count_window(each, (100 - n_repeating) * [other], start=86_400)
+    again = baseline(architecture, 5, model={"remind": "auto"})
+    again.load_state_dict(model.state_dict())
+    rows, n_known = padded([[B, NEW, A]])
+    for each in (model, again):
+        found, wanted = (
+            session_scorer(one, CANDIDATES)({"item_id": rows}, n_known) for one in (each, fixed)
+        )
+        assert torch.equal(found.scores, wanted.scores)
+        assert torch.equal(found.item_scores, wanted.item_scores)
+
+
 @pytest.mark.parametrize("rule", ["none", "score", "boost", "first"])
 def test_without_candidates_own_items_are_the_only_ones(rule):
     wanted = [NEW, A] if rule in {"boost", "first"} else []

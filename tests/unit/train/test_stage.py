@@ -238,7 +238,10 @@ def test_a_window_without_train_sessions_is_fitted_as_nothing(tmp_path, architec
     train_study(folder, tmp_path, {"model": {"architecture": architecture}})
     rows = read_windows(tmp_path / "results" / "windows.csv", [1, 5])
     assert rows[number].train_loss is None
-    assert [row.target_outside == 1 for row in rows] == [number == 0, False]
+    of_others = np.mean([session[-1] not in session[:-1] for session in DAYS[1]])
+    assert 0 < of_others < 1  # a session's own items are candidates, also where there are no others
+    assert (rows[0].target_outside == of_others) == (number == 0)
+    assert rows[1].target_outside < 1
 
 
 def test_a_split_without_sessions_is_rejected_before_training(tmp_path, windows):
