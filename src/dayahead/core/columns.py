@@ -43,6 +43,8 @@ UNITS: Final = {"day": DAY, "hour": DAY // 24, "minute": DAY // (24 * 60)}
 IdType = Literal["int", "string"]
 """Of item ids and categorical values."""
 ID_TYPES: Final = {"int": pa.int64(), "string": pa.string()}
+RepeatRule = Literal["keep", "drop_consecutive", "drop_all"]
+Truncation = Literal["first", "last"]
 FeatureKind = Literal[
     "categorical", "log_number", "number", "relative_number", "hour", "weekday", "item_age"
 ]

@@ -12,7 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from dayahead.config.loading import STRICT, SizeOrZero, TimeZone, read_yaml, validated
+from dayahead.config.loading import STRICT, Length, SizeOrZero, TimeZone, read_yaml, validated
 from dayahead.core.columns import (
     EVENT_TIME,
     ID_TYPES,
@@ -27,13 +27,14 @@ from dayahead.core.columns import (
     WINDOW,
     FeatureKind,
     IdType,
+    RepeatRule,
+    Truncation,
 )
 from dayahead.core.errors import ConfigError
 from dayahead.dataset.source import SourceConfig
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Interval = tuple[Share, Share]
-Length = Annotated[int, Field(ge=2, le=1 << 16)]
 
 RESERVED = (SESSION_ID, USER_ID, ITEM_ID, EVENT_TIME, SESSION_START, ROW, WINDOW, *ROLES)
 """Columns of the event table and of preprocess; no feature may have such a name."""
@@ -88,7 +89,7 @@ class TimeConfig:
 class RepeatsConfig:
     """Which repeated items are dropped, and within what they count as repeated."""
 
-    rule: Literal["keep", "drop_consecutive", "drop_all"]
+    rule: RepeatRule
     scope: Literal["session", "user"]
 
 
@@ -100,7 +101,7 @@ class SessionsConfig:
     repeats: RepeatsConfig
     min_length: Length = 2
     max_length: Length = 20
-    truncate: Literal["first", "last"] = "first"
+    truncate: Truncation = "first"
     past_max_length: SizeOrZero = 0
     """Columns bef_<name> hold at most this many of the user's events before the session; 0: no
     such columns."""

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass as checked_dataclass
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from dayahead.config.baselines import (
@@ -26,26 +26,41 @@ from dayahead.config.loading import STRICT, validated
 from dayahead.config.memory import MemoryConfig
 from dayahead.config.model import LossConfig, ModelConfig, TaskConfig
 from dayahead.config.params import Params
-from dayahead.core.columns import FIRST_TIME, INDEX, ITEM_ID, N_RESERVED, VALUE
+from dayahead.core.columns import (
+    FIRST_TIME,
+    ID_TYPES,
+    INDEX,
+    ITEM_ID,
+    N_RESERVED,
+    TIMESTAMP,
+    VALUE,
+)
 from dayahead.core.errors import ConfigError, ModelFileError
 from dayahead.core.files import read_json, write_json, write_parquet, written_whole
 from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.baselines import Baseline, Cooccurrence, Transitions
+from dayahead.model.content_keys import check_content
 from dayahead.model.embeddings import GrowingEmbedding
 from dayahead.model.linear import LinearModel
 from dayahead.model.memories import UNREAD_BY_SCORERS, MemoryRecommender
 from dayahead.model.neighbours import NeighbourModel
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.own_items import Reminders
-from dayahead.model.tensor_files import AnyTensor, write_tensors
+from dayahead.model.size_checks import weights_bounded
+from dayahead.model.state_checks import check_candidates, check_shapes, check_values
+from dayahead.model.tensor_files import AnyTensor, TensorFile, write_tensors
 from dayahead.windows.folder import vocabulary_path
 from dayahead.windows.metadata import Statistics
 
+CONFIG, TENSORS = "config.json", "model.safetensors"
 CANDIDATES = "candidates"
 POPULARITY = "popularity"
 WEIGHTS = "weights."
-READ_ERRORS = (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError, ConfigError)
+READ_ERRORS = (
+    *(OSError, ValueError, LookupError, TypeError, RuntimeError, ArithmeticError),
+    *(AttributeError, pa.ArrowException, ConfigError),
+)
 """What reading raises where a file is missing or damaged, or does not fit the others."""
 
 
@@ -237,10 +252,10 @@ def save_model(folder: Path, stored: StoredModel, weights: Mapping[str, AnyTenso
         POPULARITY: torch.from_numpy(stored.popularity),
     }
     tensors |= prefixed(weights, WEIGHTS)
-    with written_whole(folder / "model.safetensors") as temporary:
+    with written_whole(folder / TENSORS) as temporary:
         write_tensors(temporary, tensors)
     statistics = stored.config.statistics.as_json()
-    write_json(folder / "config.json", asdict(stored.config) | {"statistics": statistics})
+    write_json(folder / CONFIG, asdict(stored.config) | {"statistics": statistics})
 
 
 def load_model(folder: Path, *, to_fit: bool = True) -> StoredModel:
@@ -253,46 +268,63 @@ def load_model(folder: Path, *, to_fit: bool = True) -> StoredModel:
         ModelFileError: a file is missing or damaged, or the files do not belong together.
     """
     try:
-        path = folder / "config.json"
+        check_content(folder)
+        path = folder / CONFIG
         file = validated(ModelConfigFile, read_json(path), str(path))
-        tensors = _read_tensors(folder / "model.safetensors", to_fit=to_fit)
-        wanted = [INDEX, VALUE, FIRST_TIME]
-        vocabularies = {
-            column: pq.read_table(
-                vocabulary_path(folder, column), columns=wanted, partitioning=None
-            )
-            for column in file.sizes
-        }
-        model = build_model(file, file.statistics, file.first_sizes, file.seed)
-        restore_weights(model, file.sizes, with_prefix(tensors, WEIGHTS))
-        candidates, popularity = (tensors[name].numpy() for name in (CANDIDATES, POPULARITY))
-        stored = StoredModel(file, model, candidates, popularity, vocabularies)
-        _check_consistency(stored)
-    except READ_ERRORS as error:
+        columns = vocabulary_columns(file.model, file.statistics)
+        if file.sizes.keys() != {*columns}:
+            raise ValueError(f"{path}: sizes of {[*file.sizes]}, expected of {[*columns]}")
+        vocabularies = {column: _vocabulary(folder, file, column) for column in columns}
+        with TensorFile.open(folder / TENSORS) as tensors:
+            stored = _read_model(file, tensors, vocabularies, to_fit=to_fit)
+    except (*READ_ERRORS, ModelFileError) as error:
         raise ModelFileError(
-            f"{folder}: not a complete model ({error}); expected config.json, model.safetensors "
-            f"and vocabulary/ as `dvc repro` writes them to models/"
+            f"{folder}: not a complete model ({' '.join(str(error).split())}); expected "
+            f"config.json, model.safetensors and vocabulary/ as `dvc repro` writes them to models/"
         ) from None
     return stored
 
 
-def _read_tensors(path: Path, *, to_fit: bool) -> dict[str, Tensor]:
-    unread = () if to_fit else tuple(WEIGHTS + prefix for prefix in UNREAD_BY_SCORERS)
-    with safe_open(path, framework="pt") as file:
-        return {n: file.get_tensor(n) for n in file.keys() if not n.startswith(unread)}  # noqa: SIM118
-
-
-def _check_consistency(stored: StoredModel) -> None:
-    sizes = {column: len(table) for column, table in stored.vocabularies.items()}
-    n_items = stored.model.n_items
-    if sizes != stored.config.sizes or sizes[ITEM_ID] != n_items:
+def _vocabulary(folder: Path, file: ModelConfigFile, column: str) -> pa.Table:
+    """Read a vocabulary and compare it with config.json."""
+    path = vocabulary_path(folder, column)
+    table = pq.read_table(path, columns=[INDEX, VALUE, FIRST_TIME], partitioning=None)
+    statistics = file.statistics
+    type_ = statistics.item_type if column == ITEM_ID else statistics.features[column].type
+    if type_ is None or len(table) != file.sizes[column]:
         raise ValueError(
-            f"config.json lists {stored.config.sizes} values, vocabulary/ has {sizes}, the model "
-            f"{n_items} items"
+            f"config.json lists {file.sizes} values, vocabulary/ has {{{column!r}: {len(table)}}} "
+            f"of type {type_}"
         )
-    rows = stored.candidates - N_RESERVED
-    if ((rows < 0) | (rows >= n_items)).any():
-        raise ValueError(f"candidates beyond the model's {n_items} items")
+    expected = {INDEX: pa.int32(), VALUE: ID_TYPES[type_], FIRST_TIME: TIMESTAMP}
+    found = dict(zip(table.column_names, table.schema.types, strict=True))
+    if found != expected or any(table[name].null_count for name in expected):
+        raise ValueError(f"{path}: expected columns of {expected} without nulls, found {found}")
+    indices = np.arange(N_RESERVED, N_RESERVED + len(table))
+    if not np.array_equal(table[INDEX].to_numpy(), indices):
+        raise ValueError(f"{path}: {INDEX}: expected {N_RESERVED}, {N_RESERVED + 1}, ...")
+    if pc.count_distinct(table[VALUE]).as_py() != len(table):
+        raise ValueError(f"{path}: {VALUE}: expected each value once")
+    return table
+
+
+def _read_model(
+    file: ModelConfigFile,
+    tensors: TensorFile,
+    vocabularies: Mapping[str, pa.Table],
+    *,
+    to_fit: bool,
+) -> StoredModel:
+    layouts = with_prefix(tensors.layouts, WEIGHTS)
+    with weights_bounded(layouts):
+        model = build_model(file, file.statistics, file.first_sizes, file.seed)
+    check_shapes(model, layouts)
+    unread = () if to_fit else tuple(WEIGHTS + prefix for prefix in UNREAD_BY_SCORERS)
+    read = {name: tensors.read(name) for name in tensors.layouts if not name.startswith(unread)}
+    restore_weights(model, file.sizes, with_prefix(read, WEIGHTS))
+    candidates, popularity = read[CANDIDATES], read[POPULARITY]
+    check_candidates(candidates, popularity, model.n_items)
+    return StoredModel(file, model, candidates.numpy(), popularity.numpy(), vocabularies)
 
 
 def weights_of(model: NextItemModel | Baseline) -> dict[str, Tensor]:
@@ -303,15 +335,22 @@ def weights_of(model: NextItemModel | Baseline) -> dict[str, Tensor]:
 def restore_weights(
     model: NextItemModel | Baseline, sizes: Mapping[str, int], weights: Mapping[str, Tensor]
 ) -> None:
-    """Give a new model these vocabulary sizes and what `weights_of` returned."""
+    """Give a new model these vocabulary sizes and what `weights_of` returned.
+
+    Raises:
+        ModelFileError: the weights are damaged, or those of another model.
+    """
     network = model.network if isinstance(model, MemoryRecommender) else model
     modules = network.modules() if isinstance(network, NextItemModel) else ()
     tables = [each for each in modules if isinstance(each, GrowingEmbedding)]
     for table in tables:  # to draw rows takes longer than to read them
         table.is_restored = True
+    check_shapes(model, weights)
     model.grow(dict(sizes))
     for table in tables:
         table.is_restored = False
+    check_shapes(model, weights, is_grown=True)
+    check_values(model, weights)
     model.load_state_dict({name: tensor.cpu() for name, tensor in weights.items()})
     if isinstance(model, NextItemModel):
         model.eval()

@@ -4,9 +4,11 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -28,6 +30,7 @@ DTYPES = {
     torch.bool: "BOOL",
 }
 """Names of dtypes in a file, where tensors are in this order."""
+_BY_NAME = {name: dtype for dtype, name in DTYPES.items()}
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,81 @@ class StoredTensor:
 AnyTensor = Tensor | ShardedTensor
 
 
+@dataclass(frozen=True)
+class Layout:
+    """A tensor in a file, and the bytes that hold it."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class TensorFile:
+    """An open file, whose tensors are read into memory of their own.
+
+    Not mapped, as safetensors does: a file that is overwritten later would change what was read,
+    and one that is cut off would end the process (SIGBUS).
+    """
+
+    file: BinaryIO
+    layouts: Mapping[str, Layout]
+
+    @classmethod
+    @contextmanager
+    def open(cls, path: Path) -> "Iterator[TensorFile]":
+        """Open a file and read its header.
+
+        Raises:
+            ValueError: the header is damaged, or the file is longer or shorter than it says.
+        """
+        with path.open("rb") as file:
+            yield cls(file, _layouts(file))
+
+    def read(self, name: str) -> Tensor:
+        """Read a tensor.
+
+        Raises:
+            ValueError: the file was cut off since it was opened.
+        """
+        layout = self.layouts[name]
+        tensor = torch.empty(layout.shape, dtype=layout.dtype)
+        content = tensor.reshape(-1).view(torch.uint8).numpy()
+        self.file.seek(layout.begin)
+        if self.file.readinto(content) != len(content):
+            raise ValueError(f"{self.file.name}: {name}: cut off")
+        return tensor
+
+
+def _layouts(file: BinaryIO) -> dict[str, Layout]:
+    size, end = os.fstat(file.fileno()).st_size, 8
+    end += int.from_bytes(file.read(8), "little")
+    if end > size:
+        raise ValueError(f"{file.name}: {size} bytes, expected a header of {end} bytes")
+    header = json.loads(file.read(end - 8))
+    header.pop("__metadata__", None)
+    layouts = {}
+    for name, about in sorted(header.items(), key=lambda each: each[1]["data_offsets"]):
+        layout = _layout(about, end)
+        if layout is None:
+            raise ValueError(f"{file.name}: {name}: {about} does not follow the tensor before it")
+        layouts[name], end = layout, layout.end
+    if end != size:
+        raise ValueError(f"{file.name}: {size} bytes, expected {end}, as its header says")
+    return layouts
+
+
+def _layout(about: Mapping[str, Any], begin: int) -> Layout | None:
+    """Return the layout of a tensor that begins there; None where its sizes disagree."""
+    dtype, shape = _BY_NAME[about["dtype"]], tuple(about["shape"])
+    first, last = about["data_offsets"]
+    end = begin + last - first
+    layout = Layout(dtype, shape, begin, end)
+    is_valid = all(type(size) is int and size >= 0 for size in (*shape, first, last))
+    return layout if is_valid and last - first == prod(shape) * dtype.itemsize else None
+
+
 def write_tensors(path: Path, tensors: Mapping[str, AnyTensor]) -> None:
     """Write safetensors without a copy in memory, and without holding a sharded table.
 
@@ -123,11 +201,10 @@ def send_rows(tensors: Mapping[str, AnyTensor]) -> None:
 
 def stored_tensors(path: Path) -> dict[str, StoredTensor]:
     """Return the tensors of a file by name, without reading them."""
-    dtypes = {name: dtype for dtype, name in DTYPES.items()}
     with safe_open(path, framework="pt") as file:
         parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
         return {
-            name: StoredTensor(path, name, tuple(part.get_shape()), dtypes[part.get_dtype()])
+            name: StoredTensor(path, name, tuple(part.get_shape()), _BY_NAME[part.get_dtype()])
             for name, part in parts.items()
         }
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from dayahead.core.cache import link_tree
 from dayahead.core.errors import DataError
 from dayahead.core.files import folder_written_whole
-from dayahead.core.fingerprints import fingerprint, sha256_of
+from dayahead.model.content_keys import content_key
 
 LINKS = ("current", "previous")
 
@@ -71,7 +71,5 @@ class Publications:
 
 
 def model_name(models: Path, window: str) -> str:
-    """Return <window>-<key8>: the key is that of the content of all files."""
-    files = [path for path in sorted(models.rglob("*")) if path.is_file()]
-    hashes = {path.relative_to(models).as_posix(): sha256_of(path) for path in files}
-    return f"{window}-{fingerprint(hashes)[:8]}"
+    """Return <window>-<key8>: the key is that of the content of all files, checked at each load."""
+    return f"{window}-{content_key(models)}"

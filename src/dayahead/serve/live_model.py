@@ -1,25 +1,24 @@
 """The model that a service answers with, and its successor when one appears on the disk."""
 
 import logging
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from dayahead.core.columns import ITEM_ID, N_RESERVED, VALUE
-from dayahead.core.errors import ConfigError, ModelFileError
+from dayahead.core.errors import ConfigError, ModelFileError, ScoreError
 from dayahead.core.fingerprints import sha256_of
-from dayahead.model.checkpoint import READ_ERRORS
+from dayahead.model.checkpoint import CONFIG, READ_ERRORS, TENSORS
 from dayahead.serve.live_sessions import LiveSessions
 from dayahead.serve.recommender import Recommender
 from dayahead.serve.request import Options
+from dayahead.windows.folder import vocabulary_path
 
 CURRENT = "current"
 """Link to the model in use, in a folder of published models."""
-FILES = ("config.json", "model.safetensors")
 N_PROBED = 8
 """Items after which a new model must give recommendations before it serves."""
-Signature = tuple[str, tuple[tuple[int, int, int], ...]]
+Signature = tuple[tuple[str, int, int, int], ...]
 log = logging.getLogger(__name__)
 
 
@@ -63,28 +62,35 @@ class ModelSource:
             return cls(published / CURRENT, is_published=True)
         return cls(models or Path("models"))
 
+    @property
+    def _target(self) -> Path:
+        """What a link names now, whatever it names later; a loop of links is left as it is."""
+        return Path(os.path.realpath(self.folder))
+
     def load(self) -> LoadedModel:
         """Load the model that is there now.
 
         Raises:
-            ModelFileError: it is not complete, or gives no finite scores.
+            ModelFileError: it is not complete, changed meanwhile, or gives no finite scores.
         """
-        found = self._signature()
+        folder = self._target
+        found = _signature(folder)
         try:
-            loaded = self._load()
+            loaded = self._load(folder)
         except ModelFileError:
             self._last = found
             raise
+        if _signature(folder) != found:  # it may be made of parts of two models; tried again
+            raise ModelFileError(f"{folder}: files changed while the model was loaded")
         self._last = found
         return loaded
 
-    def _load(self) -> LoadedModel:
-        folder = self.folder.resolve()  # what a link names now, whatever it names later
+    def _load(self, folder: Path) -> LoadedModel:
         recommender = Recommender.load(folder)
         _probe(recommender, folder)
         if self._is_published:
             return LoadedModel(recommender, folder.name)
-        digest = sha256_of(folder / FILES[1])[:8]
+        digest = sha256_of(folder / TENSORS)[:8]
         return LoadedModel(recommender, f"{recommender.stored.config.window}-{digest}")
 
     def load_if_new(self) -> LoadedModel | None:
@@ -95,20 +101,22 @@ class ModelSource:
         Raises:
             ModelFileError: as `load`.
         """
-        found = self._signature()
+        found = _signature(self._target)
         return None if found is None or found == self._last else self.load()
 
-    def _signature(self) -> Signature | None:
-        """Return what tells this model from another without reading it; None while it is not there.
 
-        `train` and `nightly` write config.json last.
-        """
-        try:
-            folder = self.folder.resolve()
-            found = [(folder / name).stat() for name in FILES]
-        except (OSError, RuntimeError):  # RuntimeError: a loop of links
-            return None
-        return str(folder), tuple((each.st_ino, each.st_size, each.st_mtime_ns) for each in found)
+def _signature(folder: Path) -> Signature | None:
+    """Return what tells a model from another without reading it; None while it is not there.
+
+    `train` and `nightly` write config.json last.
+    """
+    try:
+        vocabularies = sorted(vocabulary_path(folder, ITEM_ID).parent.iterdir())
+        paths = [folder / CONFIG, folder / TENSORS, *vocabularies]
+        found = [(str(path), path.stat()) for path in paths]
+    except OSError:
+        return None
+    return tuple((name, each.st_ino, each.st_size, each.st_mtime_ns) for name, each in found)
 
 
 def _probe(recommender: Recommender, folder: Path) -> None:
@@ -119,12 +127,6 @@ def _probe(recommender: Recommender, folder: Path) -> None:
         items = stored.vocabularies[ITEM_ID][VALUE].take(rows)
         tables = [recommender.events_with({ITEM_ID: [item]}) for item in items.to_pylist()]
         sessions = LiveSessions.of(tables, [None] * len(tables))
-        found = recommender.rank(sessions, [Options(cold_start="model")] * len(tables))
-    except (*READ_ERRORS, IndexError) as error:
+        recommender.rank(sessions, [Options(cold_start="model")] * len(tables))
+    except (*READ_ERRORS, ScoreError) as error:
         raise ModelFileError(f"{folder}: the model cannot be used ({error})") from None
-    is_finite = np.isfinite(found.scores[found.is_used])
-    if not len(is_finite) or not is_finite.all():
-        raise ModelFileError(
-            f"{folder}: {len(is_finite) - is_finite.sum()} of {len(is_finite)} scores of the model "
-            f"are not finite; expected a finite one for each of its items"
-        )

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
+from dayahead.core.errors import ScoreError
 from dayahead.distributed.process import Rank
 from dayahead.features.vocabulary import KnownValues
 from dayahead.metrics.ranking import merged, top_columns
@@ -125,7 +126,11 @@ class Filter:
 
 
 def rank_sessions(model: RankingModel, asked: Asked, allowed: Filter) -> Ranked:
-    """Rank the candidates after each session; batches hold sessions of like length."""
+    """Rank the candidates after each session; batches hold sessions of like length.
+
+    Raises:
+        ScoreError: a score is NaN or infinite.
+    """
     sessions, is_cold = asked.sessions, asked.is_cold
     cold_start = np.array([each.cold_start for each in allowed.options])
     wanted = np.array([each.top_k for each in allowed.options], np.int64)
@@ -137,6 +142,7 @@ def rank_sessions(model: RankingModel, asked: Asked, allowed: Filter) -> Ranked:
     size = min(BATCH, rows_per_chunk(len(model.candidates), SCORES_MIB))
 
     def keep(rows: NDArray[np.int64], best: Tensor, scores: Tensor) -> None:
+        _check_finite(scores)
         items[rows, : best.shape[1]], highest[rows, : best.shape[1]] = best.numpy(), scores.numpy()
         n_allowed = (scores > -torch.inf).sum(1).numpy()
         counts[rows] = np.minimum(n_allowed, wanted[rows])
@@ -158,3 +164,12 @@ def rank_sessions(model: RankingModel, asked: Asked, allowed: Filter) -> Ranked:
 def _batches(rows: NDArray[np.int64], sessions: Sessions, size: int) -> list[NDArray[np.int64]]:
     chosen = torch.from_numpy(rows)
     return [chosen[part].numpy() for part in sorted_rows(sessions.lengths[chosen], size)]
+
+
+def _check_finite(best: Float[Tensor, "B K"]) -> None:
+    """Check the best scores: NaN is above all others, -inf is what may not be recommended."""
+    if not (best < torch.inf).all():
+        raise ScoreError(
+            "scores of the model are not finite: it is damaged, or its loss has diverged; restore "
+            "its folder, or fit it again with a lower training.learning_rate"
+        )

@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from dayahead.config.params import TrainingConfig
-from dayahead.core.errors import ConfigError, TrainingError
+from dayahead.core.errors import ConfigError, ModelFileError, TrainingError
 from dayahead.core.phases import in_phase, phase, steps
 from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.distributed.collectives import sum_gradients
@@ -262,13 +262,19 @@ class GradientTrainer:
         self.restore_moments(state)
 
     def restore_moments(self, state: Mapping[str, Tensor]) -> None:
-        """Load the optimizer's part of a state."""
+        """Load the optimizer's part of a state.
+
+        Raises:
+            ModelFileError: it is that of another network.
+        """
         self.is_updated = True
         self.optimizer = build_optimizer(self.model, self.config)
         parameters = dict(self.model.named_parameters())
         for name, value in with_prefix(state, _OPTIMIZER).items():
             parameter, _, key = name.rpartition(".")
-            held = parameters[parameter]
+            held = parameters.get(parameter)
+            if held is None or value.shape not in {held.shape, ()}:
+                raise ModelFileError(f"{name}: no moment of a weight of the network")
             self.optimizer.state[held][key] = value.to(held.device, copy=True)
 
 

@@ -7,8 +7,8 @@ from typing import Any, Literal, TypeVar
 
 from pydantic.dataclasses import dataclass
 
-from dayahead.config.loading import STRICT, validated
-from dayahead.core.columns import UNITS, FeatureKind, IdType
+from dayahead.config.loading import STRICT, Length, SizeOrZero, validated
+from dayahead.core.columns import UNITS, FeatureKind, IdType, RepeatRule, Truncation
 from dayahead.core.errors import ConfigError, WindowError
 from dayahead.core.files import read_json
 
@@ -111,11 +111,11 @@ class FeatureStatistics(NumberStatistics):
 class SessionRules:
     """Rules that windows and live sessions follow (section `sessions` of the data set's file)."""
 
-    repeats: str
-    min_length: int
-    max_length: int
-    truncate: str
-    past_max_length: int
+    repeats: RepeatRule
+    min_length: Length
+    max_length: Length
+    truncate: Truncation
+    past_max_length: SizeOrZero
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

@@ -9,8 +9,11 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+import urllib.request
 
 import pytest
+from safetensors.torch import load_file, save
 
 from dayahead.commands.serve import _address, _listening
 from http_load import apply_load
@@ -22,11 +25,11 @@ N_REQUESTS = 400
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory):
-    """Two good models and a broken one; `current` is the first."""
+    """Three good models and a broken one; `current` is the first."""
     folder = tmp_path_factory.mktemp("published")
     days = markov_days(n_days=2, sessions_per_day=30, n_items=15)
     windows = write_window_folder(folder / "windows", days)
-    for name, architecture in (("first", "transitions"), ("second", "gpt2")):
+    for name, architecture in (("first", "transitions"), ("second", "gpt2"), ("linear", "slist")):
         sections = {"model": {"architecture": architecture}}
         train_study(windows, folder / name, sections)
         (folder / name / "models").rename(folder / f"{name}-model")
@@ -177,3 +180,54 @@ def test_a_folder_without_a_model_ends_in_one_line(tmp_path):
     assert done.returncode == 1
     assert "not a complete model" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def ask(port, path="/recommend", body=b'{"session": [1, 2, 3]}'):
+    """Return the status and the answer of the service, to POST or, without a body, to GET."""
+    url = f"http://127.0.0.1:{port}{path}"
+    headers = {"content-type": "application/json"}
+    with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=20) as found:
+        return found.status, json.load(found)
+
+
+def wait_for(log, text):
+    for _ in range(200):
+        if text in log.read_text():
+            return
+        time.sleep(0.1)
+    pytest.fail(f"{text!r} is not in {log.read_text()}")
+
+
+def test_the_old_model_answers_while_its_folder_is_damaged_and_overwritten(published, tmp_path):
+    """Indices beyond their arrays, files that are cut off: `cp` while it serves, and worse."""
+    models, log_path = tmp_path / "models", tmp_path / "log"
+    shutil.copytree(published / "linear-model", models)
+    tensors = models / "model.safetensors"
+    whole, content = tensors.read_bytes(), load_file(tensors)
+    content["weights.gram.indices"][:] = 2**31 - 1
+    command = [sys.executable, "-m", "dayahead", "serve", "--models", str(models), "--port", "0"]
+    with (
+        log_path.open("w") as log,
+        subprocess.Popen(
+            [*command, "--reload-seconds", "0.1"], stdout=subprocess.PIPE, stderr=log, text=True
+        ) as process,
+    ):
+        port = int(re.search(r":(\d+)$", process.stdout.readline())[1])
+        wanted = ask(port)
+        tensors.write_bytes(save(content))  # in place, as all that follows
+        wait_for(log_path, "gram.indices: expected values")
+        assert ask(port) == wanted
+        for size in (len(whole) // 2, 100, 0):
+            tensors.write_bytes(whole[:size])
+            assert ask(port) == wanted
+        wait_for(log_path, "0 bytes")
+        for path in sorted((published / "second-model").rglob("*.*")):
+            assert ask(port) == wanted
+            assert ask(port, "/ready", None)[0] == 200
+            (models / path.relative_to(published / "second-model")).write_bytes(path.read_bytes())
+        wait_for(log_path, "follows")
+        assert ask(port)[1]["model"] != wanted[1]["model"]
+        process.kill()
+    lines = log_path.read_text().splitlines()
+    assert "Traceback" not in log_path.read_text()
+    assert all("WARNING" in line for line in lines), lines

@@ -97,13 +97,99 @@ def test_a_model_whose_items_are_not_its_candidates_is_refused(models, monkeypat
         ModelSource.chosen(models / "old", None).load()
 
 
-def test_a_model_whose_scores_are_not_finite_is_refused(models):
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (torch.nan, "bias: expected finite numbers"),
+        (torch.inf, "bias: expected finite numbers"),
+        (3e38, "scores of the model are not finite"),  # their sums are infinite
+    ],
+)
+def test_a_model_whose_scores_are_not_finite_is_refused(models, value, message):
     path = models / "old" / "model.safetensors"
     tensors = load_file(path)
-    tensors["weights.bias"] = torch.full_like(tensors["weights.bias"], torch.nan)
+    tensors["weights.inputs.items.weight"] *= 1e6
+    tensors["weights.bias"] = torch.full_like(tensors["weights.bias"], value)
+    if value == 3e38:
+        tensors["weights.inputs.items.weight"] = torch.full_like(
+            tensors["weights.inputs.items.weight"], value
+        )
     save_file(tensors, path)
-    with pytest.raises(ModelFileError, match="scores of the model are not finite"):
+    with pytest.raises(ModelFileError, match=message):
         ModelSource.chosen(models / "old", None).load()
+
+
+def copy_in_place(source, target):
+    """Overwrite a file as `cp` does: it stays the same file."""
+    with source.open("rb") as read, target.open("wb") as written:
+        shutil.copyfileobj(read, written)
+
+
+def answers(model):
+    return model.recommender.recommend([1, 2, 3], 5)
+
+
+def test_a_model_goes_on_when_its_files_are_overwritten_or_cut_off(models):
+    source = ModelSource.chosen(models / "old", None)
+    served = source.load()
+    wanted = answers(served)
+    for path in sorted((models / "old").rglob("*.*")):
+        path.write_bytes(bytes(len(path.read_bytes())))
+        assert answers(served) == wanted
+        os.truncate(path, 0)
+        assert answers(served) == wanted
+    for _ in range(2):
+        with pytest.raises(ModelFileError, match="not a complete model"):
+            source.load()
+        assert answers(served) == wanted
+
+
+@pytest.mark.parametrize("architecture", ["memory", "stan", "slist", "gru"])
+def test_what_was_loaded_does_not_depend_on_the_files(saved_model, tmp_path, architecture):
+    shutil.copytree(saved_model(architecture), tmp_path / "model")
+    served = Recommender.load(tmp_path / "model")
+    for path in (tmp_path / "model").rglob("*.*"):
+        os.truncate(path, 0)
+    whole = Recommender.load(saved_model(architecture))
+    assert served.recommend([1, 2, 3], 5) == whole.recommend([1, 2, 3], 5)
+
+
+def test_a_model_is_taken_when_all_of_its_files_are_copied_over_the_old_ones(models):
+    """In any order, and the vocabulary last, which says when there are more items."""
+    shutil.copytree(models / "old", models / "served")
+    source = ModelSource.chosen(models / "served", None)
+    source.load()
+    new = sorted(path for path in (models / "new").rglob("*") if path.is_file())
+    paths = {path: models / "served" / path.relative_to(models / "new") for path in new}
+    shorter, _, _ = paths
+    copy_in_place(shorter, paths[shorter])
+    os.truncate(paths[shorter], 100)
+    for path in new:
+        with pytest.raises(ModelFileError) as refused:
+            source.load_if_new()
+        assert "\n" not in str(refused.value)
+        assert source.load_if_new() is None  # nothing has changed
+        copy_in_place(path, paths[path])
+        if path != new[-1]:
+            os.truncate(paths[new[-1]], 100)
+    assert architecture(source.load_if_new()) == "transitions"
+
+
+def test_a_model_whose_files_change_while_it_is_loaded_is_loaded_again(models, monkeypatch):
+    publish(models, "old")
+    source = ModelSource.chosen(None, models)
+    load = Recommender.load
+
+    def load_meanwhile(folder):
+        found = load(folder)
+        os.utime(folder / "model.safetensors")
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(live_model.Recommender, "load", load_meanwhile)
+        with pytest.raises(ModelFileError, match="files changed"):
+            source.load()
+    assert source.load_if_new().version == "old"
 
 
 def test_without_a_model_there_is_an_error(tmp_path):

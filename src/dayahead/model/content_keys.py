@@ -1,0 +1,35 @@
+"""The key in the name of a published model, <window>-<key8>: that of the content of its files."""
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from dayahead.core.errors import ModelFileError
+from dayahead.core.fingerprints import fingerprint, sha256_of
+
+LENGTH = 8
+_PUBLISHED = re.compile(rf"\d{{4}}-\d\d-\d\d(?:T\d\d(?:\d\d)?)?-([0-9a-f]{{{LENGTH}}})")
+
+
+def content_key(models: Path) -> str:
+    """Return the key of the content of all files of a folder, hashed in threads."""
+    files = [path for path in sorted(models.rglob("*")) if path.is_file()]
+    with ThreadPoolExecutor() as threads:
+        hashes = list(threads.map(sha256_of, files))
+    names = [path.relative_to(models).as_posix() for path in files]
+    return fingerprint(dict(zip(names, hashes, strict=True)))[:LENGTH]
+
+
+def check_content(folder: Path) -> None:
+    """Compare the files of a folder with its name, if it has that of a published model.
+
+    Raises:
+        ModelFileError: a file is not as it was published, is missing or was added.
+    """
+    name = folder.resolve().name
+    wanted = _PUBLISHED.fullmatch(name)
+    if wanted is not None and (found := content_key(folder)) != wanted[1]:
+        raise ModelFileError(
+            f"its files are not those that were published as {name}, their key is {found}; restore "
+            f"the folder, or publish another model (`dayahead rollback`)"
+        )
