@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BufferedReader
 from math import prod
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -108,7 +109,7 @@ class TensorFile:
     and one that is cut off would end the process (SIGBUS).
     """
 
-    file: BinaryIO
+    file: BufferedReader
     layouts: Mapping[str, Layout]
 
     @classmethod
@@ -137,7 +138,7 @@ class TensorFile:
         return tensor
 
 
-def _layouts(file: BinaryIO) -> dict[str, Layout]:
+def _layouts(file: BufferedReader) -> dict[str, Layout]:
     size, end = os.fstat(file.fileno()).st_size, 8
     end += int.from_bytes(file.read(8), "little")
     if end > size:
