@@ -271,6 +271,7 @@ def load_model(folder: Path, *, to_fit: bool = True) -> StoredModel:
         check_content(folder)
         path = folder / CONFIG
         file = validated(ModelConfigFile, read_json(path), str(path))
+        _check_features(file.statistics)
         columns = vocabulary_columns(file.model, file.statistics)
         if file.sizes.keys() != {*columns}:
             raise ValueError(f"{path}: sizes of {[*file.sizes]}, expected of {[*columns]}")
@@ -283,6 +284,20 @@ def load_model(folder: Path, *, to_fit: bool = True) -> StoredModel:
             f"config.json, model.safetensors and vocabulary/ as `dvc repro` writes them to models/"
         ) from None
     return stored
+
+
+def _check_features(statistics: Statistics) -> None:
+    """Check the columns of each feature, and that the lists fitted for it are equally long."""
+    for name, feature in statistics.features.items():
+        is_cyclic, fitted = feature.kind in {"hour", "weekday"}, feature.newest
+        columns = [f"{name}_sin", f"{name}_cos"] if is_cyclic else [name]
+        n_knots, n_means = len(fitted.knots or ()), len(fitted.means or ())
+        is_ranked = n_knots > 0 or not fitted.n
+        if feature.columns != columns or n_means != len(fitted.values or ()) or not is_ranked:
+            raise ValueError(
+                f"config.json: statistics.features.{name}: expected the columns {columns}, a mean "
+                f"for each value, and knots where n is above 0"
+            )
 
 
 def _vocabulary(folder: Path, file: ModelConfigFile, column: str) -> pa.Table:

@@ -1,93 +1,34 @@
 """Models built from settings, and in a folder: equal after reading, rejected when incomplete."""
 
-import json
-import resource
 import shutil
 from unittest.mock import patch
 
 import numpy as np
-import psutil
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from dayahead.config.baselines import BASELINES, MEMORY
-from dayahead.core.columns import TIMESTAMP
 from dayahead.core.errors import ConfigError, ModelFileError
 from dayahead.model import embeddings
 from dayahead.model.checkpoint import (
-    ModelConfigFile,
-    StoredModel,
     build_model,
     load_model,
-    save_model,
-    weights_of,
 )
 from dayahead.model.next_item import NextItemModel
+from support.stored_models import SIZES, edited, save, stored, vocabulary
 from support.tiny_settings import (
     BACKBONES,
     columns_of,
     count_window,
-    counted,
-    loss_config,
-    model_config,
-    task_config,
     tiny_model,
     tiny_params,
 )
-from support.window_folders import FEATURES, START, tiny_statistics
+from support.window_folders import FEATURES, tiny_statistics
 
-SIZES = {"item_id": 30, "category": 3}
 EVERY = [*BACKBONES, *((name, "clm") for name in (*BASELINES, MEMORY))]
 every_architecture = pytest.mark.parametrize(("architecture", "task"), EVERY)
-
-
-def vocabulary(n_values):
-    return pa.table(
-        {
-            "index": pa.array(range(2, n_values + 2), pa.int32()),
-            "value": pa.array(range(100, n_values + 100), pa.int64()),
-            "first_time": pa.array([START] * n_values, TIMESTAMP),
-        }
-    )
-
-
-def save(folder, written):
-    save_model(folder, written, weights_of(written.model))
-
-
-def stored(architecture, task, **changes):
-    """A model of 30 items that differs from its initial values."""
-    if architecture in {*BASELINES, MEMORY}:
-        model, sizes = counted(architecture, [[2, 3, 4], [2, 3]]), {"item_id": 30}
-        features = ()
-    else:
-        model, sizes = tiny_model(architecture, task, n_items=10, **changes), SIZES
-        model.grow(sizes)
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter += 0.01
-        features = ("category", "price")
-    config = ModelConfigFile(
-        dataset="tiny",
-        window="2026-01-03",
-        end=0,
-        model=model_config(architecture=architecture, features=features, **changes),
-        task=task_config(name=task),
-        loss=loss_config(),
-        neighbours=tiny_params().neighbours,
-        linear=tiny_params().linear,
-        memory=tiny_params().memory,
-        seed=1,
-        sizes=sizes,
-        first_sizes=sizes,
-        statistics=tiny_statistics(features, max_length=8),
-    )
-    vocabularies = {column: vocabulary(size) for column, size in sizes.items()}
-    candidates = np.arange(4, 20, dtype=np.int32)
-    return StoredModel(config, model, candidates, np.arange(16), vocabularies)
 
 
 def scores_of(model, candidates):
@@ -192,13 +133,6 @@ def test_a_missing_folder_is_rejected(tmp_path):
         load_model(tmp_path / "nowhere")
 
 
-def edited(folder, change):
-    path = folder / "config.json"
-    config = json.loads(path.read_text())
-    change(config)
-    path.write_text(json.dumps(config))
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -211,6 +145,13 @@ def edited(folder, change):
         lambda config: config["statistics"].pop("features"),
         lambda config: config["statistics"].update(features=[]),
         lambda config: config["statistics"]["features"].pop("price"),
+        lambda config: config["statistics"]["features"]["price"].update(columns=["cost"]),
+        lambda config: config["statistics"]["features"]["price"].update(values=[1, 2]),
+        lambda config: config["statistics"]["features"]["price"].update(knots=[], n=5),
+        lambda config: config["statistics"]["sessions"].update(max_length=0),
+        lambda config: config["statistics"]["sessions"].update(max_length=10**9),
+        lambda config: config["statistics"]["sessions"].update(repeats="drop"),
+        lambda config: config["sizes"].update({"../item_id": 30}),
     ],
 )
 def test_a_config_file_that_does_not_fit_is_rejected(tmp_path, change):
@@ -234,83 +175,6 @@ def test_the_vocabulary_of_another_model_is_rejected(tmp_path, architecture, tas
     pq.write_table(vocabulary(29), tmp_path / "vocabulary" / "item_id.parquet")
     with pytest.raises(ModelFileError, match="'item_id': 29"):
         load_model(tmp_path)
-
-
-def of(name, values):
-    """The vocabulary of 30 values with another column, or without it."""
-    table = vocabulary(30)
-    position = table.schema.get_field_index(name)
-    if values is None:
-        return table.remove_column(position)
-    return table.set_column(position, name, values)
-
-
-@pytest.mark.parametrize(
-    "damaged",
-    [
-        of("value", pa.nulls(30, pa.int64())),
-        of("value", pa.array([None, *range(29)], pa.int64())),
-        of("value", pa.array([7] * 30, pa.int64())),
-        of("value", pa.array([str(n) for n in range(30)])),
-        of("value", pa.array(range(30), pa.float64())),
-        of("value", None),
-        of("index", pa.array(range(30), pa.int32())),
-        of("index", pa.array([2**31 - 1] * 30, pa.int32())),
-        of("index", pa.array(range(2, 32), pa.int64())),
-        of("first_time", pa.nulls(30, TIMESTAMP)),
-        of("first_time", pa.array(range(30), pa.int64())),
-    ],
-    ids=str,
-)
-def test_a_vocabulary_that_contradicts_the_config_file_is_rejected(tmp_path, damaged):
-    save(tmp_path, stored("gpt2", "clm"))
-    pq.write_table(damaged, tmp_path / "vocabulary" / "item_id.parquet")
-    with pytest.raises(ModelFileError, match=r"item_id\.parquet|'item_id'|index|value"):
-        load_model(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("section", "name", "size"),
-    [
-        ("model", "d_model", 10**9),
-        ("model", "d_model", 65_536),
-        ("model", "item_embedding_dim", 65_536),
-        ("model", "n_layer", 1_000),
-        ("model", "config", {"n_inner": 10**8}),
-        ("model", "config", {"vocab_size": 10**8}),
-        ("model", "past_length", 65_536),
-        ("model", "soft_one_hot", 65_536),
-        ("model", "number_dim", 65_536),
-        ("model", "embedding_multiplier", 1e6),
-        ("sizes", "item_id", 10**12),
-        ("first_sizes", "category", 10**18),
-    ],
-)
-def test_no_size_of_the_config_file_makes_room_for_more_than_the_tensors(
-    tmp_path, section, name, size
-):
-    """The tensors hold some 4,000 numbers; a limit of 2 GiB more ends what allocates them."""
-    save(tmp_path, stored("gpt2", "clm", number_dim=2, soft_one_hot=3))
-    edited(tmp_path, lambda config: config[section].update({name: size}))
-    held = resource.getrlimit(resource.RLIMIT_AS)
-    used = psutil.Process().memory_info().vms
-    resource.setrlimit(resource.RLIMIT_AS, (used + 2**31, held[1]))
-    try:
-        with pytest.raises(ModelFileError) as refused:
-            load_model(tmp_path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, held)
-    assert "memory" not in str(refused.value)
-    assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize(("name", "size"), [("head_width", 99), ("n_candidates", 999)])
-def test_sizes_of_the_memory_are_those_of_its_tensors(tmp_path, name, size):
-    """Of the examples to replay too, which are not read to serve."""
-    save(tmp_path, stored(MEMORY, "clm"))
-    edited(tmp_path, lambda config: config["memory"].update({name: size}))
-    with pytest.raises(ModelFileError, match="expected the shape"):
-        load_model(tmp_path, to_fit=False)
 
 
 def test_a_baseline_of_another_size_is_rejected(tmp_path):
