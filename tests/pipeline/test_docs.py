@@ -60,6 +60,22 @@ def test_the_generated_pages_are_current():
         assert text_of(ROOT / "docs" / name) == text, "run `make docs`"
 
 
+def test_the_pages_are_those_of_the_defaults_whatever_params_yaml_says(tmp_path):
+    tool = load_tool("settings_pages")
+    for folder in ("docs", tool.DEFAULTS.parent):
+        (tmp_path / folder).mkdir(parents=True)
+    shutil.copy(ROOT / tool.DEFAULTS, tmp_path / tool.DEFAULTS)
+    own = text_of(ROOT / "params.yaml").replace("seed: 1", "seed: 12345")
+    assert "12345" in own
+    (tmp_path / "params.yaml").write_text(own)
+    tool.write(tmp_path)
+    assert text_of(tmp_path / tool.DEFAULTS) == text_of(ROOT / tool.DEFAULTS)
+    assert text_of(tmp_path / "docs" / "settings.md") == text_of(ROOT / "docs" / "settings.md")
+    tool.write(tmp_path, tmp_path / "params.yaml")
+    assert text_of(tmp_path / tool.DEFAULTS) == own
+    assert "`12345`" in text_of(tmp_path / "docs" / "settings.md")
+
+
 def test_the_navigation_lists_every_page():
     config = tomllib.loads(text_of(ROOT / "zensical.toml"))
     listed = re.findall(r"'([\w/-]+\.md)'", str(config["project"]["nav"]))

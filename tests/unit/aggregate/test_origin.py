@@ -32,7 +32,9 @@ def settings_with(folder, overrides):
 
 
 def test_the_defaults_are_params_yaml():
-    assert DEFAULTS.read_text() == (ROOT / "params.yaml").read_text(), "run `make docs`"
+    assert DEFAULTS.read_text() == (ROOT / "params.yaml").read_text(), (
+        "run `python tools/settings_pages.py params.yaml`"
+    )
 
 
 def test_unchanged_settings_have_a_short_command(tmp_path):
