@@ -1,19 +1,27 @@
 """`dayahead serve`: recommendations over HTTP."""
 
 import logging
+import resource
 import signal
 import socket
 import sys
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dayahead.core.errors import ConfigError
+from dayahead.serve.limits import MIB, Limits
 from dayahead.serve.request import ColdStart
+
+if TYPE_CHECKING:
+    from dayahead.serve.service import Service
 
 DRAIN_SECONDS = 30
 BACKLOG = 2048
+OTHER_FILES = 256
+"""Besides connections: the model's, libraries', the loop's."""
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 Models = Annotated[Path | None, typer.Option(help="Folder of the saved model; models/ by default.")]
 Published = Annotated[
@@ -27,6 +35,26 @@ Cold = Annotated[
 ]
 Threads = Annotated[int, typer.Option(min=1, help="CPU threads of the model.")]
 ReloadSeconds = Annotated[float, typer.Option(min=0.1, help="How often a new model is looked for.")]
+MaxBody = Annotated[float, typer.Option(help="MiB of a request's body.")]
+MaxSessions = Annotated[int, typer.Option(min=1, help="Sessions of a request.")]
+MaxEvents = Annotated[int, typer.Option(min=1, help="Events of a session, and of its past.")]
+MaxFields = Annotated[int, typer.Option(min=2, help="Fields of an event.")]
+MaxTopK = Annotated[int, typer.Option(min=1, help="Items that a session may ask for.")]
+MaxEntries = Annotated[
+    int,
+    typer.Option(
+        min=1, help="Events, top_k, ids in allow and deny: those of all sessions of a request."
+    ),
+]
+MaxAnswer = Annotated[float, typer.Option(help="MiB of an answer's body.")]
+MaxWaiting = Annotated[
+    int, typer.Option(min=2, help="Entries that wait for the model, at least twice --max-entries.")
+]
+MaxConnections = Annotated[int, typer.Option(min=1, help="Connections open at once.")]
+RequestSeconds = Annotated[
+    float, typer.Option(help="For a client to send a header, and then for the body.")
+]
+AnswerSeconds = Annotated[float, typer.Option(help="For a client to receive an answer.")]
 
 
 def serve(  # noqa: PLR0913, PLR0917
@@ -37,36 +65,83 @@ def serve(  # noqa: PLR0913, PLR0917
     cold_start: Cold = "popularity",
     threads: Threads = 1,
     reload_seconds: ReloadSeconds = 2.0,
+    max_body_mib: MaxBody = Limits.body_bytes / MIB,
+    max_sessions: MaxSessions = Limits.sessions,
+    max_events: MaxEvents = Limits.events,
+    max_fields: MaxFields = Limits.fields,
+    max_top_k: MaxTopK = Limits.top_k,
+    max_entries: MaxEntries = Limits.entries,
+    max_answer_mib: MaxAnswer = Limits.answer_bytes / MIB,
+    max_waiting: MaxWaiting = Limits.waiting,
+    max_connections: MaxConnections = Limits.connections,
+    request_seconds: RequestSeconds = Limits.request_seconds,
+    answer_seconds: AnswerSeconds = Limits.answer_seconds,
 ) -> None:
     """Answer sessions over HTTP, with the newest model.
 
     On SIGTERM it finishes the requests in progress.
     """
+    limits = Limits(
+        body_bytes=round(max_body_mib * MIB),
+        sessions=max_sessions,
+        events=max_events,
+        fields=max_fields,
+        top_k=max_top_k,
+        entries=max_entries,
+        answer_bytes=round(max_answer_mib * MIB),
+        waiting=max_waiting,
+        connections=max_connections,
+        request_seconds=request_seconds,
+        answer_seconds=answer_seconds,
+    )
+    _allow_files(limits.connections)
     import torch
-    import uvicorn
 
-    from dayahead.serve.http import create_app
     from dayahead.serve.live_model import ModelSource
     from dayahead.serve.service import Service
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("dayahead").setLevel(logging.INFO)
     torch.set_num_threads(threads)
     source = ModelSource.chosen(models, published)
     with _listening(host, port) as listening:
-        service = Service(source, cold_start, reload_seconds)
-        config = uvicorn.Config(
-            create_app(service),
-            log_level="warning",
-            access_log=False,
-            timeout_graceful_shutdown=DRAIN_SECONDS,
+        _run(Service(source, cold_start, reload_seconds, limits), listening, host)
+
+
+def _run(service: "Service", listening: socket.socket, host: str) -> None:
+    import uvicorn
+
+    from dayahead.serve.connections import BoundedConnection
+    from dayahead.serve.http import create_app
+
+    config = uvicorn.Config(
+        create_app(service),
+        http=partial(BoundedConnection, limits=service.limits),  # type: ignore[arg-type]
+        ws="none",
+        log_level="error",  # what clients do wrong is no affair of the log
+        access_log=False,
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+    )
+    if host not in LOOPBACK:
+        logging.warning("all who reach %s may ask: there are no users or passwords", host)
+    shown = _address(host, listening.getsockname()[1])
+    print(f"Model {service.model.version} answers on http://{shown}", flush=True)
+    # uvicorn raises the signal again once it has drained; that is no failure.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+def _allow_files(n_connections: int) -> None:
+    """Let the process have as many open files as it may have connections."""
+    n_files = n_connections + OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and n_files > hard:
+        raise ConfigError(
+            f"serve: {n_connections} connections need {n_files} open files, and {hard} are "
+            f"allowed; raise that limit (ulimit -Hn), or give a smaller --max-connections"
         )
-        if host not in LOOPBACK:
-            logging.warning("all who reach %s may ask: there are no users or passwords", host)
-        shown = _address(host, listening.getsockname()[1])
-        print(f"Model {service.model.version} answers on http://{shown}", flush=True)
-        # uvicorn raises the signal again once it has drained; that is no failure.
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-        uvicorn.Server(config).run(sockets=[listening])
+    if soft != resource.RLIM_INFINITY and n_files > soft:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (n_files, hard))
 
 
 def _address(host: str, port: int) -> str:

@@ -64,8 +64,8 @@ def _prepared(
 
 
 def _table(recommender: Recommender, events: list[Event]) -> pa.Table:
-    columns = columns_of(events)
     raw = recommender.column_types.keys() - {ITEM_ID, EVENT_TIME}
+    columns = columns_of(events, raw)
     if events and (missing := sorted(raw - columns.keys())):
         raise DataError(f"events: {', '.join(missing)} is missing; this model reads it")
     table = recommender.events_with(columns)

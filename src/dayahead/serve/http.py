@@ -1,6 +1,7 @@
 """The HTTP service: recommendations, health and metrics."""
 
-from collections.abc import AsyncIterator, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -9,17 +10,22 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from dayahead.core.errors import DayaheadError
+from dayahead.core.errors import DataError, DayaheadError
+from dayahead.serve.limits import MIB, Limits
 from dayahead.serve.messages import Answer, Answers, BatchRequest, Failure, SessionRequest
 from dayahead.serve.metrics import RequestTimer
 from dayahead.serve.micro_batches import Overloaded
+from dayahead.serve.request_body import JsonRoute, WholeBody
 from dayahead.serve.service import Service
 
-MAX_BODY_BYTES = 64 * 2**20
 N_ERRORS = 5
 """Faults of a request that are named."""
+NAME_LENGTH = 100
+"""Characters that are repeated of the name of a field."""
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
-REFUSED: dict[int | str, dict[str, Any]] = {422: {"model": Failure}, 503: {"model": Failure}}
+REFUSED: dict[int | str, dict[str, Any]] = {
+    status: {"model": Failure} for status in (400, 408, 413, 415, 422, 500, 503)
+}
 
 
 def create_app(service: Service) -> FastAPI:
@@ -31,17 +37,16 @@ def create_app(service: Service) -> FastAPI:
             yield
 
     # Pages of documentation would load scripts from elsewhere.
-    app = FastAPI(
-        title="Dayahead",
-        lifespan=lifespan,
-        docs_url=None,
-        redoc_url=None,
-        max_body_size=MAX_BODY_BYTES,
-    )
+    app = FastAPI(title="Dayahead", lifespan=lifespan, docs_url=None, redoc_url=None)
+    app.state.parsing = asyncio.Lock()
+    app.router.route_class = JsonRoute
+    app.add_middleware(WholeBody, limits=service.limits)
     app.add_middleware(RequestTimer, metrics=service.metrics)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _unreadable)
+    app.add_exception_handler(DataError, _exceeded)
     app.add_exception_handler(Overloaded, _overloaded)
+    app.add_exception_handler(Exception, _failed)
     _add_recommendations(app, service)
     _add_state(app, service)
     return app
@@ -54,7 +59,7 @@ def _add_recommendations(app: FastAPI, service: Service) -> None:
         [result] = await service.answer([request])
         if isinstance(result, DayaheadError):
             return JSONResponse({"error": str(result)}, 422)
-        return _json(result.model_dump_json())
+        return _json([result], service.limits, "{}")
 
     @app.post("/recommend/batch", response_model=Answers, responses=REFUSED)
     async def recommend_batch(requests: BatchRequest) -> Response:
@@ -64,7 +69,7 @@ def _add_recommendations(app: FastAPI, service: Service) -> None:
             Failure(error=str(each)) if isinstance(each, DayaheadError) else each
             for each in results
         ]
-        return _json(Answers.model_construct(answers=answers).model_dump_json())
+        return _json(answers, service.limits, '{{"answers":[{}]}}')
 
 
 def _add_state(app: FastAPI, service: Service) -> None:
@@ -87,8 +92,17 @@ def _add_state(app: FastAPI, service: Service) -> None:
         return Response(service.metrics.text(), media_type=PROMETHEUS)
 
 
-def _json(text: str) -> Response:
-    return Response(text, media_type="application/json")
+def _json(answers: Sequence[Answer | Failure], limits: Limits, form: str) -> Response:
+    texts, n_bytes = [], 0
+    for each in answers:
+        texts.append(each.model_dump_json())
+        n_bytes += len(texts[-1].encode())
+        if n_bytes > limits.answer_bytes:
+            raise DataError(
+                f"the answer is larger than {limits.answer_bytes / MIB:.3g} MiB (dayahead serve "
+                f"--max-answer-mib); ask for fewer sessions, or a smaller top_k"
+            )
+    return Response(form.format(",".join(texts)), media_type="application/json")
 
 
 async def _invalid(_request: Request, error: Exception) -> Response:
@@ -102,7 +116,8 @@ async def _invalid(_request: Request, error: Exception) -> Response:
 def _fault(found: Mapping[str, Any]) -> str:
     if found["type"] == "json_invalid":
         return f"the body is not valid JSON (character {found['loc'][-1]})"
-    where = ".".join(str(part) for part in found["loc"] if part != "body")
+    parts = found["loc"][found["loc"][0] == "body" :]
+    where = ".".join(str(part)[:NAME_LENGTH] for part in parts)
     said = found["msg"].removeprefix("Value error, ")
     return f"{where}: {said}" if where else str(said)
 
@@ -116,3 +131,12 @@ async def _unreadable(_request: Request, error: Exception) -> Response:
 async def _overloaded(_request: Request, _error: Exception) -> Response:
     message = "too many sessions wait for the model; ask again later, or start more services"
     return JSONResponse({"error": message}, 503, headers={"Retry-After": "1"})
+
+
+async def _exceeded(_request: Request, error: Exception) -> Response:
+    return JSONResponse({"error": str(error)}, 422)
+
+
+async def _failed(_request: Request, _error: Exception) -> Response:
+    """Answer where the service fails; its log has the traceback."""
+    return JSONResponse({"error": "the service failed; its log says where"}, 500)

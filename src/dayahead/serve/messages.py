@@ -1,12 +1,15 @@
 """Requests and answers of the HTTP service, checked when they arrive."""
 
+import re
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    StrictBool,
     StrictInt,
     StrictStr,
     field_validator,
@@ -16,20 +19,30 @@ from pydantic import (
 from dayahead.core.columns import EVENT_TIME, ITEM_ID
 from dayahead.serve.request import ColdStart
 
-LONGEST = 10_000
-"""Events of a session; only the last ones are used."""
-MAX_SESSIONS_PER_REQUEST = 1_000
-MOST_ITEMS = 10_000
 ItemId = StrictInt | StrictStr
+T = TypeVar("T")
+# One fault ends the check of a list: a body may have a million of them.
+Listed = Annotated[list[T], Field(fail_fast=True)]
+N_UNKNOWN_FIELDS = 5
+"""Fields that are named one by one; a message with more of them is refused as a whole."""
 
 
 class Event(BaseModel):
-    """An event of a session; further fields are the model's raw features."""
+    """An event of a session; of further fields those are taken that the model reads."""
 
     model_config = ConfigDict(extra="allow")
 
     item_id: ItemId | None
     event_time: datetime
+    """A date, or seconds since 1970."""
+
+    @field_validator("event_time", mode="before")
+    @classmethod
+    def _is_date(cls, time: object) -> object:
+        # pydantic takes "+5" for seconds.
+        if isinstance(time, str) and not re.match(r"\d{4}-\d\d-\d\d", time, re.ASCII):
+            raise ValueError("expected a date such as 2026-01-02T10:00:00Z")
+        return time
 
     @field_validator("event_time")
     @classmethod
@@ -37,28 +50,37 @@ class Event(BaseModel):
         return time.replace(tzinfo=UTC) if time.tzinfo is None else time
 
 
-Events = Annotated[list[Event], Field(max_length=LONGEST)]
-Items = Annotated[list[ItemId], Field(max_length=1_000_000)]
-
-
-class SessionRequest(BaseModel):
-    """A session, and how it is answered."""
+class Asked(BaseModel):
+    """A message of which every field is known."""
 
     model_config = ConfigDict(extra="forbid")
 
-    session: Annotated[list[ItemId], Field(max_length=LONGEST)] | None = None
+    @model_validator(mode="before")
+    @classmethod
+    def _has_few_fields(cls, given: object) -> object:
+        if isinstance(given, dict) and len(given) > len(cls.model_fields) + N_UNKNOWN_FIELDS:
+            raise ValueError(
+                f"{len(given):,} fields; expected some of {', '.join(cls.model_fields)}"
+            )
+        return given
+
+
+class SessionRequest(Asked):
+    """A session, and how it is answered."""
+
+    session: Listed[ItemId] | None = None
     """Raw item ids, oldest first; may be empty."""
-    events: Events | None = None
+    events: Listed[Event] | None = None
     """Instead of `session`, for models that read features."""
-    past: Events | None = None
+    past: Listed[Event] | None = None
     """The user's earlier events, for models that read them."""
-    top_k: Annotated[int, Field(ge=1, le=MOST_ITEMS)] = 10
-    exclude_seen: bool = False
+    top_k: Annotated[StrictInt, Field(ge=1)] = 10
+    exclude_seen: StrictBool = False
     cold_start: ColdStart | None = None
     """As in `recommend`; by default what the service was started with."""
-    allow: Items | None = None
+    allow: Listed[ItemId] | None = None
     """The only items that may come back."""
-    deny: Items = []
+    deny: Listed[ItemId] = []
     """Items that may not come back."""
 
     @model_validator(mode="after")
@@ -70,14 +92,10 @@ class SessionRequest(BaseModel):
         return self
 
 
-class BatchRequest(BaseModel):
+class BatchRequest(Asked):
     """Several sessions."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    requests: Annotated[
-        list[SessionRequest], Field(min_length=1, max_length=MAX_SESSIONS_PER_REQUEST)
-    ]
+    requests: Annotated[Listed[SessionRequest], Field(min_length=1)]
 
 
 class Scored(BaseModel):
@@ -117,11 +135,16 @@ class Answers(BaseModel):
     answers: list[Answer | Failure]
 
 
-def columns_of(events: list[Event]) -> dict[str, list[Any]]:
-    """Return values by column; an event without a field has null there."""
-    names = {name: None for event in events for name in (event.model_extra or {})}
+def columns_of(events: Sequence[Event], names: Iterable[str]) -> dict[str, list[Any]]:
+    """Return item ids, times and those named of the further fields that some event has.
+
+    An event without a field has null there.
+    """
+    extras = [event.model_extra or {} for event in events]
+    found = {name: [extra.get(name) for extra in extras] for name in names
+             if any(name in extra for extra in extras)}  # fmt: skip
     return {
         ITEM_ID: [event.item_id for event in events],
         EVENT_TIME: [event.event_time for event in events],
-        **{name: [(event.model_extra or {}).get(name) for event in events] for name in names},
+        **found,
     }

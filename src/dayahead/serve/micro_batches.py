@@ -5,6 +5,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 In = TypeVar("In")
@@ -13,27 +14,54 @@ log = logging.getLogger(__name__)
 
 
 class Overloaded(Exception):  # noqa: N818
-    """More requests wait than may."""
+    """More work waits than may."""
+
+
+@dataclass(frozen=True)
+class Room(Generic[In]):
+    """How much is answered at once, and how much may wait: costs of requests."""
+
+    cost: Callable[[In], int]
+    """Of a request."""
+    max_batch: int
+    """Requests of a batch."""
+    batch_cost: int
+    """Of a batch; a request that costs more is answered alone."""
+    waiting_cost: int
+    """Of what waits."""
+    small_cost: int
+    """Only askers whose requests cost no more find room where half of `waiting_cost` waits."""
+
+    def is_free(self, waiting: int, cost: int) -> bool:
+        """Whether requests of this cost may wait, too."""
+        is_small = cost <= self.small_cost
+        return waiting + cost <= (self.waiting_cost if is_small else self.waiting_cost // 2)
+
+
+@dataclass(frozen=True)
+class _Waiting(Generic[In, Out]):
+    request: In
+    cost: int
+    answer: "asyncio.Future[Out]"
 
 
 class MicroBatches(Generic[In, Out]):
-    """Answers requests in batches on one thread, in the order in which they came.
+    """Answers requests in batches on one thread.
 
-    Nothing is waited for: an idle model takes the first request alone.
+    Nothing is waited for: an idle model takes the first request alone. Of all who ask, one after
+    another has a request in the next batch, so who asks for little waits for no one's thousands.
 
     Args:
         answer: gives an answer for each request of a batch.
-        max_batch: requests of a batch.
-        max_waiting: requests that may wait.
+        room: for requests.
     """
 
-    def __init__(
-        self, answer: Callable[[Sequence[In]], list[Out]], max_batch: int, max_waiting: int
-    ) -> None:
+    def __init__(self, answer: Callable[[Sequence[In]], list[Out]], room: Room[In]) -> None:
         self._answer = answer
-        self._max_batch = max_batch
-        self._max_waiting = max_waiting
-        self._waiting: deque[tuple[In, asyncio.Future[Out]]] = deque()
+        self._room = room
+        self._askers: deque[deque[_Waiting[In, Out]]] = deque()
+        self._cost = 0
+        """Of what waits."""
         self._is_needed = asyncio.Event()
         self._is_closing = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="model")
@@ -42,41 +70,56 @@ class MicroBatches(Generic[In, Out]):
         """Return the answers to some requests.
 
         Raises:
-            Overloaded: too many wait already.
+            Overloaded: too much waits already.
         """
-        if len(self._waiting) + len(requests) > self._max_waiting:
-            raise Overloaded
         loop = asyncio.get_running_loop()
-        futures = [loop.create_future() for _ in requests]
-        self._waiting.extend(zip(requests, futures, strict=True))
+        waiting = [_Waiting(each, self._room.cost(each), loop.create_future()) for each in requests]
+        cost = sum(each.cost for each in waiting)
+        if not self._room.is_free(self._cost, cost):
+            raise Overloaded
+        self._askers.append(deque(waiting))
+        self._cost += cost
         self._is_needed.set()
-        return list(await asyncio.gather(*futures))
+        return list(await asyncio.gather(*(each.answer for each in waiting)))
 
     async def run(self) -> None:
         """Answer requests until `close`, and then those that still wait."""
         while True:
-            if not self._waiting:
+            if not self._askers:
                 if self._is_closing:
                     break
                 self._is_needed.clear()
                 await self._is_needed.wait()
                 continue
-            n_taken = min(self._max_batch, len(self._waiting))
-            taken = [self._waiting.popleft() for _ in range(n_taken)]
             # Clients that have gone away need no answer.
-            await self._answer_batch([each for each in taken if not each[1].done()])
+            await self._answer_batch([each for each in self._taken() if not each.answer.done()])
         self._thread.shutdown()
+
+    def _taken(self) -> list[_Waiting[In, Out]]:
+        taken: list[_Waiting[In, Out]] = []
+        cost = 0
+        while self._askers and len(taken) < self._room.max_batch:
+            asker = self._askers[0]
+            cost += asker[0].cost
+            if taken and cost > self._room.batch_cost:
+                break
+            taken.append(asker.popleft())
+            self._askers.popleft()
+            if asker:
+                self._askers.append(asker)
+        self._cost -= sum(each.cost for each in taken)
+        return taken
 
     def close(self) -> None:
         """Let `run` end once nothing waits."""
         self._is_closing = True
         self._is_needed.set()
 
-    async def _answer_batch(self, batch: list[tuple[In, "asyncio.Future[Out]"]]) -> None:
+    async def _answer_batch(self, batch: list[_Waiting[In, Out]]) -> None:
         if not batch:
             return
         loop = asyncio.get_running_loop()
-        work = loop.run_in_executor(self._thread, self._answer, [each for each, _ in batch])
+        work = loop.run_in_executor(self._thread, self._answer, [each.request for each in batch])
         await asyncio.wait([work])
         error = work.exception()
         if error is not None and len(batch) > 1:  # one request must not fail the others
@@ -84,9 +127,9 @@ class MicroBatches(Generic[In, Out]):
                 await self._answer_batch([each])
         elif error is not None:
             log.error("a request failed", exc_info=error)
-            if not batch[0][1].done():
-                batch[0][1].set_exception(error)
+            if not batch[0].answer.done():
+                batch[0].answer.set_exception(error)
         else:
-            for (_, future), answer in zip(batch, work.result(), strict=True):
-                if not future.done():
-                    future.set_result(answer)
+            for each, answer in zip(batch, work.result(), strict=True):
+                if not each.answer.done():
+                    each.answer.set_result(answer)

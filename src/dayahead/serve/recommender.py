@@ -27,6 +27,7 @@ from dayahead.model.memories import MemoryRecommender
 from dayahead.model.session_scorer import session_scorer
 from dayahead.serve.live_sessions import LiveSessions
 from dayahead.serve.ranking import Asked, Filter, Named, Ranked, RankingModel, rank_sessions
+from dayahead.serve.raw_values import item_id, typed_column
 from dayahead.serve.request import ColdStart, ItemIds, Options
 from dayahead.train.batches import Sessions
 
@@ -100,10 +101,7 @@ class Recommender:
             values = columns.get(name, [None] * n_events)
             if name == EVENT_TIME and name not in columns:
                 values = [self.stored.config.end] * n_events
-            try:
-                found[name] = pa.array(values, type_)
-            except (pa.ArrowException, OverflowError, TypeError, UnicodeError) as error:
-                raise DataError(f"{name}: expected values of type {type_}: {error}") from None
+            found[name] = typed_column(name, values, type_)
         return pa.table(found)
 
     def item_column(self, items: Sequence[int | str | None]) -> pa.Array:
@@ -113,9 +111,11 @@ class Recommender:
             DataError: one is not of that type.
         """
         type_ = self.column_types[ITEM_ID]
-        with suppress(pa.ArrowException, OverflowError, UnicodeError):
-            return pa.array(items, type_)
-        return pa.array([None if item is None else self._typed(item) for item in items], type_)
+        with suppress(DataError):
+            return typed_column(ITEM_ID, items, type_)
+        is_text = self.stored.config.statistics.item_type == "string"
+        typed = [None if item is None else item_id(item, is_text=is_text) for item in items]
+        return pa.array(typed, type_)
 
     def recommend_after(
         self,
@@ -363,19 +363,6 @@ class Recommender:
     def column_types(self) -> dict[str, Any]:
         """Types of the raw columns that the model reads: item_id, event_time, its features'."""
         return input_types(self.stored.config.statistics) | {EVENT_TIME: TIMESTAMP}
-
-    def _typed(self, item: int | str) -> int | str:
-        is_text = self.stored.config.statistics.item_type == "string"
-        try:
-            if is_text:
-                return str(item).encode().decode()
-            return int(pa.scalar(int(item), pa.int64()).as_py())
-        except (ValueError, OverflowError):
-            kind = "Unicode text" if is_text else "a 64-bit integer"
-            example = "shoe-12" if is_text else "12"
-            raise DataError(
-                f"item id {item!r}: expected {kind}, as in the data set, for example {example}"
-            ) from None
 
 
 def _as_sessions(arrays: Arrays, offsets: NDArray[np.int64]) -> Sessions:

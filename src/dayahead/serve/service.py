@@ -7,15 +7,19 @@ from collections.abc import AsyncIterator, Sequence
 
 from dayahead.core.errors import DayaheadError, first_line
 from dayahead.serve.answers import Result, answer_requests
+from dayahead.serve.limits import Limits, n_entries_of
 from dayahead.serve.live_model import LoadedModel, ModelSource
 from dayahead.serve.messages import SessionRequest
 from dayahead.serve.metrics import Metrics
-from dayahead.serve.micro_batches import MicroBatches
+from dayahead.serve.micro_batches import MicroBatches, Room
 from dayahead.serve.request import ColdStart
 
 MAX_BATCH = 256
 """Sessions of one pass of the model."""
-MAX_WAITING = 8_192
+PASS_ENTRIES = 50_000
+"""Of the sessions of one pass, so that it ends soon."""
+SMALL_ENTRIES = 2_000
+"""Of a small request, for which there is room where half of the queue is full."""
 log = logging.getLogger(__name__)
 
 
@@ -26,12 +30,20 @@ class Service:
         source: of models; the first one is loaded here.
         cold_start: what answers where a request does not say.
         reload_seconds: between looks for a new model.
+        limits: of requests.
 
     Raises:
         ModelFileError: there is no complete model.
     """
 
-    def __init__(self, source: ModelSource, cold_start: ColdStart, reload_seconds: float) -> None:
+    def __init__(
+        self,
+        source: ModelSource,
+        cold_start: ColdStart,
+        reload_seconds: float,
+        limits: Limits = Limits(),  # noqa: B008 - it is frozen
+    ) -> None:
+        self.limits = limits
         self.metrics = Metrics()
         self._source = source
         self._cold_start = cold_start
@@ -48,9 +60,11 @@ class Service:
         """Answer requests, together with others that wait.
 
         Raises:
-            Overloaded: too many wait already.
+            DataError: together they exceed a limit.
+            Overloaded: too much waits already.
         """
         assert self._batches is not None, "answer() outside of running()"
+        self.limits.check(requests, self._n_items)
         results = await self._batches.ask(requests)
         for each in results:
             kind = "error" if isinstance(each, DayaheadError) else ("known", "cold")[each.is_cold]
@@ -60,7 +74,7 @@ class Service:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Answer requests and look for new models; at the end, answer what still waits."""
-        batches = MicroBatches(self._answer, MAX_BATCH, MAX_WAITING)
+        batches: MicroBatches[SessionRequest, Result] = MicroBatches(self._answer, self._room())
         self._batches = batches
         answering = asyncio.create_task(batches.run())
         watching = asyncio.create_task(self._watch())
@@ -71,6 +85,19 @@ class Service:
             batches.close()
             await answering
             self._batches = None
+
+    def _room(self) -> Room[SessionRequest]:
+        return Room(
+            cost=lambda request: n_entries_of(request, self._n_items),
+            max_batch=MAX_BATCH,
+            batch_cost=PASS_ENTRIES,
+            waiting_cost=self.limits.waiting,
+            small_cost=SMALL_ENTRIES,
+        )
+
+    @property
+    def _n_items(self) -> int:
+        return len(self.model.recommender.stored.candidates)
 
     def _answer(self, requests: Sequence[SessionRequest]) -> list[Result]:
         self.metrics.batches.observe(len(requests))
@@ -95,6 +122,6 @@ class Service:
                 )
                 continue
             if found is not None:
-                log.warning("model %s follows %s", found.version, self.model.version)
+                log.info("model %s follows %s", found.version, self.model.version)
                 self._use(found)
                 self.metrics.reloads.labels("served").inc()

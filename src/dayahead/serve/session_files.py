@@ -170,6 +170,8 @@ class SessionFile:
         for name, column in columns.items():
             if name == EVENT_TIME and not pa.types.is_timestamp(column.type):
                 raise DataError(f"{self.path}: event_time is {column.type}; expected a timestamp")
+            if pa.types.is_boolean(column.type):
+                raise DataError(f"{self.path}: {name} is bool; expected {self._types[name]}")
             typed[name] = column.cast(self._types[name])
         if EVENT_TIME not in typed:
             n_events = len(typed[ITEM_ID])

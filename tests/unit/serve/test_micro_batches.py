@@ -6,7 +6,7 @@ from itertools import chain
 
 import pytest
 
-from dayahead.serve.micro_batches import MicroBatches, Overloaded
+from dayahead.serve.micro_batches import MicroBatches, Overloaded, Room
 
 
 class Model:
@@ -25,12 +25,18 @@ class Model:
         return [2 * number for number in numbers]
 
 
-def serve(work, max_batch=4, max_waiting=100):
+def room(max_batch, **costs):
+    """Room for requests that cost 1 each, or what `costs` say."""
+    usual = {"cost": lambda _: 1, "batch_cost": 1_000, "waiting_cost": 100, "small_cost": 100}
+    return Room(max_batch=max_batch, **usual | costs)
+
+
+def serve(work, max_batch=4, max_waiting=100, **costs):
     """Run `work(batches, model)` beside the batches; return what it returns, and the batches."""
 
     async def main():
         model = Model()
-        batches = MicroBatches(model, max_batch, max_waiting)
+        batches = MicroBatches(model, room(max_batch, waiting_cost=max_waiting, **costs))
         running = asyncio.create_task(batches.run())
         result = await work(batches, model)
         batches.close()
@@ -108,7 +114,7 @@ def test_what_waits_at_the_end_is_answered():
     async def main():
         model = Model()
         model.is_free.clear()
-        batches = MicroBatches(model, 2, 100)
+        batches = MicroBatches(model, room(2))
         running = asyncio.create_task(batches.run())
         asked = [asyncio.create_task(batches.ask([number])) for number in range(5)]
         await asyncio.sleep(0.05)
@@ -118,3 +124,52 @@ def test_what_waits_at_the_end_is_answered():
         return await asyncio.gather(*asked)
 
     assert asyncio.run(main()) == [[0], [2], [4], [6], [8]]
+
+
+def test_who_asks_for_little_waits_for_no_ones_thousands():
+    async def work(batches, model):
+        model.is_free.clear()
+        first = asyncio.create_task(batches.ask([0]))
+        await asyncio.sleep(0.05)
+        many = [asyncio.create_task(batches.ask([*range(start, start + 8)])) for start in (20, 40)]
+        few = asyncio.create_task(batches.ask([1]))
+        await asyncio.sleep(0)
+        model.is_free.set()
+        return await asyncio.gather(first, *many, few)
+
+    answers, taken = serve(work)
+    assert taken[1] == [20, 40, 1, 21]
+    assert answers == [[0], [2 * n for n in range(20, 28)], [2 * n for n in range(40, 48)], [2]]
+
+
+def test_a_batch_is_limited_by_its_cost_and_a_dear_request_goes_alone():
+    async def work(batches, model):
+        model.is_free.clear()
+        asked = [asyncio.create_task(batches.ask([1]))]
+        await asyncio.sleep(0.05)
+        asked += [asyncio.create_task(batches.ask([n])) for n in (5, 6, 30, 2, 3)]
+        await asyncio.sleep(0.05)
+        model.is_free.set()
+        return await asyncio.gather(*asked)
+
+    _, taken = serve(work, max_batch=10, cost=lambda number: number, batch_cost=11)
+    assert taken == [[1], [5, 6], [30], [2, 3]]
+
+
+def test_what_may_wait_is_a_cost_and_half_of_it_is_for_small_ones():
+    async def work(batches, model):
+        model.is_free.clear()
+        asked = [asyncio.create_task(batches.ask([number])) for number in (1, 20, 25)]
+        await asyncio.sleep(0.05)
+        with pytest.raises(Overloaded):
+            await batches.ask([6])
+        asked += [asyncio.create_task(batches.ask([5])) for _ in range(11)]
+        await asyncio.sleep(0.05)
+        with pytest.raises(Overloaded):
+            await batches.ask([1])
+        model.is_free.set()
+        await asyncio.gather(*asked)
+        return await batches.ask([50])
+
+    costs = {"cost": lambda number: number, "batch_cost": 10, "small_cost": 5}
+    assert serve(work, **costs)[0] == [100]

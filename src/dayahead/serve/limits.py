@@ -1,0 +1,97 @@
+"""How much work a request may make, and how long a client may take."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from dayahead.core.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from dayahead.serve.messages import SessionRequest
+
+MIB = 2**20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Limits of a service, options of `dayahead serve`."""
+
+    body_bytes: int = 4 * MIB
+    """Of a request's body."""
+    sessions: int = 1_000
+    """Of a request."""
+    events: int = 10_000
+    """Of a session, and of its past; the model reads only the last ones."""
+    fields: int = 100
+    """Of an event."""
+    top_k: int = 10_000
+    """Items that a session may ask for."""
+    entries: int = 200_000
+    """Events, items asked for, ids in allow and deny: those of all sessions of a request."""
+    answer_bytes: int = 16 * MIB
+    """Of an answer's body."""
+    waiting: int = 1_000_000
+    """Entries that wait for the model; the last half is kept for small requests."""
+    connections: int = 1_000
+    """Open at once; for a further one, the one that has waited longest for its client is closed."""
+    request_seconds: float = 10.0
+    """For a client to send a header, and then for the body."""
+    answer_seconds: float = 30.0
+    """For a client to receive an answer."""
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError for limits under which nothing, or no large request, is answered."""
+        for field in fields(self):
+            if getattr(self, field.name) <= 0:
+                raise ConfigError(f"serve: {field.name} is not positive; expected a limit above 0")
+        if 2 * self.entries > self.waiting:
+            raise ConfigError(
+                f"serve: --max-entries {self.entries} is more than half of --max-waiting "
+                f"{self.waiting}, so a large request could never wait; raise --max-waiting to "
+                f"{2 * self.entries}"
+            )
+
+    def check(self, requests: "Sequence[SessionRequest]", n_items: int) -> None:
+        """Check the requests of a body.
+
+        Args:
+            requests: of one HTTP request.
+            n_items: that the model can recommend.
+
+        Raises:
+            DataError: a limit is exceeded.
+        """
+        if len(requests) > self.sessions:
+            raise DataError(_over(f"{len(requests):,} sessions", "sessions", self.sessions))
+        for row, request in enumerate(requests):
+            try:
+                self._check_session(request)
+            except DataError as error:
+                where = f"requests.{row}." if len(requests) > 1 else ""
+                raise DataError(f"{where}{error}") from None
+        if (n_entries := sum(n_entries_of(each, n_items) for each in requests)) > self.entries:
+            found = f"{n_entries:,} entries (events, top_k, allow and deny of all sessions)"
+            raise DataError(_over(found, "entries", self.entries))
+
+    def _check_session(self, request: "SessionRequest") -> None:
+        for name in ("session", "events", "past"):
+            n_events = len(getattr(request, name) or ())
+            if n_events > self.events:
+                raise DataError(_over(f"{name}: {n_events:,} events", "events", self.events))
+        for name in ("events", "past"):
+            for row, event in enumerate(getattr(request, name) or ()):
+                if (n_fields := len(event.model_extra or ()) + 2) > self.fields:
+                    found = f"{name}.{row}: {n_fields:,} fields"
+                    raise DataError(_over(found, "fields", self.fields))
+        if request.top_k > self.top_k:
+            raise DataError(_over(f"top_k: {request.top_k:,}", "top-k", self.top_k))
+
+
+def n_entries_of(request: "SessionRequest", n_items: int) -> int:
+    """Return what a request costs: a session, its events, items asked for and ids of filters."""
+    lists = (request.session, request.events, request.past, request.allow, request.deny)
+    return 1 + sum(len(each) for each in lists if each) + min(request.top_k, n_items)
+
+
+def _over(found: str, option: str, limit: int) -> str:
+    return f"{found}; expected at most {limit:,} (dayahead serve --max-{option})"
