@@ -11,10 +11,12 @@ from numbers import Integral, Real
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dayahead.core.errors import DataError
 
 INTEGER = re.compile(r"-?[0-9]{1,20}")
+WHOLE = f"^{INTEGER.pattern}$"
 
 
 def typed_column(name: str, values: Sequence[Any], type_: pa.DataType) -> pa.Array:
@@ -39,6 +41,28 @@ def _check_numbers(values: Sequence[Any], kind: type) -> None:
             raise TypeError(f"found {each.__name__}")
     if kind is Real and not all(value is None or math.isfinite(value) for value in values):
         raise ValueError("found one that is not finite")
+
+
+def cast_column(name: str, column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
+    """Return a file's column in a type; whole numbers may be text or, as pandas has them, floats.
+
+    Raises:
+        DataError: the column, or text in it, is of another type.
+    """
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    found = column.type
+    is_text = pa.types.is_string(found) or pa.types.is_large_string(found)
+    if pa.types.is_integer(type_):
+        kinds = ("integer", "floating", "decimal", "null")
+        if not (is_text or any(getattr(pa.types, f"is_{kind}")(found) for kind in kinds)):
+            raise DataError(f"{name} is {found}; expected {type_}")
+        # Arrow reads "0x1F", too.
+        if is_text and pc.any(pc.invert(pc.match_substring_regex(column, WHOLE))).as_py():
+            raise DataError(f"{name}: expected digits in each text, such as 12")
+    elif pa.types.is_boolean(found):
+        raise DataError(f"{name} is bool; expected {type_}")
+    return column.cast(type_)
 
 
 def item_id(item: int | str, *, is_text: bool) -> int | str:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, SESSION_ID, TIMESTAMP
 from dayahead.core.errors import DataError
 from dayahead.serve.live_sessions import LiveSessions
+from dayahead.serve.raw_values import cast_column
 
 SESSIONS_READ = 8_192
 """Rows of a file with a row per session that are read at once."""
@@ -170,9 +171,10 @@ class SessionFile:
         for name, column in columns.items():
             if name == EVENT_TIME and not pa.types.is_timestamp(column.type):
                 raise DataError(f"{self.path}: event_time is {column.type}; expected a timestamp")
-            if pa.types.is_boolean(column.type):
-                raise DataError(f"{self.path}: {name} is bool; expected {self._types[name]}")
-            typed[name] = column.cast(self._types[name])
+            try:
+                typed[name] = cast_column(name, column, self._types[name])
+            except DataError as error:
+                raise DataError(f"{self.path}: {error}") from None
         if EVENT_TIME not in typed:
             n_events = len(typed[ITEM_ID])
             typed[EVENT_TIME] = pa.array(np.full(n_events, self._end)).cast(TIMESTAMP)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from dayahead.core.errors import DataError
-from dayahead.serve.raw_values import item_id, typed_column
+from dayahead.serve.raw_values import cast_column, item_id, typed_column
 
 ODD_INTEGERS = [
     "1_0",
@@ -75,3 +75,23 @@ def test_values_of_another_type_are_refused(value, type_):
 )
 def test_values_of_the_type_are_kept_and_so_are_nulls(values, type_):
     assert typed_column("price", values, type_).to_pylist() == values
+
+
+@pytest.mark.parametrize(
+    ("values", "type_"),
+    [
+        *(([None, text], pa.int64()) for text in (*ODD_INTEGERS, "5\n")),
+        *(([True], type_) for type_ in (pa.int64(), pa.float64(), pa.string())),
+    ],
+)
+def test_a_column_of_another_type_is_refused(values, type_):
+    with pytest.raises((DataError, pa.ArrowInvalid)):
+        cast_column("item_id", pa.chunked_array([values]), type_)
+
+
+@pytest.mark.parametrize("values", [["12", "-3", None], [12.0, -3.0, None], [12, -3, None]])
+def test_a_column_of_whole_numbers_is_cast(values):
+    column = pa.chunked_array([values])
+    encoded = column.dictionary_encode()
+    for each in (column, encoded, column.cast(pa.decimal128(20)) if values[0] == 12 else column):
+        assert cast_column("item_id", each, pa.int64()).to_pylist() == [12, -3, None]
