@@ -5,7 +5,6 @@ import resource
 import signal
 import socket
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -111,12 +110,12 @@ def serve(  # noqa: PLR0913, PLR0917
 def _run(service: "Service", listening: socket.socket, host: str) -> None:
     import uvicorn
 
-    from dayahead.serve.connections import BoundedConnection
+    from dayahead.serve.connections import connections_within
     from dayahead.serve.http import create_app
 
     config = uvicorn.Config(
         create_app(service),
-        http=partial(BoundedConnection, limits=service.limits),  # type: ignore[arg-type]
+        http=connections_within(service.limits),
         ws="none",
         log_level="error",  # what clients do wrong is no affair of the log
         access_log=False,

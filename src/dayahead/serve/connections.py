@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from functools import partial
 from typing import Any, cast
 
 import h11
@@ -20,15 +21,27 @@ class BoundedConnection(H11Protocol):
 
     For a header, from the first connection or the first byte on, and for an answer to be received;
     the body's time is that of `WholeBody`, and between requests uvicorn's applies.
+
+    Args:
+        given: of uvicorn's connection.
+        limits: of connections and times.
+        waiting: connections that wait for their clients, the longest first; shared by all.
+        named: of uvicorn's connection.
     """
 
-    def __init__(self, *given: Any, limits: Limits, **named: Any) -> None:  # noqa: ANN401
+    def __init__(
+        self,
+        *given: Any,  # noqa: ANN401
+        limits: Limits,
+        waiting: "dict[BoundedConnection, None]",
+        **named: Any,  # noqa: ANN401
+    ) -> None:
         super().__init__(*given, **named)
         self._limits = limits
         self.conn = _CountedParts(h11.SERVER, HEADER_BYTES)
         self._header_timer: asyncio.TimerHandle | None = None
         self._answer_timer: asyncio.TimerHandle | None = None
-        self._waits_since: float | None = None
+        self._waiting = waiting
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start, and end another connection where there are too many."""
@@ -37,9 +50,9 @@ class BoundedConnection(H11Protocol):
         transport.set_write_buffer_limits(high=0)
         self._watch()
         if len(self.connections) > self._limits.connections:
-            others = cast(set[BoundedConnection], self.connections)
-            waiting = [each for each in others if each._waits_since is not None]
-            min(waiting, key=lambda each: each._waits_since or 0.0).transport.abort()
+            longest = next(iter(self._waiting))
+            del self._waiting[longest]
+            longest.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Go on with what the client has sent."""
@@ -48,7 +61,7 @@ class BoundedConnection(H11Protocol):
 
     def on_response_complete(self) -> None:
         """Wait for the next request."""
-        self._waits_since = None
+        self._waiting.pop(self, None)
         super().on_response_complete()
         self._watch()
 
@@ -67,6 +80,7 @@ class BoundedConnection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
         super().connection_lost(exc)
+        self._waiting.pop(self, None)
         self._header_timer = _cancelled(self._header_timer)
         self._answer_timer = _cancelled(self._answer_timer)
 
@@ -87,17 +101,19 @@ class BoundedConnection(H11Protocol):
         self.transport.close()
 
     def _watch(self) -> None:
-        """Start and stop the time of a header; note since when the client is waited for."""
+        """Start and stop the time of a header; note whether the client is waited for."""
+        if self.transport.is_closing() and not self.flow.write_paused:
+            return
         state = self.conn.their_state
         if state is not h11.IDLE:
             self._header_timer = _cancelled(self._header_timer)
         elif self._header_timer is None and self.timeout_keep_alive_task is None:
             seconds = self._limits.request_seconds
             self._header_timer = self.loop.call_later(seconds, self.transport.abort)
-        if state not in {h11.IDLE, h11.SEND_BODY} and not self.flow.write_paused:
-            self._waits_since = None
-        elif self._waits_since is None:
-            self._waits_since = self.loop.time()
+        if state in {h11.IDLE, h11.SEND_BODY} or self.flow.write_paused:
+            self._waiting.setdefault(self)
+        else:
+            self._waiting.pop(self, None)
 
 
 class _CountedParts(h11.Connection):
@@ -120,3 +136,8 @@ class _CountedParts(h11.Connection):
 def _cancelled(timer: asyncio.TimerHandle | None) -> None:
     if timer is not None:
         timer.cancel()
+
+
+def connections_within(limits: Limits) -> type[asyncio.Protocol]:
+    """Return what makes the connections of one server: its option `http`."""
+    return cast(type[asyncio.Protocol], partial(BoundedConnection, limits=limits, waiting={}))

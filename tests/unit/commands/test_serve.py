@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import os
 import re
 import shutil
@@ -11,16 +12,24 @@ import subprocess
 import sys
 import time
 import urllib.request
+from dataclasses import fields
+from importlib import import_module
 
 import pytest
 from safetensors.torch import load_file, save
+from torch import get_num_threads
+from typer.testing import CliRunner
 
+from dayahead.__main__ import app
 from dayahead.commands.serve import _address, _listening
+from dayahead.core.errors import ConfigError
+from dayahead.serve.limits import Limits
 from http_load import apply_load
 from support.tiny_settings import train_study
 from support.window_folders import markov_days, write_window_folder
 
 N_REQUESTS = 400
+command = import_module("dayahead.commands.serve")
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +103,9 @@ def test_models_are_swapped_under_load_and_no_request_fails(published, service, 
     process.send_signal(signal.SIGTERM)
     assert process.wait(20) == 0
     log = (tmp_path / "log").read_text()
-    assert "a new model is refused" in log
+    assert "WARNING a new model is refused" in log
+    assert "INFO model second-model follows" in log
+    assert "WARNING model" not in log
     assert "Traceback" not in log
     swap(published, "first")
 
@@ -231,3 +242,49 @@ def test_the_old_model_answers_while_its_folder_is_damaged_and_overwritten(publi
     lines = log_path.read_text().splitlines()
     assert "Traceback" not in log_path.read_text()
     assert all("WARNING" in line for line in lines), lines
+
+
+OPTIONS = {
+    "--max-body-mib": "0.5", "--max-sessions": "2", "--max-events": "3", "--max-fields": "4",
+    "--max-top-k": "5", "--max-entries": "6", "--max-answer-mib": "0.25", "--max-waiting": "12",
+    "--max-connections": "8", "--request-seconds": "9.5", "--answer-seconds": "10.5",
+}  # fmt: skip
+
+
+def test_every_limit_is_an_option(published, monkeypatch):
+    services = []
+    monkeypatch.setattr(command, "_run", lambda service, *_: services.append(service))
+    monkeypatch.setattr(logging.getLogger("dayahead"), "setLevel", lambda _: None)
+    options = ["--published", str(published), "--port", "0", "--threads", str(get_num_threads())]
+    for given in OPTIONS.items():
+        options += given
+    result = CliRunner().invoke(app, ["serve", *options], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert services[0].limits == Limits(
+        body_bytes=2**19, sessions=2, events=3, fields=4, top_k=5, entries=6, answer_bytes=2**18,
+        waiting=12, connections=8, request_seconds=9.5, answer_seconds=10.5,
+    )  # fmt: skip
+    assert len(OPTIONS) == len(fields(Limits))
+
+
+@pytest.mark.parametrize(
+    ("found", "allowed"),
+    [
+        ((100, 5_000), [(1_256, 5_000)]),
+        ((1_256, 5_000), []),
+        ((-1, -1), []),
+        ((100, -1), [(1_256, -1)]),
+    ],
+)
+def test_files_are_allowed_for_all_connections(monkeypatch, found, allowed):
+    given = []
+    monkeypatch.setattr(command.resource, "getrlimit", lambda _: found)
+    monkeypatch.setattr(command.resource, "setrlimit", lambda _, limits: given.append(limits))
+    command._allow_files(1_000)
+    assert given == allowed
+
+
+def test_more_connections_than_files_may_be_is_one_clear_error(monkeypatch):
+    monkeypatch.setattr(command.resource, "getrlimit", lambda _: (100, 1_255))
+    with pytest.raises(ConfigError, match="1000 connections need 1256 open files, and 1255"):
+        command._allow_files(1_000)

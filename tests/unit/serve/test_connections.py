@@ -4,12 +4,11 @@ import asyncio
 import json
 import socket
 from contextlib import asynccontextmanager
-from functools import partial
 
 import pytest
 import uvicorn
 
-from dayahead.serve.connections import BoundedConnection
+from dayahead.serve.connections import connections_within
 from dayahead.serve.limits import Limits
 from dayahead.serve.request_body import WholeBody
 
@@ -33,7 +32,7 @@ async def serving(**limits):
     """Serve the application above within some limits; yield the port."""
     limits = Limits(**{"request_seconds": 0.3, "answer_seconds": 0.3} | limits)
     config = uvicorn.Config(
-        WholeBody(answer_length, limits), http=partial(BoundedConnection, limits=limits),
+        WholeBody(answer_length, limits), http=connections_within(limits),
         ws="none", lifespan="off", log_level="error", timeout_keep_alive=1,
     )  # fmt: skip
     server = uvicorn.Server(config)
