@@ -64,6 +64,15 @@ def test_no_password_is_an_argument_or_printed(ui):
     assert "SECRET" not in called
     printed = ui(MLFLOW_TRACKING_URI="https://me:SECRET@host/x?token=SECRET").stdout
     assert printed == "The runs are on your tracking server: https://***@host/x?***\n"
+    printed = ui(MLFLOW_TRACKING_URI="HTTPS://me:SEC/RET@host/x").stdout
+    assert printed == "The runs are on your tracking server: HTTPS://***\n"
+
+
+def test_a_store_without_pages_is_refused_without_its_password(ui):
+    """MLflow would print the address."""
+    done = ui(MLFLOW_TRACKING_URI="ftp://me:SECRET@host/db")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("error: MLFLOW_TRACKING_URI: ftp://***@host/db: ")
 
 
 @pytest.fixture

@@ -19,3 +19,5 @@ _DEFAULTS = {
 }
 for _name, _value in _DEFAULTS.items():
     os.environ.setdefault(_name, _value)
+# No default: at the end of a run MLflow prints addresses with the user and password of the store.
+os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"

@@ -11,6 +11,7 @@ from filelock import FileLock
 from mlflow import MlflowClient
 
 from dayahead.core.project import project_root
+from dayahead.core.redaction import redacted
 
 # Creating the database logs every migration; a store that does not answer is reported once by us.
 for _noisy, _level in {
@@ -20,6 +21,17 @@ for _noisy, _level in {
     "urllib3": "ERROR",
 }.items():
     logging.getLogger(_noisy).setLevel(_level)
+
+
+def _redact(record: logging.LogRecord) -> bool:
+    record.msg, record.args = redacted(record.getMessage()), ()
+    if record.exc_info:
+        record.exc_text = redacted(logging.Formatter().formatException(record.exc_info))
+    return True
+
+
+for _handler in logging.getLogger("mlflow").handlers:
+    _handler.addFilter(_redact)
 
 ARTIFACTS = "mlartifacts"
 VIEW = "dayahead"

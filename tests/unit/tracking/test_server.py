@@ -1,5 +1,8 @@
 """Against a real MLflow server, which dies and comes back."""
 
+import os
+import subprocess
+import sys
 import time
 from contextlib import ExitStack
 
@@ -69,3 +72,34 @@ def test_a_server_that_dies_halfway(project, params, address, comes_back):
         assert train.info.status == parent.info.status == "FINISHED"
         (file,) = store.client.list_artifacts(train.info.run_id)
         assert file.path == "ranks.txt"
+
+
+STAGE = """
+from dayahead.config.params import load_params
+from dayahead.tracking.runs import stage_run
+
+with stage_run("train", load_params()) as run:
+    run.log_metrics({"aod": 0.5})
+"""
+
+
+def test_a_password_in_the_address_is_printed_by_no_process(project, address):
+    """The stage, its sender, the upload afterwards; with a server and without."""
+    secret = {**os.environ, "MLFLOW_TRACKING_URI": address.replace("//", "//me:HUSH@")}
+    commands = (
+        [sys.executable, "-c", STAGE],
+        [sys.executable, "-m", "dayahead", "track", "--sync"],
+    )
+
+    def output(command):
+        done = subprocess.run(
+            command, env=secret, capture_output=True, text=True, timeout=120, check=False
+        )
+        return done.stdout + done.stderr
+
+    printed = [output(command) for command in commands]
+    assert "does not answer" in printed[0]
+    with server(address, project):
+        printed += [output(command) for command in reversed(commands)]
+        assert [run.info.status for run in runs_of(Store(project))["train"]] == ["FINISHED"]
+    assert "HUSH" not in "".join(printed), printed

@@ -1,9 +1,12 @@
+import logging
 import os
 import resource
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from mlflow import MlflowException
+from mlflow.store.tracking.rest_store import RestStore
 
 from dayahead.tracking.store import Store, artifact_location, tracking_uri
 from support.tracked_stages import runs_of, start_stage
@@ -75,3 +78,26 @@ def test_a_database_that_cannot_grow_prints_nothing(store, capfd):
 
 def test_telemetry_is_off():
     assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"
+
+
+def test_mlflow_prints_no_address_at_the_end_of_a_run(project, monkeypatch, capsys):
+    """It would print user and password of the store."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:HUSH@127.0.0.1:9")
+    run = SimpleNamespace(
+        info=SimpleNamespace(experiment_id="1", run_name="x"), data=SimpleNamespace(tags={})
+    )
+    monkeypatch.setattr(RestStore, "get_run", lambda *_: run)
+    monkeypatch.setattr(RestStore, "update_run_info", lambda *_, **__: None)
+    monkeypatch.setattr(RestStore, "_validate_workspace_support_if_specified", lambda _: None)
+    Store(project).client.set_terminated("0" * 32)
+    assert capsys.readouterr().out == ""
+
+
+def test_warnings_of_mlflow_hold_no_password(capsys):
+    logging.getLogger("mlflow.store").warning("no answer from %s", "http://me:HUSH@host/x")
+    assert "no answer from http://***@host/x" in capsys.readouterr().err
+    try:
+        raise OSError("http://me:HUSH@host/x")
+    except OSError:
+        logging.getLogger("mlflow.store").exception("no answer")
+    assert "OSError: http://***@host/x" in capsys.readouterr().err
