@@ -108,7 +108,7 @@ def pretended_night(root, levels=None, faults=0, record=None):
     def open_model(folder, windows, params):
         return PretendedModel(folder, pipeline, faults)
 
-    return Night(root, pipeline, open_model, record)
+    return Night(root, pipeline, open_model, record=record)
 
 
 def published_tree(root):

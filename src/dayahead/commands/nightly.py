@@ -18,7 +18,8 @@ from dayahead.core.redaction import redacted
 if TYPE_CHECKING:
     from dayahead.config.params import Params
     from dayahead.nightly.history import Entry, State
-    from dayahead.nightly.night import Night, Outcome
+    from dayahead.nightly.night import Night
+    from dayahead.nightly.served import Outcome, Served
 
 
 def nightly(
@@ -103,6 +104,13 @@ def project_night() -> "Night":
     return Night(root, Pipeline(root), record=_record)
 
 
+def project_served() -> "Served":
+    """Return what is served of that project, without what only nights need: torch takes seconds."""
+    from dayahead.nightly.served import Served
+
+    return Served(project_root(), record=_record)
+
+
 def _record(root: Path, params: "Params", state: "State", entry: "Entry") -> None:
     from dayahead.tracking.publication import Publication, record_publication
 
@@ -128,27 +136,16 @@ def _promoted(name: str, *, commit: bool) -> str:
     from dayahead.nightly.promotion import commit as commit_params
     from dayahead.nightly.promotion import promote
 
-    night = project_night()
-    with night.alone():
-        diff = promote(night.root, name, night.history.read())
+    served = project_served()
+    with served.alone():
+        diff = promote(served.root, name, served.history.read())
         if commit:
-            commit_params(night.root, name)
+            commit_params(served.root, name)
     return f"{diff}\n{name} is the champion from the next night on"
 
 
 def _status() -> str:
-    night = project_night()
-    state = night.history.read()
-    current, previous = state.published
-    last = state.decisions[-1] if state.decisions else None
-    lines = [
-        f"serving   {current or 'nothing'}",
-        f"previous  {previous or 'nothing'}",
-        f"decision  {f'{last.window} {last.kind}: {last.why}' if last else 'none yet'}",
-    ]
-    for entry in state.entries:
-        if entry.kind == "enrolled":
-            end = state.of_trial("succession", entry.details["trial"])
-            outcome = end.details["outcome"] if end else "on trial"
-            lines.append(f"trial     {entry.details['challenger']}: {outcome}, from {entry.window}")
-    return "\n".join(lines)
+    from dayahead.nightly.status import status_lines
+
+    served = project_served()
+    return "\n".join(status_lines(served.history.read(), served.publications))

@@ -15,5 +15,5 @@ def rollback(
     The withdrawn model is not published again by later nights; a second rollback takes it back.
     """
     with nightly.retried_later():
-        outcome = nightly.project_night().rollback(reason)
+        outcome = nightly.project_served().rollback(reason)
     print(f"{outcome.outcome}: {outcome.why}")

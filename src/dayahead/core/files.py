@@ -1,10 +1,11 @@
 """Files written whole or not at all, and the space they need."""
 
+import glob
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dayahead.core.errors import DataError
+from dayahead.core.redaction import utf8
 
+_PARTIAL = ".partial"
 ROWS_PER_GROUP = 65_536
 """Rows of a parquet row group: what a reader of a stream must hold in memory at least."""
 
@@ -26,7 +29,7 @@ def written_whole(path: Path) -> Iterator[Path]:
         OSError: of the file system, with the path, which pyarrow leaves out.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    handle, name = tempfile.mkstemp(_PARTIAL, f".{path.name}.", path.parent)
     os.close(handle)
     temporary = Path(name)
     temporary.chmod(0o644)  # mkstemp's 0600 would follow the file into every copy
@@ -47,6 +50,11 @@ def remove_tree(path: Path) -> None:
         path.unlink(missing_ok=True)
     else:
         shutil.rmtree(path, ignore_errors=True)
+
+
+def partial_files(path: Path) -> list[Path]:
+    """Return what killed processes have left of a file that `written_whole` writes."""
+    return [*path.parent.glob(f".{glob.escape(path.name)}.*{_PARTIAL}")]
 
 
 @contextmanager
@@ -71,7 +79,20 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, value: object) -> None:
     """Write JSON whole, indented, keys in the order given; NaN and infinity are refused."""
-    write_text(path, json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+    text = json.dumps(encodable(value), indent=2, allow_nan=False, ensure_ascii=False)
+    write_text(path, f"{text}\n")
+
+
+def encodable(value: Any) -> Any:  # noqa: ANN401
+    """Return a value for JSON with its text in UTF-8: what is not is written out (`utf8`).
+
+    JSON takes half of a surrogate pair, which stands for such a byte, but few readers do.
+    """
+    if isinstance(value, str):
+        return utf8(value)
+    if isinstance(value, Mapping):
+        return {encodable(key): encodable(each) for key, each in value.items()}
+    return [encodable(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def read_json(path: Path) -> Any:  # noqa: ANN401

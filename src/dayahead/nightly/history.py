@@ -16,7 +16,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 
 from dayahead.config.loading import validated
 from dayahead.core.errors import ConfigError, DataError
-from dayahead.core.files import read_json, write_json, write_text
+from dayahead.core.files import encodable, partial_files, read_json, write_json, write_text
 
 Kind = Literal[
     "champion", "published", "held", "refused", "skipped", "rolled back", "enrolled", "succession"
@@ -149,49 +149,65 @@ class History:
         """nightly.html."""
         return self.folder / "nightly.html"
 
+    @property
+    def _finished(self) -> Path:
+        return self.folder / "finished.json"
+
     def read(self) -> State:
         """Read all entries.
 
         Raises:
             DataError: a line is damaged.
         """
-        if not self.path.exists():
-            return State(())
-        entries = []
-        for number, line in enumerate(self.path.read_text(encoding="utf-8").splitlines(), start=1):
-            try:
-                entries.append(validated(Entry, json.loads(line), f"{self.path}:{number}"))
-            except (ValueError, ConfigError) as error:
+        try:
+            content = self.path.read_bytes()
+        except FileNotFoundError:
+            if self.path.is_symlink():
                 raise DataError(
-                    f"{self.path}: line {number} is not an entry of the history ({error}); restore "
-                    f"the file, or move it away to start a new history"
+                    f"{self.path}: links to {self.path.readlink()}, which is not there; restore "
+                    f"it, or remove the link to start a new history"
                 ) from None
-        return State(tuple(entries))
+            return State(())
+        lines = enumerate(content.splitlines(), start=1)
+        return State(tuple(self._entry(line, number) for number, line in lines))
 
     def append(self, entry: Entry) -> State:
-        """Append an entry, all or nothing; return the state after it."""
-        entries = (*self.read().entries, entry)
-        lines = [json.dumps(_given(each), allow_nan=False) for each in entries]
+        """Append an entry, all or nothing, once it was read back; return the state after it."""
+        entries = self.read().entries
+        lines = [json.dumps(encodable(_given(e)), allow_nan=False) for e in (*entries, entry)]
+        self._entry(lines[-1].encode(), len(lines))
         write_text(self.path, "".join(f"{line}\n" for line in lines))
         return self.read()
 
+    def _entry(self, line: bytes, number: int) -> Entry:
+        try:
+            return validated(Entry, json.loads(line), f"{self.path}:{number}")
+        except (ValueError, ConfigError, RecursionError) as error:
+            raise DataError(
+                f"{self.path}: line {number} is not an entry of the history ({error}); restore "
+                f"the file, or move it away to start a new history"
+            ) from None
+
     def remove_partial(self) -> None:
         """Remove files that a killed run has not finished."""
-        for path in self.folder.glob(".*"):
-            path.unlink()
+        for path in (self.path, self.page, self._finished):
+            for left in partial_files(path):
+                left.unlink()
 
     def unfinished(self) -> Entry | None:
         """Return the newest decision or rollback, unless it was carried out to the end."""
         state = self.read()
-        path = self.folder / "finished.json"
-        is_finished = path.exists() and read_json(path) == _mark(state)
-        if state.action is None or is_finished:
+        if state.action is None:
             return None
-        return state.action
+        try:
+            is_finished = read_json(self._finished) == _mark(state)
+        except (FileNotFoundError, ValueError):  # damaged: to repeat a step changes nothing
+            is_finished = False
+        return None if is_finished else state.action
 
     def finish(self) -> None:
         """Record that the newest decision or rollback was carried out to the end."""
-        write_json(self.folder / "finished.json", _mark(self.read()))
+        write_json(self._finished, _mark(self.read()))
 
 
 def _mark(state: State) -> dict[str, object]:

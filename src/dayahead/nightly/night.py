@@ -6,83 +6,39 @@ call completes what a killed one has left.
 
 import logging
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
-from dayahead.config.params import Params, load_params
-from dayahead.core.errors import ConfigError, DayaheadError
+from dayahead.config.params import Params
+from dayahead.core.errors import DayaheadError
 from dayahead.core.fingerprints import fingerprint, sha256_of
-from dayahead.core.project import cache_root
 from dayahead.metrics.tables import read_windows
 from dayahead.nightly.champion import check_champion, nightly_params, trial_of
 from dayahead.nightly.drift import Drifts
 from dayahead.nightly.guards import Check, data_checks
-from dayahead.nightly.history import Entry, History, State, windows_of
-from dayahead.nightly.page import render_page
+from dayahead.nightly.history import Entry, State, windows_of
 from dayahead.nightly.pipeline import (
     Pipeline,
     RefusedDataError,
-    RetryLaterError,
     trial_folder,
 )
-from dayahead.nightly.publication import Publications, model_name
+from dayahead.nightly.publication import model_name
 from dayahead.nightly.refresh import Open, Refresh
 from dayahead.nightly.saved_model import SavedModel
+from dayahead.nightly.served import Outcome, Served
 from dayahead.nightly.succession import Trial, champion_settings
 from dayahead.windows.folder import Window, WindowFolder
 
-STATUS = {"published": 0, "nothing new": 0, "rolled back": 0, "held": 3, "refused": 4, "won": 10}
-"""Exit status by outcome; 75 is of `RetryLaterError`, 1 of any other error."""
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a night ended with."""
-
-    outcome: str
-    """A key of STATUS."""
-    window: str
-    why: str
-    current: str = ""
-    """The published model."""
-    challenger: str = ""
-    """That won."""
-
-    @property
-    def status(self) -> int:
-        """Exit status."""
-        return STATUS[self.outcome]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the last line of `dayahead nightly --json`."""
-        return {**asdict(self), "status": self.status}
-
-
-@dataclass(frozen=True)
-class Night:
+class Night(Served):
     """A project, and what its nights are made with."""
 
-    root: Path
     pipeline: Pipeline
     open: Open = SavedModel
-    record: Callable[[Path, Params, State, Entry], None] | None = None
-    """Records a decision for the tracking server, which may be away."""
-
-    @property
-    def history(self) -> History:
-        """The folder nights/."""
-        return History(self.root / "nights")
-
-    @property
-    def publications(self) -> Publications:
-        """The folder published/."""
-        return Publications(self.root / "published")
 
     def run(self, *, adopt: bool = False, dry_run: bool = False) -> Outcome:
         """Decide on the newest window, once, and carry it out.
@@ -99,7 +55,7 @@ class Night:
         with self.alone():
             params = nightly_params(self.root)
             self._trials(params)  # a mistake there is an error before the night, not after it
-            earlier = None if dry_run else self.complete(params)
+            earlier = None if dry_run else self._completed(params)
             champion = check_champion(self.history.read(), params, adopt=adopt)
             if champion is not None and not dry_run:
                 self.history.append(champion)
@@ -115,73 +71,10 @@ class Night:
                 return earlier or self._or_won(params, self._nothing_new(folder))
             return self._carry_out(params, entry, dry_run=dry_run)
 
-    def complete(self, params: Params, *, trials: bool = True) -> Outcome | None:
-        """Carry out the newest decision or rollback if a killed run has not; return its outcome.
-
-        Without `trials` challengers, whose training takes long, wait for the next night.
-        """
-        self.history.remove_partial()
-        state, action = self.history.read(), self.history.unfinished()
-        self._publish(params, state)
-        if action is None:
-            return None
-        if self.record is not None:
-            self.record(self.root, params, state, action)
-        if trials and action.kind in ("published", "held"):
-            self._run_trials(params)
-        self.write_page(params)
-        self.history.finish()
-        outcome = Outcome(action.kind, action.window, action.why, state.published[0])
-        is_reported = trials and action.kind == "published"
-        return self._or_won(params, outcome) if is_reported else outcome
-
-    def rollback(self, reason: str) -> Outcome:
-        """Publish the previous model again; one more call takes it back.
-
-        Raises:
-            ConfigError: there is no previous model.
-            RetryLaterError: a night is at work.
-        """
-        with self.alone():
-            params = load_params(self.root / "params.yaml")
-            earlier = self.complete(params, trials=False)
-            if earlier is not None and earlier.outcome == "rolled back":  # one that was killed
-                return earlier
-            state = self.history.read()
-            current, previous = state.published
-            if not previous:
-                raise ConfigError(
-                    f"{self.history.path}: there is no previous model to roll back to; current is "
-                    f"{current or 'nothing'}"
-                )
-            entry = Entry(
-                kind="rolled back",
-                window=state.decisions[-1].window,
-                why=f"{current} is withdrawn ({reason}); {previous} is served again",
-                model=previous,
-                details={"withdrawn": current, "reason": reason},
-            )
-            return self._carry_out(params, entry, dry_run=False)
-
-    def write_page(self, params: Params) -> None:
-        """Write nightly.html."""
-        history = self.history
-        history.folder.mkdir(exist_ok=True)
-        render_page(history.page, history.read(), params.nightly, params.dataset)
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Keep other nights and rollbacks of the project away."""
-        path = cache_root() / "nightly.lock"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with FileLock(path, blocking=False):
-                yield
-        except Timeout:
-            raise RetryLaterError(
-                f"{self.root}: another `dayahead nightly` is at work; wait for it, or stop it: "
-                f"the next call goes on where it was"
-            ) from None
+    def _completed(self, params: Params) -> Outcome | None:
+        outcome = self.complete(params, self._run_trials)
+        is_published = outcome is not None and outcome.outcome == "published"
+        return self._or_won(params, outcome) if is_published else outcome
 
     def _decide(self, params: Params, folder: WindowFolder) -> Entry | None:
         """Decide on the newest window; None where that is done, or there are too few windows."""
@@ -234,7 +127,7 @@ class Night:
         if entry.kind == "published":
             self.publications.stage(self.root / "models", entry.model)
         self.history.append(entry)
-        outcome = self.complete(params)
+        outcome = self._completed(params)
         assert outcome is not None
         return outcome
 
@@ -270,6 +163,8 @@ class Night:
             why = f"nothing to evaluate yet: {len(folder.windows)} complete windows{open_now}"
             return Outcome("nothing new", "", why, current)
         before = "" if last.kind == "published" else f" ({last.kind} then, see the history)"
+        if last.model in state.withdrawn:
+            before = f" (its model was rolled back: {state.withdrawn[last.model]})"
         return Outcome(
             "nothing new", last.window, f"since {last.window}{before}{open_now}", current
         )
@@ -283,13 +178,6 @@ class Night:
         how = f"`dayahead nightly --promote {name}`"
         why = f"{won.why}. Its settings become the champion's with {how}"
         return replace(outcome, outcome="won", why=why, challenger=name)
-
-    def _publish(self, params: Params, state: State) -> None:
-        if not state.published[0]:  # a new history leaves what the one before has published
-            return
-        self.publications.link(*state.published)
-        order = [entry.model for entry in state.entries if entry.kind == "published"]
-        self.publications.prune(params.nightly.keep, order)
 
     def _run_trials(self, params: Params) -> None:
         """Enrol challengers, train those whose trial is open, and decide where it is time."""

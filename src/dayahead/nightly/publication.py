@@ -1,6 +1,8 @@
 """Published models: folders written whole, and links that are replaced in one step."""
 
+import logging
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 from dayahead.core.cache import link_tree
@@ -9,6 +11,7 @@ from dayahead.core.files import folder_written_whole
 from dayahead.model.content_keys import content_key
 
 LINKS = ("current", "previous")
+_log = logging.getLogger(__name__)
 
 
 class Publications:
@@ -23,22 +26,30 @@ class Publications:
 
     def stage(self, models: Path, name: str) -> None:
         """Put a saved model under its name, whole or not at all; nothing serves it yet."""
-        if not self.path(name).exists():
+        if not self.path(name).is_dir():
             with folder_written_whole(self.path(name)) as aside:
                 link_tree(models, aside)
 
     def link(self, current: str, previous: str) -> None:
         """Let the links name these models, each in one step; no name: no link.
 
+        A previous model whose folder is gone is none, with a warning.
+
         Raises:
-            DataError: the folder of a model is gone.
+            DataError: the folder of the current model is gone.
         """
-        for link, name in zip(LINKS, (current, previous), strict=True):
-            if name and not self.path(name).is_dir():
-                raise DataError(
-                    f"{self.path(name)}: no such folder, but {link} should link to it; restore it, "
-                    f"or move nights/history.jsonl away to start again"
-                )
+        if current and not self.path(current).is_dir():
+            raise DataError(
+                f"{self.path(current)}: no such folder, but current should link to it; restore it, "
+                f"serve the model before it (`dayahead rollback`), or move nights/history.jsonl "
+                f"away to start again"
+            )
+        if previous and not self.path(previous).is_dir():
+            _log.warning(
+                "%s: no such folder, so there is no previous model to roll back to",
+                self.path(previous),
+            )
+            previous = ""
         # The old model first: a reader of `current` finds one of the two at any time.
         for link, name in (("previous", previous), ("current", current)):
             if self.linked(link) != name:
@@ -48,6 +59,11 @@ class Publications:
         """Return the model that a link names, empty for none."""
         path = self.folder / link
         return path.readlink().name if path.is_symlink() else ""
+
+    def since(self, link: str) -> datetime | None:
+        """Return when a link was made, None where there is none."""
+        path = self.folder / link
+        return datetime.fromtimestamp(path.lstat().st_mtime, UTC) if path.is_symlink() else None
 
     def prune(self, keep: int, order: list[str]) -> None:
         """Remove all but the newest `keep` models and those that are linked.

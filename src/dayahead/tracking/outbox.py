@@ -20,6 +20,7 @@ from filelock import FileLock
 
 from dayahead.core.cache import link_or_copy
 from dayahead.core.errors import BusyError
+from dayahead.core.files import encodable
 from dayahead.core.project import cache_root
 from dayahead.core.redaction import redacted
 
@@ -63,7 +64,7 @@ class Outbox:
         with self.path.open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             # A newline before it, too: a killed writer may have left half a line.
-            file.write(f"\n{json.dumps(entry)}\n".encode())
+            file.write(f"\n{json.dumps(encodable(entry))}\n".encode())
             file.flush()
             os.fsync(file.fileno())
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from dayahead.config.params import Params
 from dayahead.core.project import cache_root
-from dayahead.tracking.model_package import package_model
 from dayahead.tracking.outbox import Outbox, never_raising
 from dayahead.tracking.runs import PACKAGE, StageRun, stage_run
 
@@ -63,6 +62,8 @@ def _fields(
         return fields
     if params.model.features:  # served by events, not by ids alone
         return {**fields, "file": run.outbox.add_file(publication.folder)}
+    from dayahead.tracking.model_package import package_model  # MLflow: a rollback needs none
+
     target = run.outbox.new_folder() / "model"
     package_model(target, publication.folder, code, PACKAGE)
     return {**fields, "file": str(target.relative_to(run.outbox.path.parent))}

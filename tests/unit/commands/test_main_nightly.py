@@ -1,6 +1,8 @@
 """`dayahead nightly` and `dayahead rollback`: exit status, the last line, refusals."""
 
 import json
+import re
+import shutil
 import subprocess
 
 import pytest
@@ -19,7 +21,8 @@ CHALLENGER = {"challengers": {"other": {"training": {"seed": 2}}}, "horizon": 5}
 def project(tmp_path, monkeypatch):
     monkeypatch.setenv("DVC_ROOT", str(tmp_path))
     levels = {2: 1}
-    monkeypatch.setattr(verb, "project_night", lambda: pretended_night(tmp_path, levels))
+    for name in ("project_night", "project_served"):
+        monkeypatch.setattr(verb, name, lambda: pretended_night(tmp_path, levels))
     return tmp_path
 
 
@@ -109,6 +112,56 @@ def test_rollback_says_what_is_served(project):
     assert "2026-01-03" in done.output
     assert "is withdrawn (clicks fell); 2026-01-02" in done.output
     assert "serving   2026-01-02" in call("nightly", "--status").output
+
+
+def test_status_names_what_is_served_since_when_and_what_was_withdrawn(project):
+    nights_until(project, 4)
+    current, previous = published(project)
+    lines = status()
+    assert re.fullmatch(
+        rf"{current} since \d{{4}}-\d\d-\d\d \d\d:\d\d UTC, published for window 2026-01-04",
+        lines["serving"],
+    )
+    assert re.fullmatch(r"2026-01-04 published: all \d+ guards passed", lines["decision"])
+    call("rollback", "--reason", "clicks fell")
+    lines = status()
+    assert lines["serving"].startswith(f"{previous} since 20")
+    assert lines["serving"].endswith(
+        f"UTC, by a rollback: {current} is withdrawn (clicks fell); {previous} is served again"
+    )
+    assert lines["withdrawn"] == f"{current}: clicks fell"
+    assert lines["decision"] == "2026-01-04 published, and withdrawn since: clicks fell"
+    assert "its model was rolled back: clicks fell" in call("nightly").output
+    call("rollback")
+    assert "withdrawn" not in status()
+    assert "guards passed" in status()["decision"]
+
+
+def test_status_says_what_is_not_as_the_history_has_it(project):
+    nights_until(project, 4)
+    current, previous = published(project)
+    folder = project / "published"
+    shutil.rmtree(folder / previous)
+    assert status()["previous"] == f"{previous}, whose folder is gone"
+    (folder / "mine").mkdir()
+    (folder / "current").unlink()
+    (folder / "current").symlink_to("mine")
+    assert status()["serving"].endswith("which no decision of this history has published")
+    assert status()["pending"] == f"{current}: the next night, or a rollback, serves it"
+    (folder / "mine").rmdir()
+    assert status()["serving"] == ("nothing: published/current links to mine, whose folder is gone")
+    (folder / "current").unlink()
+    assert status()["serving"] == "nothing"
+
+
+def published(project):
+    return [(project / "published" / link).readlink().name for link in ("current", "previous")]
+
+
+def status():
+    """Lines of --status by their first word."""
+    lines = call("nightly", "--status").output.splitlines()
+    return {line.split()[0]: line[10:] for line in lines}
 
 
 @pytest.mark.parametrize(

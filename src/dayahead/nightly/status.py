@@ -1,0 +1,53 @@
+"""What `dayahead nightly --status` says: what is served and since when, and what was decided."""
+
+from collections.abc import Iterator
+
+from dayahead.nightly.history import Entry, State
+from dayahead.nightly.publication import Publications
+
+
+def status_lines(state: State, publications: Publications) -> Iterator[str]:
+    """Yield the lines; what is served is what published/ has, not what the history wants."""
+    current, previous = state.published
+    served = publications.linked("current")
+    yield f"serving   {_served(served, state, publications)}"
+    if current and served != current:
+        yield f"pending   {current}: the next night, or a rollback, serves it"
+    for model, reason in state.withdrawn.items():
+        yield f"withdrawn {model}: {reason}"
+    is_gone = previous and not publications.path(previous).is_dir()
+    yield f"previous  {previous or 'nothing'}{', whose folder is gone' if is_gone else ''}"
+    last = state.decisions[-1] if state.decisions else None
+    yield f"decision  {_decision(last, state) if last else 'none yet'}"
+    for entry in state.entries:
+        if entry.kind == "enrolled":
+            end = state.of_trial("succession", entry.details["trial"])
+            outcome = end.details["outcome"] if end else "on trial"
+            yield f"trial     {entry.details['challenger']}: {outcome}, from {entry.window}"
+
+
+def _served(model: str, state: State, publications: Publications) -> str:
+    since = publications.since("current")
+    if since is None:
+        return "nothing"
+    if not publications.path(model).is_dir():
+        return f"nothing: published/current links to {model}, whose folder is gone"
+    action = next((e for e in reversed(state.entries) if _serves(e, model)), None)
+    if action is None:
+        how = ", which no decision of this history has published"
+    elif action.kind == "published":
+        how = f", published for window {action.window}"
+    else:
+        how = f", by a rollback: {action.why}"
+    return f"{model} since {since:%Y-%m-%d %H:%M} UTC{how}"
+
+
+def _serves(entry: Entry, model: str) -> bool:
+    return entry.kind in ("published", "rolled back") and entry.model == model
+
+
+def _decision(last: Entry, state: State) -> str:
+    """Say what was decided; of a model that was withdrawn since, not that its guards passed."""
+    if last.kind == "published" and last.model in state.withdrawn:
+        return f"{last.window} published, and withdrawn since: {state.withdrawn[last.model]}"
+    return f"{last.window} {last.kind}: {last.why}"
