@@ -2,28 +2,16 @@
 
 from typing import Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from dayahead.aggregate.changed_settings import changed_settings
 from dayahead.aggregate.conclusions import conclusions, sign_of, slice_conclusion, title_of
 from dayahead.aggregate.differences import BaselineComparison
+from dayahead.aggregate.environment import page_environment
 from dayahead.aggregate.figures import data_charts, metric_charts, training_charts
 from dayahead.aggregate.findings import Findings
 from dayahead.core.phases import idle_seconds
 
 _N_SHOWN: Final = 15
 """Features of evidence that are not folded away."""
-
-
-def page_environment() -> Environment:
-    """Return Jinja with the templates of reports, which share `style.css.j2`."""
-    return Environment(
-        loader=PackageLoader("dayahead.aggregate"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
 
 
 def render_page(findings: Findings) -> str:

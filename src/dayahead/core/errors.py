@@ -31,6 +31,9 @@ _OUT_OF_MEMORY = re.compile(
     r"allocate memory|out of memory|bad_alloc|could not create a primitive|exit code -9|"
     r"failed to map segment|can't start new thread|error return without exception set"
 )
+_SURROGATES = "surrogates not allowed"
+"""Of an argument or a name of a file with bytes that are not UTF-8."""
+_SHOWN = 200
 _RERUN = "run again: finished work is kept"
 _LESS_MEMORY = (
     f"Probably out of memory: allow more where it is limited (ulimit -v), or reduce "
@@ -154,6 +157,8 @@ def _message_of(error: BaseException) -> str | None:
         return f"{lack}; {_LESS_MEMORY}"
     if isinstance(error, OSError) and error.errno in _CURES:
         return f"{error}; {cure_of(error)}, and {_RERUN}"
+    if isinstance(error, UnicodeEncodeError) and error.reason == _SURROGATES:
+        return f"{error.object[:_SHOWN]!r} is not UTF-8; rename what has this name"
     return str(error) if isinstance(error, DayaheadError) else None
 
 

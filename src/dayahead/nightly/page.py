@@ -8,7 +8,7 @@ from typing import Any, Final
 from markupsafe import Markup
 
 from dayahead.aggregate.charts import curves
-from dayahead.aggregate.page import page_environment
+from dayahead.aggregate.environment import page_environment
 from dayahead.config.nightly import NightlyConfig
 from dayahead.core.files import write_text
 from dayahead.nightly.history import DECISIONS, Entry, State

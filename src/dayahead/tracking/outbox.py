@@ -22,7 +22,7 @@ from dayahead.core.cache import link_or_copy
 from dayahead.core.errors import BusyError
 from dayahead.core.files import encodable
 from dayahead.core.project import cache_root
-from dayahead.core.redaction import redacted
+from dayahead.core.redaction import redacted, utf8
 
 Entry = dict[str, Any]
 MLFLOW = "mlflow"
@@ -139,7 +139,7 @@ class Outbox:
 
         The original may be gone at the upload: DVC deletes the workspaces of --temp runs.
         """
-        target = self.new_folder() / source.name
+        target = self.new_folder() / utf8(source.name)
         if source.is_dir():
             shutil.copytree(source, target, copy_function=_link)
         else:

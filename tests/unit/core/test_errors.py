@@ -48,6 +48,12 @@ def test_other_system_errors_keep_their_traceback():
         raise FileNotFoundError(errno.ENOENT, "No such file or directory", "x")
 
 
+def test_a_name_that_is_not_utf8_ends_with_one_line(tmp_path):
+    with pytest.raises(SystemExit, match=r"^error: 'caf.*' is not UTF-8; rename"), \
+            exit_with_message():  # fmt: skip
+        (tmp_path / "x").write_text(os.fsdecode(b"caf\xe9"), encoding="utf-8")
+
+
 class SignalError(Exception):
     """Raised by torch's launcher."""
 

@@ -1,4 +1,5 @@
 import json
+import os
 import pickle
 import signal
 from dataclasses import replace
@@ -148,6 +149,21 @@ def test_credentials_reach_no_outbox(project, params, monkeypatch):
         run.log_input("raw", "s3://me:secret@bucket/x?secret", project / "params.yaml")
     assert "secret" not in run.outbox.path.read_text()
     assert run.outbox.start()["params"]["model.config"] == '{"url": "https://***@host/x?***"}'
+
+
+def test_text_and_names_that_are_not_utf8_are_written_out(store, project, params, monkeypatch):
+    monkeypatch.setenv("DVC_EXP_NAME", os.fsdecode(b"caf\xe9"))
+    file = project / os.fsdecode(b"fl\xf6.txt")
+    file.write_text("content")
+    with stage_run("train", params) as run:
+        run.log_artifact(file)
+        run.log_registry({"withdrawn": {"a": os.fsdecode(b"\xff")}, "model": "x"})
+        run.log_metrics({"aod": 0.5})
+    (train,) = runs_of(store)["train"]
+    assert (train.info.status, train.data.metrics) == ("FINISHED", {"aod": 0.5})
+    assert train.data.tags["dvc.exp_name"] == "caf\\xe9"
+    assert [each.path for each in store.client.list_artifacts(train.info.run_id)] == ["fl\\xf6.txt"]
+    assert run.outbox.entries("registry")[0]["withdrawn"] == {"a": "\\xff"}
 
 
 def test_log_window_can_be_pickled_and_skips_known_windows(project, params):
