@@ -39,6 +39,7 @@ def render_page(path: Path, state: State, config: NightlyConfig, dataset: str) -
         horizon=config.horizon,
         current=current,
         previous=previous,
+        withdrawn=state.withdrawn,
         publication=state.publication(current) if current else None,
         action=state.action,
         counts={kind: sum(e.kind == kind for e in entries) for kind in DECISIONS},

@@ -7,6 +7,7 @@ from dayahead.config.loading import validated
 from dayahead.config.nightly import NightlyConfig
 from dayahead.nightly.history import Entry, State
 from dayahead.nightly.page import render_page
+from support.pretended_nights import run_nights
 from support.tiny_settings import NIGHTLY
 
 CHECKS = [
@@ -93,3 +94,11 @@ def test_an_empty_history_has_a_page(tmp_path):
 def test_the_same_history_gives_the_same_bytes(tmp_path):
     entries = (night(1), night(2))
     assert rendered(tmp_path, *entries) == rendered(tmp_path, *entries)
+
+
+def test_after_a_rollback_the_page_says_which_model_was_withdrawn_and_why(root):
+    night, _ = run_nights(root, 4)
+    assert "withdrawn:" not in night.history.page.read_text()
+    night.rollback("clicks fell")
+    text = night.history.page.read_text()
+    assert "<small>withdrawn: clicks fell; dayahead rollback swaps the two</small>" in text
