@@ -1,6 +1,7 @@
 """The command line: `dayahead VERB`, or `python -m dayahead VERB`."""
 
 import sys
+from io import TextIOWrapper
 
 from dayahead.core.errors import exit_with_message, terminable
 
@@ -33,7 +34,8 @@ app.add_typer(cache.app, name="cache", epilog=epilog_of("cache"))
 
 def main() -> None:
     """Run the verb that the command line names; an error of the user ends in one line."""
-    sys.stdout.reconfigure(errors="backslashreplace")  # names of files need not be UTF-8
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names of files need not be UTF-8
     with exit_with_message(), terminable():
         app()
 

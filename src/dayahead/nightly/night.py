@@ -73,8 +73,9 @@ class Night(Served):
 
     def _completed(self, params: Params) -> Outcome | None:
         outcome = self.complete(params, self._run_trials)
-        is_published = outcome is not None and outcome.outcome == "published"
-        return self._or_won(params, outcome) if is_published else outcome
+        if outcome is not None and outcome.outcome == "published":
+            return self._or_won(params, outcome)
+        return outcome
 
     def _decide(self, params: Params, folder: WindowFolder) -> Entry | None:
         """Decide on the newest window; None where that is done, or there are too few windows."""

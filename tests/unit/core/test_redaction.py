@@ -186,7 +186,7 @@ def test_other_text_stays(text):
         ("curl --password abc https://host", "curl --password *** https://host"),
     ],
 )
-def test_what_stands_beside_a_secret_stays(text, expected):
+def test_text_around_a_secret_stays(text, expected):
     assert redacted(text) == expected
 
 
