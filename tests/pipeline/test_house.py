@@ -106,14 +106,16 @@ SLOW_IMPORTS = [
         ROOT / "src" / "dayahead" / name
         for name in (
             "__init__.py",
+            "nightly/served.py",
             "serve/pyfunc.py",
+            "tracking/publication.py",
             "tracking/run_lookup.py",
             "tracking/sender.py",
             "train/streaming.py",
         )
     ),
 ]
-"""What needs no torch, MLflow, DVC, Merlin or Dask must not wait for them; `import dayahead`, which
+"""What needs no torch, MLflow, DVC, Merlin, Dask or matplotlib must not wait for them; `import dayahead`, which
 every module begins with, for nothing. A stage imports after it has started the process that sends
 its records, which loads MLflow meanwhile."""
 

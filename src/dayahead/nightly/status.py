@@ -29,7 +29,8 @@ def status_lines(state: State, publications: Publications) -> Iterator[str]:
 def _served(model: str, state: State, publications: Publications) -> str:
     since = publications.since("current")
     if since is None:
-        return "nothing"
+        path = publications.folder / "current"
+        return f"not known: {path} is no link; remove or rename it" if path.exists() else "nothing"
     if not publications.path(model).is_dir():
         return f"nothing: published/current links to {model}, whose folder is gone"
     action = next((e for e in reversed(state.entries) if _serves(e, model)), None)

@@ -152,6 +152,8 @@ def test_status_says_what_is_not_as_the_history_has_it(project):
     assert status()["serving"] == ("nothing: published/current links to mine, whose folder is gone")
     (folder / "current").unlink()
     assert status()["serving"] == "nothing"
+    (folder / "current").mkdir()
+    assert status()["serving"] == f"not known: {folder}/current is no link; remove or rename it"
 
 
 def published(project):
