@@ -115,9 +115,9 @@ SLOW_IMPORTS = [
         )
     ),
 ]
-"""What needs no torch, MLflow, DVC, Merlin, Dask or matplotlib must not wait for them; `import dayahead`, which
-every module begins with, for nothing. A stage imports after it has started the process that sends
-its records, which loads MLflow meanwhile."""
+"""What needs no torch, MLflow, DVC, Merlin, Dask or matplotlib must not wait for them; `import
+dayahead`, which every module begins with, for nothing. A stage imports after it has started the
+process that sends its records, which loads MLflow meanwhile."""
 
 
 def test_imports_are_absolute_and_at_the_top():
