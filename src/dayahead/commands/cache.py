@@ -27,8 +27,16 @@ def list_cache(
     context: typer.Context,
     prune: Annotated[
         float | None,
-        typer.Option(min=0, metavar="DAYS", help="Remove entries not used for this many days."),
+        typer.Option(
+            min=0,
+            metavar="DAYS",
+            help="Remove entries not used for this many days, and records that trackers have.",
+        ),
     ] = None,
+    undelivered: Annotated[
+        bool,
+        typer.Option("--undelivered", help="With --prune: records that no tracker has, too."),
+    ] = False,
 ) -> None:
     """List the cached results of finished work, their size and last use; share them."""
     if context.invoked_subcommand is not None:
@@ -36,9 +44,9 @@ def list_cache(
             raise ConfigError(f"cache: --prune does not go with {context.invoked_subcommand}")
         return
     if prune is not None:
-        before = time.time() - prune * 86_400
-        n_removed = sum(Cache(cache_root() / kind).prune(before) for kind in KINDS)
-        print(f"{n_removed:,} entries removed that were not used for {prune:g} days")
+        _prune(prune, undelivered=undelivered)
+    elif undelivered:
+        raise ConfigError("cache: --undelivered goes with --prune DAYS only")
     rows = []
     for kind, content in KINDS.items():
         entries = Cache(cache_root() / kind).entries()  # the one used last first
@@ -49,6 +57,23 @@ def list_cache(
     head = ("kind", "entries", "MiB", "last used", "content")
     print(tabulate(rows, head, tablefmt="plain", intfmt=",", floatfmt=",.1f"))
     print(f"{sum(size for _, _, size, *_ in rows):,.1f} MiB in {cache_root()}")
+
+
+def _prune(days: float, *, undelivered: bool) -> None:
+    from dayahead.tracking.pruning import prune_outboxes
+
+    before = time.time() - days * 86_400
+    n_removed = sum(Cache(cache_root() / kind).prune(before) for kind in KINDS)
+    print(f"{n_removed:,} entries removed that were not used for {days:g} days")
+    outboxes = prune_outboxes(before, undelivered=undelivered)
+    print(f"{len(outboxes.removed):,} outboxes of as old runs removed")
+    for path, trackers in outboxes.undelivered.items():
+        print(
+            f"{path}: kept, for {', '.join(trackers)} has not all of its records; "
+            f"`dayahead track --sync` sends them, --undelivered removes them"
+        )
+    for path in outboxes.running:
+        print(f"{path}: kept, for a process is at work on it")
 
 
 @app.command("push", epilog=epilog_of("cache push"))

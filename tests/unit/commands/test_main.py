@@ -13,6 +13,7 @@ from dayahead.__main__ import app
 from dayahead.core.cache import KINDS, Cache
 from dayahead.core.errors import ComparisonError, ConfigError, DataError
 from dayahead.sharing.study import StudyEntries
+from dayahead.tracking.outbox import Outbox
 from support.dvc_remotes import dvc_project
 from support.results_folders import write_results
 
@@ -67,6 +68,18 @@ def test_pruning_removes_unused_entries_of_every_kind(root):
     assert "2 entries removed" in output_of("--prune", "30")
     assert sorted(fits.keys()) == ["new", "used"]
     assert downloads.keys() == []
+
+
+def test_pruning_removes_the_records_that_trackers_have_and_names_the_others(root):
+    for name, sinks in (("sent", []), ("unsent", ["mlflow"])):
+        Outbox(root / "outbox" / name / "train.jsonl").append("start", at=1, sinks=sinks)
+    said = output_of("--prune", "0")
+    assert "1 outboxes of as old runs removed" in said
+    assert f"{root / 'outbox/unsent/train.jsonl'}: kept, for mlflow has not all" in said
+    assert "1 outboxes" in output_of("--prune", "0", "--undelivered")
+    assert not [*(root / "outbox").iterdir()]
+    with pytest.raises(ConfigError, match="--undelivered goes with --prune"):
+        CliRunner().invoke(app, ["cache", "--undelivered"], catch_exceptions=False)
 
 
 def test_pruning_goes_with_no_push():
