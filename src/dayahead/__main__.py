@@ -12,6 +12,7 @@ with exit_with_message():
     from dayahead.commands.compare import compare
     from dayahead.commands.examples import epilog_of
     from dayahead.commands.export import export
+    from dayahead.commands.forget import forget
     from dayahead.commands.nightly import nightly
     from dayahead.commands.preset import preset
     from dayahead.commands.profile import profile
@@ -26,7 +27,7 @@ with exit_with_message():
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 for _verb in (
     *(recommend, serve, export, compare, report, preset, tune, nightly, rollback),
-    *(summary, profile, track),
+    *(summary, profile, track, forget),
 ):
     app.command(epilog=epilog_of(_verb.__name__))(_verb)
 app.add_typer(cache.app, name="cache", epilog=epilog_of("cache"))

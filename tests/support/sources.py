@@ -30,7 +30,7 @@ def a_dataset(**sections: Any) -> DatasetConfig:
         "quality": {},
     }
     for name, value in sections.items():
-        raw[name] = {**raw[name], **value} if isinstance(value, dict) else value
+        raw[name] = {**raw.get(name, {}), **value} if isinstance(value, dict) else value
     text = repr(raw)
     if text not in _VALIDATED:
         _VALIDATED[text] = validated(DatasetConfig, raw, "test")

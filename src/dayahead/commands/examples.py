@@ -45,6 +45,11 @@ EXAMPLES = {
         "dayahead profile --window 2026-01-03 --first-step 20 --steps 5",
     ),
     "track": ("dayahead track --sync",),
+    "forget": (
+        "dayahead forget 4711 --dry-run",
+        "dayahead forget 4711 'Åsa Ünsal'",
+        "dayahead forget --file erased-users.txt",
+    ),
     "cache": (
         "dayahead cache",
         "dayahead cache --prune 30",

@@ -192,7 +192,7 @@ class Cache:
         Damaged and unfinished ones go too; an entry that a process is at work on stays.
         """
         old = [path for path in self._folders() if path.stat().st_mtime < before]
-        return sum(self._is_removed(path) for path in old)
+        return sum(self.discard(path) for path in old)
 
     def remove_superseded(self, prefix: str, key: str | None) -> None:
         """Remove all that begins with `prefix`, except the entry `key` that replaces it.
@@ -201,13 +201,14 @@ class Cache:
         """
         for path in self._folders():
             if (other := _key_of(path)).startswith(prefix) and other != key:
-                self._is_removed(path)
+                self.discard(path)
 
     def _folders(self) -> list[Path]:
         """Return the folders of all entries, of damaged and unfinished ones too."""
         return [path for path in self.folder.glob("*") if path.is_dir() and path.name != "locks"]
 
-    def _is_removed(self, path: Path) -> bool:
+    def discard(self, path: Path) -> bool:
+        """Remove an entry's folder, be it damaged or unfinished; False while it is in use."""
         try:
             with self._lock(_key_of(path), blocking=False):
                 remove_tree(path)

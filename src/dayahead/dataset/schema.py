@@ -31,6 +31,7 @@ from dayahead.core.columns import (
     Truncation,
 )
 from dayahead.core.errors import ConfigError
+from dayahead.dataset.forgotten import ForgottenConfig
 from dayahead.dataset.source import SourceConfig
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -255,6 +256,7 @@ class DatasetConfig:
     features: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], FeatureConfig]
     split: SplitConfig
     quality: QualityConfig = Field(default_factory=QualityConfig)
+    forgotten: ForgottenConfig = Field(default_factory=ForgottenConfig)
 
     def event_columns(self) -> dict[str, str]:
         """Source column of each column of the event table except `row`, which has none."""
@@ -297,6 +299,8 @@ class DatasetConfig:
         needs_user = has_gap or self.sessions.repeats.scope == "user"
         if needs_user and self.columns.user_id is None:
             raise ValueError("columns.user_id is needed for gap_minutes and for scope: user")
+        if self.forgotten.users and self.columns.user_id is None:
+            raise ValueError("columns.user_id is needed for forgotten.users")
         self._check_features()
         columns = list(self.event_columns())
         sourced = [name for name in self.features if name in columns]

@@ -120,6 +120,7 @@ def _settings(dataset: DatasetConfig) -> str:
             (time.column, time.unit, time.zone, time.offset, time.offset_unit),
             features,
             dataset.quality.unreadable > 0,
+            dataset.forgotten if dataset.forgotten.users else None,
         ]
     )
 

@@ -18,6 +18,7 @@ from dayahead.core.columns import (
     SESSION_ID,
     SESSION_START,
     TIMESTAMP,
+    USER_ID,
 )
 from dayahead.core.errors import SourceError
 from dayahead.dataset.schema import DatasetConfig, TimeConfig
@@ -70,7 +71,9 @@ def to_events(raw: RawBatch, dataset: DatasetConfig, first_row: int) -> EventBat
     if dataset.time.offset is not None:
         columns[EVENT_TIME] = _add_offsets(columns[EVENT_TIME], unreadable, dataset.time)
     readable = pa.table(columns, schema).filter(pa.array(~unreadable.mask))
-    table, dropped = _drop_incomplete(readable)
+    known, forgotten = _drop_forgotten(readable, dataset)
+    table, dropped = _drop_incomplete(known)
+    dropped = {**forgotten, **dropped}
     if n_unreadable := raw.n_rows - readable.num_rows:
         dropped = {"unreadable": n_unreadable, **dropped}
     errors = (*raw.errors, *unreadable.errors)[:EXAMPLES]
@@ -263,6 +266,14 @@ def _add_offsets(dates: pa.Array, unreadable: _UnreadableRows, time: TimeConfig)
         ),
     )
     return unix.cast(TIMESTAMP)
+
+
+def _drop_forgotten(table: pa.Table, dataset: DatasetConfig) -> tuple[pa.Table, dict[str, int]]:
+    if not dataset.forgotten.users:
+        return table, {}
+    is_listed = dataset.forgotten.is_listed(table[USER_ID])
+    n_listed = pc.sum(is_listed).as_py() or 0
+    return table.filter(pc.invert(is_listed)), {"forgotten": n_listed} if n_listed else {}
 
 
 def _drop_incomplete(table: pa.Table) -> tuple[pa.Table, dict[str, int]]:

@@ -15,6 +15,7 @@ from dayahead.core.cache import recorded_hashes
 from dayahead.core.errors import DataError, SourceError
 from dayahead.core.files import read_json, write_json
 from dayahead.core.fingerprints import sha256_of
+from dayahead.dataset.forgotten import ForgottenConfig
 from dayahead.dataset.schema import load_dataset
 from dayahead.download import convert, stage
 from dayahead.download.stage import download
@@ -196,6 +197,33 @@ def test_an_entry_that_is_valid_by_its_hashes_but_unreadable_is_converted_again(
     assert raw_after(tmp_path, path) == whole
     assert caplog.text.count("damaged (") == 1
     assert converted_files == ["a.csv"] * 2
+
+
+def test_rows_of_forgotten_users_are_left_out_and_counted(tmp_path, converted_files):
+    """Ids are compared as the event table has them; rows of others keep their numbers."""
+    users = ["4711", "Åsa", "", "471", "asa"]
+    rows = [f"{user},{n},2019-10-01 00:00:0{n},s{n}\n" for n, user in enumerate(users)]
+    paths = {"mixed.csv": rows, "numbers.csv": [rows[0], rows[3]], "others.csv": [rows[4]]}
+    for name, written in paths.items():
+        (tmp_path / name).write_text("user,item,time,session\n" + "".join(written))
+    files = [tmp_path / name for name in paths]
+    columns = {"user_id": "user"}
+    whole = raw_after(tmp_path, *files, columns=columns)
+    listed = ForgottenConfig(key="a" * 32)
+    forgotten = {"key": listed.key, "users": [listed.hash_of("4711"), listed.hash_of("Åsa")]}
+    without = raw_after(tmp_path, *files, columns=columns, forgotten=forgotten)
+    events = [pq.read_table(tmp_path / f"data/raw/events-0000{n}.parquet") for n in range(3)]
+    assert [each["user_id"].to_pylist() for each in events] == [
+        [None, "471", "asa"],
+        ["471"],
+        ["asa"],
+    ]
+    assert [each["row"].to_pylist() for each in events] == [[2, 3, 4], [1], [0]]
+    assert without["events-00002.parquet"] == whole["events-00002.parquet"]
+    assert read_json(tmp_path / "data/raw/manifest.json")["dropped"] == {"forgotten": 3}
+    assert len(converted_files) == 6  # it is part of the key
+    raw_after(tmp_path, *files, columns=columns, forgotten=forgotten)
+    assert len(converted_files) == 6
 
 
 def test_a_failed_or_killed_conversion_leaves_nothing(tmp_path, converted_files, entries):

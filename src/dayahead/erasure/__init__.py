@@ -1,0 +1,1 @@
+"""What a project holds about users, and how it is removed."""

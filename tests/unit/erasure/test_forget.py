@@ -1,0 +1,204 @@
+"""After `forget` no table of the project names the user, and a rerun does not bring them back."""
+
+import csv
+import shutil
+from pathlib import Path
+
+import dask
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from filelock import FileLock
+
+from dayahead.core.cache import Cache
+from dayahead.core.errors import BusyError, ConfigError
+from dayahead.core.files import write_parquet
+from dayahead.dataset.schema import load_dataset
+from dayahead.download.stage import download
+from dayahead.erasure.forget import forget
+from dayahead.erasure.tables import tables_in
+from dayahead.preprocess.stage import preprocess
+from dayahead.tracking.outbox import Outbox
+from support.builders import machine_config, preprocess_config, window_config
+from support.window_folders import bytes_in
+
+USERS = ("4711", "Åsa Ünsal", "用户", "u1", "u10")
+DATASET = """
+description: a shop
+licence: none
+source:
+  urls: [{urls}]
+columns:
+  item_id: {{column: item, type: int}}
+  user_id: user{session}
+time: {{column: time}}
+sessions:{gap}
+  repeats: {{rule: keep, scope: session}}
+  past_max_length: 3
+features: {{}}
+split: {{seed: 1, train: [0, 1], valid: [0, 0.5], test: [0.5, 1]}}
+"""
+BY_GAP = {"session": "", "gap": "\n  gap_minutes: 30"}
+BY_COLUMN = {"session": "\n  session_id: session", "gap": ""}
+both_kinds = pytest.mark.parametrize("kind", [BY_GAP, BY_COLUMN], ids=["gaps", "sessions"])
+
+
+def rows_of_log():
+    for day in range(1, 5):
+        for number, user in enumerate(USERS):
+            for event in range(3):
+                time = f"2026-01-0{day} 1{number}:0{event}:00"
+                yield {
+                    **{"user": user, "item": 1 + (number + event + day) % 7, "time": time},
+                    "session": f"s{day}-{number}",
+                }
+
+
+def write_source(without=()):
+    for day in range(1, 5):
+        with Path(f"day-{day}.csv").open("w", newline="", encoding="utf-8") as file:
+            out = csv.DictWriter(file, ["user", "item", "time", "session"])
+            out.writeheader()
+            rows = [row for row in rows_of_log() if f"-0{day} " in row["time"]]
+            out.writerows(row for row in rows if row["user"] not in without)
+
+
+@pytest.fixture
+def shop(tmp_path, dask_thread, monkeypatch):
+    """A project that has run: its data, results, caches, records and DVC's cache."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DVC_ROOT", str(tmp_path))
+
+    def run():
+        dataset = load_dataset("shop")
+        download(dataset, "shop", Path("data/raw"))
+        with dask.config.set(scheduler_address=dask_thread):
+            preprocess(Path("data/raw"), Path("data/windows"), dataset, window_config(),
+                       preprocess_config(), machine_config())  # fmt: skip
+
+    def build(kind):
+        Path("datasets").mkdir()
+        urls = ", ".join(f"day-{day}.csv" for day in range(1, 5))
+        Path("datasets/shop.yaml").write_text(DATASET.format(urls=urls, **kind))
+        write_source()
+        run()
+        windows = sorted(Path("data/windows").glob("*-test.parquet"))
+        for path in windows:
+            ids = pq.read_table(path, partitioning=None)["session_id"]
+            ranks = pa.table({"session_id": ids, "rank": pa.array([1] * len(ids), pa.int32())})
+            write_parquet(Path("results/ranks") / path.name, ranks)
+            write_parquet(Path("nights/n1") / path.name, ranks)
+        Cache(tmp_path / ".dayahead/evaluations").put(
+            "old", lambda folder: shutil.copytree("results/ranks", folder / "ranks")
+        )
+        Outbox(tmp_path / ".dayahead/outbox/run/train.jsonl").add_file(Path("results/ranks"))
+        for number, path in enumerate(tables_in(tmp_path / "data")):
+            target = tmp_path / f".dvc/cache/files/md5/ab/{number}"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
+        return build
+
+    build.run = run
+    return build
+
+
+def erase(root, users, *, dry_run=False):
+    return forget(root, Path("datasets/shop.yaml"), users, root / ".dvc/cache", dry_run=dry_run)
+
+
+def texts_of(root):
+    """Every text in every table of the project, and of tables within lists."""
+    found = set()
+    for path in tables_in(root):
+        if path.read_bytes()[:4] == b"PAR1":
+            table = pq.ParquetFile(path).read()
+        else:
+            table = pa.ipc.open_file(path).read_all()
+        for column in table.columns:
+            if pa.types.is_string(column.type):
+                found |= set(column.to_pylist())
+    return found
+
+
+@both_kinds
+def test_nothing_that_names_the_users_is_left_and_a_rerun_brings_nothing_back(tmp_path, shop, kind):
+    """The source still holds them: the windows are those of a log without their rows."""
+    shop(kind)
+    gone = ["4711", "Åsa Ünsal"]
+    of_sessions = {f"s{day}-{number}" for day in range(1, 5) for number in (0, 1)}
+    assert set(gone) <= texts_of(tmp_path)
+    erasure = erase(tmp_path, gone)
+    assert (erasure.missing, erasure.kept) == ([], [])
+    places = set(erasure.holdings.by_place())
+    assert {
+        *("data/raw", "data/windows", "results/ranks", "nights", "the cache of DVC"),
+        *(f".dayahead/{kind}" for kind in ("events", "windows", "evaluations", "outbox")),
+    } <= places
+    assert not texts_of(tmp_path) & {*gone, *of_sessions}
+    shop.run()
+    assert not texts_of(tmp_path) & {*gone, *of_sessions}
+    found = {name: text for name, text in bytes_in(Path("data/windows")).items()}
+    shutil.rmtree(".dayahead")
+    write_source(without=gone)
+    shop.run()
+    assert bytes_in(Path("data/windows")) == found
+    assert {"u1", "u10", "用户"} <= texts_of(tmp_path)
+
+
+@both_kinds
+def test_a_dry_run_lists_the_same_and_changes_nothing(tmp_path, shop, kind):
+    shop(kind)
+    before = bytes_in(tmp_path)
+    listed = erase(tmp_path, ["u1"], dry_run=True).holdings
+    after = {name: text for name, text in bytes_in(tmp_path).items() if not name.endswith(".lock")}
+    assert after == {name: text for name, text in before.items() if not name.endswith(".lock")}
+    done = erase(tmp_path, ["u1"]).holdings
+    assert listed.found == done.found
+    assert listed.rows["u1"] > 0
+
+
+def test_a_user_whose_id_begins_alike_stays_and_one_that_is_not_found_is_named(tmp_path, shop):
+    shop(BY_COLUMN)
+    erasure = erase(tmp_path, ["u1", "U10", "471"])
+    assert erasure.missing == ["U10", "471"]
+    shop.run()
+    left = texts_of(tmp_path)
+    assert "u10" in left
+    assert "4711" in left
+    assert "u1" not in left
+
+
+def test_a_second_time_finds_nothing_more(tmp_path, shop):
+    shop(BY_GAP)
+    erase(tmp_path, ["u1"])
+    shop.run()
+    assert erase(tmp_path, ["u1"]).missing == ["u1"]
+    assert len(load_dataset("shop").forgotten.users) == 1
+
+
+def test_nothing_is_removed_while_a_stage_runs(tmp_path, shop):
+    shop(BY_GAP)
+    with (
+        FileLock(tmp_path / ".dayahead/train.lock"),
+        pytest.raises(BusyError, match="train is running here"),
+    ):
+        erase(tmp_path, ["u1"])
+    assert load_dataset("shop").forgotten.users == ()
+
+
+def test_a_folder_that_is_a_link_is_emptied_where_it_leads(tmp_path, shop):
+    shop(BY_GAP)
+    shutil.move("data/raw", tmp_path / "disk")
+    Path("data/raw").symlink_to(tmp_path / "disk")
+    erase(tmp_path, ["u1"])
+    assert not (tmp_path / "disk").exists()
+    shop.run()
+
+
+def test_a_data_set_without_users_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("datasets").mkdir()
+    text = DATASET.format(urls="a.csv", **BY_COLUMN)
+    Path("datasets/shop.yaml").write_text(text.replace("  user_id: user\n", ""))
+    with pytest.raises(ConfigError, match=r"columns.user_id names no column"):
+        erase(tmp_path, ["u1"])
