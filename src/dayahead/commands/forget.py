@@ -70,10 +70,10 @@ def _print_erasure(erasure: "Erasure", users: list[str], *, dry_run: bool) -> No
     ]
     head = ("would be removed" if dry_run else "removed", "files or folders", "rows of the users")
     print(tabulate(rows, head, tablefmt="plain", intfmt=","))
-    if erasure.downloads:
+    if erasure.unsearched:
         print(
-            f"{erasure.downloads:,} fetched source files in .dayahead/downloads, which are not "
-            f"searched, {'would go' if dry_run else 'went'} too"
+            f"{erasure.unsearched:,} entries of .dayahead that are not searched (fetched source "
+            f"files, damaged or unfinished entries) {'would go' if dry_run else 'went'} too"
         )
 
 

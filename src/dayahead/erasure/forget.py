@@ -8,7 +8,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from dayahead.core.cache import KINDS, Cache
+from dayahead.core.cache import DAMAGED, KINDS, Cache
 from dayahead.core.errors import BusyError
 from dayahead.core.files import remove_tree
 from dayahead.erasure.holdings import OUTPUTS, Holding, Holdings, find_holdings
@@ -27,8 +27,9 @@ class Erasure:
     """Users of whom no row was found."""
     kept: Sequence[Holding]
     """What another process uses."""
-    downloads: int
-    """Fetched source files in the cache, which are not searched and go all."""
+    unsearched: int
+    """Entries of the cache that are not searched and go all: fetched source files, and entries that
+    are damaged or unfinished."""
 
 
 def forget(
@@ -47,18 +48,29 @@ def forget(
         if not dry_run:
             suppress_users(dataset, users)
         holdings = find_holdings(root, users, dvc_cache)
-        downloads = Cache(root / ".dayahead" / "downloads")
-        fetched = [path for path in downloads.folder.glob("*") if path.name != "locks"]
+        unsearched = _unsearched(root)
         kept = []
         if not dry_run:
-            kept = [each for each in holdings.found if not _is_removed(root, each)]
-            for path in fetched:
-                downloads.discard(path)
+            kept = [each for each in (*holdings.found, *unsearched) if not _is_removed(root, each)]
     missing = [user for user in users if not holdings.rows[user]]
-    return Erasure(holdings, missing, kept, len(fetched))
+    return Erasure(holdings, missing, kept, len(unsearched))
+
+
+def _unsearched(root: Path) -> list[Holding]:
+    """Return the entries of the cache that may hold rows in any form, or cannot be read."""
+    found = []
+    for kind in KINDS:
+        place = f".dayahead/{kind}"
+        for path in sorted((root / place).glob("*")):
+            is_whole = path.suffix != DAMAGED and not path.name.startswith(".")
+            if path.name != "locks" and (kind == "downloads" or not is_whole):
+                found.append(Holding(place, path, 0))
+    return found
 
 
 def _is_removed(root: Path, holding: Holding) -> bool:
+    if not holding.path.exists():
+        return True
     if holding.place in OUTPUTS:
         shutil.rmtree(holding.path.resolve(), ignore_errors=True)  # it may be a link to a disk
         remove_tree(holding.path)

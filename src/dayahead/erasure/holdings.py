@@ -68,6 +68,8 @@ def _tables(root: Path, dvc_cache: Path) -> Iterator[tuple[str, Path, Path]]:
     """Yield each table with its place, and the path that goes if the table does."""
     for name in OUTPUTS:
         yield from ((name, root / name, path) for path in tables_in(root / name))
+    for folder in sorted((root / "data").glob(".*")):  # left by a killed stage
+        yield from ((f"data/{folder.name}", path, path) for path in tables_in(folder))
     own = [root / name for name in OUTPUTS]
     for name in OTHERS:
         for path in tables_in(root / name):

@@ -168,6 +168,26 @@ def test_a_user_whose_id_begins_alike_stays_and_one_that_is_not_found_is_named(t
     assert "u1" not in left
 
 
+def test_what_a_killed_stage_or_a_damaged_entry_has_left_goes(tmp_path, shop):
+    shop(BY_GAP)
+    shutil.copytree("data/windows", "data/.windows.building/run")
+    [events, *_] = Path(".dayahead/events").glob("*/")
+    for name in (f"{events.name}.damaged", ".half.partial"):
+        left = events.with_name(name)
+        left.mkdir()
+        (left / "events-00000.parquet").write_bytes(b"PAR1 u1")
+    (tmp_path / "data/mine.parquet").write_bytes(b"PAR1 u1")
+    erasure = erase(tmp_path, ["u1"])
+    assert (erasure.unsearched, erasure.kept) == (2, [])
+    assert "data/.windows.building" in erasure.holdings.by_place()
+    left = [path for path in tmp_path.rglob("*") if path.suffix in {".damaged", ".partial"}]
+    assert left == []
+    assert (tmp_path / "data/mine.parquet").exists()
+    assert "u1" not in texts_of(tmp_path / ".dayahead") | texts_of(
+        tmp_path / "data/.windows.building"
+    )
+
+
 def test_a_second_time_finds_nothing_more(tmp_path, shop):
     shop(BY_GAP)
     erase(tmp_path, ["u1"])
