@@ -47,7 +47,7 @@ EXAMPLES = {
     "track": ("dayahead track --sync",),
     "forget": (
         "dayahead forget 4711 --dry-run",
-        "dayahead forget 4711 'Åsa Ünsal'",
+        "dayahead forget 4711 'user 12'",
         "dayahead forget --file erased-users.txt",
     ),
     "cache": (

@@ -37,10 +37,10 @@ class Holdings:
 
     def by_place(self) -> Mapping[str, Sequence[Holding]]:
         """Return what was found by its place, in the order in which it was."""
-        places: dict[str, list[Holding]] = {}
+        listed: dict[str, list[Holding]] = {}
         for each in self.found:
-            places.setdefault(each.place, []).append(each)
-        return places
+            listed.setdefault(each.place, []).append(each)
+        return listed
 
 
 def find_holdings(root: Path, users: Collection[str], dvc_cache: Path) -> Holdings:

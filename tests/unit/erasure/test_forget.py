@@ -22,7 +22,7 @@ from dayahead.tracking.outbox import Outbox
 from support.builders import machine_config, preprocess_config, window_config
 from support.window_folders import bytes_in
 
-USERS = ("4711", "Åsa Ünsal", "用户", "u1", "u10")
+USERS = ("4711", "\u00c5sa \u00dcnsal", "\u7528\u6237", "u1", "u10")
 DATASET = """
 description: a shop
 licence: none
@@ -124,16 +124,16 @@ def texts_of(root):
 def test_nothing_that_names_the_users_is_left_and_a_rerun_brings_nothing_back(tmp_path, shop, kind):
     """The source still holds them: the windows are those of a log without their rows."""
     shop(kind)
-    gone = ["4711", "Åsa Ünsal"]
+    gone = ["4711", "\u00c5sa \u00dcnsal"]
     of_sessions = {f"s{day}-{number}" for day in range(1, 5) for number in (0, 1)}
     assert set(gone) <= texts_of(tmp_path)
     erasure = erase(tmp_path, gone)
     assert (erasure.missing, erasure.kept) == ([], [])
-    places = set(erasure.holdings.by_place())
+    listed = set(erasure.holdings.by_place())
     assert {
         *("data/raw", "data/windows", "results/ranks", "nights", "the cache of DVC"),
         *(f".dayahead/{kind}" for kind in ("events", "windows", "evaluations", "outbox")),
-    } <= places
+    } <= listed
     assert not texts_of(tmp_path) & {*gone, *of_sessions}
     shop.run()
     assert not texts_of(tmp_path) & {*gone, *of_sessions}
@@ -142,7 +142,7 @@ def test_nothing_that_names_the_users_is_left_and_a_rerun_brings_nothing_back(tm
     write_source(without=gone)
     shop.run()
     assert bytes_in(Path("data/windows")) == found
-    assert {"u1", "u10", "用户"} <= texts_of(tmp_path)
+    assert {"u1", "u10", "\u7528\u6237"} <= texts_of(tmp_path)
 
 
 @both_kinds

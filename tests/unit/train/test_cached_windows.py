@@ -9,21 +9,18 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
 from dayahead.config.baselines import BASELINES, MEMORY
-from dayahead.core.files import read_json, write_json, write_parquet
-from dayahead.core.fingerprints import sha256_of
-from dayahead.distributed.launch import main_process, run_processes
+from dayahead.core.files import write_parquet
+from dayahead.distributed.launch import run_processes
 from dayahead.model.tensor_files import write_tensors
 from dayahead.train import cached_windows
-from dayahead.train.cached_windows import STATE, CachedWindows
-from dayahead.train.checks import select_windows
+from dayahead.train.cached_windows import STATE
 from dayahead.train.results import EvaluatedWindow
 from dayahead.train.run import Run
 from dayahead.train.stage import train
-from dayahead.windows.folder import WindowFolder, window_path
+from dayahead.windows.folder import window_path
 from support.memory_models import MEMORY_WITH_GPT2
 from support.outputs import without_times
 from support.tiny_settings import GRU4REC, compute_config, each_task, merge_sections, tiny_study
@@ -323,112 +320,6 @@ def test_damaged_entries_are_reported_and_built_again(
     assert caplog.text.count("damaged (") == 3
     assert {path.name for path in folder.glob("*.damaged")} == {f"{e.name}.damaged" for e in newest}
     assert len(fits) == n_fits
-
-
-def lose_files(entry):
-    for path in files_of(entry):
-        path.unlink()
-
-
-def lose_state(entry):
-    (entry / STATE).unlink()
-
-
-def write_no_tensors(entry):
-    (entry / STATE).write_bytes(b"no tensors")
-
-
-def rename_tensors(entry):
-    state = load_file(entry / STATE)
-    save_file({f"other.{name}": value for name, value in state.items()}, entry / STATE)
-
-
-def reshape_tensors(entry):
-    state = load_file(entry / STATE)
-    save_file({name: torch.stack([value, value]) for name, value in state.items()}, entry / STATE)
-
-
-def lose_moments(entry):
-    state = load_file(entry / STATE)
-    save_file({f"{name}.x": value for name, value in state.items()}, entry / STATE)
-
-
-def rewrite(name, change):
-    def damage(entry):
-        value = read_json(entry / name)
-        change(value)
-        write_json(entry / name, value)
-
-    return damage
-
-
-UNREADABLE = {
-    "an empty entry": ("fits", lose_files),
-    "no state": ("fits", lose_state),
-    "no tensors": ("fits", write_no_tensors),
-    "tensors of other names": ("fits", rename_tensors),
-    "tensors of other shapes": ("fits", reshape_tensors),
-    "moments of other names": ("fits", lose_moments),
-    "no machine": ("fits", rewrite("fit.json", lambda about: about.pop("machine"))),
-    "no seconds": ("fits", rewrite("fit.json", lambda about: about["fit"].update(seconds=0))),
-    "no fit": ("fits", rewrite("fit.json", lambda about: about.update(fit=[]))),
-    "a text": ("fits", rewrite("fit.json", lambda about: about["fit"].update(n_sessions="few"))),
-    "an empty evaluation": ("evaluations", lose_files),
-    "another window": (
-        "evaluations",
-        rewrite("evaluated.json", lambda about: about.update(window="../../2026-01-02")),
-    ),
-    "no rates": ("evaluations", rewrite("evaluated.json", lambda about: about.update(timing={}))),
-    "no loss": (
-        "evaluations",
-        rewrite("evaluated.json", lambda about: about.update(train_loss="low")),
-    ),
-}
-
-
-def files_of(entry):
-    return [path for path in entry.rglob("*") if path.is_file() and path.name != "contents.json"]
-
-
-@pytest.mark.parametrize("case", UNREADABLE)
-def test_an_entry_that_is_valid_by_its_hashes_but_unreadable_is_set_aside_and_made_again(
-    windows, finished, caplog, fits, case
-):
-    files, out = finished
-    kind, damage = UNREADABLE[case]
-    folder = out.with_name("cache") / kind
-    entries = [path for path in folder.iterdir() if path.name != "locks"]
-    newest = max(entries, key=lambda path: path.stat().st_mtime)
-    damage(newest)
-    hashes = {path.relative_to(newest).as_posix(): sha256_of(path) for path in files_of(newest)}
-    write_json(newest / "contents.json", hashes)
-    assert run(windows, out, KEEP_ALL) == files
-    assert caplog.text.count("damaged (") == 1
-    assert [path.name for path in folder.glob("*.damaged")] == [f"{newest.name}.damaged"]
-    assert fits == ([day(4)] if kind == "fits" else [])
-    assert run(windows, out, KEEP_ALL) == files
-    assert caplog.text.count("damaged (") == 1
-
-
-def test_a_refused_fit_leaves_the_model_that_the_run_has(windows, finished, fits):
-    """The evaluation of the third window is lost, so its fit is restored over that of the second,
-    which this run has made: where it cannot be, the third is fitted from the second."""
-    files, out = finished
-    cache = out.with_name("cache")
-    study = tiny_study(windows, out, KEEP_ALL, cache=cache)
-    process = main_process(study.params.compute)
-    all_windows, _ = select_windows(WindowFolder(windows), study.params)
-    own = Run(study, process, all_windows[0])
-    cached = CachedWindows(cache, own, all_windows)
-    for index, damage in ((1, lose_files), (2, rename_tensors)):
-        entry = cache / "fits" / cached.keys.fits[index]
-        damage(entry)
-        hashes = {path.relative_to(entry).as_posix(): sha256_of(path) for path in files_of(entry)}
-        write_json(entry / "contents.json", hashes)
-    for index in (1, 2):
-        shutil.rmtree(cache / "evaluations" / cached.evaluation_key(index))
-    assert run(windows, out, KEEP_ALL) == files
-    assert fits == [day(1), day(2)]
 
 
 def other_architecture(monkeypatch):
