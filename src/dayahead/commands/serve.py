@@ -34,7 +34,7 @@ Cold = Annotated[
 ]
 Threads = Annotated[int, typer.Option(min=1, help="CPU threads of the model.")]
 ReloadSeconds = Annotated[float, typer.Option(min=0.1, help="How often a new model is looked for.")]
-MaxBody = Annotated[float, typer.Option(help="MiB of a request's body.")]
+MaxBody = Annotated[int, typer.Option(min=1, help="MiB of a request's body.")]
 MaxSessions = Annotated[int, typer.Option(min=1, help="Sessions of a request.")]
 MaxEvents = Annotated[int, typer.Option(min=1, help="Events of a session, and of its past.")]
 MaxFields = Annotated[int, typer.Option(min=2, help="Fields of an event.")]
@@ -45,7 +45,7 @@ MaxEntries = Annotated[
         min=1, help="Events, top_k, ids in allow and deny: those of all sessions of a request."
     ),
 ]
-MaxAnswer = Annotated[float, typer.Option(help="MiB of an answer's body.")]
+MaxAnswer = Annotated[int, typer.Option(min=1, help="MiB of an answer's body.")]
 MaxWaiting = Annotated[
     int, typer.Option(min=2, help="Entries that wait for the model, at least twice --max-entries.")
 ]
@@ -64,13 +64,13 @@ def serve(  # noqa: PLR0913, PLR0917
     cold_start: Cold = "popularity",
     threads: Threads = 1,
     reload_seconds: ReloadSeconds = 2.0,
-    max_body_mib: MaxBody = Limits.body_bytes / MIB,
+    max_body_mib: MaxBody = Limits.body_bytes // MIB,
     max_sessions: MaxSessions = Limits.sessions,
     max_events: MaxEvents = Limits.events,
     max_fields: MaxFields = Limits.fields,
     max_top_k: MaxTopK = Limits.top_k,
     max_entries: MaxEntries = Limits.entries,
-    max_answer_mib: MaxAnswer = Limits.answer_bytes / MIB,
+    max_answer_mib: MaxAnswer = Limits.answer_bytes // MIB,
     max_waiting: MaxWaiting = Limits.waiting,
     max_connections: MaxConnections = Limits.connections,
     request_seconds: RequestSeconds = Limits.request_seconds,
@@ -80,25 +80,25 @@ def serve(  # noqa: PLR0913, PLR0917
 
     On SIGTERM it finishes the requests in progress.
     """
+    import torch
+
+    from dayahead.serve.live_model import ModelSource
+    from dayahead.serve.service import Service
+
     limits = Limits(
-        body_bytes=round(max_body_mib * MIB),
+        body_bytes=max_body_mib * MIB,
         sessions=max_sessions,
         events=max_events,
         fields=max_fields,
         top_k=max_top_k,
         entries=max_entries,
-        answer_bytes=round(max_answer_mib * MIB),
+        answer_bytes=max_answer_mib * MIB,
         waiting=max_waiting,
         connections=max_connections,
         request_seconds=request_seconds,
         answer_seconds=answer_seconds,
     )
     _allow_files(limits.connections)
-    import torch
-
-    from dayahead.serve.live_model import ModelSource
-    from dayahead.serve.service import Service
-
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("dayahead").setLevel(logging.INFO)
     torch.set_num_threads(threads)

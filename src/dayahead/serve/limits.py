@@ -1,5 +1,6 @@
 """How much work a request may make, and how long a client may take."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
@@ -42,8 +43,10 @@ class Limits:
     def __post_init__(self) -> None:
         """Raise ConfigError for limits under which nothing, or no large request, is answered."""
         for field in fields(self):
-            if getattr(self, field.name) <= 0:
-                raise ConfigError(f"serve: {field.name} is not positive; expected a limit above 0")
+            if not 0 < getattr(self, field.name) < math.inf:
+                raise ConfigError(
+                    f"serve: {field.name} is {getattr(self, field.name)}; expected a limit above 0"
+                )
         if 2 * self.entries > self.waiting:
             raise ConfigError(
                 f"serve: --max-entries {self.entries} is more than half of --max-waiting "

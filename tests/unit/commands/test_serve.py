@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from dayahead.__main__ import app
 from dayahead.commands.serve import _address, _listening
 from dayahead.core.errors import ConfigError
-from dayahead.serve.limits import Limits
+from dayahead.serve.limits import MIB, Limits
 from http_load import apply_load
 from support.tiny_settings import train_study
 from support.window_folders import markov_days, write_window_folder
@@ -245,8 +245,8 @@ def test_the_old_model_answers_while_its_folder_is_damaged_and_overwritten(publi
 
 
 OPTIONS = {
-    "--max-body-mib": "0.5", "--max-sessions": "2", "--max-events": "3", "--max-fields": "4",
-    "--max-top-k": "5", "--max-entries": "6", "--max-answer-mib": "0.25", "--max-waiting": "12",
+    "--max-body-mib": "2", "--max-sessions": "2", "--max-events": "3", "--max-fields": "4",
+    "--max-top-k": "5", "--max-entries": "6", "--max-answer-mib": "7", "--max-waiting": "12",
     "--max-connections": "8", "--request-seconds": "9.5", "--answer-seconds": "10.5",
 }  # fmt: skip
 
@@ -261,8 +261,8 @@ def test_every_limit_is_an_option(published, monkeypatch):
     result = CliRunner().invoke(app, ["serve", *options], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     assert services[0].limits == Limits(
-        body_bytes=2**19, sessions=2, events=3, fields=4, top_k=5, entries=6, answer_bytes=2**18,
-        waiting=12, connections=8, request_seconds=9.5, answer_seconds=10.5,
+        body_bytes=2 * MIB, sessions=2, events=3, fields=4, top_k=5, entries=6,
+        answer_bytes=7 * MIB, waiting=12, connections=8, request_seconds=9.5, answer_seconds=10.5,
     )  # fmt: skip
     assert len(OPTIONS) == len(fields(Limits))
 

@@ -200,6 +200,8 @@ def test_an_error_of_our_own_is_500_in_json(saved_model, monkeypatch):
         ({"entries": 600_000}, "--max-entries 600000"),
         ({"sessions": 0}, "sessions"),
         ({"request_seconds": 0}, "request_seconds"),
+        ({"answer_seconds": float("nan")}, "answer_seconds is nan"),
+        ({"answer_seconds": float("inf")}, "answer_seconds is inf"),
     ],
 )
 def test_limits_that_cannot_be_are_one_clear_error(limits, message):
