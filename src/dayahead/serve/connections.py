@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
@@ -39,8 +40,8 @@ class BoundedConnection(H11Protocol):
         super().__init__(*given, **named)
         self._limits = limits
         self.conn = _CountedParts(h11.SERVER, HEADER_BYTES)
-        self._header_timer: asyncio.TimerHandle | None = None
-        self._answer_timer: asyncio.TimerHandle | None = None
+        self._header_timer = _Timer(lambda: self.transport.abort())
+        self._answer_timer = _Timer(lambda: self.transport.abort())
         self._waiting = waiting
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -68,21 +69,21 @@ class BoundedConnection(H11Protocol):
     def pause_writing(self) -> None:
         """Wait for the client to receive."""
         super().pause_writing()
-        self._answer_timer = self.loop.call_later(self._limits.answer_seconds, self.transport.abort)
+        self._answer_timer.start(self.loop, self._limits.answer_seconds)
         self._watch()
 
     def resume_writing(self) -> None:
         """Go on: the client has received all."""
         super().resume_writing()
-        self._answer_timer = _cancelled(self._answer_timer)
+        self._answer_timer.stop()
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
         super().connection_lost(exc)
         self._waiting.pop(self, None)
-        self._header_timer = _cancelled(self._header_timer)
-        self._answer_timer = _cancelled(self._answer_timer)
+        self._header_timer.stop()
+        self._answer_timer.stop()
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP as all other errors are answered."""
@@ -106,10 +107,9 @@ class BoundedConnection(H11Protocol):
             return
         state = self.conn.their_state
         if state is not h11.IDLE:
-            self._header_timer = _cancelled(self._header_timer)
-        elif self._header_timer is None and self.timeout_keep_alive_task is None:
-            seconds = self._limits.request_seconds
-            self._header_timer = self.loop.call_later(seconds, self.transport.abort)
+            self._header_timer.stop()
+        elif not self._header_timer.is_running and self.timeout_keep_alive_task is None:
+            self._header_timer.start(self.loop, self._limits.request_seconds)
         if state in {h11.IDLE, h11.SEND_BODY} or self.flow.write_paused:
             self._waiting.setdefault(self)
         else:
@@ -133,9 +133,24 @@ class _CountedParts(h11.Connection):
         return event
 
 
-def _cancelled(timer: asyncio.TimerHandle | None) -> None:
-    if timer is not None:
-        timer.cancel()
+class _Timer:
+    """Calls what is late, unless it is stopped before."""
+
+    def __init__(self, late: Callable[[], None]) -> None:
+        self._late = late
+        self._handle: asyncio.TimerHandle | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._handle is not None
+
+    def start(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+        self._handle = loop.call_later(seconds, self._late)
+
+    def stop(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
 
 
 def connections_within(limits: Limits) -> type[asyncio.Protocol]:

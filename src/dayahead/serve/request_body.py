@@ -46,10 +46,10 @@ class WholeBody:
                 return
             if refusal is None and len(body) > self._limits.body_bytes:
                 refusal = self._too_large()
-        if refusal is not None:
-            await refusal(scope, receive, send)
-        else:
-            await self._app(scope, _replayed(bytes(body), receive), send)
+            if refusal is None:
+                await self._app(scope, _replayed(bytes(body), receive), send)
+                return
+        await refusal(scope, receive, send)
 
     def _refusal(self, headers: dict[bytes, bytes]) -> Response | None:
         """Refuse what the header of a request shows already."""
