@@ -20,7 +20,7 @@ FIRST = 5
 SHOP = SETTINGS | {
     "model": {"architecture": "transitions"},
     "window": {"min_sessions": 50},
-    "nightly": {"horizon": 5, "challengers": {"decayed": {"model": {"decay": 0.5}}}},
+    "nightly": {"horizon": 5, "seeds": 2, "challengers": {"decayed": {"model": {"decay": 0.5}}}},
 }
 
 
@@ -107,8 +107,9 @@ def test_challengers_leave_the_project_alone_and_show_nothing(shop):
     entries = History(clone.folder / "nights").read().entries
     assert [e.window for e in entries if e.kind == "enrolled"] == ["2026-01-04"]
     assert not [e for e in entries if e.kind == "succession"]
-    [trial] = (clone.folder / ".dayahead/nightly").glob("*/results/windows.csv")
-    assert "2026-01-06" in trial.read_text()
+    runs = [*(clone.folder / ".dayahead/nightly").glob("*/results/windows.csv")]
+    assert len(runs) == 3  # the champion with another seed, the challenger with two
+    assert all("2026-01-06" in run.read_text() for run in runs)
 
 
 def test_damaged_files_are_refused_and_the_model_stays(shop):

@@ -12,7 +12,7 @@ from dayahead.config.loading import read_yaml
 from dayahead.core.files import write_json, write_text
 from dayahead.nightly.guards import Check
 from dayahead.nightly.night import Night
-from dayahead.nightly.pipeline import RefusedDataError
+from dayahead.nightly.pipeline import Pipeline, RefusedDataError
 from support.results_folders import window_ranks, write_results
 from support.tiny_settings import EVALUATION, NIGHTLY, SECTIONS
 from support.window_folders import day, write_window_folder
@@ -38,7 +38,8 @@ def write_params(root, nightly=None, **sections):
 class PretendedPipeline:
     """Delivers days from a file, and makes up the ranks of models by their settings.
 
-    A model is as good as `levels` says of its seed: the rank of a target is 1 + Poisson(level).
+    A model is as good as `levels` says of its training.epochs: the rank of a target is
+    1 + Poisson(level). Its seed makes no other difference than that of chance.
     """
 
     root: Path
@@ -56,27 +57,35 @@ class PretendedPipeline:
             raise RefusedDataError("datasets/tiny.yaml: too many defects in the log")
         write_window_folder(self.root / "data/windows", self.days)
 
-    def ranks(self, window, seed):
-        level = self.levels.get((seed, window), self.levels.get(seed, 3))
-        draw = np.random.default_rng([crc32(window.encode()), seed])
+    def ranks(self, window, fitted):
+        epochs, seed = fitted
+        level = self.levels.get((epochs, window), self.levels.get(epochs, 3))
+        draw = np.random.default_rng([crc32(window.encode()), epochs, seed])
         return (1 + draw.poisson(level, N_SESSIONS)).tolist()
 
-    def _write(self, results, seed):
+    def _fitted(self, changes):
+        """What a model of the project is made with, after these changes: epochs and seed."""
+        training = read_yaml(self.root / "params.yaml")["training"] | changes.get("training", {})
+        return training["epochs"], training["seed"]
+
+    def _write(self, results, fitted):
         windows = [day(number) for number in range(1, len(self.days))]
-        write_results(results, {window: self.ranks(window, seed) for window in windows})
+        write_results(results, {window: self.ranks(window, fitted) for window in windows})
 
     def train(self):
-        seed = read_yaml(self.root / "params.yaml")["training"]["seed"]
-        self._write(self.root / "results", seed)
+        fitted = self._fitted({})
+        self._write(self.root / "results", fitted)
         models, newest = self.root / "models", day(len(self.days) - 1)
         shutil.rmtree(models, ignore_errors=True)  # as save_model does
-        write_json(models / "config.json", {"window": newest, "seed": seed})
+        write_json(models / "config.json", {"window": newest, "fitted": fitted})
         write_text(models / "vocabulary/items", f"{len(self.days)} days")
 
-    def challenge(self, trial, changes):
-        results = self.root / ".dayahead/nightly" / trial / "results"
-        self._write(results, changes["training"]["seed"])
+    def challenge(self, name, changes):
+        results = self.root / ".dayahead/nightly" / name / "results"
+        self._write(results, self._fitted(changes))
         return results
+
+    keep_challenges = Pipeline.keep_challenges
 
 
 @dataclass(frozen=True)
@@ -88,8 +97,8 @@ class PretendedModel:
     faults: int = 0
 
     def ranks(self, window):
-        seed = json.loads((self.folder / "config.json").read_text())["seed"]
-        return window_ranks(self.pipeline.ranks(window.name, seed))
+        fitted = json.loads((self.folder / "config.json").read_text())["fitted"]
+        return window_ranks(self.pipeline.ranks(window.name, fitted))
 
     def smoke_check(self, window, n_sessions):
         return Check("smoke_sessions", self.faults == 0, f"{self.faults} faults")

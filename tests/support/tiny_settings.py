@@ -152,6 +152,8 @@ NIGHTLY = {
     "min_coverage": 0.9,
     "smoke_sessions": 5,
     "horizon": 6,
+    "seeds": 2,
+    "trials_per_year": 6,
     "margin": 0.0,
     "max_recall_loss": 0.01,
     "challengers": {},

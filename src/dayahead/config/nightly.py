@@ -56,9 +56,16 @@ class NightlyConfig:
     horizon: Annotated[int, Field(ge=5, le=10_000)]
     """Windows after a challenger's enrolment that decide, once, whether it succeeds. Below 10, half
     of it gives no interval, so no trial ends early."""
+    seeds: Annotated[int, Field(ge=2, le=100)]
+    """Runs of the champion and of each challenger, with training.seed and those that follow it: how
+    much seeds differ is known from them. With 2, only large gains are found."""
+    trials_per_year: Annotated[int, Field(ge=1, le=10_000)]
+    """Most trials that are enrolled in 365 days, whatever their settings. They share a probability
+    of 2.5 % that any challenger succeeds that is not better: the fewer, the smaller a gain that is
+    found."""
     margin: NonNegative
-    """By how much the challenger must be better: the lower end of the paired 95 % interval of the
-    metric must be above this."""
+    """By how much the challenger must be better: the lower bound of the difference in the metric
+    must be above this."""
     max_recall_loss: Fraction
     """Largest relative loss of recall, at the metric's cutoff, of a challenger that succeeds."""
     challengers: dict[Name, FiniteMapping]
@@ -88,4 +95,13 @@ class NightlyConfig:
         return {name: value for name, value in values.items() if name not in _NO_DECISION}
 
 
-_NO_DECISION = ("model", "keep", "horizon", "margin", "max_recall_loss", "challengers")
+_NO_DECISION = (
+    "model",
+    "keep",
+    "horizon",
+    "seeds",
+    "trials_per_year",
+    "margin",
+    "max_recall_loss",
+    "challengers",
+)

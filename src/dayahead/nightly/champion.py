@@ -66,7 +66,7 @@ def trial_of(params: Params, path: Path, name: str) -> Trial:
     """Return the trial of a challenger of params.yaml, which is at `path`.
 
     Raises:
-        ConfigError: its settings are invalid, or the champion's.
+        ConfigError: its settings are invalid, or the champion's but for training.seed.
     """
     merged = challenger_params(path, params.nightly.challengers[name])
     own = champion_settings(params)
@@ -76,6 +76,12 @@ def trial_of(params: Params, path: Path, name: str) -> Trial:
         raise ConfigError(
             f"{path}: nightly.challengers.{name}: its settings are the champion's; remove it, or "
             f"change it"
+        )
+    if [*_differences(own, challenger)] == ["training.seed"]:
+        raise ConfigError(
+            f"{path}: nightly.challengers.{name}: expected other settings than the champion's, "
+            f"found another training.seed alone, which is luck: both are compared with "
+            f"nightly.seeds ({params.nightly.seeds}) seeds. Remove it, or change another setting"
         )
     return Trial.of(name, own, challenger)
 

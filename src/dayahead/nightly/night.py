@@ -4,16 +4,12 @@ Every step can be repeated: a decision is in the history before it is carried ou
 call completes what a killed one has left.
 """
 
-import logging
-import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from dayahead.config.params import Params
-from dayahead.core.errors import DayaheadError
 from dayahead.core.fingerprints import fingerprint, sha256_of
-from dayahead.metrics.tables import read_windows
 from dayahead.nightly.champion import check_champion, nightly_params, trial_of
 from dayahead.nightly.drift import Drifts
 from dayahead.nightly.guards import Check, data_checks
@@ -21,16 +17,14 @@ from dayahead.nightly.history import Entry, State, windows_of
 from dayahead.nightly.pipeline import (
     Pipeline,
     RefusedDataError,
-    trial_folder,
 )
 from dayahead.nightly.publication import model_name
 from dayahead.nightly.refresh import Open, Refresh
 from dayahead.nightly.saved_model import SavedModel
 from dayahead.nightly.served import Outcome, Served
 from dayahead.nightly.succession import Trial, champion_settings
+from dayahead.nightly.trials import run_trials
 from dayahead.windows.folder import Window, WindowFolder
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -181,31 +175,13 @@ class Night(Served):
         return replace(outcome, outcome="won", why=why, challenger=name)
 
     def _run_trials(self, params: Params) -> None:
-        """Enrol challengers, train those whose trial is open, and decide where it is time."""
-        results = self.root / "results"
-        rows = read_windows(results / "windows.csv", params.evaluation.cutoffs)
-        evaluated = [row.window for row in rows]
-        for trial, changes in self._trials(params):
-            state = self.history.read()
-            if state.of_trial("enrolled", trial.id) is None:
-                state = self.history.append(trial.enrolment(evaluated, params.nightly))
-            if trial.is_open(state):
-                try:
-                    theirs = self.pipeline.challenge(trial.id, changes)
-                    entry = trial.decision(state, evaluated, (results, theirs), params.nightly)
-                except DayaheadError as error:  # the champion's nights go on
-                    _log.warning("challenger %s: %s", trial.name, error)
-                    continue
-                if entry is not None:
-                    state = self.history.append(entry)
-            if not trial.is_open(state):
-                shutil.rmtree(trial_folder(trial.id), ignore_errors=True)
+        run_trials(self.pipeline, self.history, self.root / "results", params, self._trials(params))
 
     def _trials(self, params: Params) -> list[tuple[Trial, dict[str, Any]]]:
         """Return the challengers' trials with the settings that they change.
 
         Raises:
-            ConfigError: the settings of a challenger are invalid, or the champion's.
+            ConfigError: the settings of a challenger are invalid, or no others than the champion's.
         """
         path, challengers = self.root / "params.yaml", params.nightly.challengers.items()
         return [(trial_of(params, path, name), changes) for name, changes in challengers]

@@ -4,7 +4,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,26 +63,36 @@ class Pipeline:
         """
         self._dvc()
 
-    def challenge(self, trial: str, changes: Mapping[str, Mapping[str, Any]]) -> Path:
-        """Train with a challenger's settings, aside from the project's files; return its results.
+    def challenge(self, name: str, changes: Mapping[str, Mapping[str, Any]]) -> Path:
+        """Train with other settings, aside from the project's files; return the results.
 
         Fits and evaluations come from the project's cache, so a new window costs one fit.
+
+        Args:
+            name: of the run's folder.
+            changes: settings that differ from those of params.yaml.
 
         Raises:
             StageError: the stage failed.
         """
-        folder = trial_folder(trial)
+        folder = challenge_folder() / name
         folder.mkdir(parents=True, exist_ok=True)
-        for name in _LINKED:
-            link = folder / name
+        for linked in _LINKED:
+            link = folder / linked
             link.unlink(missing_ok=True)  # of a project that was moved since
-            link.symlink_to(self.root / name)
+            link.symlink_to(self.root / linked)
         write_json(folder / "params.yaml", challenger_params(self.root / "params.yaml", changes))
         environment = {"DVC_ROOT": str(cache_root().parent), "PYTHONPATH": "src"}
         status = _run([sys.executable, "stages/train.py"], folder, environment)
         if status:
-            raise StageError(f"challenger {trial}: {self._reason(folder)}")
+            raise StageError(f"{folder}: {self._reason(folder)}")
         return folder / "results"
+
+    def keep_challenges(self, names: Collection[str]) -> None:
+        """Remove the folders of all challenges but these."""
+        for folder in challenge_folder().glob("*"):
+            if folder.name not in names:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _dvc(self, *words: str) -> None:
         script = self.root / "tools" / "alone"
@@ -133,9 +143,9 @@ class Pipeline:
         return "the stage failed; its messages are above"
 
 
-def trial_folder(trial: str) -> Path:
-    """Return the folder in which a challenger is trained, until its trial is decided."""
-    return cache_root() / "nightly" / trial
+def challenge_folder() -> Path:
+    """Return the folder of the folders in which challengers are trained until they are decided."""
+    return cache_root() / "nightly"
 
 
 def challenger_params(path: Path, changes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

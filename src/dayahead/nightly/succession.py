@@ -1,20 +1,32 @@
 """Succession: a challenger's settings against the champion's, over windows after its enrolment.
 
-A trial is decided once, when its horizon is full; at half of it, it can only end early because it
-cannot be won any more. Nothing is looked at in between: who tests every night finds a winner.
+Both are fitted with several seeds. A trial is decided once, when its horizon is full; at half of
+it, it can only end early because it cannot be won any more. Nothing is looked at in between: who
+tests every night finds a winner. So does who tries often: the trials of a year share one
+probability of a false promotion, whatever their settings and names.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from dayahead.aggregate.intervals import interval
 from dayahead.comparison.paired_tests import MetricComparison, compare
 from dayahead.config.model import FITTED
 from dayahead.config.nightly import NightlyConfig
 from dayahead.config.params import Params, flat_settings
 from dayahead.core.fingerprints import fingerprint
 from dayahead.nightly.history import Entry, State
+
+FALSE_PROMOTIONS: Final = 0.025
+"""Largest probability that a year's trials promote any challenger, where none is better."""
+YEAR: Final = timedelta(days=365)
+Results = tuple[Sequence[Path], Sequence[Path]]
+"""Results folders of the champion's runs and of the challenger's, which differ in their seeds."""
+Run = tuple[str, dict[str, Any]]
+"""A folder's name, and the settings that are changed there."""
 
 
 @dataclass(frozen=True)
@@ -35,13 +47,18 @@ class Trial:
     def enrolment(self, evaluated: Sequence[str], config: NightlyConfig) -> Entry:
         """Return the entry that starts the trial after the newest evaluated window."""
         why = f"{self.name} is compared with the champion over the next {config.horizon} windows"
-        return self._entry("enrolled", evaluated[-1], why, settings=self.settings)
+        error = _error(config)
+        return self._entry("enrolled", evaluated[-1], why, settings=self.settings, error=error)
+
+    def runs(self, changes: Mapping[str, Any], config: NightlyConfig) -> list[Run]:
+        """Return the runs of the challenger, whose settings are these changes."""
+        return [*_runs(self.id, changes, self.settings, config)]
 
     def decision(
         self,
         state: State,
         evaluated: Sequence[str],
-        results: tuple[Path, Path],
+        results: Results,
         config: NightlyConfig,
     ) -> Entry | None:
         """Return the entry that ends the trial, or None while its horizon is not full.
@@ -49,21 +66,26 @@ class Trial:
         Args:
             state: of the history.
             evaluated: windows that both were evaluated on, in order.
-            results: results folder of the champion and of the challenger.
+            results: of all runs.
             config: the rules.
         """
         fresh, half = self._fresh(state, evaluated), config.horizon // 2
         if len(fresh) >= config.horizon:
-            return self._decide(fresh[: config.horizon], results, config)
+            enrolled = state.of_trial("enrolled", self.id)
+            known = enrolled.details if enrolled is not None else {}
+            error = known.get("error", _error(config))
+            return self._decide(fresh[: config.horizon], results, error, config)
         if len(fresh) >= half:
             metric, _ = _compared(fresh[:half], results, config)
             if metric.test.ci95 is not None and metric.test.ci95[1] < config.margin:
-                return self._lost(fresh[half - 1], metric, config, "cannot be won any more")
+                found = _found(metric, fresh[:half], config)
+                return self._lost("futile", fresh[half - 1], f"{found}; cannot be won any more")
         return None
 
     def is_open(self, state: State) -> bool:
-        """Return whether the trial is not decided yet."""
-        return state.of_trial("succession", self.id) is None
+        """Return whether the trial is enrolled and not decided yet."""
+        is_enrolled = state.of_trial("enrolled", self.id) is not None
+        return is_enrolled and state.of_trial("succession", self.id) is None
 
     def _fresh(self, state: State, evaluated: Sequence[str]) -> list[str]:
         """Return the windows evaluated since the enrolment; refused ones decide nothing."""
@@ -72,41 +94,83 @@ class Trial:
         return [w for w in evaluated if w > after and w not in state.refused_windows]
 
     def _decide(
-        self, windows: Sequence[str], results: tuple[Path, Path], config: NightlyConfig
+        self, windows: Sequence[str], results: Results, error: float, config: NightlyConfig
     ) -> Entry:
         metric, recall = _compared(windows, results, config)
-        least = (1 - config.max_recall_loss) * recall.a
-        if metric.test.ci95 is None or metric.test.ci95[0] <= config.margin:
-            return self._lost(windows[-1], metric, config, f"not above {config.margin:g}")
-        if recall.b < least:
-            why = f"{recall.name} falls from {recall.a:.4f} to {recall.b:.4f}"
-            return self._lost(windows[-1], metric, config, why)
-        why = f"{self.name} succeeds: {_found(metric, len(windows))}"
+        low, _ = interval(metric.test.difference, metric.test.parts, error)
+        found = (
+            f"{_found(metric, windows, config)}, at least {low:+.4f} with an error of "
+            f"{100 * error:.2g} %"
+        )
+        if low <= config.margin:
+            why = f"{found}; not above {config.margin:g}"
+            return self._lost("lost", windows[-1], why)
+        if recall.b < (1 - config.max_recall_loss) * recall.a:
+            why = f"{found}; {recall.name} falls from {recall.a:.4f} to {recall.b:.4f}"
+            return self._lost("lost", windows[-1], why)
+        why = f"{self.name} succeeds: {found}"
         return self._entry("succession", windows[-1], why, outcome="won", settings=self.settings)
 
-    def _lost(
-        self, window: str, metric: MetricComparison, config: NightlyConfig, reason: str
-    ) -> Entry:
-        n_windows = metric.better + metric.worse + metric.equal
+    def _lost(self, outcome: str, window: str, found: str) -> Entry:
         why = (
-            f"the champion stays: {_found(metric, n_windows)}; {reason}. Remove {self.name} from "
-            f"nightly.challengers, or change it"
+            f"the champion stays: {found}. Remove {self.name} from nightly.challengers, or change "
+            f"it"
         )
-        is_early = n_windows < config.horizon
-        return self._entry("succession", window, why, outcome="futile" if is_early else "lost")
+        return self._entry("succession", window, why, outcome=outcome)
 
     def _entry(self, kind: Any, window: str, why: str, **details: object) -> Entry:  # noqa: ANN401
         known = {"trial": self.id, "challenger": self.name}
         return Entry(kind=kind, window=window, why=why, details=known | details)
 
 
+def waiting(state: State, window: str, config: NightlyConfig) -> str:
+    """Return why no trial can be enrolled after this window, empty if one can."""
+    newest = datetime.fromisoformat(window)
+    since = [
+        entry
+        for entry in state.entries
+        if entry.kind == "enrolled" and newest - datetime.fromisoformat(entry.window) < YEAR
+    ]
+    error = _error(config)
+    spent = sum(entry.details.get("error", error) for entry in since)
+    if spent + error <= FALSE_PROMOTIONS * (1 + 1e-9):
+        return ""
+    free = datetime.fromisoformat(since[0].window) + YEAR
+    return (
+        f"{len(since)} trials were enrolled in the 365 days before {window}, and each one more "
+        f"makes a false winner likelier (nightly.trials_per_year: {config.trials_per_year}); the "
+        f"next may be enrolled from {free:%Y-%m-%d} on"
+    )
+
+
+def champion_runs(settings: Mapping[str, Any], config: NightlyConfig) -> list[Run]:
+    """Return the champion's runs with other seeds than that of its nights."""
+    name = f"champion-{fingerprint(dict(settings))[:12]}"
+    return [*_runs(name, {}, settings, config)][1:]
+
+
+def _runs(
+    name: str, changes: Mapping[str, Any], settings: Mapping[str, Any], config: NightlyConfig
+) -> Iterator[Run]:
+    for seed in range(settings["training.seed"], settings["training.seed"] + config.seeds):
+        yield (
+            f"{name}-{seed}",
+            {**changes, "training": {**changes.get("training", {}), "seed": seed}},
+        )
+
+
+def _error(config: NightlyConfig) -> float:
+    """Return the probability of a false promotion that one trial has."""
+    return FALSE_PROMOTIONS / config.trials_per_year
+
+
 def _compared(
-    windows: Sequence[str], results: tuple[Path, Path], config: NightlyConfig
+    windows: Sequence[str], results: Results, config: NightlyConfig
 ) -> tuple[MetricComparison, MetricComparison]:
     """Compare the two over these windows; return the metric of decisions, and recall."""
     cutoff = int(config.metric.rpartition("_")[2])
     champion, challenger = results
-    comparison = compare([champion], [challenger], [cutoff], windows)
+    comparison = compare(champion, challenger, [cutoff], windows)
     by_name = {metric.name: metric for metric in comparison.metrics}
     return by_name[config.metric], by_name[f"recall_at_{cutoff}"]
 
@@ -118,10 +182,10 @@ def champion_settings(params: Params) -> dict[str, Any]:
     return {n: list(v) if isinstance(v, tuple) else v for n, v in sorted(chosen.items())}
 
 
-def _found(metric: MetricComparison, n_windows: int) -> str:
+def _found(metric: MetricComparison, windows: Sequence[str], config: NightlyConfig) -> str:
     low, high = metric.test.ci95 or (float("nan"), float("nan"))
     return (
-        f"{metric.name} {metric.b:.4f} against the champion's {metric.a:.4f} over {n_windows} "
-        f"windows, difference {metric.test.difference:+.4f} (95 % interval {low:+.4f} to "
-        f"{high:+.4f})"
+        f"{metric.name} {metric.b:.4f} against the champion's {metric.a:.4f} over {len(windows)} "
+        f"windows and {config.seeds} seeds each, difference {metric.test.difference:+.4f} (95 % "
+        f"interval {low:+.4f} to {high:+.4f})"
     )

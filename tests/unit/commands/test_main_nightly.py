@@ -14,7 +14,7 @@ from dayahead.config.loading import read_yaml
 from dayahead.core.errors import ConfigError
 from support.pretended_nights import ordinary_day, pretended_night, write_params
 
-CHALLENGER = {"challengers": {"other": {"training": {"seed": 2}}}, "horizon": 5}
+CHALLENGER = {"challengers": {"other": {"training": {"epochs": 2}}}, "horizon": 5}
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_a_winner_waits_until_it_is_promoted(project):
     done = call("nightly", "--promote", "other")
     assert done.exit_code == 0
     assert "other is the champion from the next night on" in done.output
-    assert read_yaml(project / "params.yaml")["training"]["seed"] == 2
+    assert read_yaml(project / "params.yaml")["training"]["epochs"] == 2
 
 
 def test_with_commit_a_winner_is_promoted_and_nothing_else_committed(project):

@@ -15,7 +15,7 @@ from support.pretended_nights import (
 )
 from support.window_folders import day
 
-CHALLENGER = {"challengers": {"other": {"training": {"seed": 2}}}}
+CHALLENGER = {"challengers": {"other": {"training": {"epochs": 2}}}}
 
 
 def trial_of(root, levels, n_days=9, **more):
@@ -57,11 +57,61 @@ def test_a_challenger_that_wins_on_a_held_night_is_reported_by_the_next(root):
 
 def test_a_worse_challenger_ends_at_half_of_its_horizon(root):
     night, _ = trial_of(root, {2: 9}, horizon=10, n_days=6)
-    assert len([*(root / ".dayahead/nightly").iterdir()]) == 1
+    names = sorted(path.name for path in (root / ".dayahead/nightly").iterdir())
+    assert [name.rpartition("-")[2] for name in names] == ["1", "2", "2"]
+    assert [name.startswith("champion") for name in names] == [False, False, True]
     night, outcomes = run_nights(root, 9, first=7, levels={2: 9})
     assert {each.status for each in outcomes} == {0}
     assert ends(night) == [("futile", day(6))]
     assert [*(root / ".dayahead/nightly").iterdir()] == []
+
+
+def test_a_run_of_an_open_trial_stays_where_another_trial_ends(root):
+    """Both challengers are compared with the same runs of the champion, each trained once."""
+    challengers = {"other": {"training": {"epochs": 2}}, "third": {"training": {"epochs": 3}}}
+    write_params(root, {"challengers": challengers, "horizon": 10})
+    night, _ = run_nights(root, 7, levels={2: 9})
+    assert ends(night) == [("futile", day(6))]
+    names = sorted(path.name for path in (root / ".dayahead/nightly").iterdir())
+    assert [name.rpartition("-")[2] for name in names] == ["1", "2", "2"]
+    write_params(root)
+    run_nights(root, 8, first=8)
+    assert [*(root / ".dayahead/nightly").iterdir()] == []
+
+
+def test_each_run_differs_in_its_seed_alone(root, monkeypatch):
+    seen = {}
+
+    def challenge(self, name, changes):
+        seen[name] = changes
+        raise StageError("no memory")
+
+    monkeypatch.setattr("support.pretended_nights.PretendedPipeline.challenge", challenge)
+    trial_of(root, {}, n_days=2)
+    assert list(seen.values()) == [{"training": {"seed": 2}}]
+    seen.clear()
+    monkeypatch.setattr(
+        "support.pretended_nights.PretendedPipeline.challenge",
+        lambda self, name, changes: seen.update({name: changes}) or self.root / "results",
+    )
+    run_nights(root, 3, first=3)
+    assert list(seen.values()) == [
+        {"training": {"seed": 2}},
+        {"training": {"epochs": 2, "seed": 1}},
+        {"training": {"epochs": 2, "seed": 2}},
+    ]
+
+
+def test_a_challenger_waits_where_the_year_has_had_its_trials(root, caplog):
+    challengers = {name: {"training": {"epochs": n}} for n, name in enumerate("abc", start=2)}
+    write_params(root, {"challengers": challengers, "trials_per_year": 2})
+    night, outcomes = run_nights(root, 4)
+    assert {each.outcome for each in outcomes} == {"published"}
+    enrolled = [e for e in night.history.read().entries if e.kind == "enrolled"]
+    assert [e.details["challenger"] for e in enrolled] == ["a", "b"]
+    assert [e.details["error"] for e in enrolled] == [0.0125, 0.0125]
+    assert "challenger c is not enrolled yet: 2 trials were enrolled" in caplog.text
+    assert "enrolled from 2027-01-02 on" in caplog.text
 
 
 def test_a_challenger_like_the_champion_does_not_win(root):
@@ -73,9 +123,9 @@ def test_a_challenger_like_the_champion_does_not_win(root):
 def test_a_winner_is_promoted_into_params_and_is_the_champion_from_the_next_night_on(root):
     night, _ = trial_of(root, {2: 1}, n_days=8)
     diff = promote(root, "other", night.history.read())
-    assert "seed: 2" in diff.replace('"', "")
+    assert "epochs: 2" in diff.replace('"', "")
     params = read_yaml(root / "params.yaml")
-    assert params["training"]["seed"] == 2
+    assert params["training"]["epochs"] == 2
     assert params["nightly"]["challengers"] == {}
     night, [outcome] = run_nights(root, 9, first=9, levels={2: 1})
     assert outcome.outcome == "published"
@@ -91,7 +141,7 @@ def test_only_a_winner_is_promoted(root):
 
 def test_a_winner_whose_settings_were_edited_afterwards_has_not_won(root):
     night, _ = trial_of(root, {2: 1})
-    write_params(root, {"challengers": {"other": {"training": {"seed": 3}}}})
+    write_params(root, {"challengers": {"other": {"training": {"epochs": 3}}}})
     assert night.run().outcome == "nothing new"
     before = (root / "params.yaml").read_bytes()
     with pytest.raises(ConfigError, match=r"no challenger that won.*none has won yet"):
@@ -113,6 +163,8 @@ def test_a_challenger_that_fails_leaves_the_nights_alone(root, monkeypatch):
     ("changes", "message"),
     [
         ({"training": {"seed": 1}}, "its settings are the champion's"),
+        ({"training": {"seed": 2}}, "another training.seed alone, which is luck"),
+        ({"training": {"seed": 2, "epochs": 1}}, "another training.seed alone, which is luck"),
         ({"training": {"sed": 1}}, "did you mean seed"),
         ({"window": {"grace": 1}}, "changes window; expected"),
         ({}, "changes nothing"),

@@ -137,7 +137,7 @@ def test_a_sudden_fall_is_held_and_the_next_night_compares_with_the_published_mo
 def test_a_fall_holds_no_model_that_is_better_than_the_published_one(root):
     """The published model falls more than that of the adopted settings."""
     run_nights(root, 5)
-    write_params(root, {"baseline_margin": None}, training={"seed": 2})
+    write_params(root, {"baseline_margin": None}, training={"epochs": 2})
     night = pretended_night(root, levels={(1, day(5)): 60, (2, day(5)): 18})
     night.pipeline.deliver([ordinary_day(number) for number in range(6)])
     decided = night.run(adopt=True)
@@ -149,9 +149,9 @@ def test_a_fall_holds_no_model_that_is_better_than_the_published_one(root):
 
 def test_settings_that_changed_need_a_trial_or_a_word(root):
     night, _ = run_nights(root, 3)
-    write_params(root, training={"seed": 2})
+    write_params(root, training={"epochs": 2})
     night.pipeline.deliver([ordinary_day(number) for number in range(4)])
-    with pytest.raises(ConfigError, match=r"training\.seed 1 -> 2.*--adopt"):
+    with pytest.raises(ConfigError, match=r"training\.epochs 1 -> 2.*--adopt"):
         night.run()
     assert night.run(adopt=True).outcome == "published"
     assert kinds(night)[-2:] == ["champion", "published"]
@@ -160,7 +160,7 @@ def test_settings_that_changed_need_a_trial_or_a_word(root):
 def test_settings_adopted_that_are_worse_with_confidence_are_held(root):
     run_nights(root, 4)
     night = pretended_night(root, levels={2: 9})
-    write_params(root, {"max_fall": None}, training={"seed": 2})
+    write_params(root, {"max_fall": None}, training={"epochs": 2})
     night.pipeline.deliver([ordinary_day(number) for number in range(5)])
     assert night.run(adopt=True).status == 3
     assert failed(night) == ["champion_margin"]
