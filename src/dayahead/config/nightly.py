@@ -28,18 +28,30 @@ class NightlyConfig:
     keep: Annotated[int, Field(ge=2, le=10_000)]
     """Published models that are kept; the current and the previous one always are."""
     max_session_ratio: Annotated[float, Field(ge=1, le=1e6)] | None
-    """Most sessions of a new window per session of the median window before it, and the reverse."""
+    """How many times as far from the sessions expected, up or down, a new window may be as the
+    farthest of the windows before it. Expected is the median of the same weekday."""
     max_new_items: Share | None
     """Share of a new window's events on items that no earlier window has: how far it may be from
     the largest of the windows before it to 1. News are new every day, shoes are not."""
     max_popularity_drift: Share | None
     """Jensen-Shannon divergence (base 2) between the events by item of a new window and of the
     windows before it, 0 if they are alike, 1 if they share no item: how far it may be from the
-    largest of the windows before it to 1."""
+    largest of windows before it, equally far apart, to 1."""
+    max_top_item: Share | None
+    """Share of a new window's events on its most frequent item: how far it may be from the largest
+    of the windows before it to 1. Half of all events on one item are those of bots."""
     max_catalogue_growth: NonNegative | None
     """Most items that a new window adds, per item of the catalogue before it."""
+    readmit_after: Annotated[int, Field(ge=2, le=1000)] | None
+    """A change of the data that lasts for this many windows in a row, like each other, is the new
+    normal: the last of them is not refused, and those before it are a measure again."""
     max_fall: Fraction | None
     """Largest relative fall of the metric in a new window below its median in those before it."""
+    max_lead_loss: Fraction | None
+    """Largest relative loss of the lead over the best counting baseline (metric by metric), in the
+    newest windows, below its best month: a decline too small or too slow for max_fall."""
+    max_decline: Fraction | None
+    """Largest relative decline of the metric in the newest windows below its best month."""
     max_refresh_fall: Fraction | None
     """Largest relative fall of the metric in the new window from the model before to the new one.
     The new model was fitted on that window: a smoke test, not an evaluation."""
@@ -87,6 +99,11 @@ class NightlyConfig:
                     f"challengers.{name}.{flat[0]}: expected a mapping of settings, such as "
                     f"{{model: {{d_model: 32}}}}"
                 )
+
+    @property
+    def slow_limits(self) -> dict[str, float | None]:
+        """Limits of the guards that compare with the best month."""
+        return {"max_lead_loss": self.max_lead_loss, "max_decline": self.max_decline}
 
     @property
     def decision_settings(self) -> dict[str, Any]:

@@ -1,7 +1,10 @@
 """How much a new window's data differ from the windows before it."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from math import inf
 from statistics import median
 
 import numpy as np
@@ -13,6 +16,8 @@ from dayahead.windows.folder import Window, WindowFolder
 
 MIN_BEFORE = 3
 """With fewer windows before it, a new one is not compared with them."""
+N_PEERS = 4
+"""A window's sessions are compared with these many of the same weekday (or hour of the day)."""
 Counts = NDArray[np.int64]
 
 
@@ -30,15 +35,33 @@ class Change:
 
 
 @dataclass(frozen=True)
+class Ratio:
+    """Sessions of a window per session expected, beside those of the windows before it."""
+
+    value: float
+    usual: float
+    """The farthest from 1, up or down, of the windows before it; at least 1."""
+
+    @property
+    def excess(self) -> float:
+        """How many times as far from 1 as usual, up or down."""
+        return _farther(self.value) / self.usual
+
+
+@dataclass(frozen=True)
 class Drift:
     """A window beside those before it."""
 
-    session_ratio: float
-    """Its sessions per session of the median window before it."""
-    new_items: Change
-    """Share of its events on items that no earlier window has."""
-    popularity: Change
-    """Jensen-Shannon divergence (base 2) of its events by item from those before it."""
+    sessions: Ratio
+    """Its sessions per session of the median window of the same weekday, or of those before it."""
+    new_items: Change | None
+    """Share of its events on items that no earlier window has; None where no two windows before
+    are as far apart as it is from the newest that it is compared with."""
+    popularity: Change | None
+    """Jensen-Shannon divergence (base 2) of its events by item from those before it; None as
+    above."""
+    top_item: Change
+    """Share of its events on the most frequent item."""
     growth: float
     """Items that it adds, per item of the catalogue before it."""
 
@@ -58,36 +81,106 @@ class Drifts:
         self.most = most
         self._counts: dict[str, Counts] = {}
 
-    def of(self, window: Window) -> Drift | None:
+    def of(self, window: Window, run: Sequence[Window] = ()) -> Drift | None:
         """Compare a window with those before it; None where they are too few.
 
-        At least one of those has to be comparable itself, for news change more than shoes.
+        At least one of those has to be comparable itself, for news change more than shoes. What
+        is usual is measured at the same distance in time: after a gap, data differ more.
+
+        Args:
+            window: the new one.
+            run: refused windows directly before it; with them it is compared with these.
         """
         before = self.before(window)
         usual = [each for each in before if len(self.before(each)) >= MIN_BEFORE]
         if len(before) < MIN_BEFORE or not usual:
             return None
-        sessions = {entry.window: entry.sessions for entry in self.folder.manifest.windows}
+        beside = run or before
+        top, level = max(map(self._top_item, before)), 1.0
+        if run:
+            top = max(top, min(map(self._top_item, run)))
+            level = median(map(self._ratio, run))
         n_before, n_now = self._n_items(window)
         return Drift(
-            session_ratio=sessions[window.name] / median(sessions[each.name] for each in before),
-            new_items=Change(self._new_items(window), max(map(self._new_items, usual))),
-            popularity=Change(self._popularity(window), max(map(self._popularity, usual))),
+            sessions=Ratio(
+                self._ratio(window) / level, max(_farther(self._ratio(each)) for each in usual)
+            ),
+            new_items=self._new_items(window, usual, self._distance(beside[-1], window)),
+            popularity=self._popularity(window, usual, beside),
+            top_item=Change(self._top_item(window), top),
             growth=(n_now - n_before) / n_before,
         )
 
     def before(self, window: Window) -> list[Window]:
         """Return the windows that one is compared with, in order."""
+        return self._accepted(window)[-self.most :]
+
+    def _accepted(self, window: Window) -> list[Window]:
         earlier = self.folder.windows[: window.position]
-        return [each for each in earlier if each.name not in self.left_out][-self.most :]
+        return [each for each in earlier if each.name not in self.left_out]
 
-    def _new_items(self, window: Window) -> float:
-        counts, (n_before, _) = self._counts_of(window), self._n_items(window)
-        return float(counts[N_RESERVED + n_before :].sum() / counts.sum())
+    def _ratio(self, window: Window) -> float:
+        """Return its sessions per session expected.
 
-    def _popularity(self, window: Window) -> float:
-        usual = np.sum([self._counts_of(each) for each in self.before(window)], axis=0)
-        return divergence(self._counts_of(window), usual)
+        Expected is the median of the same weekday (of windows shorter than a day: and hour), as
+        far as there are two, else of the same hour, else whichever is nearer: the only one of the
+        same weekday, or the median of the windows before.
+        """
+        before, peers = self._accepted(window), []
+        for cycle in self._cycles:
+            same = [each for each in before if self._distance(each, window) % cycle == 0]
+            peers = [self._sessions[each.name] for each in same[-N_PEERS:]]
+            if len(peers) >= 2:  # noqa: PLR2004
+                peers = [median(peers)]
+                break
+        else:
+            peers.append(median(self._sessions[each.name] for each in before[-self.most :]))
+        return min((self._sessions[window.name] / each for each in peers), key=_farther)
+
+    def _new_items(self, window: Window, usual: Sequence[Window], gap: int) -> Change | None:
+        """Compare its share of events on new items with that of windows `gap` after another."""
+        shares = []
+        for each in usual:
+            known = [w for w in self.folder.windows if self._distance(w, each) >= gap]
+            if known:
+                shares.append(self._new_share(each, self.folder.n_known(ITEM_ID, known[-1])))
+        n_before, _ = self._n_items(window)
+        return Change(self._new_share(window, n_before), max(shares)) if shares else None
+
+    def _new_share(self, window: Window, n_known: int) -> float:
+        counts = self._counts_of(window)
+        return float(counts[N_RESERVED + n_known :].sum() / counts.sum())
+
+    def _popularity(
+        self, window: Window, usual: Sequence[Window], beside: Sequence[Window]
+    ) -> Change | None:
+        """Compare its distance from `beside` with those of windows from others equally far apart.
+
+        Where some of these are missing, both distances are from the others alone. Of the windows
+        before, the one counts whose distance differs least.
+        """
+        by_offset = {self._distance(each, window): each for each in beside}
+        nearest, enough = min(by_offset), min(MIN_BEFORE, len(beside))
+        found: dict[bool, list[Change]] = {True: [], False: []}
+        for each in usual:
+            earlier = {self._distance(other, each): other for other in self._accepted(each)}
+            shared = [offset for offset in by_offset if offset in earlier]
+            if nearest in earlier:
+                change = Change(
+                    self._divergence(window, [by_offset[offset] for offset in shared]),
+                    self._divergence(each, [earlier[offset] for offset in shared]),
+                )
+                found[len(shared) >= enough].append(change)
+        changes = found[True] or found[False]  # rather few windows as a measure than none
+        return min(changes, key=lambda change: change.excess, default=None)
+
+    def _divergence(self, window: Window, others: Sequence[Window]) -> float:
+        counts = np.sum([self._counts_of(each) for each in others], axis=0)
+        return divergence(self._counts_of(window), counts)
+
+    def _top_item(self, window: Window) -> float:
+        counts = self._counts_of(window)
+        return float(counts.max() / counts.sum())
 
     def _n_items(self, window: Window) -> tuple[int, int]:
         """Return the size of the catalogue before a window, and with it."""
@@ -102,7 +195,40 @@ class Drifts:
             self._counts[window.name] = self.folder.item_counts(window, "train")
         return self._counts[window.name]
 
+    def _distance(self, earlier: Window, later: Window) -> int:
+        """Return how many windows later one is, those that are missing included."""
+        return self._slots[later.name] - self._slots[earlier.name]
+
+    @cached_property
+    def _sessions(self) -> dict[str, int]:
+        return {entry.window: entry.sessions for entry in self.folder.manifest.windows}
+
+    @cached_property
+    def _span(self) -> timedelta:
+        manifest = self.folder.manifest
+        return timedelta(**{f"{manifest.unit}s": manifest.length})
+
+    @cached_property
+    def _slots(self) -> dict[str, int]:
+        """Number of each window in time; rounded, since days may have 23 or 25 hours."""
+        starts = [datetime.fromisoformat(each.start) for each in self.folder.windows]
+        return {
+            each.name: round((start - starts[0]) / self._span)
+            for each, start in zip(self.folder.windows, starts, strict=True)
+        }
+
+    @cached_property
+    def _cycles(self) -> list[int]:
+        """Windows in a week and in a day, as far as these are several whole windows."""
+        cycles = [timedelta(days=days) for days in (7, 1)]
+        return [n for cycle in cycles if not cycle % self._span and (n := cycle // self._span) > 1]
+
 
 def divergence(one: Counts, other: Counts) -> float:
     """Return the Jensen-Shannon divergence of two counts by item: 0 alike, 1 no item shared."""
     return float(jensenshannon(one, other, base=2) ** 2)
+
+
+def _farther(ratio: float) -> float:
+    """Return a ratio or its inverse, whichever is above 1."""
+    return max(ratio, 1 / ratio) if ratio else inf

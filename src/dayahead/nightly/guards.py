@@ -1,6 +1,5 @@
 """Guards: what a new window and a new model must pass, and what to do where they do not."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import median
@@ -9,7 +8,7 @@ from typing import Any
 from dayahead.aggregate.differences import Difference
 from dayahead.config.nightly import NightlyConfig
 from dayahead.metrics.metrics import mean
-from dayahead.nightly.drift import MIN_BEFORE, Drift
+from dayahead.nightly.drift import MIN_BEFORE, Change, Drift
 
 _SOURCE = (
     "if the log is wrong, correct its source and set preprocess.rebuild to true; if the change is "
@@ -53,30 +52,47 @@ def data_checks(drift: Drift | None, window: str, config: NightlyConfig) -> list
     """Check a new window's data against the windows before it."""
     if drift is None:
         return [Check("data", True, f"{window}: too few windows to compare with")]
-    ratio, new, popularity = drift.session_ratio, drift.new_items, drift.popularity
+    sessions, top = drift.sessions, drift.top_item
     return [
         _at_most(
-            "max_session_ratio", max(ratio, 1 / ratio) if ratio else math.inf,
-            config.max_session_ratio,
-            f"{window}: {ratio:.3g} x the sessions of the median window before it", _SOURCE,
+            "max_session_ratio", sessions.excess, config.max_session_ratio,
+            f"{window}: {sessions.value:.3g} x the sessions expected of it, at most "
+            f"{sessions.usual:.3g} x up or down before: {sessions.excess:.3g} x as far as usual",
+            _SOURCE,
         ),
-        _at_most(
-            "max_new_items", new.excess, config.max_new_items,
-            f"{window}: {new.value:.1%} of the events are on items that no earlier window has, "
-            f"{new.usual:.1%} at most before: {new.excess:.2f} of the way to 1",
+        _change_check(
+            "max_new_items", drift.new_items, config.max_new_items, window,
+            "{0:.1%} of the events are on items that no earlier window has, {1:.1%} at most before",
             f"were the items renumbered? {_SOURCE}",
         ),
-        _at_most(
-            "max_popularity_drift", popularity.excess, config.max_popularity_drift,
-            f"{window}: item popularity is {popularity.value:.3f} from that before (0 alike, 1 "
-            f"disjoint), {popularity.usual:.3f} at most before: {popularity.excess:.2f} of the way "
-            f"to 1", _SOURCE,
+        _change_check(
+            "max_popularity_drift", drift.popularity, config.max_popularity_drift, window,
+            "item popularity is {0:.3f} from that before (0 alike, 1 disjoint), {1:.3f} at most "
+            "before, equally far apart", _SOURCE,
+        ),
+        _change_check(
+            "max_top_item", top, config.max_top_item, window,
+            "{0:.1%} of the events are on the most frequent item, {1:.1%} at most before",
+            f"do bots click it? {_SOURCE}",
         ),
         _at_most(
             "max_catalogue_growth", drift.growth, config.max_catalogue_growth,
             f"{window}: the catalogue grew by {drift.growth:.1%}", _SOURCE,
         ),
     ]  # fmt: skip
+
+
+def _change_check(
+    guard: str, change: Change | None, limit: float | None, window: str, what: str, advice: str
+) -> Check:
+    """Check a change; `what` describes it, with its value and what is usual as {0} and {1}."""
+    if change is None:
+        return Check(guard, True, f"{window}: no two windows before are as far apart")
+    found = what.format(change.value, change.usual)
+    return _at_most(
+        guard, change.excess, limit, f"{window}: {found}: {change.excess:.2f} of the way to 1",
+        advice,
+    )  # fmt: skip
 
 
 def fall_check(
@@ -97,10 +113,41 @@ def fall_check(
         "look at the window in results/report.html; the published model stays, and the next "
         "window decides again",
     )  # fmt: skip
-    if found.passed or not is_better:
-        return found
-    why = f"{found.why}; with confidence better than the published model"
-    return replace(found, passed=True, why=why, advice="", is_excused=True)
+    return _unless_better(found, is_better=is_better)
+
+
+def slow_check(
+    guard: str,
+    levels: tuple[float, float] | None,
+    what: str,
+    config: NightlyConfig,
+    *,
+    is_better: bool = False,
+) -> Check:
+    """Check that a level of the newest windows is not too far below that of the best month.
+
+    `levels` are these two; `max_fall` does not see what falls slowly, as its median does too.
+    """
+    if levels is None:
+        return Check(guard, True, f"{what}: less than a month of windows before")
+    now, best = levels
+    fall = max(0.0, 1 - now / best) if best else 0.0
+    found = _at_most(
+        guard, fall, getattr(config, guard),
+        f"{what} {now:.4g} in the newest {config.windows} windows, {fall:.1%} below its best "
+        f"month's {best:.4g}",
+        f"look in results/report.html from where on it falls; to accept the loss, publish one "
+        f"night with a raised nightly.{guard}: it is judged from there on",
+    )  # fmt: skip
+    return _unless_better(found, is_better=is_better)
+
+
+def _unless_better(check: Check, *, is_better: bool) -> Check:
+    """Excuse a fall of a model that is with confidence better than the published one."""
+    if check.passed or not is_better:
+        return check
+    why = f"{check.why}; with confidence better than the published model"
+    return replace(check, passed=True, why=why, advice="", is_excused=True)
 
 
 def baseline_check(
@@ -145,6 +192,11 @@ def champion_check(
         "the published model stays; look for what changed in the newest windows, or roll back the "
         "settings",
     )  # fmt: skip
+
+
+def is_certainly_better(difference: Difference) -> bool:
+    """Return whether a difference is above 0 with 95 % confidence."""
+    return difference.ci95 is not None and difference.ci95[0] > 0
 
 
 def refresh_check(before: float, after: float, config: NightlyConfig) -> Check:

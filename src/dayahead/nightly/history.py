@@ -95,13 +95,36 @@ class State:
 
     @property
     def refused_windows(self) -> set[str]:
-        """Windows whose data were refused, in the newest decision that looked at them."""
-        refused: set[str] = set()
-        for entry in self.entries:
-            if entry.kind in DECISIONS:
-                found = set(entry.details.get("refused_windows", ()))
-                refused = refused - set(windows_of(entry)) | found
+        """Windows whose data were refused, and which have not been readmitted since."""
+        return set(self.refused_contents)
+
+    @property
+    def refused_contents(self) -> dict[str, str]:
+        """Hash of each of the refused windows' data; empty in histories that do not have it.
+
+        What counts is the last decision on each newest window: one that was decided again is as if
+        it had been decided so at once.
+        """
+        decided = {windows_of(entry)[-1]: entry for entry in self.decisions if windows_of(entry)}
+        refused: dict[str, str] = {}
+        for entry in decided.values():
+            for name in (*windows_of(entry), *entry.details.get("readmitted", ())):
+                refused.pop(name, None)
+            contents = entry.details.get("refused_contents", {})
+            for name in entry.details.get("refused_windows", ()):
+                refused[name] = contents.get(name, "")
         return refused
+
+    def accepted(self, guard: str, limit: float | None) -> str:
+        """Return the newest window published though a guard's value is above its limit today.
+
+        Empty where there is none.
+        """
+        for entry in reversed(self.decisions):
+            values = [each.get("value", 0) for each in entry.checks if each["guard"] == guard]
+            if entry.kind == "published" and any(limit is not None and v > limit for v in values):
+                return entry.window
+        return ""
 
     @property
     def champion(self) -> dict[str, Any] | None:

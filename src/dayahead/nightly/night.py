@@ -10,9 +10,9 @@ from typing import Any
 
 from dayahead.config.params import Params
 from dayahead.core.fingerprints import fingerprint, sha256_of
+from dayahead.nightly.admission import Admission, admit
 from dayahead.nightly.champion import check_champion, nightly_params, trial_of
-from dayahead.nightly.drift import Drifts
-from dayahead.nightly.guards import Check, data_checks
+from dayahead.nightly.guards import Check
 from dayahead.nightly.history import Entry, State, windows_of
 from dayahead.nightly.pipeline import (
     Pipeline,
@@ -85,16 +85,16 @@ class Night(Served):
         if earlier is not None and (earlier.kind == "published" or earlier.key == key):
             return None
         new = _new_windows(state, folder)
-        refused = state.refused_windows - {window.name for window in new}
-        checks, bad = _check_data(folder, new, refused, params)
-        details: dict[str, Any] = {"windows": [window.name for window in new]}
-        details["champion"] = champion
+        admission, details = _admit(folder, new, state, params)
+        checks, details["champion"] = list(admission.checks), champion
         common = {"window": newest.name, "key": key}
-        if bad:
-            details["refused_windows"] = bad
+        if any(window.name in admission.refused for window in new):
             return _entry("refused", checks, details=details, **common)
         self.pipeline.train()
-        refresh = Refresh(self.root, folder, params, refused, self.open)
+        refused = state.refused_windows - {*admission.readmitted, *details["windows"]}
+        limits = params.nightly.slow_limits
+        accepted = {guard: state.accepted(guard, limit) for guard, limit in limits.items()}
+        refresh = Refresh(self.root, folder, params, refused, accepted, self.open)
         refresh.require_newest()
         name = model_name(refresh.models, newest.name)
         checks += refresh.checks(self._older_model(state, folder, champion))
@@ -206,19 +206,23 @@ def _new_windows(state: State, folder: WindowFolder) -> list[Window]:
     return [w for w in folder.windows if w.name > last] if last else [newest]
 
 
-def _check_data(
-    folder: WindowFolder, new: list[Window], refused: set[str], params: Params
-) -> tuple[list[Check], list[str]]:
-    """Check new windows; return all outcomes, and the windows that failed."""
-    checks: list[Check] = []
-    bad: list[str] = []
-    for window in new:
-        drift = Drifts(folder, {*refused, *bad}, params.nightly.windows).of(window)
-        found = data_checks(drift, window.name, params.nightly)
-        checks += found
-        if not all(check.passed for check in found):
-            bad.append(window.name)
-    return checks, bad
+def _admit(
+    folder: WindowFolder, new: list[Window], state: State, params: Params
+) -> tuple[Admission, dict[str, Any]]:
+    """Check new windows, and refused ones that were corrected since; return details to record."""
+    before = state.refused_contents
+    refused = [window for window in folder.windows if before.get(window.name)]
+    contents = {each.name: sha256_of(folder.path(each, "train")) for each in (*refused, *new)}
+    corrected = [each for each in refused if contents[each.name] != before[each.name]]
+    windows = sorted({*corrected, *new}, key=lambda window: window.position)
+    found = admit(folder, windows, before, params.nightly)
+    details: dict[str, Any] = {"windows": [window.name for window in new]}
+    if found.refused:
+        details["refused_windows"] = list(found.refused)
+        details["refused_contents"] = {name: contents[name] for name in found.refused}
+    if found.readmitted:
+        details["readmitted"] = list(found.readmitted)
+    return found, details
 
 
 def _withdrawn_check(name: str, state: State) -> Check:

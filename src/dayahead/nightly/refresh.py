@@ -5,7 +5,7 @@ ranks of the newest window by the model before it, of the same settings; they de
 itself only has to pass a smoke test.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,15 +16,14 @@ from dayahead.core.errors import DataError, DayaheadError
 from dayahead.core.files import read_json
 from dayahead.metrics.metrics import mean, target_metric
 from dayahead.metrics.tables import WindowResult, read_baselines, read_ranks, read_windows
-from dayahead.nightly.drift import Drifts
 from dayahead.nightly.guards import (
     Check,
-    baseline_check,
     champion_check,
     coverage_check,
-    fall_check,
+    is_certainly_better,
     refresh_check,
 )
+from dayahead.nightly.metric_series import MetricSeries
 from dayahead.nightly.saved_model import SavedModel
 from dayahead.windows.folder import Window, WindowFolder
 
@@ -40,6 +39,8 @@ class Refresh:
     params: Params
     refused: Collection[str]
     """Windows whose data were refused: they are no measure."""
+    accepted: Mapping[str, str]
+    """By slow guard, the window in which a loss was published that its limit does not allow."""
     open: Open = SavedModel
 
     @property
@@ -97,22 +98,16 @@ class Refresh:
         """
         config = self.params.nightly
         model = self.open(self.models, self.windows, self.params)
-        before = [self._value(name) for name in self._usual()]
-        own, n = self._value(self.newest.name), config.windows
-        names = [*self._usual(), self.newest.name][-n:]
-        by_baseline = {
-            baseline: [rows[name].metrics[config.metric] for name in names]
-            for baseline, rows in self.baselines.items()
-        }
-        found = [baseline_check([self._value(name) for name in names], by_baseline, config)]
-        is_better = False
+        champion, is_better = None, False
         if published is not None:
-            check, is_better = self._champion(published)
-            found.append(check)
-        found.insert(0, fall_check(own, before, config, is_better=is_better))
+            champion, is_better = self._champion(published)
+        found = self.series.checks(config, self.accepted, is_better=is_better)
+        if champion is not None:
+            found.append(champion)
         found.append(model.smoke_check(self.newest, config.smoke_sessions))
         if found[-1].passed:
             after = target_metric(config.metric, model.ranks(self.newest).ranks)
+            own = self.rows[self.newest.name].metrics[config.metric]
             found += [
                 refresh_check(own, mean(after), config),
                 coverage_check(model.coverage(self.newest), config),
@@ -131,13 +126,17 @@ class Refresh:
         own = read_ranks(self.root / "results", self.newest.name)
         old, new = (target_metric(config.metric, each.ranks) for each in (theirs, own))
         difference = difference_test(old[None], new[None])  # targets take the place of windows
-        is_better = difference.ci95 is not None and difference.ci95[0] > 0
-        return champion_check(difference, len(new), name, config), is_better
+        check = champion_check(difference, len(new), name, config)
+        return check, is_certainly_better(difference)
 
-    def _usual(self) -> Sequence[str]:
-        drifts = Drifts(self.windows, self.refused, self.params.nightly.windows)
-        usual = drifts.before(self.newest)
-        return [window.name for window in usual if window.name in self.rows]
-
-    def _value(self, window: str) -> float:
-        return self.rows[window].metrics[self.params.nightly.metric]
+    @property
+    def series(self) -> MetricSeries:
+        """The metric in the windows that are a measure, and in the newest."""
+        metric = self.params.nightly.metric
+        measures = [w.name for w in self.windows.windows if w.name not in self.refused]
+        names = [name for name in measures if name in self.rows]
+        own, *baselines = (
+            [rows[name].metrics[metric] for name in names]
+            for rows in (self.rows, *self.baselines.values())
+        )
+        return MetricSeries(names, own, dict(zip(self.baselines, baselines, strict=True)))

@@ -8,7 +8,7 @@ import pytest
 from dayahead.aggregate.differences import difference_test
 from dayahead.config.loading import validated
 from dayahead.config.nightly import NightlyConfig
-from dayahead.nightly.drift import Change, Drift
+from dayahead.nightly.drift import Change, Drift, Ratio
 from dayahead.nightly.guards import (
     baseline_check,
     champion_check,
@@ -16,6 +16,7 @@ from dayahead.nightly.guards import (
     data_checks,
     fall_check,
     refresh_check,
+    slow_check,
 )
 from support.tiny_settings import NIGHTLY
 
@@ -27,7 +28,10 @@ def config(**changes):
 
 
 def drift(**changes):
-    ordinary = {"session_ratio": 1.0, "new_items": AS_USUAL, "popularity": AS_USUAL, "growth": 0.1}
+    ordinary = {
+        "sessions": Ratio(1.0, 1.0), "new_items": AS_USUAL, "popularity": AS_USUAL,
+        "top_item": AS_USUAL, "growth": 0.1,
+    }  # fmt: skip
     return Drift(**(ordinary | changes))
 
 
@@ -38,9 +42,11 @@ def refused(checks):
 @pytest.mark.parametrize(
     ("changes", "guard"),
     [
-        ({"session_ratio": 2.01}, "max_session_ratio"),
-        ({"session_ratio": 0.49}, "max_session_ratio"),
-        ({"session_ratio": 0.0}, "max_session_ratio"),
+        ({"sessions": Ratio(2.01, 1.0)}, "max_session_ratio"),
+        ({"sessions": Ratio(0.49, 1.0)}, "max_session_ratio"),
+        ({"sessions": Ratio(0.0, 1.0)}, "max_session_ratio"),
+        ({"sessions": Ratio(0.32, 1.5)}, "max_session_ratio"),
+        ({"top_item": Change(0.53, 0.2)}, "max_top_item"),
         ({"new_items": Change(0.61, 0.2)}, "max_new_items"),
         ({"popularity": Change(0.85, 0.2)}, "max_popularity_drift"),
         ({"growth": 0.51}, "max_catalogue_growth"),
@@ -53,10 +59,11 @@ def test_each_limit_of_the_data_refuses_alone(changes, guard):
 
 
 def test_values_at_their_limits_pass():
-    """.6 is half of the way from .2 to 1, .8 is all of .8 of it."""
+    """.6 is half of the way from .2 to 1, .8 is all of .8 of it; .25 is twice as far as usual."""
     edge = drift(
-        session_ratio=0.5, new_items=Change(0.6, 0.2), popularity=Change(0.8, 0.0), growth=0.5
-    )
+        sessions=Ratio(0.25, 2.0), new_items=Change(0.6, 0.2), popularity=Change(0.8, 0.0),
+        top_item=Change(0.4, 0.0), growth=0.5,
+    )  # fmt: skip
     assert refused(data_checks(edge, "2026-01-09", config())) == []
 
 
@@ -69,6 +76,14 @@ def test_a_refusal_says_what_by_how_much_and_what_to_do():
     )
     assert check.advice.startswith("were the items renumbered? if the log is wrong, correct it")
     assert check.value == pytest.approx(0.75)
+
+
+def test_what_cannot_be_compared_passes():
+    found = data_checks(drift(popularity=None, new_items=None), "2026-01-09", config())
+    assert refused(found) == []
+    assert [check.why for check in found if "far apart" in check.why] == [
+        "2026-01-09: no two windows before are as far apart"
+    ] * 2
 
 
 def test_all_items_may_always_have_been_new():
@@ -154,3 +169,17 @@ def test_the_model_knows_the_items(share, passed):
     assert check.passed == passed
     assert passed or "1.00% below nightly.min_coverage" in check.why
     assert coverage_check(0.0, config(min_coverage=None)).passed
+
+
+@pytest.mark.parametrize(("now", "passed"), [(0.9, True), (0.89, False), (1.2, True)])
+def test_a_slow_decline_may_reach_a_tenth_of_the_best_month(now, passed):
+    check = slow_check("max_lead_loss", (now, 1.0), "lead", config())
+    assert check.passed == passed
+    assert passed or "11.0% below its best month's 1, 0.01 above nightly.max_lead_loss" in check.why
+    assert slow_check("max_lead_loss", (now, 1.0), "lead", config(), is_better=True).passed
+    assert slow_check("max_lead_loss", (now, 1.0), "lead", config(max_lead_loss=None)).passed
+
+
+def test_a_slow_decline_needs_a_month_to_compare_with():
+    assert "less than a month" in slow_check("max_decline", None, "ndcg", config()).why
+    assert slow_check("max_decline", (0.0, 0.0), "ndcg", config()).passed

@@ -46,6 +46,44 @@ def test_a_window_refused_first_and_published_later_is_not_refused():
     assert State((refused, again)).refused_windows == set()
 
 
+def refusing(window, *refused, **details):
+    details = {"windows": [window], "refused_windows": list(refused), **details}
+    return Entry(kind="refused", why="", window=window, details=details)
+
+
+def test_readmitted_windows_are_refused_no_more():
+    readmitting = {"windows": ["4"], "readmitted": ["2", "3"]}
+    later = Entry(kind="published", why="", window="4", details=readmitting)
+    state = State((refusing("2", "2"), refusing("3", "3"), later))
+    assert state.refused_windows == set()
+    # Decided again with other data, the window readmits none.
+    assert State((*state.entries, refusing("4", "4"))).refused_windows == {"2", "3", "4"}
+
+
+def test_contents_of_refused_windows_are_empty_in_a_history_without_them():
+    new = refusing("3", "3", refused_contents={"3": "abc"})
+    assert State((refusing("2", "2"), new)).refused_contents == {"2": "", "3": "abc"}
+
+
+def with_check(window, kind="published", **check):
+    check = {"guard": "max_decline", "passed": True, "why": "", **check}
+    return Entry(kind=kind, why="", window=window, checks=[check], details={"windows": [window]})
+
+
+def test_a_loss_is_accepted_where_it_was_published_above_the_limit():
+    entries = (
+        with_check("1", value=0.5, limit=0.6),
+        with_check("2", value=0.4, limit=0.3),
+        with_check("3", "held", value=0.4, passed=False),
+        with_check("4", value=0.1),
+        with_check("5"),
+    )
+    assert State(entries).accepted("max_decline", 0.3) == "2"
+    assert State(entries).accepted("max_decline", 0.45) == "1"
+    assert State(entries).accepted("max_decline", None) == ""
+    assert State(entries).accepted("max_lead_loss", 0.3) == ""
+
+
 def test_entries_read_back_as_written(tmp_path):
     history = History(tmp_path)
     entry = Entry(

@@ -74,7 +74,7 @@ def test_the_night_after_a_refused_one_is_not_compared_with_it(root):
     night, _ = run_nights(root, 4)
     days = [ordinary_day(number) for number in range(4)]
     night.pipeline.deliver([*days, ordinary_day(4, n_sessions=400)])
-    assert "10 x the sessions of the median window" in night.run().why
+    assert "10 x the sessions expected of it" in night.run().why
     for number in (5, 6):
         every = [*days, ordinary_day(4, n_sessions=400), *map(ordinary_day, range(5, number + 1))]
         night.pipeline.deliver(every)
@@ -89,6 +89,54 @@ def test_windows_of_missed_nights_are_all_checked(root):
     [decision] = night.history.read().decisions[-1:]
     assert decision.details["windows"] == [day(4), day(5)]
     assert decision.details["refused_windows"] == [day(4)]
+
+
+def refused_windows(night):
+    return night.history.read().refused_windows
+
+
+def test_a_change_that_lasts_is_the_new_normal(root):
+    night, _ = run_nights(root, 5)
+    days, outcomes = [ordinary_day(number) for number in range(5)], []
+    for number in range(5, 9):
+        days.append(ordinary_day(number, n_sessions=400))
+        night.pipeline.deliver(days)
+        outcomes.append(night.run())
+        if number == 6:
+            assert refused_windows(night) == {day(5), day(6)}
+    assert [each.outcome for each in outcomes] == ["refused"] * 2 + ["published"] * 2
+    assert outcomes[2].why.endswith("refused for the same: taken as the new normal")
+    assert night.history.read().decisions[-2].details["readmitted"] == [day(5), day(6)]
+    assert refused_windows(night) == set()
+
+
+def test_a_refused_window_that_was_corrected_later_is_a_measure_again(root):
+    night, _ = run_nights(root, 5)
+    days = [ordinary_day(number) for number in range(5)]
+    night.pipeline.deliver([*days, ordinary_day(5, shift=1000)])
+    assert night.run().outcome == "refused"
+    night.pipeline.deliver([*days, ordinary_day(5, shift=1000), ordinary_day(6)])
+    assert night.run().outcome == "published"
+    assert refused_windows(night) == {day(5)}
+    night.pipeline.deliver([*days, *map(ordinary_day, (5, 6, 7))])
+    assert night.run().outcome == "published"
+    assert night.history.read().decisions[-1].details["readmitted"] == [day(5)]
+    assert refused_windows(night) == set()
+
+
+def test_a_refused_window_that_was_changed_but_not_corrected_refuses_no_later_night(root):
+    night, _ = run_nights(root, 5)
+    days = [ordinary_day(number) for number in range(5)]
+    night.pipeline.deliver([*days, ordinary_day(5, shift=1000)])
+    assert night.run().outcome == "refused"
+    for shift in (2000, 2000, 0):
+        days_now = [*days, ordinary_day(5, shift=shift)]
+        days_now += [ordinary_day(n) for n in range(6, 8 if shift else 9)]
+        night.pipeline.deliver(days_now)
+        night.run()
+    kinds_now = [entry.kind for entry in night.history.read().decisions[-2:]]
+    assert kinds_now == ["published", "published"]
+    assert refused_windows(night) == set()
 
 
 def test_a_raised_limit_decides_a_refused_night_again(root):
