@@ -58,7 +58,7 @@ class Site:
 def _holidays():
     """Valentine, Easter, Mother's Day, Black Friday (27 November) to Christmas."""
     peaks = {n: 1.1 + 0.08 * (n - 38) for n in range(38, 44)}
-    peaks |= {92: 0.6, 94: 0.5, 95: 0.7} | {n: 1.3 for n in range(123, 129)}
+    peaks |= {92: 0.8, 94: 0.7, 95: 0.8} | {n: 1.3 for n in range(123, 129)}
     peaks |= {326: 1.2, 327: 1.3, 328: 1.5, 329: 1.7, 330: 2.8, 331: 2.1, 332: 2.0, 333: 2.3}
     peaks |= {n: 1.3 + 0.04 * (n - 334) for n in range(334, 352)}
     return peaks | {352: 1.9, 353: 1.7, 354: 1.5, 355: 1.3, 356: 1.0, 357: 0.6, 358: 0.4, 359: 0.9}

@@ -122,20 +122,21 @@ class Drifts:
     def _ratio(self, window: Window) -> float:
         """Return its sessions per session expected.
 
-        Expected is the median of the same weekday (of windows shorter than a day: and hour), as
-        far as there are two, else of the same hour, else whichever is nearer: the only one of the
-        same weekday, or the median of the windows before.
+        Expected is the median of the same weekday (of windows shorter than a day: and hour; or of
+        the same hour, before there are two weeks). Beside it stands the median of the windows
+        before, where these are whole weeks or the first is of one window; the nearer counts.
         """
-        before, peers = self._accepted(window), []
+        before = self._accepted(window)
+        groups = [before[-self.most :]]
         for cycle in self._cycles:
             same = [each for each in before if self._distance(each, window) % cycle == 0]
-            peers = [self._sessions[each.name] for each in same[-N_PEERS:]]
-            if len(peers) >= 2:  # noqa: PLR2004
-                peers = [median(peers)]
+            groups[1:] = [same[-N_PEERS:]] if same else []
+            if len(same) >= 2:  # noqa: PLR2004
+                if self.most % cycle:
+                    groups.pop(0)
                 break
-        else:
-            peers.append(median(self._sessions[each.name] for each in before[-self.most :]))
-        return min((self._sessions[window.name] / each for each in peers), key=_farther)
+        expected = (median(self._sessions[each.name] for each in group) for group in groups)
+        return min((self._sessions[window.name] / each for each in expected), key=_farther)
 
     def _new_items(self, window: Window, usual: Sequence[Window], gap: int) -> Change | None:
         """Compare its share of events on new items with that of windows `gap` after another."""
