@@ -122,9 +122,9 @@ class Drifts:
     def _ratio(self, window: Window) -> float:
         """Return its sessions per session expected.
 
-        Expected is the median of the same weekday (of windows shorter than a day: and hour; or of
-        the same hour, before there are two weeks). Beside it stands the median of the windows
-        before, where these are whole weeks or the first is of one window; the nearer counts.
+        Expected is the median of the same weekday (of windows shorter than a day: and hour; before
+        there are two weeks: the same hour). The median of the windows before counts instead where
+        it is nearer, if these are whole weeks (or days), or if there are no two of the same.
         """
         before = self._accepted(window)
         groups = [before[-self.most :]]
