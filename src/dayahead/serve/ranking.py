@@ -158,7 +158,8 @@ def rank_sessions(model: RankingModel, asked: Asked, allowed: Filter) -> Ranked:
     for rows in _batches(np.flatnonzero(is_popular), sessions, size):
         columns, scores = top_columns(allowed(model.popularity.expand(len(rows), -1), rows), k)
         keep(rows, model.candidates[columns], scores)
-    return Ranked(items, highest, counts, is_cold, asked.is_unknown, asked.others)
+    best = np.s_[:, : counts.max(initial=0)]
+    return Ranked(items[best], highest[best], counts, is_cold, asked.is_unknown, asked.others)
 
 
 def _batches(rows: NDArray[np.int64], sessions: Sessions, size: int) -> list[NDArray[np.int64]]:

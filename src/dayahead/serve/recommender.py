@@ -214,7 +214,7 @@ class Recommender:
         def numbers(items: ItemIds | pa.Array) -> NDArray[np.int32]:
             typed = items if isinstance(items, pa.Array) else self.item_column(items)
             found = self._encoder.item_numbers(pa.chunked_array([typed]), others)
-            return found[found != UNKNOWN]
+            return np.asarray(found[found != UNKNOWN])
 
         return {
             id(each): Named(None if each.allow is None else numbers(each.allow), numbers(each.deny))

@@ -147,8 +147,8 @@ def test_auto_puts_own_items_first_where_a_tenth_of_all_sessions_repeat_one(
     model = baseline(architecture, 5, model={"remind": "auto"})
     fixed = baseline(architecture, 5, model={"remind": rule})
     for each in (model, fixed):
-        count_window(each, n_repeating * [repeating])
-        count_window(each, (100 - n_repeating) * [other], start=86_400)
+        count_window(each, [other, *n_repeating * [repeating]])
+        count_window(each, (99 - n_repeating) * [other], start=86_400)
     again = baseline(architecture, 5, model={"remind": "auto"})
     again.load_state_dict(model.state_dict())
     rows, n_known = padded([[B, NEW, A]])
