@@ -6,7 +6,7 @@ from pathlib import Path
 from dvc.exceptions import DvcException
 from dvc.repo import Repo
 
-from dayahead.core.errors import public_url
+from dayahead.core.redaction import public_url
 from dayahead.dataset.schema import DatasetConfig
 
 

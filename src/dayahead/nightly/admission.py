@@ -25,7 +25,7 @@ def admit(
 ) -> Admission:
     """Check windows, in order of time.
 
-    A window that differs from those before it is still admitted if it is as usual beside the
+    A window that differs from those before it still enters the model if it is as usual beside the
     refused ones directly before it, `nightly.readmit_after` windows with itself: a change that
     lasts is the new normal. Those are readmitted with it.
 

@@ -137,7 +137,7 @@ def slow_check(
         f"{what} {now:.4g} in the newest {config.windows} windows, {fall:.1%} below its best "
         f"month's {best:.4g}",
         f"look in results/report.html from where on it falls; to accept the loss, publish one "
-        f"night with a raised nightly.{guard}: it is judged from there on",
+        f"night with a raised nightly.{guard}: it is evaluated from there on",
     )  # fmt: skip
     return _unless_better(found, is_better=is_better)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from dayahead.config.nightly import NightlyConfig
 from dayahead.metrics.metrics import Values
@@ -33,7 +34,7 @@ class MetricSeries:
         Args:
             config: the limits.
             accepted: by guard, the window in which a loss was published that its limit does not
-                allow: it is judged from there on.
+                allow: it is evaluated from there on.
             is_better: whether the model is with confidence better than the published one.
         """
         n = config.windows
@@ -68,10 +69,10 @@ def week_and_best_month(
 def _levels(means: Values) -> Values:
     """Return the first row, per largest of the others."""
     if len(means) == 1:
-        return means[0]
+        return np.asarray(means[0])
     best = means[1:].max(axis=0)
-    return np.divide(means[0], best, out=np.zeros_like(best), where=best > 0)
+    return np.asarray(np.divide(means[0], best, out=np.zeros_like(best), where=best > 0))
 
 
 def _moving_means(table: Values, n: int) -> Values:
-    return np.lib.stride_tricks.sliding_window_view(table, n, axis=1).mean(axis=2)
+    return np.asarray(sliding_window_view(table, n, axis=1).mean(axis=2))

@@ -78,7 +78,7 @@ def test_renumbered_items_are_the_new_normal_after_three_nights():
     assert [len(refused) for refused, _ in found] == [1, 1, 0, 0, 0]
 
 
-def test_windows_of_one_night_that_agree_are_admitted_together():
+def test_windows_of_one_night_that_agree_enter_together():
     config = validated(NightlyConfig, NIGHTLY | {"windows": 7}, "nightly")
     folder = SimulatedFolder(*map(np.array, zip(*[HEALTHY] * 10, *[FEW] * 3, strict=True)))
     admission = admit(folder, folder.windows[10:], set(), config)

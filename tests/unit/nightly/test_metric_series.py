@@ -52,7 +52,7 @@ def test_a_decline_of_model_and_baselines_alike_is_held_by_the_other():
     assert failed(checked(own, [value / 2 for value in own])) == ["max_decline"]
 
 
-def test_a_loss_that_was_accepted_is_judged_from_there_on():
+def test_a_loss_that_was_accepted_is_evaluated_from_there_on():
     own = [0.3] * 10 + [0.25] * 20
     accepted = {"max_lead_loss": day(10), "max_decline": ""}
     assert failed(checked(own, [0.2] * 30, accepted)) == []

@@ -346,29 +346,6 @@ def other_library_mode(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("architecture", "name"),
-    [("slist", "gram.indices"), ("memory", "weights.memory.memories.sessions.items")],
-)
-def test_a_fit_with_indices_out_of_range_is_set_aside(
-    windows, tmp_path, caplog, fits, architecture, name
-):
-    """As one that `dayahead cache pull` brings: its hashes are those of its files."""
-    sections = {"model": {"architecture": architecture}}
-    run(windows, tmp_path / "out", sections, last=day(2))
-    [*_, entry] = sorted((tmp_path / "cache" / "fits").glob("[!.]*/fit.json"))
-    state = load_file(entry.with_name(STATE))
-    [name] = [each for each in state if each.endswith(name)]
-    write_tensors(entry.with_name(STATE), state | {name: torch.full_like(state[name], 2**31 - 1)})
-    contents = {each: sha256_of(entry.with_name(each)) for each in ("fit.json", STATE)}
-    write_json(entry.with_name("contents.json"), contents)
-    fits.clear()
-    run(windows, tmp_path / "out", sections, last=day(3))
-    assert "expected values" in caplog.text
-    assert len(list(entry.parent.parent.glob("*.damaged"))) == 1
-    assert fits[-1] == day(3)
-
-
-@pytest.mark.parametrize(
     "change", [other_architecture, other_cpu, other_instructions, other_library_mode]
 )
 def test_entries_of_another_machine_are_reported_or_with_strict_ignored(

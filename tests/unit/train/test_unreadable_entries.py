@@ -9,6 +9,7 @@ from safetensors.torch import load_file, save_file
 from dayahead.core.files import read_json, write_json
 from dayahead.core.fingerprints import sha256_of
 from dayahead.distributed.launch import main_process
+from dayahead.model.tensor_files import write_tensors
 from dayahead.train.cached_windows import STATE, CachedWindows
 from dayahead.train.checks import select_windows
 from dayahead.train.run import Run
@@ -165,3 +166,27 @@ def test_a_refused_fit_leaves_the_model_that_the_run_has(windows, finished, fits
         shutil.rmtree(cache / "evaluations" / cached.evaluation_key(index))
     assert run(windows, out) == files
     assert fits == [day(1), day(2)]
+
+
+@pytest.mark.parametrize(
+    ("architecture", "name"),
+    [("slist", "gram.indices"), ("memory", "memory.memories.sessions.items")],
+)
+def test_a_fit_with_indices_out_of_range_is_set_aside(
+    windows, tmp_path, caplog, fits, architecture, name
+):
+    """As one that `dayahead cache pull` brings: its hashes are those of its files."""
+    sections = {"model": {"architecture": architecture}}
+    study = tiny_study(windows, tmp_path / "out", sections, last=day(2), cache=tmp_path / "cache")
+    train(study)
+    [*_, entry] = sorted((tmp_path / "cache" / "fits").glob("[!.]*/fit.json"))
+    state = load_file(entry.with_name(STATE))
+    [name] = [each for each in state if each.endswith(name)]
+    write_tensors(entry.with_name(STATE), state | {name: torch.full_like(state[name], 2**31 - 1)})
+    contents = {each: sha256_of(entry.with_name(each)) for each in ("fit.json", STATE)}
+    write_json(entry.with_name("contents.json"), contents)
+    fits.clear()
+    train(tiny_study(windows, tmp_path / "out", sections, last=day(3), cache=tmp_path / "cache"))
+    assert "expected values" in caplog.text
+    assert len(list(entry.parent.parent.glob("*.damaged"))) == 1
+    assert fits[-1] == day(3)
