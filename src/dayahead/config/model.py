@@ -97,10 +97,10 @@ class ModelConfig:
     """Factor on the counts of `transitions` and `cooccurrence` from fit to fit."""
     remind: Remind
     """How baselines rank the items of the session itself. first: above all others, the latest ones
-    first; none: below all others; auto: first where at least a tenth of the sessions fitted on end
-    with an item that they had before, else none; boost: their scores are raised by `remind_weight`;
-    score: as any item, those that no session had before below all. Items that the data set's rule
-    for repeats rules out as the next one are never raised."""
+    first; score: as any item, those that no session had before below all; none: below all others;
+    auto: first where at least 10 % of the sessions fitted on end with an item that they had before,
+    none where less than 1 % do, else score; boost: their scores are raised by `remind_weight`.
+    Items that the data set's rule for repeats rules out as the next one are never raised."""
     remind_weight: Positive
     """boost: what is added for the session's last item, where the best item's score is 1."""
     remind_scale: Positive

@@ -13,9 +13,9 @@ from dayahead.model.output_layer import Columns, Scorer
 
 FIRST_STEP = {"keep": 0, "drop_consecutive": 1}
 """Events from a session's end to the first item that may come again, by the rule for repeats."""
-SHARE = 0.1
-"""Of sessions that end with an item of their own: from here on `auto` puts own items first. Two
-shops have 26 % and 14 %; a news portal has none."""
+FEW, MANY = 0.01, 0.1
+"""Shares of sessions that end with an item of their own: `auto` ranks own items last below FEW and
+first from MANY on. Two shops have 26 % and 14 %, the embedded log 9.6 %, a news portal 0."""
 
 
 @dataclass(frozen=True)
@@ -98,9 +98,10 @@ class Reminders:
 
     def after_fit(self, n_sessions: int, n_repeating: int) -> "Reminders":
         """Return what `auto` means where so many of all sessions end with an item of their own."""
-        if self.rule != "auto" or n_repeating < SHARE * max(1, n_sessions):
+        if self.rule != "auto":
             return self
-        return replace(self, rule="first")
+        share = n_repeating / max(1, n_sessions)
+        return replace(self, rule="none" if share < FEW else "score" if share < MANY else "first")
 
     def __call__(self, scores: Float[Tensor, "B C"], own: OwnItems) -> Float[Tensor, "B N"]:
         """Change the scores of own items in place; return those of own items without a column."""

@@ -137,9 +137,11 @@ def test_the_data_set_s_rule_for_repeats_reaches_the_reminders():
     assert build_reminders(config, tiny_statistics()).rule == "boost"
 
 
-@pytest.mark.parametrize(("n_repeating", "rule"), [(0, "none"), (9, "none"), (10, "first")])
+@pytest.mark.parametrize(
+    ("n_repeating", "rule"), [(0, "none"), (1, "score"), (9, "score"), (10, "first")]
+)
 @pytest.mark.parametrize("architecture", ["transitions", "stan", "slist", "popularity"])
-def test_auto_puts_own_items_first_where_a_tenth_of_all_sessions_repeat_one(
+def test_auto_goes_by_the_share_of_sessions_that_end_with_an_item_of_their_own(
     architecture, n_repeating, rule
 ):
     """Counted over all fits; items repeated before the end of a session do not count."""
