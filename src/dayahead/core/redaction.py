@@ -12,7 +12,7 @@ CHAIN = re.compile(r"::(?=\w+://)")
 _MOST_ENCODINGS = 3
 _HIDDEN = "***"
 # A quote ends a URL unless more of it follows, as in https://host/?x="a"&y=b
-_PART = r"""(?:="[^"\n]*"|='[^'\n]*'|[^\s'"<>]|["'](?=[\w&%=]))"""
+_PART = r"""(?:="[^"\n]*"|='[^'\n]*'|[^\s'"`<>]|["'`](?=[\w&%=]))"""
 _END = r"(?<![.,;:)}])"
 # Of a URL within a text, what follows the scheme; a password may hold blanks and quotes.
 _URL = re.compile(rf"(?<=://)(?:[^/\n]*@)?(?:(?!::\w+://){_PART})*{_END}")

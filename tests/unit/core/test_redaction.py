@@ -41,6 +41,8 @@ SECRETS = [
     "[https://me:HUSH@host/x](https://host/?sig=HUSH)",
     "(see https://host/x?a=1&b=HUSH).",
     "`https://me:HUSH@host`",
+    "`https://host/a?x=HUSH`",
+    "https://host/a?x=`HUSH`&y=HUSH",
     "redis://:HUSH@host:6379/0",
     "s3://AKIAXXXXXXXXXXXXXXXX:HUSH/x+HUSH@bucket/key",
     "mysql+pymysql://me:HUSH%40x@host/db?charset=utf8",
@@ -120,6 +122,7 @@ SECRETS = [
 
 PLAIN = [
     "no tcp://127.0.0.1:8786, (tcp://[::1]:80).",
+    "open `http://127.0.0.1:5000` (`make ui PORT=5001`)",
     "sqlite:////home/me/mlflow.db; run again",
     "sqlite:///C:\\Users\\me\\mlflow.db",
     "C:\\Users\\me\\token\\x.csv: no such file",
