@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 from dayahead.config.nightly import NightlyConfig
 from dayahead.config.params import load_params
 from dayahead.core.errors import TERMINATED
-from dayahead.nightly.night import STATUS
+from dayahead.nightly.served import STATUS
 from dayahead.nightly.pipeline import RETRY
 
 ROOT = Path(__file__).parents[2]
