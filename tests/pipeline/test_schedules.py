@@ -13,8 +13,8 @@ from ruamel.yaml import YAML
 from dayahead.config.nightly import NightlyConfig
 from dayahead.config.params import load_params
 from dayahead.core.errors import TERMINATED
-from dayahead.nightly.served import STATUS
 from dayahead.nightly.pipeline import RETRY
+from dayahead.nightly.served import STATUS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "nightly.md").read_text(encoding="utf-8")
