@@ -53,7 +53,7 @@ def with_pasts(sessions, seed, n_items=12):
 
 def prefixes_of(rows):
     """Return every prefix of rows that another click follows."""
-    return rows.prefixes(rows.places())
+    return rows.prefixes(rows.positions())
 
 
 def sessions_of(rows):

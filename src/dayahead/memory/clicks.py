@@ -14,7 +14,7 @@ Ints = NDArray[np.int64]
 _PRIME = np.uint64(0x9E3779B97F4A7C15)
 
 
-class Places(NamedTuple):
+class Positions(NamedTuple):
     """Where in their rows P prefixes end."""
 
     rows: Ints
@@ -22,9 +22,9 @@ class Places(NamedTuple):
     n_after: Ints
     """[P] clicks of the row that come after the prefix."""
 
-    def take(self, chosen: Ints) -> "Places":
-        """Return some of the places, in the order given."""
-        return Places(self.rows[chosen], self.n_after[chosen])
+    def take(self, chosen: Ints) -> "Positions":
+        """Return some of the positions, in the order given."""
+        return Positions(self.rows[chosen], self.n_after[chosen])
 
 
 @dataclass(frozen=True)
@@ -97,19 +97,19 @@ class Clicks:
         """Return some rows, in the order given."""
         return self._first_clicks(rows, self.lengths[rows])
 
-    def places(self) -> Places:
-        """List the places before every click but a row's first."""
-        n_places = np.maximum(self.lengths - 1, 0)
-        rows = np.arange(len(self)).repeat(n_places)
-        return Places(rows, np.cumsum(n_places)[rows] - np.arange(len(rows)))
+    def positions(self) -> Positions:
+        """List the positions before every click but a row's first."""
+        n_positions = np.maximum(self.lengths - 1, 0)
+        rows = np.arange(len(self)).repeat(n_positions)
+        return Positions(rows, np.cumsum(n_positions)[rows] - np.arange(len(rows)))
 
-    def prefixes(self, places: Places) -> "Clicks":
-        """Return the clicks of rows up to some places, with the past of these rows."""
-        return self._first_clicks(places.rows, self.lengths[places.rows] - places.n_after)
+    def prefixes(self, positions: Positions) -> "Clicks":
+        """Return the clicks of rows up to some positions, with the past of these rows."""
+        return self._first_clicks(positions.rows, self.lengths[positions.rows] - positions.n_after)
 
-    def following(self, places: Places) -> Ints:
-        """Return the item after each place."""
-        return np.asarray(self.items[self.offsets[places.rows + 1] - places.n_after])
+    def following(self, positions: Positions) -> Ints:
+        """Return the item after each position."""
+        return np.asarray(self.items[self.offsets[positions.rows + 1] - positions.n_after])
 
     def _first_clicks(self, rows: Ints, lengths: Ints) -> "Clicks":
         offsets = np.concatenate([[0], np.cumsum(lengths)])

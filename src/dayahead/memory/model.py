@@ -17,7 +17,7 @@ from dayahead.core.columns import N_RESERVED
 from dayahead.core.errors import ConfigError
 from dayahead.core.phases import phase
 from dayahead.core.prefixes import with_prefix
-from dayahead.memory.clicks import Clicks, Ints, Places
+from dayahead.memory.clicks import Clicks, Ints, Positions
 from dayahead.memory.context import context_names
 from dayahead.memory.examples import Examples, Replay
 from dayahead.memory.explain import contributions
@@ -30,8 +30,8 @@ from dayahead.memory.training import HeadTrainer, LiveNetwork
 
 CELLS = 40_000
 """Candidates of all prefixes that are read at once, to bound memory."""
-NetworkScores = Callable[[Places, Int[Tensor, "B C"]], Float[Tensor, "B C"]]
-"""Scores of candidates, logits of a softmax, after some prefixes, by the places of these."""
+NetworkScores = Callable[[Positions, Int[Tensor, "B C"]], Float[Tensor, "B C"]]
+"""Scores of candidates, logits of a softmax, after some prefixes, by the positions of these."""
 NetworkUpdate = Callable[[int, int], None]
 """Takes a step of a network by its gradients, given its number and how many there are."""
 MemoryScorer = Callable[[Clicks, NetworkScores | None], Float32[Tensor, "B C"]]
@@ -90,7 +90,7 @@ class MemoryModel:
             sessions: of the window, in any order.
             end: of the window, in microseconds since 1970.
             network: where there is one, as it stood before the window (in the first window: fitted
-                on the earlier half). Its places are in the sessions.
+                on the earlier half). Its positions are in the sessions.
             update: fits the network by the head's loss too, for which its scores have gradients.
 
         Returns:
@@ -126,19 +126,19 @@ class MemoryModel:
         """Fit on every click but the first of sessions, which are these rows of the window."""
         [seed] = np.random.SeedSequence([self.settings.seed, self.n_fits]).generate_state(1)
         generator = torch.Generator().manual_seed(int(seed))
-        every = sessions.places()
-        n_places, config = len(every.rows), self.settings.config
-        drawn = torch.randperm(n_places, generator=generator)[: config.n_examples]
+        every = sessions.positions()
+        n_positions, config = len(every.rows), self.settings.config
+        drawn = torch.randperm(n_positions, generator=generator)[: config.n_examples]
         chosen = np.sort(drawn.numpy())
         # As in evaluation, where what is new in a window has no index.
         before = sessions.known(self.known.values()) if self.n_fits else sessions
         read = memories.reader(config.n_candidates)
         parts, asked = [], []
         for part in np.split(chosen, _cuts(len(chosen), config.n_candidates)):
-            places = every.take(part)
-            found = read(before.prefixes(places))
-            in_window = Places(rows[places.rows], places.n_after)
-            examples = self._examples(found, network, in_window, sessions.following(places))
+            positions = every.take(part)
+            found = read(before.prefixes(positions))
+            in_window = Positions(rows[positions.rows], positions.n_after)
+            examples = self._examples(found, network, in_window, sessions.following(positions))
             is_learnable = examples.targets.numpy() >= 0
             parts.append(examples.take(torch.from_numpy(is_learnable)))
             if update:
@@ -157,17 +157,17 @@ class MemoryModel:
         self,
         network: NetworkScores,
         update: NetworkUpdate,
-        asked: list[tuple[Places, NDArray[np.int32]]],
+        asked: list[tuple[Positions, NDArray[np.int32]]],
     ) -> LiveNetwork:
-        """Return a network that learns with the head; the examples' places and candidates."""
-        places = Places(
+        """Return a network that learns with the head; the examples' positions and candidates."""
+        positions = Positions(
             *(np.concatenate(each) for each in zip(*(a[0] for a in asked), strict=True))
         )
         candidates = torch.from_numpy(np.concatenate([each[1] for each in asked])).long()
 
         def feature(chosen: Int[Tensor, " k"]) -> Float[Tensor, "k C"]:
             wanted = candidates[chosen]
-            scores = network(places.take(chosen.numpy()), wanted)
+            scores = network(positions.take(chosen.numpy()), wanted)
             return self.head.scaled_last(self._log_softmax(scores, wanted > 0))
 
         return LiveNetwork(len(self.replay.kept), feature, update)
@@ -181,7 +181,11 @@ class MemoryModel:
         return Examples.cat([self.head.scaled(part).half() for part in parts])
 
     def _examples(
-        self, read: Read, network: NetworkScores | None, places: Places, targets: Ints | None = None
+        self,
+        read: Read,
+        network: NetworkScores | None,
+        positions: Positions,
+        targets: Ints | None = None,
     ) -> Examples:
         """Put together what memories and network say of prefixes, and the items that follow."""
         self._check_network(network)
@@ -190,7 +194,7 @@ class MemoryModel:
         if network is not None and len(candidates):
             with torch.no_grad():
                 with phase("network"):
-                    scores = network(places, candidates)
+                    scores = network(positions, candidates)
                 features[..., -1] = self._log_softmax(scores, candidates > 0)
         columns = torch.full((len(candidates),), -1)
         if targets is not None:
@@ -252,8 +256,8 @@ class MemoryModel:
         self, found: Read, network: NetworkScores | None, part: Ints
     ) -> tuple[Int[Tensor, " K"], Int[Tensor, " K"], Float[Tensor, " K"]]:
         """Return rows and columns of the candidates found, and the head's scores, 0 or more."""
-        places = Places(part, np.zeros_like(part))
-        examples = self.head.scaled(self._examples(found, network, places))
+        positions = Positions(part, np.zeros_like(part))
+        examples = self.head.scaled(self._examples(found, network, positions))
         with phase("head"):
             of_head = self.head(examples.features, examples.context)
         if not self.head.n_standardised:  # nothing is learned yet: the candidates' own order
@@ -277,7 +281,7 @@ class MemoryModel:
         """
         found = self.memories.reader(self._n_ranked(self.memories.items.is_seen))(prefix)
         row = np.array([0])
-        examples = self.head.scaled(self._examples(found, network, Places(row, row)))
+        examples = self.head.scaled(self._examples(found, network, Positions(row, row)))
         features = examples.features[0][examples.is_candidate[0]]
         column_of = {item: column for column, item in enumerate(found.candidates[0].tolist())}
 

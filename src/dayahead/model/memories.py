@@ -10,7 +10,7 @@ from torch import Tensor
 from dayahead.config.memory import MemoryConfig
 from dayahead.core.columns import EVENT_TIME, IS_PAST, ITEM_ID, N_RESERVED
 from dayahead.core.prefixes import prefixed, with_prefix
-from dayahead.memory.clicks import Clicks, Places
+from dayahead.memory.clicks import Clicks, Positions
 from dayahead.memory.model import TRAINING_STATE, MemoryModel, NetworkScores, NetworkUpdate
 from dayahead.memory.settings import MemorySettings
 from dayahead.model.baselines import Baseline, Ints
@@ -138,10 +138,10 @@ class MemoryRecommender(Baseline):
         if model is None:
             return None
 
-        def scores(places: Places, candidates: Int[Tensor, "b C"]) -> Float[Tensor, "b C"]:
-            of_rows = {name: values[places.rows] for name, values in columns.items()}
+        def scores(positions: Positions, candidates: Int[Tensor, "b C"]) -> Float[Tensor, "b C"]:
+            of_rows = {name: values[positions.rows] for name, values in columns.items()}
             wanted = candidates.to(n_known.device)
-            return model.scores_at(of_rows, n_known[places.rows], wanted).cpu()
+            return model.scores_at(of_rows, n_known[positions.rows], wanted).cpu()
 
         return scores
 

@@ -13,7 +13,7 @@ from dayahead.core.columns import ITEM_ID, N_RESERVED, UNKNOWN
 from dayahead.core.phases import in_phase, phase
 from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.distributed.process import Process
-from dayahead.memory.clicks import Places
+from dayahead.memory.clicks import Positions
 from dayahead.memory.model import NetworkScores
 from dayahead.model.checkpoint import WEIGHTS, restore_weights, weights_of
 from dayahead.model.memories import MemoryRecommender
@@ -119,15 +119,15 @@ class MemoryTrainer:
         return trainer.model
 
     def _scores_of(self, model: NextItemModel, batches: MemoryBatches) -> NetworkScores:
-        """Return a network's scores at places in the sessions of a pass.
+        """Return a network's scores at positions in the sessions of a pass.
 
         It reads what came up after the fit before as unknown, as memories and evaluation do.
         """
         every_row, device = batches.every_row, model.bias.device
         known = self.model.memory.known
 
-        def scores(places: Places, candidates: Int[Tensor, "b C"]) -> Float[Tensor, "b C"]:
-            batch = batches.sessions.gather(every_row[places.rows], batches.rank)
+        def scores(positions: Positions, candidates: Int[Tensor, "b C"]) -> Float[Tensor, "b C"]:
+            batch = batches.sessions.gather(every_row[positions.rows], batches.rank)
             hidden = {
                 name: torch.where(
                     batch.columns[name] < N_RESERVED + n, batch.columns[name], UNKNOWN
@@ -135,7 +135,7 @@ class MemoryTrainer:
                 for name, n in known.items()
             }
             read = replace(batch, columns=batch.columns | hidden).to(device)
-            n_known = read.lengths - torch.from_numpy(places.n_after).to(device)
+            n_known = read.lengths - torch.from_numpy(positions.n_after).to(device)
             return model.scores_at(read.columns, n_known, candidates.to(device)).cpu()
 
         return scores

@@ -14,14 +14,14 @@ A, B, C = 2, 3, 4
 
 def test_prefixes_end_before_every_click_but_a_rows_first():
     rows = clicks([[A, B, C], [A], [], [B, A]])
-    places = rows.places()
-    assert places.rows.tolist() == [0, 0, 3]
-    assert items_of(rows.prefixes(places)) == [[A], [A, B], [B]]
-    assert rows.following(places).tolist() == [B, C, A]
-    some = places.take(np.array([2, 1]))
+    positions = rows.positions()
+    assert positions.rows.tolist() == [0, 0, 3]
+    assert items_of(rows.prefixes(positions)) == [[A], [A, B], [B]]
+    assert rows.following(positions).tolist() == [B, C, A]
+    some = positions.take(np.array([2, 1]))
     assert items_of(rows.prefixes(some)) == [[B], [A, B]]
     assert rows.following(some).tolist() == [A, C]
-    assert len(clicks([]).places().rows) == 0
+    assert len(clicks([]).positions().rows) == 0
 
 
 def test_the_latest_items_come_first_and_0_fills_up():

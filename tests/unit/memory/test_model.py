@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 
 from dayahead.core.errors import ConfigError, TrainingError
-from dayahead.memory.clicks import Places
+from dayahead.memory.clicks import Positions
 from dayahead.memory.model import MemoryModel
 from support.clicks import HOUR, clicks, prefixes_of, random_clicks, seeds
 from support.memory_models import N_ITEMS, SIZES, SMALL, equal_states, fitted, window
@@ -19,9 +19,9 @@ EVERY = np.arange(2, 2 + N_ITEMS)
 PREFIXES = prefixes_of(random_clicks(99, start=3))
 
 
-def network(places, candidates):
-    """A network's scores that depend on the place alone."""
-    factors = 1.0 + torch.from_numpy(places.rows + 0.1 * places.n_after)
+def network(positions, candidates):
+    """A network's scores that depend on the position alone."""
+    factors = 1.0 + torch.from_numpy(positions.rows + 0.1 * positions.n_after)
     scores = torch.sin(torch.arange(N_ITEMS) * factors[:, None]).float()
     return scores.gather(1, (candidates - 2).clamp(min=0))
 
@@ -149,7 +149,7 @@ def test_a_network_is_a_feature():
     scores = model.scores(PREFIXES, EVERY, network)
     some = np.array([A, B, 9])
     assert model.scores(PREFIXES, some, network).shape == (len(PREFIXES), 3)
-    other = model.scores(PREFIXES, EVERY, lambda places, items: -network(places, items))
+    other = model.scores(PREFIXES, EVERY, lambda positions, items: -network(positions, items))
     assert not torch.equal(scores, other)
     [parts] = model.explain(PREFIXES.take(np.array([0])), np.array([A]), network)
     assert parts["network.log_softmax"] != 0
@@ -162,7 +162,9 @@ def test_a_network_is_read_at_the_rows_of_its_sessions():
     shuffled = sessions.take(shuffle), end
     other = fitted(
         shuffled,
-        network=lambda places, items: network(Places(shuffle[places.rows], places.n_after), items),
+        network=lambda positions, items: network(
+            Positions(shuffle[positions.rows], positions.n_after), items
+        ),
         with_network=True,
     )
     assert equal_states(model, other)
@@ -213,7 +215,7 @@ def test_an_explanation_names_every_feature_and_an_item_that_is_no_candidate_has
 
 
 def test_large_windows_teach_the_head_by_a_sample():
-    """Of all places in all sessions, as many as `n_examples` says."""
+    """Of all positions in all sessions, as many as `n_examples` says."""
     for n_examples, n_drawn in ((10, 10), (20, 20), (1000, 27)):
         config = replace(SMALL, n_examples=n_examples, n_candidates=N_ITEMS, n_replayed=1000)
         sessions = clicks([[A, B, C, A]] * 18, [[i / 20] * 4 for i in range(18)])  # half are late
@@ -229,9 +231,9 @@ def test_the_head_learns_from_every_click_but_a_sessions_first():
     config = replace(SMALL, n_candidates=N_ITEMS, n_replayed=1000)
     asked = []
 
-    def recorded(places, candidates):
-        asked.extend(zip(places.rows.tolist(), places.n_after.tolist(), strict=True))
-        return network(places, candidates)
+    def recorded(positions, candidates):
+        asked.extend(zip(positions.rows.tolist(), positions.n_after.tolist(), strict=True))
+        return network(positions, candidates)
 
     sessions = clicks([*early, [A, B], *late], [*times[:2], [0.15, 0.16], *times[2:]])
     model = fitted((sessions, HOUR), network=recorded, config=config, with_network=True)
@@ -295,7 +297,7 @@ def test_a_networks_scores_are_normalised_over_the_candidates():
     windows = window(0, 0), window(1, 1)
     model = fitted(*windows, network=network, with_network=True)
     scores = model.scores(PREFIXES, EVERY, network)
-    shifted = model.scores(PREFIXES, EVERY, lambda places, items: network(places, items) + 5)
+    shifted = model.scores(PREFIXES, EVERY, lambda positions, items: network(positions, items) + 5)
     torch.testing.assert_close(shifted, scores, rtol=1e-4, atol=1e-4)
 
 
@@ -310,7 +312,7 @@ def test_end_to_end_the_networks_gradients_are_those_of_the_heads_loss(item):
         model = fitted(window(0, 0), network=network, config=config, with_network=True)
         torch.nn.init.constant_(model.head.linear, 1.0)
 
-        def scores(places, candidates, moved=moved):
+        def scores(positions, candidates, moved=moved):
             return moved[candidates]
 
         def update(step, n_steps, table=table):
@@ -329,9 +331,9 @@ def test_end_to_end_replayed_examples_keep_the_features_they_had():
     model = fitted(window(0, 0), network=network, config=config, with_network=True)
     n_replayed = len(model.replay.kept)
 
-    def recorded(places, candidates):
-        asked.append(places.rows)
-        return network(places, candidates)
+    def recorded(positions, candidates):
+        asked.append(positions.rows)
+        return network(positions, candidates)
 
     model.fit(*window(1, 1), recorded, lambda step, n_steps: None)
     sessions, _ = window(1, 1)
