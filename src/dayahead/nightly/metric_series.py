@@ -68,10 +68,11 @@ def week_and_best_month(
 
 def _levels(means: Values) -> Values:
     """Return the first row, per largest of the others."""
+    own: Values = means[0]
     if len(means) == 1:
-        return np.asarray(means[0])
+        return own
     best = means[1:].max(axis=0)
-    return np.asarray(np.divide(means[0], best, out=np.zeros_like(best), where=best > 0))
+    return np.asarray(np.divide(own, best, out=np.zeros_like(best), where=best > 0))
 
 
 def _moving_means(table: Values, n: int) -> Values:

@@ -20,7 +20,7 @@ from support.simulated_years import (
 )
 
 ROOT = Path(__file__).parents[3]
-N_SEEDS = 4
+N_SEEDS = 2
 MOST_ALARMS = 3
 """A year, on average."""
 
@@ -39,7 +39,6 @@ def n_alarms(nights):
 SURE = [
     "outage, 5 % arrives", "outage, 20 % arrives", "50 % of the sessions missing",
     "bots: half of all events on one item", "renumbered items", "model 30 % worse",
-    "model 20 % worse",
 ]  # fmt: skip
 """Faults held within three nights on each site."""
 
@@ -79,7 +78,7 @@ def test_a_fault_leaves_the_healthy_year_as_it_is(spring):
 @pytest.mark.parametrize("site", SITES)
 def test_years(site):
     alarms, held = [], {fault: [] for fault in SURE}
-    eventually = ["model 10 % worse", "model decays by 1 % a night"]
+    eventually = ["model 20 % worse", "model 10 % worse", "model decays by 1 % a night"]
     for seed in range(N_SEEDS):
         nights = nights_of(site, seed)
         alarms.append(n_alarms(nights))
