@@ -22,8 +22,6 @@ from matplotlib.dates import date2num
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from dayahead.aggregate.intervals import Interval
-
 # matplotlib knows no CSS variables: charts are drawn in placeholder colours, replaced afterwards.
 _INK, _MUTED, _RULE, _ACCENT, _SECOND = ("#0a0b0c", "#0a0b0d", "#0a0b0e", "#0a0b0f", "#0a0b10")
 _VARIABLES: Final = {
@@ -76,7 +74,7 @@ def curves(
     key: str,
     windows: Sequence[str],
     series: Series,
-    centre: tuple[float, Interval | None] | None = None,
+    centre: tuple[float, tuple[float, float] | None] | None = None,
     beside: Series = MappingProxyType({}),
 ) -> Markup:
     """Draw one line per series over the windows, the last one in front; return an <svg> element.

@@ -12,8 +12,16 @@ _PUBLISHED = re.compile(rf"\d{{4}}-\d\d-\d\d(?:T\d\d(?:\d\d)?)?-([0-9a-f]{{{LENG
 
 
 def content_key(models: Path) -> str:
-    """Return the key of the content of all files of a folder, hashed in threads."""
-    files = [path for path in sorted(models.rglob("*")) if path.is_file()]
+    """Return the key of the content of all files of a folder, hashed in threads.
+
+    Files and folders with hidden names, such as a notebook's checkpoints, do not count.
+    """
+    found = ((path, path.relative_to(models)) for path in sorted(models.rglob("*")))
+    files = [
+        path
+        for path, name in found
+        if path.is_file() and not any(part.startswith(".") for part in name.parts)
+    ]
     with ThreadPoolExecutor() as threads:
         hashes = list(threads.map(sha256_of, files))
     names = [path.relative_to(models).as_posix() for path in files]

@@ -21,6 +21,12 @@ def test_a_published_model_is_as_its_name_says(published, tmp_path):
     check_content(tmp_path / "current")
 
 
+def test_files_with_hidden_names_do_not_count(published):
+    write_text(published / ".ipynb_checkpoints/config.json", "{ }")
+    write_text(published / "vocabulary/.DS_Store", "")
+    check_content(published)
+
+
 def removed(folder):
     (folder / "config.json").unlink()
 
