@@ -120,7 +120,7 @@ def by_ours(paths: list[Path], folder: Path) -> dict[str, pa.Array]:
         vocabularies[name] = vocabulary_of(total)
     fitted = fit_features(FEATURES, ordered, len(ordered), vocabularies, "cpu")
     rules = SessionRules(
-        repeats="keep", min_length=1, max_length=LONGEST, truncate="first", past_max_length=0
+        repeats="keep", min_length=2, max_length=LONGEST, truncate="first", past_max_length=0
     )
     statistics = Statistics(unit="day", timezone="UTC", item_type="int", sessions=rules,
                             fitted_on=list(ordered), features=fitted)  # fmt: skip

@@ -15,7 +15,7 @@ from dayahead.core.columns import LATEST_TIME, N_RESERVED
 from dayahead.core.errors import ModelFileError
 from dayahead.memory.items import NEVER
 from dayahead.memory.training import MOMENTS
-from dayahead.model.baselines import PAIRS, Baseline, Transitions
+from dayahead.model.baselines import ENDS, PAIRS, POPULARITY, Baseline, Transitions
 from dayahead.model.linear import LinearModel
 from dayahead.model.memories import UNREAD_BY_SCORERS, MemoryRecommender
 from dayahead.model.neighbours import NeighbourModel
@@ -113,6 +113,15 @@ def check_values(model: NextItemModel | Baseline, state: Mapping[str, Tensor]) -
             _check_rows(rule, state)
     for name, limits in _limits(model).items():
         _check_limits(name, state[name], limits)
+    if isinstance(model, MemoryRecommender):
+        _check_known(model, state[f"{_MEMORIES}sizes"].tolist())
+
+
+def _check_known(model: MemoryRecommender, sizes: list[int]) -> None:
+    """Compare the numbers of known values, below which an index is looked up, with the model's."""
+    wanted = list(model.memory.memories.sizes.values())
+    if sizes != wanted:
+        raise ModelFileError(f"{_MEMORIES}sizes: expected {wanted}, found {sizes}")
 
 
 def _check_rows(rule: Rows, state: Mapping[str, Tensor]) -> None:
@@ -202,7 +211,7 @@ def _limits(model: NextItemModel | Baseline) -> dict[str, Limits]:
     """Limits of arrays whose shapes do not vary."""
     if isinstance(model, NextItemModel):
         return {}
-    limits = {"popularity": COUNTS}
+    limits = {POPULARITY: COUNTS, ENDS: COUNTS}
     if isinstance(model, NeighbourModel):
         limits |= {"events": COUNTS, "n_sessions": COUNTS}
     elif isinstance(model, LinearModel):

@@ -19,7 +19,7 @@ NOWHERE = "http://127.0.0.1:9"
 @pytest.fixture
 def publish(project, params, monkeypatch):
     """Record the publication of a model; `away`: while the server is."""
-    monkeypatch.setattr("dayahead.tracking.publication.package_model", copied)
+    monkeypatch.setattr("dayahead.tracking.model_package.package_model", copied)
 
     def publish(number, name, previous="", *, away=False, **more):
         folder = project / "published" / name
@@ -160,7 +160,7 @@ def test_a_model_that_cannot_be_packaged_is_no_error(publish, store, monkeypatch
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("dayahead.tracking.publication.package_model", full)
+        patch.setattr("dayahead.tracking.model_package.package_model", full)
         publish(1, "a")
     assert versions(store) == []
     publish(1, "a")
