@@ -13,6 +13,8 @@ DEV_READY := $(if $(DAYAHEAD_ENVIRONMENT),,.venv/.dev-ready)
 DOCS_READY := build/docs-env/.ready
 PEERS_READY := $(patsubst %,build/peers/%/.ready,transformers4rec rectools)
 INSTALL := .venv/bin/python tools/install.py
+# A worker per core; tests that take longest are spread over them as they come.
+PARALLEL := -n logical
 # For a test that would be taken for one that hangs.
 MORE_TIME := -o faulthandler_timeout=7200
 TORCH_OPTION := $(if $(TORCH),--torch $(TORCH))
@@ -31,7 +33,7 @@ repro: $(READY)  ## run the pipeline on the data set in params.yaml
 	@python -m dayahead summary
 
 test: $(DEV_READY)  ## run the fast tests
-	python -m pytest
+	python -m pytest $(PARALLEL)
 
 test-slow: $(DEV_READY)  ## run the tests that take minutes
 	python -m pytest $(MORE_TIME) -m "slow and not gpu"
@@ -47,7 +49,7 @@ check: $(DEV_READY)  ## format, lint, types, layers, fast tests: what must pass 
 	ruff check --quiet
 	mypy
 	lint-imports
-	python -m pytest
+	python -m pytest $(PARALLEL)
 
 bench: $(READY)  ## measure training, evaluation and recommend; say what changed since last time
 	python benchmarks/throughput.py
