@@ -13,7 +13,7 @@ DEV_READY := $(if $(DAYAHEAD_ENVIRONMENT),,.venv/.dev-ready)
 DOCS_READY := build/docs-env/.ready
 PEERS_READY := $(patsubst %,build/peers/%/.ready,transformers4rec rectools)
 INSTALL := .venv/bin/python tools/install.py
-# A worker per core; tests that take longest are spread over them as they come.
+# A worker per core; each takes the next tests when it is done.
 PARALLEL := -n logical
 # For a test that would be taken for one that hangs.
 MORE_TIME := -o faulthandler_timeout=7200

@@ -133,7 +133,10 @@ def test_the_torch_that_is_asked_for_is_installed(project, choice):
 def test_a_ready_environment_is_not_set_up_again(project):
     set_up(project, *STAMPS)
     done = make(project, "--dry-run", "test")
-    assert done.stdout.splitlines() == ['tools/check-place "test" "" ""', "python -m pytest"]
+    assert done.stdout.splitlines() == [
+        'tools/check-place "test" "" ""',
+        "python -m pytest -n logical",
+    ]
 
 
 def test_a_peer_is_set_up_beside_our_environment_once(project):
