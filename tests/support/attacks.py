@@ -44,9 +44,9 @@ CONTENTS = {
     "null items": repeated(b"null,", 3 * MIB),
     "unknown fields": json.dumps({f"n{n}": 1 for n in range(200_000)}).encode(),
     "sessions x top_k": batch(1_000, session=[1, 2], top_k=10_000),
-    "sessions x allowed top_k": batch(1_000, session=[1, 2], top_k=190),
-    "long sessions": batch(19, session=[*range(10_000)]),
-    "filters": batch(100, session=[1, 2], deny=[*range(1_800)], exclude_seen=True),
+    "sessions x allowed top_k": batch(1_000, session=[1, 2], top_k=110),
+    "long sessions": batch(11, session=[*range(10_000)]),
+    "filters": batch(100, session=[1, 2], deny=[*range(1_100)], exclude_seen=True),
     "unknown items": batch(10, session=[f"{n}" * 8 for n in range(10**6, 10**6 + 3_000)]),
     "more than is allowed": b" " * (64 * MIB),
 }  # fmt: skip

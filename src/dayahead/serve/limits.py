@@ -27,7 +27,7 @@ class Limits:
     """Of an event."""
     top_k: int = 10_000
     """Items that a session may ask for."""
-    entries: int = 200_000
+    entries: int = 120_000
     """Events, items asked for, ids in allow and deny: those of all sessions of a request."""
     answer_bytes: int = 16 * MIB
     """Of an answer's body."""

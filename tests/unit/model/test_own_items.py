@@ -138,7 +138,7 @@ def test_the_data_set_s_rule_for_repeats_reaches_the_reminders():
 
 
 @pytest.mark.parametrize(
-    ("n_repeating", "rule"), [(0, "none"), (1, "score"), (9, "score"), (10, "first")]
+    ("n_repeating", "rule"), [(0, "none"), (1, "score"), (11, "score"), (12, "first")]
 )
 @pytest.mark.parametrize("architecture", ["transitions", "stan", "slist", "popularity"])
 def test_auto_goes_by_the_share_of_sessions_that_end_with_an_item_of_their_own(
