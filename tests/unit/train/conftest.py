@@ -1,10 +1,11 @@
-"""Fixtures of the training tests: studies on one process and on two, run once."""
+"""Fixtures of the training tests: studies on one process and on two, run once; what was fitted."""
 
 from functools import cache
 from importlib.metadata import version
 
 import pytest
 
+from dayahead.train.run import Run
 from support.process_studies import FAST, PROTOCOLS, VARIANTS, run_both_ways
 
 
@@ -32,3 +33,17 @@ def both_ways(tmp_path_factory):
 def runs(both_ways, name):
     """Output folders of the study `name` on one process and on two."""
     return both_ways(name not in FAST)
+
+
+@pytest.fixture
+def fits(monkeypatch):
+    """Names of the windows that runs fit from now on, in order."""
+    names = []
+    fit_of = Run.fit
+
+    def fit(self, windows):
+        names.append(windows[-1].name)
+        return fit_of(self, windows)
+
+    monkeypatch.setattr(Run, "fit", fit)
+    return names

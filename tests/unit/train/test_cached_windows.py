@@ -37,20 +37,6 @@ def windows(tmp_path_factory):
     return write_window_folder(tmp_path_factory.mktemp("windows"), DAYS)
 
 
-@pytest.fixture
-def fits(monkeypatch):
-    """Names of the windows fitted."""
-    names = []
-    fit_of = Run.fit
-
-    def fit(self, windows):
-        names.append(windows[-1].name)
-        return fit_of(self, windows)
-
-    monkeypatch.setattr(Run, "fit", fit)
-    return names
-
-
 def run(windows, out, sections=None, **more):
     """Train with a cache beside `out`, which starts empty as under DVC; return the output files."""
     shutil.rmtree(out, ignore_errors=True)

@@ -48,20 +48,6 @@ def finished(finished_run, tmp_path):
     return files, shutil.copytree(folder, tmp_path / "finished") / "out"
 
 
-@pytest.fixture
-def fits(monkeypatch, finished_run):
-    """Names of the windows fitted since."""
-    names = []
-    fit_of = Run.fit
-
-    def fit(self, windows):
-        names.append(windows[-1].name)
-        return fit_of(self, windows)
-
-    monkeypatch.setattr(Run, "fit", fit)
-    return names
-
-
 def lose_files(entry):
     for path in files_of(entry):
         path.unlink()
