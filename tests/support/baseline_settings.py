@@ -38,7 +38,6 @@ MEMORY = {
     "n_earlier": 5,
     "n_best": 5,
     "max_sessions": 100,
-    "half_life": 2.0,
     "fade": 0.7,
     "reach": 5,
     "backward": 0.5,

@@ -93,7 +93,6 @@ OTHER = {
         "n_earlier": 2,
         "n_best": 2,
         "max_sessions": 10,
-        "half_life": 1.0,
         "fade": 0.5,
         "reach": 2,
         "backward": 0.2,

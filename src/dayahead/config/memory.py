@@ -26,7 +26,7 @@ class MemoryConfig:
     learning_rate: Positive
     """Of AdamW for the head; it falls to a tenth in each fit."""
     weight_decay: NonNegative
-    """Of AdamW for the head."""
+    """Of AdamW for the head but for its gate."""
     batch_size: Count
     """Examples per step of the head, at most: clicks with what precedes them in their session."""
     min_steps: CountOrZero
@@ -53,8 +53,6 @@ class MemoryConfig:
     """Neighbours whose items are evidence; 0: none are looked for."""
     max_sessions: Count
     """Sessions held, the newest."""
-    half_life: Positive
-    """Windows in which a neighbour loses half of its weight."""
     fade: Share
     """Factor by which the weight of a shared item falls per event from the session's end."""
     reach: Count

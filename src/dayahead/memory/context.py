@@ -7,18 +7,19 @@ import numpy as np
 from dayahead.core.columns import DAY
 from dayahead.memory.clicks import Clicks
 from dayahead.memory.features import BASE, ITEM_NAMES, Evidence, ItemFeatures
+from dayahead.memory.neighbours import HALF_LIVES
+from dayahead.memory.neighbours import NAMES as NEIGHBOUR_NAMES
 from dayahead.memory.pairs import NAMES as PAIR_NAMES
 from dayahead.memory.table import Floats, Floats32
 
 N_VALUES = 16
 """A category enters by its value modulo this."""
+_OF_NEIGHBOURS = NEIGHBOUR_NAMES[: len(HALF_LIVES)]  # those sharpened say the same
+OF_VISITS = ("prefix.length", "prefix.is_single", "prefix.dwell", "prefix.since_window")
 CONTEXT_NAMES = (
     *(f"mass.{name}" for name in PAIR_NAMES),
-    "mass.neighbours",
-    "prefix.length",
-    "prefix.is_single",
-    "prefix.dwell",
-    "prefix.since_window",
+    *(f"mass.{name}" for name in _OF_NEIGHBOURS),
+    *OF_VISITS,
     *(f"last.{name}" for name in ITEM_NAMES),
     "last.is_new",
     "last.peak",
@@ -39,18 +40,22 @@ def context_names(columns: tuple[str, ...], with_past: bool = False) -> tuple[st
 
 
 def context(
-    prefixes: Clicks, evidence: Evidence, known: ItemFeatures, now: tuple[int, int]
+    prefixes: Clicks, evidence: Evidence, known: ItemFeatures, now: tuple[int, int], n_best: int
 ) -> Floats32:
-    """Return the context [B, X]; `now` is the memories' time and a window's length."""
+    """Return the context [B, X].
+
+    `now` is the memories' time and a window's length. Of the candidates only the `n_best` best are
+    read, as many as the head learns from, however many it ranks.
+    """
     end, unit = now
     last = prefixes.last
     times, items = prefixes.times[last], prefixes.items[last]
     dwell = np.where(prefixes.lengths > 1, times - prefixes.times[last - 1], 0) / 1_000_000
     angle = times % DAY * (2 * np.pi / DAY)
-    peak = evidence.pairs.counts[:, :, BASE].max(1) / (evidence.pairs.masses[:, BASE] + 1)
+    peak = evidence.pairs.counts[:, :n_best, BASE].max(1) / (evidence.pairs.masses[:, BASE] + 1)
     numbers = [
         np.log1p(evidence.pairs.masses),
-        np.log1p(evidence.neighbours.masses[:, :1]),
+        np.log1p(evidence.neighbours.masses[:, : len(_OF_NEIGHBOURS)]),
         np.log(prefixes.lengths),
         prefixes.lengths == 1,
         np.log1p(np.maximum(dwell, 0)),

@@ -1,13 +1,13 @@
 """Examples that the head learns from, and those of earlier windows that it replays."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-NAMES = ("features", "is_candidate", "context", "targets")
+NAMES = ("features", "is_candidate", "is_own", "context", "targets")
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,8 @@ class Examples:
     features: Float[Tensor, "B C F"]
     is_candidate: Bool[Tensor, "B C"]
     """False where a prefix has fewer candidates."""
+    is_own: Bool[Tensor, "B C"]
+    """Whether the candidate is in the prefix."""
     context: Float[Tensor, "B X"]
     targets: Int[Tensor, " B"]
     """Column of each next item, -1 where it is no candidate."""
@@ -36,14 +38,11 @@ class Examples:
 
     def half(self) -> "Examples":
         """Return features and context in half precision, as they are kept."""
-        halves = self.features.half(), self.is_candidate, self.context.half(), self.targets
-        return Examples(*halves)
+        return replace(self, features=self.features.half(), context=self.context.half())
 
     def single(self) -> "Examples":
         """Return features and context in single precision, as they are computed with."""
-        return Examples(
-            self.features.float(), self.is_candidate, self.context.float(), self.targets
-        )
+        return replace(self, features=self.features.float(), context=self.context.float())
 
 
 class Replay:
@@ -53,6 +52,7 @@ class Replay:
         self.n_kept = n_kept
         self.kept = Examples(
             torch.zeros(0, n_candidates, n_features).half(),
+            torch.zeros(0, n_candidates, dtype=torch.bool),
             torch.zeros(0, n_candidates, dtype=torch.bool),
             torch.zeros(0, n_context).half(),
             torch.zeros(0, dtype=torch.int64),

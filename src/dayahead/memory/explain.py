@@ -4,26 +4,34 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from dayahead.memory.examples import Examples
 from dayahead.memory.head import Head
 
 N_STEPS = 64
 
 
-def contributions(
-    head: Head,
-    features: Float[Tensor, "C F"],
-    context: Float[Tensor, " X"],
-    column: int,
-) -> Float[Tensor, " F"]:
-    """Split the lead of a candidate over the mean of all C among its features.
+def contributions(head: Head, examples: Examples, column: int, own: int) -> Float[Tensor, " F"]:
+    """Split the lead of a candidate over the mean of all among its features.
 
     Integrated gradients (Sundararajan et al. 2017) from the mean standardised features to the
     candidate's: they sum to the difference of the two scores, but for the error of N_STEPS steps.
+    What the head's gate adds, to all of the session's own items or all others, is of feature `own`.
+
+    Args:
+        head: that scores them.
+        examples: one.
+        column: of the candidate.
+        own: number of the feature that tells own items.
     """
-    baseline = features.mean(0)
+    [features], [is_candidate] = examples.features, examples.is_candidate
+    baseline = features[is_candidate].mean(0)
     difference = features[column] - baseline
     steps = (torch.arange(N_STEPS) + 0.5) / N_STEPS
     path = (baseline + steps[:, None] * difference).requires_grad_()  # [N_STEPS, F]
-    total = head(path[None], context[None]).sum()
+    total = head.evidence(path[None], examples.context).sum()
     [gradients] = torch.autograd.grad(total, [path])
-    return gradients.mean(0) * difference
+    parts: Tensor = gradients.mean(0) * difference
+    with torch.no_grad():
+        [gated] = head(examples) - head.evidence(examples.features, examples.context)
+    parts[own] += gated[column] - gated[is_candidate].mean()
+    return parts

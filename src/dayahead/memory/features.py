@@ -15,6 +15,7 @@ ITEM_NAMES = (*items.NAMES, "item.age", "item.unseen")
 _POSITIONS = ("is_known", "position", "is_last")
 OWN_NAMES = tuple(f"own.{name}" for name in _POSITIONS)
 """Whether a candidate is in the prefix; 1 / its place from the end, from 1; whether it is there."""
+IS_OWN = OWN_NAMES[0]
 PAST_NAMES = (*(f"past.{name}" for name in _POSITIONS), *past.NAMES)
 """The same of the user's past, and what its last item leads to."""
 NETWORK = "network.log_softmax"

@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from dayahead.memory.examples import Examples
+from dayahead.memory.gate import Gate
 
 LIMIT = 8.0
 """Features and context farther from the mean, in deviations, are cut off."""
@@ -18,7 +19,15 @@ _LEAST_STD = 1e-3
 class Head(nn.Module):
     """s_j = w . f_j + v . ReLU(A f_j + B x + b), of standardised features f and context x.
 
-    w and v start at zero; `width` units. With width 0 it is a conditional logit (McFadden 1974).
+    w and v start at zero; `width` units. With width 0 it is a conditional logit (McFadden 1974). A
+    gate divides the probability between the session's own items and all others.
+
+    Args:
+        n_features: F.
+        n_context: X.
+        width: hidden units.
+        seed: of A and B.
+        gate: between own items and others.
     """
 
     features_mean: Float[Tensor, " F"]
@@ -28,7 +37,7 @@ class Head(nn.Module):
     n_standardised: Tensor
     """Examples that mean and deviation are of, 0 before the first window."""
 
-    def __init__(self, n_features: int, n_context: int, width: int, seed: int) -> None:
+    def __init__(self, n_features: int, n_context: int, width: int, seed: int, gate: Gate) -> None:
         super().__init__()
         generator = torch.Generator().manual_seed(seed)
         self.linear = nn.Parameter(torch.zeros(n_features))
@@ -36,6 +45,7 @@ class Head(nn.Module):
         self.of_context = nn.Parameter(_uniform(width, n_context, generator))
         self.bias = nn.Parameter(torch.zeros(width))
         self.out = nn.Parameter(torch.zeros(width))
+        self.gate = gate
         for name, size in (("features", n_features), ("context", n_context)):
             self.register_buffer(f"{name}_mean", torch.zeros(size))
             self.register_buffer(f"{name}_std", torch.ones(size))
@@ -51,6 +61,7 @@ class Head(nn.Module):
             getattr(self, f"{name}_mean").copy_(mean)
             getattr(self, f"{name}_std").copy_(torch.where(std > _LEAST_STD, std, 1.0))
         self.n_standardised.fill_(len(examples))
+        self.gate.start(examples)
 
     def scaled_last(self, feature: Float[Tensor, "B C"]) -> Float[Tensor, "B C"]:
         """Standardise values of the last feature."""
@@ -64,12 +75,17 @@ class Head(nn.Module):
             context=_standardised(examples.context, self.context_mean, self.context_std),
         )
 
-    def forward(
+    def forward(self, examples: Examples) -> Float[Tensor, "B C"]:
+        """Score candidates of standardised examples: logarithms of probabilities."""
+        scores: Tensor = self.gate(self.evidence(examples.features, examples.context), examples)
+        return scores
+
+    def evidence(
         self, features: Float[Tensor, "B C F"], context: Float[Tensor, "B X"]
     ) -> Float[Tensor, "B C"]:
-        """Score candidates from standardised features and context."""
-        gate = context @ self.of_context.T + self.bias  # [B, H]
-        hidden = features @ self.of_features.T + gate[:, None]  # [B, C, H]
+        """Return s from standardised features and context."""
+        offset = context @ self.of_context.T + self.bias  # [B, H]
+        hidden = features @ self.of_features.T + offset[:, None]  # [B, C, H]
         return features @ self.linear + torch.relu(hidden) @ self.out
 
 
@@ -83,13 +99,17 @@ class Mixture(Head):
     columns: Int[Tensor, " K"]
 
     def __init__(self, is_share: list[bool], n_context: int, seed: int) -> None:
-        super().__init__(len(is_share), n_context, 0, seed)
+        super().__init__(len(is_share), n_context, 0, seed, Gate([], 0))
         self.register_buffer("columns", torch.tensor(is_share).nonzero()[:, 0], persistent=False)
 
-    def forward(
+    def forward(self, examples: Examples) -> Float[Tensor, "B C"]:
+        """Score candidates of standardised examples; no gate divides them."""
+        return self.evidence(examples.features, examples.context)
+
+    def evidence(
         self, features: Float[Tensor, "B C F"], context: Float[Tensor, "B X"]
     ) -> Float[Tensor, "B C"]:
-        """Score candidates from standardised features."""
+        """Return s from standardised features."""
         logs = features * self.features_std + self.features_mean
         shares = self.linear[self.columns].log_softmax(0)
         return (logs[..., self.columns] + shares).logsumexp(-1)

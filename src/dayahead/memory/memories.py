@@ -121,7 +121,8 @@ class Memories:
                 None if self.pasts is None else self.pasts.evidence(prefixes, candidates, n),
             )
             features = candidate_features(prefixes, candidates, evidence, known, n_features)
-            return Read(candidates, features, context(prefixes, evidence, known, now))
+            of_prefixes = context(prefixes, evidence, known, now, model.config.n_candidates)
+            return Read(candidates, features, of_prefixes)
 
         return read
 

@@ -18,10 +18,11 @@ from dayahead.core.errors import ConfigError
 from dayahead.core.phases import phase
 from dayahead.core.prefixes import with_prefix
 from dayahead.memory.clicks import Clicks, Ints, Positions
-from dayahead.memory.context import context_names
+from dayahead.memory.context import OF_VISITS, context_names
 from dayahead.memory.examples import Examples, Replay
 from dayahead.memory.explain import contributions
-from dayahead.memory.features import OF_SHARES, feature_names
+from dayahead.memory.features import IS_OWN, OF_SHARES, feature_names
+from dayahead.memory.gate import Gate
 from dayahead.memory.head import Head, Mixture
 from dayahead.memory.memories import Memories, Read
 from dayahead.memory.pairs import REACH
@@ -64,7 +65,8 @@ class MemoryModel:
         if config.head == "mixture":
             is_share = [name.startswith(OF_SHARES) for name in self.features]
             return Mixture(is_share, len(self.context), seed)
-        return Head(len(self.features), len(self.context), config.head_width, seed)
+        gate = Gate([self.context.index(name) for name in OF_VISITS], config.n_candidates)
+        return Head(len(self.features), len(self.context), config.head_width, seed, gate)
 
     @property
     def n_items(self) -> int:
@@ -191,6 +193,7 @@ class MemoryModel:
         self._check_network(network)
         candidates = torch.from_numpy(read.candidates).long()
         features = torch.from_numpy(read.features)
+        is_own = (features[..., self.features.index(IS_OWN)] > 0) & (candidates > 0)
         if network is not None and len(candidates):
             with torch.no_grad():
                 with phase("network"):
@@ -200,7 +203,7 @@ class MemoryModel:
         if targets is not None:
             is_target = (candidates == torch.from_numpy(targets)[:, None]) & (candidates > 0)
             columns = torch.where(is_target.any(1), is_target.int().argmax(1), -1)
-        return Examples(features, candidates > 0, torch.from_numpy(read.context), columns)
+        return Examples(features, candidates > 0, is_own, torch.from_numpy(read.context), columns)
 
     def _log_softmax(
         self, scores: Float[Tensor, "B C"], is_candidate: Bool[Tensor, "B C"]
@@ -259,7 +262,7 @@ class MemoryModel:
         positions = Positions(part, np.zeros_like(part))
         examples = self.head.scaled(self._examples(found, network, positions))
         with phase("head"):
-            of_head = self.head(examples.features, examples.context)
+            of_head = self.head(examples)
         if not self.head.n_standardised:  # nothing is learned yet: the candidates' own order
             of_head = -torch.arange(of_head.shape[1]).expand_as(of_head).float()
         lowest = of_head.masked_fill(~examples.is_candidate, torch.inf).amin(1, keepdim=True)
@@ -282,13 +285,13 @@ class MemoryModel:
         found = self.memories.reader(self._n_ranked(self.memories.items.is_seen))(prefix)
         row = np.array([0])
         examples = self.head.scaled(self._examples(found, network, Positions(row, row)))
-        features = examples.features[0][examples.is_candidate[0]]
         column_of = {item: column for column, item in enumerate(found.candidates[0].tolist())}
 
         def parts(item: int) -> dict[str, float]:
             if item not in column_of:
                 return {}
-            found = contributions(self.head, features, examples.context[0], column_of[item])
+            own = self.features.index(IS_OWN)
+            found = contributions(self.head, examples, column_of[item], own)
             return dict(zip(self.features, found.tolist(), strict=True))
 
         return [parts(item) for item in items.tolist()]
@@ -302,7 +305,7 @@ class MemoryModel:
         if not len(kept):
             return {}
         features = kept.features.requires_grad_()
-        total = self.head(features, kept.context)[kept.is_candidate].sum()
+        total = self.head.evidence(features, kept.context)[kept.is_candidate].sum()
         [gradients] = torch.autograd.grad(total, [features])
         means = gradients[kept.is_candidate].mean(0)
         return dict(zip(self.features, means.tolist(), strict=True))

@@ -14,7 +14,11 @@ from dayahead.memory.clicks import Clicks, Ints
 from dayahead.memory.compiled import compiled
 from dayahead.memory.table import Columns, Floats, Floats32, Sums
 
-NAMES = ("neighbours.items", "neighbours.sharp")
+HALF_LIVES = (1.0, 4.0, 16.0, 64.0)
+"""Windows in which a session loses half of its weight; short ones suit news, long ones shops."""
+_KINDS = ("items", "sharp")
+"""Similarity as it is, and sharpened."""
+NAMES = tuple(f"neighbours.{kind}.{half_life:g}" for kind in _KINDS for half_life in HALF_LIVES)
 N_LATEST, N_EARLIER, N_BEST, REACH = range(4)
 """Positions in the array of limits."""
 
@@ -27,7 +31,7 @@ class Neighbourhood(NamedTuple):
     items: Columns
     """[M]"""
     values: Floats32
-    """[M, 2] sums of similarity over distance, with similarity as it is and sharpened."""
+    """[M, K] sums of similarity over distance, in the channels NAMES."""
 
     def evidence(self, candidates: Columns, n: int) -> Sums:
         """Read the values at each prefix's candidates [B, C], below `n`; 0 is none."""
@@ -95,13 +99,13 @@ class SessionMemory:
         self.times = self.times[is_kept]
 
     def weights(self, end: int, unit: int) -> Floats32:
-        """[S] worth of each session at the time `end`: 2^(-age/h) / sqrt(length)."""
-        ages = np.maximum(end - self.times, 0) / unit
-        worth = 2.0 ** (-ages / self.config.half_life) / np.sqrt(np.diff(self.offsets))
+        """[S, H] worth of each session at the time `end`: 2^(-age/h) / sqrt(length)."""
+        ages = np.maximum(end - self.times, 0)[:, None] / unit
+        worth = 2.0 ** (-ages / np.array(HALF_LIVES)) / np.sqrt(np.diff(self.offsets))[:, None]
         return np.asarray(worth, np.float32)
 
     def search(self, prefixes: Clicks, weights: Floats32) -> Neighbourhood:
-        """Find the sessions nearest to each prefix and sum up their items."""
+        """Find the sessions nearest to each prefix, by all weights [S, H]; sum up their items."""
         chosen = self.config
         if not chosen.n_best:
             none = np.zeros(len(prefixes) + 1, np.int64), np.zeros(0, np.int32)
@@ -109,10 +113,10 @@ class SessionMemory:
         n_best = min(chosen.n_best, max(1, len(self.times)))
         limits = np.array([chosen.n_latest, chosen.n_earlier, n_best, chosen.reach])
         clicks = prefixes.items, prefixes.offsets
-        found = _nearest(*clicks, self.postings, weights, limits, chosen.fade)
+        found = _nearest(*clicks, self.postings, weights.sum(1), limits, chosen.fade)
         factors = np.array([chosen.backward, chosen.sharpness])
-        n = len(self.postings.offsets) - 1
-        return Neighbourhood(*_sums_of_items(found, self.items, self.offsets, factors, n))
+        sessions, n = (self.items, self.offsets), len(self.postings.offsets) - 1
+        return Neighbourhood(*_sums_of_items(found, weights, sessions, factors, n))
 
     def state_dict(self) -> dict[str, Tensor]:
         """Items int32 [N], offsets int64 [S + 1] and times int64 [S] of the sessions kept."""
@@ -214,10 +218,13 @@ def _kth_lowest(values: Floats32, k: int) -> np.float32:
 def _nearest(
     items: Ints, offsets: Ints, postings: Postings, weights: Floats32, limits: Ints, fade: float
 ) -> tuple[Columns, Floats32, Ints]:
-    """Return each prefix's best sessions [B, S] (-1: none), their scores, and the item shared."""
+    """Return each prefix's best sessions [B, S] (-1: none), what they share, and its latest item.
+
+    The best have the largest weight of the items shared times their own weight [S].
+    """
     shape = len(offsets) - 1, limits[N_BEST]
     nearest = np.full(shape, -1, np.int32)
-    scores, shared = np.zeros(shape, np.float32), np.zeros(shape, np.int64)
+    sums, shared = np.zeros(shape, np.float32), np.zeros(shape, np.int64)
     n = len(weights)
     scratch = _Scratch(np.zeros(n, np.float32), np.zeros(n, np.int64), np.zeros(n, np.int32))
     similar = np.zeros(n, np.float32)
@@ -239,31 +246,48 @@ def _nearest(
                 is_chosen = similar[t] == lowest if is_tie else similar[t] > lowest
                 if is_chosen and n_best < shape[1]:
                     s = scratch.touched[t]
-                    nearest[b, n_best], scores[b, n_best] = s, similar[t]
+                    nearest[b, n_best], sums[b, n_best] = s, similar[t] / weights[s]
                     shared[b, n_best] = scratch.shared[s]
                     n_best += 1
-    return nearest, scores, shared
+    return nearest, sums, shared
+
+
+@compiled
+def _worths(sums: Floats32, weights: Floats32, sharpness: float) -> Floats32:
+    """Return similarities [S, K] of a prefix's neighbours: as they are, then sharpened."""
+    plain = sums[:, None] * weights
+    worths = np.zeros((len(sums), 2 * weights.shape[1]), np.float32)
+    for k in range(weights.shape[1]):
+        highest = np.append(plain[:, k], np.float32(0)).max()
+        for s in range(len(sums) if highest > 0 else 0):
+            share = (plain[s, k] / highest) ** np.float32(sharpness - 1)
+            worths[s, k], worths[s, weights.shape[1] + k] = plain[s, k], plain[s, k] * share
+    return worths
 
 
 @compiled
 def _sums_of_items(
-    found: tuple[Columns, Floats32, Ints], items: Columns, offsets: Ints, factors: Floats, n: int
+    found: tuple[Columns, Floats32, Ints],
+    weights: Floats32,
+    sessions: tuple[Columns, Ints],
+    factors: Floats,
+    n: int,
 ) -> tuple[Ints, Columns, Floats32]:
-    """Sum up the items of the sessions found; offsets [B + 1], items [M] and values [M, 2]."""
-    nearest, scores, shared = found
+    """Sum up the items of the sessions found; offsets [B + 1], items [M] and values [M, K]."""
+    (nearest, shares, shared), (items, offsets) = found, sessions
     size = 0
     for s in nearest.ravel():
         size += offsets[s + 1] - offsets[s] if s >= 0 else 0
     ends, columns = np.zeros(len(nearest) + 1, np.int64), np.empty(size, np.int32)
-    values = np.zeros((size, 2), np.float32)
+    values = np.zeros((size, 2 * weights.shape[1]), np.float32)
     place = np.full(n, -1, np.int64)
     end = 0
     for b in range(len(nearest)):
-        highest = np.append(scores[b], np.float32(0)).max()
-        for c in range(np.sum(nearest[b] >= 0)):
-            start, stop = offsets[nearest[b, c]], offsets[nearest[b, c] + 1]
+        near = nearest[b, : np.sum(nearest[b] >= 0)]
+        worths = _worths(shares[b, : len(near)], weights[near], factors[1])
+        for c in range(len(near)):
+            start, stop = offsets[near[c]], offsets[near[c] + 1]
             at = start + np.flatnonzero(items[start:stop] == shared[b, c])[-1]
-            sharp = scores[b, c] * (scores[b, c] / highest) ** np.float32(factors[1] - 1)
             for i in range(start, stop):
                 item = items[i]
                 if i == at or item < N_RESERVED:
@@ -271,9 +295,9 @@ def _sums_of_items(
                 if place[item] < 0:
                     place[item], columns[end] = end, item
                     end += 1
-                worth = np.float32(1 / (i - at) if i > at else factors[0] / (at - i))
-                values[place[item], 0] += scores[b, c] * worth
-                values[place[item], 1] += sharp * worth
+                factor = np.float32(1 / (i - at) if i > at else factors[0] / (at - i))
+                for k in range(values.shape[1]):
+                    values[place[item], k] += worths[c, k] * factor
         place[columns[ends[b] : end]] = -1
         ends[b + 1] = end
     return ends, columns[:end].copy(), values[:end].copy()
@@ -281,9 +305,10 @@ def _sums_of_items(
 
 @compiled
 def _looked_up(near: Neighbourhood, candidates: Columns, n: int) -> tuple[Floats32, Floats32]:
-    counts = np.zeros((*candidates.shape, 2), np.float32)
-    masses = np.zeros((len(candidates), 2), np.float32)
-    sums = np.zeros((n, 2), np.float32)
+    n_channels = near.values.shape[1]
+    counts = np.zeros((*candidates.shape, n_channels), np.float32)
+    masses = np.zeros((len(candidates), n_channels), np.float32)
+    sums = np.zeros((n, n_channels), np.float32)
     for b in range(len(candidates)):
         for i in range(near.offsets[b], near.offsets[b + 1]):
             sums[near.items[i]] = near.values[i]

@@ -17,6 +17,9 @@ from dayahead.memory.head import Head
 
 FINAL_RATE = 0.1
 """Share of the learning rate that the last step of a fit has."""
+GATE_FACTOR = 10.0
+"""Learning rate of the gate's few parameters, in parts of that of the others; nothing decays them:
+at 0 half of the probability would be of own items."""
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
@@ -49,7 +52,13 @@ class HeadTrainer:
     def __init__(self, head: Head, config: MemoryConfig) -> None:
         self.head = head
         self.config = config
-        self.optimizer = AdamW(head.parameters(), weight_decay=config.weight_decay)
+        gate = list(head.gate.parameters())
+        others = [each for name, each in head.named_parameters() if not name.startswith("gate.")]
+        groups = [
+            {"params": others, "weight_decay": config.weight_decay, "factor": 1.0},
+            {"params": gate, "weight_decay": 0.0, "factor": GATE_FACTOR},
+        ]
+        self.optimizer = AdamW(groups)
 
     @in_phase("head")
     def fit(
@@ -74,7 +83,7 @@ class HeadTrainer:
         for step, rows in enumerate(steps(batches if len(examples) else [])):
             decline = (1 - FINAL_RATE) * step / len(batches)
             for group in self.optimizer.param_groups:
-                group["lr"] = self.config.learning_rate * (1 - decline)
+                group["lr"] = group["factor"] * self.config.learning_rate * (1 - decline)
             batch = examples.take(rows).single()
             total += self._step(network.refresh(batch, rows) if network else batch) * len(rows)
             if network:
@@ -82,7 +91,7 @@ class HeadTrainer:
         return total / (epochs * len(examples)) if len(examples) else None
 
     def _step(self, batch: Examples) -> float:
-        scores = self.head(batch.features, batch.context)
+        scores = self.head(batch)
         loss = cross_entropy(scores.masked_fill(~batch.is_candidate, -torch.inf), batch.targets)
         self.optimizer.zero_grad()
         if not torch.isfinite(loss):

@@ -201,7 +201,7 @@ def _rules_of_memory(model: MemoryRecommender) -> Iterator[Rows]:
     )
     yield Rows((times,), {times: TIMES})
     yield Rows((items,), {items: indices}, offsets=offsets, groups=times)
-    names = ("targets", "features", "is_candidate", "context")
+    names = ("targets", "features", "is_candidate", "is_own", "context")
     targets, *others = (f"{_REPLAY}{name}" for name in names)
     n_candidates = model.memory.settings.config.n_candidates
     yield Rows((targets, *others), {targets: (-1, n_candidates - 1)})

@@ -5,6 +5,7 @@ import pytest
 
 from dayahead.memory import candidates
 from dayahead.memory.memories import Memories
+from dayahead.memory.neighbours import HALF_LIVES
 from dayahead.memory.pairs import FADE
 from support.clicks import HOUR, clicks, random_clicks
 from support.memory_models import SETTINGS, SIZES
@@ -68,7 +69,9 @@ def test_the_mixture_agrees_with_loops():
     )
     worth = near.evidence(every, 14)
     wanted = candidates.POPULAR_SHARE * known.popularity
-    wanted += candidates.NEIGHBOUR_SHARE * worth.counts[0, :, 0] / (worth.masses[0, 0] + 1)
+    for k, _ in enumerate(HALF_LIVES):
+        share = candidates.NEIGHBOUR_SHARE / len(HALF_LIVES)
+        wanted += share * worth.counts[0, :, k] / (worth.masses[0, k] + 1)
     for (kind, half_life), share in candidates.SHARES.items():
         k = candidates.CHANNELS.index((kind, half_life))
         weights = (1, FADE if kind in {"forward", "backward"} else 0)

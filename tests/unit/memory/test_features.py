@@ -88,7 +88,7 @@ def test_context_by_hand(memories):
     assert (first["prefix.since_window"], second["prefix.since_window"]) == (0.5, 2)
     assert first["mass.pair.next.4"] == pytest.approx(np.log1p(1))
     assert (first["last.is_new"], second["last.is_new"]) == (0, 1)
-    assert second["mass.neighbours"] == second["last.peak"] == 0
+    assert second["mass.neighbours.items.4"] == second["last.peak"] == 0
     assert first["last.peak"] == pytest.approx(1 / 2)
     assert second["hour.sin"] == pytest.approx(np.sin(2 * np.pi / 24))
     assert [name for name in first if name.startswith("device") and first[name]] == ["device.1"]

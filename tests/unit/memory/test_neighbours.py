@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from dayahead.memory.neighbours import SessionMemory, _kth_lowest
+from dayahead.memory.neighbours import HALF_LIVES, NAMES, SessionMemory, _kth_lowest
 from support.clicks import HOUR, clicks, random_clicks, seeds, sessions_of
 from support.memory_models import CONFIG
 
@@ -21,10 +22,11 @@ def memory_of(*windows, **settings):
     return memory
 
 
-def values(memory, prefix, end=1.0):
+def values(memory, prefix, end=1.0, half_life=4.0):
     """{item: [value, sharp value]} of the neighbours of a prefix, at an hour."""
     found = memory.search(clicks([prefix]), memory.weights(int(end * HOUR), HOUR))
-    return dict(zip(found.items.tolist(), found.values.tolist(), strict=True))
+    channels = [NAMES.index(f"neighbours.{kind}.{half_life:g}") for kind in ("items", "sharp")]
+    return dict(zip(found.items.tolist(), found.values[:, channels].tolist(), strict=True))
 
 
 def test_an_item_is_worth_similarity_over_distance_and_half_of_it_backwards():
@@ -41,9 +43,11 @@ def test_shared_items_add_up_and_earlier_ones_weigh_less():
     assert values(memory, [B, A, A])[B][0] == pytest.approx((1 + CONFIG.fade**2) / 2)
 
 
-def test_a_session_fades_with_its_age():
+@pytest.mark.parametrize("half_life", HALF_LIVES)
+def test_a_session_fades_with_its_age(half_life):
     memory = memory_of(clicks([[A, B, C, D]]))
-    assert values(memory, [B], end=5.0)[C][0] == pytest.approx(1 / 2 * 2**-2)
+    found = values(memory, [B], end=1 + 2 * half_life, half_life=half_life)
+    assert found[C][0] == pytest.approx(1 / 2 * 2**-2)
 
 
 def test_the_sharp_value_is_that_of_the_most_similar_session():
@@ -76,10 +80,10 @@ def test_sessions_beyond_the_limit_are_forgotten():
 
 
 def test_sessions_too_old_to_weigh_anything_are_no_neighbours():
-    """2^(-age / 2) is 0 in float32 after 300 windows."""
+    """2^(-age / 64) is 0 in float32 after 10,000 windows."""
     memory = memory_of(clicks([[A, B], [A, C]]))
     assert len(values(memory, [A])) == 2
-    assert values(memory, [A], end=700) == {}
+    assert values(memory, [A], end=10_000) == {}
 
 
 @pytest.mark.parametrize("fade", [0.0, 1e-6])
@@ -106,7 +110,7 @@ def test_values_are_read_at_the_candidates():
     assert sums.masses[:, 0] == pytest.approx([1, 0])
 
 
-def expected(windows, prefix, end, s):
+def expected(windows, prefix, end, s, half_life):
     """Values by the definition: all sessions scored one by one, the best added up."""
     sessions = [x for w in windows for x in sessions_of(w.take(w.order()))]
     shares = {item: s.fade**k for k, item in reversed(list(enumerate(prefix[::-1])))}
@@ -117,11 +121,11 @@ def expected(windows, prefix, end, s):
         if shared:
             similarity = sum(shares[item] for item in set(shared))
             age = max(end - session[-1][1], 0)
-            score = similarity * 0.5 ** (age / s.half_life) / len(items) ** 0.5
-            scored.append((score, items, shared[0]))
+            scores = {h: similarity * 0.5 ** (age / h) / len(items) ** 0.5 for h in HALF_LIVES}
+            scored.append((sum(scores.values()), scores[half_life], items, shared[0]))
     best = sorted(scored, key=lambda each: -each[0])[: s.n_best]
     sums = {}
-    for score, items, shared in best:
+    for _, score, items, shared in best:
         at = len(items) - 1 - items[::-1].index(shared)
         for i, item in enumerate(items):
             if i != at and item >= 2:
@@ -131,13 +135,14 @@ def expected(windows, prefix, end, s):
 
 
 @settings(max_examples=15)
-@given(seeds)
-def test_the_search_agrees_with_loops(seed):
+@given(seeds, st.sampled_from(HALF_LIVES))
+def test_the_search_agrees_with_loops(seed, half_life):
     windows = [random_clicks(seed + i, n_sessions=25, start=i) for i in range(2)]
     prefix = np.random.default_rng(seed).integers(2, 14, 3).tolist()
     memory = memory_of(*windows, n_best=10)
-    found = {item: value for item, (value, _) in values(memory, prefix, end=2.0).items()}
-    assert found == pytest.approx(expected(windows, prefix, 2.0, memory.config), rel=1e-5)
+    found = values(memory, prefix, 2.0, half_life)
+    wanted = expected(windows, prefix, 2.0, memory.config, half_life)
+    assert {item: value for item, (value, _) in found.items()} == pytest.approx(wanted, rel=1e-5)
 
 
 @given(seeds)

@@ -1,0 +1,57 @@
+"""Gate: how much of the probability a session's own items have, and how much all others."""
+
+import math
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn.functional import logsigmoid
+
+from dayahead.memory.examples import Examples
+
+_LOWEST = -1e9
+
+
+class Gate(nn.Module):
+    """Own items have the probability p together, all others 1 - p: logit p = w . x + b.
+
+    Evidence from other sessions says little about whether a visitor comes back to an item; what
+    says it is the visit. As the repeat-explore mechanism of RepeatNet (Ren et al., AAAI 2019).
+
+    Args:
+        columns: of the context that x is.
+        n_best: candidates of each prefix, the best ones, that probabilities are of: as many as the
+            head learns from, however many it ranks.
+    """
+
+    def __init__(self, columns: list[int], n_best: int) -> None:
+        super().__init__()
+        self.columns = columns
+        self.n_best = n_best
+        self.linear = nn.Parameter(torch.zeros(len(columns)))
+        self.bias = nn.Parameter(torch.zeros(()))
+
+    def start(self, examples: Examples) -> None:
+        """Begin with the share of the examples' targets that are own items."""
+        is_own = examples.is_own.gather(1, examples.targets[:, None])[:, 0]
+        n_own, n = int(is_own.sum()), int((examples.is_own.any(1)).sum())
+        with torch.no_grad():
+            self.bias.fill_(math.log((n_own + 1) / (n - n_own + 1)))
+
+    def forward(self, scores: Float[Tensor, "B C"], examples: Examples) -> Float[Tensor, "B C"]:
+        """Turn scores into logarithms of probabilities: a softmax in each group, then the gate."""
+        is_own, is_other = examples.is_own, examples.is_candidate & ~examples.is_own
+        logit = examples.context[:, self.columns] @ self.linear + self.bias
+        is_asked = is_own.any(1) & is_other.any(1)
+        own, other = (
+            torch.where(is_asked, logsigmoid(each), 0.0)[:, None] for each in (logit, -logit)
+        )
+        of_own, of_others = own + self._logs(scores, is_own), other + self._logs(scores, is_other)
+        return torch.where(is_own, of_own, of_others)
+
+    def _logs(
+        self, scores: Float[Tensor, "B C"], is_among: Bool[Tensor, "B C"]
+    ) -> Float[Tensor, "B C"]:
+        """Subtract the log of the normalising constant among some candidates."""
+        best = scores.masked_fill(~is_among, _LOWEST)[:, : self.n_best]
+        return scores - best.logsumexp(1, keepdim=True)
