@@ -95,7 +95,7 @@ def recommender(
     config = ModelConfigFile(dataset="", window="", end=0, model=model, task=params.task,
                              loss=params.loss, neighbours=params.neighbours, linear=params.linear,
                              memory=params.memory, seed=1, sizes=sizes, first_sizes=sizes,
-                             statistics=fitted)  # fmt: skip
+                             known=sizes, statistics=fitted)  # fmt: skip
     candidates = np.arange(N_RESERVED, N_RESERVED + N_ITEMS, dtype=np.int32)
     return Recommender(StoredModel(config, network, candidates, candidates.astype(np.int64),
                                    vocabularies))  # fmt: skip

@@ -61,6 +61,7 @@ def stored(architecture, task, **changes):
         seed=1,
         sizes=sizes,
         first_sizes=sizes,
+        known=sizes,
         statistics=tiny_statistics(features, max_length=8),
     )
     vocabularies = {column: vocabulary(size) for column, size in sizes.items()}

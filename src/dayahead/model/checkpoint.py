@@ -84,6 +84,9 @@ class ModelConfigFile:
     """Size of each vocabulary."""
     first_sizes: dict[str, int]
     """Sizes at the first window, which determine those of the side features' embeddings."""
+    known: dict[str, int]
+    """Values of each vocabulary that the next window's files know. With catalogue full the model
+    holds later ones too: these are read as unknown, but for a session's own items."""
     statistics: Statistics
     """statistics.json of the windows, for the model's features."""
 
@@ -273,8 +276,9 @@ def load_model(folder: Path, *, to_fit: bool = True) -> StoredModel:
         file = validated(ModelConfigFile, read_json(path), str(path))
         _check_features(file.statistics)
         columns = vocabulary_columns(file.model, file.statistics)
-        if file.sizes.keys() != {*columns}:
-            raise ValueError(f"{path}: sizes of {[*file.sizes]}, expected of {[*columns]}")
+        for sizes in (file.sizes, file.known):
+            if sizes.keys() != {*columns}:
+                raise ValueError(f"{path}: sizes of {[*sizes]}, expected of {[*columns]}")
         vocabularies = {column: _vocabulary(folder, file, column) for column in columns}
         with TensorFile.open(folder / TENSORS) as tensors:
             stored = _read_model(file, tensors, vocabularies, to_fit=to_fit)

@@ -309,6 +309,9 @@ class Recommender:
         return LiveSessions(both.take(pa.array(order)), offsets, sessions.past)
 
     def _encoded(self, sessions: LiveSessions, others: KnownValues | None = None) -> Sessions:
+        return self._with_past(sessions, others).without_later(self.stored.config.known)
+
+    def _with_past(self, sessions: LiveSessions, others: KnownValues | None) -> Sessions:
         sessions.check_times()
         arrays, offsets = self._encoder.encode_sessions(sessions.events, sessions.offsets, others)
         own = _as_sessions(arrays, offsets)

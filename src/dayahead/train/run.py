@@ -57,7 +57,7 @@ from dayahead.train.trainers import (
     scatter_state,
     sharded_state,
 )
-from dayahead.windows.folder import Window, WindowFolder
+from dayahead.windows.folder import GRACE_SUFFIX, Window, WindowFolder, n_known
 
 Trainer = BaselineTrainer | GradientTrainer | MemoryTrainer
 UNFIT_STATE = (*READ_ERRORS, AttributeError, IndexError, ModelFileError)
@@ -146,6 +146,13 @@ class Run:
         if self.params.model.catalogue == "full":
             return {column: len(self.folder.vocabulary(column)) for column in self.columns}
         return {column: self.folder.n_known(column, window) for column in self.columns}
+
+    def _known_after(self, window: Window) -> dict[str, int]:
+        """Return the number of values of each column that the next window's file knows."""
+        *_, later = self.folder.windows[: window.position + 2]  # the same one, if it is the last
+        names = [later.name + GRACE_SUFFIX]
+        tables = {column: self.folder.vocabulary(column) for column in self.columns}
+        return {column: int(n_known(table, names)[0]) for column, table in tables.items()}
 
     @property
     def candidates(self) -> NDArray[np.int32]:
@@ -323,6 +330,7 @@ class Run:
             seed=params.training.seed,
             sizes=sizes,
             first_sizes=self.first_sizes,
+            known=self._known_after(window),
             statistics=self.folder.statistics.select(params.model.features),
         )
         vocabularies = {

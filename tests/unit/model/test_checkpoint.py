@@ -152,6 +152,7 @@ def test_a_missing_folder_is_rejected(tmp_path):
         lambda config: config["statistics"]["sessions"].update(max_length=10**9),
         lambda config: config["statistics"]["sessions"].update(repeats="drop"),
         lambda config: config["sizes"].update({"../item_id": 30}),
+        lambda config: config["known"].clear(),
     ],
 )
 def test_a_config_file_that_does_not_fit_is_rejected(tmp_path, change):
