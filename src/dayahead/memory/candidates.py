@@ -6,7 +6,7 @@ import numpy as np
 
 from dayahead.memory.clicks import Clicks, Ints
 from dayahead.memory.compiled import compiled
-from dayahead.memory.neighbours import HALF_LIVES, Neighbourhood
+from dayahead.memory.neighbours import N_SUMS, Neighbourhood
 from dayahead.memory.pairs import CHANNELS, WEIGHTS
 from dayahead.memory.table import Cells, Columns, Floats32
 
@@ -24,9 +24,7 @@ OWN_SHARE = 10.0
 """Of each of the prefix's own items: they come first."""
 DOUBT = 3.0
 """Clicks that a row of pairs must have to weigh half its share."""
-_N_SUMS = len(HALF_LIVES)
-"""Sums over neighbours in the mixture: those of similarity as it is, in equal parts."""
-_NEIGHBOUR_SHARES = np.full(_N_SUMS, NEIGHBOUR_SHARE / _N_SUMS, np.float32)
+_NEIGHBOUR_SHARES = np.full(N_SUMS, NEIGHBOUR_SHARE / N_SUMS, np.float32)
 _CHANNELS = np.array([CHANNELS.index(channel) for channel in SHARES])
 _WEIGHTS = WEIGHTS[:, _CHANNELS] * np.array(list(SHARES.values()), np.float32)
 
@@ -117,10 +115,10 @@ def _chosen(
             n_touched = _add(pool, n_touched, items[last - r], OWN_SHARE)
             n_touched = _add_pairs(pool, n_touched, pairs, items[last - r], pool.weights[r])
         start, end = neighbours.offsets[b], neighbours.offsets[b + 1]
-        shares = _NEIGHBOUR_SHARES / (neighbours.values[start:end, :_N_SUMS].sum(0) + np.float32(1))
+        shares = _NEIGHBOUR_SHARES / (neighbours.values[start:end, :N_SUMS].sum(0) + np.float32(1))
         for i in range(start, end):
             score = np.float32(0)
-            for k in range(_N_SUMS):
+            for k in range(N_SUMS):
                 score += shares[k] * neighbours.values[i, k]
             n_touched = _add(pool, n_touched, neighbours.items[i], score)
         for item in popular:

@@ -7,14 +7,14 @@ import numpy as np
 from dayahead.core.columns import DAY
 from dayahead.memory.clicks import Clicks
 from dayahead.memory.features import BASE, ITEM_NAMES, Evidence, ItemFeatures
-from dayahead.memory.neighbours import HALF_LIVES
+from dayahead.memory.neighbours import N_SUMS
 from dayahead.memory.neighbours import NAMES as NEIGHBOUR_NAMES
 from dayahead.memory.pairs import NAMES as PAIR_NAMES
 from dayahead.memory.table import Floats, Floats32
 
 N_VALUES = 16
 """A category enters by its value modulo this."""
-_OF_NEIGHBOURS = NEIGHBOUR_NAMES[: len(HALF_LIVES)]  # those sharpened say the same
+_OF_NEIGHBOURS = NEIGHBOUR_NAMES[:N_SUMS]  # those sharpened say the same
 OF_VISITS = ("prefix.length", "prefix.is_single", "prefix.dwell", "prefix.since_window")
 CONTEXT_NAMES = (
     *(f"mass.{name}" for name in PAIR_NAMES),
@@ -55,7 +55,7 @@ def context(
     peak = evidence.pairs.counts[:, :n_best, BASE].max(1) / (evidence.pairs.masses[:, BASE] + 1)
     numbers = [
         np.log1p(evidence.pairs.masses),
-        np.log1p(evidence.neighbours.masses[:, : len(_OF_NEIGHBOURS)]),
+        np.log1p(evidence.neighbours.masses[:, :N_SUMS]),
         np.log(prefixes.lengths),
         prefixes.lengths == 1,
         np.log1p(np.maximum(dwell, 0)),

@@ -17,11 +17,10 @@ from dayahead.memory.clicks import Clicks
 from dayahead.memory.context import context
 from dayahead.memory.features import Evidence, ItemFeatures, candidate_features, feature_names
 from dayahead.memory.items import ItemMemory
-from dayahead.memory.neighbours import SessionMemory
+from dayahead.memory.neighbours import SessionMemory, Weights
 from dayahead.memory.pairs import PairMemory
 from dayahead.memory.past import PastMemory
 from dayahead.memory.settings import MemorySettings
-from dayahead.memory.table import Floats32
 
 _CLOCK, _SIZES = "clock", "sizes"
 _Part = PairMemory | ItemMemory | CategoryMemory | SessionMemory | PastMemory
@@ -55,7 +54,7 @@ class Memories:
         """Values of each vocabulary that are known; the others are read as unknown."""
         self.end = 0
         """Microseconds since 1970; 0 before the first window."""
-        self._known: tuple[ItemFeatures, Floats32] | None = None
+        self._known: tuple[ItemFeatures, Weights] | None = None
 
     @property
     def n_items(self) -> int:
@@ -86,7 +85,7 @@ class Memories:
         self._known = None
 
     @property
-    def known(self) -> tuple[ItemFeatures, Floats32]:
+    def known(self) -> tuple[ItemFeatures, Weights]:
         """What holds for every prefix: features of items, weights of sessions; computed once."""
         if self._known is None:
             now = self.end, self.settings.unit

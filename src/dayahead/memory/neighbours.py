@@ -18,9 +18,20 @@ HALF_LIVES = (1.0, 4.0, 16.0, 64.0)
 """Windows in which a session loses half of its weight; short ones suit news, long ones shops."""
 _KINDS = ("items", "sharp")
 """Similarity as it is, and sharpened."""
+N_SUMS = len(HALF_LIVES)
+"""The first channels are of similarity as it is."""
 NAMES = tuple(f"neighbours.{kind}.{half_life:g}" for kind in _KINDS for half_life in HALF_LIVES)
 N_LATEST, N_EARLIER, N_BEST, REACH = range(4)
 """Positions in the array of limits."""
+
+
+class Weights(NamedTuple):
+    """Worth of each session at one time."""
+
+    by_half_life: Floats32
+    """[S, H] 2^(-age/h) / sqrt(length)."""
+    total: Floats32
+    """[S] the sum over half-lives."""
 
 
 class Neighbourhood(NamedTuple):
@@ -98,14 +109,15 @@ class SessionMemory:
         self.offsets = np.append(0, np.cumsum(lengths[is_kept]))
         self.times = self.times[is_kept]
 
-    def weights(self, end: int, unit: int) -> Floats32:
-        """[S, H] worth of each session at the time `end`: 2^(-age/h) / sqrt(length)."""
+    def weights(self, end: int, unit: int) -> Weights:
+        """Return the worth of each session at the time `end`."""
         ages = np.maximum(end - self.times, 0)[:, None] / unit
         worth = 2.0 ** (-ages / np.array(HALF_LIVES)) / np.sqrt(np.diff(self.offsets))[:, None]
-        return np.asarray(worth, np.float32)
+        by_half_life = worth.astype(np.float32)
+        return Weights(by_half_life, by_half_life.sum(1))
 
-    def search(self, prefixes: Clicks, weights: Floats32) -> Neighbourhood:
-        """Find the sessions nearest to each prefix, by all weights [S, H]; sum up their items."""
+    def search(self, prefixes: Clicks, weights: Weights) -> Neighbourhood:
+        """Find the sessions nearest to each prefix, by total weight, and sum up their items."""
         chosen = self.config
         if not chosen.n_best:
             none = np.zeros(len(prefixes) + 1, np.int64), np.zeros(0, np.int32)
@@ -113,10 +125,10 @@ class SessionMemory:
         n_best = min(chosen.n_best, max(1, len(self.times)))
         limits = np.array([chosen.n_latest, chosen.n_earlier, n_best, chosen.reach])
         clicks = prefixes.items, prefixes.offsets
-        found = _nearest(*clicks, self.postings, weights.sum(1), limits, chosen.fade)
+        found = _nearest(*clicks, self.postings, weights.total, limits, chosen.fade)
         factors = np.array([chosen.backward, chosen.sharpness])
         sessions, n = (self.items, self.offsets), len(self.postings.offsets) - 1
-        return Neighbourhood(*_sums_of_items(found, weights, sessions, factors, n))
+        return Neighbourhood(*_sums_of_items(found, weights.by_half_life, sessions, factors, n))
 
     def state_dict(self) -> dict[str, Tensor]:
         """Items int32 [N], offsets int64 [S + 1] and times int64 [S] of the sessions kept."""
