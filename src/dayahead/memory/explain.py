@@ -31,7 +31,9 @@ def contributions(head: Head, examples: Examples, column: int, own: int) -> Floa
     total = head.evidence(path[None], examples.context).sum()
     [gradients] = torch.autograd.grad(total, [path])
     parts: Tensor = gradients.mean(0) * difference
-    with torch.no_grad():
-        [gated] = head(examples) - head.evidence(examples.features, examples.context)
-    parts[own] += gated[column] - gated[is_candidate].mean()
+    if head.gate is not None:
+        with torch.no_grad():
+            scores = head.evidence(examples.features, examples.context)
+            [gated] = head.gate(scores, examples) - scores
+        parts[own] += gated[column] - gated[is_candidate].mean()
     return parts

@@ -27,7 +27,7 @@ class Head(nn.Module):
         n_context: X.
         width: hidden units.
         seed: of A and B.
-        gate: between own items and others.
+        gate: between own items and others; None: scores are s alone.
     """
 
     features_mean: Float[Tensor, " F"]
@@ -37,7 +37,9 @@ class Head(nn.Module):
     n_standardised: Tensor
     """Examples that mean and deviation are of, 0 before the first window."""
 
-    def __init__(self, n_features: int, n_context: int, width: int, seed: int, gate: Gate) -> None:
+    def __init__(
+        self, n_features: int, n_context: int, width: int, seed: int, gate: Gate | None
+    ) -> None:
         super().__init__()
         generator = torch.Generator().manual_seed(seed)
         self.linear = nn.Parameter(torch.zeros(n_features))
@@ -52,7 +54,7 @@ class Head(nn.Module):
         self.register_buffer("n_standardised", torch.zeros((), dtype=torch.int64))
 
     def learn_scale(self, examples: Examples) -> None:
-        """Take mean and deviation of features and context from examples, where there are any."""
+        """Take mean, deviation and the gate's first share from examples, where there are any."""
         if not len(examples):
             return
         features = examples.features[examples.is_candidate]
@@ -61,7 +63,8 @@ class Head(nn.Module):
             getattr(self, f"{name}_mean").copy_(mean)
             getattr(self, f"{name}_std").copy_(torch.where(std > _LEAST_STD, std, 1.0))
         self.n_standardised.fill_(len(examples))
-        self.gate.start(examples)
+        if self.gate is not None:
+            self.gate.start(examples)
 
     def scaled_last(self, feature: Float[Tensor, "B C"]) -> Float[Tensor, "B C"]:
         """Standardise values of the last feature."""
@@ -76,9 +79,9 @@ class Head(nn.Module):
         )
 
     def forward(self, examples: Examples) -> Float[Tensor, "B C"]:
-        """Score candidates of standardised examples: logarithms of probabilities."""
-        scores: Tensor = self.gate(self.evidence(examples.features, examples.context), examples)
-        return scores
+        """Score candidates of standardised examples."""
+        scores = self.evidence(examples.features, examples.context)
+        return scores if self.gate is None else self.gate(scores, examples)
 
     def evidence(
         self, features: Float[Tensor, "B C F"], context: Float[Tensor, "B X"]
@@ -99,12 +102,8 @@ class Mixture(Head):
     columns: Int[Tensor, " K"]
 
     def __init__(self, is_share: list[bool], n_context: int, seed: int) -> None:
-        super().__init__(len(is_share), n_context, 0, seed, Gate([], 0))
+        super().__init__(len(is_share), n_context, 0, seed, gate=None)
         self.register_buffer("columns", torch.tensor(is_share).nonzero()[:, 0], persistent=False)
-
-    def forward(self, examples: Examples) -> Float[Tensor, "B C"]:
-        """Score candidates of standardised examples; no gate divides them."""
-        return self.evidence(examples.features, examples.context)
 
     def evidence(
         self, features: Float[Tensor, "B C F"], context: Float[Tensor, "B X"]

@@ -50,6 +50,7 @@ class MemoryModel:
         self.settings = settings
         self.features = feature_names(settings.columns, settings.with_network, settings.with_past)
         """Names, in the order of the head's weights."""
+        self._own = self.features.index(IS_OWN)
         self.context = context_names(settings.columns, settings.with_past)
         self.memories = Memories(settings)
         sizes = len(self.features), len(self.context)
@@ -193,7 +194,7 @@ class MemoryModel:
         self._check_network(network)
         candidates = torch.from_numpy(read.candidates).long()
         features = torch.from_numpy(read.features)
-        is_own = (features[..., self.features.index(IS_OWN)] > 0) & (candidates > 0)
+        is_own = (features[..., self._own] > 0) & (candidates > 0)
         if network is not None and len(candidates):
             with torch.no_grad():
                 with phase("network"):
@@ -290,8 +291,7 @@ class MemoryModel:
         def parts(item: int) -> dict[str, float]:
             if item not in column_of:
                 return {}
-            own = self.features.index(IS_OWN)
-            found = contributions(self.head, examples, column_of[item], own)
+            found = contributions(self.head, examples, column_of[item], self._own)
             return dict(zip(self.features, found.tolist(), strict=True))
 
         return [parts(item) for item in items.tolist()]

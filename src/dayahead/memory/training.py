@@ -52,12 +52,11 @@ class HeadTrainer:
     def __init__(self, head: Head, config: MemoryConfig) -> None:
         self.head = head
         self.config = config
-        gate = list(head.gate.parameters())
-        others = [each for name, each in head.named_parameters() if not name.startswith("gate.")]
-        groups = [
-            {"params": others, "weight_decay": config.weight_decay, "factor": 1.0},
-            {"params": gate, "weight_decay": 0.0, "factor": GATE_FACTOR},
-        ]
+        own = list(head.parameters(recurse=False))
+        groups = [{"params": own, "weight_decay": config.weight_decay, "factor": 1.0}]
+        if head.gate is not None:
+            gate = list(head.gate.parameters())
+            groups.append({"params": gate, "weight_decay": 0.0, "factor": GATE_FACTOR})
         self.optimizer = AdamW(groups)
 
     @in_phase("head")
