@@ -8,7 +8,7 @@ import numpy as np
 
 from dayahead.aggregate.targets import Ints
 from dayahead.core.columns import FIRST_WINDOW, ITEM_ID, N_RESERVED
-from dayahead.windows.folder import GRACE_SUFFIX, WindowFolder
+from dayahead.windows.folder import WindowFolder
 
 N_TOP: Final = 100
 """Most popular items, whose change from window to window is drift."""
@@ -35,7 +35,7 @@ def items_by_window(folder: WindowFolder) -> Iterator[tuple[WindowItems, Ints]]:
         counts[:N_RESERVED] = 0
         top = _most_popular(counts)
         begin = N_RESERVED + np.searchsorted(first, window.name, side="left")
-        end = N_RESERVED + np.searchsorted(first, window.name + GRACE_SUFFIX, side="right")
+        end = N_RESERVED + folder.n_in_files(ITEM_ID, window)
         items = WindowItems(
             window=window.name,
             n_items=int(np.count_nonzero(counts)),

@@ -37,7 +37,7 @@ from dayahead.train.loss_curve import curve_of
 from dayahead.train.results import TABLES, EvaluatedWindow
 from dayahead.train.run import Fit, Run
 from dayahead.train.trainers import uses_bfloat16
-from dayahead.windows.folder import GRACE_SUFFIX, Window, n_known
+from dayahead.windows.folder import Window
 
 Machine = Mapping[str, str | int]
 """What affects floating-point rounding, besides settings, source and packages."""
@@ -94,8 +94,7 @@ class CacheKeys:
         """Key of the evaluation, on windows[index + 1], of the model fitted on windows[index]."""
         window = self.windows[index + 1]
         start = self.run.sizes_at(self.windows[index])[ITEM_ID]
-        items = self.run.folder.vocabulary(ITEM_ID)
-        end = max(start, n_known(items, [window.name + GRACE_SUFFIX])[0])
+        end = max(start, self.run.folder.n_in_files(ITEM_ID, window))
         settings = self.evaluation_settings
         roles = ROLES if settings["split"] == "all" else (settings["split"],)
         value = {

@@ -57,7 +57,7 @@ from dayahead.train.trainers import (
     scatter_state,
     sharded_state,
 )
-from dayahead.windows.folder import GRACE_SUFFIX, Window, WindowFolder, n_known
+from dayahead.windows.folder import Window, WindowFolder
 
 Trainer = BaselineTrainer | GradientTrainer | MemoryTrainer
 UNFIT_STATE = (*READ_ERRORS, AttributeError, IndexError, ModelFileError)
@@ -148,11 +148,9 @@ class Run:
         return {column: self.folder.n_known(column, window) for column in self.columns}
 
     def _known_after(self, window: Window) -> dict[str, int]:
-        """Return the number of values of each column that the next window's file knows."""
+        """Return the number of values of each column that the next window's files know."""
         *_, later = self.folder.windows[: window.position + 2]  # the same one, if it is the last
-        names = [later.name + GRACE_SUFFIX]
-        tables = {column: self.folder.vocabulary(column) for column in self.columns}
-        return {column: int(n_known(table, names)[0]) for column, table in tables.items()}
+        return {column: self.folder.n_in_files(column, later) for column in self.columns}
 
     @property
     def candidates(self) -> NDArray[np.int32]:

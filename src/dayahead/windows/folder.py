@@ -190,6 +190,10 @@ class WindowFolder:
             self._n_known[column] = n_known(self.vocabulary(column), names)
         return int(self._n_known[column][window.position])
 
+    def n_in_files(self, column: str, window: Window) -> int:
+        """Count the values that a window's files know: those of its grace too."""
+        return int(n_known(self.vocabulary(column), [window.name + GRACE_SUFFIX])[0])
+
 
 def _read_table(
     path: Path, columns: list[str] | None = None, rows: pa.Array | None = None
