@@ -28,6 +28,12 @@ def ends(night):
     return [(e.details["outcome"], e.window) for e in found]
 
 
+def run_names(root):
+    """Folders of challengers' runs, which begin with a hash of settings, then the champion's."""
+    names = [path.name for path in (root / ".dayahead/nightly").iterdir()]
+    return sorted(names, key=lambda name: (name.startswith("champion"), name))
+
+
 def test_a_better_challenger_wins_once_when_its_horizon_is_full(root):
     night, outcomes = trial_of(root, {2: 1})
     assert [each.status for each in outcomes] == [0] * 6 + [10, 10]
@@ -57,7 +63,7 @@ def test_a_challenger_that_wins_on_a_held_night_is_reported_by_the_next(root):
 
 def test_a_worse_challenger_ends_at_half_of_its_horizon(root):
     night, _ = trial_of(root, {2: 9}, horizon=10, n_days=6)
-    names = sorted(path.name for path in (root / ".dayahead/nightly").iterdir())
+    names = run_names(root)
     assert [name.rpartition("-")[2] for name in names] == ["1", "2", "2"]
     assert [name.startswith("champion") for name in names] == [False, False, True]
     night, outcomes = run_nights(root, 9, first=7, levels={2: 9})
@@ -72,7 +78,7 @@ def test_a_run_of_an_open_trial_stays_where_another_trial_ends(root):
     write_params(root, {"challengers": challengers, "horizon": 10})
     night, _ = run_nights(root, 7, levels={2: 9})
     assert ends(night) == [("futile", day(6))]
-    names = sorted(path.name for path in (root / ".dayahead/nightly").iterdir())
+    names = run_names(root)
     assert [name.rpartition("-")[2] for name in names] == ["1", "2", "2"]
     write_params(root)
     run_nights(root, 8, first=8)
