@@ -26,7 +26,7 @@ class MemoryConfig:
     learning_rate: Positive
     """Of AdamW for the head; it falls to a tenth in each fit."""
     weight_decay: NonNegative
-    """Of AdamW for the head but for its gate."""
+    """Of AdamW for the head."""
     batch_size: Count
     """Examples per step of the head, at most: clicks with what precedes them in their session."""
     min_steps: CountOrZero

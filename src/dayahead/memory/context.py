@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dayahead.core.columns import DAY
 from dayahead.memory.clicks import Clicks
@@ -15,11 +16,12 @@ from dayahead.memory.table import Floats, Floats32
 N_VALUES = 16
 """A category enters by its value modulo this."""
 _OF_NEIGHBOURS = NEIGHBOUR_NAMES[:N_SUMS]  # those sharpened say the same
-OF_VISITS = ("prefix.length", "prefix.is_single", "prefix.dwell", "prefix.since_window")
+OF_GATE = ("prefix.length", "prefix.is_single", "prefix.dwell", "prefix.since_window", "own.pairs")
+"""What the gate between the session's own items and others reads."""
 CONTEXT_NAMES = (
     *(f"mass.{name}" for name in PAIR_NAMES),
     *(f"mass.{name}" for name in _OF_NEIGHBOURS),
-    *OF_VISITS,
+    *OF_GATE,
     *(f"last.{name}" for name in ITEM_NAMES),
     "last.is_new",
     "last.peak",
@@ -27,7 +29,10 @@ CONTEXT_NAMES = (
     "hour.cos",
 )
 """Logarithms of the evidence's masses, of length and of seconds between the last two clicks;
-windows since the memories' end; the last item, and the highest share among its pairs; the hour."""
+windows since the memories' end; logarithm of the odds that the last item leads to an own one, by
+its pairs; the last item, and the highest share among its pairs; the hour."""
+_DOUBT = 0.5
+"""Expected clicks on own items and on others that the odds are smoothed with (Jeffreys' prior)."""
 
 PAST_NAMES = ("past.length", "past.age", "past.is_none")
 """Logarithms of the past's length and of the windows since its last click; whether it is empty."""
@@ -40,19 +45,30 @@ def context_names(columns: tuple[str, ...], with_past: bool = False) -> tuple[st
 
 
 def context(
-    prefixes: Clicks, evidence: Evidence, known: ItemFeatures, now: tuple[int, int], n_best: int
+    prefixes: Clicks,
+    evidence: Evidence,
+    is_own: NDArray[np.bool_],
+    known: ItemFeatures,
+    now: tuple[int, int],
 ) -> Floats32:
     """Return the context [B, X].
 
-    `now` is the memories' time and a window's length. Of the candidates only the `n_best` best are
-    read, as many as the head learns from, however many it ranks.
+    Args:
+        prefixes: B of them.
+        evidence: of their candidates.
+        is_own: [B, N] which of the N best are in the prefix; no others are read, so that the
+            context is the same however many candidates the head ranks.
+        known: what holds for every prefix.
+        now: the memories' time and a window's length.
     """
     end, unit = now
     last = prefixes.last
     times, items = prefixes.times[last], prefixes.items[last]
     dwell = np.where(prefixes.lengths > 1, times - prefixes.times[last - 1], 0) / 1_000_000
     angle = times % DAY * (2 * np.pi / DAY)
-    peak = evidence.pairs.counts[:, :n_best, BASE].max(1) / (evidence.pairs.masses[:, BASE] + 1)
+    followers = evidence.pairs.counts[:, : is_own.shape[1], BASE]
+    n_followers = evidence.pairs.masses[:, BASE]
+    own = (followers * is_own).sum(1)
     numbers = [
         np.log1p(evidence.pairs.masses),
         np.log1p(evidence.neighbours.masses[:, :N_SUMS]),
@@ -60,9 +76,10 @@ def context(
         prefixes.lengths == 1,
         np.log1p(np.maximum(dwell, 0)),
         np.clip((times - end) / unit, -1, 2),
+        np.log((own + _DOUBT) / (np.maximum(n_followers - own, 0) + _DOUBT)),
         known.logs[items],
         ~known.is_seen[items],
-        peak,
+        followers.max(1) / (n_followers + 1),
         np.sin(angle),
         np.cos(angle),
     ]

@@ -15,8 +15,9 @@ _LOWEST = -1e9
 class Gate(nn.Module):
     """Own items have the probability p together, all others 1 - p: logit p = w . x + b.
 
-    Evidence from other sessions says little about whether a visitor comes back to an item; what
-    says it is the visit. As the repeat-explore mechanism of RepeatNet (Ren et al., AAAI 2019).
+    The scores, joined from much evidence of other sessions, say little about whether a visitor
+    comes back to an item; what says it is the visit, and how often others came back from its last
+    item. As the repeat-explore mechanism of RepeatNet (Ren et al., AAAI 2019).
 
     Args:
         columns: of the context that x is.

@@ -15,7 +15,13 @@ from dayahead.memory.candidates import choose, most_popular
 from dayahead.memory.categories import CategoryMemory
 from dayahead.memory.clicks import Clicks
 from dayahead.memory.context import context
-from dayahead.memory.features import Evidence, ItemFeatures, candidate_features, feature_names
+from dayahead.memory.features import (
+    IS_OWN,
+    Evidence,
+    ItemFeatures,
+    candidate_features,
+    feature_names,
+)
 from dayahead.memory.items import ItemMemory
 from dayahead.memory.neighbours import SessionMemory, Weights
 from dayahead.memory.pairs import PairMemory
@@ -101,7 +107,8 @@ class Memories:
         if allowed is not None:
             popularity[~allowed] = 0
         model = self.settings
-        n_features = len(feature_names(model.columns, model.with_network, model.with_past))
+        names = feature_names(model.columns, model.with_network, model.with_past)
+        own = names.index(IS_OWN)
         n = len(popularity)
         popular = most_popular(popularity * known.is_seen, n_candidates)
 
@@ -119,8 +126,9 @@ class Memories:
                 self.categories.evidence(prefixes, candidates, n),
                 None if self.pasts is None else self.pasts.evidence(prefixes, candidates, n),
             )
-            features = candidate_features(prefixes, candidates, evidence, known, n_features)
-            of_prefixes = context(prefixes, evidence, known, now, model.config.n_candidates)
+            features = candidate_features(prefixes, candidates, evidence, known, len(names))
+            is_own = features[:, : model.config.n_candidates, own] > 0
+            of_prefixes = context(prefixes, evidence, is_own, known, now)
             return Read(candidates, features, of_prefixes)
 
         return read

@@ -18,7 +18,7 @@ from dayahead.core.errors import ConfigError
 from dayahead.core.phases import phase
 from dayahead.core.prefixes import with_prefix
 from dayahead.memory.clicks import Clicks, Ints, Positions
-from dayahead.memory.context import OF_VISITS, context_names
+from dayahead.memory.context import OF_GATE, context_names
 from dayahead.memory.examples import Examples, Replay
 from dayahead.memory.explain import contributions
 from dayahead.memory.features import IS_OWN, OF_SHARES, feature_names
@@ -66,7 +66,7 @@ class MemoryModel:
         if config.head == "mixture":
             is_share = [name.startswith(OF_SHARES) for name in self.features]
             return Mixture(is_share, len(self.context), seed)
-        gate = Gate([self.context.index(name) for name in OF_VISITS], config.n_candidates)
+        gate = Gate([self.context.index(name) for name in OF_GATE], config.n_candidates)
         return Head(len(self.features), len(self.context), config.head_width, seed, gate)
 
     @property

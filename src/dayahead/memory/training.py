@@ -18,8 +18,7 @@ from dayahead.memory.head import Head
 FINAL_RATE = 0.1
 """Share of the learning rate that the last step of a fit has."""
 GATE_FACTOR = 10.0
-"""Learning rate of the gate's few parameters, in parts of that of the others; nothing decays them:
-at 0 half of the probability would be of own items."""
+"""Learning rate of the gate's few parameters, in parts of that of the others."""
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
@@ -52,12 +51,14 @@ class HeadTrainer:
     def __init__(self, head: Head, config: MemoryConfig) -> None:
         self.head = head
         self.config = config
-        own = list(head.parameters(recurse=False))
-        groups = [{"params": own, "weight_decay": config.weight_decay, "factor": 1.0}]
-        if head.gate is not None:
-            gate = list(head.gate.parameters())
-            groups.append({"params": gate, "weight_decay": 0.0, "factor": GATE_FACTOR})
-        self.optimizer = AdamW(groups)
+        groups = [{"params": list(head.parameters(recurse=False)), "factor": 1.0}]
+        if (gate := head.gate) is not None:
+            groups += [
+                {"params": [gate.linear], "factor": GATE_FACTOR},
+                # At 0 half of the probability would be of own items: nothing draws the bias there.
+                {"params": [gate.bias], "factor": GATE_FACTOR, "weight_decay": 0.0},
+            ]
+        self.optimizer = AdamW(groups, weight_decay=config.weight_decay)
 
     @in_phase("head")
     def fit(

@@ -92,3 +92,13 @@ def test_context_by_hand(memories):
     assert first["last.peak"] == pytest.approx(1 / 2)
     assert second["hour.sin"] == pytest.approx(np.sin(2 * np.pi / 24))
     assert [name for name in first if name.startswith("device") and first[name]] == ["device.1"]
+
+
+def test_the_odds_of_an_own_item_by_the_pairs_of_the_last(memories):
+    """A led to B and to C, B to C once, D to nothing."""
+    rows = clicks([[B, C, A], [B, A], [A, B], [A, D]])
+    column = context_names(("device",)).index("own.pairs")
+    odds = [2.5 / 0.5, 1.5 / 1.5, 0.5 / 1.5, 0.5 / 0.5]
+    for n_candidates in (8, 3):  # own items are the first candidates
+        values = memories.reader(n_candidates)(rows).context[:, column]
+        assert values == pytest.approx(np.log(odds))
