@@ -137,7 +137,7 @@ def test_services_get_the_secrets_that_are_written(tmp_path):
     for service in compose["services"].values():
         named = set(re.findall(r"/run/secrets/([\w.-]+)", str(service)))
         assert named == set(service.get("secrets", []))
-        assert not re.search(r"password=|:[^/@\s']+@", str(service), re.I)
+        assert not re.search(r"password=|:[^/@\s']+@(?!sha256:)", str(service), re.I)
 
 
 def test_services_are_open_to_this_machine_only():
@@ -263,6 +263,22 @@ def test_the_dev_container_uses_a_target_that_exists():
     assert re.findall(r"useradd --uid 1000 [^&]*?(\w+) \\\n", CONTAINERFILE) == [
         config["remoteUser"]
     ]
+
+
+def test_actions_and_images_are_pinned_by_digest():
+    """MLflow's image follows the lock: its version is pinned, its digest is not known here."""
+    actions = [
+        use
+        for path in (ROOT / ".github" / "workflows").glob("*.yaml")
+        for use in re.findall(r"uses: (.*)", path.read_text())
+    ]
+    assert actions
+    assert [use for use in actions if not re.search(r"@[0-9a-f]{40}  # v\d", use)] == []
+    services = read(CONTAINERS / "compose.yaml")["services"].values()
+    images = [each["image"] for each in services if "dayahead" not in each["image"]]
+    images += re.findall(r"^ARG BASE=(.*)", CONTAINERFILE, re.M)
+    named = [image for image in images if not re.search(r"@sha256:[0-9a-f]{64}$", image)]
+    assert {image.split(":")[0] for image in named} == {"ghcr.io/mlflow/mlflow"}
 
 
 def test_the_publishing_workflow_calls_verbs_and_targets_that_exist():
