@@ -6,12 +6,13 @@ A bool is no number, a number with a fraction no integer, and digits are those o
 import math
 import re
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv
 
 from dayahead.core.errors import DataError
 
@@ -63,6 +64,26 @@ def cast_column(name: str, column: pa.ChunkedArray, type_: pa.DataType) -> pa.Ch
     elif pa.types.is_boolean(found):
         raise DataError(f"{name} is bool; expected {type_}")
     return column.cast(type_)
+
+
+def csv_options(types: Mapping[str, pa.DataType]) -> pa.csv.ConvertOptions:
+    """Return how to read columns of a CSV before `cast_csv_column`: whole numbers as text."""
+    columns = {
+        name: pa.string() if pa.types.is_integer(type_) else type_ for name, type_ in types.items()
+    }
+    return pa.csv.ConvertOptions(column_types=columns)
+
+
+def cast_csv_column(name: str, column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
+    """Return a CSV's column in a type; a whole number that is missing is a null.
+
+    Raises:
+        DataError: text in it is of another type.
+    """
+    if pa.types.is_integer(type_):
+        is_null = pc.is_in(column, pa.array(pa.csv.ConvertOptions().null_values))
+        column = pc.if_else(is_null, None, column)
+    return cast_column(name, column, type_)
 
 
 def item_id(item: int | str, *, is_text: bool) -> int | str:

@@ -27,7 +27,7 @@ from dayahead.model.memories import MemoryRecommender
 from dayahead.model.session_scorer import session_scorer
 from dayahead.serve.live_sessions import LiveSessions
 from dayahead.serve.ranking import Asked, Filter, Named, Ranked, RankingModel, rank_sessions
-from dayahead.serve.raw_values import item_id, typed_column
+from dayahead.serve.raw_values import cast_csv_column, csv_options, item_id, typed_column
 from dayahead.serve.request import ColdStart, ItemIds, Options
 from dayahead.train.batches import Sessions
 
@@ -285,10 +285,14 @@ class Recommender:
             DataError: the file is missing, lacks a column or holds a value of another type.
         """
         types = self.column_types
-        options = pa.csv.ConvertOptions(column_types=types, include_columns=list(types))
+        options = csv_options(types)
+        options.include_columns = list(types)
         try:
-            return pa.csv.read_csv(path, convert_options=options)
-        except (OSError, pa.ArrowException, KeyError) as error:
+            read = pa.csv.read_csv(path, convert_options=options)
+            return pa.table(
+                {name: cast_csv_column(name, read[name], types[name]) for name in types}
+            )
+        except (OSError, pa.ArrowException, KeyError, DataError) as error:
             raise DataError(
                 f"{path}: expected a CSV with the columns {', '.join(types)}: {error}"
             ) from None

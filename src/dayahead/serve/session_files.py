@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, SESSION_ID, TIMESTAMP
 from dayahead.core.errors import DataError
 from dayahead.serve.live_sessions import LiveSessions
-from dayahead.serve.raw_values import cast_column
+from dayahead.serve.raw_values import cast_column, cast_csv_column, csv_options
 
 SESSIONS_READ = 8_192
 """Rows of a file with a row per session that are read at once."""
@@ -119,11 +119,10 @@ class SessionFile:
         return pq.ParquetFile(self.path, buffer_size=2**20, pre_buffer=False)
 
     def _open_csv(self) -> pa.csv.CSVStreamingReader:
-        types = {SESSION_ID: pa.string(), **self._types}
         return pa.csv.open_csv(
             self.path,
             read_options=pa.csv.ReadOptions(block_size=BLOCK_BYTES),
-            convert_options=pa.csv.ConvertOptions(column_types=types),
+            convert_options=csv_options({SESSION_ID: pa.string(), **self._types}),
         )
 
     def _checked(self, rows: pa.Table) -> pa.Table:
@@ -168,11 +167,12 @@ class SessionFile:
 
     def _typed(self, columns: Mapping[str, pa.ChunkedArray]) -> pa.Table:
         typed = {}
+        cast = cast_csv_column if self._parquet is None else cast_column
         for name, column in columns.items():
             if name == EVENT_TIME and not pa.types.is_timestamp(column.type):
                 raise DataError(f"{self.path}: event_time is {column.type}; expected a timestamp")
             try:
-                typed[name] = cast_column(name, column, self._types[name])
+                typed[name] = cast(name, column, self._types[name])
             except DataError as error:
                 raise DataError(f"{self.path}: {error}") from None
         if EVENT_TIME not in typed:

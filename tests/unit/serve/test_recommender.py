@@ -287,6 +287,14 @@ def test_a_csv_without_a_column_is_rejected(rich, tmp_path, column):
         rich.read_events(path)
 
 
+@pytest.mark.parametrize("item", ["0x1F", " 5", "+5", "9" * 20])
+def test_what_is_no_whole_number_in_a_csv_is_rejected(rich, tmp_path, item):
+    path = tmp_path / "events.csv"
+    path.write_text(f"item_id,event_time,category,price\n{item},2026-01-01,1,2\n")
+    with pytest.raises(DataError, match=r"events\.csv: "):
+        rich.read_events(path)
+
+
 def test_a_csv_of_another_type_or_a_missing_one_is_rejected(rich, tmp_path):
     path = tmp_path / "events.csv"
     path.write_text("item_id,event_time,category,price\nshoe,2026-01-01,1,2\n")

@@ -189,6 +189,24 @@ def test_a_row_of_a_csv_without_a_session_is_refused(load, tmp_path):
         recommend_file(load(), source, tmp_path / "o.parquet", Options())
 
 
+@pytest.mark.parametrize("item", ["0x1F", " 5", "5 ", "+5", "1_0", "5.0", "9" * 20])
+def test_what_is_no_whole_number_in_a_csv_is_refused(load, tmp_path, item):
+    source = tmp_path / "in.csv"
+    source.write_text(f"session_id,item_id\na,1\na,{item}\n")
+    with pytest.raises(DataError, match=r"in\.csv: "):
+        recommend_file(load(), source, tmp_path / "o.parquet", Options())
+
+
+def test_an_item_that_is_missing_in_a_csv_is_unknown(load, tmp_path):
+    found = []
+    for item in ("", "999999"):
+        source = tmp_path / "in.csv"
+        source.write_text(f"session_id,item_id\na,1\na,{item}\n")
+        recommend_file(load(), source, tmp_path / "o.parquet", Options())
+        found.append(answers(tmp_path / "o.parquet"))
+    assert found[0] == found[1] != {}
+
+
 def test_a_session_that_comes_again_is_found_in_any_part():
     repeats = session_files._Repeats()
     for numbers in (range(5), range(10, 5, -1), [20, 5]):
