@@ -39,6 +39,8 @@ class Read(NamedTuple):
     """[B, C] catalogue indices, 0 where a prefix has fewer."""
     features: NDArray[np.float32]
     """[B, C, F]"""
+    is_own: NDArray[np.bool_]
+    """[B, C] whether the candidate is in the prefix."""
     context: NDArray[np.float32]
     """[B, X]"""
 
@@ -127,9 +129,10 @@ class Memories:
                 None if self.pasts is None else self.pasts.evidence(prefixes, candidates, n),
             )
             features = candidate_features(prefixes, candidates, evidence, known, len(names))
-            is_own = features[:, : model.config.n_candidates, own] > 0
-            of_prefixes = context(prefixes, evidence, is_own, known, now)
-            return Read(candidates, features, of_prefixes)
+            is_own = features[..., own] > 0
+            best = is_own[:, : model.config.n_candidates]
+            of_prefixes = context(prefixes, evidence, best, known, now)
+            return Read(candidates, features, is_own, of_prefixes)
 
         return read
 

@@ -194,7 +194,6 @@ class MemoryModel:
         self._check_network(network)
         candidates = torch.from_numpy(read.candidates).long()
         features = torch.from_numpy(read.features)
-        is_own = (features[..., self._own] > 0) & (candidates > 0)
         if network is not None and len(candidates):
             with torch.no_grad():
                 with phase("network"):
@@ -204,7 +203,8 @@ class MemoryModel:
         if targets is not None:
             is_target = (candidates == torch.from_numpy(targets)[:, None]) & (candidates > 0)
             columns = torch.where(is_target.any(1), is_target.int().argmax(1), -1)
-        return Examples(features, candidates > 0, is_own, torch.from_numpy(read.context), columns)
+        is_own, context = torch.from_numpy(read.is_own), torch.from_numpy(read.context)
+        return Examples(features, candidates > 0, is_own, context, columns)
 
     def _log_softmax(
         self, scores: Float[Tensor, "B C"], is_candidate: Bool[Tensor, "B C"]
