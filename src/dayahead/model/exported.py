@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from dayahead.core.columns import IS_PAST, ITEM_ID, N_RESERVED
+from dayahead.model.inputs import without_later
 from dayahead.model.next_item import NextItemModel
 
 
@@ -20,6 +21,7 @@ class ExportedScorer(nn.Module):
     Args:
         model: of which nothing is copied but the candidates' rows.
         candidates: vocabulary indices.
+        known: values of each vocabulary; later ones are read as unknown, as in `recommend`.
         top_k: items to return.
     """
 
@@ -27,8 +29,15 @@ class ExportedScorer(nn.Module):
     rows: Tensor
     bias: Tensor
 
-    def __init__(self, model: NextItemModel, candidates: Int[Tensor, " C"], top_k: int) -> None:
+    def __init__(
+        self,
+        model: NextItemModel,
+        candidates: Int[Tensor, " C"],
+        known: Mapping[str, int],
+        top_k: int,
+    ) -> None:
         super().__init__()
+        self.known = known
         self.model = model.eval()
         self.attention = model.task.attention
         self.temperature = model.loss_config.temperature
@@ -55,7 +64,8 @@ class ExportedScorer(nn.Module):
             columns: [B, L] each, as in window files.
             n_known: events of each session, from 1 to L.
         """
-        states = self.model.project_out(self._states(columns, n_known)) / self.temperature
+        read = without_later(columns, self.known, keeps_own_items=True)
+        states = self.model.project_out(self._states(read, n_known)) / self.temperature
         scores = states @ self.rows.T + self.bias
         highest, where = scores.topk(self.top_k)
         return self.candidates[where], highest

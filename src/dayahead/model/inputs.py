@@ -19,6 +19,24 @@ FEATURE = "feature_"
 ACTIVATIONS = {"none": nn.Identity, "tanh": nn.Tanh, "relu": nn.ReLU, "gelu": nn.GELU}
 
 
+def without_later(
+    columns: Mapping[str, Tensor], known: Mapping[str, int], *, keeps_own_items: bool
+) -> dict[str, Tensor]:
+    """Read values beyond the first `known[column]` of each vocabulary as unknown.
+
+    `keeps_own_items` leaves the items of the session itself, of which recommendations may come.
+    """
+    hidden = dict(columns)
+    for name, n in known.items():
+        is_later = columns[name] >= N_RESERVED + n
+        if name == ITEM_ID and keeps_own_items:
+            if IS_PAST not in columns:
+                continue
+            is_later &= columns[IS_PAST] == 1
+        hidden[name] = columns[name].masked_fill(is_later, UNKNOWN)
+    return hidden
+
+
 class EventInputs(nn.Module):
     """Window-file columns [B, L] to vectors [B, L, D] (Moreira et al. 2021, section 3.3).
 

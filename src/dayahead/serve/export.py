@@ -18,6 +18,7 @@ from dayahead.core.redaction import redacted
 from dayahead.model.checkpoint import StoredModel, load_model
 from dayahead.model.exported import ExportedScorer
 from dayahead.model.huggingface import BUILD_ERRORS
+from dayahead.model.inputs import without_later
 from dayahead.model.next_item import NextItemModel
 from dayahead.windows.folder import vocabulary_path
 
@@ -53,7 +54,8 @@ def export_model(models: Path, folder: Path, format_: Format, top_k: int) -> Pat
     _check_packages(format_)
     _check_replaceable(folder)
     stored = load_model(models, to_fit=False)
-    scorer = ExportedScorer(_network(stored), torch.from_numpy(stored.candidates).long(), top_k)
+    candidates = torch.from_numpy(stored.candidates).long()
+    scorer = ExportedScorer(_network(stored), candidates, stored.config.known, top_k)
     with folder_written_whole(folder) as aside:
         path = aside / f"model.{format_}"
         try:
@@ -168,7 +170,8 @@ def _trial(scorer: ExportedScorer, stored: StoredModel, n_sessions: int) -> Batc
 def _check_scores(run: Run, stored: StoredModel, batch: Batch) -> None:
     scorer = stored.model.scorer(torch.from_numpy(stored.candidates).long())
     columns, n_known = batch
-    padded = {name: torch.nn.functional.pad(values, (0, 1)) for name, values in columns.items()}
+    read = without_later(columns, stored.config.known, keeps_own_items=True)
+    padded = {name: torch.nn.functional.pad(values, (0, 1)) for name, values in read.items()}
     wanted = scorer({**padded, EVENT_TIME: padded[ITEM_ID]}, n_known)
     items, scores = run(batch)
     column_of = torch.full((N_RESERVED + stored.model.n_items,), -1)

@@ -168,13 +168,14 @@ class Recommender:
             DataError: an event has no time.
         """
         indices = self._encoder.item_indices(sessions.events[ITEM_ID])
-        is_unknown = indices == UNKNOWN
+        is_unknown = self._is_unknown(indices)
         rows = sessions.row_sessions
         if sessions.past is not None:
             past_items = sessions.past.events[ITEM_ID]
             indices = np.concatenate([indices, self._encoder.item_indices(past_items)])
             rows = np.concatenate([rows, sessions.past.row_sessions])
-        is_cold = np.bincount(rows[indices != UNKNOWN], minlength=len(sessions)) == 0
+        is_known = ~self._is_unknown(indices)
+        is_cold = np.bincount(rows[is_known], minlength=len(sessions)) == 0
         excludes = np.array([each.exclude_seen for each in options], bool)
         columns = self._candidate_columns[indices]
         is_left_out = excludes[rows] & (columns >= 0)
@@ -259,7 +260,7 @@ class Recommender:
                 f"--explain: {self.stored.config.model.architecture} has no named features to "
                 f"explain a score with; leave it out, or set model.architecture to memory"
             )
-        if (self._seen(events, past) == UNKNOWN).all():
+        if self._is_unknown(self._seen(events, past)).all():
             return [{} for _ in items]
         columns, n_known = self._batch(events, past)
         indices = self._encoder.item_indices(pa.chunked_array([self.item_column(items)]))
@@ -268,9 +269,14 @@ class Recommender:
 
     def unknown_items(self, events: pa.Table) -> list[int | str]:
         """Return the item ids of a session that the model does not know, each once, in order."""
-        is_unknown = self._encoder.item_indices(events[ITEM_ID]) == UNKNOWN
+        is_unknown = self._is_unknown(self._encoder.item_indices(events[ITEM_ID]))
         unknown: list[int | str] = events[ITEM_ID].filter(pa.array(is_unknown)).unique().to_pylist()
         return unknown
+
+    def _is_unknown(self, items: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Say which vocabulary indices no fit has read: of null, other ids, and later items."""
+        later = N_RESERVED + self.stored.config.known[ITEM_ID]
+        return np.asarray((items == UNKNOWN) | (items >= later))
 
     def _batch(self, events: pa.Table, past: pa.Table | None) -> tuple[dict[str, Tensor], Tensor]:
         """Return a scorer's input for one session: columns [1, L], and the number of events."""

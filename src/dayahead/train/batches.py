@@ -14,9 +14,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from dayahead.core.columns import IS_PAST, ITEM_ID, N_RESERVED, PAST_PREFIX, UNKNOWN
+from dayahead.core.columns import IS_PAST, ITEM_ID, PAST_PREFIX
 from dayahead.core.errors import WindowError
 from dayahead.distributed.process import Rank, to_device
+from dayahead.model.inputs import without_later
 
 
 @dataclass(frozen=True)
@@ -138,12 +139,7 @@ class Sessions:
 
     def without_later(self, known: Mapping[str, int]) -> "Sessions":
         """Read values beyond the first `known[column]` as unknown, but for sessions' own items."""
-        columns = dict(self.columns)
-        is_past = columns.get(IS_PAST, torch.tensor(0)) == 1
-        for name, n in known.items():
-            is_later = columns[name] >= N_RESERVED + n
-            is_hidden = is_later & is_past if name == ITEM_ID else is_later
-            columns[name] = columns[name].masked_fill(is_hidden, UNKNOWN)
+        columns = without_later(self.columns, known, keeps_own_items=True)
         return replace(self, columns=columns)
 
     def __len__(self) -> int:

@@ -9,13 +9,14 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from dayahead.config.params import TrainingConfig
-from dayahead.core.columns import ITEM_ID, N_RESERVED, UNKNOWN
+from dayahead.core.columns import ITEM_ID, N_RESERVED
 from dayahead.core.phases import in_phase, phase
 from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.distributed.process import Process
 from dayahead.memory.clicks import Positions
 from dayahead.memory.model import NetworkScores
 from dayahead.model.checkpoint import WEIGHTS, restore_weights, weights_of
+from dayahead.model.inputs import without_later
 from dayahead.model.memories import MemoryRecommender
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.tasks import is_before
@@ -128,13 +129,8 @@ class MemoryTrainer:
 
         def scores(positions: Positions, candidates: Int[Tensor, "b C"]) -> Float[Tensor, "b C"]:
             batch = batches.sessions.gather(every_row[positions.rows], batches.rank)
-            hidden = {
-                name: torch.where(
-                    batch.columns[name] < N_RESERVED + n, batch.columns[name], UNKNOWN
-                )
-                for name, n in known.items()
-            }
-            read = replace(batch, columns=batch.columns | hidden).to(device)
+            hidden = without_later(batch.columns, known, keeps_own_items=False)
+            read = replace(batch, columns=hidden).to(device)
             n_known = read.lengths - torch.from_numpy(positions.n_after).to(device)
             return model.scores_at(read.columns, n_known, candidates.to(device)).cpu()
 
