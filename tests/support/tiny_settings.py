@@ -14,9 +14,9 @@ from dayahead.config.machine import ComputeConfig
 from dayahead.config.model import LossConfig, ModelConfig, TaskConfig
 from dayahead.config.params import EvaluationConfig, Params, TrainingConfig
 from dayahead.metrics.tables import read_ranks
-from dayahead.model.baselines import Baseline
 from dayahead.model.checkpoint import build_model
 from dayahead.model.losses import Negatives, catalogue_loss
+from dayahead.model.model import CountingModel
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.output_layer import OutputLayer
 from dayahead.model.rng import StepRandom
@@ -278,31 +278,31 @@ def tiny_model(
     return model
 
 
-def baseline(architecture: str, n_items: int = 30, **sections: Mapping[str, Any]) -> Baseline:
+def baseline(architecture: str, n_items: int = 30, **sections: Mapping[str, Any]) -> CountingModel:
     """A baseline of `n_items` items that has counted nothing; `sections` change settings."""
     of_model = {"architecture": architecture, **sections.pop("model", {})}
     params = tiny_params({**sections, "model": of_model})
     model = build_model(params, tiny_statistics(), {}, seed=1)
-    assert isinstance(model, Baseline)
+    assert isinstance(model, CountingModel)
     model.grow({"item_id": n_items})
     return model
 
 
-def counted(architecture: str, sessions: list[list[int]], n_items: int = 30) -> Baseline:
+def counted(architecture: str, sessions: list[list[int]], n_items: int = 30) -> CountingModel:
     """A baseline fitted on one window of sessions (vocabulary indices)."""
     model = baseline(architecture, n_items)
     count_window(model, sessions)
     return model
 
 
-def count_window(model: Baseline, sessions: list[list[int]], start: int = 0) -> None:
+def count_window(model: CountingModel, sessions: list[list[int]], start: int = 0) -> None:
     """Fit a baseline on a day of sessions that start at `start` and every second after it."""
     model.start_window((start + 86_400) * 1_000_000)
     count_sessions(model, sessions, start)
     model.finish_window()
 
 
-def count_sessions(model: Baseline, sessions: list[list[int]], start: int = 0) -> None:
+def count_sessions(model: CountingModel, sessions: list[list[int]], start: int = 0) -> None:
     """Count sessions that start at `start` and every second after it; events take .1 s."""
     items, lengths = padded(sessions)
     seconds = (start + torch.arange(len(items)))[:, None] + torch.arange(items.shape[1]) / 10

@@ -1,75 +1,28 @@
 """Non-neural baselines that count: item popularity, transitions and co-occurrence."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import torch
 from jaxtyping import Float, Float32, Int
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from torch import Tensor
 
 from dayahead.core.columns import ITEM_ID, N_RESERVED
-from dayahead.distributed.sharding import WHOLE
+from dayahead.model.model import CountingModel, Ints
 from dayahead.model.output_layer import Columns, Scorer
-from dayahead.model.own_items import Reminders, with_own_items
-from dayahead.model.tasks import is_before
+from dayahead.model.own_items import Reminders, SessionScorer, with_own_items
+from dayahead.model.state_rules import COUNTS, Limits, Rows
 
-Ints = NDArray[np.int64]
-POPULARITY, ENDS = "popularity", "session_ends"
 PAIRS = ("before", "after", "counts")
 """Names of tensors in model.safetensors."""
 
 
-class Baseline:
-    """Scores items by their events in the windows of the last fit; the others build on it.
+class Baseline(CountingModel):
+    """Scores items by their events in the windows of the last fit; the others build on it."""
 
-    A fit is `start_window`, `count` of every batch and `finish_window`.
-    """
-
-    shard = WHOLE
-    """Every process counts everything."""
-    sharded: frozenset[str] = frozenset()
     reminders: Reminders | None = None
     """How a session's own items are ranked; None: as the method does."""
-
-    def __init__(self) -> None:
-        self.popularity = np.zeros(0, np.float64)
-        self.ends = np.zeros(2, np.int64)
-        """Sessions of all fits, and those of them that end with an item that they had before."""
-
-    @property
-    def n_items(self) -> int:
-        """Items in the catalogue."""
-        return len(self.popularity)
-
-    def grow(self, sizes: Mapping[str, int]) -> None:
-        """Extend the counts to the first `sizes[item_id]` items of the catalogue."""
-        self.popularity = np.pad(self.popularity, (0, sizes[ITEM_ID] - self.n_items))
-
-    def start_window(self, end: int) -> None:
-        """Reset the popularity. The window ends at `end`, microseconds since 1970."""
-        self.popularity[:] = 0
-
-    def count(self, columns: Columns, lengths: Int[Tensor, " B"]) -> None:
-        """Count train sessions: right-padded columns [B, L], the times in microseconds."""
-        events = columns[ITEM_ID][is_before(lengths, columns[ITEM_ID])].numpy() - N_RESERVED
-        self.popularity += np.bincount(events, minlength=self.n_items)
-        last = columns[ITEM_ID].gather(1, lengths[:, None] - 1)
-        is_repeated = ((columns[ITEM_ID] == last) & is_before(lengths - 1, columns[ITEM_ID])).any(1)
-        self.ends += (len(lengths), int(is_repeated.sum()))
-
-    def finish_window(self) -> float | None:
-        """Add what was counted to the counts of earlier windows; return the loss, if any."""
-        return None
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Return everything counted, by tensor name."""
-        return {POPULARITY: torch.from_numpy(self.popularity), ENDS: torch.from_numpy(self.ends)}
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Replace the catalogue and all counts."""
-        self.popularity, self.ends = (state[name].numpy() for name in (POPULARITY, ENDS))
 
     def fallback(self, rows: Ints) -> Float32[Tensor, " C"]:
         """Return the popularity of items, scaled to [0, 1): for those without any other score."""
@@ -88,9 +41,15 @@ class Baseline:
         """How a session's own items are ranked after the fits so far."""
         return self.reminders and self.reminders.after_fit(*self.ends.tolist())
 
-    def scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
+    def session_scorer(
+        self, candidates: Int[Tensor, " C"], *, overwrites: bool = False
+    ) -> SessionScorer:
+        """Return a function that scores candidates and each session's own items."""
+        return with_own_items(self.method_scorer(candidates), candidates, self.fitted_reminders)
+
+    def scorer(self, candidates: Int[Tensor, " C"], *, overwrites: bool = False) -> Scorer:
         """Return a function that scores the candidates (vocabulary indices)."""
-        scored = with_own_items(self.method_scorer(candidates), candidates, self.fitted_reminders)
+        scored = self.session_scorer(candidates)
         return lambda columns, n_known: scored(columns, n_known).scores
 
 
@@ -149,6 +108,12 @@ class Transitions(Baseline):
         super().load_state_dict(state)
         before, after, counts = (state[name].numpy() for name in PAIRS)
         self.pairs = csr_array((counts, (before, after)), (self.n_items, self.n_items))
+
+    def row_rules(self) -> Iterable[Rows]:
+        """Return those of the pairs."""
+        before, after, counts = PAIRS
+        items: Limits = (0, self.n_items - 1)
+        return [Rows(PAIRS, {before: items, after: items, counts: COUNTS})]
 
     def method_scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
         """Return a function that scores the candidates (vocabulary indices).

@@ -43,7 +43,8 @@ from dayahead.model.baselines import Baseline, Cooccurrence, Transitions
 from dayahead.model.content_keys import check_content
 from dayahead.model.embeddings import GrowingEmbedding
 from dayahead.model.linear import LinearModel
-from dayahead.model.memories import UNREAD_BY_SCORERS, MemoryRecommender
+from dayahead.model.memories import MemoryRecommender
+from dayahead.model.model import Model
 from dayahead.model.neighbours import NeighbourModel
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.own_items import Reminders
@@ -96,7 +97,7 @@ class StoredModel:
     """The content of a model folder."""
 
     config: ModelConfigFile
-    model: NextItemModel | Baseline
+    model: Model
     candidates: NDArray[np.int32]
     """Vocabulary indices that may be recommended, ascending."""
     popularity: NDArray[np.int64]
@@ -111,7 +112,7 @@ def build_model(
     sizes: Mapping[str, int],
     seed: int,
     shard: Shard = WHOLE,
-) -> NextItemModel | Baseline:
+) -> Model:
     """Build the configured architecture; `grow` adds its items.
 
     `statistics` are statistics.json of the windows, which lists the features; `sizes` are those of
@@ -338,7 +339,7 @@ def _read_model(
     with weights_bounded(layouts):
         model = build_model(file, file.statistics, file.first_sizes, file.seed)
     check_shapes(model, layouts)
-    unread = () if to_fit else tuple(WEIGHTS + prefix for prefix in UNREAD_BY_SCORERS)
+    unread = () if to_fit else tuple(WEIGHTS + prefix for prefix in model.read_by_fits_alone)
     read = {name: tensors.read(name) for name in tensors.layouts if not name.startswith(unread)}
     restore_weights(model, file.sizes, with_prefix(read, WEIGHTS))
     candidates, popularity = read[CANDIDATES], read[POPULARITY]
@@ -346,21 +347,19 @@ def _read_model(
     return StoredModel(file, model, candidates.numpy(), popularity.numpy(), vocabularies)
 
 
-def weights_of(model: NextItemModel | Baseline) -> dict[str, Tensor]:
+def weights_of(model: Model) -> dict[str, Tensor]:
     """All that a model has learned or counted, by tensor name, on the CPU."""
     return {name: tensor.cpu().contiguous() for name, tensor in model.state_dict().items()}
 
 
-def restore_weights(
-    model: NextItemModel | Baseline, sizes: Mapping[str, int], weights: Mapping[str, Tensor]
-) -> None:
+def restore_weights(model: Model, sizes: Mapping[str, int], weights: Mapping[str, Tensor]) -> None:
     """Give a new model these vocabulary sizes and what `weights_of` returned.
 
     Raises:
         ModelFileError: the weights are damaged, or those of another model.
     """
-    network = model.network if isinstance(model, MemoryRecommender) else model
-    modules = network.modules() if isinstance(network, NextItemModel) else ()
+    network = model.network
+    modules = () if network is None else network.modules()
     tables = [each for each in modules if isinstance(each, GrowingEmbedding)]
     for table in tables:  # to draw rows takes longer than to read them
         table.is_restored = True
@@ -371,5 +370,5 @@ def restore_weights(
     check_shapes(model, weights, is_grown=True)
     check_values(model, weights)
     model.load_state_dict({name: tensor.cpu() for name, tensor in weights.items()})
-    if isinstance(model, NextItemModel):
-        model.eval()
+    if network is not None:
+        network.eval()

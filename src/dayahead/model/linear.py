@@ -1,6 +1,6 @@
 """Linear item-item models in closed form: SLIS, SLIT and SLIST (Choi et al., WWW 2021)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from dayahead.config.baselines import LinearConfig
 from dayahead.core.columns import DAY, EVENT_TIME, ITEM_ID, N_RESERVED
 from dayahead.model.baselines import Baseline
 from dayahead.model.output_layer import Columns, Scorer
+from dayahead.model.state_rules import COUNTS, TIMES, Limits, Rows
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -136,6 +137,17 @@ class LinearModel(Baseline):
         for name in ("gram", "cross"):
             parts = (state[f"{name}.{part}"].numpy() for part in ("data", "indices", "indptr"))
             setattr(self, name, csr_array(tuple(parts), shape=(self.n_items, self.n_items)))
+
+    def row_rules(self) -> Iterable[Rows]:
+        """Return those of both products."""
+        for name in ("gram", "cross"):
+            indices, data = f"{name}.indices", f"{name}.data"
+            limits = {indices: (0, self.n_items - 1), data: COUNTS}
+            yield Rows((indices, data), limits, offsets=f"{name}.indptr", has_any_integers=True)
+
+    def limits(self) -> Mapping[str, Limits]:
+        """Return those of the counts and of the time."""
+        return {**super().limits(), "end": TIMES}
 
     def weights(self) -> tuple[Ints, Floats]:
         """Fit the matrix of weights; return the n items that it models, ascending, and the matrix.

@@ -1,28 +1,35 @@
 """The architecture `memory` as the protocol uses it: padded batches to rows of clicks."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from dayahead.config.memory import MemoryConfig
-from dayahead.core.columns import EVENT_TIME, IS_PAST, ITEM_ID, N_RESERVED
+from dayahead.core.columns import EVENT_TIME, IS_PAST, ITEM_ID, LATEST_TIME, N_RESERVED
+from dayahead.core.errors import ModelFileError
 from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.memory.clicks import Clicks, Positions
+from dayahead.memory.items import NEVER
 from dayahead.memory.model import TRAINING_STATE, MemoryModel, NetworkScores, NetworkUpdate
 from dayahead.memory.settings import MemorySettings
-from dayahead.model.baselines import Baseline, Ints
+from dayahead.memory.training import MOMENTS
+from dayahead.model.model import CountingModel, Ints
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.output_layer import Columns, Scorer
+from dayahead.model.state_rules import COUNTS, TIMES, Limits, Rows
 from dayahead.model.tasks import is_before
 
-UNREAD_BY_SCORERS = tuple(f"memory.{prefix}" for prefix in TRAINING_STATE)
-"""Prefixes of a state's tensors that only further fits read: most of a saved model's bytes."""
+ROWS_OF_CATEGORIES: Limits = (0, 2.0**62)
+"""They are no indices, but looked for."""
+_MEMORIES, _HEAD, _MOMENTS = "memory.memories.", "memory.head.", "memory.moments."
+_REPLAY = "memory.replay."
 
 
-class MemoryRecommender(Baseline):
+class MemoryRecommender(CountingModel):
     """Memories of clicks joined by a head, which learns in each fit before they do.
 
     Args:
@@ -33,6 +40,8 @@ class MemoryRecommender(Baseline):
         network: whose scores are evidence too. It is fitted by its own trainer.
         with_past: whether the user's past (the column IS_PAST) is evidence.
     """
+
+    read_by_fits_alone = tuple(f"memory.{prefix}" for prefix in TRAINING_STATE)
 
     def __init__(
         self,
@@ -46,7 +55,7 @@ class MemoryRecommender(Baseline):
     ) -> None:
         super().__init__()
         self.categories = categories
-        self.network = network
+        self._network = network
         settings = MemorySettings(
             config=config,
             unit=unit,
@@ -58,6 +67,11 @@ class MemoryRecommender(Baseline):
         self.memory = MemoryModel(settings)
         self._end = 0
         self._new: list[Clicks] = []
+
+    @property
+    def network(self) -> NextItemModel | None:
+        """The network whose scores are evidence too."""
+        return self._network
 
     def grow(self, sizes: Mapping[str, int]) -> None:
         """Extend memories and network to the first `sizes[column]` values of each vocabulary."""
@@ -106,13 +120,65 @@ class MemoryRecommender(Baseline):
         return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Replace all of it; the network has the size of the state's already."""
+        """Replace all of it; the network has the size of the state's already.
+
+        Raises:
+            ModelFileError: it is of memories that know another number of values, below which an
+                index is looked up.
+        """
+        name, wanted = f"{_MEMORIES}sizes", list(self.memory.memories.sizes.values())
+        if (found := state[name].tolist()) != wanted:
+            raise ModelFileError(f"{name}: expected {wanted}, found {found}")
         super().load_state_dict(state)
         self.memory.load_state_dict(with_prefix(state, "memory."))
         if self.network is not None:
             self.network.load_state_dict(with_prefix(state, "network."))
 
-    def scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
+    def row_rules(self) -> Iterable[Rows]:
+        """Return those of the memories and of the examples that are replayed."""
+        indices: Limits = (0, self.n_items + N_RESERVED - 1)
+        tables = ["pairs", "categories.clicks", "categories.transitions"]
+        for table in [*tables, *(["pasts"] if self.memory.memories.pasts is not None else [])]:
+            names = (f"{_MEMORIES}{table}.{name}" for name in ("rows", "columns", "values"))
+            rows, columns, values = names
+            of_rows = ROWS_OF_CATEGORIES if table.startswith("categories") else indices
+            limits = {rows: of_rows, columns: indices, values: COUNTS}
+            yield Rows((rows, columns, values), limits, is_sorted=True)
+        names = (f"{_MEMORIES}sessions.{name}" for name in ("items", "offsets", "times"))
+        items, offsets, times = names
+        yield Rows((times,), {times: TIMES})
+        yield Rows((items,), {items: indices}, offsets=offsets, groups=times)
+        replayed = ("targets", "features", "is_candidate", "is_own", "context")
+        targets, *others = (f"{_REPLAY}{name}" for name in replayed)
+        n_candidates = self.memory.settings.config.n_candidates
+        yield Rows((targets, *others), {targets: (-1, n_candidates - 1)})
+
+    def limits(self) -> Mapping[str, Limits]:
+        """Return those of times and counts."""
+        return {
+            **super().limits(),
+            f"{_MEMORIES}items.first": (NEVER, LATEST_TIME),
+            f"{_MEMORIES}items.latest": (NEVER, LATEST_TIME),
+            f"{_MEMORIES}items.counts": COUNTS,
+            f"{_MEMORIES}clock": TIMES,
+            "memory.n_fits": COUNTS,
+            f"{_HEAD}n_standardised": COUNTS,
+        }
+
+    def optional_tensors(self) -> Mapping[str, Tensor]:
+        """Return the moments of the head's optimizer, which there are only after a step."""
+        step, *moments = MOMENTS
+        return {
+            f"{_MOMENTS}{name}.{moment}": torch.zeros(()) if moment == step else weight
+            for name, weight in self.memory.head.named_parameters()
+            for moment in (step, *moments)
+        }
+
+    def evidence(self) -> dict[str, float]:
+        """Return by how much each feature raises a score after the last fit."""
+        return self.memory.weights()
+
+    def scorer(self, candidates: Int[Tensor, " C"], *, overwrites: bool = False) -> Scorer:
         """Return a function that scores the candidates (vocabulary indices)."""
         of_prefixes = self.memory.scorer(candidates.cpu().numpy())
 

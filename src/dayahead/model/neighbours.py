@@ -1,6 +1,6 @@
 """Session neighbours: SKNN, V-SkNN, STAN and VSTAN, by arithmetic on whole batches."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -14,6 +14,7 @@ from dayahead.config.baselines import Decay, NeighbourConfig
 from dayahead.core.columns import DAY, EVENT_TIME, ITEM_ID, N_RESERVED
 from dayahead.model.baselines import Baseline
 from dayahead.model.output_layer import Columns, Scorer
+from dayahead.model.state_rules import COUNTS, TIMES, Limits, Rows
 from dayahead.model.visits import Ints, Occurrences, Visits, expand, from_end, offsets_of
 
 Floats = NDArray[np.float64]
@@ -171,6 +172,16 @@ class NeighbourModel(Baseline):
         self.visits = Visits(*(state[each.name].numpy() for each in fields(Visits)))
         self.events = state["events"].numpy()
         self.n_sessions = int(state["n_sessions"])
+
+    def row_rules(self) -> Iterable[Rows]:
+        """Return those of the sessions."""
+        yield Rows(("times",), {"times": TIMES}, is_sorted=True)
+        limits = {"items": (0, self.n_items - 1), "positions": (1, np.iinfo(np.int32).max)}
+        yield Rows(("items", "positions"), limits, offsets="offsets", groups="times")
+
+    def limits(self) -> Mapping[str, Limits]:
+        """Return those of the counts."""
+        return {**super().limits(), "events": COUNTS, "n_sessions": COUNTS}
 
     def method_scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
         """Return a function that scores the candidates (vocabulary indices).

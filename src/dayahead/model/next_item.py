@@ -18,13 +18,14 @@ from dayahead.model.embeddings import GrowingEmbedding
 from dayahead.model.inputs import EventInputs, hide_new_items, projection, swap_noise
 from dayahead.model.length_groups import group_sizes
 from dayahead.model.losses import Negatives, NegativeSampler, catalogue_loss
+from dayahead.model.model import Model
 from dayahead.model.output_layer import Columns, OutputLayer, Scorer, States
 from dayahead.model.rng import StepRandom, derived_seed
 from dayahead.model.rtd import Discriminator, generator_samples
 from dayahead.model.tasks import Labels, PredictionPositions, build_task, is_before, session_events
 
 
-class NextItemModel(nn.Module):
+class NextItemModel(nn.Module, Model):
     """Scores every item of the catalogue as the next of a session.
 
     Built without items: `grow` adds them. Attribute names are those of the tensors in
@@ -79,6 +80,11 @@ class NextItemModel(nn.Module):
         """Items of the catalogue before it last grew."""
 
     @property
+    def network(self) -> "NextItemModel":
+        """The model itself."""
+        return self
+
+    @property
     def n_items(self) -> int:
         """Items in the catalogue."""
         return self.inputs.items.n_rows
@@ -97,7 +103,7 @@ class NextItemModel(nn.Module):
         names = {"inputs.items.weight", "bias"}
         return frozenset(names if self.config.tie_weights else names | {"output_items.weight"})
 
-    def grow(self, sizes: dict[str, int]) -> None:
+    def grow(self, sizes: Mapping[str, int]) -> None:
         """Add the first `sizes[column]` values of each vocabulary; old rows do not change.
 
         Raises:

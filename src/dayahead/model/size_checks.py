@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.overrides import TorchFunctionMode
 
-from dayahead.model.state_checks import Sized
+from dayahead.model.state_rules import Sized
 
 VARIANTS = 4
 """Networks, at most, that are built until one attends to what the task allows."""

@@ -4,63 +4,20 @@ Compiled loops index without bounds, so what a file says is compared with the ar
 here, for all models.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
-from dayahead.core.columns import LATEST_TIME, N_RESERVED
+from dayahead.core.columns import N_RESERVED
 from dayahead.core.errors import ModelFileError
-from dayahead.memory.items import NEVER
-from dayahead.memory.training import MOMENTS
-from dayahead.model.baselines import ENDS, PAIRS, POPULARITY, Baseline, Transitions
-from dayahead.model.linear import LinearModel
-from dayahead.model.memories import UNREAD_BY_SCORERS, MemoryRecommender
-from dayahead.model.neighbours import NeighbourModel
-from dayahead.model.next_item import NextItemModel
+from dayahead.model.model import Model
+from dayahead.model.state_rules import COUNTS, Limits, Rows, Sized
 
-Limits = tuple[float, float]
-COUNTS: Limits = (0, 2.0**53)
-TIMES: Limits = (0, LATEST_TIME)
-ROWS_OF_CATEGORIES: Limits = (0, 2.0**62)
-"""They are no indices, but looked for."""
-_INDICES = {torch.int32, torch.int64}
-_MEMORIES, _HEAD, _MOMENTS = "memory.memories.", "memory.head.", "memory.moments."
-_REPLAY = "memory.replay."
+_INTEGERS = {torch.int32, torch.int64}
 
 
-class Sized(Protocol):
-    """A tensor, or what a file's header says of one."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Its sizes."""
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Of each value."""
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Arrays of a state that have equally many rows, any number; and limits of their values."""
-
-    names: tuple[str, ...]
-    limits: Mapping[str, Limits] = field(default_factory=dict)
-    is_sorted: bool = False
-    """Whether the first of them ascends."""
-    offsets: str = ""
-    """Where groups of these rows begin, and where the last one ends."""
-    groups: str = ""
-    """The array with a row for each group; none of them is empty. Without it there may be empty
-    groups, and their number does not vary."""
-
-
-def check_shapes(
-    model: NextItemModel | Baseline, state: Mapping[str, Sized], *, is_grown: bool = False
-) -> None:
+def check_shapes(model: Model, state: Mapping[str, Sized], *, is_grown: bool = False) -> None:
     """Check names, types and shapes of a state; of a new model that is not grown, without lengths.
 
     What only further fits need may be missing as a whole.
@@ -68,36 +25,35 @@ def check_shapes(
     Raises:
         ModelFileError: the state does not belong to a model of these settings.
     """
-    wanted: dict[str, Tensor] = model.state_dict()
-    rules = list(_rules(model))
-    varying = {name for rule in rules for name in (*rule.names, rule.offsets * bool(rule.groups))}
-    if not any(name.startswith(UNREAD_BY_SCORERS) for name in state):
-        wanted = {n: each for n, each in wanted.items() if not n.startswith(UNREAD_BY_SCORERS)}
-    for name, tensor in wanted.items():
+    rules = list(model.row_rules())
+    varying = {name for rule in rules for name in rule.varying}
+    any_integers = {name for rule in rules if rule.has_any_integers for name in rule.all_names}
+    for name, tensor in _wanted(model, state, is_grown=is_grown).items():
         if name not in state:
             raise ModelFileError(f"{name} is missing")
         found = state[name]
-        is_index = isinstance(model, LinearModel) and {found.dtype, tensor.dtype} <= _INDICES
-        if found.dtype != tensor.dtype and not is_index:
+        is_same = found.dtype == tensor.dtype
+        if not is_same and not (name in any_integers and {found.dtype, tensor.dtype} <= _INTEGERS):
             raise ModelFileError(f"{name}: expected {tensor.dtype}, found {found.dtype}")
         skipped = 1 if name in varying or not is_grown else 0
         expected, shape = list(tensor.shape), list(found.shape)
         if len(shape) != len(expected) or shape[skipped:] != expected[skipped:]:
             raise ModelFileError(f"{name}: expected the shape {expected}, found {shape}")
-    _check_moments(state, wanted)
 
 
-def _check_moments(state: Mapping[str, Sized], wanted: Mapping[str, Tensor]) -> None:
-    for name, found in state.items():
-        if name.startswith(_MOMENTS):
-            parameter, _, moment = name.removeprefix(_MOMENTS).rpartition(".")
-            of_head = wanted.get(_HEAD + parameter)
-            shape = () if moment == MOMENTS[0] else None if of_head is None else of_head.shape
-            if moment not in MOMENTS or shape != found.shape or found.dtype != torch.float32:
-                raise ModelFileError(f"{name}: no moment of a weight of the head")
+def _wanted(model: Model, state: Mapping[str, Sized], *, is_grown: bool) -> dict[str, Tensor]:
+    """Return tensors like those that a state must have; all of a grown model's are among them."""
+    wanted: dict[str, Tensor] = model.state_dict()
+    optional, of_fits = model.optional_tensors(), model.read_by_fits_alone
+    unknown = sorted(state.keys() - wanted.keys() - optional.keys())
+    if is_grown and unknown:
+        raise ModelFileError(f"{', '.join(unknown)}: no part of a model of these settings")
+    if not any(name.startswith(of_fits) for name in state):
+        wanted = {name: each for name, each in wanted.items() if not name.startswith(of_fits)}
+    return wanted | {name: each for name, each in optional.items() if name in state}
 
 
-def check_values(model: NextItemModel | Baseline, state: Mapping[str, Tensor]) -> None:
+def check_values(model: Model, state: Mapping[str, Tensor]) -> None:
     """Check the values of a state of such shapes: a model that has grown takes it next.
 
     Raises:
@@ -108,20 +64,11 @@ def check_values(model: NextItemModel | Baseline, state: Mapping[str, Tensor]) -
             raise ModelFileError(f"{name}: expected finite numbers, found NaN or infinity")
         if tensor.dtype == torch.bool:
             _check_limits(name, tensor.view(torch.uint8), (0, 1))
-    for rule in _rules(model):
+    for rule in model.row_rules():
         if rule.names[0] in state:
             _check_rows(rule, state)
-    for name, limits in _limits(model).items():
+    for name, limits in model.limits().items():
         _check_limits(name, state[name], limits)
-    if isinstance(model, MemoryRecommender):
-        _check_known(model, state[f"{_MEMORIES}sizes"].tolist())
-
-
-def _check_known(model: MemoryRecommender, sizes: list[int]) -> None:
-    """Compare the numbers of known values, below which an index is looked up, with the model's."""
-    wanted = list(model.memory.memories.sizes.values())
-    if sizes != wanted:
-        raise ModelFileError(f"{_MEMORIES}sizes: expected {wanted}, found {sizes}")
 
 
 def _check_rows(rule: Rows, state: Mapping[str, Tensor]) -> None:
@@ -166,61 +113,6 @@ def _check_limits(name: str, tensor: Tensor, limits: Limits) -> None:
 def _is_finite(tensor: Tensor) -> bool:
     """Whether there is no NaN and no infinity, without an array of flags."""
     return not tensor.numel() or all(each.isfinite() for each in torch.aminmax(tensor))
-
-
-def _rules(model: NextItemModel | Baseline) -> Iterator[Rows]:
-    items: Limits = (0, model.n_items - 1)
-    if isinstance(model, Transitions):
-        before, after, counts = PAIRS
-        yield Rows(PAIRS, {before: items, after: items, counts: COUNTS})
-    elif isinstance(model, NeighbourModel):
-        yield Rows(("times",), {"times": TIMES}, is_sorted=True)
-        limits = {"items": items, "positions": (1, torch.iinfo(torch.int32).max)}
-        yield Rows(("items", "positions"), limits, offsets="offsets", groups="times")
-    elif isinstance(model, LinearModel):
-        for name in ("gram", "cross"):
-            indices, data = f"{name}.indices", f"{name}.data"
-            limits = {indices: items, data: COUNTS}
-            yield Rows((indices, data), limits, offsets=f"{name}.indptr")
-    elif isinstance(model, MemoryRecommender):
-        yield from _rules_of_memory(model)
-
-
-def _rules_of_memory(model: MemoryRecommender) -> Iterator[Rows]:
-    indices: Limits = (0, model.n_items + N_RESERVED - 1)
-    tables = ["pairs", "categories.clicks", "categories.transitions"]
-    for table in [*tables, *(["pasts"] if model.memory.memories.pasts is not None else [])]:
-        rows, columns, values = (
-            f"{_MEMORIES}{table}.{name}" for name in ("rows", "columns", "values")
-        )
-        of_rows = ROWS_OF_CATEGORIES if table.startswith("categories") else indices
-        limits = {rows: of_rows, columns: indices, values: COUNTS}
-        yield Rows((rows, columns, values), limits, is_sorted=True)
-    items, offsets, times = (
-        f"{_MEMORIES}sessions.{name}" for name in ("items", "offsets", "times")
-    )
-    yield Rows((times,), {times: TIMES})
-    yield Rows((items,), {items: indices}, offsets=offsets, groups=times)
-    names = ("targets", "features", "is_candidate", "is_own", "context")
-    targets, *others = (f"{_REPLAY}{name}" for name in names)
-    n_candidates = model.memory.settings.config.n_candidates
-    yield Rows((targets, *others), {targets: (-1, n_candidates - 1)})
-
-
-def _limits(model: NextItemModel | Baseline) -> dict[str, Limits]:
-    """Limits of arrays whose shapes do not vary."""
-    if isinstance(model, NextItemModel):
-        return {}
-    limits = {POPULARITY: COUNTS, ENDS: COUNTS}
-    if isinstance(model, NeighbourModel):
-        limits |= {"events": COUNTS, "n_sessions": COUNTS}
-    elif isinstance(model, LinearModel):
-        limits |= {"end": TIMES}
-    elif isinstance(model, MemoryRecommender):
-        limits |= {f"{_MEMORIES}{n}": (NEVER, LATEST_TIME) for n in ("items.first", "items.latest")}
-        limits |= {f"{_MEMORIES}clock": TIMES, f"{_MEMORIES}items.counts": COUNTS}
-        limits |= {"memory.n_fits": COUNTS, f"{_HEAD}n_standardised": COUNTS}
-    return limits
 
 
 def check_candidates(candidates: Tensor, popularity: Tensor, n_items: int) -> None:

@@ -86,8 +86,8 @@ def _check_replaceable(folder: Path) -> None:
 
 
 def _network(stored: StoredModel) -> NextItemModel:
-    if isinstance(stored.model, NextItemModel):
-        return stored.model
+    if stored.model.network is stored.model:
+        return stored.model.network
     name = stored.config.model.architecture
     raise ConfigError(
         f"export: {name} looks its counts up with numpy and numba, which no format of networks "

@@ -23,8 +23,6 @@ from dayahead.features.session_encoder import Arrays, SessionEncoder
 from dayahead.features.vocabulary import KnownValues
 from dayahead.features.workflow import input_types
 from dayahead.model.checkpoint import StoredModel, load_model
-from dayahead.model.memories import MemoryRecommender
-from dayahead.model.session_scorer import session_scorer
 from dayahead.serve.live_sessions import LiveSessions
 from dayahead.serve.ranking import Asked, Filter, Named, Ranked, RankingModel, rank_sessions
 from dayahead.serve.raw_values import cast_csv_column, csv_options, item_id, typed_column
@@ -254,17 +252,16 @@ class Recommender:
         Raises:
             ConfigError: the model has no memories.
         """
-        model = self.stored.model
-        if not isinstance(model, MemoryRecommender):
+        columns, n_known = self._batch(events, past)
+        indices = self._encoder.item_indices(pa.chunked_array([self.item_column(items)]))
+        found = self.stored.model.explain(columns, n_known, indices.astype(np.int64))
+        if found is None:
             raise ConfigError(
                 f"--explain: {self.stored.config.model.architecture} has no named features to "
                 f"explain a score with; leave it out, or set model.architecture to memory"
             )
         if self._is_unknown(self._seen(events, past)).all():
             return [{} for _ in items]
-        columns, n_known = self._batch(events, past)
-        indices = self._encoder.item_indices(pa.chunked_array([self.item_column(items)]))
-        found = model.explain(columns, n_known, indices.astype(np.int64))
         return [dict(sorted(each.items(), key=lambda part: -abs(part[1]))) for each in found]
 
     def unknown_items(self, events: pa.Table) -> list[int | str]:
@@ -370,7 +367,8 @@ class Recommender:
     def _ranking(self) -> RankingModel:
         candidates = torch.from_numpy(self.stored.candidates).long()
         popularity = torch.from_numpy(self.stored.popularity.astype(np.float32))
-        return RankingModel(session_scorer(self.stored.model, candidates), candidates, popularity)
+        scorer = self.stored.model.session_scorer(candidates)
+        return RankingModel(scorer, candidates, popularity)
 
     @cached_property
     def column_types(self) -> dict[str, Any]:

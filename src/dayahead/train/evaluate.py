@@ -16,10 +16,8 @@ from dayahead.distributed.process import Process
 from dayahead.distributed.sharding import Shard
 from dayahead.metrics import ranking
 from dayahead.metrics.tables import WindowRanks
-from dayahead.model.baselines import Baseline
-from dayahead.model.next_item import NextItemModel
+from dayahead.model.model import Model
 from dayahead.model.own_items import Scored, columns_of
-from dayahead.model.session_scorer import session_scorer
 from dayahead.train.batches import Batch, Batches
 
 Top = tuple[Int[Tensor, "Q K"], Float[Tensor, "Q K"]]
@@ -69,7 +67,7 @@ class _Prefixes:
 
 
 def evaluate(
-    model: NextItemModel | Baseline,
+    model: Model,
     batches: Batches,
     n_targets: NDArray[np.int64],
     candidates: NDArray[np.int32],
@@ -96,7 +94,7 @@ def evaluate(
     """
     device = process.device
     wanted, counts = (torch.from_numpy(each).long().to(device) for each in (candidates, n_targets))
-    scorer = session_scorer(model, wanted, overwrites=True)
+    scorer = model.session_scorer(wanted, overwrites=True)
     ranks_of = ShardedRanking(model.shard, wanted, top_k)
     most_rows = max(1, SCORES_AT_ONCE // max(1, len(wanted)))
     # Rows: targets, ranks, top items. The extra last column is for what idle processes rank.

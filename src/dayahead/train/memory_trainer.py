@@ -33,7 +33,8 @@ class MemoryTrainer:
     process fits head and memories alike; the network's fit is shared, as that of any network.
 
     Args:
-        model: with a network.
+        model: to fit.
+        network: its own.
         ends: of each window, microseconds since 1970.
         config: training of the network, the same as without memories.
         process: this one.
@@ -42,15 +43,15 @@ class MemoryTrainer:
     def __init__(
         self,
         model: MemoryRecommender,
+        network: NextItemModel,
         ends: Mapping[str, int],
         config: TrainingConfig,
         process: Process,
     ) -> None:
-        assert model.network is not None
         self.model = model
         self.ends = ends
         self.rank = process.rank
-        self.network = GradientTrainer(model.network, config, process)
+        self.network = GradientTrainer(network, config, process)
 
     @property
     def curve(self) -> Curve:

@@ -23,7 +23,6 @@ from dayahead.distributed.process import Process
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.metrics.examples import N_EXAMPLES, N_RECOMMENDED, Example
 from dayahead.metrics.tables import write_evidence
-from dayahead.model.baselines import Baseline
 from dayahead.model.checkpoint import (
     READ_ERRORS,
     ModelConfigFile,
@@ -34,14 +33,12 @@ from dayahead.model.checkpoint import (
     weights_of,
 )
 from dayahead.model.embeddings import PretrainedRows, read_item_vectors
-from dayahead.model.memories import MemoryRecommender
-from dayahead.model.next_item import NextItemModel
+from dayahead.model.model import Model
 from dayahead.model.tensor_files import AnyTensor, StoredTensor, send_rows
 from dayahead.train.batches import Batches
 from dayahead.train.data_loading import Loader
 from dayahead.train.evaluate import evaluate
 from dayahead.train.loss_curve import Curve
-from dayahead.train.memory_trainer import MemoryTrainer
 from dayahead.train.results import (
     EVIDENCE,
     EvaluatedWindow,
@@ -51,15 +48,10 @@ from dayahead.train.results import (
     prediction_table,
 )
 from dayahead.train.study import Study
-from dayahead.train.trainers import (
-    BaselineTrainer,
-    GradientTrainer,
-    scatter_state,
-    sharded_state,
-)
+from dayahead.train.trainer_registry import trainer_of
+from dayahead.train.trainers import Trainer, scatter_state, sharded_state
 from dayahead.windows.folder import Window, WindowFolder
 
-Trainer = BaselineTrainer | GradientTrainer | MemoryTrainer
 UNFIT_STATE = (*READ_ERRORS, AttributeError, IndexError, ModelFileError)
 """What a trainer raises that is to restore the state of another model."""
 
@@ -81,13 +73,6 @@ class Fit:
     """Loss within the fit; of `memory`, that of its network."""
 
 
-def network_of(model: NextItemModel | Baseline) -> NextItemModel | None:
-    """Return the network of a model, where there is one."""
-    if isinstance(model, MemoryRecommender):
-        return model.network
-    return model if isinstance(model, NextItemModel) else None
-
-
 class Run:
     """The model, its trainer and the candidates so far; `first` is the first window fitted on.
 
@@ -104,11 +89,11 @@ class Run:
         self.first_sizes = self.sizes_at(first)
         self.model, self.trainer = self._build()
         if self.params.evaluation.attention_of:
-            check_attention(network_of(self.model))
+            check_attention(self.model.network)
         self.seen = np.zeros(0, np.int32)
         """Items of train sessions so far, ascending."""
 
-    def _build(self) -> tuple[NextItemModel | Baseline, Trainer]:
+    def _build(self) -> tuple[Model, Trainer]:
         """Return a fresh model, the same every time, and its trainer."""
         params = self.params
         model = build_model(
@@ -118,14 +103,9 @@ class Run:
             params.training.seed,
             shard=self.shard,
         )
-        network = network_of(model)
-        if network is not None:
-            network.inputs.items.pretrained = self.item_vectors
-        if isinstance(model, NextItemModel):
-            return model, GradientTrainer(model, params.training, self.process)
-        if isinstance(model, MemoryRecommender) and model.network is not None:
-            return model, MemoryTrainer(model, self.folder.ends, params.training, self.process)
-        return model, BaselineTrainer(model, self.folder.ends)
+        if model.network is not None:
+            model.network.inputs.items.pretrained = self.item_vectors
+        return model, trainer_of(model, params.training, self.folder.ends, self.process)
 
     @cached_property
     def item_vectors(self) -> PretrainedRows | None:
@@ -192,7 +172,7 @@ class Run:
 
     def _count_targets(self, windows: Sequence[Window]) -> None:
         """Tell the sampler of negatives how often each item is a target in these windows."""
-        network = network_of(self.model)
+        network = self.model.network
         if network is None or network.sampler is None:
             return
         start, end = network.task.first_target, N_RESERVED + network.n_items
@@ -291,7 +271,7 @@ class Run:
         config = self.params.evaluation
         is_chosen = pc.is_in(ids, pa.array(config.attention_of, pa.string()))
         takes_part = self.process.is_main or not self.shard.is_whole
-        network = network_of(self.model)
+        network = self.model.network
         if not (takes_part and pc.any(is_chosen).as_py()) or network is None:
             return None
         columns = [SESSION_ID, *self.loader.columns]
@@ -312,8 +292,7 @@ class Run:
         if not self.process.is_main:
             send_rows(weights)
             return
-        learned = self.model.memory.weights() if isinstance(self.model, MemoryRecommender) else {}
-        write_evidence(self.study.results / EVIDENCE, learned)
+        write_evidence(self.study.results / EVIDENCE, self.model.evidence())
         params, sizes = self.params, self.sizes_at(window)
         config = ModelConfigFile(
             dataset=params.dataset,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import torch
 import torch.distributed as dist
@@ -18,8 +18,8 @@ from dayahead.core.phases import in_phase, phase, steps
 from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.distributed.collectives import sum_gradients
 from dayahead.distributed.process import Process, Rank
-from dayahead.model.baselines import Baseline
 from dayahead.model.checkpoint import WEIGHTS, restore_weights, weights_of
+from dayahead.model.model import CountingModel, Model
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.output_layer import check_triton
 from dayahead.model.rng import StepRandom, derived_seed
@@ -41,11 +41,41 @@ OnStep = Callable[[int], object]
 """Called after each step with its number of sessions."""
 
 
+class Trainer(Protocol):
+    """Fits a model on one window after another."""
+
+    rank: Rank
+    """Which rows of a global batch `fit` takes."""
+
+    @property
+    def curve(self) -> Curve:
+        """Loss of gradient steps within the last fit."""
+
+    def grow(self, sizes: dict[str, int]) -> None:
+        """Make room for the first `sizes[column]` values of each vocabulary."""
+
+    def n_steps(self, epochs: list[Batches]) -> int:
+        """Return the batches that `fit` goes through."""
+
+    def fit(self, window: str, epochs: list[Batches], on_step: OnStep) -> float | None:
+        """Fit on a window; return the mean loss, None where there is none."""
+
+    def state(self) -> dict[str, Tensor]:
+        """Return all that the next fit starts from, on the CPU."""
+
+    def restore(self, sizes: dict[str, int], state: Mapping[str, Tensor]) -> None:
+        """Load the state of a trainer whose vocabularies had these sizes.
+
+        Raises:
+            ModelFileError: it is that of another model.
+        """
+
+
 @dataclass
-class BaselineTrainer:
+class CountingTrainer:
     """Counts a window once, on every process alike."""
 
-    model: Baseline
+    model: CountingModel
     ends: Mapping[str, int]
     """Of each window, microseconds since 1970."""
     rank = Rank(index=0, world_size=1)
@@ -279,7 +309,7 @@ class GradientTrainer:
 
 
 def sharded_state(
-    state: Mapping[str, Tensor], model: NextItemModel | Baseline, process: Process
+    state: Mapping[str, Tensor], model: Model, process: Process
 ) -> dict[str, AnyTensor]:
     """Name the tensors of weights or a trainer's state, on the CPU, that are sharded tables."""
     return {
@@ -292,7 +322,7 @@ def sharded_state(
 
 def scatter_state(
     state: Mapping[str, Tensor | StoredTensor] | None,
-    model: NextItemModel | Baseline,
+    model: Model,
     process: Process,
 ) -> Mapping[str, Tensor]:
     """Give every process its own part of the main process's state; a collective.
@@ -321,7 +351,7 @@ def _whole(tensor: Tensor | StoredTensor) -> Tensor:
     return tensor.whole() if isinstance(tensor, StoredTensor) else tensor
 
 
-def _is_sharded(name: str, model: NextItemModel | Baseline) -> bool:
+def _is_sharded(name: str, model: Model) -> bool:
     """Whether a tensor of a state, by its name, has one row per item and is sharded by them."""
     name = name.removeprefix(WEIGHTS).removeprefix(_OPTIMIZER)
     parameter, _, key = name.rpartition(".")

@@ -85,7 +85,7 @@ def test_no_size_of_the_config_file_makes_room_for_more_than_the_tensors(
 @pytest.mark.parametrize(
     ("name", "size", "message"),
     [
-        ("head_width", 99, "no moment of a weight of the head"),
+        ("head_width", 99, "expected the shape"),
         ("n_candidates", 999, "expected the shape"),
     ],
 )

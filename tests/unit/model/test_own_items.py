@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from dayahead.config.baselines import BASELINES
 from dayahead.model.checkpoint import build_reminders
 from dayahead.model.own_items import OwnItems, Reminders
-from dayahead.model.session_scorer import session_scorer
 from support.tiny_settings import baseline, count_window, padded, tiny_params, tiny_statistics
 
 A, B, C, D, E = range(2, 7)
@@ -37,7 +36,7 @@ def best_first(architecture, session, candidates=CANDIDATES, log=LOG, **settings
     model = baseline(architecture, 5, model=settings)
     count_window(model, log)
     rows, n_known = padded([session, [A]])
-    scored = session_scorer(model, candidates)({"item_id": rows}, n_known)
+    scored = model.session_scorer(candidates)({"item_id": rows}, n_known)
     found = dict(zip(candidates.tolist(), scored.scores[0].tolist(), strict=True))
     others = zip(scored.items[0].tolist(), scored.item_scores[0].tolist(), strict=True)
     found |= {item: score for item, score in others if item and score > -torch.inf}
@@ -156,7 +155,7 @@ def test_auto_goes_by_the_share_of_sessions_that_end_with_an_item_of_their_own(
     rows, n_known = padded([[B, NEW, A]])
     for each in (model, again):
         found, wanted = (
-            session_scorer(one, CANDIDATES)({"item_id": rows}, n_known) for one in (each, fixed)
+            one.session_scorer(CANDIDATES)({"item_id": rows}, n_known) for one in (each, fixed)
         )
         assert torch.equal(found.scores, wanted.scores)
         assert torch.equal(found.item_scores, wanted.item_scores)

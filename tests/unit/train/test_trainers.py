@@ -11,7 +11,7 @@ from dayahead.distributed.process import Process, Rank
 from dayahead.model.next_item import NextItemModel
 from dayahead.train import trainers
 from dayahead.train.batches import MemoryBatches, Sessions, shuffled_rows
-from dayahead.train.trainers import BaselineTrainer, GradientTrainer, uses_bfloat16
+from dayahead.train.trainers import CountingTrainer, GradientTrainer, uses_bfloat16
 from support.tiny_settings import (
     baseline,
     each_task,
@@ -259,7 +259,7 @@ def test_random_numbers_do_not_depend_on_the_number_of_processes(world):
 
 def test_baselines_count_one_epoch_only():
     model = baseline("transitions", 20)
-    trainer = BaselineTrainer(model, {"w": 0})
+    trainer = CountingTrainer(model, {"w": 0})
     trainer.grow({"item_id": 20})
     n_sessions = []
     assert trainer.n_steps(epochs_of(n_epochs=3)) == 3

@@ -1,0 +1,156 @@
+"""What a run fits, evaluates, saves and serves: a network, memory or a baseline."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dayahead.core.columns import ITEM_ID, N_RESERVED
+from dayahead.distributed.sharding import WHOLE, Shard
+from dayahead.model.output_layer import Columns, Scorer
+from dayahead.model.own_items import SessionScorer, with_own_items
+from dayahead.model.state_rules import COUNTS, Limits, Rows
+from dayahead.model.tasks import is_before
+
+if TYPE_CHECKING:
+    from dayahead.model.next_item import NextItemModel
+
+Ints = NDArray[np.int64]
+POPULARITY, ENDS = "popularity", "session_ends"
+"""Names of tensors in model.safetensors."""
+
+
+class Model(ABC):
+    """Scores items after session prefixes.
+
+    It is built without items; `grow` adds them, and `train.trainer_registry` knows what fits it.
+    """
+
+    shard: Shard = WHOLE
+    """Which rows of the item tables this process holds."""
+    read_by_fits_alone: tuple[str, ...] = ()
+    """Prefixes of the tensors of `state_dict` that no score depends on."""
+
+    @property
+    def sharded(self) -> frozenset[str]:
+        """Names of the tensors of `state_dict` whose rows are distributed so."""
+        return frozenset()
+
+    @property
+    def network(self) -> "NextItemModel | None":
+        """The network: the model itself, a part of it, or none."""
+        return None
+
+    @property
+    @abstractmethod
+    def n_items(self) -> int:
+        """Items in the catalogue."""
+
+    @abstractmethod
+    def grow(self, sizes: Mapping[str, int]) -> None:
+        """Add the first `sizes[column]` values of each vocabulary."""
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return all that has been learned or counted, by tensor name."""
+
+    @abstractmethod
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> Any:  # noqa: ANN401
+        """Replace all of it; `grow` has been called with the sizes of the state's catalogue.
+
+        Raises:
+            ModelFileError: it cannot be of this model.
+        """
+
+    def row_rules(self) -> Iterable[Rows]:
+        """Return which arrays of a state have rows in common, and what may stand in them."""
+        return ()
+
+    def limits(self) -> Mapping[str, Limits]:
+        """Return between which values the other arrays of a state must lie."""
+        return {}
+
+    def optional_tensors(self) -> Mapping[str, Tensor]:
+        """Return tensors like those of a state that `state_dict` may lack now, by their names."""
+        return {}
+
+    @abstractmethod
+    def scorer(self, candidates: Int[Tensor, " C"], *, overwrites: bool = False) -> Scorer:
+        """Return a function that scores the candidates (vocabulary indices), until the next fit.
+
+        If it `overwrites`, its scores are valid until the next call.
+        """
+
+    def session_scorer(
+        self, candidates: Int[Tensor, " C"], *, overwrites: bool = False
+    ) -> SessionScorer:
+        """Return a function that scores candidates and each session's own items.
+
+        Arguments are those of `scorer`; the candidates ascend.
+        """
+        return with_own_items(self.scorer(candidates, overwrites=overwrites), candidates, None)
+
+    def explain(
+        self, columns: Columns, n_known: Int[Tensor, " 1"], items: Ints
+    ) -> list[dict[str, float]] | None:
+        """Split items' leads over the mean candidate of one session among named features.
+
+        None where the model has no named features.
+        """
+        return None
+
+    def evidence(self) -> dict[str, float]:
+        """Return the weights of named features, where there are any."""
+        return {}
+
+
+class CountingModel(Model):
+    """A model that counts each window once: `start_window`, `count` of batches, `finish_window`."""
+
+    def __init__(self) -> None:
+        self.popularity = np.zeros(0, np.float64)
+        """[n_items] events in the windows of the last fit."""
+        self.ends = np.zeros(2, np.int64)
+        """Sessions of all fits, and those of them that end with an item that they had before."""
+
+    @property
+    def n_items(self) -> int:
+        """Items in the catalogue."""
+        return len(self.popularity)
+
+    def grow(self, sizes: Mapping[str, int]) -> None:
+        """Extend the counts to the first `sizes[item_id]` items of the catalogue."""
+        self.popularity = np.pad(self.popularity, (0, sizes[ITEM_ID] - self.n_items))
+
+    def start_window(self, end: int) -> None:
+        """Reset the popularity. The window ends at `end`, microseconds since 1970."""
+        self.popularity[:] = 0
+
+    def count(self, columns: Columns, lengths: Int[Tensor, " B"]) -> None:
+        """Count train sessions: right-padded columns [B, L], the times in microseconds."""
+        events = columns[ITEM_ID][is_before(lengths, columns[ITEM_ID])].numpy() - N_RESERVED
+        self.popularity += np.bincount(events, minlength=self.n_items)
+        last = columns[ITEM_ID].gather(1, lengths[:, None] - 1)
+        is_repeated = ((columns[ITEM_ID] == last) & is_before(lengths - 1, columns[ITEM_ID])).any(1)
+        self.ends += (len(lengths), int(is_repeated.sum()))
+
+    def finish_window(self) -> float | None:
+        """Add what was counted to the counts of earlier windows; return the loss, if any."""
+        return None
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return everything counted, by tensor name."""
+        return {POPULARITY: torch.from_numpy(self.popularity), ENDS: torch.from_numpy(self.ends)}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Replace the catalogue and all counts."""
+        self.popularity, self.ends = (state[name].numpy() for name in (POPULARITY, ENDS))
+
+    def limits(self) -> Mapping[str, Limits]:
+        """Return those of the counts."""
+        return {POPULARITY: COUNTS, ENDS: COUNTS}

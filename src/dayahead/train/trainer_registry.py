@@ -1,0 +1,44 @@
+"""The trainer of each kind of model."""
+
+from collections.abc import Mapping
+from functools import singledispatch
+
+from dayahead.config.params import TrainingConfig
+from dayahead.distributed.process import Process
+from dayahead.model.memories import MemoryRecommender
+from dayahead.model.model import CountingModel, Model
+from dayahead.model.next_item import NextItemModel
+from dayahead.train.memory_trainer import MemoryTrainer
+from dayahead.train.trainers import CountingTrainer, GradientTrainer, Trainer
+
+Ends = Mapping[str, int]
+
+
+@singledispatch
+def trainer_of(model: Model, config: TrainingConfig, ends: Ends, process: Process) -> Trainer:
+    """Return what fits a model; of a class that is not registered, what fits the one it extends.
+
+    Args:
+        model: to fit.
+        config: of the steps of a network.
+        ends: of each window, microseconds since 1970.
+        process: this one.
+    """
+    raise TypeError(f"{type(model).__name__}: no trainer is registered for it")
+
+
+@trainer_of.register
+def _(model: CountingModel, config: TrainingConfig, ends: Ends, process: Process) -> Trainer:
+    return CountingTrainer(model, ends)
+
+
+@trainer_of.register
+def _(model: NextItemModel, config: TrainingConfig, ends: Ends, process: Process) -> Trainer:
+    return GradientTrainer(model, config, process)
+
+
+@trainer_of.register
+def _(model: MemoryRecommender, config: TrainingConfig, ends: Ends, process: Process) -> Trainer:
+    if model.network is None:
+        return CountingTrainer(model, ends)
+    return MemoryTrainer(model, model.network, ends, config, process)
