@@ -6,6 +6,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from dayahead.config.loading import STRICT, Count, NonNegative, Positive
+from dayahead.core.plugins import plugins
 
 COUNTS: Final = ("popularity", "own", "transitions", "cooccurrence")
 ALWAYS_FIRST: Final = "own"
@@ -19,6 +20,16 @@ TIMED: Final = (*NEIGHBOURS, *LINEAR, MEMORY)
 COMPARED: Final = ("popularity", "own", "transitions")
 """Evaluated on the same windows as every model."""
 Decay = Literal["same", "linear", "div", "log", "quadratic"]
+
+
+def is_baseline(architecture: str) -> bool:
+    """Whether an architecture is a baseline, of ours or of another package."""
+    return architecture in BASELINES or architecture in plugins("baseline")
+
+
+def reads_times(architecture: str) -> bool:
+    """Whether an architecture reads the times of events; all baselines of other packages may."""
+    return architecture in TIMED or architecture in plugins("baseline")
 
 
 def baselines_beside(architecture: str) -> tuple[str, ...]:

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 
-from dayahead.config.baselines import BASELINES, MEMORY
+from dayahead.config.baselines import MEMORY, is_baseline
 from dayahead.config.loading import (
     STRICT,
     Auto,
@@ -18,12 +18,14 @@ from dayahead.config.loading import (
     Size,
     SizeOrZero,
 )
+from dayahead.core.plugins import plugins
 
 Remind = Literal["auto", "none", "score", "boost", "first"]
 FITTED = ("model", "task", "loss", "neighbours", "linear", "memory", "training")
 """Sections that say how models are fitted, which a challenger or a search may change: the others
 say what is evaluated, on what, and on which machine."""
 SOFTMAXES = ("softmax", "sampled_softmax")
+LOSSES = (*SOFTMAXES, "gbce", "bpr", "bpr_max", "top1", "top1_max")
 LOGITS_MIB, FLOAT32_SOFTMAX_MIB, GPU_SOFTMAX_MIB = 96, 12, 2048
 """What `logits_budget_mib: auto` is; and for the full softmax, where each chunk adds to a gradient
 as large as the item table: on a CPU in float32 within the product, elsewhere in further passes.
@@ -39,12 +41,14 @@ class ModelConfig:
     architecture: Annotated[str, Field(min_length=1)]
     """gpt2, xlnet, bert, albert, electra, longformer, reformer or any model type of transformers
     that reads `inputs_embeds`; gru, gru4rec, lstm, rnn; avg; or a baseline: popularity,
-    own, transitions, cooccurrence, sknn, vsknn, stan, vstan, slis, slit, slist; memory."""
+    own, transitions, cooccurrence, sknn, vsknn, stan, vstan, slis, slit, slist; memory; or a
+    backbone or a baseline of another package, by the name of its entry point."""
     network: Annotated[str, Field(min_length=1)]
     """memory: the architecture whose scores are evidence too, any of those before the baselines;
     none: memory alone."""
     config: FiniteMapping
-    """Further fields of the transformers configuration, by their names there."""
+    """Further fields of the transformers configuration, by their names there; the arguments of a
+    baseline of another package."""
     catalogue: Literal["grow", "full"]
     """Items known at window i: those seen up to it, or every item of the log's kept windows (the
     paper); then a longer log changes all results."""
@@ -114,7 +118,7 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         """Check that the network is one."""
-        if self.network in {*BASELINES, MEMORY}:
+        if self.network == MEMORY or is_baseline(self.network):
             raise ValueError(f"network: {self.network} is none: name one, such as gpt2, or none")
 
     @property
@@ -122,12 +126,12 @@ class ModelConfig:
         """Whether there is a network, trained by `task`, `loss` and `training`."""
         if self.architecture == MEMORY:
             return self.network != NO_NETWORK
-        return self.architecture not in BASELINES
+        return not is_baseline(self.architecture)
 
     @property
     def n_past_read(self) -> int:
         """Past events read before a session; baselines read none."""
-        return 0 if self.architecture in BASELINES else self.past_length
+        return 0 if is_baseline(self.architecture) else self.past_length
 
     def of_network(self) -> "ModelConfig":
         """Return the settings of the network alone; inside memory gru4rec reads item ids alone."""
@@ -165,12 +169,19 @@ class TaskConfig:
     """Weight of the discriminator's loss."""
 
 
+def _loss_name(name: str) -> str:
+    if name not in LOSSES and name not in plugins("loss"):
+        raise ValueError(f"expected one of {', '.join([*LOSSES, *plugins('loss')])}")
+    return name
+
+
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class LossConfig:
     """The training loss."""
 
-    name: Literal["softmax", "sampled_softmax", "gbce", "bpr", "bpr_max", "top1", "top1_max"]
-    """softmax: over all known items; the others: against negatives."""
+    name: Annotated[str, AfterValidator(_loss_name)]
+    """softmax: over all known items; against negatives: sampled_softmax, gbce, bpr, bpr_max, top1,
+    top1_max, or a loss of another package, by the name of its entry point."""
     temperature: Positive
     """Scores are divided by it, in training and in evaluation alike."""
     label_smoothing: Fraction

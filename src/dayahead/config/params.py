@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from dayahead.config.baselines import MEMORY, TIMED, LinearConfig, NeighbourConfig
+from dayahead.config.baselines import MEMORY, LinearConfig, NeighbourConfig, reads_times
 from dayahead.config.loading import (
     STRICT,
     Count,
@@ -192,7 +192,7 @@ def checked_params(value: object, path: str) -> Params:
             f"evaluation.candidates to seen"
         )
     training, architecture = params.training, params.model.architecture
-    if training.protocol == "sliding" and training.carry_model and architecture in TIMED:
+    if training.protocol == "sliding" and training.carry_model and reads_times(architecture):
         raise ConfigError(
             f"{path}: training.protocol: sliding fits on each window several times, and "
             f"{architecture} would count its sessions as often; set training.carry_model to false, "

@@ -12,6 +12,7 @@ from transformers import CONFIG_MAPPING
 from dayahead.config.baselines import BASELINES
 from dayahead.config.model import GRU4REC, ModelConfig
 from dayahead.core.errors import ConfigError
+from dayahead.core.plugins import load_plugin, plugins
 from dayahead.model.huggingface import (
     BUILD_ERRORS,
     EventMask,
@@ -180,6 +181,8 @@ def _networks(config: ModelConfig, causal: bool, max_length: int) -> Iterator[nn
         yield Average() if name == "avg" else Recurrent(config)
     elif name in CONFIG_MAPPING:
         yield from huggingface_backbones(config, causal=causal, max_length=max_length)
+    elif name in plugins("backbone"):
+        yield load_plugin("backbone", name)(config, causal=causal, max_length=max_length)
     else:
         raise ConfigError(f"model.architecture: {_unknown_architecture(name)}")
 
@@ -210,7 +213,8 @@ def _unknown_architecture(name: str) -> str:
             f"{name} left transformers in version 5; use xlnet with task.name: clm, which has the "
             f"same relative positions"
         )
-    own = (*NAMED_TRANSFORMERS, *WITHOUT_ATTENTION, *BASELINES)
+    others = (*plugins("baseline"), *plugins("backbone"))
+    own = (*NAMED_TRANSFORMERS, *WITHOUT_ATTENTION, *BASELINES, *others)
     close = " or ".join(difflib.get_close_matches(plain, {*own, *CONFIG_MAPPING}, n=3))
     return (
         f"{name} is unknown{f' (did you mean {close}?)' if close else ''}; expected "

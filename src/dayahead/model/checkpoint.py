@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +38,7 @@ from dayahead.core.columns import (
 )
 from dayahead.core.errors import ConfigError, ModelFileError
 from dayahead.core.files import read_json, write_json, write_parquet, written_whole
+from dayahead.core.plugins import load_plugin, plugins
 from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.baselines import Baseline, Cooccurrence, Transitions
@@ -178,7 +180,24 @@ def build_baseline(settings: Params | ModelConfigFile) -> Baseline:
         return LinearModel(settings.linear, name)
     if name in {"popularity", ALWAYS_FIRST}:
         return Baseline()
+    if name in plugins("baseline"):
+        return _plugin_baseline(name, settings.model.config)
     return (Transitions if name == "transitions" else Cooccurrence)(settings.model.decay)
+
+
+def _plugin_baseline(name: str, arguments: Mapping[str, Any]) -> Baseline:
+    """Build the baseline of another package with `model.config` as its arguments."""
+    build = load_plugin("baseline", name)
+    try:
+        baseline = build(**arguments)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"params.yaml: model.config: {name}: {error}") from None
+    if not isinstance(baseline, Baseline):
+        raise ConfigError(
+            f"params.yaml: model.architecture: {name}: expected a subclass of "
+            f"dayahead.model.baselines.Baseline, found {type(baseline).__name__}"
+        )
+    return baseline
 
 
 def build_reminders(config: ModelConfig, statistics: Statistics) -> Reminders:

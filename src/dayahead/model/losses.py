@@ -14,6 +14,7 @@ from torch.nn.functional import elu, log_softmax, logsigmoid, pad, softplus
 from torch.utils.checkpoint import checkpoint
 
 from dayahead.config.model import LossConfig
+from dayahead.core.plugins import load_plugin
 from dayahead.distributed.process import to_device
 from dayahead.model.output_layer import OutputLayer, States, Targets, rows_per_chunk, softmax_loss
 from dayahead.model.rng import StepRandom
@@ -142,6 +143,8 @@ def _sampled_loss(
     """
     rows, biases = layer.rows(torch.cat([targets, items]))  # [T + K, d], [T + K]
     target_rows, negative_rows = rows.tensor_split([len(targets)])
+    own = SAMPLED_LOSSES.get(config.name)
+    loss_of_scores = load_plugin("loss", config.name) if own is None else own
     target_biases, negative_biases = biases.tensor_split([len(targets)])
 
     def loss_of(
@@ -153,7 +156,7 @@ def _sampled_loss(
             targets[:, None] != items,
             layer.n_items,
         )
-        return SAMPLED_LOSSES[config.name](scores, config).sum()
+        return loss_of_scores(scores, config).sum()
 
     n_rows = rows_per_chunk(len(items), config.logits_mib)
     inputs = (hidden, targets, target_rows, target_biases)

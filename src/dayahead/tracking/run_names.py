@@ -2,7 +2,7 @@
 
 import re
 
-from dayahead.config.baselines import BASELINES, MEMORY
+from dayahead.config.baselines import MEMORY, is_baseline
 from dayahead.config.params import Params
 from dayahead.config.windows import WindowConfig
 
@@ -29,7 +29,7 @@ def _window(window: WindowConfig) -> list[str]:
 
 def _model(params: Params) -> list[str]:
     model, architecture = params.model, params.model.architecture
-    if architecture in BASELINES:
+    if is_baseline(architecture):
         return [architecture]
     seed = f"seed {params.training.seed}"
     if not model.has_network:

@@ -18,12 +18,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from dayahead.config.params import Params
 from dayahead.core.cache import Cache, UnreadableEntryError, link_or_copy, reading_entry
 from dayahead.core.columns import ITEM_ID, ROLES, VALUE
 from dayahead.core.errors import ModelFileError
 from dayahead.core.files import read_json, write_json
 from dayahead.core.fingerprints import fingerprint, sha256_of, source_fingerprint
 from dayahead.core.phases import in_phase
+from dayahead.core.plugins import Kind, plugin_sources
 from dayahead.model.tensor_files import (
     AnyTensor,
     StoredTensor,
@@ -135,6 +137,7 @@ class CacheKeys:
             "dropout": process.rank.world_size if params.model.has_dropout else None,
             "machine": self.machine,
             "source": source_fingerprint(*ROOMS),
+            "plugins": plugin_sources(_chosen(params)),
             "packages": {name: version(name) for name in PACKAGES},
         }
         return fingerprint(value)
@@ -334,6 +337,13 @@ def is_spaced(index: int, newest: int) -> bool:
     number = index + 1
     power = number & -number
     return newest - index < 2 * power
+
+
+def _chosen(params: Params) -> list[tuple[Kind, str]]:
+    """Return what another package may have been asked for."""
+    network, loss = params.model.of_network().architecture, params.loss.name
+    of_network: list[tuple[Kind, str]] = [("backbone", network), ("loss", loss)]
+    return of_network if params.model.has_network else [("baseline", params.model.architecture)]
 
 
 def _cpu() -> Machine:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 
-from dayahead.config.baselines import TIMED
+from dayahead.config.baselines import reads_times
 from dayahead.config.model import ModelConfig
 from dayahead.config.params import Params
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, PAST_PREFIX, SESSION_ID
@@ -27,7 +27,7 @@ from dayahead.windows.metadata import Statistics
 def columns_read(model: ModelConfig, statistics: Statistics) -> list[str]:
     """Return the columns of a window file that a model reads."""
     of_features = (statistics.features[name].columns for name in model.features)
-    times = [EVENT_TIME] if model.architecture in TIMED else []
+    times = [EVENT_TIME] if reads_times(model.architecture) else []
     own = [ITEM_ID, *times, *chain.from_iterable(of_features)]
     return own + [PAST_PREFIX + name for name in own if model.n_past_read]
 
@@ -52,7 +52,7 @@ class Loader:
                 "training.loader to memory"
             )
         architecture = self.params.model.architecture
-        if self.is_streaming and architecture in TIMED:
+        if self.is_streaming and reads_times(architecture):
             raise ConfigError(
                 f"params.yaml: training.loader: nvtabular does not stream the times of events, "
                 f"which {architecture} reads; set training.loader to memory"

@@ -3,8 +3,9 @@
 from dataclasses import asdict
 from typing import Any
 
-from dayahead.config.baselines import ALWAYS_FIRST, BASELINES, LINEAR, MEMORY, NEIGHBOURS
+from dayahead.config.baselines import ALWAYS_FIRST, LINEAR, MEMORY, NEIGHBOURS, is_baseline
 from dayahead.config.params import Params
+from dayahead.core.plugins import plugins
 
 OF_BASELINES = {
     "model": {
@@ -44,6 +45,8 @@ def _is_read(section: str, name: str, params: Params) -> bool:
     architecture = params.model.architecture
     if section in READERS:
         return architecture in READERS[section]
+    if (section, name) == ("model", "config") and architecture in plugins("baseline"):
+        return True
     if section == "model" and architecture == MEMORY and name in OF_MEMORY:
         return True
     return params.model.has_network or name in OF_BASELINES.get(section, set())
@@ -54,7 +57,7 @@ def _conditions(params: Params) -> dict[str, bool]:
     task, loss, training = params.task.name, params.loss, params.training
     architecture = params.model.architecture
     has_scales = architecture in {"stan", "vstan"}
-    has_reminders = architecture in BASELINES and architecture != ALWAYS_FIRST
+    has_reminders = is_baseline(architecture) and architecture != ALWAYS_FIRST
     is_boosted = has_reminders and params.model.remind == "boost"
     is_sliding = training.protocol == "sliding"
     return {

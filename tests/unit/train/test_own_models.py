@@ -1,0 +1,185 @@
+"""Models of another package: the example of docs/own-models.md, installed and fitted."""
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from dayahead.core import plugins
+from dayahead.core.errors import ConfigError, ModelFileError
+from dayahead.model.checkpoint import build_model, load_model, weights_of
+from dayahead.model.tensor_files import write_tensors
+from dayahead.train.saved_model import saved_ranks
+from dayahead.windows.folder import WindowFolder
+from support.tiny_settings import ranks_of, tiny_params, tiny_statistics, train_study
+from support.window_folders import markov_days, write_window_folder
+
+PAGE = Path(__file__).parents[3] / "docs" / "own-models.md"
+MODULE = "shop_models"
+FADING = {"model": {"architecture": "fading", "config": {"factor": 0.8}}}
+STUDIES = {
+    "baseline": FADING,
+    "backbone and loss": {
+        "model": {"architecture": "convolution"},
+        "loss": {"name": "hinge", "negatives": 8},
+    },
+    "network of memory": {"model": {"architecture": "memory", "network": "convolution"}},
+}
+
+
+def example(title):
+    """A file of the page by its title."""
+    [found] = re.findall(rf'```\w+ title="{title}"\n(.*?)```', PAGE.read_text(), re.DOTALL)
+    return found
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    """Install a package of this module and these entry points, by group and name."""
+
+    def installed(source, points):
+        site = tmp_path / "site"
+        about = site / "shop_models-1.0.dist-info"
+        about.mkdir(parents=True, exist_ok=True)
+        (about / "METADATA").write_text("Metadata-Version: 2.1\nName: shop-models\nVersion: 1.0\n")
+        lines = [
+            line
+            for group, names in points.items()
+            for line in (f"[{group}]", *(f"{name} = {value}" for name, value in names.items()))
+        ]
+        (about / "entry_points.txt").write_text("\n".join(lines) + "\n")
+        (site / f"{MODULE}.py").write_text(source)
+        monkeypatch.syspath_prepend(site)
+        monkeypatch.delitem(sys.modules, MODULE, raising=False)
+        plugins.plugins.cache_clear()
+        return site / f"{MODULE}.py"
+
+    yield installed
+    sys.modules.pop(MODULE, None)
+    plugins.plugins.cache_clear()
+
+
+@pytest.fixture
+def shop_models(install):
+    """The page's package; return its module's file."""
+    points = tomllib.loads(example("pyproject.toml"))["project"]["entry-points"]
+    return install(example("shop_models.py"), points)
+
+
+@pytest.fixture(scope="module")
+def windows(tmp_path_factory):
+    return write_window_folder(tmp_path_factory.mktemp("windows"), markov_days(4, 40, 15))
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_the_example_is_fitted_saved_and_read_again(shop_models, windows, tmp_path, study):
+    out = train_study(windows, tmp_path / "out", STUDIES[study])
+    folder = WindowFolder(windows)
+    *_, last = folder.windows
+    evaluated = ranks_of(out, last.name)
+    assert len({*evaluated.tolist()}) > 1
+    sections = {**STUDIES[study], "training": {"fit_last": False}}
+    train_study(windows, tmp_path / "saved", sections)
+    stored = load_model(tmp_path / "saved" / "models")
+    assert np.array_equal(saved_ranks(stored, folder, last, "all").ranks, evaluated)
+
+
+def test_a_baseline_takes_its_settings_from_the_model_s_config(shop_models):
+    model = build_model(tiny_params(FADING), tiny_statistics(), {}, seed=1)
+    assert model.factor == 0.8
+    wrong = {"model": {"architecture": "fading", "config": {"speed": 1}}}
+    with pytest.raises(ConfigError, match=r"model\.config: fading: .*speed"):
+        build_model(tiny_params(wrong), tiny_statistics(), {}, seed=1)
+    wrong["model"]["config"] = {"factor": 2}
+    with pytest.raises(ConfigError, match=r"factor: 2: expected a number from 0 to 1"):
+        build_model(tiny_params(wrong), tiny_statistics(), {}, seed=1)
+
+
+def test_a_loss_is_the_function_of_the_package(shop_models):
+    scores = plugins.load_plugin("loss", "hinge")
+    from dayahead.model.losses import Scores
+
+    of = Scores(
+        torch.tensor([2.0]),
+        torch.tensor([[1.5, 0.0, 2.0]]),
+        torch.tensor([[True, True, False]]),
+        9,
+    )
+    assert scores(of, None).tolist() == [0.25]  # 0.5 and 0 of two others
+
+
+def test_changed_source_fits_everything_again(shop_models, windows, tmp_path, fits):
+    shared = {"cache": tmp_path / "cache"}
+    train_study(windows, tmp_path / "a", FADING, **shared)
+    n_fits = len(fits)
+    train_study(windows, tmp_path / "b", FADING, **shared)
+    assert len(fits) == n_fits > 0
+    shop_models.write_text(shop_models.read_text() + "\nVERSION = 2\n")
+    train_study(windows, tmp_path / "c", FADING, **shared)
+    assert len(fits) == 2 * n_fits
+
+
+def test_other_settings_of_a_baseline_are_other_fits(shop_models, windows, tmp_path, fits):
+    shared = {"cache": tmp_path / "cache"}
+    train_study(windows, tmp_path / "a", FADING, **shared)
+    n_fits = len(fits)
+    other = {"model": {"architecture": "fading", "config": {"factor": 0.1}}}
+    train_study(windows, tmp_path / "b", other, **shared)
+    assert len(fits) == 2 * n_fits
+
+
+def test_a_package_that_cannot_be_imported_is_named(install):
+    install("import nowhere\n", {"dayahead.baselines": {"broken": f"{MODULE}:Broken"}})
+    params = tiny_params({"model": {"architecture": "broken"}})
+    with pytest.raises(ConfigError, match=r"baseline broken: .*shop-models.*No module.*nowhere"):
+        build_model(params, tiny_statistics(), {}, seed=1)
+
+
+def test_what_is_no_baseline_is_refused(install):
+    install("Other = dict\n", {"dayahead.baselines": {"other": f"{MODULE}:Other"}})
+    params = tiny_params({"model": {"architecture": "other"}})
+    with pytest.raises(ConfigError, match=r"other: expected a subclass of .*Baseline, found dict"):
+        build_model(params, tiny_statistics(), {}, seed=1)
+
+
+def test_a_backbone_that_sees_the_future_is_refused(install):
+    source = example("shop_models.py").replace("(2, 0) if causal else (1, 1)", "(1, 1)")
+    install(source, {"dayahead.backbones": {"convolution": f"{MODULE}:Convolution"}})
+    params = tiny_params({"model": {"architecture": "convolution"}})
+    with pytest.raises(ConfigError, match="convolution does not fit the task"):
+        build_model(params, tiny_statistics(), {}, seed=1)
+
+
+def test_our_own_names_win(install):
+    install("Other = dict\n", {"dayahead.backbones": {"gru": f"{MODULE}:Other"}})
+    params = tiny_params({"model": {"architecture": "gru"}})
+    assert build_model(params, tiny_statistics(), {}, seed=1).network is not None
+
+
+def test_a_damaged_state_is_refused(shop_models, windows, tmp_path):
+    train_study(windows, tmp_path, FADING)
+    models = tmp_path / "models"
+    stored = load_model(models)
+    weights = weights_of(stored.model)
+    weights["counts"][0] = torch.nan
+    kept = {"candidates": torch.from_numpy(stored.candidates)}
+    kept["popularity"] = torch.from_numpy(stored.popularity)
+    write_tensors(
+        models / "model.safetensors",
+        kept | {f"weights.{name}": each for name, each in weights.items()},
+    )
+    with pytest.raises(ModelFileError, match=r"counts: expected finite numbers"):
+        load_model(models)
+
+
+def test_names_of_packages_are_offered_where_one_is_unknown(shop_models):
+    with pytest.raises(ConfigError, match=r"loss\.name: .*top1_max, hinge \(got 'hinges'\)"):
+        tiny_params({"loss": {"name": "hinges"}})
+    with pytest.raises(ConfigError, match=r"did you mean convolution"):
+        build_model(
+            tiny_params({"model": {"architecture": "convolutions"}}), tiny_statistics(), {}, seed=1
+        )
