@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import chdir
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from dayahead.config.baselines import baselines_beside
@@ -13,8 +13,7 @@ from dayahead.core.project import cache_root
 from dayahead.dataset.manifest import RawManifest
 from dayahead.dataset.schema import load_dataset
 from dayahead.distributed.launch import main_process
-from dayahead.distributed.process import Process, Rank
-from dayahead.distributed.sharding import Shard
+from dayahead.distributed.process import Process
 from dayahead.download.convert import conversion_key
 from dayahead.preprocess.dask_cluster import resolve_device
 from dayahead.preprocess.incremental import FinishedRuns
@@ -22,9 +21,8 @@ from dayahead.sharing.manifest import Entry
 from dayahead.train.baselines import baseline_study
 from dayahead.train.cached_windows import CachedWindows
 from dayahead.train.checks import select_windows
-from dayahead.train.run import Run
 from dayahead.train.study import Study
-from dayahead.windows.folder import Window, WindowFolder
+from dayahead.windows.folder import WindowFolder
 
 DATA = (Path("data/raw"), Path("data/windows"))
 
@@ -96,21 +94,9 @@ def _runs(study: Study) -> Iterator[tuple[Study, Process]]:
 
 def _keys(study: Study, process: Process) -> list[Entry]:
     windows, evaluated = select_windows(WindowFolder(study.windows), study.params)
-    run = _without_collectives(study, process, windows[0])
-    cached = CachedWindows(study.cache, run, windows)
+    cached = CachedWindows(study, windows, process)
     indices = [index for index, window in enumerate(windows[1:]) if window in evaluated]
     return [
         *(("fits", key) for key in cached.keys.fits),
         *(("evaluations", cached.evaluation_key(index)) for index in indices),
     ]
-
-
-def _without_collectives(study: Study, process: Process, first: Window) -> Run:
-    """Return a run that waits for no other process; its keys are those of a run with all."""
-    compute = replace(study.params.compute, shard_items=False)
-    alone = Process(Rank(0, 1), process.device)
-    run = Run(replace(study, params=replace(study.params, compute=compute)), alone, first)
-    run.params, run.process = study.params, process
-    if study.params.compute.shard_items:
-        run.shard = Shard(0, process.rank.world_size)
-    return run

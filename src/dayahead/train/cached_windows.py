@@ -1,14 +1,12 @@
-"""Cached fits and evaluations of windows, and the keys that name all they depend on."""
+"""Cached fits and evaluations of windows."""
 
-import hashlib
 import logging
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, replace
-from functools import cache, cached_property, partial
-from importlib.metadata import version
+from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +16,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from dayahead.config.params import Params
 from dayahead.core.cache import Cache, UnreadableEntryError, link_or_copy, reading_entry
-from dayahead.core.columns import ITEM_ID, ROLES, VALUE
 from dayahead.core.errors import ModelFileError
 from dayahead.core.files import read_json, write_json
-from dayahead.core.fingerprints import fingerprint, sha256_of, source_fingerprint
+from dayahead.core.fingerprints import fingerprint
 from dayahead.core.phases import in_phase
-from dayahead.core.plugins import Kind, plugin_sources
+from dayahead.distributed.process import Process
 from dayahead.model.tensor_files import (
     AnyTensor,
     StoredTensor,
@@ -34,21 +30,13 @@ from dayahead.model.tensor_files import (
     stored_tensors,
     write_tensors,
 )
-from dayahead.train.effective_settings import effective_settings
+from dayahead.train.cache_keys import CacheKeys, Machine
 from dayahead.train.loss_curve import curve_of
 from dayahead.train.results import TABLES, EvaluatedWindow
-from dayahead.train.run import Fit, Run
-from dayahead.train.trainers import uses_bfloat16
+from dayahead.train.run import Fit
+from dayahead.train.study import Study
 from dayahead.windows.folder import Window
 
-Machine = Mapping[str, str | int]
-"""What affects floating-point rounding, besides settings, source and packages."""
-ROOMS = ("config", "core", "distributed", "memory", "metrics", "model", "train", "windows")
-"""Rooms whose source shapes a fit or an evaluation."""
-PACKAGES = (
-    *("torch", "transformers", "safetensors", "numpy", "scipy", "numba", "pyarrow"),
-    *("dask", "merlin-core", "merlin-dataloader"),
-)
 CPU_VARIABLES = (
     *("ATEN_CPU_CAPABILITY", "MKL_CBWR", "MKL_DEBUG_CPU_TYPE", "MKL_ENABLE_INSTRUCTIONS"),
     *("DNNL_MAX_CPU_ISA", "ONEDNN_MAX_CPU_ISA", "ONEDNN_DEFAULT_FPMATH_MODE"),
@@ -62,111 +50,26 @@ Restore = Callable[[int, Fit, Mapping[str, Tensor | StoredTensor]], None]
 _log = logging.getLogger(__name__)
 
 
-class CacheKeys:
-    """Keys of a run's fits and evaluations, each built on the key of the window before.
-
-    So a longer log begins with the keys of the shorter one, and whatever changes at a window
-    changes the keys from there on. `machine` is part of every key, if given.
-    """
-
-    def __init__(self, run: Run, windows: Sequence[Window], machine: Machine | None) -> None:
-        self.run = run
-        self.windows = windows
-        self.machine = machine
-
-    @cached_property
-    def fits(self) -> tuple[str, ...]:
-        """Names of the windows' checkpoints: keys of the state after the fit of each."""
-        keys: list[str] = []
-        known = dict.fromkeys(self.run.columns, 0)
-        for window in self.windows:
-            sizes = self.run.sizes_at(window)
-            value = {
-                "before": keys[-1] if keys else self._root,
-                "window": window.name,
-                "sessions": sha256_of(self.run.folder.path(window, "train")),
-                "sizes": sizes,
-                "values": {name: self._values(name, known[name], n) for name, n in sizes.items()},
-            }
-            keys.append(fingerprint(value))
-            known = sizes
-        return tuple(keys)
-
-    def evaluation(self, index: int) -> str:
-        """Key of the evaluation, on windows[index + 1], of the model fitted on windows[index]."""
-        window = self.windows[index + 1]
-        start = self.run.sizes_at(self.windows[index])[ITEM_ID]
-        end = max(start, self.run.folder.n_in_files(ITEM_ID, window))
-        settings = self.evaluation_settings
-        roles = ROLES if settings["split"] == "all" else (settings["split"],)
-        value = {
-            "model": self.fits[index],
-            "window": window.name,
-            "sessions": [sha256_of(self.run.folder.path(window, role)) for role in roles],
-            "evaluation": settings,
-            # Lists of predictions name items that are new in this window or in its grace.
-            "values": self._values(ITEM_ID, start, end) if settings["predictions"] else None,
-        }
-        return fingerprint(value)
-
-    @cached_property
-    def evaluation_settings(self) -> dict[str, Any]:
-        """Settings that evaluations depend on; metrics at any cutoff follow from cached ranks."""
-        settings = asdict(self.run.params.evaluation)
-        del settings["cutoffs"]
-        return settings
-
-    @cached_property
-    def _root(self) -> str:
-        """Fingerprint of what the first fit starts from."""
-        params, process = self.run.params, self.run.process
-        statistics = self.run.folder.statistics
-        has_network = params.model.has_network
-        pretrained = params.model.pretrained_items if has_network else None
-        value = {
-            **effective_settings(params),
-            "pretrained_items": sha256_of(Path(pretrained)) if pretrained else None,
-            "features": {
-                name: [statistics.features[name].kind, statistics.features[name].columns]
-                for name in params.model.features
-            },
-            "sessions": asdict(statistics.sessions),
-            "device": process.device.type,
-            "bfloat16": has_network and uses_bfloat16(params.training, process),
-            # Every process has its own random stream for dropout.
-            "dropout": process.rank.world_size if params.model.has_dropout else None,
-            "machine": self.machine,
-            "source": source_fingerprint(*ROOMS),
-            "plugins": plugin_sources(_chosen(params)),
-            "packages": {name: version(name) for name in PACKAGES},
-        }
-        return fingerprint(value)
-
-    def _values(self, column: str, start: int, end: int) -> str:
-        """Hash what a window adds to a vocabulary."""
-        values = self.run.folder.vocabulary(column)[VALUE].slice(start, end - start)
-        return hashlib.sha256(repr(values.to_pylist()).encode()).hexdigest()
-
-
 class CachedWindows:
     """Fits and evaluations of a run in the cache; as a context manager it ends with `finish`.
 
     Only the main process reads and writes: on others nothing is found and nothing is written.
     """
 
-    def __init__(self, folder: Path, run: Run, windows: Sequence[Window]) -> None:
-        self.fits = Cache(folder / "fits")
-        self.evaluations = Cache(folder / "evaluations")
+    def __init__(self, study: Study, windows: Sequence[Window], process: Process) -> None:
+        self.fits = Cache(study.cache / "fits")
+        self.evaluations = Cache(study.cache / "evaluations")
         self.windows = windows
-        self.config = run.params.machine
-        self.process = run.process
-        self.is_used = run.process.is_main
-        self.shard = run.shard
-        self.machine = _machine(run)
-        self.keys = CacheKeys(run, windows, self.machine if self.config.strict else None)
+        self.config = study.params.machine
+        self.process = process
+        self.is_used = process.is_main
+        self.is_sharded = study.params.compute.shard_items and process.rank.world_size > 1
+        self.machine = _machine(process, is_sharded=self.is_sharded)
+        of_keys = self.machine if self.config.strict else None
+        self.keys = CacheKeys(study, windows, process, of_keys)
         self.evaluation = fingerprint(self.keys.evaluation_settings)
         self.evaluation_key = cache(self.keys.evaluation)  # which hashes the window's files
-        self.starts_afresh = run.params.training.starts_afresh
+        self.starts_afresh = study.params.training.starts_afresh
         self._has_warned = False
         self._writer = ThreadPoolExecutor(max_workers=1)
         self._writing: Future[None] | None = None
@@ -197,7 +100,7 @@ class CachedWindows:
             about = read_json(folder / "fit.json")
             fit = _fit_of(self.windows[index], about["fit"])
             path = folder / STATE
-            state = {**load_file(path)} if self.shard.is_whole else stored_tensors(path)
+            state = stored_tensors(path) if self.is_sharded else {**load_file(path)}
             self._compare(about["machine"], folder)
         try:
             restore(index, fit, state)
@@ -339,13 +242,6 @@ def is_spaced(index: int, newest: int) -> bool:
     return newest - index < 2 * power
 
 
-def _chosen(params: Params) -> list[tuple[Kind, str]]:
-    """Return what another package may have been asked for."""
-    network, loss = params.model.of_network().architecture, params.loss.name
-    of_network: list[tuple[Kind, str]] = [("backbone", network), ("loss", loss)]
-    return of_network if params.model.has_network else [("baseline", params.model.architecture)]
-
-
 def _cpu() -> Machine:
     """Name of the CPU, and its instructions that arithmetic may use."""
     about = torch.cpu.get_capabilities()
@@ -356,8 +252,8 @@ def _cpu() -> Machine:
     }
 
 
-def _machine(run: Run) -> Machine:
-    device = run.process.device
+def _machine(process: Process, *, is_sharded: bool) -> Machine:
+    device = process.device
     if device.type == "cuda":
         machine: dict[str, str | int] = {"device": torch.cuda.get_device_name(device)}
     else:
@@ -368,5 +264,5 @@ def _machine(run: Run) -> Machine:
             **_cpu(),
             **{name: value for name, value in os.environ.items() if name in CPU_VARIABLES},
         }
-    items = {} if run.shard.is_whole else {"items": "sharded"}
-    return {**machine, **items, "processes": run.process.rank.world_size}
+    items = {"items": "sharded"} if is_sharded else {}
+    return {**machine, **items, "processes": process.rank.world_size}

@@ -11,7 +11,8 @@ from dayahead.core.columns import ROLES, SESSION_ID
 from dayahead.core.errors import ConfigError
 from dayahead.core.fingerprints import sha256_of, source_fingerprint
 from dayahead.distributed.process import Process
-from dayahead.train.cached_windows import MISSING, PACKAGES, ROOMS
+from dayahead.train.cache_keys import PACKAGES, ROOMS
+from dayahead.train.cached_windows import MISSING
 from dayahead.train.study import Study
 from dayahead.windows.folder import Window, WindowFolder
 

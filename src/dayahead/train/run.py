@@ -29,13 +29,13 @@ from dayahead.model.checkpoint import (
     StoredModel,
     build_model,
     save_model,
-    vocabulary_columns,
     weights_of,
 )
 from dayahead.model.embeddings import PretrainedRows, read_item_vectors
 from dayahead.model.model import Model
 from dayahead.model.tensor_files import AnyTensor, StoredTensor, send_rows
 from dayahead.train.batches import Batches
+from dayahead.train.catalogue import Catalogue
 from dayahead.train.data_loading import Loader
 from dayahead.train.evaluate import evaluate
 from dayahead.train.loss_curve import Curve
@@ -86,7 +86,8 @@ class Run:
         self.shard = Shard.create(process.rank) if study.params.compute.shard_items else WHOLE
         self.folder = WindowFolder(study.windows)
         self.loader = Loader(self.folder, self.params)
-        self.first_sizes = self.sizes_at(first)
+        self.catalogue = Catalogue(self.folder, self.params.model)
+        self.first_sizes = self.catalogue.sizes_at(first)
         self.model, self.trainer = self._build()
         if self.params.evaluation.attention_of:
             check_attention(self.model.network)
@@ -116,22 +117,6 @@ class Run:
         vocabulary = self.folder.vocabulary(ITEM_ID)
         return read_item_vectors(Path(config.pretrained_items), vocabulary, config.item_dim)
 
-    @cached_property
-    def columns(self) -> tuple[str, ...]:
-        """Categorical columns that the model has embeddings of."""
-        return vocabulary_columns(self.params.model, self.folder.statistics)
-
-    def sizes_at(self, window: Window) -> dict[str, int]:
-        """Return the number of values that the model knows of each column at a window."""
-        if self.params.model.catalogue == "full":
-            return {column: len(self.folder.vocabulary(column)) for column in self.columns}
-        return {column: self.folder.n_known(column, window) for column in self.columns}
-
-    def _known_after(self, window: Window) -> dict[str, int]:
-        """Return the number of values of each column that the next window's files know."""
-        *_, later = self.folder.windows[: window.position + 2]  # the same one, if it is the last
-        return {column: self.folder.n_in_files(column, later) for column in self.columns}
-
     @property
     def candidates(self) -> NDArray[np.int32]:
         """Catalogue indices that targets are ranked among, ascending."""
@@ -152,9 +137,9 @@ class Run:
         if self.params.training.starts_afresh:
             self.model, self.trainer = self._build()
             if window.position:  # only what comes now counts as new
-                self.model.grow(self.sizes_at(self.folder.windows[window.position - 1]))
+                self.model.grow(self.catalogue.sizes_at(self.folder.windows[window.position - 1]))
         with phase("grow"):
-            self.trainer.grow(self.sizes_at(window))
+            self.trainer.grow(self.catalogue.sizes_at(window))
         with phase("data"):
             self._count_targets(windows)
             epochs = self.loader.fit_batches(windows, self.trainer.rank)
@@ -203,7 +188,7 @@ class Run:
         own = scatter_state(state, model, self.process)
         reason = None
         try:
-            trainer.restore(self.sizes_at(window), own)
+            trainer.restore(self.catalogue.sizes_at(window), own)
         except UNFIT_STATE as error:
             if lack_of_memory(error) is not None:
                 raise
@@ -293,7 +278,7 @@ class Run:
             send_rows(weights)
             return
         write_evidence(self.study.results / EVIDENCE, self.model.evidence())
-        params, sizes = self.params, self.sizes_at(window)
+        params, sizes = self.params, self.catalogue.sizes_at(window)
         config = ModelConfigFile(
             dataset=params.dataset,
             window=window.name,
@@ -307,7 +292,7 @@ class Run:
             seed=params.training.seed,
             sizes=sizes,
             first_sizes=self.first_sizes,
-            known=self._known_after(window),
+            known=self.catalogue.known_after(window),
             statistics=self.folder.statistics.select(params.model.features),
         )
         vocabularies = {

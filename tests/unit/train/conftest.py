@@ -13,7 +13,7 @@ from support.process_studies import FAST, PROTOCOLS, VARIANTS, run_both_ways
 def _cached_package_versions():
     """Look every package up once; each study asks for all."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dayahead.train.cached_windows.version", cache(version))
+        patch.setattr("dayahead.train.cache_keys.version", cache(version))
         yield
 
 

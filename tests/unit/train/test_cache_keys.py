@@ -11,8 +11,8 @@ import torch
 from dayahead.core.columns import FIRST_WINDOW, ITEM_ID, VALUE
 from dayahead.core.files import read_json, write_json, write_parquet
 from dayahead.distributed.process import Process, Rank
-from dayahead.train import cached_windows
-from dayahead.train.cached_windows import CacheKeys
+from dayahead.train import cache_keys
+from dayahead.train.cache_keys import CacheKeys
 from dayahead.train.run import Run
 from dayahead.windows.folder import GRACE_SUFFIX, WindowFolder, vocabulary_path, window_path
 from support.other_settings import OTHER, OTHER_EVALUATION
@@ -122,9 +122,7 @@ def keys_of(folder, sections=None, *, world=1, device="cpu", machine=None):
     sections = {"evaluation": {"split": "test"}} | (sections or {})
     process = Process(Rank(0, world), torch.device(device))
     windows = WindowFolder(folder).windows
-    return CacheKeys(
-        Run(tiny_study(folder, folder, sections), process, windows[0]), windows, machine
-    )
+    return CacheKeys(tiny_study(folder, folder, sections), windows, process, machine)
 
 
 def evaluations(keys):
@@ -243,6 +241,8 @@ def test_a_renamed_item_of_the_grace_changes_the_key_of_lists_that_may_name_it(w
     rewrite(path, lambda table: renamed(table, FIRST_WINDOW, in_grace))
     lists = {"evaluation": {"split": "test", "predictions": 3}}
     before, before_lists = keys_of(copied), keys_of(copied, lists)
+    for keys in (before, before_lists):
+        evaluations(keys)  # reads the vocabulary as it is now
     rewrite(path, lambda table: renamed(table, VALUE, -1))
     assert n_shared(before, keys_of(copied)) == (2, 2)
     assert n_shared(before_lists, keys_of(copied, lists)) == (2, 0)
@@ -300,5 +300,5 @@ def test_another_device_changes_the_keys(windows):
 def test_packages_and_source_change_the_keys(windows, monkeypatch, name, changed):
     before = keys_of(windows)
     assert before.fits
-    monkeypatch.setattr(cached_windows, name, changed)
+    monkeypatch.setattr(cache_keys, name, changed)
     assert n_shared(before, keys_of(windows)) == (0, 0)

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayahead.distributed.process import Process, Rank
-from dayahead.distributed.sharding import WHOLE
 from dayahead.train.cached_windows import CachedWindows, is_spaced
 from dayahead.train.profiling import WindowProfile
 from dayahead.train.run import Fit
 from dayahead.train.stage import FitSchedule
+from dayahead.train.study import Study
 from dayahead.windows.folder import Window
 from support.tiny_settings import tiny_params
 
@@ -42,7 +42,6 @@ class Recorder:
         sections = {"training": PROTOCOLS[protocol], "machine": {"keep_fits": keep}}
         self.params = tiny_params({**sections, "evaluation": evaluation})
         self.process = Process(Rank(0, 1), torch.device("cpu"))
-        self.shard = WHOLE
         self.model, self.fits, self.restored = [], [], []
 
     def fit(self, windows):
@@ -64,7 +63,8 @@ class Recorder:
 def schedule_over(cache, protocol, keep="all", windows=WINDOWS, evaluation=None):
     """The schedule of a new run with this cache."""
     run = Recorder(protocol, keep, evaluation or {})
-    cached = CachedWindows(cache, run, windows)
+    study = Study(params=run.params, cache=cache)
+    cached = CachedWindows(study, windows, run.process)
     cached.keys = SimpleNamespace(fits=[f"key-{window.name}" for window in windows])
     profile = WindowProfile(run.params.profile, run.process, cache)
     return FitSchedule(run, windows, cached, profile)

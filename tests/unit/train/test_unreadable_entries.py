@@ -12,7 +12,6 @@ from dayahead.distributed.launch import main_process
 from dayahead.model.tensor_files import write_tensors
 from dayahead.train.cached_windows import STATE, CachedWindows
 from dayahead.train.checks import select_windows
-from dayahead.train.run import Run
 from dayahead.train.stage import train
 from dayahead.windows.folder import WindowFolder
 from support.outputs import without_times
@@ -141,8 +140,7 @@ def test_a_refused_fit_leaves_the_model_that_the_run_has(windows, finished, fits
     study = tiny_study(windows, out, KEEP_ALL, cache=cache)
     process = main_process(study.params.compute)
     all_windows, _ = select_windows(WindowFolder(windows), study.params)
-    own = Run(study, process, all_windows[0])
-    cached = CachedWindows(cache, own, all_windows)
+    cached = CachedWindows(study, all_windows, process)
     for index, damage in ((1, lose_files), (2, rename_tensors)):
         entry = cache / "fits" / cached.keys.fits[index]
         damage(entry)

@@ -1,0 +1,127 @@
+"""The keys under which fits and evaluations are cached."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from dayahead.config.params import Params
+from dayahead.core.columns import ITEM_ID, ROLES, VALUE
+from dayahead.core.fingerprints import fingerprint, sha256_of, source_fingerprint
+from dayahead.core.plugins import Kind, plugin_sources
+from dayahead.distributed.process import Process
+from dayahead.train.catalogue import Catalogue
+from dayahead.train.effective_settings import effective_settings
+from dayahead.train.study import Study
+from dayahead.train.trainers import uses_bfloat16
+from dayahead.windows.folder import Window, WindowFolder
+
+Machine = Mapping[str, str | int]
+"""What affects floating-point rounding, besides settings, source and packages."""
+ROOMS = ("config", "core", "distributed", "memory", "metrics", "model", "train", "windows")
+"""Rooms whose source shapes a fit or an evaluation."""
+PACKAGES = (
+    *("torch", "transformers", "safetensors", "numpy", "scipy", "numba", "pyarrow"),
+    *("dask", "merlin-core", "merlin-dataloader"),
+)
+
+
+class CacheKeys:
+    """Keys of a run's fits and evaluations, each built on the key of the window before.
+
+    So a longer log begins with the keys of the shorter one, and whatever changes at a window
+    changes the keys from there on. `machine` is part of every key, if given. No model is built.
+    """
+
+    def __init__(
+        self, study: Study, windows: Sequence[Window], process: Process, machine: Machine | None
+    ) -> None:
+        self.params = study.params
+        self.folder = WindowFolder(study.windows)
+        self.catalogue = Catalogue(self.folder, self.params.model)
+        self.windows = windows
+        self.process = process
+        self.machine = machine
+
+    @cached_property
+    def fits(self) -> tuple[str, ...]:
+        """Names of the windows' checkpoints: keys of the state after the fit of each."""
+        keys: list[str] = []
+        known = dict.fromkeys(self.catalogue.columns, 0)
+        for window in self.windows:
+            sizes = self.catalogue.sizes_at(window)
+            value = {
+                "before": keys[-1] if keys else self._root,
+                "window": window.name,
+                "sessions": sha256_of(self.folder.path(window, "train")),
+                "sizes": sizes,
+                "values": {name: self._values(name, known[name], n) for name, n in sizes.items()},
+            }
+            keys.append(fingerprint(value))
+            known = sizes
+        return tuple(keys)
+
+    def evaluation(self, index: int) -> str:
+        """Key of the evaluation, on windows[index + 1], of the model fitted on windows[index]."""
+        window = self.windows[index + 1]
+        start = self.catalogue.sizes_at(self.windows[index])[ITEM_ID]
+        end = max(start, self.folder.n_in_files(ITEM_ID, window))
+        settings = self.evaluation_settings
+        roles = ROLES if settings["split"] == "all" else (settings["split"],)
+        value = {
+            "model": self.fits[index],
+            "window": window.name,
+            "sessions": [sha256_of(self.folder.path(window, role)) for role in roles],
+            "evaluation": settings,
+            # Lists of predictions name items that are new in this window or in its grace.
+            "values": self._values(ITEM_ID, start, end) if settings["predictions"] else None,
+        }
+        return fingerprint(value)
+
+    @cached_property
+    def evaluation_settings(self) -> dict[str, Any]:
+        """Settings that evaluations depend on; metrics at any cutoff follow from cached ranks."""
+        settings = asdict(self.params.evaluation)
+        del settings["cutoffs"]
+        return settings
+
+    @cached_property
+    def _root(self) -> str:
+        """Fingerprint of what the first fit starts from."""
+        params, process = self.params, self.process
+        statistics = self.folder.statistics
+        has_network = params.model.has_network
+        pretrained = params.model.pretrained_items if has_network else None
+        value = {
+            **effective_settings(params),
+            "pretrained_items": sha256_of(Path(pretrained)) if pretrained else None,
+            "features": {
+                name: [statistics.features[name].kind, statistics.features[name].columns]
+                for name in params.model.features
+            },
+            "sessions": asdict(statistics.sessions),
+            "device": process.device.type,
+            "bfloat16": has_network and uses_bfloat16(params.training, process),
+            # Every process has its own random stream for dropout.
+            "dropout": process.rank.world_size if params.model.has_dropout else None,
+            "machine": self.machine,
+            "source": source_fingerprint(*ROOMS),
+            "plugins": plugin_sources(_chosen(params)),
+            "packages": {name: version(name) for name in PACKAGES},
+        }
+        return fingerprint(value)
+
+    def _values(self, column: str, start: int, end: int) -> str:
+        """Hash what a window adds to a vocabulary."""
+        values = self.folder.vocabulary(column)[VALUE].slice(start, end - start)
+        return hashlib.sha256(repr(values.to_pylist()).encode()).hexdigest()
+
+
+def _chosen(params: Params) -> list[tuple[Kind, str]]:
+    """Return what another package may have been asked for."""
+    network, loss = params.model.of_network().architecture, params.loss.name
+    of_network: list[tuple[Kind, str]] = [("backbone", network), ("loss", loss)]
+    return of_network if params.model.has_network else [("baseline", params.model.architecture)]

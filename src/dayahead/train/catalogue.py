@@ -1,0 +1,32 @@
+"""What a study knows of each vocabulary at a window."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from dayahead.config.model import ModelConfig
+from dayahead.model.checkpoint import vocabulary_columns
+from dayahead.windows.folder import Window, WindowFolder
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """The items, and the values of the categorical features that a model reads."""
+
+    folder: WindowFolder
+    config: ModelConfig
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that have a vocabulary, the item id first."""
+        return vocabulary_columns(self.config, self.folder.statistics)
+
+    def sizes_at(self, window: Window) -> dict[str, int]:
+        """Return the number of values that the model knows of each column at a window."""
+        if self.config.catalogue == "full":
+            return {column: len(self.folder.vocabulary(column)) for column in self.columns}
+        return {column: self.folder.n_known(column, window) for column in self.columns}
+
+    def known_after(self, window: Window) -> dict[str, int]:
+        """Return the number of values of each column that the next window's files know."""
+        *_, later = self.folder.windows[: window.position + 2]  # the same one, if it is the last
+        return {column: self.folder.n_in_files(column, later) for column in self.columns}
