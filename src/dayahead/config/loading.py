@@ -1,6 +1,5 @@
 """YAML files into frozen dataclasses; all errors are reported at once."""
 
-import difflib
 import json
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
@@ -15,6 +14,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from dayahead.core.errors import ConfigError
+from dayahead.core.suggestions import did_you_mean
 
 T = TypeVar("T")
 
@@ -95,8 +95,8 @@ def validated(cls: type[T], value: object, where: str) -> T:
 
 
 def _suggestion(key: str, cls: type) -> str:
-    close = difflib.get_close_matches(key, {*_keys_of(cls)}, n=2)
-    return f"; did you mean {' or '.join(close)}?" if close else "; no setting has such a name"
+    found = did_you_mean(key, {*_keys_of(cls)})
+    return f"; {found or 'no setting has such a name'}"
 
 
 def _keys_of(kind: object) -> Iterator[str]:

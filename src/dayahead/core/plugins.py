@@ -42,7 +42,7 @@ def load_plugin(kind: Kind, name: str) -> Any:  # noqa: ANN401
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise ConfigError(
             f"{kind} {name}: the entry point {found.value} of {_package(found)} cannot be loaded "
-            f"({reason}); mend that package and install it again, or choose another {kind}"
+            f"({reason}); fix that package and install it again, or choose another {kind}"
         ) from None
 
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dayahead.core.columns import DAY, TIMESTAMP
+from dayahead.core.ragged import row_of_each, step_of_each
 from dayahead.dataset.source import SyntheticConfig
 
 Ints = npt.NDArray[np.int64]
@@ -78,8 +79,7 @@ def generate(config: SyntheticConfig) -> pa.Table:
     starts = _session_starts(rng, config)
     user, home, taste = _visitors(rng, config, items, len(starts))
     lengths = np.minimum(1 + rng.lognormal(1.1, 0.85, len(starts)).astype(np.int64), MAX_LENGTH)
-    session = np.repeat(np.arange(len(starts)), lengths)
-    step = np.arange(len(session)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    session, step = row_of_each(lengths), step_of_each(lengths)
     times = _click_times(rng, starts, session, step)
     chosen = _walk(rng, items, config, times, (session, step), (home, taste))
     inside = np.flatnonzero(times < config.days * DAY)  # a log ends in mid-session

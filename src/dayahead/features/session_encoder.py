@@ -7,6 +7,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, N_RESERVED, ROW, UNKNOWN, VALUE
+from dayahead.core.ragged import offsets_of, row_of_each
 from dayahead.features.arrays import Ints, codes_of, find_repeats, ints
 from dayahead.features.operators import floats
 from dayahead.features.vocabulary import KnownValues
@@ -50,7 +51,7 @@ class SessionEncoder:
             truncated to its last max_length - 1 events: as many as a model reads before a target.
         """
         n_sessions = len(offsets) - 1
-        sessions = np.repeat(np.arange(n_sessions), np.diff(offsets))
+        sessions = row_of_each(np.diff(offsets))
         rows = ints(events[ROW]) if ROW in events.column_names else np.arange(len(events))
         order = np.lexsort((rows, ints(events[EVENT_TIME]), sessions))
         items = codes_of(events[ITEM_ID])[order] + 1  # a null is 0
@@ -60,7 +61,7 @@ class SessionEncoder:
         order = order[n_after < self._rules.max_length]
         lengths = np.bincount(sessions[order], minlength=n_sessions)
         encoded = self.encode(events.take(pa.array(order)), others)
-        return encoded, np.append(0, np.cumsum(lengths))
+        return encoded, offsets_of(lengths)
 
     def encode(self, events: pa.Table, others: KnownValues | None = None) -> Arrays:
         """Encode raw events, row by row: item_id, event_time (microseconds) and the features."""

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dayahead.core.columns import N_RESERVED, UNKNOWN
+from dayahead.core.ragged import offsets_of, ranges
 
 Ints = NDArray[np.int64]
 _PRIME = np.uint64(0x9E3779B97F4A7C15)
@@ -61,7 +62,7 @@ class Clicks:
             np.concatenate([part.items for part in every]),
             np.concatenate([part.times for part in every]),
             np.concatenate([part.categories for part in every]),
-            np.concatenate([[0], np.cumsum(lengths)]),
+            offsets_of(lengths),
             cls.cat([part.earlier for part in parts], n_categories) if have_past else None,
         )
 
@@ -112,10 +113,10 @@ class Clicks:
         return np.asarray(self.items[self.offsets[positions.rows + 1] - positions.n_after])
 
     def _first_clicks(self, rows: Ints, lengths: Ints) -> "Clicks":
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        clicks = np.arange(offsets[-1]) + (self.offsets[rows] - offsets[:-1]).repeat(lengths)
+        clicks = ranges(self.offsets[rows], lengths)
         columns = self.items[clicks], self.times[clicks], self.categories[clicks]
-        return Clicks(*columns, offsets, None if self.past is None else self.past.take(rows))
+        past = None if self.past is None else self.past.take(rows)
+        return Clicks(*columns, offsets_of(lengths), past)
 
     def known(self, sizes: Collection[int]) -> "Clicks":
         """Replace items that are not known, and those reserved, by 0, categories by UNKNOWN.

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from dayahead.config.memory import MemoryConfig
 from dayahead.core.columns import N_RESERVED
+from dayahead.core.ragged import offsets_of
 from dayahead.memory.clicks import Clicks, Ints
 from dayahead.memory.compiled import compiled
 from dayahead.memory.table import Columns, Floats, Floats32, Sums
@@ -106,7 +107,7 @@ class SessionMemory:
     def _keep(self, is_kept: NDArray[np.bool_]) -> None:
         lengths = np.diff(self.offsets)
         self.items = self.items[is_kept.repeat(lengths)]
-        self.offsets = np.append(0, np.cumsum(lengths[is_kept]))
+        self.offsets = offsets_of(lengths[is_kept])
         self.times = self.times[is_kept]
 
     def weights(self, end: int, unit: int) -> Weights:

@@ -6,6 +6,7 @@ import numpy as np
 from torch import Tensor
 
 from dayahead.core.columns import N_RESERVED
+from dayahead.core.ragged import step_of_each
 from dayahead.memory.clicks import Clicks, Ints
 from dayahead.memory.table import Columns, DecayedTable, Floats, Sums
 
@@ -75,8 +76,7 @@ def _pairs(sessions: Clicks) -> tuple[Ints, Ints, Floats]:
     """Return the clicks of each pair, the earlier and the later, and its worth [P, kinds]."""
     clicks = np.arange(len(sessions.items))
     n_after = np.minimum(sessions.offsets[1:].repeat(sessions.lengths) - clicks - 1, REACH)
-    before = clicks.repeat(n_after)
-    distances = np.arange(len(before)) - (np.cumsum(n_after) - n_after).repeat(n_after) + 1
+    before, distances = clicks.repeat(n_after), step_of_each(n_after) + 1
     after = before + distances
     is_known = (sessions.items[before] >= N_RESERVED) & (sessions.items[after] >= N_RESERVED)
     before, after, distances = before[is_known], after[is_known], distances[is_known]

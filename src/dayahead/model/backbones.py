@@ -1,6 +1,5 @@
 """Backbones: sequence encoders by name, built and checked to see only what the task allows."""
 
-import difflib
 from collections.abc import Iterator
 from typing import cast
 
@@ -13,6 +12,7 @@ from dayahead.config.baselines import BASELINES
 from dayahead.config.model import GRU4REC, ModelConfig
 from dayahead.core.errors import ConfigError
 from dayahead.core.plugins import load_plugin, plugins
+from dayahead.core.suggestions import did_you_mean
 from dayahead.model.huggingface import (
     BUILD_ERRORS,
     EventMask,
@@ -215,9 +215,9 @@ def _unknown_architecture(name: str) -> str:
         )
     others = (*plugins("baseline"), *plugins("backbone"))
     own = (*NAMED_TRANSFORMERS, *WITHOUT_ATTENTION, *BASELINES, *others)
-    close = " or ".join(difflib.get_close_matches(plain, {*own, *CONFIG_MAPPING}, n=3))
+    close = did_you_mean(plain, {*own, *CONFIG_MAPPING}, most=3)
     return (
-        f"{name} is unknown{f' (did you mean {close}?)' if close else ''}; expected "
+        f"{name} is unknown{f' ({close})' if close else ''}; expected "
         f"{', '.join(own)}, or any model type of transformers that reads inputs_embeds (llama, "
         f"qwen3, modernbert, mamba ...)"
     )

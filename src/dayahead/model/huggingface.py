@@ -1,7 +1,6 @@
 """Backbones from Hugging Face transformers: any model type that reads `inputs_embeds`."""
 
 import dataclasses
-import difflib
 import inspect
 import re
 from collections.abc import Callable, Iterator
@@ -26,6 +25,7 @@ from transformers.masking_utils import sdpa_mask
 
 from dayahead.config.model import ModelConfig
 from dayahead.core.errors import ConfigError
+from dayahead.core.suggestions import did_you_mean
 from dayahead.model.packed_sessions import PackedSessions
 
 Vectors = Float[Tensor, "B L D"]
@@ -311,10 +311,10 @@ def _check_overrides(
                 f"model.n_layer, model.n_head or task.name instead"
             )
         if field not in known:
-            close = difflib.get_close_matches(field, known, n=1)
+            close = did_you_mean(field, known, most=1)
             raise ConfigError(
                 f"model.config.{field}: {name} has no such field"
-                f"{f' (did you mean {close[0]}?)' if close else ''}; known are {', '.join(known)}"
+                f"{f' ({close})' if close else ''}; known are {', '.join(known)}"
             )
 
 

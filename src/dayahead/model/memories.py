@@ -12,6 +12,7 @@ from dayahead.config.memory import MemoryConfig
 from dayahead.core.columns import EVENT_TIME, IS_PAST, ITEM_ID, LATEST_TIME, N_RESERVED
 from dayahead.core.errors import ModelFileError
 from dayahead.core.prefixes import prefixed, with_prefix
+from dayahead.core.ragged import offsets_of
 from dayahead.memory.clicks import Clicks, Positions
 from dayahead.memory.items import NEVER
 from dayahead.memory.model import TRAINING_STATE, MemoryModel, NetworkScores, NetworkUpdate
@@ -227,5 +228,4 @@ class MemoryRecommender(CountingModel):
             for name in (ITEM_ID, EVENT_TIME, *self.categories)
         )
         values = np.array(categories, np.int64).reshape(len(categories), len(items)).T
-        offsets = np.concatenate([[0], np.cumsum(is_chosen.sum(1).numpy())])
-        return Clicks(items, times, values, offsets)
+        return Clicks(items, times, values, offsets_of(is_chosen.sum(1).numpy()))

@@ -12,10 +12,11 @@ from torch import Tensor
 
 from dayahead.config.baselines import Decay, NeighbourConfig
 from dayahead.core.columns import DAY, EVENT_TIME, ITEM_ID, N_RESERVED
+from dayahead.core.ragged import offsets_of, ranges, row_of_each
 from dayahead.model.baselines import Baseline
 from dayahead.model.output_layer import Columns, Scorer
 from dayahead.model.state_rules import COUNTS, TIMES, Limits, Rows
-from dayahead.model.visits import Ints, Occurrences, Visits, expand, from_end, offsets_of
+from dayahead.model.visits import Ints, Occurrences, Visits, from_end
 
 Floats = NDArray[np.float64]
 
@@ -210,7 +211,8 @@ class NeighbourModel(Baseline):
         """Score the neighbours' items of padded sessions [B, L], the best of each row as 1."""
         own = Occurrences.of(np.where(items < self.n_items, items, -1), lengths)
         near = self._neighbours(own, lengths)
-        visit, pair = expand(self.visits.offsets[near.session], self.visits.counts[near.session])
+        counts = self.visits.counts[near.session]
+        visit, pair = ranges(self.visits.offsets[near.session], counts), row_of_each(counts)
         row, item = near.row[pair], self.visits.items[visit]
         distances = np.abs(self.visits.positions[visit] - near.anchor[pair])
         values = near.weight[pair] * self.weights.distance(distances)
@@ -242,7 +244,7 @@ class NeighbourModel(Baseline):
         ends = np.searchsorted(items, own.item, "right")
         starts = np.searchsorted(items, own.item, "left")
         starts = np.maximum(starts, ends - self.config.sample_size)
-        index, entry = expand(starts, ends - starts)
+        index, entry = ranges(starts, ends - starts), row_of_each(ends - starts)
         visit = visits[index]
         # An entry for each shared item; those of a pair of sessions become neighbours here.
         pairs = own.row[entry] * len(self.visits.times) + self.visits.sessions[visit]

@@ -7,6 +7,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from dayahead.core.ragged import offsets_of, ranges
+
 Ints = NDArray[np.int64]
 
 
@@ -65,7 +67,7 @@ class Visits:
         # A number that differs where the visits do, so that the order of counting is irrelevant.
         content = np.bincount(sessions, np.sin(items + positions / 7), minlength=len(times))
         order = np.lexsort((content, times))
-        visits, _ = expand(offsets_of(counts)[order], counts[order])
+        visits = ranges(offsets_of(counts)[order], counts[order])
         return cls(times[order], offsets_of(counts[order]), items[visits], positions[visits])
 
     @cached_property
@@ -96,18 +98,6 @@ class Visits:
             self.items[is_visit],
             self.positions[is_visit],
         )
-
-
-def expand(starts: Ints, counts: Ints) -> tuple[Ints, Ints]:
-    """List the ranges starts[i] : starts[i] + counts[i], one after the other, and the i of each."""
-    owners = np.arange(len(starts)).repeat(counts)
-    steps = np.arange(len(owners)) - offsets_of(counts)[owners]
-    return starts[owners] + steps, owners
-
-
-def offsets_of(counts: Ints) -> Ints:
-    """Return where each group starts, and where the last one ends."""
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
 
 
 def from_end(keys: Ints) -> Ints:

@@ -24,6 +24,7 @@ from dayahead.core.columns import (
     USER_ID,
     WINDOW,
 )
+from dayahead.core.ragged import offsets_of, ranges
 from dayahead.dataset.schema import DatasetConfig, RepeatsConfig, SessionsConfig, SplitConfig
 from dayahead.features.arrays import (
     Flags,
@@ -38,7 +39,6 @@ from dayahead.features.arrays import (
 )
 from dayahead.preprocess.calendar import MINUTE, Progress
 from dayahead.preprocess.event_log import FINALISED, past_columns
-from dayahead.preprocess.shuffle import ranges
 
 UNSEEN = np.iinfo(np.int64).max
 """Start of a session that no earlier run has seen."""
@@ -170,7 +170,7 @@ def _with_past(
     high: Ints = n_before[np.searchsorted(instants, instants[first])]
     low = np.maximum(n_before[np.searchsorted(users, users[first])], high - max_length)
     rows = pa.array(history[ranges(low, high - low)])
-    offsets = pa.array(np.append(0, np.cumsum(high - low)).astype(np.int32))
+    offsets = pa.array(offsets_of(high - low).astype(np.int32))
     number = np.full(len(users), -1)
     number[first] = np.arange(len(first))
     taken = pa.array(number, mask=number < 0)

@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dayahead.core.files import written_whole
+from dayahead.core.ragged import ranges
 from dayahead.features.arrays import Ints, is_new
 
 Hashes = NDArray[np.uint64]
@@ -102,11 +103,3 @@ def look_up(paths: Sequence[Path], hashes: Hashes) -> list[tuple[pa.Table, Ints]
             taken = rows.drop_columns([_HASH]).take(ranges(low, counts))
             found.append((taken, np.repeat(first, counts)))
     return found
-
-
-def ranges(starts: Ints, counts: Ints) -> Ints:
-    """Concatenate arange(start, start + count) of every pair."""
-    begins = np.cumsum(counts) - counts
-    rows: Ints = np.repeat(starts - begins, counts)
-    rows += np.arange(counts.sum())
-    return rows

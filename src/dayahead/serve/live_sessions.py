@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dayahead.core.columns import EVENT_TIME, LATEST_TIME, TIMESTAMP
 from dayahead.core.errors import DataError
+from dayahead.core.ragged import row_of_each
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class LiveSessions:
     @property
     def row_sessions(self) -> NDArray[np.int64]:
         """The session of each event."""
-        return np.repeat(np.arange(len(self)), np.diff(self.offsets))
+        return row_of_each(np.diff(self.offsets))
 
 
 def _joined(tables: Sequence[pa.Table]) -> tuple[pa.Table, NDArray[np.int64]]:

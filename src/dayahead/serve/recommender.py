@@ -18,6 +18,7 @@ from torch.nn.functional import pad
 
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, N_RESERVED, TIMESTAMP, UNKNOWN, VALUE
 from dayahead.core.errors import ConfigError, DataError
+from dayahead.core.ragged import offsets_of
 from dayahead.features.arrays import ints
 from dayahead.features.session_encoder import Arrays, SessionEncoder
 from dayahead.features.vocabulary import KnownValues
@@ -311,8 +312,7 @@ class Recommender:
         nulls[EVENT_TIME] = pa.array([self.stored.config.end] * len(empty), types[EVENT_TIME])
         both = pa.concat_tables([events, pa.table(nulls, schema=events.schema)])
         order = np.argsort(np.concatenate([sessions.row_sessions, empty]), kind="stable")
-        lengths = np.maximum(np.diff(sessions.offsets), 1)
-        offsets = np.append(0, np.cumsum(lengths))
+        offsets = offsets_of(np.maximum(np.diff(sessions.offsets), 1))
         return LiveSessions(both.take(pa.array(order)), offsets, sessions.past)
 
     def _encoded(self, sessions: LiveSessions, others: KnownValues | None = None) -> Sessions:
@@ -336,8 +336,8 @@ class Recommender:
             return own
         lengths = np.bincount(rows[order], minlength=len(sessions))
         earlier = self._encoder.encode(past.take(pa.array(order)))
-        past_offsets = np.append(0, np.cumsum(lengths))
-        return own.after(_as_sessions(earlier, past_offsets), self.stored.config.model.n_past_read)
+        before = _as_sessions(earlier, offsets_of(lengths))
+        return own.after(before, self.stored.config.model.n_past_read)
 
     def check_reads_past(self) -> None:
         """Raise ConfigError if the model reads no past events."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, SESSION_ID, TIMESTAMP
 from dayahead.core.errors import DataError
+from dayahead.core.ragged import offsets_of
 from dayahead.serve.live_sessions import LiveSessions
 from dayahead.serve.raw_values import cast_column, cast_csv_column, csv_options
 
@@ -162,7 +163,7 @@ class SessionFile:
                     f"item_id; expected one for each event"
                 )
         flat = {name: pa.chunked_array([column.flatten()]) for name, column in lists.items()}
-        offsets = np.append(0, np.cumsum(lengths, dtype=np.int64))
+        offsets = offsets_of(lengths)
         return self._part(rows[SESSION_ID].combine_chunks(), self._typed(flat), offsets)
 
     def _typed(self, columns: Mapping[str, pa.ChunkedArray]) -> pa.Table:

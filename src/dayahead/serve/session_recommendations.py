@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from dayahead.core.columns import ITEM_ID, RANK, SESSION_ID, VALUE
 from dayahead.core.errors import ConfigError, DataError
 from dayahead.core.files import written_whole
+from dayahead.core.ragged import row_of_each, step_of_each
 from dayahead.serve.recommender import Recommender
 from dayahead.serve.request import Options
 from dayahead.serve.session_files import Part, SessionFile
@@ -95,8 +96,7 @@ def _answered(
     recommender: Recommender, part: Part, options: Options, schema: pa.Schema, summary: Summary
 ) -> pa.Table:
     found = recommender.rank(part.sessions, [options] * len(part.sessions))
-    rows = np.repeat(np.arange(len(found.counts)), found.counts)
-    ranks = np.arange(len(rows)) - np.repeat(np.cumsum(found.counts) - found.counts, found.counts)
+    rows, ranks = row_of_each(found.counts), step_of_each(found.counts)
     summary.sessions += len(found.counts)
     summary.rows += len(rows)
     summary.cold += int(found.is_cold.sum())

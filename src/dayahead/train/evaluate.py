@@ -12,6 +12,7 @@ from torch import Tensor
 
 from dayahead.core.columns import ITEM_ID, N_RESERVED
 from dayahead.core.phases import in_phase, steps
+from dayahead.core.ragged import row_of_each, step_of_each
 from dayahead.distributed.process import Process
 from dayahead.distributed.sharding import Shard
 from dayahead.metrics import ranking
@@ -48,9 +49,8 @@ class RankedTargets:
         """
         if positions == "last":
             return WindowRanks(session_ids, None, self.targets, self.ranks)
-        starts = np.cumsum(n_targets) - n_targets
-        steps = np.arange(1, n_targets.sum() + 1) - starts.repeat(n_targets)  # [T]
-        ids = session_ids.take(pa.array(np.arange(len(n_targets)).repeat(n_targets)))
+        steps = step_of_each(n_targets) + 1  # [T]
+        ids = session_ids.take(pa.array(row_of_each(n_targets)))
         return WindowRanks(ids, steps.astype(np.int32), self.targets, self.ranks)
 
 

@@ -1,6 +1,5 @@
 """Search spaces: YAML files of settings and the values that a search tries."""
 
-import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass as plain_dataclass
@@ -18,6 +17,7 @@ from dayahead.config.model import FITTED
 from dayahead.config.params import Params
 from dayahead.config.sections import Settings, flattened, merged
 from dayahead.core.errors import ConfigError
+from dayahead.core.suggestions import did_you_mean
 from dayahead.presets import search_names
 
 Scalar = bool | int | float | str | None
@@ -167,8 +167,8 @@ def _key_errors(search: SearchFile, key: str, flat: Settings) -> Iterator[str]:
 
 
 def _suggestion(key: str, flat: Settings) -> str:
-    close = difflib.get_close_matches(key, flat, n=2)
-    return f"; did you mean {' or '.join(close)}?" if close else ""
+    found = did_you_mean(key, flat)
+    return f"; {found}" if found else ""
 
 
 def _value_errors(

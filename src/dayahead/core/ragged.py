@@ -1,0 +1,29 @@
+"""Ragged arrays: rows of different lengths, one after the other in flat arrays."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+
+def offsets_of(lengths: NDArray[Any]) -> Ints:
+    """Return where each row starts, and where the last one ends: [n + 1]."""
+    return np.asarray(np.append(0, np.cumsum(lengths, dtype=np.int64)))
+
+
+def row_of_each(lengths: NDArray[Any]) -> Ints:
+    """Return the row of each value."""
+    return np.asarray(np.arange(len(lengths)).repeat(lengths))
+
+
+def step_of_each(lengths: NDArray[Any]) -> Ints:
+    """Return the position of each value in its row, from 0."""
+    offsets = offsets_of(lengths)
+    return np.asarray(np.arange(offsets[-1]) - offsets[:-1].repeat(lengths))
+
+
+def ranges(starts: NDArray[Any], lengths: NDArray[Any]) -> Ints:
+    """Concatenate arange(start, start + length) of every pair."""
+    return np.asarray(starts.repeat(lengths) + step_of_each(lengths))

@@ -1,0 +1,10 @@
+"""Names that a user may have meant."""
+
+import difflib
+from collections.abc import Iterable
+
+
+def did_you_mean(name: str, known: Iterable[str], most: int = 2) -> str:
+    """Return `did you mean a or b?`, of the known names most like this one; empty without any."""
+    close = difflib.get_close_matches(name, list(known), n=most)
+    return f"did you mean {' or '.join(close)}?" if close else ""
