@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from dayahead.comparison.paired_tests import Comparison
     from dayahead.serve.recommender import Recommender
+    from dayahead.statistics.paired_tests import Comparison
 
 __all__ = ["compare", "evaluate", "load_model"]
 

@@ -20,10 +20,10 @@ from dayahead.core.columns import (
 )
 from dayahead.core.files import write_json, write_parquet
 from dayahead.dataset.manifest import RawManifest, SourceRecord
-from dayahead.metrics.baseline_ranks import write_baseline_ranks
-from dayahead.metrics.examples import Example, write_examples
-from dayahead.metrics.losses import add_losses
-from dayahead.metrics.tables import (
+from dayahead.results.baseline_ranks import write_baseline_ranks
+from dayahead.results.examples import Example, write_examples
+from dayahead.results.losses import add_losses
+from dayahead.results.tables import (
     WindowRanks,
     baseline_path,
     window_result,

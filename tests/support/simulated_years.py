@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from dayahead.aggregate.differences import Difference
 from dayahead.nightly.admission import admit
 from dayahead.nightly.guards import champion_check, is_certainly_better
 from dayahead.nightly.history import Entry, State
 from dayahead.nightly.metric_series import MetricSeries
+from dayahead.statistics.differences import Difference
 from support.simulated_windows import SimulatedFolder
 from support.window_folders import day
 

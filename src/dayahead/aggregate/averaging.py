@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dayahead.aggregate.intervals import Interval, mean_interval
 from dayahead.metrics.metrics import Ranks, mean, metric_names, target_metric
-from dayahead.metrics.tables import WindowResult
+from dayahead.results.tables import WindowResult
+from dayahead.statistics.intervals import Interval, mean_interval
 
 
 @dataclass(frozen=True)

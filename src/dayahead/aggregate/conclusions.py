@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from dayahead.aggregate.differences import BaselineComparison, Difference
 from dayahead.aggregate.findings import Findings
+from dayahead.statistics.differences import BaselineComparison, Difference
 
 TITLES = {"recall": "Recall", "ndcg": "NDCG", "mrr": "MRR"}
 

@@ -10,20 +10,20 @@ import numpy as np
 
 from dayahead.aggregate.averaging import Average, average
 from dayahead.aggregate.changed_settings import Setting
-from dayahead.aggregate.differences import BaselineComparison, compare_with_baseline
 from dayahead.aggregate.examples import ShownSession, shown_sessions
 from dayahead.aggregate.origin import Origin, origin_of
-from dayahead.aggregate.run_results import RunResults
 from dayahead.aggregate.slices import Slicing, slicings_of, sums_by_group
 from dayahead.aggregate.targets import Ints, targets_of
 from dayahead.aggregate.window_items import WindowItems, items_by_window
 from dayahead.core.errors import DataError
 from dayahead.core.phases import PhaseRow, in_phase, phase, read_phases
-from dayahead.metrics.baseline_ranks import read_baseline_ranks
-from dayahead.metrics.examples import read_examples
-from dayahead.metrics.losses import read_losses
 from dayahead.metrics.metrics import Ranks, Values, main_metric, mean, target_metric
-from dayahead.metrics.tables import WindowResult, read_baselines, read_evidence
+from dayahead.results.baseline_ranks import read_baseline_ranks
+from dayahead.results.examples import read_examples
+from dayahead.results.losses import read_losses
+from dayahead.results.run import RunResults
+from dayahead.results.tables import WindowResult, read_baselines, read_evidence
+from dayahead.statistics.differences import BaselineComparison, compare_with_baseline
 from dayahead.windows.folder import WindowFolder
 from dayahead.windows.metadata import WindowsManifest
 

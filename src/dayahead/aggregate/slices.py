@@ -6,9 +6,9 @@ from typing import Final
 
 import numpy as np
 
-from dayahead.aggregate.differences import Difference, clustered_difference
 from dayahead.aggregate.targets import ABSENT, Targets
 from dayahead.metrics.metrics import Values
+from dayahead.statistics.differences import Difference, clustered_difference
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from dayahead.aggregate.averaging import Average
 from dayahead.aggregate.changed_settings import Setting
 from dayahead.aggregate.findings import Folders, find
 from dayahead.aggregate.page import render_page
-from dayahead.aggregate.run_results import RunResults
 from dayahead.aggregate.transformers4rec import export_transformers4rec
 from dayahead.core.files import write_json, write_text
 from dayahead.core.phases import phase
+from dayahead.results.run import RunResults
 
 
 def aggregate(folders: Folders, cutoffs: Sequence[int], settings: Mapping[str, Setting]) -> Average:

@@ -6,11 +6,11 @@ from pathlib import Path
 from dayahead.aggregate.changed_settings import Setting
 from dayahead.aggregate.findings import Folders, find
 from dayahead.aggregate.page import render_page
-from dayahead.aggregate.run_results import RunResults
-from dayahead.comparison.paired_tests import check_same_targets
 from dayahead.config.baselines import baselines_beside
 from dayahead.core.errors import ComparisonError
-from dayahead.metrics.tables import WindowRanks
+from dayahead.results.run import RunResults
+from dayahead.results.tables import WindowRanks
+from dayahead.statistics.paired_tests import check_same_targets
 
 
 def page_beside(

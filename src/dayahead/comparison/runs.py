@@ -4,8 +4,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from dayahead.comparison.paired_tests import Comparison, compare
 from dayahead.core.errors import ComparisonError
+from dayahead.statistics.paired_tests import Comparison, compare
 from dayahead.tracking.run_lookup import results_of
 
 

@@ -6,9 +6,9 @@ from typing import Final
 
 from tabulate import tabulate  # type: ignore[import-untyped]
 
-from dayahead.aggregate.intervals import MIN_WINDOWS
-from dayahead.comparison.paired_tests import Comparison, MetricComparison
 from dayahead.metrics.metrics import main_metric
+from dayahead.statistics.intervals import MIN_WINDOWS
+from dayahead.statistics.paired_tests import Comparison, MetricComparison
 
 _SIGNIFICANT: Final = 0.01
 _SMALLEST: Final = 0.0001

@@ -5,10 +5,10 @@ from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any
 
-from dayahead.aggregate.differences import Difference
 from dayahead.config.nightly import NightlyConfig
 from dayahead.metrics.metrics import mean
 from dayahead.nightly.drift import MIN_BEFORE, Change, Drift
+from dayahead.statistics.differences import Difference
 
 _SOURCE = (
     "if the log is wrong, correct its source and set preprocess.rebuild to true; if the change is "

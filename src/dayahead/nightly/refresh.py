@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from dayahead.aggregate.differences import difference_test
 from dayahead.config.params import Params
 from dayahead.core.errors import DataError, DayaheadError
 from dayahead.core.files import read_json
 from dayahead.metrics.metrics import mean, target_metric
-from dayahead.metrics.tables import WindowResult, read_baselines, read_ranks, read_windows
 from dayahead.nightly.guards import (
     Check,
     champion_check,
@@ -25,6 +23,8 @@ from dayahead.nightly.guards import (
 )
 from dayahead.nightly.metric_series import MetricSeries
 from dayahead.nightly.saved_model import SavedModel
+from dayahead.results.tables import WindowResult, read_baselines, read_ranks, read_windows
+from dayahead.statistics.differences import difference_test
 from dayahead.windows.folder import Window, WindowFolder
 
 Open = Callable[[Path, WindowFolder, Params], SavedModel]

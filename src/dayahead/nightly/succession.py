@@ -12,13 +12,13 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from dayahead.aggregate.intervals import interval
-from dayahead.comparison.paired_tests import MetricComparison, compare
 from dayahead.config.model import FITTED
 from dayahead.config.nightly import NightlyConfig
 from dayahead.config.params import Params, flat_settings
 from dayahead.core.fingerprints import fingerprint
 from dayahead.nightly.history import Entry, State
+from dayahead.statistics.intervals import interval
+from dayahead.statistics.paired_tests import MetricComparison, compare
 
 FALSE_PROMOTIONS: Final = 0.025
 """Largest probability that a year's trials promote any challenger, where none is better."""

@@ -8,10 +8,10 @@ from typing import Any
 from dayahead.config.nightly import NightlyConfig
 from dayahead.config.params import Params
 from dayahead.core.errors import DayaheadError
-from dayahead.metrics.tables import read_windows
 from dayahead.nightly.history import History, State
 from dayahead.nightly.pipeline import Pipeline
 from dayahead.nightly.succession import Trial, champion_runs, champion_settings, waiting
+from dayahead.results.tables import read_windows
 
 _log = logging.getLogger(__name__)
 

@@ -21,7 +21,10 @@ from dayahead.windows.folder import Window, WindowFolder
 
 Machine = Mapping[str, str | int]
 """What affects floating-point rounding, besides settings, source and packages."""
-ROOMS = ("config", "core", "distributed", "memory", "metrics", "model", "train", "windows")
+ROOMS = (
+    *("config", "core", "distributed", "memory", "metrics", "model", "results", "train"),
+    "windows",
+)
 """Rooms whose source shapes a fit or an evaluation."""
 PACKAGES = (
     *("torch", "transformers", "safetensors", "numpy", "scipy", "numba", "pyarrow"),

@@ -16,9 +16,9 @@ from dayahead.core.ragged import row_of_each, step_of_each
 from dayahead.distributed.process import Process
 from dayahead.distributed.sharding import Shard
 from dayahead.metrics import ranking
-from dayahead.metrics.tables import WindowRanks
 from dayahead.model.model import Model
 from dayahead.model.own_items import Scored, columns_of
+from dayahead.results.tables import WindowRanks
 from dayahead.train.batches import Batch, Batches
 
 Top = tuple[Int[Tensor, "Q K"], Float[Tensor, "Q K"]]

@@ -15,10 +15,11 @@ from dayahead.core.columns import N_RESERVED, POSITION, RANK, SESSION_ID, TARGET
 from dayahead.core.errors import ConfigError
 from dayahead.core.files import read_json, write_json, write_parquet, write_text
 from dayahead.distributed.process import Rank
-from dayahead.metrics.examples import EXAMPLES, Example, write_examples
-from dayahead.metrics.losses import LOSSES, add_losses
 from dayahead.metrics.metrics import window_metrics
-from dayahead.metrics.tables import (
+from dayahead.model.next_item import NextItemModel
+from dayahead.results.examples import EXAMPLES, Example, write_examples
+from dayahead.results.losses import LOSSES, add_losses
+from dayahead.results.tables import (
     WindowRanks,
     WindowResult,
     read_ranks,
@@ -27,7 +28,6 @@ from dayahead.metrics.tables import (
     write_ranks,
     write_windows,
 )
-from dayahead.model.next_item import NextItemModel
 from dayahead.train.batches import Sessions
 from dayahead.train.evaluate import RankedTargets
 from dayahead.train.loss_curve import Curve, curve_of

@@ -21,8 +21,6 @@ from dayahead.core.errors import ModelFileError, lack_of_memory
 from dayahead.core.phases import in_phase, phase
 from dayahead.distributed.process import Process
 from dayahead.distributed.sharding import WHOLE, Shard
-from dayahead.metrics.examples import N_EXAMPLES, N_RECOMMENDED, Example
-from dayahead.metrics.tables import write_evidence
 from dayahead.model.checkpoint import (
     READ_ERRORS,
     ModelConfigFile,
@@ -34,6 +32,8 @@ from dayahead.model.checkpoint import (
 from dayahead.model.embeddings import PretrainedRows, read_item_vectors
 from dayahead.model.model import Model
 from dayahead.model.tensor_files import AnyTensor, StoredTensor, send_rows
+from dayahead.results.examples import N_EXAMPLES, N_RECOMMENDED, Example
+from dayahead.results.tables import write_evidence
 from dayahead.train.batches import Batches
 from dayahead.train.catalogue import Catalogue
 from dayahead.train.data_loading import Loader

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t
 
-from dayahead.aggregate.differences import clustered_difference
-from dayahead.aggregate.intervals import mean_interval, over_windows
 from dayahead.aggregate.slices import slicings_of, sums_by_group
 from dayahead.aggregate.targets import ABSENT, Targets, popularity_ranks
+from dayahead.statistics.differences import clustered_difference
+from dayahead.statistics.intervals import mean_interval, over_windows
 from support.simulated_runs import autocorrelated
 
 

@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from dayahead.comparison.paired_tests import compare
 from dayahead.comparison.summary import summarize
+from dayahead.statistics.paired_tests import compare
 from support.results_folders import CUTOFFS, write_results
 
 

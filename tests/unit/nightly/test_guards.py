@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from dayahead.aggregate.differences import difference_test
 from dayahead.config.loading import validated
 from dayahead.config.nightly import NightlyConfig
 from dayahead.nightly.drift import Change, Drift, Ratio
@@ -18,6 +17,7 @@ from dayahead.nightly.guards import (
     refresh_check,
     slow_check,
 )
+from dayahead.statistics.differences import difference_test
 from support.tiny_settings import NIGHTLY
 
 AS_USUAL = Change(0.2, 0.2)

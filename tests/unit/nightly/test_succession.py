@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dayahead.aggregate.intervals import half_width, over_runs, over_windows
 from dayahead.config.loading import validated
 from dayahead.config.nightly import NightlyConfig
 from dayahead.config.params import load_params
 from dayahead.metrics.metrics import target_metric
 from dayahead.nightly.history import Entry, State
 from dayahead.nightly.succession import FALSE_PROMOTIONS, Trial, champion_settings, waiting
+from dayahead.statistics.intervals import half_width, over_runs, over_windows
 from support.results_folders import write_results
 from support.simulated_runs import simulated_runs
 from support.tiny_settings import NIGHTLY, tiny_params

@@ -7,12 +7,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from dayahead.comparison.paired_tests import compare
 from dayahead.core.errors import ConfigError
 from dayahead.core.files import write_parquet
-from dayahead.metrics.tables import read_ranks, read_windows
 from dayahead.model.checkpoint import load_model
+from dayahead.results.tables import read_ranks, read_windows
 from dayahead.serve.recommender import Recommender
+from dayahead.statistics.paired_tests import compare
 from dayahead.windows.folder import window_path
 from support.process_studies import CHOSEN, every_protocol
 from support.tiny_settings import each_task, evaluated_windows, ranks_of, train_study

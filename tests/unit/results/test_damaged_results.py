@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from dayahead.core.errors import DataError
-from dayahead.metrics.baseline_ranks import read_baseline_ranks
-from dayahead.metrics.examples import read_examples
-from dayahead.metrics.losses import read_losses
-from dayahead.metrics.tables import (
+from dayahead.results.baseline_ranks import read_baseline_ranks
+from dayahead.results.examples import read_examples
+from dayahead.results.losses import read_losses
+from dayahead.results.tables import (
     baseline_path,
     ranks_path,
     read_evidence,

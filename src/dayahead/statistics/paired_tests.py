@@ -7,11 +7,11 @@ from typing import Final
 
 import numpy as np
 
-from dayahead.aggregate.differences import Difference, difference_test
-from dayahead.aggregate.intervals import MIN_WINDOWS
 from dayahead.core.errors import ComparisonError
 from dayahead.metrics.metrics import Ranks, mean, metric_names, target_metric
-from dayahead.metrics.tables import WindowRanks, ranked_windows, read_ranks
+from dayahead.results.tables import WindowRanks, ranked_windows, read_ranks
+from dayahead.statistics.differences import Difference, difference_test
+from dayahead.statistics.intervals import MIN_WINDOWS
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dayahead.aggregate.intervals import (
+from dayahead.metrics.metrics import Values, mean
+from dayahead.results.tables import WindowResult, mean_metrics
+from dayahead.statistics.intervals import (
     MIN_WINDOWS,
     Interval,
     Variance,
@@ -14,8 +16,6 @@ from dayahead.aggregate.intervals import (
     over_windows,
     p_value,
 )
-from dayahead.metrics.metrics import Values, mean
-from dayahead.metrics.tables import WindowResult, mean_metrics
 
 
 @dataclass(frozen=True)

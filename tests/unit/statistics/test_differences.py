@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from dayahead.aggregate.differences import compare_with_baseline, difference_test
-from dayahead.aggregate.intervals import half_width, over_runs, over_windows
+from dayahead.statistics.differences import compare_with_baseline, difference_test
+from dayahead.statistics.intervals import half_width, over_runs, over_windows
 from support.results_folders import result_of
 from support.simulated_runs import autocorrelated, simulated_runs
 

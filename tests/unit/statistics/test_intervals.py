@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t, ttest_1samp
 
-from dayahead.aggregate.intervals import (
+from dayahead.statistics.intervals import (
     Variance,
     half_width,
     mean_interval,

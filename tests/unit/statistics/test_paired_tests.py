@@ -2,9 +2,9 @@
 
 import pytest
 
-from dayahead.comparison.paired_tests import compare
 from dayahead.core.errors import ComparisonError, DataError
-from dayahead.metrics.tables import write_ranks
+from dayahead.results.tables import write_ranks
+from dayahead.statistics.paired_tests import compare
 from support.results_folders import CUTOFFS, window_ranks, write_results
 
 DAYS = {f"2019-10-0{day}": [day, 0, 2 * day, 1] for day in range(2, 8)}

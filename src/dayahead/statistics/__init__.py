@@ -1,0 +1,1 @@
+"""Statistics of differences over windows and runs, for comparison, nightly and the report."""
