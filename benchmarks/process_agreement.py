@@ -43,7 +43,7 @@ from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Process, Rank
 from dayahead.model import embeddings
 from dayahead.model.embeddings import initial_rows
-from dayahead.results.tables import read_ranks, read_windows
+from dayahead.outputs.tables import read_ranks, read_windows
 from dayahead.train.batches import Batch
 from dayahead.train.data_loading import Loader
 from dayahead.train.stage import run_protocol

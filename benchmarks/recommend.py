@@ -30,7 +30,8 @@ from dayahead.core.columns import (
 )
 from dayahead.features.session_encoder import SessionEncoder
 from dayahead.features.workflow import encode
-from dayahead.model.checkpoint import ModelConfigFile, StoredModel, build_model
+from dayahead.model.building import build_model
+from dayahead.model.checkpoint import ModelConfigFile, StoredModel
 from dayahead.serve.recommender import Recommender
 from dayahead.windows.metadata import FeatureStatistics, SessionRules, Statistics
 from history import Figure, record

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dayahead.config.params import load_params
 from dayahead.core.columns import ITEM_ID, N_RESERVED, SESSION_ID
 from dayahead.metrics.metrics import mean, target_metric
-from dayahead.results.tables import WindowRanks, read_ranks, read_windows
+from dayahead.outputs.tables import WindowRanks, read_ranks, read_windows
 from dayahead.windows.folder import Window, WindowFolder
 
 RESULTS = Path("results")

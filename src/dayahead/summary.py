@@ -5,7 +5,7 @@ from pathlib import Path
 from tabulate import tabulate  # type: ignore[import-untyped]
 
 from dayahead.config.params import Params
-from dayahead.results.tables import mean_metrics, read_baselines, read_windows
+from dayahead.outputs.tables import mean_metrics, read_baselines, read_windows
 
 
 def summarize_run(params: Params, root: Path) -> str:

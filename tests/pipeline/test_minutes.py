@@ -7,8 +7,8 @@ from dayahead.aggregate.stage import aggregate
 from dayahead.config.params import flat_settings
 from dayahead.dataset.schema import load_dataset
 from dayahead.download.stage import download
+from dayahead.outputs.tables import read_windows
 from dayahead.preprocess.stage import preprocess
-from dayahead.results.tables import read_windows
 from dayahead.train.baselines import train_baselines
 from dayahead.train.stage import train
 from dayahead.windows.folder import WindowFolder

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from dayahead.core.errors import exit_with_message
 from dayahead.distributed import process_group
-from dayahead.results.tables import read_windows
+from dayahead.outputs.tables import read_windows
 from dayahead.train.stage import train
 from support.outputs import without_times
 from support.tiny_settings import evaluated_windows, ranks_of, tiny_study

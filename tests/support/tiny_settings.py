@@ -13,13 +13,13 @@ from dayahead.config.loading import validated
 from dayahead.config.machine import ComputeConfig
 from dayahead.config.model import LossConfig, ModelConfig, TaskConfig
 from dayahead.config.params import EvaluationConfig, Params, TrainingConfig
-from dayahead.model.checkpoint import build_model
+from dayahead.model.building import build_model
 from dayahead.model.losses import Negatives, catalogue_loss
 from dayahead.model.model import CountingModel
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.output_layer import OutputLayer
 from dayahead.model.rng import StepRandom
-from dayahead.results.tables import read_ranks
+from dayahead.outputs.tables import read_ranks
 from dayahead.train.stage import train
 from dayahead.train.study import Study
 from support.baseline_settings import LINEAR, MEMORY, NEIGHBOURS

@@ -9,7 +9,7 @@ import pytest
 import dayahead
 from dayahead import compare, evaluate, load_model
 from dayahead.core.errors import ComparisonError, ConfigError, DataError, ModelFileError
-from dayahead.results.tables import read_windows
+from dayahead.outputs.tables import read_windows
 from support.results_folders import write_results
 from support.tiny_settings import each_task, train_study
 from support.window_folders import day, markov_days, write_window_folder

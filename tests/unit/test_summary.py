@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from dayahead.__main__ import app
 from dayahead.core.errors import DataError
 from dayahead.metrics.metrics import mean
-from dayahead.results.tables import read_windows
+from dayahead.outputs.tables import read_windows
 from dayahead.summary import summarize_run
 from dayahead.train.baselines import train_baselines
 from support.tiny_settings import tiny_params, tiny_study, train_study

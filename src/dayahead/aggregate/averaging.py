@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dayahead.metrics.metrics import Ranks, mean, metric_names, target_metric
-from dayahead.results.tables import WindowResult
+from dayahead.outputs.tables import WindowResult
 from dayahead.statistics.intervals import Interval, mean_interval
 
 

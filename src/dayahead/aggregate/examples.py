@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from dayahead.core.columns import ITEM_ID, N_RESERVED, VALUE
 from dayahead.core.errors import DataError
-from dayahead.results.examples import Example
-from dayahead.results.tables import WindowRanks
+from dayahead.outputs.examples import Example
+from dayahead.outputs.tables import WindowRanks
 from dayahead.windows.folder import Role, Window, WindowFolder
 
 _N_SHOWN: Final = 6

@@ -18,11 +18,11 @@ from dayahead.aggregate.window_items import WindowItems, items_by_window
 from dayahead.core.errors import DataError
 from dayahead.core.phases import PhaseRow, in_phase, phase, read_phases
 from dayahead.metrics.metrics import Ranks, Values, main_metric, mean, target_metric
-from dayahead.results.baseline_ranks import read_baseline_ranks
-from dayahead.results.examples import read_examples
-from dayahead.results.losses import read_losses
-from dayahead.results.run import RunResults
-from dayahead.results.tables import WindowResult, read_baselines, read_evidence
+from dayahead.outputs.baseline_ranks import read_baseline_ranks
+from dayahead.outputs.examples import read_examples
+from dayahead.outputs.losses import read_losses
+from dayahead.outputs.run import RunResults
+from dayahead.outputs.tables import WindowResult, read_baselines, read_evidence
 from dayahead.statistics.differences import BaselineComparison, compare_with_baseline
 from dayahead.windows.folder import WindowFolder
 from dayahead.windows.metadata import WindowsManifest

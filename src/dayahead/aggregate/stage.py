@@ -10,7 +10,7 @@ from dayahead.aggregate.page import render_page
 from dayahead.aggregate.transformers4rec import export_transformers4rec
 from dayahead.core.files import write_json, write_text
 from dayahead.core.phases import phase
-from dayahead.results.run import RunResults
+from dayahead.outputs.run import RunResults
 
 
 def aggregate(folders: Folders, cutoffs: Sequence[int], settings: Mapping[str, Setting]) -> Average:

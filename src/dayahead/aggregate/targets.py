@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dayahead.core.columns import FIRST_TIME, ITEM_ID, N_RESERVED, SESSION_ID, TIMESTAMP
 from dayahead.core.errors import DataError
-from dayahead.results.tables import WindowRanks
+from dayahead.outputs.tables import WindowRanks
 from dayahead.windows.folder import Role, Window, WindowFolder
 
 Floats = NDArray[np.float64]

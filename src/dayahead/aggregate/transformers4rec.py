@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dayahead.aggregate.averaging import Average
 from dayahead.core.files import write_text, written_whole
-from dayahead.results.tables import WindowResult
+from dayahead.outputs.tables import WindowResult
 
 
 def export_transformers4rec(results: Path, rows: Sequence[WindowResult], summary: Average) -> None:

@@ -8,8 +8,8 @@ from dayahead.aggregate.findings import Folders, find
 from dayahead.aggregate.page import render_page
 from dayahead.config.baselines import baselines_beside
 from dayahead.core.errors import ComparisonError
-from dayahead.results.run import RunResults
-from dayahead.results.tables import WindowRanks
+from dayahead.outputs.run import RunResults
+from dayahead.outputs.tables import WindowRanks
 from dayahead.statistics.paired_tests import check_same_targets
 
 

@@ -1,5 +1,6 @@
 """Settings of the non-neural baselines: sections `neighbours` and `linear` of params.yaml."""
 
+from collections.abc import Mapping
 from typing import Annotated, Final, Literal
 
 from pydantic import Field
@@ -8,12 +9,32 @@ from pydantic.dataclasses import dataclass
 from dayahead.config.loading import STRICT, Count, NonNegative, Positive
 from dayahead.core.plugins import plugins
 
-COUNTS: Final = ("popularity", "own", "transitions", "cooccurrence")
 ALWAYS_FIRST: Final = "own"
 """Popularity after the session's own items, whatever `model.remind` says."""
 NEIGHBOURS: Final = ("sknn", "vsknn", "stan", "vstan")
 LINEAR: Final = ("slis", "slit", "slist")
-BASELINES: Final = (*COUNTS, *NEIGHBOURS, *LINEAR)
+_LATEST = ("neighbours.k", "neighbours.sample_size")
+_SCALES = tuple(f"neighbours.{name}_scale" for name in ("position", "age", "distance"))
+_RIDGE = tuple(f"linear.{n}" for n in ("n_items", "regularization", "age_scale", "predict_scale"))
+READS: Final[Mapping[str, tuple[str, ...]]] = {
+    "popularity": (),
+    ALWAYS_FIRST: (),
+    "transitions": ("model.decay",),
+    "cooccurrence": ("model.decay",),
+    "sknn": _LATEST,
+    "vsknn": (
+        *_LATEST,
+        *("neighbours.position_weight", "neighbours.step_weight", "neighbours.idf"),
+        "neighbours.push_reminders",
+    ),
+    "stan": (*_LATEST, *_SCALES),
+    "vstan": (*_LATEST, *_SCALES, "neighbours.step_scale", "neighbours.idf"),
+    "slis": _RIDGE,
+    "slit": (*_RIDGE, "linear.train_scale"),
+    "slist": (*_RIDGE, "linear.train_scale", "linear.similarity_share"),
+}
+"""The settings that each baseline alone reads, besides those of all."""
+BASELINES: Final = tuple(READS)
 MEMORY: Final = "memory"
 TIMED: Final = (*NEIGHBOURS, *LINEAR, MEMORY)
 """Those that read the times of events."""

@@ -23,7 +23,7 @@ from dayahead.nightly.guards import (
 )
 from dayahead.nightly.metric_series import MetricSeries
 from dayahead.nightly.saved_model import SavedModel
-from dayahead.results.tables import WindowResult, read_baselines, read_ranks, read_windows
+from dayahead.outputs.tables import WindowResult, read_baselines, read_ranks, read_windows
 from dayahead.statistics.differences import difference_test
 from dayahead.windows.folder import Window, WindowFolder
 

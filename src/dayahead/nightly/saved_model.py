@@ -14,7 +14,7 @@ from dayahead.core.errors import DayaheadError
 from dayahead.distributed.launch import run_alone
 from dayahead.model.checkpoint import StoredModel, load_model
 from dayahead.nightly.guards import Check
-from dayahead.results.tables import WindowRanks
+from dayahead.outputs.tables import WindowRanks
 from dayahead.serve.recommender import Recommender
 from dayahead.train.saved_model import saved_ranks
 from dayahead.windows.folder import Window, WindowFolder

@@ -11,7 +11,7 @@ from dayahead.core.errors import DayaheadError
 from dayahead.nightly.history import History, State
 from dayahead.nightly.pipeline import Pipeline
 from dayahead.nightly.succession import Trial, champion_runs, champion_settings, waiting
-from dayahead.results.tables import read_windows
+from dayahead.outputs.tables import read_windows
 
 _log = logging.getLogger(__name__)
 

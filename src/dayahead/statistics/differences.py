@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dayahead.metrics.metrics import Values, mean
-from dayahead.results.tables import WindowResult, mean_metrics
+from dayahead.outputs.tables import WindowResult, mean_metrics
 from dayahead.statistics.intervals import (
     MIN_WINDOWS,
     Interval,

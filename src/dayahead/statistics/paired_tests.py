@@ -9,7 +9,7 @@ import numpy as np
 
 from dayahead.core.errors import ComparisonError
 from dayahead.metrics.metrics import Ranks, mean, metric_names, target_metric
-from dayahead.results.tables import WindowRanks, ranked_windows, read_ranks
+from dayahead.outputs.tables import WindowRanks, ranked_windows, read_ranks
 from dayahead.statistics.differences import Difference, difference_test
 from dayahead.statistics.intervals import MIN_WINDOWS
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from dayahead.config.baselines import baselines_beside
 from dayahead.core.phases import in_phase
 from dayahead.distributed.launch import run_alone
-from dayahead.results.baseline_ranks import write_baseline_ranks
-from dayahead.results.tables import (
+from dayahead.outputs.baseline_ranks import write_baseline_ranks
+from dayahead.outputs.tables import (
     baseline_path,
     mean_metrics,
     read_ranks,

@@ -22,7 +22,7 @@ from dayahead.windows.folder import Window, WindowFolder
 Machine = Mapping[str, str | int]
 """What affects floating-point rounding, besides settings, source and packages."""
 ROOMS = (
-    *("config", "core", "distributed", "memory", "metrics", "model", "results", "train"),
+    *("config", "core", "distributed", "memory", "metrics", "model", "outputs", "train"),
     "windows",
 )
 """Rooms whose source shapes a fit or an evaluation."""

@@ -3,13 +3,12 @@
 from dataclasses import asdict
 from typing import Any
 
-from dayahead.config.baselines import ALWAYS_FIRST, LINEAR, MEMORY, NEIGHBOURS, is_baseline
+from dayahead.config.baselines import ALWAYS_FIRST, MEMORY, READS, is_baseline
 from dayahead.config.params import Params
-from dayahead.core.plugins import plugins
 
 OF_BASELINES = {
     "model": {
-        *("architecture", "network", "catalogue", "decay"),
+        *("architecture", "network", "catalogue"),
         *("remind", "remind_weight", "remind_scale"),
     },
     "training": {"protocol", "history", "carry_model", "loader", "seed"},
@@ -17,8 +16,6 @@ OF_BASELINES = {
 """All that baselines read of these sections; the seed draws the train sessions evaluated."""
 OF_MEMORY = {"features", "past_length"}
 """What memory reads of the section model besides, with a network or without."""
-READERS = {"neighbours": NEIGHBOURS, "linear": LINEAR, "memory": (MEMORY,)}
-"""Architectures by the section that they alone read."""
 SECTIONS = ("model", "task", "loss", "neighbours", "linear", "memory", "training")
 WITHOUT_EFFECT = {"model.pretrained_items", "training.fit_last", "training.precision"}
 """Cache keys hold the content of that file and the precision found on this machine."""
@@ -43,11 +40,14 @@ def effective_settings(params: Params) -> dict[str, dict[str, Any]]:
 def _is_read(section: str, name: str, params: Params) -> bool:
     """Whether the architecture reads the setting at all."""
     architecture = params.model.architecture
-    if section in READERS:
-        return architecture in READERS[section]
-    if (section, name) == ("model", "config") and architecture in plugins("baseline"):
-        return True
-    if section == "model" and architecture == MEMORY and name in OF_MEMORY:
+    if is_baseline(architecture):
+        own = READS.get(architecture, ("model.config",))  # the arguments of another package's
+        return f"{section}.{name}" in own or name in OF_BASELINES.get(section, set())
+    if section in {"neighbours", "linear"}:
+        return False
+    if architecture != MEMORY:
+        return section != "memory"
+    if section == "memory" or (section == "model" and name in OF_MEMORY):
         return True
     return params.model.has_network or name in OF_BASELINES.get(section, set())
 
@@ -56,13 +56,12 @@ def _conditions(params: Params) -> dict[str, bool]:
     """Whether each setting that not all studies use is used by this one."""
     task, loss, training = params.task.name, params.loss, params.training
     architecture = params.model.architecture
-    has_scales = architecture in {"stan", "vstan"}
     has_reminders = is_baseline(architecture) and architecture != ALWAYS_FIRST
     is_boosted = has_reminders and params.model.remind == "boost"
     is_sliding = training.protocol == "sliding"
     return {
         "model.network": architecture == MEMORY,
-        "model.decay": architecture in {"transitions", "cooccurrence"},
+        "model.decay": is_baseline(architecture),
         "model.remind": has_reminders,
         "model.remind_weight": is_boosted,
         "model.remind_scale": is_boosted,
@@ -80,17 +79,7 @@ def _conditions(params: Params) -> dict[str, bool]:
         "loss.logq": loss.name == "sampled_softmax",
         "loss.bpr_max_regularisation": loss.name == "bpr_max",
         "loss.elu": loss.name == "bpr_max",
-        "neighbours.position_weight": architecture == "vsknn",
-        "neighbours.step_weight": architecture == "vsknn",
-        "neighbours.push_reminders": architecture == "vsknn"
-        and params.model.remind in {"score", "boost"},
-        "neighbours.position_scale": has_scales,
-        "neighbours.age_scale": has_scales,
-        "neighbours.distance_scale": has_scales,
-        "neighbours.step_scale": architecture == "vstan",
-        "neighbours.idf": architecture in {"vsknn", "vstan"},
-        "linear.similarity_share": architecture == "slist",
-        "linear.train_scale": architecture in {"slit", "slist"},
+        "neighbours.push_reminders": params.model.remind in {"score", "boost"},
         "memory.head_width": params.memory.head == "mlp",
         "training.history": is_sliding,
         "training.carry_model": is_sliding,

@@ -18,7 +18,7 @@ from dayahead.distributed.sharding import Shard
 from dayahead.metrics import ranking
 from dayahead.model.model import Model
 from dayahead.model.own_items import Scored, columns_of
-from dayahead.results.tables import WindowRanks
+from dayahead.outputs.tables import WindowRanks
 from dayahead.train.batches import Batch, Batches
 
 Top = tuple[Int[Tensor, "Q K"], Float[Tensor, "Q K"]]

@@ -17,9 +17,9 @@ from dayahead.core.files import read_json, write_json, write_parquet, write_text
 from dayahead.distributed.process import Rank
 from dayahead.metrics.metrics import window_metrics
 from dayahead.model.next_item import NextItemModel
-from dayahead.results.examples import EXAMPLES, Example, write_examples
-from dayahead.results.losses import LOSSES, add_losses
-from dayahead.results.tables import (
+from dayahead.outputs.examples import EXAMPLES, Example, write_examples
+from dayahead.outputs.losses import LOSSES, add_losses
+from dayahead.outputs.tables import (
     WindowRanks,
     WindowResult,
     read_ranks,

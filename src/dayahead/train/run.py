@@ -21,19 +21,19 @@ from dayahead.core.errors import ModelFileError, lack_of_memory
 from dayahead.core.phases import in_phase, phase
 from dayahead.distributed.process import Process
 from dayahead.distributed.sharding import WHOLE, Shard
+from dayahead.model.building import build_model
 from dayahead.model.checkpoint import (
     READ_ERRORS,
     ModelConfigFile,
     StoredModel,
-    build_model,
     save_model,
     weights_of,
 )
 from dayahead.model.embeddings import PretrainedRows, read_item_vectors
 from dayahead.model.model import Model
 from dayahead.model.tensor_files import AnyTensor, StoredTensor, send_rows
-from dayahead.results.examples import N_EXAMPLES, N_RECOMMENDED, Example
-from dayahead.results.tables import write_evidence
+from dayahead.outputs.examples import N_EXAMPLES, N_RECOMMENDED, Example
+from dayahead.outputs.tables import write_evidence
 from dayahead.train.batches import Batches
 from dayahead.train.catalogue import Catalogue
 from dayahead.train.data_loading import Loader

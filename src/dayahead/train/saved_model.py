@@ -13,7 +13,7 @@ from dayahead.core.columns import ITEM_ID, SESSION_ID, VALUE
 from dayahead.core.errors import ConfigError, ModelFileError
 from dayahead.distributed.process import Process, Rank
 from dayahead.model.checkpoint import StoredModel
-from dayahead.results.tables import WindowRanks, WindowResult, window_result
+from dayahead.outputs.tables import WindowRanks, WindowResult, window_result
 from dayahead.train.batches import MemoryBatches, Sessions, sorted_rows
 from dayahead.train.data_loading import columns_read
 from dayahead.train.evaluate import evaluate

@@ -17,7 +17,7 @@ from dayahead.core.phases import add_rows, phase, read_phases, recorded
 from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Process
 from dayahead.model.tensor_files import StoredTensor
-from dayahead.results.tables import WindowResult
+from dayahead.outputs.tables import WindowResult
 from dayahead.train.cached_windows import CachedWindows
 from dayahead.train.checks import check_consistency, fitted_windows, select_windows
 from dayahead.train.profiling import FOLDER, WindowProfile, profile_metrics

@@ -10,7 +10,7 @@ from dayahead.aggregate.examples import item_names, shown_sessions
 from dayahead.core.columns import ROLES
 from dayahead.core.errors import DataError
 from dayahead.core.files import write_parquet
-from dayahead.results.examples import Example
+from dayahead.outputs.examples import Example
 from dayahead.windows.folder import WindowFolder
 from support.results_folders import window_ranks
 from support.window_folders import day, write_window_folder

@@ -11,9 +11,9 @@ import pytest
 from dayahead.aggregate.findings import Folders
 from dayahead.aggregate.stage import aggregate
 from dayahead.core.errors import DataError, WindowError
-from dayahead.results.baseline_ranks import write_baseline_ranks
-from dayahead.results.losses import add_losses
-from dayahead.results.tables import (
+from dayahead.outputs.baseline_ranks import write_baseline_ranks
+from dayahead.outputs.losses import add_losses
+from dayahead.outputs.tables import (
     baseline_path,
     window_result,
     write_evidence,

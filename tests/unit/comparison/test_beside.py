@@ -11,7 +11,7 @@ from dayahead.aggregate.findings import Folders
 from dayahead.aggregate.stage import aggregate
 from dayahead.comparison.beside import page_beside
 from dayahead.core.errors import ComparisonError
-from dayahead.results.tables import write_ranks
+from dayahead.outputs.tables import write_ranks
 from support.project_copy import ROOT
 from support.results_folders import CUTOFFS, window_ranks, write_listing, write_results
 

@@ -12,10 +12,8 @@ from safetensors.torch import load_file, save_file
 from dayahead.config.baselines import BASELINES, MEMORY
 from dayahead.core.errors import ConfigError, ModelFileError
 from dayahead.model import embeddings
-from dayahead.model.checkpoint import (
-    build_model,
-    load_model,
-)
+from dayahead.model.building import build_model
+from dayahead.model.checkpoint import load_model
 from dayahead.model.next_item import NextItemModel
 from support.stored_models import SIZES, edited, save, stored, vocabulary
 from support.tiny_settings import (

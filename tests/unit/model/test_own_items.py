@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayahead.config.baselines import BASELINES
-from dayahead.model.checkpoint import build_reminders
+from dayahead.model.building import build_reminders
 from dayahead.model.own_items import OwnItems, Reminders
 from support.tiny_settings import baseline, count_window, padded, tiny_params, tiny_statistics
 

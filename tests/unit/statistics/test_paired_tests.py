@@ -3,7 +3,7 @@
 import pytest
 
 from dayahead.core.errors import ComparisonError, DataError
-from dayahead.results.tables import write_ranks
+from dayahead.outputs.tables import write_ranks
 from dayahead.statistics.paired_tests import compare
 from support.results_folders import CUTOFFS, window_ranks, write_results
 

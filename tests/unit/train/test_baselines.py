@@ -9,9 +9,9 @@ from dayahead.config.baselines import COMPARED
 from dayahead.core.errors import TrainingError
 from dayahead.metrics.metrics import mean
 from dayahead.model.checkpoint import load_model
-from dayahead.results.baseline_ranks import read_baseline_ranks
-from dayahead.results.examples import N_EXAMPLES
-from dayahead.results.tables import read_evidence, read_ranks, read_windows
+from dayahead.outputs.baseline_ranks import read_baseline_ranks
+from dayahead.outputs.examples import N_EXAMPLES
+from dayahead.outputs.tables import read_evidence, read_ranks, read_windows
 from dayahead.train.baselines import train_baselines
 from dayahead.train.data_loading import Loader
 from dayahead.train.results import ResultsFolder

@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from dayahead.core.errors import ConfigError
 from dayahead.model.losses import SAMPLED_LOSSES, NegativeSampler
-from dayahead.results.tables import read_windows
+from dayahead.outputs.tables import read_windows
 from support.backbones import TRAINED
 from support.tiny_settings import GRU4REC, evaluated_windows, ranks_of, train_study
 from support.window_folders import markov_days, write_window_folder

@@ -5,9 +5,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dayahead.results.examples import read_examples
-from dayahead.results.losses import read_losses
-from dayahead.results.tables import read_ranks, read_windows
+from dayahead.outputs.examples import read_examples
+from dayahead.outputs.losses import read_losses
+from dayahead.outputs.tables import read_ranks, read_windows
 from dayahead.train.loss_curve import N_PARTS, loss_curve
 from support.outputs import without_times
 from support.tiny_settings import train_study

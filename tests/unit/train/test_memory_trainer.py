@@ -11,7 +11,7 @@ from dayahead.core.errors import ConfigError
 from dayahead.core.prefixes import with_prefix
 from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Rank
-from dayahead.model.checkpoint import build_model
+from dayahead.model.building import build_model
 from dayahead.model.next_item import NextItemModel
 from dayahead.train.batches import MemoryBatches, Sessions
 from dayahead.train.trainers import GradientTrainer

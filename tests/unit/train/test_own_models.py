@@ -11,7 +11,8 @@ import torch
 
 from dayahead.core import plugins
 from dayahead.core.errors import ConfigError, ModelFileError
-from dayahead.model.checkpoint import build_model, load_model, weights_of
+from dayahead.model.building import build_model
+from dayahead.model.checkpoint import load_model, weights_of
 from dayahead.model.tensor_files import write_tensors
 from dayahead.train.saved_model import saved_ranks
 from dayahead.windows.folder import WindowFolder

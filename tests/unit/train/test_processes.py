@@ -8,7 +8,7 @@ import pytest
 from dayahead.config.baselines import BASELINES, MEMORY
 from dayahead.core.files import read_json
 from dayahead.distributed.launch import run_processes
-from dayahead.results.tables import read_windows
+from dayahead.outputs.tables import read_windows
 from dayahead.train.run import Run
 from dayahead.train.stage import train
 from support.outputs import without_times

@@ -9,7 +9,7 @@ import pytest
 
 from dayahead.core.files import write_parquet
 from dayahead.model.checkpoint import load_model
-from dayahead.results.tables import read_windows
+from dayahead.outputs.tables import read_windows
 from dayahead.train.stage import fitted_windows
 from dayahead.train.trainers import GradientTrainer
 from dayahead.windows.folder import Window, window_path

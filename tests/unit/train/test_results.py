@@ -5,9 +5,9 @@ import csv
 import numpy as np
 import pyarrow as pa
 
-from dayahead.results.examples import Example, read_examples
-from dayahead.results.losses import read_losses
-from dayahead.results.tables import read_ranks, read_windows
+from dayahead.outputs.examples import Example, read_examples
+from dayahead.outputs.losses import read_losses
+from dayahead.outputs.tables import read_ranks, read_windows
 from dayahead.train.results import EvaluatedWindow, ResultsFolder, Timing
 from support.results_folders import window_ranks
 

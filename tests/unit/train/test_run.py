@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from dayahead.core.errors import ConfigError
 from dayahead.core.files import write_parquet
 from dayahead.model.checkpoint import load_model
-from dayahead.results.tables import read_ranks, read_windows
+from dayahead.outputs.tables import read_ranks, read_windows
 from dayahead.serve.recommender import Recommender
 from dayahead.statistics.paired_tests import compare
 from dayahead.windows.folder import window_path

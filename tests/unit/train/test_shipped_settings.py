@@ -10,9 +10,9 @@ from dayahead.config.params import load_params
 from dayahead.dataset.schema import load_dataset
 from dayahead.download.stage import download
 from dayahead.model.next_item import NextItemModel
+from dayahead.outputs.losses import read_losses
+from dayahead.outputs.tables import read_windows
 from dayahead.preprocess.stage import preprocess
-from dayahead.results.losses import read_losses
-from dayahead.results.tables import read_windows
 from dayahead.train.stage import train
 from dayahead.train.study import Study
 from support.backbones import TRAINED, mark_slow

@@ -14,7 +14,7 @@ from dayahead.config.baselines import BASELINES, MEMORY, TIMED
 from dayahead.core.errors import ConfigError, TrainingError
 from dayahead.core.files import write_parquet
 from dayahead.model.checkpoint import load_model
-from dayahead.results.tables import read_ranks, read_windows
+from dayahead.outputs.tables import read_ranks, read_windows
 from dayahead.train.stage import Progress
 from dayahead.windows.folder import window_path
 from support.outputs import without_times

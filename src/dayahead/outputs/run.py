@@ -10,7 +10,7 @@ import numpy as np
 
 from dayahead.core.errors import DataError
 from dayahead.metrics.metrics import Ranks
-from dayahead.results.tables import (
+from dayahead.outputs.tables import (
     WindowRanks,
     WindowResult,
     ranked_windows,

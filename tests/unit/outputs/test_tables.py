@@ -10,7 +10,7 @@ import pytest
 from dayahead.core.columns import RANKS_SCHEMA
 from dayahead.core.errors import DataError
 from dayahead.metrics.metrics import window_metrics
-from dayahead.results.tables import (
+from dayahead.outputs.tables import (
     ranked_windows,
     ranks_path,
     read_ranks,

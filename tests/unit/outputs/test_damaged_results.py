@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from dayahead.core.errors import DataError
-from dayahead.results.baseline_ranks import read_baseline_ranks
-from dayahead.results.examples import read_examples
-from dayahead.results.losses import read_losses
-from dayahead.results.tables import (
+from dayahead.outputs.baseline_ranks import read_baseline_ranks
+from dayahead.outputs.examples import read_examples
+from dayahead.outputs.losses import read_losses
+from dayahead.outputs.tables import (
     baseline_path,
     ranks_path,
     read_evidence,

@@ -11,7 +11,7 @@ from pydantic.dataclasses import dataclass
 from dayahead.config.loading import STRICT, validated
 from dayahead.core.errors import DataError
 from dayahead.core.files import read_json, write_json
-from dayahead.results.tables import reading
+from dayahead.outputs.tables import reading
 
 EXAMPLES: Final = "examples.json"
 N_EXAMPLES: Final = 8

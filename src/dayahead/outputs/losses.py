@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from dayahead.core.columns import WINDOW
-from dayahead.results.tables import reading, write_csv
+from dayahead.outputs.tables import reading, write_csv
 
 LOSSES: Final = "losses.csv"
 _COLUMNS: Final = (WINDOW, "step", "loss")

@@ -12,7 +12,7 @@ from dayahead.core.columns import RANK, WINDOW
 from dayahead.core.errors import DataError
 from dayahead.core.files import write_parquet
 from dayahead.metrics.metrics import Ranks
-from dayahead.results.tables import baseline_path, reading
+from dayahead.outputs.tables import baseline_path, reading
 
 _SCHEMA = pa.schema(
     [
