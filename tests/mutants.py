@@ -46,9 +46,12 @@ def _area(rooms: Sequence[str], more_tests: Sequence[str] = ()) -> Area:
 
 AREAS = {
     "model": _area(["model"], ["train", "serve"]),
-    "metrics": _area(["metrics"], ["train", "aggregate", "compare"]),
+    "memory": _area(["memory"], ["model", "train"]),
+    "metrics": _area(["metrics", "outputs", "statistics"], ["train", "aggregate", "comparison"]),
     "preprocess": _area(["preprocess", "features"]),
     "train": _area(["train"], ["serve"]),
+    "serve": _area(["serve"], ["commands"]),
+    "nightly": _area(["nightly"], ["commands"]),
 }
 
 COMPARISONS = {

@@ -45,3 +45,9 @@ def test_a_seed_draws_mutants_of_every_area_that_are_python():
     for _, mutant in mutants:
         ast.parse(mutant.applied((ROOT / mutant.file).read_bytes()))
     assert mutants == drawn(ROOT, areas, count=40, seed=1)
+
+
+def test_every_area_names_source_and_tests_that_exist():
+    for area in AREAS.values():
+        assert all([*ROOT.glob(pattern)] for pattern in area.source)
+        assert all((ROOT / folder).is_dir() for folder in area.tests)
