@@ -141,7 +141,7 @@ NIGHTLY = {
     "metric": "ndcg_at_5",
     "windows": 3,
     "keep": 3,
-    "max_session_ratio": 2.0,
+    "max_session_change": 2.0,
     "max_new_items": 0.5,
     "max_popularity_drift": 0.8,
     "max_top_item": 0.4,

@@ -27,7 +27,7 @@ class NightlyConfig:
     """Windows before the new one that it is compared with."""
     keep: Annotated[int, Field(ge=2, le=10_000)]
     """Published models that are kept; the current and the previous one always are."""
-    max_session_ratio: Annotated[float, Field(ge=1, le=1e6)] | None
+    max_session_change: Annotated[float, Field(ge=1, le=1e6)] | None
     """How many times as far from the sessions expected, up or down, a new window may be as the
     farthest of the windows before it. Expected is the median of the same weekday."""
     max_new_items: Share | None

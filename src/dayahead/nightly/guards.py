@@ -55,7 +55,7 @@ def data_checks(drift: Drift | None, window: str, config: NightlyConfig) -> list
     sessions, top = drift.sessions, drift.top_item
     return [
         _at_most(
-            "max_session_ratio", sessions.excess, config.max_session_ratio,
+            "max_session_change", sessions.excess, config.max_session_change,
             f"{window}: {sessions.value:.3g} x the sessions expected of it, at most "
             f"{sessions.usual:.3g} x up or down before: {sessions.excess:.3g} x as far as usual",
             _SOURCE,

@@ -38,7 +38,7 @@ def test_a_change_that_lasts_is_the_new_normal_and_readmits_the_windows_before()
 def test_the_check_that_is_excused_says_why():
     _, admission = decided([HEALTHY] * 10 + [FEW] * 3, 3)
     [check] = [check for check in admission.checks if check.is_excused]
-    assert (check.guard, check.passed, check.advice) == ("max_session_ratio", True, "")
+    assert (check.guard, check.passed, check.advice) == ("max_session_change", True, "")
     assert check.why.endswith(
         "as usual beside 2026-01-11 to 2026-01-12, refused for the same: taken as the new normal"
     )

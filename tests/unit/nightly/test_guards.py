@@ -42,10 +42,10 @@ def refused(checks):
 @pytest.mark.parametrize(
     ("changes", "guard"),
     [
-        ({"sessions": Ratio(2.01, 1.0)}, "max_session_ratio"),
-        ({"sessions": Ratio(0.49, 1.0)}, "max_session_ratio"),
-        ({"sessions": Ratio(0.0, 1.0)}, "max_session_ratio"),
-        ({"sessions": Ratio(0.32, 1.5)}, "max_session_ratio"),
+        ({"sessions": Ratio(2.01, 1.0)}, "max_session_change"),
+        ({"sessions": Ratio(0.49, 1.0)}, "max_session_change"),
+        ({"sessions": Ratio(0.0, 1.0)}, "max_session_change"),
+        ({"sessions": Ratio(0.32, 1.5)}, "max_session_change"),
         ({"top_item": Change(0.53, 0.2)}, "max_top_item"),
         ({"new_items": Change(0.61, 0.2)}, "max_new_items"),
         ({"popularity": Change(0.85, 0.2)}, "max_popularity_drift"),

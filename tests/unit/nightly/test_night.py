@@ -144,7 +144,7 @@ def test_a_raised_limit_decides_a_refused_night_again(root):
     days = [ordinary_day(number) for number in range(4)]
     night.pipeline.deliver([*days, ordinary_day(4, n_sessions=100)])
     assert night.run().status == 4
-    write_params(root, {"max_session_ratio": 3.0})
+    write_params(root, {"max_session_change": 3.0})
     assert night.run().outcome == "published"
 
 
