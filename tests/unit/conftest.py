@@ -1,18 +1,48 @@
-"""Fixtures of the unit tests: preprocessing small logs; torch on one thread."""
+"""Fixtures of the unit tests: small logs preprocessed, an empty store; torch on one thread."""
 
 import itertools
+from copy import deepcopy
+from functools import cache
+from pathlib import Path
 
 import dask
 import pytest
 import torch
 from distributed import Client, LocalCluster
+from ruamel.yaml import YAML
+from sqlalchemy import Engine, event
 
 from dayahead.preprocess.stage import preprocess
+from dayahead.tracking.store import Store
 from dayahead.windows.folder import WindowFolder
 from support.builders import machine_config, preprocess_config, window_config, write_log
 
 # Tiny tensors gain nothing from a second thread.
 torch.set_num_threads(1)
+
+
+@event.listens_for(Engine, "connect")
+def _without_waiting_for_the_disk(connection, _):
+    """MLflow's and Optuna's databases outlive the tests' kills without it, if not a power cut."""
+    connection.execute("PRAGMA synchronous = OFF")
+
+
+@cache
+def _parsed(text):
+    return YAML(typ="safe", pure=True).load(text)
+
+
+class _CachedYAML(YAML):
+    def load(self, stream):
+        return deepcopy(_parsed(stream.read()))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _settings_parsed_once():
+    """Parse a text once: it takes a twentieth of a second, and many tests read the same."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dayahead.config.loading.YAML", _CachedYAML)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -44,3 +74,13 @@ def run(tmp_path, dask_thread, monkeypatch):
         return WindowFolder(root / "windows")
 
     return run
+
+
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An MLflow store without runs, which takes seconds to create."""
+    folder = tmp_path_factory.mktemp("store")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        assert Store(folder).client.search_experiments()
+    return folder / "mlflow.db"

@@ -3,6 +3,8 @@
 import re
 from importlib.resources import files
 
+import pytest
+
 from dayahead.config.loading import validated
 from dayahead.config.nightly import NightlyConfig
 from dayahead.nightly.history import Entry, State
@@ -14,6 +16,11 @@ CHECKS = [
     {"guard": "max_fall", "passed": False, "why": "fell <far>", "advice": "look"},
     {"guard": "withdrawn", "passed": True, "why": "not rolled back before"},
 ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _without_charts():
+    """Here they are drawn."""
 
 
 def entry(number, kind="published", **more):

@@ -15,12 +15,8 @@ REPOSITORY = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="session")
-def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("store")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
-        assert Store(folder).client.search_experiments()
-    return folder / "mlflow.db"
+def shipped_params() -> Params:
+    return load_params(REPOSITORY / "params.yaml")
 
 
 @pytest.fixture
@@ -57,5 +53,5 @@ def store(project: Path) -> Store:
 
 
 @pytest.fixture
-def params(cold_project: Path) -> Params:
-    return load_params(cold_project / "params.yaml")
+def params(cold_project: Path, shipped_params: Params) -> Params:
+    return shipped_params
