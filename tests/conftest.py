@@ -10,7 +10,7 @@ from hypothesis import settings
 # Triton reads it when it is imported. `make gpu-smoke` sets it to 0: its kernels are compiled.
 os.environ.setdefault("TRITON_INTERPRET", "1")
 # No deadline, because the first call into torch or Dask is slow; fixed examples.
-settings.register_profile("dayahead", deadline=None, derandomize=True)
+settings.register_profile("dayahead", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("dayahead")
 
 

@@ -27,7 +27,7 @@ from support.raw_tables import COLUMNS, cells, json_lines
 from support.sources import a_dataset
 
 slowly = settings(
-    max_examples=50,
+    max_examples=20,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

@@ -14,7 +14,7 @@ from dayahead.windows.metadata import NumberStatistics
 from support.builders import events, session
 from support.encoding import ITEMS, statistics, vocabulary
 
-EXAMPLES = 40
+EXAMPLES = 15
 LARGEST = float(np.finfo(np.float32).max)
 VALUES = {"int": [5, 6, 2**53 + 1, -(2**63), 2**63 - 1], "string": ["", "5", "a", "b", "\u00c4"]}
 TYPES = {"int": pa.int64(), "string": pa.string()}

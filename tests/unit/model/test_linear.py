@@ -78,7 +78,7 @@ def weights_by_rows(config, variant, windows):
 
 
 @every_variant
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(configs, st.lists(sessions, min_size=1, max_size=3), st.lists(items, min_size=1, max_size=5))
 def test_scores_are_those_of_the_closed_form(variant, config, windows, query):
     scores = scores_after(fitted(variant, windows, **config), query).numpy()

@@ -127,7 +127,7 @@ def expected(config, variant, log, query):
 
 
 @every_variant
-@settings(max_examples=150)
+@settings(max_examples=20)
 @given(configs, sessions, st.lists(items, min_size=1, max_size=6))
 def test_scores_are_those_of_the_papers(variant, config, log, query):
     lengths = {len(session) for session in log}
@@ -179,7 +179,7 @@ def test_without_sessions_only_popularity_counts(variant):
 
 
 @every_variant
-@settings(max_examples=50)
+@settings(max_examples=20)
 @given(st.lists(sessions, min_size=1, max_size=4), st.randoms())
 def test_dropped_sessions_are_out_of_reach(variant, windows, random):
     """A model that keeps everything takes the same sessions."""

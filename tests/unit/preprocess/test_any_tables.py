@@ -68,7 +68,7 @@ def times(n):
 
 
 @any_tables
-@times(12)
+@times(3)
 def test_raw_tables_become_the_right_windows_or_an_error(folder, dask_thread, **drawn):
     check(folder, dask_thread, **drawn)
 
