@@ -75,6 +75,7 @@ def test_passwords_of_an_address_are_not_shown(tmp_path):
     assert "secret" not in open_remote(project).shown
 
 
+@pytest.mark.slow
 def test_dvc_s_garbage_collection_leaves_the_cache(tmp_path):
     project = dvc_project(tmp_path / "p", store=str(tmp_path / "store"))
     (project / "data.txt").write_text("1")

@@ -47,6 +47,7 @@ def test_a_round_trip(tmp_path, s3):
     assert [content(there, entry) for entry in entries] == [{"x": "1", "y": "2"}, {"x": "1"}]
 
 
+@pytest.mark.slow
 def test_a_file_larger_than_a_part_of_an_upload(tmp_path, s3):
     entry = put(tmp_path / "here", FITS, "a", x="x" * (60 << 20))
     assert push(tmp_path / "here", s3(), [entry]).n_bytes == {FITS: 60 << 20}
@@ -64,7 +65,7 @@ def test_a_damaged_object_is_refused(tmp_path, s3):
     assert content(tmp_path / "there", entry) is None
 
 
-@pytest.mark.parametrize("n_bytes", [0, 7, 20 << 20])
+@pytest.mark.parametrize("n_bytes", [0, 7, pytest.param(20 << 20, marks=pytest.mark.slow)])
 def test_an_object_of_another_size_is_refused(tmp_path, s3, n_bytes):
     entry = put(tmp_path / "here", FITS, "a", x="1")
     push(tmp_path / "here", s3(), [entry])
@@ -114,6 +115,7 @@ def test_missing_credentials_are_named(tmp_path, s3):
     assert "Unable to locate credentials" in refused(tmp_path, s3(keys=()))
 
 
+@pytest.mark.slow
 def test_a_server_that_is_not_there_is_named(tmp_path, s3, free_port):
     address = f"http://127.0.0.1:{free_port}"
     assert f'Could not connect to the endpoint URL: "{address}' in refused(

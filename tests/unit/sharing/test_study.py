@@ -46,7 +46,10 @@ def project(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"model": {"architecture": "gpt2"}, "machine": {"strict": True}},
+        pytest.param(
+            {"model": {"architecture": "gpt2"}, "machine": {"strict": True}},
+            marks=pytest.mark.slow,
+        ),
         {"model": {"architecture": "popularity"}, "training": {"fit_last": False}},
         pytest.param({"machine": {"strict": True}}, marks=pytest.mark.slow),
         pytest.param({"model": DROPOUT, "compute": SEVERAL}, marks=pytest.mark.slow),

@@ -44,8 +44,13 @@ def test_the_stages_of_a_pipeline_run_share_a_parent(store):
     ("fate", "code", "status", "error"),
     [
         ("raise", 1, "FAILED", "train: ValueError: on purpose"),
-        ("refuse", 1, "FAILED", "train: tcp://***@host is missing"),
-        ("terminate", 143, "KILLED", "train: stopped by SIGTERM"),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
+                ("refuse", 1, "FAILED", "train: tcp://***@host is missing"),
+                ("terminate", 143, "KILLED", "train: stopped by SIGTERM"),
+            )
+        ),
         ("kill", -9, "KILLED", "train: killed"),
     ],
 )
@@ -61,7 +66,7 @@ def test_a_failed_stage_gets_its_status_and_error(store, fate, code, status, err
     assert len(points_of(store, runs["train"][0])) == 3
 
 
-@pytest.mark.parametrize("fate", ["raise", "kill"])
+@pytest.mark.parametrize("fate", [pytest.param("raise", marks=pytest.mark.slow), "kill"])
 def test_a_restarted_stage_logs_what_is_missing(store, fate):
     run_stage("train", fate)
     assert run_stage("train")[0] == 0

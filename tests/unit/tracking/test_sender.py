@@ -53,6 +53,7 @@ def train_run(store):
     return train
 
 
+@pytest.mark.slow
 def test_a_stage_ends_when_its_records_have_arrived(store, project):
     (project / "queue.py").write_text("raise ImportError('not the one of Python')")
     stage, child = start_stage()
@@ -66,6 +67,7 @@ def test_a_stage_ends_when_its_records_have_arrived(store, project):
     assert points_of(store, train_run(store)) == [(0, 0.5)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "error"),
     [(signal.SIGKILL, "train: killed"), (signal.SIGINT, "train: stopped by SIGINT")],

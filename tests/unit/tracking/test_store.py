@@ -50,7 +50,8 @@ def test_an_experiment_is_created_once(store, project):
     assert experiment.artifact_location == str(project / "mlartifacts")
 
 
-@pytest.mark.parametrize("n_processes", [3, pytest.param(6, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("n_processes", [3, 6])
 def test_processes_that_start_at_once_create_one_store(cold_project, n_processes):
     names = {f"exp-{n}" for n in range(n_processes)}
     processes = [start_stage("download", DVC_EXP_NAME=name) for name in names]

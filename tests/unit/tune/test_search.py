@@ -57,7 +57,7 @@ class PretendedClone:
 
 
 @pytest.fixture
-def project(tmp_path, monkeypatch):
+def project(tmp_path, monkeypatch, empty_database):
     for name in [*os.environ]:
         if name.startswith(("DVC_", "MLFLOW_TRACKING", "DAYAHEAD_ROOT")):
             monkeypatch.delenv(name)
@@ -65,6 +65,7 @@ def project(tmp_path, monkeypatch):
     monkeypatch.setattr(search_module, "WAIT_SECONDS", 0)
     monkeypatch.setattr("dayahead.tune.study.Search.pause", 0)
     shutil.copy(ROOT / "params.yaml", tmp_path)
+    shutil.copy(empty_database, tmp_path)
     (tmp_path / ".dvc").mkdir()
     (tmp_path / "searches").mkdir()
     (tmp_path / "searches" / "mine.yaml").write_text(SPACE)
@@ -77,6 +78,7 @@ def tune(*options):
     return CliRunner().invoke(app, ["tune", *options], catch_exceptions=False)
 
 
+@pytest.mark.slow
 def test_the_best_settings_are_a_preset(project):
     result = tune("mine", "--trials", "5", "-Smodel.n_layer=1", "-S", "window.last=2026-01-06")
     assert result.exit_code == 0
@@ -101,6 +103,7 @@ def test_trials_are_evaluated_on_valid_and_waste_nothing(project):
     assert read_yaml(project / "params.yaml")["evaluation"]["split"] == "test"
 
 
+@pytest.mark.slow
 def test_a_search_goes_on_to_the_number_of_trials(project):
     tune("mine", "--trials", "2")
     assert "study mine: 4 complete" in tune("mine", "--trials", "4").output
@@ -108,6 +111,7 @@ def test_a_search_goes_on_to_the_number_of_trials(project):
     assert "study other: 1 complete" in tune("mine", "--trials", "1", "--study", "other").output
 
 
+@pytest.mark.slow
 def test_the_study_is_a_run_of_mlflow(project):
     tune("mine", "--trials", "5")
     tune("mine", "--trials", "6")

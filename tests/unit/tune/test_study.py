@@ -57,7 +57,7 @@ class Killed(BaseException):
     pass
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def plan():
     search = validated(SearchFile, {"description": "x", "space": SPACE}, "mine")
     base = read_yaml(ROOT / "params.yaml")
@@ -93,9 +93,16 @@ def states(study):
     return [each.state for each in study.trials]
 
 
-def test_a_study_finds_better_settings_than_the_current(tmp_path, plan):
-    search = search_of(tmp_path / "s.db", plan)
+@pytest.fixture(scope="module")
+def finished(plan, tmp_path_factory):
+    """A search of 20 trials."""
+    search = search_of(tmp_path_factory.mktemp("finished") / "s.db", plan)
     search.run(20)
+    return search
+
+
+def test_a_study_finds_better_settings_than_the_current(finished):
+    search = finished
     assert {*states(search.study)} == {TrialState.COMPLETE, TrialState.PRUNED}
     assert len(search.study.trials) == 20
     best = best_trial(search.study)
@@ -112,7 +119,9 @@ def test_the_current_settings_are_measured_once_and_are_no_trial(tmp_path, plan)
     assert search.study.user_attrs["reference"] == pytest.approx(1 / (1 + 0.047 / 0.003) + 0.015)
 
 
-@pytest.mark.parametrize("kill_at", [0, 1, 2, 5, 11])
+@pytest.mark.parametrize(
+    "kill_at", [5, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 1, 2, 11))]
+)
 def test_a_study_that_is_killed_and_continued_is_the_one_that_never_was(tmp_path, plan, kill_at):
     whole = search_of(tmp_path / "whole.db", plan)
     whole.run(14)
@@ -147,9 +156,8 @@ def test_windows_reported_before_a_kill_are_not_reported_again(tmp_path, plan):
     assert sorted(found) == [1, 2, 3, 4]
 
 
-def test_trials_that_lag_behind_are_stopped_early(tmp_path, plan):
-    search = search_of(tmp_path / "s.db", plan)
-    search.run(20)
+def test_trials_that_lag_behind_are_stopped_early(finished):
+    search = finished
     pruned = {n for n, each in enumerate(search.study.trials) if each.state == TrialState.PRUNED}
     assert pruned
     assert min(pruned) >= 4
