@@ -23,7 +23,13 @@ def profiled(project, into="build", **profile):
     return profile_fit(tiny_params({"profile": profile}), project, project / into)
 
 
-@pytest.mark.parametrize(("window", "last"), [(None, 3), (day(0), 1), (day(3), 4), (day(4), 4)])
+@pytest.mark.parametrize(
+    ("window", "last"),
+    [
+        *((day(0), 1), (day(4), 4)),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((None, 3), (day(3), 4))),
+    ],
+)
 def test_only_the_windows_that_it_takes_are_run(project, window, last):
     folder = profiled(project, **({"window": window} if window else {}))
     rows = {row.phase: row for row in read_phases(folder / "phases.csv")}
@@ -34,6 +40,7 @@ def test_only_the_windows_that_it_takes_are_run(project, window, last):
     assert bytes_in(project / "results") == {}
 
 
+@pytest.mark.slow
 def test_fits_are_those_of_the_study(project):
     profiled(project, into="first", window=day(2))
     fits = sorted(path.name for path in (project / ".dayahead" / "fits").glob("*"))

@@ -75,6 +75,7 @@ def only_examples(sorted_batches):
     return of_examples
 
 
+@pytest.mark.slow
 def test_windows_larger_than_memory_are_streamed_as_for_the_model(windows, tmp_path, monkeypatch):
     sections = {"evaluation": {"split": "test"}}
     train_baselines(tiny_study(windows, tmp_path / "memory", sections))

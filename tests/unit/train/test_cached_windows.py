@@ -23,7 +23,14 @@ from dayahead.train.stage import train
 from dayahead.windows.folder import window_path
 from support.memory_models import MEMORY_WITH_GPT2
 from support.outputs import without_times
-from support.tiny_settings import GRU4REC, compute_config, each_task, merge_sections, tiny_study
+from support.tiny_settings import (
+    BACKBONES,
+    FAST_BACKBONES,
+    GRU4REC,
+    compute_config,
+    merge_sections,
+    tiny_study,
+)
 from support.window_folders import bytes_in, day, markov_days, write_window_folder
 from support.worker_studies import fit_and_die_once
 
@@ -90,17 +97,20 @@ SETTINGS = {
     "gru4rec": merge_sections(GRU4REC, **DROPOUT),
     "lists": {"evaluation": {"predictions": 3, "train_sessions": 5, "positions": "all"}},
 }
+FAST = ("gpt2 with dropout", "transitions", "memory")
 
 
-@pytest.mark.parametrize(
-    "sections",
-    [
-        pytest.param(sections, id=name, marks=pytest.mark.slow if name == "sliding" else ())
-        for name, sections in SETTINGS.items()
-    ],
-)
-def test_a_killed_run_resumes_to_the_same_result(windows, tmp_path, monkeypatch, fits, sections):
+def mark_slow(names):
+    return [pytest.param(n, marks=() if n in FAST else pytest.mark.slow) for n in names]
+
+
+every_setting = pytest.mark.parametrize("name", mark_slow(SETTINGS))
+
+
+@every_setting
+def test_a_killed_run_resumes_to_the_same_result(windows, tmp_path, monkeypatch, fits, name):
     """Killed twice at the third window: while fitting it, and before the evaluation of that fit."""
+    sections = SETTINGS[name]
     whole = run(windows, tmp_path / "a" / "out", sections)
     arguments = windows, tmp_path / "b" / "out", sections
     fits.clear()
@@ -110,9 +120,9 @@ def test_a_killed_run_resumes_to_the_same_result(windows, tmp_path, monkeypatch,
     assert fits == [day(0), day(1), day(2), day(2), day(3), day(4)]  # day 2 was interrupted
 
 
-@pytest.mark.parametrize("sections", SETTINGS.values(), ids=SETTINGS)
+@every_setting
 def test_an_evaluation_leaves_alone_the_state_that_is_being_written(
-    windows, tmp_path, monkeypatch, sections
+    windows, tmp_path, monkeypatch, name
 ):
     evaluate, n_same = Run.evaluate, []
 
@@ -124,12 +134,14 @@ def test_an_evaluation_leaves_alone_the_state_that_is_being_written(
         return evaluated
 
     monkeypatch.setattr(Run, "evaluate", checked)
-    run(windows, tmp_path / "out", sections)
+    run(windows, tmp_path / "out", SETTINGS[name])
     assert len(n_same) == len(DAYS) - 1
     assert all(n_same)
 
 
-@pytest.mark.parametrize("name", ["gpt2 with dropout", "transitions", "memory with gpt2"])
+@pytest.mark.parametrize(
+    "name", mark_slow(["gpt2 with dropout", "transitions", "memory with gpt2"])
+)
 def test_a_fit_is_cached_as_it_was_however_long_that_takes(windows, tmp_path, monkeypatch, name):
     def written(folder):
         run(windows, tmp_path / folder / "out", merge_sections(SETTINGS[name], **KEEP_ALL))
@@ -183,17 +195,28 @@ def test_a_run_that_fails_while_a_fit_is_written_leaves_it_whole(windows, tmp_pa
     assert [Path(path).name for path in bytes_in(tmp_path / "cache" / "fits")].count(STATE) == 1
 
 
-@each_task
+@pytest.mark.parametrize(
+    ("architecture", "task"),
+    [
+        ("gpt2", "clm"),
+        *(
+            pytest.param(*pair, marks=pytest.mark.slow)
+            for pair in dict.fromkeys([*FAST_BACKBONES, *BACKBONES])
+            if pair != ("gpt2", "clm")
+        ),
+    ],
+)
 def test_a_longer_run_extends_a_shorter_one(windows, tmp_path, architecture, task):
     sections = {"model": {"architecture": architecture, "dropout": 0.1}, "task": {"name": task}}
     check_extension(windows, tmp_path, sections)
 
 
-@pytest.mark.parametrize("architecture", [*BASELINES, MEMORY])
+@pytest.mark.parametrize("architecture", mark_slow([*BASELINES, MEMORY]))
 def test_a_longer_run_of_a_baseline_extends_a_shorter_one(windows, tmp_path, architecture):
     check_extension(windows, tmp_path, {"model": {"architecture": architecture, "decay": 0.5}})
 
 
+@pytest.mark.slow
 def test_a_longer_run_of_memory_with_a_network_extends_a_shorter_one(windows, tmp_path):
     check_extension(windows, tmp_path, MEMORY_WITH_GPT2)
 
@@ -224,6 +247,7 @@ def test_a_run_restarts_after_one_of_its_processes_is_killed(windows, tmp_path, 
     assert files == without_times(bytes_in(tmp_path / "whole" / "out"))
 
 
+@pytest.mark.slow
 def test_one_more_day_needs_one_more_fit(tmp_path, fits):
     """The catalogue grows with the log, and the keys of earlier windows stay the same."""
     shorter = write_window_folder(tmp_path / "shorter", DAYS[:4])
@@ -258,6 +282,7 @@ def test_another_cutoff_needs_no_fit(windows, finished, tmp_path, fits):
     assert again == run(windows, tmp_path / "new" / "out", other)
 
 
+@pytest.mark.slow
 def test_another_split_needs_only_fits_that_were_not_kept(windows, finished, tmp_path, fits):
     other = {"evaluation": {"split": "valid"}}
     expected = run(windows, tmp_path / "new" / "out", other)
@@ -332,7 +357,14 @@ def other_library_mode(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "change", [other_architecture, other_cpu, other_instructions, other_library_mode]
+    "change",
+    [
+        other_cpu,
+        *(
+            pytest.param(change, marks=pytest.mark.slow)
+            for change in (other_architecture, other_instructions, other_library_mode)
+        ),
+    ],
 )
 def test_entries_of_another_machine_are_reported_or_with_strict_ignored(
     windows, finished, caplog, monkeypatch, fits, change

@@ -104,8 +104,11 @@ def test_every_backbone_learns_the_transitions(windows, tmp_path, architecture, 
     assert last_recall(windows, tmp_path, architecture, task, **training) >= 0.95
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "loss", [GRU4REC["loss"], {"name": "sampled_softmax"}], ids=["bpr-max", "cross-entropy"]
+    "loss",
+    [GRU4REC["loss"], {"name": "sampled_softmax"}],
+    ids=["bpr-max", "cross-entropy"],
 )
 def test_gru4rec_learns_the_transitions_by_its_own_loss_and_optimizer(windows, tmp_path, loss):
     model = MODEL | {"dropout": 0.1, "input_dropout": 0.1}

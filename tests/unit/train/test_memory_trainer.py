@@ -44,9 +44,14 @@ def weights_in(out):
     "sections",
     [
         {"model": {"dropout": 0.1, "unknown_rate": 0.5}},
-        {"loss": {"name": "sampled_softmax"}},
-        {"model": {"features": ["category", "price"]}},
-        {"training": {"protocol": "from_scratch", "epochs": 2}},
+        *(
+            pytest.param(sections, marks=pytest.mark.slow)
+            for sections in (
+                {"loss": {"name": "sampled_softmax"}},
+                {"model": {"features": ["category", "price"]}},
+                {"training": {"protocol": "from_scratch", "epochs": 2}},
+            )
+        ),
     ],
     ids=["dropout", "sampled", "features", "from scratch"],
 )
@@ -143,6 +148,7 @@ def end_to_end(**sections):
     return merge_sections({"memory": {"end_to_end": True}}, **MEMORY_WITH_GPT2, **sections)
 
 
+@pytest.mark.slow
 def test_end_to_end_the_loss_of_the_head_fits_the_network(windows, tmp_path):
     """The task's own loss is never computed, and the network's weights change all the same."""
     still = end_to_end(training={"learning_rate": 1e-12, "weight_decay": 0.0})
@@ -156,6 +162,7 @@ def test_end_to_end_the_loss_of_the_head_fits_the_network(windows, tmp_path):
     assert not torch.equal(learned["memory.head.linear"], kept["memory.head.linear"])
 
 
+@pytest.mark.slow
 def test_end_to_end_a_killed_run_resumes(windows, tmp_path):
     whole = weights_in(train_study(windows, tmp_path / "whole", end_to_end()))
     cache = tmp_path / "cache"
@@ -179,7 +186,7 @@ def test_settings_that_do_not_suit_are_refused(windows, tmp_path, sections, mess
         train_study(windows, tmp_path, sections)
 
 
-@pytest.mark.parametrize("network", ["none", "gpt2"])
+@pytest.mark.parametrize("network", ["none", pytest.param("gpt2", marks=pytest.mark.slow)])
 def test_what_is_new_in_a_window_is_unknown_to_head_and_network(tmp_path, network):
     """As in evaluation: sessions of day 2 with new items teach as if these were unknown.
 

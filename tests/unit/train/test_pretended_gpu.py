@@ -14,7 +14,7 @@ from dayahead.model.inputs import EventInputs
 from dayahead.model.softmax_kernels import log_sums_and_scores
 from dayahead.train.batches import MemoryBatches, Sessions
 from dayahead.train.trainers import GradientTrainer
-from support.backbones import TRAINED, mark_slow
+from support.backbones import TRAINED
 from support.gpu_studies import DAYS, SAMPLED, VARIANTS, fit_and_resume
 from support.pretended_gpu import GPU, pretended_gpu
 from support.tiny_settings import (
@@ -37,6 +37,8 @@ SHARDED = {
     "untied": VARIANTS["untied"],
     "triton": VARIANTS["triton"],
 }
+FAST = ("gpt2-clm", "sampled", "bfloat16", "gru4rec")
+"""Of backbones, variants and sharded variants; all others are slow."""
 OF_STRIDES = "aten.index_add_"
 """Longformer's backward allocates in C++, where the pretended tensors are on the CPU."""
 STEPS = [
@@ -45,6 +47,14 @@ STEPS = [
     ("gpt2", "clm", VARIANTS["triton"]),
     ("gpt2", "clm", {"swap_noise": 0.2, "unknown_rate": 0.2, "features": ["category", "price"]}),
 ]
+
+
+def mark_slow(cases):
+    """Parametrize over names, or pairs of an architecture and a task."""
+    for case in cases:
+        values = (case,) if isinstance(case, str) else case
+        marks = () if "-".join(values) in FAST else pytest.mark.slow
+        yield pytest.param(*values, marks=marks)
 
 
 @pytest.fixture(scope="module")
@@ -75,24 +85,24 @@ def faults_of(windows, out, sections):
     return {name: n for name, n in gpu.faults.items() if OF_STRIDES not in name}
 
 
-@pytest.mark.parametrize(("architecture", "task"), mark_slow(TRAINED))
+@pytest.mark.parametrize(("architecture", "task"), [*mark_slow(TRAINED)])
 def test_every_backbone_runs(windows, tmp_path, architecture, task):
     sections = {"model": {"architecture": architecture}, "task": {"name": task}}
     assert faults_of(windows, tmp_path, sections) == {}
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", [*mark_slow(VARIANTS)])
 def test_every_variant_runs(windows, tmp_path, variant):
     assert faults_of(windows, tmp_path, VARIANTS[variant]) == {}
 
 
-@pytest.mark.parametrize("variant", SHARDED)
+@pytest.mark.parametrize("variant", [*mark_slow(SHARDED)])
 def test_sharded_items_run(windows, tmp_path, shard_of_one, variant):
     sections = merge_sections(SHARDED[variant], **shard_of_one)
     assert faults_of(windows, tmp_path, sections) == {}
 
 
-@pytest.mark.parametrize(("architecture", "task"), [("gpt2", "clm"), ("bert", "mlm")])
+@pytest.mark.parametrize(("architecture", "task"), [*mark_slow([("gpt2", "clm"), ("bert", "mlm")])])
 def test_results_are_those_of_the_cpu(windows, tmp_path, architecture, task):
     """Though SDPA is called otherwise, for which see huggingface.py."""
     sections = {"model": {"architecture": architecture}, "task": {"name": task}}
@@ -119,7 +129,7 @@ def waits_of_a_step(architecture, task, n_groups, **settings):
     return before[1] - before[0]
 
 
-@pytest.mark.parametrize("n_groups", [1, 4])
+@pytest.mark.parametrize("n_groups", [pytest.param(1, marks=pytest.mark.slow), 4])
 @pytest.mark.parametrize(("architecture", "task", "settings"), STEPS)
 def test_the_host_waits_once_in_a_step(architecture, task, settings, n_groups):
     """For the loss and the gradient norm, however many parts the batch goes through in."""

@@ -48,9 +48,10 @@ def test_ranks_and_metrics_are_the_same(runs, name):
     assert [row.metrics for row in rows[0]] == [row.metrics for row in rows[1]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["", "-sharded"])
 def test_two_processes_resume_from_the_cache(both_ways, kind):
-    _, folder = both_ways(False)
+    _, folder = both_ways(True)
     whole, resumed = (bytes_in(folder / f"{name}{kind}") for name in ("whole", "resumed"))
     assert without_times(resumed) == without_times(whole)
     names = [f"{name}{kind}" for name in ("whole", "short", "resumed")]
@@ -58,10 +59,11 @@ def test_two_processes_resume_from_the_cache(both_ways, kind):
     assert n_steps == [3 * N_STEPS, 2 * N_STEPS, N_STEPS]
 
 
+@pytest.mark.slow
 def test_one_process_resumes_what_two_left(both_ways, tmp_path, monkeypatch):
     windows, cache = (
-        both_ways(False)[1].parent / "windows",
-        both_ways(False)[1] / "cache-no-dropout",
+        both_ways(True)[1].parent / "windows",
+        both_ways(True)[1] / "cache-no-dropout",
     )
     fitted = []
     fit = Run.fit

@@ -60,7 +60,10 @@ def events_of(out, loop):
     return json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
 
 
-@pytest.fixture(scope="module", params=STUDIES)
+@pytest.fixture(
+    scope="module",
+    params=["gpt2", pytest.param("memory", marks=pytest.mark.slow), "popularity"],
+)
 def both(request, windows, tmp_path_factory):
     """Output folders of a study without and with a profile of the second window."""
     folder = tmp_path_factory.mktemp(request.param)
@@ -155,6 +158,7 @@ def test_without_a_profile_nothing_is_traced(windows, tmp_path, monkeypatch):
         run(windows, tmp_path / "again", profile_of(1))
 
 
+@pytest.mark.slow
 def test_what_an_earlier_profile_left_is_removed(windows, tmp_path):
     run(windows, tmp_path / "out", profile_of(1))
     run(windows, tmp_path / "out", {})
@@ -176,6 +180,7 @@ def test_baselines_beside_the_run_are_not_profiled(windows, tmp_path, monkeypatc
     assert started == []
 
 
+@pytest.mark.slow
 def test_a_loop_with_too_few_steps_is_named(windows, tmp_path, caplog):
     sections = merge_sections(profile_of(1, 3, 2), evaluation={"batch_size": 16})
     with caplog.at_level(logging.INFO):

@@ -93,6 +93,7 @@ def test_from_scratch_equals_a_first_fit_on_all_days_so_far(windows, tmp_path, l
     assert all(models[0][name].equal(models[1][name]) for name in models[0])
 
 
+@pytest.mark.slow
 def test_sliding_over_all_windows_with_a_fresh_model_equals_from_scratch(windows, tmp_path):
     first = study(windows, tmp_path / "a", protocol="from_scratch")
     second = study(windows, tmp_path / "b", protocol="sliding", history=4, carry_model=False)

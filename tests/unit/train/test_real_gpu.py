@@ -46,7 +46,16 @@ def test_every_variant_agrees_with_the_cpu(windows, tmp_path, gpu, variant):
     assert difference(windows, tmp_path, VARIANTS[variant], gpu) < tolerance
 
 
-@pytest.mark.parametrize("variant", ["gru4rec", "bfloat16", "noise", "window of the past"])
+@pytest.mark.parametrize(
+    "variant",
+    [
+        "noise",
+        *(
+            pytest.param(variant, marks=pytest.mark.slow)
+            for variant in ("gru4rec", "bfloat16", "window of the past")
+        ),
+    ],
+)
 def test_these_checks_pass_on_a_pretended_gpu(windows, tmp_path, monkeypatch, variant):
     if variant == "noise":  # a CPU that packs draws other dropout
         monkeypatch.setattr(huggingface.HuggingFaceBackbone, "packs_on", lambda *_: False)

@@ -53,6 +53,11 @@ def default(windows, tmp_path_factory):
     return train_study(windows, tmp_path_factory.mktemp("default"))
 
 
+def mark_slow(architectures):
+    fast = ("gpt2", "transitions", MEMORY)
+    return [pytest.param(a, marks=() if a in fast else pytest.mark.slow) for a in architectures]
+
+
 def same_files(first, second, *names):
     return all(filecmp.cmp(first / name, second / name, shallow=False) for name in names)
 
@@ -166,7 +171,9 @@ def test_a_second_run_removes_the_results_of_the_first(by_hand, tmp_path):
     assert evaluated_windows(tmp_path) == [day(1)]
 
 
-@pytest.mark.parametrize("architecture", ["gpt2", *BASELINES[1:], MEMORY, "memory with gpt2"])
+@pytest.mark.parametrize(
+    "architecture", mark_slow(["gpt2", *BASELINES[1:], MEMORY, "memory with gpt2"])
+)
 def test_a_window_does_not_depend_on_the_next(windows, tmp_path, architecture):
     """Change all sessions of the last day: earlier fits and evaluations stay the same."""
     other = markov_days(n_days=1, sessions_per_day=40, n_items=60, seed=9)
@@ -230,7 +237,7 @@ def test_features_change_the_model(default, tmp_path):
     assert set(config["statistics"]["features"]) == {"category", "price"}
 
 
-@pytest.mark.parametrize("architecture", ["gpt2", *BASELINES, MEMORY])
+@pytest.mark.parametrize("architecture", mark_slow(["gpt2", *BASELINES, MEMORY]))
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_window_without_train_sessions_is_fitted_as_nothing(tmp_path, architecture, number):
     folder = write_window_folder(tmp_path / "windows", DAYS[:3])

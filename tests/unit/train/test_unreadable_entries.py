@@ -106,13 +106,16 @@ UNREADABLE = {
         rewrite("evaluated.json", lambda about: about.update(train_loss="low")),
     ),
 }
+FAST = ("no tensors", "no fit", "another window")
 
 
 def files_of(entry):
     return [path for path in entry.rglob("*") if path.is_file() and path.name != "contents.json"]
 
 
-@pytest.mark.parametrize("case", UNREADABLE)
+@pytest.mark.parametrize(
+    "case", [pytest.param(n, marks=() if n in FAST else pytest.mark.slow) for n in UNREADABLE]
+)
 def test_an_entry_that_is_valid_by_its_hashes_but_unreadable_is_set_aside_and_made_again(
     windows, finished, caplog, fits, case
 ):

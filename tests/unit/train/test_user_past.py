@@ -91,7 +91,7 @@ def study(folder, out, architecture="gpt2", task="clm", epochs=1, *, fit_last=Fa
     ("architecture", "task"),
     [
         ("gpt2", "clm"),
-        ("memory", "clm"),
+        pytest.param("memory", "clm", marks=pytest.mark.slow),
         pytest.param("xlnet", "clm", marks=pytest.mark.slow),
         pytest.param("bert", "mlm", marks=pytest.mark.slow),
     ],
