@@ -43,8 +43,13 @@ def project(tmp_path_factory):
 @pytest.mark.parametrize(
     "line",
     [
-        *("--help", "nightly --help", "nightly --status", "rollback --reason slow"),
-        *("cache", "preset", "preset tiny/seed", "compare results other", "summary"),
+        *("--help", "nightly --help", "nightly --status"),
+        pytest.param("rollback --reason slow", marks=pytest.mark.slow),  # it draws the page
+        *("preset tiny/seed", "summary"),
+        *(
+            pytest.param(line, marks=pytest.mark.slow)
+            for line in ("cache", "preset", "compare results other")
+        ),
     ],
 )
 def test_a_light_verb_loads_nothing_heavy(project, line):

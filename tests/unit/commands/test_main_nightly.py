@@ -81,6 +81,7 @@ def test_a_winner_waits_until_it_is_promoted(project):
     assert read_yaml(project / "params.yaml")["training"]["epochs"] == 2
 
 
+@pytest.mark.slow
 def test_with_commit_a_winner_is_promoted_and_nothing_else_committed(project):
     write_params(project, CHALLENGER)
     run = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]

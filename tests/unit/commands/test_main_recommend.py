@@ -176,6 +176,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_a_signal_to_stop_leaves_no_file(models, tmp_path, sessions):
     folder = tmp_path / "answers"
     options = ["--models", models, "--sessions", sessions, "--output", folder / "out.parquet"]

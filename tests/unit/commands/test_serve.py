@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from dayahead.__main__ import app
 from dayahead.commands.serve import _address, _listening
-from dayahead.core.errors import ConfigError
+from dayahead.core.errors import ConfigError, exit_with_message
 from dayahead.serve.limits import MIB, Limits
 from http_load import apply_load
 from support.tiny_settings import train_study
@@ -70,6 +70,7 @@ def service(published, tmp_path):
             process.kill()
 
 
+@pytest.mark.slow
 def test_models_are_swapped_under_load_and_no_request_fails(published, service, tmp_path):
     process, port = service
     requests = [{"session": [n % 15, (n * 7) % 15], "top_k": 5} for n in range(N_REQUESTS)]
@@ -171,26 +172,26 @@ def test_an_address_of_ipv6_is_in_brackets():
     assert _address("::1", 80) == "[::1]:80"
 
 
+def error_of(*options):
+    """The message with which the command ends."""
+    given = ["serve", *options, "--threads", str(get_num_threads())]
+    with pytest.raises(SystemExit) as ended, exit_with_message():
+        CliRunner().invoke(app, given, catch_exceptions=False)
+    return ended.value.code
+
+
 def test_a_port_in_use_ends_in_one_line(published):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        done = subprocess.run(
-            [sys.executable, "-m", "dayahead", "serve", "--published", published, "--port", port],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-    assert done.returncode == 1
-    assert done.stderr.startswith(f"error: serve: cannot listen on 127.0.0.1:{port}")
-    assert done.stderr.count("\n") == 1
+        message = error_of("--published", str(published), "--port", port)
+    assert message.startswith(f"error: serve: cannot listen on 127.0.0.1:{port}")
+    assert "\n" not in message
 
 
 def test_a_folder_without_a_model_ends_in_one_line(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "dayahead", "serve", "--models", tmp_path, "--port", "0"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 1
-    assert "not a complete model" in done.stderr
-    assert done.stderr.count("\n") == 1
+    message = error_of("--models", str(tmp_path), "--port", "0")
+    assert "not a complete model" in message
+    assert "\n" not in message
 
 
 def ask(port, path="/recommend", body=b'{"session": [1, 2, 3]}'):
@@ -209,6 +210,7 @@ def wait_for(log, text):
     pytest.fail(f"{text!r} is not in {log.read_text()}")
 
 
+@pytest.mark.slow
 def test_the_old_model_answers_while_its_folder_is_damaged_and_overwritten(published, tmp_path):
     """Indices beyond their arrays, files that are cut off: `cp` while it serves, and worse."""
     models, log_path = tmp_path / "models", tmp_path / "log"

@@ -43,6 +43,7 @@ def test_a_better_challenger_wins_once_when_its_horizon_is_full(root):
         assert "--promote other" in outcome.why
 
 
+@pytest.mark.slow
 def test_a_winner_is_reported_until_it_is_removed(root):
     night, _ = trial_of(root, {2: 1})
     write_params(root)
@@ -50,6 +51,7 @@ def test_a_winner_is_reported_until_it_is_removed(root):
     assert (outcome.outcome, outcome.status) == ("nothing new", 0)
 
 
+@pytest.mark.slow
 def test_a_challenger_that_wins_on_a_held_night_is_reported_by_the_next(root):
     trial_of(root, {2: 1}, n_days=7)
     held, [outcome] = run_nights(root, 8, first=8, levels={2: 1}, faults=2)
@@ -61,6 +63,7 @@ def test_a_challenger_that_wins_on_a_held_night_is_reported_by_the_next(root):
     assert outcome.status == 10
 
 
+@pytest.mark.slow
 def test_a_worse_challenger_ends_at_half_of_its_horizon(root):
     night, _ = trial_of(root, {2: 9}, horizon=10, n_days=6)
     names = run_names(root)
@@ -72,6 +75,7 @@ def test_a_worse_challenger_ends_at_half_of_its_horizon(root):
     assert [*(root / ".dayahead/nightly").iterdir()] == []
 
 
+@pytest.mark.slow
 def test_a_run_of_an_open_trial_stays_where_another_trial_ends(root):
     """Both challengers are compared with the same runs of the champion, each trained once."""
     challengers = {"other": {"training": {"epochs": 2}}, "third": {"training": {"epochs": 3}}}
@@ -120,6 +124,7 @@ def test_a_challenger_waits_where_the_year_has_had_its_trials(root, caplog):
     assert "enrolled from 2027-01-02 on" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_challenger_like_the_champion_does_not_win(root):
     night, outcomes = trial_of(root, {})
     assert {each.status for each in outcomes} == {0}
@@ -139,12 +144,14 @@ def test_a_winner_is_promoted_into_params_and_is_the_champion_from_the_next_nigh
     assert champion.why == f"the settings of other, which won on {day(7)}"
 
 
+@pytest.mark.slow
 def test_only_a_winner_is_promoted(root):
     night, _ = trial_of(root, {2: 9})
     with pytest.raises(ConfigError, match="no challenger that won"):
         promote(root, "other", night.history.read())
 
 
+@pytest.mark.slow
 def test_a_winner_whose_settings_were_edited_afterwards_has_not_won(root):
     night, _ = trial_of(root, {2: 1})
     write_params(root, {"challengers": {"other": {"training": {"epochs": 3}}}})

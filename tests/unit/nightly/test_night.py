@@ -70,6 +70,7 @@ def test_renumbered_items_are_refused_and_nothing_is_trained(root):
     assert linked(root) == [day(4), day(3)]
 
 
+@pytest.mark.slow
 def test_the_night_after_a_refused_one_is_not_compared_with_it(root):
     night, _ = run_nights(root, 4)
     days = [ordinary_day(number) for number in range(4)]
@@ -95,6 +96,7 @@ def refused_windows(night):
     return night.history.read().refused_windows
 
 
+@pytest.mark.slow
 def test_a_change_that_lasts_is_the_new_normal(root):
     night, _ = run_nights(root, 5)
     days, outcomes = [ordinary_day(number) for number in range(5)], []
@@ -110,6 +112,7 @@ def test_a_change_that_lasts_is_the_new_normal(root):
     assert refused_windows(night) == set()
 
 
+@pytest.mark.slow
 def test_a_refused_window_that_was_corrected_later_is_a_measure_again(root):
     night, _ = run_nights(root, 5)
     days = [ordinary_day(number) for number in range(5)]
@@ -124,6 +127,7 @@ def test_a_refused_window_that_was_corrected_later_is_a_measure_again(root):
     assert refused_windows(night) == set()
 
 
+@pytest.mark.slow
 def test_a_refused_window_that_was_changed_but_not_corrected_refuses_no_later_night(root):
     night, _ = run_nights(root, 5)
     days = [ordinary_day(number) for number in range(5)]
@@ -182,6 +186,7 @@ def test_a_sudden_fall_is_held_and_the_next_night_compares_with_the_published_mo
     assert f"against the published {day(4)}" in guards["champion_margin"]
 
 
+@pytest.mark.slow
 def test_a_fall_holds_no_model_that_is_better_than_the_published_one(root):
     """The published model falls more than that of the adopted settings."""
     run_nights(root, 5)
@@ -274,6 +279,7 @@ def test_two_nights_at_once_are_refused(root):
         night.run()
 
 
+@pytest.mark.slow
 def test_old_models_are_removed_but_never_those_that_are_linked(root):
     run_nights(root, 8)
     kept = sorted(p.name[:10] for p in (root / "published").iterdir() if not p.is_symlink())

@@ -45,7 +45,14 @@ def test_a_reason_holds_no_secret(root):
 
 
 @pytest.mark.parametrize(
-    "reason", ["", " ", "a\nb\r\nc", "\u2028 \x85 \x0b \x1c \x00", '"\\\n{}', "<b>&", "x" * 99_999]
+    "reason",
+    [
+        *("\u2028 \x85 \x0b \x1c \x00", '"\\\n{}'),
+        *(
+            pytest.param(reason, marks=pytest.mark.slow)
+            for reason in ("", " ", "a\nb\r\nc", "<b>&", "x" * 99_999)
+        ),
+    ],
 )
 def test_any_reason_is_read_back(root, reason):
     night, _ = run_nights(root, 4)
@@ -66,6 +73,7 @@ def test_a_log_refused_for_a_file_whose_name_is_not_utf8_is_recorded(root, monke
     assert night.run().status == 4
 
 
+@pytest.mark.slow
 def test_hidden_files_and_folders_of_others_stay(root):
     run_nights(root, 4)
     others = [
@@ -88,6 +96,7 @@ def test_what_a_killed_night_left_is_removed(root):
     assert not left.exists()
 
 
+@pytest.mark.slow
 def test_without_the_previous_model_nights_go_on_and_say_so(root, caplog):
     run_nights(root, 4)
     shutil.rmtree((root / "published/previous").resolve())
@@ -120,7 +129,16 @@ def test_without_the_current_model_a_night_is_refused_and_a_rollback_is_not(root
     assert next_night(root).outcome == "published"
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[]", b"null", b"{}"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"{", b"[]"),
+        *(
+            pytest.param(content, marks=pytest.mark.slow)
+            for content in (b"", b"\xff\xfe", b"null", b"{}")
+        ),
+    ],
+)
 def test_a_damaged_mark_repeats_the_last_step(root, content):
     night, _ = run_nights(root, 4)
     before = published_tree(root)
@@ -150,13 +168,18 @@ def test_a_history_on_a_disk_that_is_away_is_not_started_again(root):
     [
         ("nights", "file", "in the way"),
         ("published", "file", "no such folder"),
-        ("published", "loop", "no such folder"),
         ("nights/history.jsonl", "folder", "in the way"),
-        ("nights/history.jsonl", "loop", "in the way"),
-        ("nights/nightly.html", "folder", "in the way"),
-        ("nights/finished.json", "folder", "in the way"),
         ("published/current", "folder", "in the way"),
-        ("published/.current.new", "folder", "in the way"),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
+                ("published", "loop", "no such folder"),
+                ("nights/history.jsonl", "loop", "in the way"),
+                ("nights/nightly.html", "folder", "in the way"),
+                ("nights/finished.json", "folder", "in the way"),
+                ("published/.current.new", "folder", "in the way"),
+            )
+        ),
     ],
 )
 def test_something_else_in_the_place_of_a_file_ends_with_one_message(root, name, kind, message):
@@ -177,6 +200,7 @@ def test_something_else_in_the_place_of_a_file_ends_with_one_message(root, name,
     assert message in ended.value.code
 
 
+@pytest.mark.slow
 def test_a_file_in_the_place_of_a_new_model_ends_before_it_is_recorded(root, monkeypatch):
     night, _ = run_nights(root, 4)
     monkeypatch.setattr("dayahead.nightly.night.model_name", lambda *_: f"{day(4)}-taken")
@@ -201,6 +225,7 @@ def test_what_may_not_be_read_or_written_ends_with_one_message(root, name):
         (root / name).chmod(0o755)
 
 
+@pytest.mark.slow
 def test_folders_without_a_record_and_names_that_are_not_utf8_stay(root):
     run_nights(root, 3)
     for name in (b"2026-01-01-unknown", b"caf\xe9", b".hidden"):
@@ -210,6 +235,7 @@ def test_folders_without_a_record_and_names_that_are_not_utf8_stay(root):
     assert {b"2026-01-01-unknown", b"caf\xe9", b".hidden"} <= kept
 
 
+@pytest.mark.slow
 def test_a_log_that_has_become_shorter_decides_nothing(root):
     """As after a clock that went back, or a backup that was restored."""
     night, _ = run_nights(root, 6)
