@@ -56,6 +56,7 @@ def holder(folder, **environment):
         process.communicate()
 
 
+@pytest.mark.slow
 def test_a_stale_lock_that_names_a_living_process_holds_nothing_up(project):
     """As after a kill, where the number belongs to another process on the next machine."""
     owner = {"pid": os.getpid(), "cmd": "dvc repro --verbose"}

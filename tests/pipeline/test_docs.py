@@ -232,6 +232,7 @@ for name in dask dayahead git make mlflow python source torchrun; do eval "$name
 """What stands for the programs, to see their arguments as the shell makes them."""
 
 
+@pytest.mark.slow
 def test_experiments_have_valid_settings(tmp_path):
     """The values too, of commands that are not run; a list for --queue is none."""
     hydra = pytest.importorskip("dvc.utils.hydra")

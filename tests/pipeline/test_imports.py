@@ -26,15 +26,27 @@ def imports_of(script):
 @pytest.mark.parametrize(
     ("modules", "needed", "unneeded"),
     [
-        (imports_of("stages/train.py"), {"torch"}, {*PREPROCESSING, "matplotlib", "mlflow"}),
-        (["dayahead.serve.pyfunc"], {"mlflow"}, {*PREPROCESSING, "matplotlib"}),
-        (
+        pytest.param(
+            imports_of("stages/train.py"),
+            {"torch"},
+            {*PREPROCESSING, "matplotlib", "mlflow"},
+            id="train",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            ["dayahead.serve.pyfunc"],
+            {"mlflow"},
+            {*PREPROCESSING, "matplotlib"},
+            id="what is served",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
             imports_of("stages/aggregate.py"),
             {"matplotlib"},
             {*PREPROCESSING, "numba", "torch", "transformers", "mlflow"},
+            id="aggregate",
         ),
     ],
-    ids=["train", "what is served", "aggregate"],
 )
 def test_a_stage_imports_what_it_uses(modules, needed, unneeded):
     command = [sys.executable, "-W", "ignore", "-c", IMPORTED, *modules]

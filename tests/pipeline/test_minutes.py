@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from dayahead.aggregate.findings import Folders
 from dayahead.aggregate.stage import aggregate
 from dayahead.config.params import flat_settings
@@ -24,6 +26,7 @@ SECTIONS = {
 }
 
 
+@pytest.mark.slow
 def test_rees46_head_in_windows_of_minutes(tmp_path, real_data, monkeypatch):
     monkeypatch.setenv("DAYAHEAD_DATA", str(real_data))
     monkeypatch.setenv("DVC_ROOT", str(tmp_path))

@@ -58,6 +58,7 @@ def test_a_busy_port_is_named_with_the_cure(ui):
     assert done.stderr == f"error: port {port} is in use or not allowed; run make ui PORT=5001\n"
 
 
+@pytest.mark.slow
 def test_no_password_is_an_argument_or_printed(ui):
     printed = ui(MLFLOW_TRACKING_URI="postgresql://me:SECRET@host/db").stdout
     (called,) = [line for line in printed.splitlines() if line.startswith("called")]
@@ -83,6 +84,7 @@ def repository(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_dvc_gets_a_cache_of_this_user_alone(repository):
     assert run(repository, TOOLS / "private-cache").returncode == 0
     cache = repository / ".dvc" / "tmp" / "site"

@@ -127,6 +127,7 @@ def test_the_small_settings_are_valid(tmp_path, monkeypatch):
     assert read_yaml(tmp_path / "datasets" / "synthetic.yaml")["source"]["synthetic"]["days"] == 8
 
 
+@pytest.mark.slow
 def test_outputs_follow_the_code_that_gave_them(tmp_path):
     """Executed by a kernel: text, a table, a chart, a result, and code of bash."""
     tool = load_tool("tutorials")

@@ -10,6 +10,8 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("src", "stages", "tests", "benchmarks", "docs")
 PAGES = ("README.md", "CONTRIBUTING.md", "Makefile")
@@ -90,6 +92,7 @@ def occurrences():
     return found
 
 
+@pytest.mark.slow
 def test_retired_words_are_gone():
     lines = [f"{line}  ({RETIRED[word]})" for word, at in occurrences().items() for line in at]
     assert lines == []

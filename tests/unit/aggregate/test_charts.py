@@ -84,7 +84,7 @@ def test_a_missing_value_leaves_a_gap_in_the_line():
         # Kernels of Jupyter hand theirs to commands that they start; the report needs none.
         ("dayahead.aggregate.charts", "module://ipympl.backend_nbagg", None),
         # In a notebook compare() leaves the user's figures as they are.
-        ("dayahead.comparison.runs", "svg", "svg"),
+        pytest.param("dayahead.comparison.runs", "svg", "svg", marks=pytest.mark.slow),
     ],
 )
 def test_only_the_report_ignores_the_backend_that_the_environment_names(module, backend, expected):

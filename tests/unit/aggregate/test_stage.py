@@ -236,6 +236,7 @@ def test_the_report_of_a_baseline_compares_with_the_others(folders):
     assert page.source.count(">transitions</text>") == 3  # the run's own line, as there are two
 
 
+@pytest.mark.slow
 def test_what_a_better_baseline_and_few_windows_show(folders, tmp_path):
     best = [result_of(window, [1, 0, 1, 1]) for window in DAYS]
     write_baselines(folders[0], best, {day: [1, 0, 1, 1] for day in DAYS})
@@ -266,7 +267,7 @@ def test_the_report_shows_what_a_head_has_learned(folders, page):
     assert "pair.2 +0.250 pair.1 -0.125 pair.0 +0.000" in folded
 
 
-@pytest.mark.parametrize("has_curves", [True, False])
+@pytest.mark.parametrize("has_curves", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_what_is_said_of_the_loss_within_fits_stands_below_its_chart_alone(folders, has_curves):
     if not has_curves:  # as of memory without a network, or end to end
         add_losses(folders[0], "2019-10-02", [], is_first=True)

@@ -4,11 +4,14 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from measurement import peak_memory
 
 HOLD = "import time; held = bytearray(300_000_000); held[:] = b'x' * len(held); time.sleep(1)"
 
 
+@pytest.mark.slow
 def test_a_child_counts_too():
     with peak_memory() as before:
         time.sleep(0.3)

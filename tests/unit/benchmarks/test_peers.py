@@ -71,6 +71,7 @@ def test_sessions_are_numbered_from_0_for_every_program(tmp_path, monkeypatch):
     assert stored["items"].max() < 50
 
 
+@pytest.mark.slow
 def test_programs_take_turns(programs, tmp_path):
     answers = compare(programs, {"factor": 3}, rounds=2, logs=tmp_path)
     assert {work: len(rounds) for work, rounds in answers.items()} == {
@@ -109,6 +110,7 @@ def test_ratios_are_taken_within_a_turn():
     assert (ratio.value, ratio.least, ratio.most) == (5, 4, 6)
 
 
+@pytest.mark.slow
 def test_the_table_is_printed_and_kept(programs, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(peers, "STUDIES", {("gpt2", "clm"): programs})
     monkeypatch.setattr(peers, "ENVIRONMENTS", tmp_path)

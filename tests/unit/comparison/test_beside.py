@@ -39,6 +39,7 @@ def other(tmp_path):
     return write_results(tmp_path / "other" / "results", better)
 
 
+@pytest.mark.slow
 def test_another_run_is_compared_as_a_baseline_is(folders, other):
     page = page_beside(folders, CUTOFFS, SETTINGS, {"HEAD": other})
     assert "gpt2 is below HEAD in these windows." in page
@@ -55,6 +56,7 @@ def test_without_others_it_is_the_report(folders):
     assert page == (folders.results / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_the_other_run_may_have_other_cutoffs(folders, other):
     table = (other / "windows.csv").read_text()
     (other / "windows.csv").write_text(table.replace("_at_20", "_at_50"))

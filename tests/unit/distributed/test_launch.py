@@ -146,6 +146,7 @@ def test_a_launcher_of_one_process_starts_no_more(monkeypatch, tmp_path):
         run_processes(write_process_info, compute_config(processes=2))
 
 
+@pytest.mark.slow
 def test_processes_that_do_not_arrive_raise(launched, monkeypatch):
     monkeypatch.setattr(process_group, "RENDEZVOUS_TIMEOUT", timedelta(seconds=1))
     message = r"process 0 of 2 on .*: rendezvous at localhost:\d+ failed .*were started"
@@ -170,6 +171,7 @@ run_processes(work, ComputeConfig(**json.loads(sys.argv[1])))
 """
 
 
+@pytest.mark.slow
 def test_processes_of_a_launcher_start_no_others_and_form_a_group(tmp_path, free_port):
     compute = json.dumps(asdict(compute_config(processes="auto")))
     with ranks() as started:

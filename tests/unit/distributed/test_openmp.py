@@ -89,6 +89,7 @@ def test_threads_are_held_as_long_as_cores_are_crowded():
     assert events[8:] == ["held", "released"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="on one core libgomp spins little")
 def test_waiting_threads_sleep_while_idle_ones_are_held():
     names = {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "OMP_NUM_THREADS"}

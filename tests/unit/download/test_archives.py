@@ -258,12 +258,13 @@ def peak_of(body: str, path: Path) -> int:
     return int(output.split()[-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "n_bytes", "limit"),
     [
         pytest.param(READ, 200_000_000, 20_000_000, id="read"),
         # Arrow reads 32 blocks ahead.
-        pytest.param(DOWNLOAD, 500_000_000, 40 * BLOCK, id="download", marks=pytest.mark.slow),
+        pytest.param(DOWNLOAD, 500_000_000, 40 * BLOCK, id="download"),
     ],
 )
 def test_memory_does_not_grow_with_a_gzip(tmp_path, body, n_bytes, limit):

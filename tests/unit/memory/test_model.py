@@ -26,6 +26,7 @@ def network(positions, candidates):
     return scores.gather(1, (candidates - 2).clamp(min=0))
 
 
+@pytest.mark.slow
 @settings(max_examples=5)
 @given(seeds)
 def test_resuming_is_going_on(seed):
@@ -41,6 +42,7 @@ def test_resuming_is_going_on(seed):
     assert torch.equal(resumed.scores(PREFIXES, EVERY), other.scores(PREFIXES, EVERY))
 
 
+@pytest.mark.slow
 @settings(max_examples=5)
 @given(seeds)
 def test_the_order_of_a_windows_sessions_does_not_matter(seed):

@@ -121,6 +121,7 @@ def test_no_click_of_the_past_is_counted_again():
     assert len(model.memories.pasts.table) > 0
 
 
+@pytest.mark.slow
 @settings(max_examples=5)
 @given(seeds)
 def test_resuming_is_going_on(seed):
@@ -135,6 +136,7 @@ def test_resuming_is_going_on(seed):
     assert torch.equal(resumed.scores(PREFIXES, EVERY), other.scores(PREFIXES, EVERY))
 
 
+@pytest.mark.slow
 @settings(max_examples=5)
 @given(seeds)
 def test_the_order_of_a_windows_sessions_does_not_matter(seed):

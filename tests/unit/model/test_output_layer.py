@@ -99,7 +99,7 @@ def test_bfloat16_is_within_its_rounding(smoothing):
         assert (found - value).norm() <= 0.02 * value.norm()
 
 
-@pytest.mark.parametrize("n_rows", [8, 100, 10_000])
+@pytest.mark.parametrize("n_rows", [8, 100, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_bfloat16_products_are_summed_in_float32(chunk_rows, n_rows):
     """Relative to the exact sums over the same rounded inputs; bfloat16 itself rounds by .004."""
     chunk_rows(n_rows)

@@ -112,7 +112,10 @@ def test_offsets_ascend():
             restore_weights(baseline("stan", 0), SIZES, wrong)
 
 
-@pytest.mark.parametrize(("architecture", "task"), [("gpt2", "clm"), ("bert", "mlm")])
+@pytest.mark.parametrize(
+    ("architecture", "task"),
+    [("gpt2", "clm"), pytest.param("bert", "mlm", marks=pytest.mark.slow)],
+)
 def test_no_weight_of_a_network_has_another_shape(architecture, task):
     state = weights_of(tiny_model(architecture, task, n_items=N_ITEMS))
     for name, tensor in state.items():

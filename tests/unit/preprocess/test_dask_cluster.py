@@ -64,6 +64,7 @@ def test_a_scheduler_by_address_is_used_and_left_running(dask_thread, tmp_path):
             assert client.submit(sum, [1, 2]).result() == 3
 
 
+@pytest.mark.slow
 def test_the_environment_names_the_scheduler():
     """Dask reads its variable as it is imported, so the stage needs no more than that."""
     script = (

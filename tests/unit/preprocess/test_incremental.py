@@ -59,16 +59,9 @@ WINDOWS = {
 }
 FAST = {
     ("by session", "grace"),
-    ("by session", "five hours since"),
-    ("drop_consecutive of a user", "hours"),
-    ("drop_all of a user", "days"),
-    ("gaps", "minutes"),
-    ("gaps", "grace"),
-    ("gaps, drop_consecutive", "days"),
-    ("past", "days"),
     ("gaps, past, last", "hours"),
 }
-"""Each of the rules once, each unit at least once; the other pairs are slow."""
+"""The other pairs are slow."""
 
 
 def pairs():
@@ -247,6 +240,7 @@ def test_parts_may_arrive_between_those_of_an_earlier_run(run, plain):
     assert bytes_in(grown.folder) == bytes_in(run(files, PLAIN, log_end=midnight(5)).folder)
 
 
+@pytest.mark.slow
 def test_a_feature_that_looks_ahead_is_fitted_on_the_whole_log(run, log):
     ahead = {"price": {"kind": "number", "column": "price", "fit": "look_ahead"}}
     dataset = dataset_config(columns=USER, features=ahead)

@@ -119,8 +119,9 @@ def rows_of_file(sessions, role, values):
         ({"split": {"train": [0, 0.9], "valid": [0.5, 1]}, "truncate": "last"},
          {"grace": 20, "unit": "hour"}),
         ({}, {"unit": "minute", "length": 20, "overrun": "keep"}),
-        ({"truncate": "last"}, {"unit": "hour", "length": 6, "grace": 5}),
-        ({}, {"length": 7}),
+        pytest.param({"truncate": "last"}, {"unit": "hour", "length": 6, "grace": 5},
+                     marks=pytest.mark.slow),
+        pytest.param({}, {"length": 7}, marks=pytest.mark.slow),
     ],
 )  # fmt: skip
 def test_windows_equal_those_of_the_row_by_row_oracle(run, monkeypatch, rules, window):

@@ -19,9 +19,9 @@ from support.window_folders import raw_events
 FEATURES = ("category", "price")
 NETWORKS = [
     ("gpt2", "clm", ()),
-    ("gpt2", "clm", FEATURES),
-    ("gru", "clm", ()),
-    ("bert", "mlm", ()),
+    pytest.param("gpt2", "clm", FEATURES, marks=pytest.mark.slow),
+    pytest.param("gru", "clm", (), marks=pytest.mark.slow),
+    pytest.param("bert", "mlm", (), marks=pytest.mark.slow),
     pytest.param("xlnet", "clm", (), marks=pytest.mark.slow),
     pytest.param("xlnet", "mlm", (), marks=pytest.mark.slow),
     pytest.param("electra", "rtd", (), marks=pytest.mark.slow),
@@ -125,6 +125,7 @@ def test_the_reason_of_a_failed_trace_is_named(saved_model, tmp_path, monkeypatc
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_other_scores_are_refused(saved_model, tmp_path, monkeypatch):
     class Other(exports.ExportedScorer):
         def forward(self, columns, n_known):
@@ -151,6 +152,7 @@ def test_a_folder_with_other_files_is_left_alone(saved_model, tmp_path):
     assert (tmp_path / "mine.txt").read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_the_command_replaces_an_earlier_export(saved_model, tmp_path):
     options = ["export", str(tmp_path / "out"), "--models", str(saved_model()), "--top-k", "3"]
     for _ in range(2):

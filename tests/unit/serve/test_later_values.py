@@ -48,9 +48,13 @@ def days():
 
 LOG = events([*days()])
 MODELS = [
-    {"architecture": "gpt2"},
-    {"architecture": "memory"},
-    {"architecture": "memory", "network": "gpt2"},
+    pytest.param({"architecture": "gpt2"}, id="gpt2"),
+    pytest.param({"architecture": "memory"}, id="memory", marks=pytest.mark.slow),
+    pytest.param(
+        {"architecture": "memory", "network": "gpt2"},
+        id="memory with gpt2",
+        marks=pytest.mark.slow,
+    ),
 ]
 OF_HEAD = {"head_width": 32, "first_epochs": 60, "batch_size": 4}
 
@@ -86,8 +90,8 @@ def recommended(recommender, name):
     return dict(recommender.recommend_after(own.slice(0, len(own) - 1), 99, past))
 
 
-@pytest.mark.parametrize("catalogue", ["grow", "full"])
-@pytest.mark.parametrize("model", MODELS, ids=["gpt2", "memory", "memory with gpt2"])
+@pytest.mark.parametrize("catalogue", [pytest.param("grow", marks=pytest.mark.slow), "full"])
+@pytest.mark.parametrize("model", MODELS)
 def test_evaluation_and_recommendations_have_the_same_scores(fit, model, catalogue):
     store, recommender = fit(catalogue=catalogue, **model)
     stored = recommender.stored

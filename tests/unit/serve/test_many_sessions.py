@@ -20,14 +20,19 @@ SESSIONS = [
     [5, 5, 5, NEW, 5, 7, 8, 9, 1, 2],
 ]
 MODELS = [
-    ("gpt2", "clm", ()),
     ("gpt2", "clm", FEATURES),
-    ("bert", "mlm", ()),
-    ("bert", "mlm", FEATURES),
-    ("xlnet", "plm", ()),
-    ("memory", "clm", ()),
     ("memory", "clm", ("category",)),
     ("transitions", "clm", ()),
+    *(
+        pytest.param(*model, marks=pytest.mark.slow)
+        for model in (
+            ("gpt2", "clm", ()),
+            ("bert", "mlm", ()),
+            ("bert", "mlm", FEATURES),
+            ("xlnet", "plm", ()),
+            ("memory", "clm", ()),
+        )
+    ),
 ]
 
 

@@ -39,15 +39,19 @@ PASTS = [
     [[], [3], [4, NEW], [NEW, OF_NEW_CATEGORY], [], [1, OF_NEW_CATEGORY], [OF_NEW_CATEGORY, 4]],
 ]
 MODELS = [
-    {"architecture": "gpt2"},
-    {"architecture": "memory"},
-    {"architecture": "memory", "network": "gpt2"},
+    pytest.param({"architecture": "gpt2"}, id="gpt2"),
+    pytest.param({"architecture": "memory"}, id="memory"),
+    pytest.param(
+        {"architecture": "memory", "network": "gpt2"},
+        id="memory with gpt2",
+        marks=pytest.mark.slow,
+    ),
 ]
 OF_HEAD = {"head_width": 32, "first_epochs": 60, "batch_size": 4}
 """Enough for a head whose scores depend on every part of the context."""
 
 
-@pytest.fixture(scope="module", params=MODELS, ids=["gpt2", "memory", "memory with gpt2"])
+@pytest.fixture(scope="module", params=MODELS)
 def fitted(request, tmp_path_factory):
     """Day 0 fitted, with features and pasts; the recommender and day 1 as evaluation reads it."""
     folder = tmp_path_factory.mktemp("new")

@@ -63,7 +63,10 @@ LAYOUTS = [("events.parquet", events_table), ("events.csv", events_table),
 
 @pytest.mark.usefixtures("small_parts")
 @pytest.mark.parametrize(("name", "make"), LAYOUTS)
-@pytest.mark.parametrize("model", [("gpt2", "clm", FEATURES), ("memory", "clm", ())])
+@pytest.mark.parametrize(
+    "model",
+    [("gpt2", "clm", FEATURES), pytest.param(("memory", "clm", ()), marks=pytest.mark.slow)],
+)
 def test_every_layout_gives_what_single_calls_give(load, tmp_path, name, make, model):
     recommender = load(*model)
     table, seen = make(), []
