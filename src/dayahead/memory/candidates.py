@@ -17,31 +17,31 @@ SHARES = {
     ("forward", 4.0): 0.15,
     ("backward", 4.0): 0.05,
 }
-"""Of the pairs in the mixture, by channel."""
+"""Weight of each pair channel in the mixture."""
 NEIGHBOUR_SHARE = 0.2
 POPULAR_SHARE = 0.4
 OWN_SHARE = 10.0
-"""Of each of the prefix's own items: they come first."""
+"""Score of each item of the prefix itself: large enough that these come first."""
 DOUBT = 3.0
-"""Clicks that a row of pairs must have to weigh half its share."""
+"""Prior count of a row of pairs: a row with a total of this gets half of its share."""
 _NEIGHBOUR_SHARES = np.full(N_SUMS, NEIGHBOUR_SHARE / N_SUMS, np.float32)
 _CHANNELS = np.array([CHANNELS.index(channel) for channel in SHARES])
 _WEIGHTS = WEIGHTS[:, _CHANNELS] * np.array(list(SHARES.values()), np.float32)
 
 
 class _Pool(NamedTuple):
-    """Room to mix the memories for one prefix, and the parts of the pairs in it."""
+    """Buffers to mix the memories for one prefix, and the weights of the pair channels."""
 
     mixture: Floats32
-    """[n] 0 between prefixes."""
+    """[n] score of each item; all 0 between prefixes."""
     touched: Ints
-    """[n] items, in order of touch."""
+    """[n] items with a score, in the order in which they got one."""
     popularity: Floats32
-    """[n] 0 for what is not wanted."""
+    """[n] 0 for items that must not be candidates."""
     channels: Ints
-    """[K] of the pairs."""
+    """[K] channels of the pairs that are mixed."""
     weights: Floats32
-    """[R, K] of them at each of the prefix's clicks, the last one first."""
+    """[R, K] weight of each channel at each of the prefix's clicks, the last one first."""
 
 
 def choose(
@@ -72,11 +72,12 @@ def most_popular(popularity: Floats32, n_items: int) -> Ints:
 
 @compiled
 def _add(pool: _Pool, n_touched: int, item: int, score: float | np.float32) -> int:
-    """Add to an item's part of the mixture; return the number of items touched."""
+    """Add to an item's score in the mixture; return the number of items touched."""
     if pool.popularity[item] <= 0:
         return n_touched
     if pool.mixture[item] == 0:
         pool.touched[n_touched] = item
+        # Popularity is added once per item; it is above 0, so 0 means "not yet touched".
         pool.mixture[item] = np.float32(POPULAR_SHARE) * pool.popularity[item]
         n_touched += 1
     pool.mixture[item] += np.float32(score)
@@ -85,7 +86,7 @@ def _add(pool: _Pool, n_touched: int, item: int, score: float | np.float32) -> i
 
 @compiled
 def _add_pairs(pool: _Pool, n_touched: int, pairs: Cells, item: int, weights: Floats32) -> int:
-    """Add the items that one of a prefix is paired with."""
+    """Add the items that follow or precede one item of the prefix in the pair memory."""
     row = np.searchsorted(pairs.rows, item)
     if row == len(pairs.rows) or pairs.rows[row] != item:
         return n_touched
@@ -122,9 +123,12 @@ def _chosen(
                 score += shares[k] * neighbours.values[i, k]
             n_touched = _add(pool, n_touched, neighbours.items[i], score)
         for item in popular:
+            # A score of 0: the first touch alone adds the item's popularity.
             n_touched = _add(pool, n_touched, item, 0.0)
         touched = pool.touched[:n_touched]
+        # Stable: ties keep the order of touch. Numba calls its only stable sort "mergesort".
         order = np.argsort(-pool.mixture[touched], kind="mergesort")[:n_candidates]
         chosen[b, : len(order)] = touched[order]
+        # Clear what was touched only: all of n would cost more than the prefix itself.
         pool.mixture[touched] = 0
     return chosen

@@ -16,10 +16,10 @@ _PRIME = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Positions(NamedTuple):
-    """Where in their rows P prefixes end."""
+    """End positions of P prefixes within their rows."""
 
     rows: Ints
-    """[P]"""
+    """[P] row of each prefix."""
     n_after: Ints
     """[P] clicks of the row that come after the prefix."""
 
@@ -32,7 +32,7 @@ class Positions(NamedTuple):
 class Clicks:
     """Rows of clicks: row r holds the clicks offsets[r]:offsets[r + 1], in order of time.
 
-    A row is a session, or the known part of one. What its user clicked before it is no part of it.
+    A row is a session, or the known part of one. The user's earlier clicks are in `past` instead.
     """
 
     items: Ints
@@ -42,7 +42,7 @@ class Clicks:
     categories: Ints
     """[N, G] values of G categorical columns."""
     offsets: Ints
-    """[R + 1]"""
+    """[R + 1] start of each row, and the end of the last one."""
     past: "Clicks | None" = None
     """R rows: what each row's user clicked before it; None where no past is read."""
 
@@ -88,7 +88,7 @@ class Clicks:
         return self.past
 
     def after_past(self) -> "Clicks":
-        """Return rows that begin with the past; they have none beside."""
+        """Return rows that start with the user's past, and that have no `past` any more."""
         order = np.arange(2 * len(self)).reshape(2, -1).T.ravel()  # each row's past, then the row
         own = replace(self, past=None)
         both = Clicks.cat([self.earlier, own], self.categories.shape[1]).take(order)
@@ -133,13 +133,14 @@ class Clicks:
         """Return each row's last items [R, L], at most `n`, the last click first, 0 for none."""
         steps = np.arange(min(n, self.lengths.max(initial=1)))
         is_click = steps < self.lengths[:, None]
+        # Index -1 reads the 0 that is appended to the items below.
         clicks = np.where(is_click, self.last[:, None] - steps, -1)
         return np.asarray(np.append(self.items, 0)[clicks])
 
     def order(self) -> Ints:
-        """Return the rows that are not empty by their last time, ties by a hash of all they hold.
+        """Return the non-empty rows by the time of their last click, ties by a hash of the row.
 
-        So what is learned from a window does not depend on the order of its sessions.
+        The model fitted on a window therefore does not depend on the order of its sessions.
         """
         rows = np.flatnonzero(self.lengths)
         kept = self.take(rows)
@@ -160,6 +161,7 @@ class Clicks:
             mixed = _mixed(mixed ^ column.astype(np.uint64))
         sums = np.append(np.uint64(0), np.cumsum(mixed))  # modulo 2^64, as their differences
         hashes: NDArray[np.uint64] = np.diff(sums[self.offsets])
+        # Mixed once more, so that the same clicks in the row and in its past do not cancel out.
         return hashes if self.past is None else hashes ^ _mixed(self.past._hashes())
 
 

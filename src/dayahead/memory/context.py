@@ -1,4 +1,4 @@
-"""Context: what is known of a prefix as a whole, so that the head can weigh its evidence by it."""
+"""Context: features of a prefix as a whole, by which the head weighs those of the candidates."""
 
 import math
 
@@ -14,10 +14,10 @@ from dayahead.memory.pairs import NAMES as PAIR_NAMES
 from dayahead.memory.table import Floats, Floats32
 
 N_VALUES = 16
-"""A category enters by its value modulo this."""
-_OF_NEIGHBOURS = NEIGHBOUR_NAMES[:N_SUMS]  # those sharpened say the same
+"""A category is one-hot encoded by its value modulo this."""
+_OF_NEIGHBOURS = NEIGHBOUR_NAMES[:N_SUMS]  # totals of the sharpened channels add nothing
 OF_GATE = ("prefix.length", "prefix.is_single", "prefix.dwell", "prefix.since_window", "own.pairs")
-"""What the gate between the session's own items and others reads."""
+"""Input of the gate between the session's own items and all others."""
 CONTEXT_NAMES = (
     *(f"mass.{name}" for name in PAIR_NAMES),
     *(f"mass.{name}" for name in _OF_NEIGHBOURS),
@@ -28,11 +28,11 @@ CONTEXT_NAMES = (
     "hour.sin",
     "hour.cos",
 )
-"""Logarithms of the evidence's masses, of length and of seconds between the last two clicks;
-windows since the memories' end; logarithm of the odds that the last item leads to an own one, by
-its pairs; the last item, and the highest share among its pairs; the hour."""
+"""Logarithms of the evidence's totals, of length and of seconds between the last two clicks;
+windows since the memories' end; log-odds that an item of the session follows the last one;
+features of the last item, and the highest share among its pairs; the hour of the day."""
 _DOUBT = 0.5
-"""Expected clicks on own items and on others that the odds are smoothed with (Jeffreys' prior)."""
+"""Prior count of clicks on the session's items and on others in the odds (Jeffreys' prior)."""
 
 PAST_NAMES = ("past.length", "past.age", "past.is_none")
 """Logarithms of the past's length and of the windows since its last click; whether it is empty."""
@@ -54,12 +54,12 @@ def context(
     """Return the context [B, X].
 
     Args:
-        prefixes: B of them.
-        evidence: of their candidates.
+        prefixes: B prefixes.
+        evidence: sums of the memories at the candidates of these prefixes.
         is_own: [B, N] which of the N best are in the prefix; no others are read, so that the
             context is the same however many candidates the head ranks.
-        known: what holds for every prefix.
-        now: the memories' time and a window's length.
+        known: features of the items, equal for every prefix.
+        now: time of the memories and length of a window, in microseconds.
     """
     end, unit = now
     last = prefixes.last
@@ -76,6 +76,7 @@ def context(
         prefixes.lengths == 1,
         np.log1p(np.maximum(dwell, 0)),
         np.clip((times - end) / unit, -1, 2),
+        # `own` is a sum over candidates in float32: rounding can put it above the row's total.
         np.log((own + _DOUBT) / (np.maximum(n_followers - own, 0) + _DOUBT)),
         known.logs[items],
         ~known.is_seen[items],
@@ -95,6 +96,7 @@ def _past_context(prefixes: Clicks, unit: int) -> Floats:
     """Return the context `PAST_NAMES` [B, 3]."""
     past, ages = prefixes.earlier, np.zeros(len(prefixes))
     has_past = past.lengths > 0
+    # `last` is no valid index where the past is empty, hence only rows that have one.
     since = prefixes.times[prefixes.last[has_past]] - past.times[past.last[has_past]]
     ages[has_past] = np.maximum(since, 0) / unit
     return np.stack([np.log1p(past.lengths), np.log1p(ages), ~has_past], axis=1)

@@ -1,4 +1,4 @@
-"""Examples that the head learns from, and those of earlier windows that it replays."""
+"""Training examples of the head, and examples of earlier windows that it replays."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -59,7 +59,7 @@ class Replay:
         )
 
     def add(self, examples: Examples) -> None:
-        """Keep the last examples of a window, and of earlier ones what room is left for."""
+        """Keep the last examples of a window, then as many earlier ones as `n_kept` allows."""
         latest = examples.take(slice(max(0, len(examples) - self.n_kept), None)).half()
         n_left = self.n_kept - len(latest)
         earlier = self.kept.take(slice(max(0, len(self.kept) - n_left), None))

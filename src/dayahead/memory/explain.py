@@ -11,27 +11,29 @@ N_STEPS = 64
 
 
 def contributions(head: Head, examples: Examples, column: int, own: int) -> Float[Tensor, " F"]:
-    """Split the lead of a candidate over the mean of all among its features.
+    """Attribute a candidate's score, relative to the mean candidate, to its features.
 
     Integrated gradients (Sundararajan et al. 2017) from the mean standardised features to the
     candidate's: they sum to the difference of the two scores, but for the error of N_STEPS steps.
-    What the head's gate adds, to all of the session's own items or all others, is of feature `own`.
+    What the gate adds, to all of the session's own items or to all others, goes to feature `own`.
 
     Args:
-        head: that scores them.
-        examples: one.
-        column: of the candidate.
-        own: number of the feature that tells own items.
+        head: scores the candidates.
+        examples: a single example, standardised.
+        column: the candidate's column.
+        own: index of the feature that says whether a candidate is in the session.
     """
     [features], [is_candidate] = examples.features, examples.is_candidate
     baseline = features[is_candidate].mean(0)
     difference = features[column] - baseline
+    # The midpoint rule: its error falls with the square of the number of steps.
     steps = (torch.arange(N_STEPS) + 0.5) / N_STEPS
     path = (baseline + steps[:, None] * difference).requires_grad_()  # [N_STEPS, F]
     total = head.evidence(path[None], examples.context).sum()
     [gradients] = torch.autograd.grad(total, [path])
     parts: Tensor = gradients.mean(0) * difference
     if head.gate is not None:
+        # The gate acts on whole groups of candidates, not on a feature: no path of features has it.
         with torch.no_grad():
             scores = head.evidence(examples.features, examples.context)
             [gated] = head.gate(scores, examples) - scores

@@ -1,4 +1,4 @@
-"""Named features of candidates: logarithms of what each memory expects."""
+"""Named features of candidates: logarithms of the probability that each memory gives them."""
 
 from typing import NamedTuple
 
@@ -11,18 +11,18 @@ from dayahead.memory.items import NEVER, ItemMemory
 from dayahead.memory.table import Columns, Floats32, Sums
 
 ITEM_NAMES = (*items.NAMES, "item.age", "item.unseen")
-"""Of an item: logarithms of its counts, of its age and of the time since its last click."""
+"""Features of an item: logarithms of its counts, its age and the time since its last click."""
 _POSITIONS = ("is_known", "position", "is_last")
 OWN_NAMES = tuple(f"own.{name}" for name in _POSITIONS)
-"""Whether a candidate is in the prefix; 1 / its place from the end, from 1; whether it is there."""
+"""Whether a candidate is in the prefix; 1 / its position from the end; whether it is the last."""
 IS_OWN = OWN_NAMES[0]
 PAST_NAMES = (*(f"past.{name}" for name in _POSITIONS), *past.NAMES)
-"""The same of the user's past, and what its last item leads to."""
+"""The same for the user's past, and the share of the candidate after the past's last item."""
 NETWORK = "network.log_softmax"
 OF_SHARES = ("pair.", "neighbours.", "network.")
-"""How the names of features begin that are log-probabilities."""
+"""Prefixes of the names of features that are log-probabilities."""
 PAIR_DOUBTS = np.array([1 if h < 1 else 3 for _, h in pairs.CHANNELS], np.float32)
-"""Expected clicks that a channel's counts are smoothed with."""
+"""Prior count of each pair channel's shares (see `candidate_features`)."""
 NEIGHBOUR_DOUBT = 1.0
 CATEGORY_DOUBT = 10.0
 PAST_DOUBT = 3.0
@@ -40,12 +40,12 @@ def feature_names(
 
 
 class ItemFeatures(NamedTuple):
-    """What holds of an item for every prefix of a window."""
+    """Features of items that are the same for every prefix of a window."""
 
     logs: Floats32
     """[n, I] the features `ITEM_NAMES`."""
     popularity: Floats32
-    """[n] share in the clicks to come."""
+    """[n] expected share of each item in future clicks."""
     is_seen: NDArray[np.bool_]
     """[n]"""
 
@@ -54,13 +54,14 @@ class ItemFeatures(NamedTuple):
         """Read the memory at the time `end`, in microseconds; `unit` is a window's length."""
         times = np.stack([memory.first, memory.latest], axis=1)
         ages = np.maximum(end - np.where(times == NEVER, end, times), 0) / unit
+        # The offsets keep logarithms finite: counts and ages may be 0.
         logs = np.log(np.concatenate([memory.counts + 0.1, ages + 0.02], axis=1))
         popularity = memory.popularity().astype(np.float32)
         return cls(logs.astype(np.float32), popularity, memory.is_seen)
 
 
 class Evidence(NamedTuple):
-    """All that the memories say of B prefixes and their candidates."""
+    """Sums of all memories at the candidates of B prefixes."""
 
     pairs: Sums
     neighbours: Sums
@@ -72,16 +73,17 @@ class Evidence(NamedTuple):
 def candidate_features(
     prefixes: Clicks, candidates: Columns, evidence: Evidence, known: ItemFeatures, n_features: int
 ) -> Floats32:
-    """Return features [B, C, F]; those past the memories' own, of a network, are left 0.
+    """Return features [B, C, F]; a network's, after those of the memories, are left 0.
 
-    A count c of a candidate with popularity p becomes log((c + doubt * p) / (mass + doubt)): the
-    share of the row's clicks that it gets (Dirichlet smoothing, Zhai and Lafferty 2004). Those of a
-    category and of a past are compared with what is expected without.
+    A count c of a candidate with popularity p becomes log((c + n * p) / (total + n)), with a prior
+    count n: its share of the row's clicks, with Dirichlet smoothing (Zhai and Lafferty 2004). For
+    categories and pasts, the log-share expected without them is subtracted.
     """
     share = known.popularity[candidates][..., None]  # [B, C, 1]
     of_pairs = _log_share(evidence.pairs, share, PAIR_DOUBTS)
     n_columns = evidence.categories.masses.shape[1] // 2
     base = np.exp(of_pairs[..., [BASE]])
+    # Clicks are compared with popularity, transitions with the pairs of the last item.
     expected = np.concatenate([share.repeat(n_columns, 2), base.repeat(n_columns, 2)], axis=2)
     parts = [
         of_pairs,
@@ -94,6 +96,7 @@ def candidate_features(
         parts.append(own_features(prefixes.earlier, candidates))
         parts.append(_log_share(evidence.past, share, PAST_DOUBT) - np.log(share))
     n_missing = n_features - sum(part.shape[2] for part in parts)
+    # Room for the network's log-softmax, which the model fills in.
     parts.append(np.zeros((*candidates.shape, n_missing), np.float32))
     features: Floats32 = np.concatenate(parts, axis=2, dtype=np.float32)
     return features

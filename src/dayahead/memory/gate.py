@@ -1,4 +1,4 @@
-"""Gate: how much of the probability a session's own items have, and how much all others."""
+"""Gate: splits the probability between the session's own items and all others."""
 
 import math
 
@@ -9,19 +9,20 @@ from torch.nn.functional import logsigmoid
 
 from dayahead.memory.examples import Examples
 
+# Finite: the logsumexp of an empty group would be -inf, and its gradient NaN.
 _LOWEST = -1e9
 
 
 class Gate(nn.Module):
-    """Own items have the probability p together, all others 1 - p: logit p = w . x + b.
+    """The session's items get the probability p together, all others 1 - p: logit p = w . x + b.
 
-    The scores, joined from much evidence of other sessions, say little about whether a visitor
-    comes back to an item; what says it is the visit, and how often others came back from its last
-    item. As the repeat-explore mechanism of RepeatNet (Ren et al., AAAI 2019).
+    The scores come mostly from other sessions and say little about whether a visitor returns to an
+    item. That is predicted by the session itself and by how often others returned after its last
+    item. Like the repeat-explore mechanism of RepeatNet (Ren et al., AAAI 2019).
 
     Args:
-        columns: of the context that x is.
-        n_best: candidates of each prefix, the best ones, that probabilities are of: as many as the
+        columns: columns of the context that are the gate's input x.
+        n_best: number of best candidates over which probabilities are normalised: as many as the
             head learns from, however many it ranks.
     """
 
@@ -33,10 +34,11 @@ class Gate(nn.Module):
         self.bias = nn.Parameter(torch.zeros(()))
 
     def start(self, examples: Examples) -> None:
-        """Begin with the share of the examples' targets that are own items."""
+        """Initialise the bias from the share of examples whose target is in the session."""
         is_own = examples.is_own.gather(1, examples.targets[:, None])[:, 0]
         n_own, n = int(is_own.sum()), int((examples.is_own.any(1)).sum())
         with torch.no_grad():
+            # One is added to each count, for a finite logit where a group has no target.
             self.bias.fill_(math.log((n_own + 1) / (n - n_own + 1)))
 
     def forward(self, scores: Float[Tensor, "B C"], examples: Examples) -> Float[Tensor, "B C"]:
@@ -44,6 +46,7 @@ class Gate(nn.Module):
         is_own, is_other = examples.is_own, examples.is_candidate & ~examples.is_own
         logit = examples.context[:, self.columns] @ self.linear + self.bias
         is_asked = is_own.any(1) & is_other.any(1)
+        # Where one group is empty, the other one has all of the probability: a log-factor of 0.
         own, other = (
             torch.where(is_asked, logsigmoid(each), 0.0)[:, None] for each in (logit, -logit)
         )

@@ -11,23 +11,23 @@ from dayahead.memory.examples import Examples
 from dayahead.memory.gate import Gate
 
 LIMIT = 8.0
-"""Features and context farther from the mean, in deviations, are cut off."""
+"""Standardised features and context are clipped to plus or minus this many deviations."""
 _LEAST_STD = 1e-3
-"""What varies less is taken for a constant."""
+"""A column with a smaller deviation counts as constant and is not divided by it."""
 
 
 class Head(nn.Module):
     """s_j = w . f_j + v . ReLU(A f_j + B x + b), of standardised features f and context x.
 
-    w and v start at zero; `width` units. With width 0 it is a conditional logit (McFadden 1974). A
-    gate divides the probability between the session's own items and all others.
+    w and v start at zero; `width` hidden units. With width 0 it is a conditional logit (McFadden
+    1974). A gate splits the probability between the session's own items and all others.
 
     Args:
-        n_features: F.
-        n_context: X.
+        n_features: number of features F.
+        n_context: size of the context X.
         width: hidden units.
-        seed: of A and B.
-        gate: between own items and others; None: scores are s alone.
+        seed: seed of the initial A and B.
+        gate: between the session's items and others; None: scores are s alone.
     """
 
     features_mean: Float[Tensor, " F"]
@@ -35,7 +35,7 @@ class Head(nn.Module):
     context_mean: Float[Tensor, " X"]
     context_std: Float[Tensor, " X"]
     n_standardised: Tensor
-    """Examples that mean and deviation are of, 0 before the first window."""
+    """Number of examples behind mean and deviation, 0 before the first window."""
 
     def __init__(
         self, n_features: int, n_context: int, width: int, seed: int, gate: Gate | None
@@ -54,7 +54,7 @@ class Head(nn.Module):
         self.register_buffer("n_standardised", torch.zeros((), dtype=torch.int64))
 
     def learn_scale(self, examples: Examples) -> None:
-        """Take mean, deviation and the gate's first share from examples, where there are any."""
+        """Compute mean, deviation and the gate's initial bias from the examples, if any."""
         if not len(examples):
             return
         features = examples.features[examples.is_candidate]
@@ -96,7 +96,7 @@ class Mixture(Head):
     """s_j = log sum_k softmax(w)_k exp(f_jk), over features f that are log-probabilities.
 
     The interpolation of kNN-LM (Khandelwal et al. 2020), with any number of sources; the context
-    plays no part. `is_share` [F] says which features are log-probabilities.
+    is not used. `is_share` [F] says which features are log-probabilities.
     """
 
     columns: Int[Tensor, " K"]
@@ -109,6 +109,7 @@ class Mixture(Head):
         self, features: Float[Tensor, "B C F"], context: Float[Tensor, "B X"]
     ) -> Float[Tensor, "B C"]:
         """Return s from standardised features."""
+        # Undo the standardisation: only log-probabilities can be mixed as probabilities.
         logs = features * self.features_std + self.features_mean
         shares = self.linear[self.columns].log_softmax(0)
         return (logs[..., self.columns] + shares).logsumexp(-1)

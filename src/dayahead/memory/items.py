@@ -29,7 +29,7 @@ class ItemMemory:
     def __init__(self) -> None:
         self.half_lives = np.array([half_life for _, half_life in CHANNELS])
         self.counts = np.zeros((N_RESERVED, len(CHANNELS)), np.float32)
-        """[n, K], n the catalogue's size with the reserved indices."""
+        """[n, K] decayed counts; n is the catalogue's size with the reserved indices."""
         self.first = np.full(N_RESERVED, NEVER)
         """[n] microseconds, NEVER before the first click."""
         self.latest = self.first.copy()
@@ -49,6 +49,7 @@ class ItemMemory:
         is_first[sessions.offsets[:-1]] = True
         is_end[sessions.last] = True
         is_counted = {"clicks": is_known, "later": is_known & ~is_first, "end": is_known & is_end}
+        # In float64 until all is added; the counts are kept in float32.
         decayed = self.counts * 2.0 ** (-elapsed / self.half_lives)
         for channel, (kind, half_life) in enumerate(CHANNELS):
             [clicks] = is_counted[kind].nonzero()
@@ -59,6 +60,7 @@ class ItemMemory:
 
     def _see(self, items: Ints, times: Ints) -> None:
         first, latest = self.first.copy(), self.latest.copy()  # a state may share the old ones
+        # NEVER is the lowest integer, so a minimum would keep it as the time of the first click.
         first[items[~self.is_seen[items]]] = np.iinfo(np.int64).max
         np.minimum.at(first, items, times)
         np.maximum.at(latest, items, times)
@@ -72,6 +74,7 @@ class ItemMemory:
     def popularity(self) -> Floats:
         """[n] smoothed share of each item in the clicks after a session's first; sums to 1."""
         counts = self.counts[:, _LATER] + 0.05 * self.counts[:, _CLICKS].astype(np.float64)
+        # Above 0 for every item: features take the logarithm of shares.
         smoothed = counts + 0.01 * self.is_seen + 1e-6
         smoothed[:N_RESERVED] = 1e-6
         return np.asarray(smoothed / smoothed.sum())

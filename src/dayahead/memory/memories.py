@@ -1,4 +1,4 @@
-"""All memories of a model as they stand after a window, and what they say of a prefix."""
+"""All memories of a model after a window, and the features that they give to a prefix."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -33,7 +33,7 @@ _Part = PairMemory | ItemMemory | CategoryMemory | SessionMemory | PastMemory
 
 
 class Read(NamedTuple):
-    """Candidates of B prefixes, and what the memories say of them."""
+    """Candidates of B prefixes, with their features and context from the memories."""
 
     candidates: NDArray[np.int32]
     """[B, C] catalogue indices, 0 where a prefix has fewer."""
@@ -59,7 +59,7 @@ class Memories:
         self.sessions = SessionMemory(settings.config)
         self.pasts = PastMemory() if settings.with_past else None
         self.sizes = dict.fromkeys((ITEM_ID, *settings.columns), 0)
-        """Values of each vocabulary that are known; the others are read as unknown."""
+        """Number of known values of each vocabulary; higher indices are read as unknown."""
         self.end = 0
         """Microseconds since 1970; 0 before the first window."""
         self._known: tuple[ItemFeatures, Weights] | None = None
@@ -94,14 +94,14 @@ class Memories:
 
     @property
     def known(self) -> tuple[ItemFeatures, Weights]:
-        """What holds for every prefix: features of items, weights of sessions; computed once."""
+        """Features of items and weights of sessions, equal for all prefixes; computed once."""
         if self._known is None:
             now = self.end, self.settings.unit
             self._known = ItemFeatures.of(self.items, *now), self.sessions.weights(*now)
         return self._known
 
     def reader(self, n_candidates: int, allowed: NDArray[np.bool_] | None = None) -> Reader:
-        """Return what reads prefixes: candidates are items seen and own ones (if `allowed` [n])."""
+        """Return a reader; candidates are items seen and the prefix's (if `allowed` [n])."""
         now = self.end, self.settings.unit
         known, weights = self.known
         popularity = known.popularity.copy()
@@ -117,6 +117,7 @@ class Memories:
         @in_phase("memories")
         def read(prefixes: Clicks) -> Read:
             prefixes = prefixes.known(self.sizes.values())
+            # Search and candidates read past and prefix as one sequence; features keep them apart.
             clicks = prefixes if self.pasts is None else prefixes.after_past()
             near = self.sessions.search(clicks, weights)
             candidates = choose(
@@ -157,6 +158,7 @@ class Memories:
         """Replace the sizes and all sums."""
         for name, memory in self._parts().items():
             memory.load_state_dict(with_prefix(state, f"{name}."))
+        # After the items are loaded, which say how large the catalogue is: the index covers it.
         self.sessions.grow(self.n_items)
         self.sizes = dict(zip(self.sizes, state[_SIZES].tolist(), strict=True))
         self.end = int(state[_CLOCK])

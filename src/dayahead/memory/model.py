@@ -1,8 +1,8 @@
-"""The model `memory`: memories of clicks, joined by a head that learns what they are worth.
+"""The model `memory`: memories of clicks, joined by a head that learns how to weigh them.
 
 The head is stacked prequentially (Dawid 1984; Wolpert 1992): an example of window i has the
-features that memories and network gave it after window i - 1, which is the situation in which
-window i + 1 is scored.
+features that memories and network computed after window i - 1, just as window i + 1 will be scored
+after window i.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,9 +30,9 @@ from dayahead.memory.settings import MemorySettings
 from dayahead.memory.training import HeadTrainer, LiveNetwork
 
 CELLS = 40_000
-"""Candidates of all prefixes that are read at once, to bound memory."""
+"""Maximum number of candidates, over all prefixes, that are read at once: bounds memory."""
 NetworkScores = Callable[[Positions, Int[Tensor, "B C"]], Float[Tensor, "B C"]]
-"""Scores of candidates, logits of a softmax, after some prefixes, by the positions of these."""
+"""From the positions of prefixes and their candidates to scores, which are logits of a softmax."""
 NetworkUpdate = Callable[[int, int], None]
 """Takes a step of a network by its gradients, given its number and how many there are."""
 MemoryScorer = Callable[[Clicks, NetworkScores | None], Float32[Tensor, "B C"]]
@@ -49,7 +49,7 @@ class MemoryModel:
     def __init__(self, settings: MemorySettings) -> None:
         self.settings = settings
         self.features = feature_names(settings.columns, settings.with_network, settings.with_past)
-        """Names, in the order of the head's weights."""
+        """Names of the features, in the order of the head's weights."""
         self._own = self.features.index(IS_OWN)
         self.context = context_names(settings.columns, settings.with_past)
         self.memories = Memories(settings)
@@ -59,7 +59,7 @@ class MemoryModel:
         self.replay = Replay(settings.config.n_replayed, settings.config.n_candidates, *sizes)
         self.n_fits = 0
         self.known: dict[str, int] = {}
-        """Values of each vocabulary at the last fit: a later one is new in its window."""
+        """Size of each vocabulary at the last fit: later values are new in their window."""
 
     def _head(self) -> Head:
         config, seed = self.settings.config, self.settings.seed
@@ -92,8 +92,8 @@ class MemoryModel:
         Args:
             sessions: of the window, in any order.
             end: of the window, in microseconds since 1970.
-            network: where there is one, as it stood before the window (in the first window: fitted
-                on the earlier half). Its positions are in the sessions.
+            network: the network, if any, in its state before the window (in the first window:
+                fitted on the earlier half). Its positions are in the sessions.
             update: fits the network by the head's loss too, for which its scores have gradients.
 
         Returns:
@@ -126,14 +126,16 @@ class MemoryModel:
         network: NetworkScores | None,
         update: NetworkUpdate | None,
     ) -> float | None:
-        """Fit on every click but the first of sessions, which are these rows of the window."""
+        """Fit on all clicks but the first of each session; `rows` are their rows in the window."""
+        # A seed for each fit: a model that is resumed at any window draws the same.
         [seed] = np.random.SeedSequence([self.settings.seed, self.n_fits]).generate_state(1)
         generator = torch.Generator().manual_seed(int(seed))
         every = sessions.positions()
         n_positions, config = len(every.rows), self.settings.config
         drawn = torch.randperm(n_positions, generator=generator)[: config.n_examples]
+        # Back in order of time: the replay keeps the last examples.
         chosen = np.sort(drawn.numpy())
-        # As in evaluation, where what is new in a window has no index.
+        # As in evaluation, where items that are new in a window are unknown.
         before = sessions.known(self.known.values()) if self.n_fits else sessions
         read = memories.reader(config.n_candidates)
         parts, asked = [], []
@@ -142,6 +144,7 @@ class MemoryModel:
             found = read(before.prefixes(positions))
             in_window = Positions(rows[positions.rows], positions.n_after)
             examples = self._examples(found, network, in_window, sessions.following(positions))
+            # A target that is no candidate has no column: the loss is over candidates only.
             is_learnable = examples.targets.numpy() >= 0
             parts.append(examples.take(torch.from_numpy(is_learnable)))
             if update:
@@ -162,7 +165,7 @@ class MemoryModel:
         update: NetworkUpdate,
         asked: list[tuple[Positions, NDArray[np.int32]]],
     ) -> LiveNetwork:
-        """Return a network that learns with the head; the examples' positions and candidates."""
+        """Return the network, trained along with the head, for these positions and candidates."""
         positions = Positions(
             *(np.concatenate(each) for each in zip(*(a[0] for a in asked), strict=True))
         )
@@ -176,8 +179,9 @@ class MemoryModel:
         return LiveNetwork(len(self.replay.kept), feature, update)
 
     def _scaled(self, parts: list[Examples]) -> Examples:
-        """Join examples, standardised; the first ones of all tell how."""
+        """Standardise and join examples; the first fit's decide mean and deviation."""
         if not self.head.n_standardised:
+            # Once only: replayed examples are kept standardised and would not fit a new scale.
             self.head.learn_scale(Examples.cat(parts))
             if self.settings.config.end_to_end:  # an unfitted network's scores hardly differ
                 self.head.features_std[-1] = 1.0
@@ -190,7 +194,7 @@ class MemoryModel:
         positions: Positions,
         targets: Ints | None = None,
     ) -> Examples:
-        """Put together what memories and network say of prefixes, and the items that follow."""
+        """Join the features of memories and network for some prefixes, and their targets."""
         self._check_network(network)
         candidates = torch.from_numpy(read.candidates).long()
         features = torch.from_numpy(read.features)
@@ -209,9 +213,9 @@ class MemoryModel:
     def _log_softmax(
         self, scores: Float[Tensor, "B C"], is_candidate: Bool[Tensor, "B C"]
     ) -> Float[Tensor, "B C"]:
-        """Normalise a network's scores over the best candidates, as many as the head learns from.
+        """Normalise a network's scores over the best `n_candidates`, as in training.
 
-        A softmax over the catalogue would differ by the same in all of a prefix, and take longer.
+        A softmax over the catalogue would differ by a constant for each prefix, and take longer.
         """
         best = slice(self.settings.config.n_candidates)
         known = scores[:, best].masked_fill(~is_candidate[:, best], -torch.inf)
@@ -232,7 +236,7 @@ class MemoryModel:
     def scorer(self, candidates: Ints) -> MemoryScorer:
         """Return a function that scores distinct catalogue indices, until the next fit.
 
-        The head's scores are 0 or more. What it does not rank has -2 to -1, by popularity.
+        The head's scores are 0 or more. Items that it does not rank get -2 to -1, by popularity.
         """
         allowed = np.zeros(self.n_items + N_RESERVED, bool)
         allowed[candidates] = True
@@ -268,6 +272,7 @@ class MemoryModel:
             of_head = -torch.arange(of_head.shape[1]).expand_as(of_head).float()
         lowest = of_head.masked_fill(~examples.is_candidate, torch.inf).amin(1, keepdim=True)
         rows, columns = examples.is_candidate.nonzero(as_tuple=True)
+        # Shifted to 0 or more for each prefix, so that no fallback score can be above the head's.
         return rows, columns, (of_head - lowest)[rows, columns]
 
     def _n_ranked(self, allowed: NDArray[np.bool_]) -> int:
@@ -279,9 +284,9 @@ class MemoryModel:
     def explain(
         self, prefix: Clicks, items: Ints, network: NetworkScores | None = None
     ) -> list[dict[str, float]]:
-        """Split items' leads over the mean candidate of one prefix among the named features.
+        """Attribute the scores of items after one prefix to the named features.
 
-        Empty where an item is no candidate.
+        They are relative to the mean candidate. Empty where an item is no candidate.
         """
         found = self.memories.reader(self._n_ranked(self.memories.items.is_seen))(prefix)
         row = np.array([0])
@@ -297,9 +302,9 @@ class MemoryModel:
         return [parts(item) for item in items.tolist()]
 
     def weights(self) -> dict[str, float]:
-        """Return by how much each feature raises a score: of a linear head, its weights.
+        """Return how much each feature raises a score; for a linear head these are its weights.
 
-        The mean gradient, per standard deviation, over the candidates of the examples kept.
+        It is the mean gradient, per standard deviation, over candidates of the kept examples.
         """
         kept = self.replay.kept.single()
         if not len(kept):
@@ -322,6 +327,7 @@ class MemoryModel:
 
         Without its TRAINING_STATE the model gives the same scores, but must not be fitted on.
         """
+        # Saved models for serving leave the training state out.
         is_whole = any(name.startswith(TRAINING_STATE) for name in state)
         for name, part in self._state_parts().items():
             if is_whole or f"{name}." not in TRAINING_STATE:

@@ -1,4 +1,4 @@
-"""Session neighbours: the latest sessions that share items with a prefix, and what they hold."""
+"""Session neighbours: the latest sessions that share items with a prefix, and their items."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -18,16 +18,16 @@ from dayahead.memory.table import Columns, Floats, Floats32, Sums
 HALF_LIVES = (1.0, 4.0, 16.0, 64.0)
 """Windows in which a session loses half of its weight; short ones suit news, long ones shops."""
 _KINDS = ("items", "sharp")
-"""Similarity as it is, and sharpened."""
+"""Plain similarity, and sharpened: raised to a power, so that the best sessions count more."""
 N_SUMS = len(HALF_LIVES)
-"""The first channels are of similarity as it is."""
+"""Number of channels of plain similarity, which come first."""
 NAMES = tuple(f"neighbours.{kind}.{half_life:g}" for kind in _KINDS for half_life in HALF_LIVES)
 N_LATEST, N_EARLIER, N_BEST, REACH = range(4)
 """Positions in the array of limits."""
 
 
 class Weights(NamedTuple):
-    """Worth of each session at one time."""
+    """Weight of each session at one time."""
 
     by_half_life: Floats32
     """[S, H] 2^(-age/h) / sqrt(length)."""
@@ -39,9 +39,9 @@ class Neighbourhood(NamedTuple):
     """Items of the sessions nearest to each of B prefixes."""
 
     offsets: Ints
-    """[B + 1]"""
+    """[B + 1] start of each prefix's items, and the end of the last one's."""
     items: Columns
-    """[M]"""
+    """[M] items of the neighbours of all prefixes."""
     values: Floats32
     """[M, K] sums of similarity over distance, in the channels NAMES."""
 
@@ -51,22 +51,22 @@ class Neighbourhood(NamedTuple):
 
 
 class Postings(NamedTuple):
-    """The sessions that hold each item, latest first."""
+    """Inverted index: the sessions that contain each item, latest first."""
 
     offsets: Ints
-    """[n + 1]"""
+    """[n + 1] start of each item's sessions, and the end of the last one's."""
     sessions: Columns
 
 
 class _Scratch(NamedTuple):
-    """Room to compare a prefix with sessions."""
+    """Buffers to compare a prefix with sessions."""
 
     sums: Floats32
-    """[S] weights of the items shared, 0 between prefixes."""
+    """[S] sum of the weights of the shared items; all 0 between prefixes."""
     shared: Ints
-    """[S] the latest item of the prefix that a session touched has."""
+    """[S] the latest item of the prefix that each session contains."""
     touched: Columns
-    """[S] sessions, in order of touch."""
+    """[S] sessions that share an item, in the order in which they were found."""
 
 
 class SessionMemory:
@@ -98,9 +98,11 @@ class SessionMemory:
         self.offsets = np.append(self.offsets, self.offsets[-1] + sessions.offsets[1:])
         self.times = np.append(self.times, sessions.times[sessions.last])
         self._index(n)
+        # Sessions in no list of the index can never be found: drop them.
         is_kept = np.zeros(len(self.times), bool)
         is_kept[self.postings.sessions] = True
         is_kept[: -self.config.max_sessions] = False
+        # Dropping sessions renumbers the others, hence the index is built a second time.
         self._keep(is_kept)
         self._index(n)
 
@@ -111,7 +113,7 @@ class SessionMemory:
         self.times = self.times[is_kept]
 
     def weights(self, end: int, unit: int) -> Weights:
-        """Return the worth of each session at the time `end`."""
+        """Return the weight of each session at the time `end`."""
         ages = np.maximum(end - self.times, 0)[:, None] / unit
         worth = 2.0 ** (-ages / np.array(HALF_LIVES)) / np.sqrt(np.diff(self.offsets))[:, None]
         by_half_life = worth.astype(np.float32)
@@ -168,7 +170,7 @@ def _posted(items: Columns, offsets: Ints, n: int, n_latest: int) -> tuple[Ints,
 
 @compiled
 def _is_latest(prefix: Ints, i: int) -> bool:
-    """Whether an item of a prefix is known and not clicked again later on."""
+    """Whether the item at position i of a prefix is known and not clicked again later."""
     for j in range(i + 1, len(prefix)):
         if prefix[j] == prefix[i]:
             return False
@@ -201,9 +203,9 @@ def _similar(prefix: Ints, postings: Postings, limits: Ints, fade: float, scratc
 
 @compiled
 def _kth_lowest(values: Floats32, k: int) -> np.float32:
-    """Return the value at position k of the sorted values, whose order is lost (Hoare 1961).
+    """Return the value at position k of the sorted values; reorders them (Hoare 1961).
 
-    As numpy.partition, which takes Numba five seconds to compile.
+    numpy.partition does the same, but Numba takes five seconds to compile it.
     """
     low, high = 0, len(values) - 1
     while low < high:
@@ -231,9 +233,9 @@ def _kth_lowest(values: Floats32, k: int) -> np.float32:
 def _nearest(
     items: Ints, offsets: Ints, postings: Postings, weights: Floats32, limits: Ints, fade: float
 ) -> tuple[Columns, Floats32, Ints]:
-    """Return each prefix's best sessions [B, S] (-1: none), what they share, and its latest item.
+    """Return each prefix's best sessions [B, S] (-1: none), similarities and latest shared items.
 
-    The best have the largest weight of the items shared times their own weight [S].
+    The best have the largest product of the shared items' weight and the session's weight [S].
     """
     shape = len(offsets) - 1, limits[N_BEST]
     nearest = np.full(shape, -1, np.int32)
@@ -254,7 +256,8 @@ def _nearest(
         n_best, lowest = 0, np.float32(0)
         if n_near > shape[1]:
             lowest = _kth_lowest(similar[:n_near].copy(), n_near - shape[1])
-        for is_tie in (False, True):  # of the sessions as similar as the last one, the first ones
+        # First all above the k-th value, then ties with it in the order found, until there are k.
+        for is_tie in (False, True):
             for t in range(n_near):
                 is_chosen = similar[t] == lowest if is_tie else similar[t] > lowest
                 if is_chosen and n_best < shape[1]:
@@ -267,12 +270,13 @@ def _nearest(
 
 @compiled
 def _worths(sums: Floats32, weights: Floats32, sharpness: float) -> Floats32:
-    """Return similarities [S, K] of a prefix's neighbours: as they are, then sharpened."""
+    """Return similarities [S, K] of a prefix's neighbours: plain, then sharpened."""
     plain = sums[:, None] * weights
     worths = np.zeros((len(sums), 2 * weights.shape[1]), np.float32)
     for k in range(weights.shape[1]):
         highest = np.append(plain[:, k], np.float32(0)).max()
         for s in range(len(sums) if highest > 0 else 0):
+            # Relative to the best neighbour, which keeps its similarity whatever the power.
             share = (plain[s, k] / highest) ** np.float32(sharpness - 1)
             worths[s, k], worths[s, weights.shape[1] + k] = plain[s, k], plain[s, k] * share
     return worths
@@ -292,6 +296,7 @@ def _sums_of_items(
     for s in nearest.ravel():
         size += offsets[s + 1] - offsets[s] if s >= 0 else 0
     ends, columns = np.zeros(len(nearest) + 1, np.int64), np.empty(size, np.int32)
+    # An upper bound of the size: an item that several neighbours have is stored once.
     values = np.zeros((size, 2 * weights.shape[1]), np.float32)
     place = np.full(n, -1, np.int64)
     end = 0
@@ -300,6 +305,7 @@ def _sums_of_items(
         worths = _worths(shares[b, : len(near)], weights[near], factors[1])
         for c in range(len(near)):
             start, stop = offsets[near[c]], offsets[near[c] + 1]
+            # Items are weighed by their distance from the last occurrence of the shared item.
             at = start + np.flatnonzero(items[start:stop] == shared[b, c])[-1]
             for i in range(start, stop):
                 item = items[i]

@@ -1,4 +1,4 @@
-"""Pair memory: how often item b followed or met item a, in channels that decay."""
+"""Pair memory: decayed counts of how often item b followed, or occurred with, item a."""
 
 from collections.abc import Mapping
 
@@ -14,10 +14,10 @@ KINDS = ("next", "first", "end", "forward", "backward")
 """What a channel counts of items a -> b:
 
 next      b is the click after a
-first     so, and a is the session's first click
-end       so, and b is the session's last click
-forward   b comes after a, worth 1 / distance
-backward  b comes before a, worth 1 / distance
+first     as next, and a is the session's first click
+end       as next, and b is the session's last click
+forward   b comes after a, with weight 1 / distance
+backward  b comes before a, with weight 1 / distance
 """
 CHANNELS = (
     *(("next", half_life) for half_life in (0.25, 1.0, 4.0, 16.0)),
@@ -29,15 +29,15 @@ CHANNELS = (
 """Kind and half-life, in windows."""
 NAMES = tuple(f"pair.{kind}.{half_life:g}" for kind, half_life in CHANNELS)
 REACH = 20
-"""Clicks farther apart are no pair; of a prefix, as many clicks are read."""
+"""Largest distance of a pair, in clicks, and the number of a prefix's last clicks that are read."""
 FADE = 0.5
-"""Weight of each click of a prefix, in parts of the one after it."""
+"""Weight of each click of a prefix, relative to the click after it."""
 _KIND_OF = np.array([KINDS.index(kind) for kind, _ in CHANNELS])
 _IS_BACKWARD = np.array([kind == "backward" for kind, _ in CHANNELS])
 _IS_MET = np.array([kind in {"forward", "backward"} for kind, _ in CHANNELS])
 WEIGHTS = np.where(_IS_MET, FADE ** np.arange(REACH)[:, None], np.eye(REACH, 1)).astype(np.float32)
-"""[REACH, K] of a prefix's clicks, the last one first: forward and backward are summed over the
-prefix, the other kinds are read at its last click."""
+"""[REACH, K] weights of a prefix's clicks, the last one first: forward and backward are summed over
+the prefix, the other kinds are read at its last click."""
 
 
 class PairMemory:
@@ -52,6 +52,7 @@ class PairMemory:
         worth = kinds[:, _KIND_OF] * 2.0 ** (-ages[after, None] / self.table.half_lives)
         rows, columns = sessions.items[before], sessions.items[after]
         self.table.add(
+            # One table for both: backward channels are under (b, a), all others under (a, b).
             np.append(rows, columns),
             np.append(columns, rows),
             np.concatenate([worth * ~_IS_BACKWARD, worth * _IS_BACKWARD]),
@@ -73,7 +74,7 @@ class PairMemory:
 
 
 def _pairs(sessions: Clicks) -> tuple[Ints, Ints, Floats]:
-    """Return the clicks of each pair, the earlier and the later, and its worth [P, kinds]."""
+    """Return the earlier and the later click of each pair, and its weight [P, kinds]."""
     clicks = np.arange(len(sessions.items))
     n_after = np.minimum(sessions.offsets[1:].repeat(sessions.lengths) - clicks - 1, REACH)
     before, distances = clicks.repeat(n_after), step_of_each(n_after) + 1

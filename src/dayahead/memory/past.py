@@ -10,12 +10,12 @@ from dayahead.memory.clicks import Clicks
 from dayahead.memory.table import Columns, DecayedTable, Floats, Sums
 
 HALF_LIVES = (4.0, 16.0)
-"""In windows."""
+"""Half-lives of the counts, in windows."""
 NAMES = tuple(f"past.next.{half_life:g}" for half_life in HALF_LIVES)
 
 
 class PastMemory:
-    """Decayed counts by (last item of the past, item of the session): worth 1 / its position."""
+    """Decayed counts by (last item of the past, item of the session), weighted 1 / its position."""
 
     def __init__(self) -> None:
         self.table = DecayedTable(HALF_LIVES)

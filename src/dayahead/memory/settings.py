@@ -1,4 +1,4 @@
-"""Settings of a memory model, and what its log decides."""
+"""Settings of a memory model, and those that follow from the data set."""
 
 from dataclasses import dataclass
 
@@ -11,11 +11,11 @@ class MemorySettings:
 
     config: MemoryConfig
     unit: int
-    """Microseconds of a window: half-lives count in these."""
+    """Length of a window, in microseconds: the unit of half-lives."""
     columns: tuple[str, ...]
     """Names of the categorical columns."""
     with_network: bool = False
     """Whether a network's log-softmax is a feature."""
     with_past: bool = False
-    """Whether the user's past is evidence."""
+    """Whether features of the user's past are used."""
     seed: int

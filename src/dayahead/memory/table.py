@@ -1,4 +1,4 @@
-"""Sparse sums that decay: a few channels of numbers for each (row, column) seen together."""
+"""Sparse matrix of decayed sums: a few channels of numbers for each (row, column) seen together."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -15,31 +15,31 @@ Floats = NDArray[np.float64]
 Floats32 = NDArray[np.float32]
 Columns = NDArray[np.int32]
 FLOOR = 0.02
-"""A cell goes when none of its channels is above this."""
+"""A cell is dropped when none of its channels is above this."""
 
 
 class Sums(NamedTuple):
-    """What a memory says of B prefixes and their C candidates, in K channels."""
+    """Counts of a memory for B prefixes and their C candidates, in K channels."""
 
     counts: Floats32
     """[B, C, K]"""
     masses: Floats32
-    """[B, K] the same over all items."""
+    """[B, K] totals: the sum of the counts over all items, not only the candidates."""
 
 
 class Cells(NamedTuple):
-    """Sorted cells of a table, and where each of its rows begins."""
+    """Sorted cells of a table and the start of each row, as in a CSR matrix."""
 
     rows: Ints
-    """[R] distinct, ascending."""
+    """[R] row keys, distinct and ascending."""
     offsets: Ints
-    """[R + 1] into the cells."""
+    """[R + 1] start of each row in the cells, and the end of the last one."""
     columns: Columns
     """[N] ascending within a row."""
     values: Floats32
     """[N, K]"""
     masses: Floats32
-    """[R, K] sums over each row."""
+    """[R, K] total of each row."""
 
 
 class _Sorted(NamedTuple):
@@ -51,7 +51,7 @@ class _Sorted(NamedTuple):
 
 
 class DecayedTable:
-    """Sums over events, each worth 2^(-age/h) in the channel of half-life h."""
+    """Sums over events, each with the weight 2^(-age/h) in the channel of half-life h."""
 
     def __init__(self, half_lives: tuple[float, ...]) -> None:
         self.half_lives = np.array(half_lives)
@@ -61,6 +61,7 @@ class DecayedTable:
     def _set(self, rows: Ints, columns: Columns, values: Floats32) -> None:
         starts = np.flatnonzero(np.diff(rows, prepend=-1))
         offsets = np.append(starts, len(rows))
+        # Summed in float64: a row may have as many cells as there are items.
         masses = np.add.reduceat(values, starts, dtype=np.float64) if len(rows) else values
         self.cells = Cells(rows[starts], offsets, columns, values, masses.astype(np.float32))
 
@@ -88,8 +89,8 @@ class DecayedTable:
         """Sum up rows of the table at each prefix's candidates.
 
         Args:
-            rows: [B, R] that each prefix asks for; those the table lacks are empty.
-            weights: [R, K] of each of them in each channel.
+            rows: [B, R] keys of the rows that each prefix reads; missing ones count as empty.
+            weights: [R, K] weight of each row in each channel.
             candidates: [B, C] columns below `n`; 0 is none.
             n: size of the catalogue with the reserved indices.
         """
@@ -107,7 +108,7 @@ class DecayedTable:
 
 @compiled
 def _key(cells: _Sorted, i: int) -> tuple[np.int64, np.int64]:
-    """Return row and column of a cell; past the end what is larger than all."""
+    """Return row and column of a cell; past the end a key larger than all others."""
     if i < len(cells.rows):
         return cells.rows[i], np.int64(cells.columns[i])
     return np.int64(np.iinfo(np.int64).max), np.int64(0)
@@ -115,7 +116,7 @@ def _key(cells: _Sorted, i: int) -> tuple[np.int64, np.int64]:
 
 @compiled
 def _merged(old: _Sorted, new: _Sorted, factors: Floats) -> tuple[Ints, Columns, Floats32]:
-    """Merge sorted cells with sorted new ones, decaying the old; drop those at the floor."""
+    """Merge sorted cells with sorted new ones, decaying the old; drop cells at or below FLOOR."""
     size = len(old.rows) + len(new.rows)
     rows, columns = np.empty(size, np.int64), np.empty(size, np.int32)
     values = np.zeros((size, len(factors)), np.float32)
@@ -125,6 +126,7 @@ def _merged(old: _Sorted, new: _Sorted, factors: Floats) -> tuple[Ints, Columns,
             break
         key, new_key = _key(old, i), _key(new, j)
         is_old, is_new = key <= new_key, new_key <= key
+        # Written at `end` in any case; the next cell overwrites one that is not kept.
         rows[end], columns[end] = key if is_old else new_key
         is_alive = False
         for k in range(len(factors)):
@@ -132,6 +134,7 @@ def _merged(old: _Sorted, new: _Sorted, factors: Floats) -> tuple[Ints, Columns,
             values[end, k] = value + (new.values[j, k] if is_new else 0.0)
             is_alive |= values[end, k] > FLOOR
         i, j, end = i + is_old, j + is_new, end + is_alive
+    # Copies: views would keep the whole buffers alive.
     return rows[:end].copy(), columns[:end].copy(), values[:end].copy()
 
 
@@ -151,6 +154,7 @@ def _read(
     for b in range(len(candidates)):
         for c in range(candidates.shape[1]):
             slots[candidates[b, c]] = c
+        # Candidate 0 is padding: rows may have a column 0 of their own.
         slots[0] = -1
         for r in range(rows.shape[1]):
             row = np.searchsorted(cells.rows, rows[b, r])

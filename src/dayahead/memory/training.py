@@ -16,22 +16,22 @@ from dayahead.memory.examples import Examples
 from dayahead.memory.head import Head
 
 FINAL_RATE = 0.1
-"""Share of the learning rate that the last step of a fit has."""
+"""Learning rate at the end of a fit, as a fraction of that at the start."""
 GATE_FACTOR = 10.0
-"""Learning rate of the gate's few parameters, in parts of that of the others."""
+"""Learning rate of the gate's few parameters, as a multiple of that of the others."""
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
 @dataclass(frozen=True)
 class LiveNetwork:
-    """A network that the head's loss fits too: what it says of the new examples, at each step."""
+    """A network trained along with the head: its feature is recomputed at every step."""
 
     first: int
-    """The first new example; those before it are replayed with the features they had."""
+    """Index of the first new example; those before it are replayed with their stored features."""
     feature: Callable[[Int[Tensor, " k"]], Float[Tensor, "k C"]]
     """The network's standardised feature, the last one, of new examples counted from `first`."""
     update: Callable[[int, int], None]
-    """Take a step of the network by its gradients; its number and how many there are."""
+    """Update the network from its gradients, given the step's number and the number of steps."""
 
     def refresh(self, batch: Examples, rows: Int[Tensor, " B"]) -> Examples:
         """Return examples, these rows of all, with the network's feature as it is now."""
@@ -46,7 +46,7 @@ class LiveNetwork:
 
 
 class HeadTrainer:
-    """Minimises the listwise cross-entropy over candidates by AdamW; moments are carried on."""
+    """Minimises the listwise cross-entropy over candidates by AdamW; keeps moments between fits."""
 
     def __init__(self, head: Head, config: MemoryConfig) -> None:
         self.head = head
@@ -55,7 +55,8 @@ class HeadTrainer:
         if (gate := head.gate) is not None:
             groups += [
                 {"params": [gate.linear], "factor": GATE_FACTOR},
-                # At 0 half of the probability would be of own items: nothing draws the bias there.
+                # No decay: a bias of 0 gives half of the probability to the session's own items,
+                # which is no better a default than any other value.
                 {"params": [gate.bias], "factor": GATE_FACTOR, "weight_decay": 0.0},
             ]
         self.optimizer = AdamW(groups, weight_decay=config.weight_decay)
@@ -68,15 +69,17 @@ class HeadTrainer:
         generator: torch.Generator,
         network: LiveNetwork | None = None,
     ) -> float | None:
-        """Go over the examples, every target a candidate; return the mean loss, None of none.
+        """Train on the examples, whose targets are all candidates; return the mean loss, or None.
 
         A live network is fitted by the same loss.
 
         Raises:
             TrainingError: a loss is not finite.
         """
+        # Smaller batches for few examples, so that an epoch has at least `min_steps` steps.
         n_wanted = len(examples) // max(1, self.config.min_steps)
         size = min(self.config.batch_size, max(1, n_wanted))
+        # All epochs are drawn at once: the decay of the learning rate needs the number of steps.
         orders = [torch.randperm(len(examples), generator=generator) for _ in range(epochs)]
         batches = [rows for order in orders for rows in torch.split(order, size)]
         total = 0.0
@@ -117,5 +120,6 @@ class HeadTrainer:
         self.optimizer.state.clear()
         for name, parameter in self.head.named_parameters():
             if f"{name}.{MOMENTS[0]}" in state:
+                # AdamW changes its moments in place; the caller's state must not change with them.
                 moments = {moment: state[f"{name}.{moment}"].clone() for moment in MOMENTS}
                 self.optimizer.state[parameter] = moments

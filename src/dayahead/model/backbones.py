@@ -41,7 +41,7 @@ CURES = {
 N_SPLITS = 16
 """Positions at which the causality check splits a session; all of them in a short one."""
 TOLERANCE = 2e-6
-"""Relative to the largest output: differences from another order of summation."""
+"""Allowed difference, relative to the largest output: sums in another order round differently."""
 
 
 class Backbone(nn.Module):
@@ -59,6 +59,7 @@ class Backbone(nn.Module):
     def __init__(self, config: ModelConfig, attention: Attention, max_length: int) -> None:
         super().__init__()
         self.architecture = config.architecture
+        # The causality check splits a session, so it needs at least two positions.
         self.max_length = max_length = max(2, max_length)
         self.network = _checked_network(config, attention == "causal", max_length)
         if attention == "permutation" and config.architecture != "xlnet":
@@ -69,22 +70,22 @@ class Backbone(nn.Module):
         self._freeze_unused(config.d_model, max_length, attention)
 
     def forward(self, inputs: Vectors, lengths: Int[Tensor, " B"]) -> Vectors:
-        """Encode; float32 under autocast too, where types differ in what they return."""
+        """Encode to float32; under autocast the output dtype depends on the model type."""
         hidden: Tensor = self.network(inputs, _is_event(inputs, lengths))
         return hidden.float()
 
     def packs_on(self, device: torch.device) -> bool:
-        """Whether `forward_packed` is to be called, which computes little padding."""
+        """Whether to call `forward_packed`, which computes less padding."""
         return isinstance(self.network, HuggingFaceBackbone) and self.network.packs_on(device)
 
     def pack(self, lengths: Int[Tensor, " B"], like: Shaped[Tensor, "B L"]) -> PackedSessions:
-        """Put the sessions of a batch into rows; of `like` only the shape counts."""
+        """Pack the sessions of a batch into rows; only the shape of `like` is used."""
         return pack_sessions(_is_event(like, lengths), self.max_length)
 
     def forward_packed(
         self, rows: Float[Tensor, "R W D"], packed: PackedSessions
     ) -> Float[Tensor, "R W D"]:
-        """Encode packed sessions: the same states, and any at padding."""
+        """Encode packed sessions: events have the same states, padding has arbitrary ones."""
         return cast("HuggingFaceBackbone", self.network).forward_packed(rows, packed).float()
 
     def query_stream(
@@ -225,7 +226,7 @@ def _unknown_architecture(name: str) -> str:
 
 @torch.no_grad()
 def can_pack(network: HuggingFaceBackbone, d_model: int, max_length: int) -> bool:
-    """Whether sessions that share a row have the same states as alone; only the outputs show it."""
+    """Whether packed sessions get the same states as alone, tested by running the network."""
     half = max(1, max_length // 2)
     lengths = torch.tensor([max_length, half, max_length - half])
     noise = torch.Generator().manual_seed(0)
@@ -248,7 +249,7 @@ class Recurrent(nn.Module):
     """gru (Hidasi et al. 2015), lstm or rnn (tanh) over a session's events in order.
 
     Padding comes after the events, so no event's state depends on it. Weights keep torch's
-    initialisation: a recurrence that starts near zero forgets at once.
+    initialisation: with weights near zero, a recurrent network forgets its state at once.
 
     gru4rec is a gru as in its authors' program (Hidasi and Karatzoglou 2018): weights start uniform
     by the sizes of each gate (Glorot and Bengio 2010), biases at 0. There a step is one event of
@@ -275,11 +276,12 @@ class Recurrent(nn.Module):
             if parameter.dim() == 1:
                 nn.init.zeros_(parameter)
             else:
+                # torch stacks the matrices of a GRU's three gates; the range is that of each alone.
                 for gate in parameter.chunk(3):
                     nn.init.xavier_uniform_(gate)
 
     def forward(self, inputs: Vectors, is_event: EventMask) -> Vectors:
-        """State after each event; on a GPU float32, as cuDNN's autocast is to float16 alone."""
+        """State after each event; in float32 on a GPU, where cuDNN autocasts to float16 only."""
         if inputs.is_cuda:
             with torch.autocast("cuda", enabled=False):
                 states = self.cell(inputs.float())[0]
@@ -294,6 +296,7 @@ class Average(nn.Module):
 
     def forward(self, inputs: Vectors, is_event: EventMask) -> Vectors:
         """Mean of each event and those before it."""
+        # No mask: padding comes after the events, so that no event's mean includes it.
         counts = is_event.new_ones(inputs.shape[1]).cumsum(0)  # [L]
         return inputs.cumsum(1) / counts[:, None]
 
@@ -312,6 +315,7 @@ def receptive_field_error(
     session, other = torch.randn(2, max_length, d_model, generator=noise)
     splits = sorted({round(s) for s in torch.linspace(1, max_length - 1, N_SPLITS).tolist()})
     half = max(1, max_length // 2)
+    # Ten times as large, so that even a small leak exceeds the tolerance.
     changed = [torch.cat([session[:split], 10 * other[split:]]) for split in splits]
     halved = torch.cat([session[:half], torch.zeros_like(session[half:])])
     padded = torch.cat([session[:half], 10 * other[half:]])
@@ -336,6 +340,7 @@ def receptive_field_error(
         return "it lets an event see a later one"
     if (halved - padded).abs().max() > tolerance:
         return "it attends to padding"
+    # Looser: a batch of another shape may be summed in another order.
     if (halved - alone[0]).abs().max() > 10 * tolerance:
         return "its output for a session depends on other sessions in the batch or their length"
     if not causal and not all(sees_later):

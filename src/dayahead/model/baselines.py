@@ -19,13 +19,13 @@ PAIRS = ("before", "after", "counts")
 
 
 class Baseline(CountingModel):
-    """Scores items by their events in the windows of the last fit; the others build on it."""
+    """Popularity: scores items by their events in the windows of the last fit; the base class."""
 
     reminders: Reminders | None = None
-    """How a session's own items are ranked; None: as the method does."""
+    """How a session's own items are ranked; None: by the method's own scores."""
 
     def fallback(self, rows: Ints) -> Float32[Tensor, " C"]:
-        """Return the popularity of items, scaled to [0, 1): for those without any other score."""
+        """Return the popularity of items, scaled to [0, 1), to rank those without another score."""
         popularity = self.popularity[rows]
         scaled = popularity / (popularity.max(initial=0.0) + 1)
         return torch.from_numpy(scaled.astype(np.float32))
@@ -64,7 +64,7 @@ class Transitions(Baseline):
         super().__init__()
         self.decay = decay
         self.pairs = csr_array((0, 0), dtype=np.float64)
-        """[n_items, n_items], from the row's item to the column's."""
+        """[n_items, n_items] counts of transitions from the row's item to the column's."""
         self._new: list[tuple[Ints, Ints]] = []
 
     def grow(self, sizes: Mapping[str, int]) -> None:
@@ -76,6 +76,7 @@ class Transitions(Baseline):
         """Reset the popularity and decay the pairs."""
         super().start_window(end)
         self.pairs = (self.pairs * self.decay).tocsr()
+        # A decay of 0 would leave stored zeros, which `method_scorer` would rank as counts.
         self.pairs.eliminate_zeros()
 
     def count(self, columns: Columns, lengths: Int[Tensor, " B"]) -> None:
@@ -110,7 +111,7 @@ class Transitions(Baseline):
         self.pairs = csr_array((counts, (before, after)), (self.n_items, self.n_items))
 
     def row_rules(self) -> Iterable[Rows]:
-        """Return those of the pairs."""
+        """Return the rules of the pairs."""
         before, after, counts = PAIRS
         items: Limits = (0, self.n_items - 1)
         return [Rows(PAIRS, {before: items, after: items, counts: COUNTS})]
@@ -119,7 +120,7 @@ class Transitions(Baseline):
         """Return a function that scores the candidates (vocabulary indices).
 
         A score is the count's rank among the distinct counts, from 1, plus popularity scaled below
-        1. Float32 is exact for up to 16 M distinct counts; popularity beside high ranks is
+        1. Float32 is exact for up to 16 M distinct counts; popularity added to high ranks is
         rounded, and may then tie.
         """
         rows = candidates.cpu().numpy() - N_RESERVED
@@ -131,6 +132,7 @@ class Transitions(Baseline):
             items = columns[ITEM_ID].gather(1, (n_known - 1)[:, None])[:, 0]
             last = items.cpu().numpy() - N_RESERVED
             is_known = (last >= 0) & (last < self.n_items)
+            # Unknown items read row 0; its values are multiplied by 0 below.
             found = ranks[last * is_known].tocoo()
             cells = tuple(torch.from_numpy(index.astype(np.int64)) for index in found.coords)
             values = found.data * is_known[found.coords[0]]
@@ -144,7 +146,7 @@ class Transitions(Baseline):
 class Cooccurrence(Transitions):
     """Scores items by how often they were in one session with the last known one, in any order.
 
-    Each pair of events of a session counts once both ways. Apart from that as `Transitions`.
+    Each pair of events of a session counts once in each direction. Otherwise like `Transitions`.
     """
 
     @staticmethod

@@ -51,7 +51,7 @@ READ_ERRORS = (
     *(OSError, ValueError, LookupError, TypeError, RuntimeError, ArithmeticError),
     *(AttributeError, pa.ArrowException, ConfigError),
 )
-"""What reading raises where a file is missing or damaged, or does not fit the others."""
+"""Errors raised on reading where a file is missing or damaged, or does not fit the others."""
 
 
 @checked_dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -62,7 +62,7 @@ class ModelConfigFile:
     window: str
     """The last window fitted."""
     end: int
-    """Of that window, microseconds since 1970."""
+    """End of that window, microseconds since 1970."""
     model: ModelConfig
     task: TaskConfig
     loss: LossConfig
@@ -75,8 +75,8 @@ class ModelConfigFile:
     first_sizes: dict[str, int]
     """Sizes at the first window, which determine those of the side features' embeddings."""
     known: dict[str, int]
-    """Values of each vocabulary that the next window's files know. With catalogue full the model
-    holds later ones too: these are read as unknown, but for a session's own items."""
+    """Number of values of each vocabulary known in the next window's files. With catalogue full the
+    model holds later ones too; these are read as unknown, except for a session's own items."""
     statistics: Statistics
     """statistics.json of the windows, for the model's features."""
 
@@ -200,12 +200,12 @@ def _read_model(
 
 
 def weights_of(model: Model) -> dict[str, Tensor]:
-    """All that a model has learned or counted, by tensor name, on the CPU."""
+    """The model's state by tensor name, on the CPU."""
     return {name: tensor.cpu().contiguous() for name, tensor in model.state_dict().items()}
 
 
 def restore_weights(model: Model, sizes: Mapping[str, int], weights: Mapping[str, Tensor]) -> None:
-    """Give a new model these vocabulary sizes and what `weights_of` returned.
+    """Grow a new model to these vocabulary sizes and load what `weights_of` returned.
 
     Raises:
         ModelFileError: the weights are damaged, or those of another model.
@@ -213,8 +213,9 @@ def restore_weights(model: Model, sizes: Mapping[str, int], weights: Mapping[str
     network = model.network
     modules = () if network is None else network.modules()
     tables = [each for each in modules if isinstance(each, GrowingEmbedding)]
-    for table in tables:  # to draw rows takes longer than to read them
+    for table in tables:  # drawing initial rows takes longer than reading them
         table.is_restored = True
+    # Once before growing: sizes and weights of different models fail before memory is allocated.
     check_shapes(model, weights)
     model.grow(dict(sizes))
     for table in tables:

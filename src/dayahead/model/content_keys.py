@@ -1,4 +1,4 @@
-"""The key in the name of a published model, <window>-<key8>: that of the content of its files."""
+"""Content hash of a published model: the key in its folder's name, <window>-<key8>."""
 
 import re
 from concurrent.futures import ThreadPoolExecutor

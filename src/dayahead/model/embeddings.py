@@ -17,7 +17,7 @@ from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.rng import derived_seed
 
 BLOCK_ROWS = 2**12
-"""Rows drawn from one seed: growing by a row draws up to so many."""
+"""Rows that are drawn from one seed; growing by one row may draw up to this many."""
 VECTOR = "vector"
 
 
@@ -26,7 +26,7 @@ class PretrainedRows:
     """Initial values of some rows of a table, instead of random ones."""
 
     rows: Int[Tensor, " k"]
-    """Counted from 0, without the reserved indices; may lie beyond the table's current size."""
+    """Row numbers from 0, without the reserved indices; may be beyond the table's current size."""
     vectors: Float[Tensor, "k d"]
 
 
@@ -50,10 +50,10 @@ class GrowingEmbedding(nn.Module):
         self.seed = seed
         self.shard = shard
         self.n_rows = 0
-        """Over all processes, without the reserved indices."""
+        """Rows over all processes, without the reserved indices."""
         self.pretrained: PretrainedRows | None = None
         self.is_restored = False
-        """Whether the rows that are appended now get their values from a state, not from here."""
+        """Whether `grow` leaves new rows uninitialised, because a state is loaded next."""
         self.weight = nn.Parameter(torch.empty(0, dim), requires_grad=not is_frozen)
         self.unknown = nn.Parameter(normal_rows(1, dim, std, seed, "unknown")[0])
 
@@ -83,6 +83,7 @@ class GrowingEmbedding(nn.Module):
     def forward(self, indices: Int[Tensor, "B L"]) -> Float[Tensor, "B L d"]:
         """Look up vocabulary indices; one beyond the table counts as unknown."""
         is_held = self.holds(indices)
+        # Indices without a row read row 0, whose vector is masked out below.
         rows = (indices - N_RESERVED).where(is_held, 0)
         vectors = self.shard.lookup(self.weight, rows)  # [B, L, d]
         is_unknown = (indices >= UNKNOWN) & ~is_held
@@ -90,10 +91,10 @@ class GrowingEmbedding(nn.Module):
 
 
 def with_rows(held: Float[Tensor, "m ..."], n_rows: int) -> Float[Tensor, "n ..."]:
-    """Return a tensor of `n_rows` rows, the first of them those held, the others of any values.
+    """Return a tensor of `n_rows` rows: first those of `held`, then uninitialised ones.
 
-    On the CPU it has room for an eighth more, which takes no memory before it is written to. Where
-    there is room nothing is copied: both tensors then share memory.
+    On the CPU it has spare capacity of an eighth, which takes no memory before it is written to.
+    Within the capacity nothing is copied: both tensors then share memory.
     """
     n_values = held.storage_offset() + n_rows * held.shape[1:].numel()
     if held.untyped_storage().nbytes() < n_values * held.itemsize:
@@ -109,8 +110,8 @@ def initial_rows(
 ) -> Float[Tensor, "n d"]:
     """Draw the normal rows of a shard from `begin` to `end`: they depend on (seed, row) alone.
 
-    Only blocks with wanted rows are drawn, and each from its first row on: a longer stream begins
-    with the shorter one (numpy's ziggurat).
+    Only blocks with wanted rows are drawn, and each only up to the last wanted row: numpy draws the
+    same first numbers however many follow (its ziggurat method).
     """
     n_before = shard.n_local(begin)
     own = torch.empty(shard.n_local(end) - n_before, dim)

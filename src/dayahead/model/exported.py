@@ -19,10 +19,11 @@ class ExportedScorer(nn.Module):
     always computes the whole width, so that no shape depends on a value.
 
     Args:
-        model: of which nothing is copied but the candidates' rows.
+        model: the network; only the candidates' rows of its table are copied.
         candidates: vocabulary indices.
-        known: values of each vocabulary; later ones are read as unknown, as in `recommend`.
-        top_k: items to return.
+        known: number of values of each vocabulary; later ones are read as unknown, as in
+            `recommend`.
+        top_k: number of items to return.
     """
 
     candidates: Tensor
@@ -75,7 +76,7 @@ class ExportedScorer(nn.Module):
     ) -> Float[Tensor, "B D"]:
         """Hidden state that predicts each session's next item, as its task has it."""
         is_causal = self.attention == "causal"
-        if not is_causal:  # the position of the next event
+        if not is_causal:  # the next event, which is masked, takes one position more
             columns = {name: pad(values, (0, 1)) for name, values in columns.items()}
         at = n_known - 1 if is_causal else n_known
         lengths = at + 1
@@ -88,5 +89,6 @@ class ExportedScorer(nn.Module):
             states: Tensor = self.model.body.query_stream(inputs, lengths, is_hidden, at[:, None])
             return states[:, 0]
         hidden: Tensor = self.model.body(inputs, lengths)
+        # Not hidden[is_at]: the shape of its result would depend on values, which cannot be traced.
         index = at[:, None, None].expand(-1, 1, hidden.shape[2])
         return hidden.gather(1, index).squeeze(1)

@@ -30,12 +30,12 @@ from dayahead.model.packed_sessions import PackedSessions
 
 Vectors = Float[Tensor, "B L D"]
 EventMask = Bool[Tensor, "B L"]
-"""Where an event is; padding follows the events."""
+"""True at events; padding comes after them."""
 Weights = list[Float[Tensor, "B H L L"]]
 """Attention weights of each layer: [b, h, i, j] is event i's attention to event j."""
 MaskStyle = Literal["padding", "none", "square"]
-"""How attention is masked: all but padding; not at all, because the model is causal itself and
-padding comes last; by a causal mask of pairs of events."""
+"""Attention mask passed to the model: padding only; none, because the model is causal itself and
+padding comes last; a causal mask of pairs of events."""
 
 FURTHER_NAMES = {
     "hidden_size": "embedding_size input_embedding_size",
@@ -48,17 +48,18 @@ FURTHER_NAMES = {
     "ffn_hidden_size feed_forward_size encoder_ffn_dim decoder_ffn_dim",
     "initializer_range": "init_std embed_init_std",
 }
-"""Fields of some types that mean a standard one and are not in the type's `attribute_map`."""
+"""Further names of standard fields in some types, which their `attribute_map` does not list."""
 DROPOUT = re.compile(r"(?!.*(classifier|summary|pooler|path)).*drop(out)?(_rate|_prob|_p)?$")
 UNMASKED, MASKED = "sdpa_unmasked", "sdpa_masked"
-"""SDPA on a GPU. Before each pass transformers asks whether the mask is needed, and the host would
-wait for the answer: of a causal model that sees all of the past never, else always."""
+"""SDPA on a GPU, with a fixed answer to whether the mask is needed. transformers would look at the
+mask before each pass, and the host would wait for the GPU. Never for a causal model that attends to
+all of the past, else always."""
 WINDOWS = ("sliding_window", "local_attention", "attention_window", "attention_chunk_size")
-"""Fields that let an event see only the newest of the past."""
+"""Fields that limit attention to the latest events of the past."""
 OFFSET = 2
-"""Rows of a position table that RoBERTa and its kin leave out before the first event's."""
+"""Rows at the start of the position table that RoBERTa and similar types do not use for events."""
 PLAIN_LENGTHS = {torch.bfloat16: range(257), torch.float32: range(12, 65)}
-"""Events of a session with which the plain attention kernel is faster on a CPU, by the products."""
+"""Session lengths for which the plain attention kernel is faster on a CPU, by product dtype."""
 
 BUILD_ERRORS = (
     *(ValueError, TypeError, AttributeError, LookupError, ImportError, ArithmeticError),
@@ -84,7 +85,7 @@ class HuggingFaceBackbone(nn.Module):
         self.transformer: Any = transformer
         self.mask_style = mask_style
         self.packs = False
-        """Whether the outputs show that it can read rows of several sessions."""
+        """Whether it can read rows of several sessions; `can_pack` tests this on its outputs."""
 
     def forward(self, inputs: Vectors, is_event: EventMask) -> Vectors:
         """Run the model; padding is never attended to."""
@@ -99,18 +100,18 @@ class HuggingFaceBackbone(nn.Module):
         return hidden
 
     def packs_on(self, device: torch.device) -> bool:
-        """Whether it reads packed sessions: in training, but a GPU's fast kernels take no mask."""
+        """Whether to pack sessions: in training on a CPU; a GPU's fast kernels take no mask."""
         return self.packs and self.training and device.type == "cpu"
 
     def forward_packed(
         self, rows: Float[Tensor, "R W D"], packed: PackedSessions
     ) -> Float[Tensor, "R W D"]:
-        """Run the model on rows of several sessions; the same states, and any at padding."""
+        """Run the model on rows of several sessions; states at padding are arbitrary."""
         is_blocked = packed.is_other
         if self.mask_style != "padding":
             is_blocked = is_blocked | torch.ones_like(is_blocked[0]).triu(1)
         masks = self._pair_masks(is_blocked, rows.dtype)
-        if not self._is_xlnet:  # whose positions are relative
+        if not self._is_xlnet:  # XLNet's positions are relative
             masks["position_ids"] = packed.steps
         with _attention_kernel(rows):
             states: Tensor = self.transformer(inputs_embeds=rows, **masks)[0]
@@ -147,12 +148,12 @@ class HuggingFaceBackbone(nn.Module):
         """XLNet's query stream, which knows positions but not their events.
 
         A separator that all see precedes the session, as [SEP] and [CLS] do in Yang et al. 2019:
-        with a single key, softmax attention is the same from either side of it.
+        with only one key, softmax attention would be 1 whatever its relative position.
         """
         separator = self.transformer.get_input_embeddings().weight  # [1, D], otherwise unused
         separated = torch.cat([separator.expand(len(inputs), 1, -1), inputs], dim=1)
         is_hidden = nn.functional.pad(is_hidden, (1, 0, 1, 0))
-        is_hidden[:, 0, 1:] = True  # the separator sees nothing that it could pass on
+        is_hidden[:, 0, 1:] = True  # else the separator would pass information between events
         steps = torch.arange(separated.shape[1], device=inputs.device)
         target_mapping = (positions + 1)[..., None] == steps
         hidden: Tensor = self.transformer(
@@ -218,6 +219,7 @@ def _transformer(hf_config: PretrainedConfig, causal: bool) -> nn.Module:
     supported = inspect.signature(_model_class(hf_config).__init__).parameters
     extras = {"add_pooling_layer": False} if "add_pooling_layer" in supported else {}
     model = AutoModel.from_config(hf_config, **extras)
+    # One half has the attention needed: decoders are causal, encoders are not.
     if hf_config.is_encoder_decoder:
         model = model.get_decoder() if causal else model.get_encoder()
     if hf_config.model_type == "xlnet":
@@ -231,7 +233,8 @@ def _transformer(hf_config: PretrainedConfig, causal: bool) -> nn.Module:
 def _one_for_all(encoding: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Make XLNet's positions [2 L, 1, D], as in Transformer-XL (Dai et al. 2019).
 
-    transformers projects a copy for each session, with dropout of its own: a sixth of a step.
+    transformers projects a copy for each session, each with its own dropout, which takes a sixth of
+    a training step.
     """
 
     def shared(qlen: int, klen: int, bsz: int, device: torch.device) -> Tensor:
@@ -320,11 +323,13 @@ def _check_overrides(
 
 def _general_values(config: ModelConfig, defaults: dict[str, Any], causal: bool) -> dict[str, Any]:
     """Dropouts, activations, ids and attention, by the names and defaults of the type's fields."""
+    # The smallest word table, as no ids are read.
     values: dict[str, Any] = {"vocab_size": 1, "use_cache": False}
     if not defaults.get("is_encoder_decoder"):
         values |= {"is_decoder": causal, "causal": causal}
     for name, default in defaults.items():
         if DROPOUT.match(name) and type(default) in (float, int):
+            # LayerDrop, which skips whole layers, stays off.
             values[name] = 0.0 if "layer" in name else config.dropout
         elif default == "gelu_new":
             # The same function, but written out in Python: four times the step on a CPU.
@@ -336,9 +341,9 @@ def _general_values(config: ModelConfig, defaults: dict[str, Any], causal: bool)
 
 def _special_values(config: ModelConfig, max_length: int) -> dict[str, Any]:
     head_dim = config.d_model // config.n_head
-    # Longformer's windows reach half their size to either side; inputs are padded to whole ones.
+    # Longformer's windows cover half their size on either side; inputs are padded to whole windows.
     window = 2 * max_length
-    # A chunk of Reformer's holds a whole session: attention is exact and nothing is hashed.
+    # A chunk of Reformer holds a whole session: attention is exact and nothing is hashed.
     chunks = {"local_attn_chunk_length": max_length, "lsh_attn_chunk_length": max_length}
     layers = (("local", "lsh") * config.n_layer)[: config.n_layer]
     special: dict[str, dict[str, Any]] = {

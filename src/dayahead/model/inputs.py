@@ -24,7 +24,7 @@ def without_later(
 ) -> dict[str, Tensor]:
     """Read values beyond the first `known[column]` of each vocabulary as unknown.
 
-    `keeps_own_items` leaves the items of the session itself, of which recommendations may come.
+    `keeps_own_items` leaves the items of the session itself, which may be recommended.
     """
     hidden = dict(columns)
     for name, n in known.items():
@@ -77,6 +77,7 @@ class EventInputs(nn.Module):
         self.dropout = nn.Dropout(config.input_dropout)
         self.project = projection(width, config.d_model, config.activation)
         self.past = nn.Parameter(torch.zeros(config.d_model))
+        # DDP waits for the gradient of every parameter that requires one.
         self.past.requires_grad_(config.past_length > 0)
 
     @property
@@ -96,7 +97,7 @@ class EventInputs(nn.Module):
         """Encode every event.
 
         Events of the user's past (where the column IS_PAST is 1) have one learned vector added,
-        which distinguishes them from the session's own. `items` is `self.items` of the item column:
+        which distinguishes them from the session's. `items` is `self.items` of the item column:
         each lookup in a table allocates a gradient as large as the table, so the parts of a batch
         share one.
         """
@@ -144,7 +145,7 @@ def vector_dims(
 def number_encoder(config: ModelConfig, dim: int) -> nn.Module:
     """Encode numbers [B, L, 1] as vectors [B, L, dim]: bare, by a linear map or soft one-hot.
 
-    Linear maps keep torch's initialisation, so that a number is not lost beside other features.
+    Linear maps keep torch's initialisation, so that a number is not lost next to other features.
     """
     if config.soft_one_hot:
         return SoftOneHot(config.soft_one_hot, dim, config.feature_init_std)
@@ -210,8 +211,8 @@ def hide_new_items(
 ) -> Int[Tensor, "B W"]:
     """Read input items beyond the first `n_old` of the catalogue as unknown, at random.
 
-    Such items came up since the last fit, as those will that are unknown when the model is used:
-    both follow and precede the same kind of items. Old items keep all of their inputs.
+    Such items are new since the last fit, as are the items that will be unknown when the model is
+    used, so the `unknown` vector is trained in similar contexts. Old items are never hidden.
     """
     is_new = items >= N_RESERVED + n_old
     is_hidden = is_new & (rng.uniform("is_unknown") < probability)

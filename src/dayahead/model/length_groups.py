@@ -1,4 +1,4 @@
-"""Groups of rows of similar length, in which a batch goes through the backbone."""
+"""Splits a batch into groups of rows of similar length, which the backbone reads separately."""
 
 import numpy as np
 from jaxtyping import Int
@@ -22,13 +22,14 @@ def group_sizes(lengths: Int[Tensor, " B"], n_groups: int) -> list[int]:
     if n_groups == 1:
         return [len(lengths)]
     step = -(-len(lengths) // (CUTS_PER_GROUP * n_groups))
-    ends = np.minimum(np.arange(0, len(lengths) + step, step), len(lengths))  # [W + 1], the cuts
+    ends = np.minimum(np.arange(0, len(lengths) + step, step), len(lengths))  # [W + 1] cuts
     widths = np.maximum.accumulate(lengths.clamp(min=1).cpu().numpy())[ends[1:] - 1]
-    # [i, j]: positions of a group of the rows between cuts i and j + 1; not possible where i > j.
+    # [i, j]: padded size of a group of the rows between cuts i and j + 1; infinite where i > j.
     positions = np.triu((ends[1:] - ends[:-1, None]) * widths).astype(np.float64)
     positions[np.tril_indices(len(widths), -1)] = np.inf
-    fewest = positions[0]  # [W], of the rows up to each cut
-    starts = []  # of the last group, by the cuts up to which there are rows
+    # Dynamic programming: each round allows one more group and keeps where the last one starts.
+    fewest = positions[0]  # [W] smallest size of the rows up to each cut
+    starts = []  # for each number of groups: start of the last group, by the cut where it ends
     for _ in range(min(n_groups, len(widths)) - 1):
         before = np.concatenate([[0.0], fewest[:-1]])
         options = before[:, None] + positions

@@ -19,7 +19,7 @@ from dayahead.model.state_rules import COUNTS, TIMES, Limits, Rows
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 FLOOR = 1e-6
-"""Products below it are forgotten."""
+"""Aged sums of products below this are dropped."""
 SHARES = {"slis": 1.0, "slit": 0.0}
 
 
@@ -39,13 +39,13 @@ class LinearModel(Baseline):
         super().__init__()
         self.config = config
         self.share = SHARES.get(variant, config.similarity_share)
-        """Of SLIS in the loss."""
+        """Weight of SLIS in the loss."""
         self.gram = csr_array((0, 0), dtype=np.float64)
         """[n_items, n_items] sum of inputs times inputs."""
         self.cross = csr_array((0, 0), dtype=np.float64)
         """[n_items, n_items] sum of inputs times targets."""
         self.end = 0
-        """Of the newest window, microseconds since 1970."""
+        """End of the newest window, microseconds since 1970."""
         self._new: list[tuple[csr_array, csr_array, Ints]] = []
 
     def grow(self, sizes: Mapping[str, int]) -> None:
@@ -66,6 +66,7 @@ class LinearModel(Baseline):
         items, ends = (columns[ITEM_ID] - N_RESERVED).numpy(), lengths.numpy()
         times = columns[EVENT_TIME][:, 0].numpy()
         if self.share > 0:
+            # The root, because both factors of a product are scaled.
             whole = self._whole_sessions(items, ends) * np.sqrt(self.share)
             self._new.append((whole, whole, times))
         if self.share < 1:
@@ -77,6 +78,7 @@ class LinearModel(Baseline):
         """Return a row per session: its different items, with weights that sum to 1."""
         rows, steps = np.nonzero(np.arange(items.shape[1]) < ends[:, None])
         found = self._rows(np.ones(len(rows)), rows, items[rows, steps], len(items))
+        # Events of the same item were summed; each item counts once.
         found.data[:] = 1
         return _normalized(found)
 
@@ -108,7 +110,7 @@ class LinearModel(Baseline):
         inputs, targets = (vstack([part[side] for part in self._new]) for side in (0, 1))
         times = np.concatenate([part[2] for part in self._new])
         self._new.clear()
-        # Sums are rounded in one order, whatever the batches were.
+        # Sorted by time and content: sums are then rounded alike in whatever batches they came.
         numbers = np.arange(1.0, self.n_items + 1)
         order = np.lexsort((inputs @ numbers, targets @ numbers, times))
         inputs, targets, times = inputs.tocsr()[order], targets.tocsr()[order], times[order]
@@ -139,23 +141,24 @@ class LinearModel(Baseline):
             setattr(self, name, csr_array(tuple(parts), shape=(self.n_items, self.n_items)))
 
     def row_rules(self) -> Iterable[Rows]:
-        """Return those of both products."""
+        """Return the rules of both products."""
         for name in ("gram", "cross"):
             indices, data = f"{name}.indices", f"{name}.data"
             limits = {indices: (0, self.n_items - 1), data: COUNTS}
             yield Rows((indices, data), limits, offsets=f"{name}.indptr", has_any_integers=True)
 
     def limits(self) -> Mapping[str, Limits]:
-        """Return those of the counts and of the time."""
+        """Return the limits of the counts and of the time."""
         return {**super().limits(), "end": TIMES}
 
     def weights(self) -> tuple[Ints, Floats]:
         """Fit the matrix of weights; return the n items that it models, ascending, and the matrix.
 
-        Those are the items that weigh most in inputs and targets. The matrix is [n, n], from the
-        row item to the column item.
+        These are the items with the largest totals in inputs and targets. The matrix is [n, n],
+        from the row item to the column item.
         """
         mass = self.cross.sum(axis=0) + self.cross.sum(axis=1)
+        # The dense system takes time cubic in the number of items, hence the limit.
         items = np.sort(np.argsort(-mass, kind="stable")[: self.config.n_items])
         items = items[mass[items] > 0]
         gram, cross = (each[items][:, items].toarray() for each in (self.gram, self.cross))
@@ -194,7 +197,7 @@ class LinearModel(Baseline):
 
 
 def _aged(products: csr_array, kept: Floats) -> csr_array:
-    """Multiply by the share kept, and drop what has become negligible."""
+    """Multiply by the share kept, and drop values below FLOOR."""
     aged = products * kept
     aged.data[aged.data < FLOOR] = 0
     aged.eliminate_zeros()

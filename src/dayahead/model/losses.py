@@ -22,9 +22,9 @@ from dayahead.model.rng import StepRandom
 WEIGHT_UNIT = 2**16
 """Sampling weights are integers: their sums are exact, so all processes sample the same items."""
 ITEM_STEP = 256
-"""A sampled softmax is over multiples of so many items, so that steps share their shapes."""
+"""A sampled softmax is padded to a multiple of this many items, so that steps share shapes."""
 NEVER = -1e30
-"""Score of what does not count; -inf would give NaN for a target without any negative."""
+"""Score of negatives that do not count; -inf gives NaN for a target without any negative."""
 
 
 @dataclass(frozen=True)
@@ -41,16 +41,16 @@ class NegativeSampler:
     """Samples negatives by popularity among the targets of the sessions fitted on, on the CPU.
 
     An item's weight is (1 + how often it is a target) to the power of `popularity_exponent`, so
-    that items that are none can be sampled too (word2vec's unigram distribution, Mikolov et al.
-    2013, smoothed), with replacement. In-batch negatives are the global batch's targets (Hidasi et
-    al. 2016): beside a target, the others are a sample of all the fit's other targets.
+    that items that are never a target can be sampled too (word2vec's unigram distribution, Mikolov
+    et al. 2013, smoothed), with replacement. In-batch negatives are the global batch's targets
+    (Hidasi et al. 2016): for each target, the others are a sample of the fit's other targets.
     """
 
     def __init__(self, config: LossConfig) -> None:
         self.config = config
 
     def set_counts(self, counts: Int[Tensor, " n"]) -> None:
-        """Tell how often each item of the catalogue is a target of the fit that begins."""
+        """Set how often each item of the catalogue is a target in the fit that starts."""
         self.counts = counts
         exact = (1 + counts).double() ** self.config.popularity_exponent
         self.weights = (exact * WEIGHT_UNIT).long()  # [n]
@@ -79,12 +79,13 @@ def catalogue_loss(
     """Sum of the configured loss over targets, float32; without targets 0, with zero gradients.
 
     Scores are divided by the temperature. `negatives` are None for the full softmax. Targets and
-    negatives may lie on the CPU, where to sort them keeps nobody waiting for a GPU.
+    negatives may be on the CPU, where sorting them does not wait for the GPU.
     """
     cpu_targets, targets = targets, to_device(targets, hidden.device)
     hidden = hidden / config.temperature
     layer = layer.at_temperature(config.temperature)
     if len(targets) == 0 and layer.shard.is_whole:
+        # Not a constant: it depends on all parameters, since DDP waits for the gradient of each.
         return (hidden.sum() + layer.table.sum() + layer.bias.sum()).float() * 0.0
     if config.name == "sampled_softmax" and negatives is not None:
         loss = _sampled_softmax(config, hidden, layer, cpu_targets, negatives)
@@ -120,12 +121,12 @@ def _sampled_softmax(
     has to rise.
 
     Ours is a softmax over the items that occur, each once, with the log of the sum of its weights
-    added to its score. Item 0 fills them up to a multiple of ITEM_STEP, with a weight of 0.
+    added to its score. They are padded with item 0, of weight 0, to a multiple of ITEM_STEP.
     """
     items, columns = torch.unique(torch.cat([targets, negatives.items]), return_inverse=True)
     own, sampled = columns.tensor_split([len(targets)])
     items = pad(items, (0, -len(items) % ITEM_STEP))
-    weights = torch.zeros(len(items), dtype=torch.float64, device=items.device)  # 0 beyond them
+    weights = torch.zeros(len(items), dtype=torch.float64, device=items.device)  # 0 for padding
     weights.index_add_(0, sampled, (-config.logq * negatives.log_expected.double()).exp())
     items, own, corrections = (
         to_device(each, hidden.device) for each in (items, own, weights.log().float())
@@ -161,6 +162,7 @@ def _sampled_loss(
     n_rows = rows_per_chunk(len(items), config.logits_mib)
     inputs = (hidden, targets, target_rows, target_biases)
     losses = [
+        # The losses draw no random numbers, so there is no generator state to restore.
         checkpoint(loss_of, *chunk, use_reentrant=False, preserve_rng_state=False)
         for chunk in zip(*(torch.split(each, n_rows) for each in inputs), strict=True)
     ]
@@ -176,12 +178,12 @@ class Scores:
     is_other: Bool[Tensor, "t K"]
     """Where the negative is another item than the target."""
     n_items: int
-    """Of the whole catalogue."""
+    """Number of items in the whole catalogue."""
 
     @property
     def n_others(self) -> Float[Tensor, " t"]:
         """Negatives of each target."""
-        return self.is_other.sum(1, dtype=torch.float32)  # int64 would take twice the budget
+        return self.is_other.sum(1, dtype=torch.float32)  # int64 would take twice the memory
 
     @property
     def margin(self) -> Float[Tensor, "t K"]:
@@ -229,7 +231,7 @@ def bpr_max(scores: Scores, config: LossConfig) -> Float[Tensor, " t"]:
     if config.elu:
         targets, negatives = (elu(each, config.elu) for each in (scores.targets, scores.negatives))
         scores = replace(scores, targets=targets, negatives=negatives)
-    # logsigmoid(margin) is negligible where the weight is exp(NEVER).
+    # No mask: where a negative does not count, its log-weight NEVER outweighs logsigmoid(margin).
     likelihood = (scores.log_weights + logsigmoid(scores.margin)).logsumexp(1)
     loss = torch.where(scores.n_others > 0, -likelihood, 0.0)
     if config.bpr_max_regularisation:

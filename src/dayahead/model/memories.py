@@ -1,4 +1,4 @@
-"""The architecture `memory` as the protocol uses it: padded batches to rows of clicks."""
+"""The architecture `memory` as a `Model`: converts padded batches to rows of clicks."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -25,21 +25,21 @@ from dayahead.model.state_rules import COUNTS, TIMES, Limits, Rows
 from dayahead.model.tasks import is_before
 
 ROWS_OF_CATEGORIES: Limits = (0, 2.0**62)
-"""They are no indices, but looked for."""
+"""Row keys of the category tables: they are searched for, not used as indices."""
 _MEMORIES, _HEAD, _MOMENTS = "memory.memories.", "memory.head.", "memory.moments."
 _REPLAY = "memory.replay."
 
 
 class MemoryRecommender(CountingModel):
-    """Memories of clicks joined by a head, which learns in each fit before they do.
+    """Memories of clicks joined by a head, which is fitted on a window before they are updated.
 
     Args:
         config: sizes, and the training of the head.
-        categories: categorical columns that are evidence besides the items.
-        unit: length of a window in microseconds, in which half-lives count.
-        seed: of the head's initial weights and of the order of its examples.
-        network: whose scores are evidence too. It is fitted by its own trainer.
-        with_past: whether the user's past (the column IS_PAST) is evidence.
+        categories: categorical columns from which features are made, in addition to the items.
+        unit: length of a window in microseconds, the unit of half-lives.
+        seed: seed of the head's initial weights and of the order of its examples.
+        network: a network whose scores are a feature. It is fitted by its own trainer.
+        with_past: whether features of the user's past (the column IS_PAST) are used.
     """
 
     read_by_fits_alone = tuple(f"memory.{prefix}" for prefix in TRAINING_STATE)
@@ -71,7 +71,7 @@ class MemoryRecommender(CountingModel):
 
     @property
     def network(self) -> NextItemModel | None:
-        """The network whose scores are evidence too."""
+        """The network whose scores are a feature."""
         return self._network
 
     def grow(self, sizes: Mapping[str, int]) -> None:
@@ -121,11 +121,11 @@ class MemoryRecommender(CountingModel):
         return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Replace all of it; the network has the size of the state's already.
+        """Replace the whole state; the network has been grown to the state's size.
 
         Raises:
-            ModelFileError: it is of memories that know another number of values, below which an
-                index is looked up.
+            ModelFileError: the state's memories have other vocabulary sizes. Any index below these
+                is looked up, so they must match the arrays.
         """
         name, wanted = f"{_MEMORIES}sizes", list(self.memory.memories.sizes.values())
         if (found := state[name].tolist()) != wanted:
@@ -136,7 +136,7 @@ class MemoryRecommender(CountingModel):
             self.network.load_state_dict(with_prefix(state, "network."))
 
     def row_rules(self) -> Iterable[Rows]:
-        """Return those of the memories and of the examples that are replayed."""
+        """Return the rules of the memories and of the replayed examples."""
         indices: Limits = (0, self.n_items + N_RESERVED - 1)
         tables = ["pairs", "categories.clicks", "categories.transitions"]
         for table in [*tables, *(["pasts"] if self.memory.memories.pasts is not None else [])]:
@@ -155,7 +155,7 @@ class MemoryRecommender(CountingModel):
         yield Rows((targets, *others), {targets: (-1, n_candidates - 1)})
 
     def limits(self) -> Mapping[str, Limits]:
-        """Return those of times and counts."""
+        """Return the limits of times and counts."""
         return {
             **super().limits(),
             f"{_MEMORIES}items.first": (NEVER, LATEST_TIME),
@@ -167,7 +167,7 @@ class MemoryRecommender(CountingModel):
         }
 
     def optional_tensors(self) -> Mapping[str, Tensor]:
-        """Return the moments of the head's optimizer, which there are only after a step."""
+        """Return the moments of the head's optimizer, which exist only after a step."""
         step, *moments = MOMENTS
         return {
             f"{_MOMENTS}{name}.{moment}": torch.zeros(()) if moment == step else weight
@@ -176,7 +176,7 @@ class MemoryRecommender(CountingModel):
         }
 
     def evidence(self) -> dict[str, float]:
-        """Return by how much each feature raises a score after the last fit."""
+        """Return how much each feature raises a score after the last fit."""
         return self.memory.weights()
 
     def scorer(self, candidates: Int[Tensor, " C"], *, overwrites: bool = False) -> Scorer:
@@ -192,7 +192,7 @@ class MemoryRecommender(CountingModel):
     def explain(
         self, columns: Columns, n_known: Int[Tensor, " 1"], items: Ints
     ) -> list[dict[str, float]]:
-        """Split items' leads over the mean candidate of one session among the named features.
+        """Attribute the scores of items, relative to the mean candidate, to the named features.
 
         Empty where the head does not rank an item (a vocabulary index).
         """
@@ -213,7 +213,7 @@ class MemoryRecommender(CountingModel):
         return scores
 
     def _clicks(self, columns: Columns, lengths: Int[Tensor, " B"]) -> Clicks:
-        """Return the events of padded sessions row after row, those of the past aside."""
+        """Return the events of padded sessions row after row; the user's past is kept apart."""
         is_event = is_before(lengths, columns[ITEM_ID]).cpu()
         if IS_PAST not in columns:
             return self._rows(columns, is_event)

@@ -28,17 +28,17 @@ POPULARITY, ENDS = "popularity", "session_ends"
 class Model(ABC):
     """Scores items after session prefixes.
 
-    It is built without items; `grow` adds them, and `train.trainer_registry` knows what fits it.
+    It is built without items; `grow` adds them. `train.trainer_registry` chooses its trainer.
     """
 
     shard: Shard = WHOLE
     """Which rows of the item tables this process holds."""
     read_by_fits_alone: tuple[str, ...] = ()
-    """Prefixes of the tensors of `state_dict` that no score depends on."""
+    """Prefixes of the tensors of `state_dict` that scores do not depend on, only further fits."""
 
     @property
     def sharded(self) -> frozenset[str]:
-        """Names of the tensors of `state_dict` whose rows are distributed so."""
+        """Names of the tensors of `state_dict` whose rows are sharded."""
         return frozenset()
 
     @property
@@ -57,26 +57,26 @@ class Model(ABC):
 
     @abstractmethod
     def state_dict(self) -> dict[str, Tensor]:
-        """Return all that has been learned or counted, by tensor name."""
+        """Return the whole state, learned or counted, by tensor name."""
 
     @abstractmethod
     def load_state_dict(self, state: Mapping[str, Tensor]) -> Any:  # noqa: ANN401
-        """Replace all of it; `grow` has been called with the sizes of the state's catalogue.
+        """Replace the whole state; `grow` has been called with the sizes of its catalogue.
 
         Raises:
-            ModelFileError: it cannot be of this model.
+            ModelFileError: the state does not belong to this model.
         """
 
     def row_rules(self) -> Iterable[Rows]:
-        """Return which arrays of a state have rows in common, and what may stand in them."""
+        """Return which arrays of a state must have equally many rows, and their valid values."""
         return ()
 
     def limits(self) -> Mapping[str, Limits]:
-        """Return between which values the other arrays of a state must lie."""
+        """Return the limits of the values in the other arrays of a state."""
         return {}
 
     def optional_tensors(self) -> Mapping[str, Tensor]:
-        """Return tensors like those of a state that `state_dict` may lack now, by their names."""
+        """Return examples of tensors that a state may have though `state_dict` lacks them now."""
         return {}
 
     @abstractmethod
@@ -98,7 +98,7 @@ class Model(ABC):
     def explain(
         self, columns: Columns, n_known: Int[Tensor, " 1"], items: Ints
     ) -> list[dict[str, float]] | None:
-        """Split items' leads over the mean candidate of one session among named features.
+        """Attribute the scores of items, relative to the mean candidate, to named features.
 
         None where the model has no named features.
         """
@@ -116,7 +116,7 @@ class CountingModel(Model):
         self.popularity = np.zeros(0, np.float64)
         """[n_items] events in the windows of the last fit."""
         self.ends = np.zeros(2, np.int64)
-        """Sessions of all fits, and those of them that end with an item that they had before."""
+        """Number of sessions of all fits, and of those that end with an item they already had."""
 
     @property
     def n_items(self) -> int:
@@ -152,5 +152,5 @@ class CountingModel(Model):
         self.popularity, self.ends = (state[name].numpy() for name in (POPULARITY, ENDS))
 
     def limits(self) -> Mapping[str, Limits]:
-        """Return those of the counts."""
+        """Return the limits of the counts."""
         return {POPULARITY: COUNTS, ENDS: COUNTS}

@@ -21,12 +21,12 @@ from dayahead.model.visits import Ints, Occurrences, Visits, from_end
 Floats = NDArray[np.float64]
 
 PAIRS = 4_000_000
-"""Pairs of an item of a session and an earlier session that are held at once."""
+"""Maximum number of (item of a session, earlier session) pairs held at once: bounds memory."""
 
 
 @dataclass(frozen=True)
 class Weights:
-    """The factors of a score. A variant of the method leaves some of them at 1."""
+    """The factors of a score; depending on the variant, some of them are 1."""
 
     config: NeighbourConfig
     variant: str
@@ -76,8 +76,8 @@ class Weights:
 def _falling(name: Decay, steps: Ints, first: int) -> Floats:
     """V-SkNN's functions of steps from the end, counted from 1.
 
-    `first` is where linear and log start: they do not agree on it in the weights of positions and
-    of steps, in the code of the authors.
+    `first` is where linear and log start: in the authors' code it differs between the weights of
+    positions and those of steps.
     """
     match name:
         case "linear":
@@ -94,10 +94,10 @@ def _falling(name: Decay, steps: Ints, first: int) -> Floats:
 
 @dataclass(frozen=True)
 class Neighbours:
-    """The sessions that each session is continued by; one element for each pair."""
+    """Neighbours of the sessions of a batch; one element for each (session, neighbour) pair."""
 
     row: Ints
-    """Of the session to continue."""
+    """Row of the session to continue."""
     session: Ints
     weight: Floats
     anchor: Ints
@@ -123,9 +123,9 @@ class NeighbourModel(Baseline):
         self.weights = Weights(config, variant)
         self.visits = Visits.none()
         self.events = np.zeros(0, np.int64)
-        """[n_items] over all fits."""
+        """[n_items] events of each item over all fits."""
         self.n_sessions = 0
-        """Over all fits."""
+        """Number of sessions over all fits."""
         self._end = 0
         self._new: list[Visits] = []
 
@@ -142,8 +142,8 @@ class NeighbourModel(Baseline):
     def count(self, columns: Columns, lengths: Int[Tensor, " B"]) -> None:
         """Count train sessions: right-padded columns [B, L].
 
-        A session that stays open past its window, as `window.overrun: keep` has them, ends with it:
-        otherwise all others would be weeks old beside it.
+        A session that runs past its window (`window.overrun: keep`) counts as ending with it:
+        otherwise all others would be weeks old compared with it.
         """
         super().count(columns, lengths)
         found = Occurrences.of((columns[ITEM_ID] - N_RESERVED).numpy(), lengths.numpy())
@@ -153,7 +153,7 @@ class NeighbourModel(Baseline):
         self._new.append(Visits(times, offsets, found.item, found.last))
 
     def finish_window(self) -> float | None:
-        """Add the window's sessions to the earlier ones, and drop those out of reach."""
+        """Add the window's sessions to the earlier ones; drop those that no search can find."""
         self.events += self.popularity.astype(np.int64)
         self.n_sessions += sum(len(part.times) for part in self._new)
         visits = Visits.join([self.visits, *self._new])
@@ -162,7 +162,7 @@ class NeighbourModel(Baseline):
         return None
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Popularity, the sessions within reach, and what inverse frequencies are made of."""
+        """Popularity, the sessions kept, and the counts behind inverse frequencies."""
         arrays = {each.name: getattr(self.visits, each.name) for each in fields(Visits)}
         arrays |= {"events": self.events, "n_sessions": np.array([self.n_sessions])}
         return super().state_dict() | {n: torch.from_numpy(each) for n, each in arrays.items()}
@@ -175,13 +175,13 @@ class NeighbourModel(Baseline):
         self.n_sessions = int(state["n_sessions"])
 
     def row_rules(self) -> Iterable[Rows]:
-        """Return those of the sessions."""
+        """Return the rules of the sessions."""
         yield Rows(("times",), {"times": TIMES}, is_sorted=True)
         limits = {"items": (0, self.n_items - 1), "positions": (1, np.iinfo(np.int32).max)}
         yield Rows(("items", "positions"), limits, offsets="offsets", groups="times")
 
     def limits(self) -> Mapping[str, Limits]:
-        """Return those of the counts."""
+        """Return the limits of the counts."""
         return {**super().limits(), "events": COUNTS, "n_sessions": COUNTS}
 
     def method_scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
@@ -234,6 +234,7 @@ class NeighbourModel(Baseline):
         factors = np.ones(len(keys))
         known = own.row * self.n_items + own.item  # ascending
         index = np.searchsorted(known, keys)
+        # searchsorted returns len(known) for a key above all; the -1 appended equals no key.
         is_own = np.append(known, -1)[index] == keys
         factors[is_own] += own.count[index[is_own]]
         return factors
@@ -253,8 +254,9 @@ class NeighbourModel(Baseline):
         first = np.flatnonzero(np.diff(pairs, prepend=-1))
         row, session = np.divmod(pairs[first], max(1, len(self.visits.times)))
         similarity = _sums(self.weights.position(own.last, lengths[own.row])[entry], first)
-        if not self.weights.is_vector:  # the session's own norm would change no order
+        if not self.weights.is_vector:  # the norm of the session to continue changes no order
             similarity /= np.sqrt(self.visits.counts[session])
+        # A slice, not [-1]: there may be no session yet.
         similarity *= self.weights.age(self.visits.times[-1:] - self.visits.times[session])
         last = _maxima(own.last[entry], first)
         anchor = _maxima(self.visits.positions[visit], first)
@@ -264,6 +266,7 @@ class NeighbourModel(Baseline):
 
     def _most_similar(self, row: Ints, session: Ints, similarity: Floats) -> Ints:
         """Choose each row's neighbours; rows ascend, and sessions in a row."""
+        # Sessions are numbered by time: the last ones of a row are the newest.
         recent = np.flatnonzero(from_end(row) < self.config.sample_size)
         order = np.lexsort((session[recent], similarity[recent], row[recent]))
         is_chosen = from_end(row[recent][order]) < self.config.k

@@ -26,7 +26,7 @@ from dayahead.model.tasks import Labels, PredictionPositions, build_task, is_bef
 
 
 class NextItemModel(nn.Module, Model):
-    """Scores every item of the catalogue as the next of a session.
+    """Scores every item of the catalogue as the next item of a session.
 
     Built without items: `grow` adds them. Attribute names are those of the tensors in
     model.safetensors, hence `body` for the backbone.
@@ -61,10 +61,12 @@ class NextItemModel(nn.Module, Model):
         self.shard = shard
         self.task = build_task(task)
         attention, item_dim = self.task.attention, config.item_dim
+        # Modules draw from torch's global generator; its state is restored for the caller.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derived_seed(seed, "weights"))
             self.inputs = EventInputs(config, categoricals, numbers, seed, shard)
             self.mask = nn.Parameter(torch.randn(config.d_model) * config.init_std)
+            # Others never read it, and DDP waits for every gradient that is required.
             self.mask.requires_grad_(attention == "bidirectional")
             self.body = Backbone(config, attention, max_length)
             self.detector = Discriminator(config.d_model) if task.name == "rtd" else None
@@ -77,7 +79,7 @@ class NextItemModel(nn.Module, Model):
         self.sampler = NegativeSampler(loss) if loss.is_sampled else None
         self.bias = nn.Parameter(torch.empty(0))
         self.n_old_items = 0
-        """Items of the catalogue before it last grew."""
+        """Number of items in the catalogue before it last grew."""
 
     @property
     def network(self) -> "NextItemModel":
@@ -130,10 +132,10 @@ class NextItemModel(nn.Module, Model):
 
         Where the backbone cannot pack sessions, the batch goes through it in up to `length_groups`
         parts, each cut to its longest session; with rows sorted by length, little padding is left.
-        Where it lies on the CPU, sizes are known there and nobody waits for a GPU.
+        If the batch is on the CPU, sizes are known there and the host need not wait for a GPU.
         """
         positions, labels = self.task.training_positions(columns[ITEM_ID], lengths, rng)
-        # After the labels are taken: targets are not changed.
+        # Noise only after the labels are taken: it must not change targets.
         read = {**columns, ITEM_ID: self._noisy(columns[ITEM_ID], rng)}
         states = self._output_states(read, positions, length_groups)
         with phase("loss"):
@@ -149,8 +151,8 @@ class NextItemModel(nn.Module, Model):
         """Return a function that scores the candidates (vocabulary indices), without dropout.
 
         With sharded rows, it scores those on this process, for the sessions of all processes. If it
-        `overwrites`, scores are valid until the next call: to get memory for new ones from the
-        system takes as long as to compute them.
+        `overwrites`, scores are valid until the next call: allocating memory for new ones takes as
+        long as computing them.
         """
         self.eval()
         rows = candidates.to(self.bias.device) - N_RESERVED
@@ -166,6 +168,7 @@ class NextItemModel(nn.Module, Model):
             [every], _ = self.shard.all_gather(states)
             nonlocal held
             with phase("scores"):
+                # The last row of `with_biases` holds the biases; the appended 1 adds them.
                 every = pad(every, (0, 1), value=1.0)
                 if not overwrites:
                     return every @ with_biases
@@ -180,9 +183,9 @@ class NextItemModel(nn.Module, Model):
     ) -> Float[Tensor, "B K"]:
         """Score K items (vocabulary indices) per session as `scorer` does; not with sharded rows.
 
-        Gradients pass, dropout does not act. Scores of reserved indices are without meaning.
+        Gradients flow, dropout is off. Scores of reserved indices are meaningless.
         """
-        if self.training:  # to ask takes less than to set it again, at each live session
+        if self.training:  # eval() visits all modules, which would slow down single live sessions
             self.eval()
         positions = self.task.next_item_positions(columns[ITEM_ID], n_known)
         states = self._output_states(columns, positions)
@@ -234,8 +237,8 @@ class NextItemModel(nn.Module, Model):
     ) -> Float[Tensor, ""]:
         """Sum over events of the discriminator's loss on the generator's samples.
 
-        Weighted by the global batch's targets per event, so that dividing by the number of targets
-        gives the mean over events (Clark et al. 2020, equation 3).
+        Weighted by the global batch's targets per event: the trainer divides by the number of
+        targets, which gives the mean over events (Clark et al. 2020, equation 3).
         """
         assert self.detector is not None
         items, labels = columns[ITEM_ID], self._global_labels(rng)
@@ -301,7 +304,7 @@ class NextItemModel(nn.Module, Model):
     def _packed_states(
         self, columns: Columns, positions: PredictionPositions
     ) -> Float[Tensor, "T D"]:
-        """The same, by a backbone that reads several sessions in each row."""
+        """As `_states`, by a backbone that reads several sessions in each row."""
         width = positions.is_predicted.shape[1]
         packed = self.body.pack(positions.lengths, positions.is_predicted)
         rows = {name: packed.pack(values[:, :width]) for name, values in columns.items()}
@@ -324,11 +327,12 @@ class NextItemModel(nn.Module, Model):
 def _predicted_states(
     backbone: Backbone, inputs: Float[Tensor, "B W D"], positions: PredictionPositions
 ) -> Float[Tensor, "T D"]:
-    """Hidden states at the predicted positions; where events are hidden, of the query stream."""
+    """Hidden states at the predicted positions, by the query stream where events are hidden."""
     lengths = to_device(positions.lengths, inputs.device)
     if positions.is_hidden is None:
         return _chosen(backbone(inputs, lengths), positions.is_predicted)
     n_predicted = positions.is_predicted.sum(1)
+    # Stable: predicted positions keep their order, which is that of the labels.
     first = positions.is_predicted.int().argsort(stable=True, dim=1, descending=True)
     queries = first[:, : max(1, int(n_predicted.max()))]  # [B, M], the predicted positions first
     is_hidden, wanted = (to_device(each, inputs.device) for each in (positions.is_hidden, queries))
@@ -337,6 +341,7 @@ def _predicted_states(
 
 
 def _chosen(values: Float[Tensor, "B W ..."], is_chosen: Bool[Tensor, "B W"]) -> Tensor:
-    """The values where `is_chosen`, which may lie on the CPU."""
+    """The values where `is_chosen`, which may be on the CPU."""
+    # Not values[is_chosen]: for its size the host would wait for the GPU.
     index = is_chosen.flatten().nonzero().squeeze(1)
     return values.flatten(0, 1).index_select(0, to_device(index, values.device))

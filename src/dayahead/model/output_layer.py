@@ -23,18 +23,18 @@ States = Float[Tensor, "T d"]
 Targets = Int[Tensor, " T"]
 """Items, numbered from 0."""
 ROW_STEP = 32
-"""Products are of multiples of so many states, so that steps share their shapes: oneDNN takes 20 ms
-to compile the bfloat16 products of a new shape."""
+"""States are padded to a multiple of this, so that steps share shapes: oneDNN takes 20 ms to
+compile the bfloat16 products of a new shape."""
 ALIGNED = 64
-"""Items, of which a row of logits on a GPU has room for a multiple."""
+"""On a GPU, rows of logits are padded to a multiple of this many items."""
 COPIED_ROWS = 4096
-"""Of the table at once, so that no second copy of them all is held."""
+"""Rows of the table that are copied at once, so that no second copy of the table is held."""
 KERNELS = "dayahead.model.softmax_kernels"
 """Imported where they are used, because torch's CPU wheel comes without Triton."""
 LEAST_SCALE = 1e-30
-"""Of the items held here in the probability of all, so that nothing is divided by zero."""
+"""Lower bound of the probability of the items held here, so that nothing is divided by zero."""
 CACHE_MIB = 1
-"""Of float32 logits per thread: they stay in its core's cache from one pass to the next."""
+"""MiB of float32 logits per thread: they stay in its core's cache from one pass to the next."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class OutputLayer:
     table: Float[Tensor, "m d"]
     bias: Float[Tensor, " m"]
     n_items: int
-    """Over all processes."""
+    """Number of items over all processes."""
     shard: Shard = WHOLE
 
     def at_temperature(self, temperature: float) -> "OutputLayer":
@@ -60,10 +60,10 @@ class OutputLayer:
         return self.shard.lookup(self.table, items), self.shard.lookup_scalars(self.bias, items)
 
     def own_columns(self, items: Int[Tensor, " k"]) -> Float[Tensor, "d+1 c"]:
-        """Those of some items whose rows are on this process: their rows, and below each its bias.
+        """Rows, each with its bias below, of those of some items that are on this process.
 
-        The product of states, each followed by a 1, with these columns is their scores. To add the
-        biases to a product without them takes as long again.
+        The product of states, each with a 1 appended, and these columns are the scores. Adding the
+        biases in a second pass would take as long again.
         """
         _, own = self.shard.local_indices(items)
         columns = self.table.new_empty(self.table.shape[1] + 1, len(own))
@@ -98,8 +98,8 @@ def check_triton(device: torch.device, dtype: torch.dtype) -> None:
     loss = _ChunkLoss(products[0].float(), None, WHOLE, by_triton=True)
     try:
         loss.differentiate(products, products[:, 0].long())
-        products.sum().item()  # waits for them
-    except Exception as error:  # whatever it is
+        products.sum().item()  # wait for the kernels
+    except Exception as error:  # of any type: from Triton, its C compiler or CUDA
         raise ConfigError(
             f"params.yaml: loss.triton is true, but Triton cannot run a kernel here "
             f"({type(error).__name__}: {error}); it needs the package triton, a C compiler and "
@@ -175,6 +175,7 @@ class _SoftmaxLoss(Function):
         starts = range(0, len(states), n_rows)
         table_grad = None
         if ctx.needs_input_grad[1]:  # type: ignore[attr-defined]
+            # Uninitialised: the first chunk overwrites it. Without a chunk the gradient is 0.
             new = torch.empty_like if starts else torch.zeros_like
             table_grad = new(table, dtype=loss.bias_grad.dtype)
         buffer = _aligned(states, min(n_rows, len(states)), len(table))
@@ -197,6 +198,7 @@ class _SoftmaxLoss(Function):
     @once_differentiable  # type: ignore[misc]
     def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor | None, ...]:
         gradients = ctx.gradients  # type: ignore[attr-defined]
+        # Scaled in place, as they may be as large as the table; so they serve only once.
         del ctx.gradients  # type: ignore[attr-defined]
         scaled = (each if each is None else each.mul_(gradient) for each in gradients)
         return *scaled, None, None, None
@@ -231,8 +233,8 @@ class _ChunkLoss:
     ) -> Float[Tensor, " t"] | None:
         """Replace products of states and rows by the gradients of the logits.
 
-        Products beyond the targets become 0. With a sharded table they are yet to be multiplied by
-        the scales that are returned: that takes less in the products that follow.
+        Products beyond the targets become 0. With a sharded table the caller must still multiply
+        them by the scales returned: this is cheaper on the smaller results of its matrix products.
         """
         products[len(targets) :] = 0
         products = products[: len(targets)]
@@ -245,6 +247,7 @@ class _ChunkLoss:
         log_sums = self._log_sums(own_sums)
         losses = log_sums[states] - scores
         self.losses.append(losses)
+        # The gradient of a target's logit is p - 1; expm1 is exact where p is near 1.
         of_own = torch.expm1(-losses)
         self.bias_grad.index_put_((items,), of_own, accumulate=True)
         if self.shard.is_whole:
@@ -263,7 +266,7 @@ class _ChunkLoss:
         """Replace products by the probabilities of a softmax over the items held here.
 
         Returns the logs of its sums. If these are all items, adds the probabilities, before they
-        are rounded, to the gradient of the bias, and leaves out the targets' own.
+        are rounded, to the gradient of the bias, and sets those of the targets to 0.
         """
         highest = self.bias.new_empty(len(products))
         largest = torch.empty_like(highest)
@@ -279,16 +282,16 @@ class _ChunkLoss:
                 logits.scatter_(1, of_own[0], 0.0)
                 self.bias_grad.addmv_(logits.T, torch.ones_like(best))
             part.copy_(logits)
-        return highest - largest.log()  # the highest's is one over the sum
+        return highest - largest.log()  # the largest probability is 1 / sum exp(logit - highest)
 
     def _parts(
         self, products: Float[Tensor, "t m"], *others: Float[Tensor, "t ..."] | Int[Tensor, "t 1"]
     ) -> Iterator[tuple[Tensor, ...]]:
         """Yield products of some states, the same as logits, and the others of the same states.
 
-        On a CPU those of a few states, which stay in its cache from one pass over them to the next;
+        On a CPU a few states at a time, which stay in its cache from one pass to the next;
         elsewhere all at once. Logits have the dtype of the bias: they are the products themselves,
-        or a copy that lasts until the next part.
+        or a copy that is valid until the next part.
         """
         n_rows = len(products)
         if products.device.type == "cpu":

@@ -1,4 +1,4 @@
-"""The items of a session itself: candidates everywhere, and reminders on top of any baseline."""
+"""A session's own items: candidates for every model, and reminders for the baselines."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,8 +14,9 @@ from dayahead.model.output_layer import Columns, Scorer
 FIRST_STEP = {"keep": 0, "drop_consecutive": 1}
 """Events from a session's end to the first item that may come again, by the rule for repeats."""
 FEW, MANY = 0.01, 0.12
-"""Shares of sessions that end with an item of their own: `auto` ranks own items last below FEW and
-first from MANY on. Two shops have 26 % and 14 %, the embedded log about 10 %, a news portal 0."""
+"""Shares of sessions that end with an item they already had: `auto` ranks a session's items last
+below FEW and first from MANY on. Two shops have 26 % and 14 %, the embedded log about 10 %, a news
+portal 0."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,9 @@ class OwnItems:
     steps: Int[Tensor, "B N"]
     """Events after an item's last one: 0 for the session's last item."""
     positions: Int[Tensor, "B N"]
-    """Of an item's last event in the prefix, from 1."""
+    """Position of an item's last event in the prefix, from 1."""
     columns: Int[Tensor, "B N"]
-    """Among the candidates; -1 where it is none of them."""
+    """Column of the item among the candidates; -1 where it is none of them."""
 
     @classmethod
     def of(
@@ -37,7 +38,8 @@ class OwnItems:
     ) -> "OwnItems":
         """Find them in padded sessions [B, L], of which `n_known` events each are known.
 
-        The user's past and unknown items without an index are none. `candidates` ascend.
+        Items of the user's past, and unknown items without an index, do not count. `candidates`
+        are ascending.
         """
         items = columns[ITEM_ID]
         steps = torch.arange(items.shape[1], device=items.device)
@@ -57,20 +59,20 @@ class OwnItems:
 
     @property
     def is_other(self) -> Bool[Tensor, "B N"]:
-        """Which are none of the candidates that all sessions have."""
+        """Which of them are not among the candidates that all sessions share."""
         return (self.items > 0) & (self.columns < 0)
 
 
 @dataclass(frozen=True)
 class Scored:
-    """Scores of the candidates after session prefixes, and of own items that are none of them."""
+    """Scores of the candidates, and of the session's items that are not candidates."""
 
     scores: Float[Tensor, "E C"]
-    """Of the candidates scored on this process, after the prefixes of all processes."""
+    """Scores of this process's candidates, after the prefixes of all processes."""
     items: Int[Tensor, "B N"]
     """Further candidates of this process's prefixes: their own items; 0 where there are fewer."""
     item_scores: Float[Tensor, "B N"]
-    """-inf: below all candidates."""
+    """Scores of `items`; -inf ranks below all candidates."""
 
     def to(self, device: torch.device) -> "Scored":
         """Move everything to a device."""
@@ -82,13 +84,13 @@ SessionScorer = Callable[[Columns, Int[Tensor, " B"]], Scored]
 
 @dataclass(frozen=True)
 class Reminders:
-    """How a baseline ranks a session's own items; it has other scores without them.
+    """How a baseline ranks a session's own items, overriding its own scores of them.
 
     Args:
-        rule: as `model.remind`; auto is none until `after_fit` decides.
-        weight: of boost.
-        scale: of boost.
-        repeats: the data set's rule; an item that it rules out as the next one is left as scored.
+        rule: as `model.remind`; auto means none until `after_fit` decides.
+        weight: weight of the rule boost.
+        scale: scale of the rule boost, in events.
+        repeats: the data set's rule; an item that it rules out as the next one keeps its score.
     """
 
     rule: Remind
@@ -97,7 +99,7 @@ class Reminders:
     repeats: str = "keep"
 
     def after_fit(self, n_sessions: int, n_repeating: int) -> "Reminders":
-        """Return what `auto` means where so many of all sessions end with an item of their own."""
+        """Resolve `auto` from the number of sessions and of those that end with a repeated item."""
         if self.rule != "auto":
             return self
         share = n_repeating / max(1, n_sessions)
@@ -113,6 +115,7 @@ class Reminders:
         known = torch.zeros(own.items.shape)
         known[rows, at] = scores[rows, columns]
         if self.rule in {"none", "auto"}:
+            # Below all others, the latest item first.
             values = _lowest(scores) - 1 - own.steps
             scores[rows, columns] = values[rows, at]
             return others
@@ -127,6 +130,7 @@ class Reminders:
         """Return own items' raised scores, from their scores so far and the row's highest one."""
         if self.rule == "first":
             return highest + own.positions
+        # In units of the row's best score: baselines have scores of any magnitude.
         unit = torch.where(highest > 0, highest, 1.0)
         return known.clamp(min=0) + unit * self.weight * torch.exp(-own.steps / self.scale)
 
@@ -134,14 +138,14 @@ class Reminders:
 def with_own_items(
     scorer: Scorer, candidates: Int[Tensor, " C"], reminders: Reminders | None
 ) -> SessionScorer:
-    """Return a function that scores candidates and, beside them, each session's own items.
+    """Return a function that scores candidates and each session's own items.
 
-    Without `reminders` own items that are no candidates rank below all that are.
+    Without `reminders`, own items that are not candidates rank below all candidates.
     """
 
     def scored(columns: Columns, n_known: Int[Tensor, " B"]) -> Scored:
         scores = scorer(columns, n_known)
-        device = scores.device  # of the model, wherever the sessions are
+        device = scores.device  # that of the model; sessions may be on another one
         read = {name: columns[name].to(device) for name in (ITEM_ID, IS_PAST) if name in columns}
         own = OwnItems.of(read, n_known.to(device), candidates.to(device))
         if reminders is None:

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 ROW_STEP, WIDTH_STEP = 4, 4
-"""There are multiples of so many rows and positions, so that steps share their shapes: oneDNN
+"""Rows and positions are rounded up to multiples of these, so that steps share shapes: oneDNN
 compiles a bfloat16 product for each new shape."""
 
 
@@ -15,7 +15,7 @@ compiles a bfloat16 product for each new shape."""
 class PackedSessions:
     """Where the events of a batch [B, L] are in a packed one [R, W].
 
-    Padding holds a copy of the first event, and what is computed of it must not be read.
+    Padding holds a copy of the first event; its states must not be used.
     """
 
     sources: Int[Tensor, "R W"]
@@ -28,7 +28,7 @@ class PackedSessions:
     """Whether position [r, j] is of another session than [r, i]."""
 
     def pack(self, values: Shaped[Tensor, "B L ..."]) -> Shaped[Tensor, "R W ..."]:
-        """Put what belongs to events into rows."""
+        """Move values of events to the packed rows."""
         return values.flatten(0, 1)[self.sources]
 
     def take(
@@ -52,6 +52,7 @@ def pack_sessions(is_event: Bool[Tensor, "B L"], longest_row: int) -> PackedSess
     events = is_event.flatten().nonzero().squeeze(1)
     held = indices.flatten()[events]
     sources, steps, sessions = torch.zeros(3, n_rows * width, dtype=torch.long)
+    # Sessions are numbered from 1; 0 is padding, a session of its own in the attention mask.
     sources[held], steps[held], sessions[held] = events, events % length, events // length + 1
     sessions = sessions.view(n_rows, width)
     is_other = sessions[:, :, None] != sessions[:, None, :]
@@ -60,7 +61,7 @@ def pack_sessions(is_event: Bool[Tensor, "B L"], longest_row: int) -> PackedSess
 
 def _starts(lengths: list[int], width: int) -> tuple[list[int], int]:
     """First position of each session in rows of `width`, and the number of rows."""
-    rooms: list[list[int]] = [[] for _ in range(width + 1)]  # rows by the positions left
+    rooms: list[list[int]] = [[] for _ in range(width + 1)]  # rows by number of free positions
     starts, n_rows = [0] * len(lengths), 0
     for session in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
         length = lengths[session]

@@ -10,7 +10,7 @@ from dayahead.model.output_layer import OutputLayer, States, rows_per_chunk
 from dayahead.model.rng import StepRandom
 
 N_OFFSETS = 2**16
-"""Offsets in the strip of noise at which a sample's window may begin."""
+"""Number of offsets in the shared noise at which a sample's window may start."""
 
 
 class Discriminator(nn.Module):
@@ -18,8 +18,8 @@ class Discriminator(nn.Module):
 
     The generator is the model itself, with `mlm`'s masks: items sampled from its predictions
     replace the masked ones. Only the item is replaced; the side features of its event stay. It
-    reads the states of the generator's backbone: with two, items would be scored by a generator
-    that the discriminator's teaches nothing.
+    shares the generator's backbone: with one of its own, its loss would not train the model that
+    scores items.
     """
 
     def __init__(self, d_model: int) -> None:
@@ -49,7 +49,7 @@ def generator_samples(
     shard, n_items = layer.shard, layer.n_items
     if len(states) == 0 and shard.is_whole:
         return offsets.new_empty(0, dtype=torch.int64)
-    # In float32 the largest of a million would be equal.
+    # In float64: the largest of a million float32 numbers below 1 would often be equal.
     uniform = torch.rand(
         n_items + N_OFFSETS, dtype=torch.float64, generator=rng.generator("guess_noise")
     )
@@ -61,6 +61,7 @@ def generator_samples(
         (layer.own_scores(chunk).float() + windows.index_select(0, begin)).max(1)
         for chunk, begin in zip(*(torch.split(t, n_rows) for t in (states, begins)), strict=True)
     ]
+    # Scores and indices travel in one tensor; float64 holds both exactly.
     found = torch.cat([torch.stack([each.values.double(), each.indices], 1) for each in best])
     parts = shard.send_back(found, n_of, [2] * shard.world_size)
     scores, own = torch.stack(parts).unbind(2)  # [w, T]

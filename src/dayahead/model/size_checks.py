@@ -1,4 +1,4 @@
-"""A network is not built where config.json asks for more weights than the tensors hold."""
+"""Limits the size of a network built from config.json to that of the stored tensors."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,24 +14,25 @@ from torch.overrides import TorchFunctionMode
 from dayahead.model.state_rules import Sized
 
 VARIANTS = 4
-"""Networks, at most, that are built until one attends to what the task allows."""
+"""Maximum number of networks built until one passes the causality check."""
 SPARE = 1 << 20
-"""Numbers that a tensor may have which is no weight."""
+"""Number of elements up to which any tensor may be created, also one that is no weight."""
 
 
 @contextmanager
 def weights_bounded(state: Mapping[str, Sized]) -> Iterator[None]:
     """Refuse, in this thread, to build a network with far more weights than a state.
 
-    Whatever setting asks for them: any of model.config may, and there is no list of those.
+    Settings are not checked by name: any field of model.config may ask for large tensors.
 
     Raises:
-        ValueError: it would have; nothing of that size has been allocated.
+        ValueError: the network would be too large; nothing of that size has been allocated.
     """
     limit, thread, n_weights = VARIANTS * sum(prod(e.shape) for e in state.values()), get_ident(), 0
 
     def count(_module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
         nonlocal n_weights
+        # The hook is global: other threads may build models meanwhile.
         if get_ident() == thread and parameter is not None:
             n_weights += parameter.numel()
             if n_weights > limit:
@@ -46,7 +47,7 @@ def weights_bounded(state: Mapping[str, Sized]) -> Iterator[None]:
 
 
 class _CreationBounded(TorchFunctionMode):
-    """Refuses to create a tensor of more than so many numbers."""
+    """Refuses to create a tensor of more than `limit` elements."""
 
     def __init__(self, limit: int) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
 """A softmax's passes over a chunk of logits on a GPU, as two Triton kernels.
 
-Of bfloat16 logits torch's passes move about 48 bytes each (a float32 copy, bias, maximum, softmax,
-maximum, sum, the copy back); these move 6: one kernel reads them, the other reads and replaces
-them. Everything is computed in float32.
+For each bfloat16 logit, torch's passes move about 48 bytes (a float32 copy, bias, maximum, softmax,
+maximum, sum, the copy back); these move 6: one kernel reads the logits, the other reads and
+replaces them. Everything is computed in float32.
 
 Triton comes with torch's CUDA wheel. `TRITON_INTERPRET=1` runs the kernels on CPU tensors.
 """
@@ -13,19 +13,20 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 SUM_STATES, SUM_ITEMS = 4, 1024
-"""States that a program of `_log_sums_and_scores` has, and items it takes at once."""
+"""States per program of `_log_sums_and_scores`, and items that it reads at once."""
 TILE_STATES, TILE_ITEMS = 32, 128
-"""States and items that a program of `_to_gradients` takes at once."""
+"""States and items that a program of `_to_gradients` reads at once."""
 TILES = 8
-"""Of states, one below the other, that a program of `_to_gradients` has."""
+"""Tiles of states that a program of `_to_gradients` processes one after the other."""
 WARPS = 8
 LEAST = tl.constexpr(-3.4e38)
 """Below every finite score; -inf minus itself is NaN."""
 
 Products = Float[Tensor, "t m"]
-"""Of states and rows of items: scores without biases. Its rows are contiguous; so are all else."""
+"""Products of states and rows of items: scores without biases. Its rows are contiguous, as are all
+other arguments."""
 OwnTargets = Int[Tensor, " t"]
-"""Of each state its target's column, or -1 if another process holds that item."""
+"""Column of each state's target, or -1 if another process holds that item."""
 
 
 def log_sums_and_scores(
@@ -37,10 +38,10 @@ def log_sums_and_scores(
     """Return the logs of the softmax's sums over these items, and the targets' scores; float32.
 
     Args:
-        products: are left as they are.
-        target_bias: float32, of a state's own target.
-        bias: float32, of all other items.
-        own: the targets. Of those that another process holds the score is 0.
+        products: not changed.
+        target_bias: float32 bias of an item where it is the state's target.
+        bias: float32 bias of an item where it is not.
+        own: the targets. The score of one that another process holds is 0.
     """
     n_states, n_items = products.shape
     log_sums, scores = (bias.new_empty(n_states) for _ in range(2))
@@ -65,10 +66,10 @@ def to_gradients(
 
     Args:
         products: replaced.
-        bias: float32, of all items but a state's own target.
+        bias: float32 bias of all items but a state's own target.
         own: the targets.
-        log_sums: of the softmax's sums, over the items of all processes.
-        target_gradients: of the targets' own logits.
+        log_sums: logs of the softmax's sums over the items of all processes.
+        target_gradients: gradients of the targets' logits.
     """
     n_states, n_items = products.shape
     n_programs = triton.cdiv(n_states, TILES * TILE_STATES)
@@ -90,12 +91,13 @@ def _log_sums_and_scores(
     sum_states: tl.constexpr, sum_items: tl.constexpr,
 ):  # fmt: skip
     states = tl.program_id(0) * sum_states + tl.arange(0, sum_states)
-    states = tl.minimum(states, n_states - 1)  # beyond the last, that one again
+    states = tl.minimum(states, n_states - 1)  # programs past the end repeat the last state
+    # int64: a chunk may have more than 2^31 logits.
     rows = products + states.to(tl.int64) * row_stride
     target = tl.load(own + states).to(tl.int32)
     is_own = target >= 0
     of_target = tl.load(target_bias + target, mask=is_own, other=0.0)
-    # Of each lane the highest score so far, and the sum of exp(score - highest).
+    # Online softmax: each lane's highest score so far, and its sum of exp(score - highest).
     highest = tl.full([sum_states, sum_items], LEAST, tl.float32)
     total = tl.zeros([sum_states, sum_items], tl.float32)
     for start in range(0, n_items, sum_items):
@@ -106,7 +108,7 @@ def _log_sums_and_scores(
         biases = tl.load(bias + items, mask=is_item, other=0.0)
         is_target = items[None, :] == target[:, None]
         logits += tl.where(is_target, of_target[:, None], biases[None, :])
-        lower = tl.exp(-tl.abs(logits - highest))  # of the two, relative to the higher
+        lower = tl.exp(-tl.abs(logits - highest))  # the lower of the two, relative to the higher
         total = tl.where(logits > highest, total * lower + 1, total + lower)
         highest = tl.maximum(highest, logits)
     of_all = tl.max(highest, 1)

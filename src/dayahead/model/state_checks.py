@@ -1,7 +1,7 @@
-"""Checks of a state before a model takes it: its indices decide where memory is read and written.
+"""Checks of a state before a model loads it: its indices decide where memory is read and written.
 
-Compiled loops index without bounds, so what a file says is compared with the arrays it refers to
-here, for all models.
+Compiled loops do not check bounds, so the indices in a file are compared here, for all models, with
+the arrays they refer to.
 """
 
 from collections.abc import Mapping
@@ -18,9 +18,9 @@ _INTEGERS = {torch.int32, torch.int64}
 
 
 def check_shapes(model: Model, state: Mapping[str, Sized], *, is_grown: bool = False) -> None:
-    """Check names, types and shapes of a state; of a new model that is not grown, without lengths.
+    """Check names, dtypes and shapes of a state; lengths only if the model is grown.
 
-    What only further fits need may be missing as a whole.
+    The tensors that only further fits need may be missing altogether.
 
     Raises:
         ModelFileError: the state does not belong to a model of these settings.
@@ -42,7 +42,7 @@ def check_shapes(model: Model, state: Mapping[str, Sized], *, is_grown: bool = F
 
 
 def _wanted(model: Model, state: Mapping[str, Sized], *, is_grown: bool) -> dict[str, Tensor]:
-    """Return tensors like those that a state must have; all of a grown model's are among them."""
+    """Return examples of the tensors that a state must have; a grown model has no others."""
     wanted: dict[str, Tensor] = model.state_dict()
     optional, of_fits = model.optional_tensors(), model.read_by_fits_alone
     unknown = sorted(state.keys() - wanted.keys() - optional.keys())
@@ -54,15 +54,16 @@ def _wanted(model: Model, state: Mapping[str, Sized], *, is_grown: bool) -> dict
 
 
 def check_values(model: Model, state: Mapping[str, Tensor]) -> None:
-    """Check the values of a state of such shapes: a model that has grown takes it next.
+    """Check the values of a state that has passed `check_shapes`, before a grown model loads it.
 
     Raises:
-        ModelFileError: a number is not finite, or an index leads out of its array.
+        ModelFileError: a number is not finite, or an index is out of the bounds of its array.
     """
     for name, tensor in state.items():
         if tensor.is_floating_point() and not _is_finite(tensor):
             raise ModelFileError(f"{name}: expected finite numbers, found NaN or infinity")
         if tensor.dtype == torch.bool:
+            # Files may hold any byte as a bool; others than 0 and 1 are undefined.
             _check_limits(name, tensor.view(torch.uint8), (0, 1))
     for rule in model.row_rules():
         if rule.names[0] in state:
@@ -119,7 +120,7 @@ def check_candidates(candidates: Tensor, popularity: Tensor, n_items: int) -> No
     """Check the items that may be recommended, and their popularity.
 
     Raises:
-        ModelFileError: they are no items of the model, or not as many.
+        ModelFileError: they are no items of the model, or the lists differ in length.
     """
     is_list = candidates.dtype == torch.int32 and candidates.dim() == 1
     if not is_list or popularity.dtype != torch.int64 or popularity.shape != candidates.shape:

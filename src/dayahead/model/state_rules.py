@@ -1,4 +1,4 @@
-"""What may stand in the tensors of a model's state: each model says it of its own."""
+"""Rules for the tensors of a model's state; each model declares its own."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,32 +10,33 @@ from dayahead.core.columns import LATEST_TIME
 
 Limits = tuple[float, float]
 """The lowest and the highest value."""
+# float64 holds every integer up to 2^53.
 COUNTS: Limits = (0, 2.0**53)
 TIMES: Limits = (0, LATEST_TIME)
 
 
 class Sized(Protocol):
-    """A tensor, or what a file's header says of one."""
+    """A tensor, or its description in a file's header."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Its sizes."""
+        """Size of each dimension."""
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of each value."""
+        """Type of its values."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Arrays of a state that have equally many rows, any number; and limits of their values."""
+    """Arrays of a state with the same, arbitrary number of rows; and limits of their values."""
 
     names: tuple[str, ...]
     limits: Mapping[str, Limits] = field(default_factory=dict)
     is_sorted: bool = False
-    """Whether the first of them ascends."""
+    """Whether the first array is ascending."""
     offsets: str = ""
-    """Where groups of these rows begin, and where the last one ends."""
+    """The array of the starts of groups of these rows, and of the end of the last one."""
     groups: str = ""
     """The array with a row for each group; none of them is empty. Without it there may be empty
     groups, and their number does not vary."""

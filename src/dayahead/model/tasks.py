@@ -28,7 +28,7 @@ Noise = Float[Tensor, "B L"]
 
 @dataclass(frozen=True)
 class PredictionPositions:
-    """What one forward pass over the first W positions masks, and where it predicts an item."""
+    """Positions that a forward pass over the first W positions masks, and those it predicts."""
 
     lengths: Int[Tensor, " B"]
     """Positions that can be attended to."""
@@ -94,7 +94,7 @@ class MaskedTask:
         return PredictionPositions(lengths, is_masked, is_masked), items[is_masked]
 
     def next_item_positions(self, items: Items, n_known: Counts) -> PredictionPositions:
-        """A mask behind the known events."""
+        """A mask after the known events."""
         is_masked = _is_at(n_known, items[:, : int(n_known.max()) + 1])
         return PredictionPositions(n_known + 1, is_masked, is_masked)
 
@@ -132,7 +132,7 @@ class PermutationTask:
         return positions, items[is_predicted]
 
     def next_item_positions(self, items: Items, n_known: Counts) -> PredictionPositions:
-        """The position behind the known events, which are all context."""
+        """The position after the known events, which are all context."""
         is_predicted = _is_at(n_known, items[:, : int(n_known.max()) + 1])
         is_hidden = is_predicted[:, None, :].expand(-1, is_predicted.shape[1], -1)
         return PredictionPositions(n_known + 1, is_predicted, is_predicted, is_hidden)
@@ -168,6 +168,7 @@ def spans(length_noise: Noise, start_noise: Noise, probability: float, max_span:
     stretch = (span.double() / probability).long().clamp(min=span)
     ends = stretch.cumsum(1)
     starts = ends - stretch + (start_noise * (stretch - span + 1)).long()
+    # searchsorted warns of input that is not contiguous.
     steps = torch.arange(span.shape[1], device=span.device).expand(len(span), -1).contiguous()
     of = torch.searchsorted(ends, steps, right=True)  # [B, L], the stretch of each position
     start = starts.gather(1, of)
@@ -184,7 +185,7 @@ def _is_at(index: Counts, items: Items) -> Mask:
 
 
 def _some_not_all(is_chosen: Mask, is_event: Mask, noise: Noise) -> Mask:
-    """Add the event of lowest noise where none is chosen, drop that of highest where all are."""
+    """Add the event of lowest noise if none is chosen; drop that of highest noise if all are."""
     lowest = _is_at(noise.where(is_event, torch.inf).argmin(1), noise) & is_event
     highest = _is_at(noise.where(is_event, -torch.inf).argmax(1), noise)
     is_none = ~is_chosen.any(1, keepdim=True)

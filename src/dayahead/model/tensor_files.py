@@ -30,34 +30,34 @@ DTYPES = {
     torch.uint8: "U8",
     torch.bool: "BOOL",
 }
-"""Names of dtypes in a file, where tensors are in this order."""
+"""Names of dtypes in a file. Its tensors are sorted in this order."""
 _BY_NAME = {name: dtype for dtype, name in DTYPES.items()}
 
 
 @dataclass(frozen=True)
 class ShardedTensor:
-    """A table of which this process has its rows, on the CPU."""
+    """A sharded table; this process holds its own rows on the CPU."""
 
     shard: Shard
     local: Tensor
     n_rows: int
-    """Over all processes."""
+    """Number of rows over all processes."""
     device: torch.device
-    """What the process group transfers from."""
+    """Device from which the process group transfers data."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the whole table."""
+        """Shape of the whole table."""
         return self.n_rows, *self.local.shape[1:]
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of each value."""
+        """Type of the values."""
         return self.local.dtype
 
     @property
     def nbytes(self) -> int:
-        """Of the whole table."""
+        """Bytes of the whole table."""
         return prod(self.shape) * self.dtype.itemsize
 
     def chunks(self) -> Iterator[Tensor]:
@@ -105,8 +105,8 @@ class Layout:
 class TensorFile:
     """An open file, whose tensors are read into memory of their own.
 
-    Not mapped, as safetensors does: a file that is overwritten later would change what was read,
-    and one that is cut off would end the process (SIGBUS).
+    Not memory-mapped, as safetensors would: if the file is overwritten later, the tensors would
+    change; if it is truncated, the process would end (SIGBUS).
     """
 
     file: BufferedReader
@@ -172,7 +172,7 @@ def write_tensors(path: Path, tensors: Mapping[str, AnyTensor]) -> None:
     With sharded ones it is a collective: rank 0 writes, while the others `send_rows`.
 
     Raises:
-        OSError: of the file system, which safetensors hides in an error of its own.
+        OSError: an error of the file system, which safetensors wraps in an error of its own.
     """
     if is_sharded(tensors):
         _write_in_chunks(path, tensors)
@@ -226,12 +226,13 @@ def _in_file_order(tensors: Mapping[str, AnyTensor]) -> list[tuple[str, AnyTenso
 
 
 def _header(ordered: list[tuple[str, AnyTensor]]) -> bytes:
-    """Return what a safetensors file begins with: the length of a JSON text, and that text."""
+    """Return the header of a safetensors file: the length of a JSON text, and that text."""
     about, end = {}, 0
     for name, tensor in ordered:
         begin, end = end, end + tensor.nbytes
         shape, offsets = list(tensor.shape), [begin, end]
         about[name] = {"dtype": DTYPES[tensor.dtype], "shape": shape, "data_offsets": offsets}
     text = json.dumps(about, separators=(",", ":"), ensure_ascii=False).encode()
+    # safetensors aligns the tensors' bytes to 8.
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text

@@ -42,17 +42,17 @@ class Visits:
     """Which items each session visited; sessions are numbered by time, the oldest is 0."""
 
     times: Ints
-    """[S] of each session's last event, microseconds."""
+    """[S] time of each session's last event, microseconds."""
     offsets: Ints
     """[S + 1]: session s has the visits offsets[s] : offsets[s + 1]."""
     items: Ints
-    """[N] numbered from 0; different in a session, and ascending."""
+    """[N] items from 0; distinct within a session, and ascending."""
     positions: Ints
-    """[N] of the item's last event in the session, from 1."""
+    """[N] position of the item's last event in the session, from 1."""
 
     @classmethod
     def none(cls) -> "Visits":
-        """Return those of no session."""
+        """Return the visits of no session."""
         empty = np.zeros(0, np.int64)
         return cls(empty, np.zeros(1, np.int64), empty, empty)
 
@@ -64,7 +64,7 @@ class Visits:
         items = np.concatenate([part.items for part in parts])
         positions = np.concatenate([part.positions for part in parts])
         sessions = np.arange(len(times)).repeat(counts)
-        # A number that differs where the visits do, so that the order of counting is irrelevant.
+        # A hash of each session's visits, so that ties do not depend on the order of counting.
         content = np.bincount(sessions, np.sin(items + positions / 7), minlength=len(times))
         order = np.lexsort((content, times))
         visits = ranges(offsets_of(counts)[order], counts[order])
