@@ -15,7 +15,7 @@ _GAIN: Final[dict[str, Callable[[Values], Values]]] = {
     "ndcg": lambda ranks: 1 / np.log2(1 + ranks),
     "mrr": lambda ranks: 1 / ranks,
 }
-"""Value of a target within the cutoff, by its rank."""
+"""Value of a target by its rank, if it is within the cutoff."""
 
 
 def metric_names(cutoffs: Sequence[int]) -> list[str]:
@@ -24,7 +24,7 @@ def metric_names(cutoffs: Sequence[int]) -> list[str]:
 
 
 def main_metric(names: Iterable[str]) -> str:
-    """Return the one of `metric_names` that conclusions are by: NDCG at the longest cutoff."""
+    """Return the one of `metric_names` that conclusions use: NDCG at the longest cutoff."""
     return [name for name in names if name.startswith("ndcg")][-1]
 
 

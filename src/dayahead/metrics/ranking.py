@@ -7,9 +7,9 @@ from torch import Tensor
 from dayahead.core.errors import ScoreError
 
 CACHED_SCORES = 2**18
-"""Scores, 1 MiB of them, that are summed and compared at once on a CPU."""
+"""Scores that are summed and compared at once on a CPU: 1 MiB, which stays in its cache."""
 EXACT_COUNTS = 2**24
-"""Numbers from here on are not all exact in float32."""
+"""From here on, float32 does not hold every integer."""
 
 
 def target_ranks(scores: Float32[Tensor, "B C"], targets: Int[Tensor, "B"]) -> Int[Tensor, "B"]:
@@ -45,7 +45,7 @@ def n_at_least(scores: Float32[Tensor, "B C"], score: Float32[Tensor, "B"]) -> I
     Raises:
         ScoreError: a score is NaN or infinite, in whichever row.
     """
-    # Comparisons as numbers are summed three times as fast as booleans.
+    # Floats of 0 and 1 are summed three times as fast as booleans.
     dtype = torch.float32 if scores.shape[1] < EXACT_COUNTS else torch.float64
     sums, counts = [], []
     parts = (torch.split(each, _rows_per_part(scores)) for each in (scores, score[:, None]))
@@ -53,7 +53,8 @@ def n_at_least(scores: Float32[Tensor, "B C"], score: Float32[Tensor, "B"]) -> I
         sums.append(part.sum(1))
         is_at_least = torch.ge(part, least, out=torch.empty_like(part, dtype=dtype))
         counts.append(is_at_least.sum(1))  # the target itself is one of them
-    if not torch.cat(sums).isfinite().all():  # NaN passes through a sum; so does an overflow
+    # A sum is cheap and keeps NaN and infinity. It may also overflow, hence the exact check.
+    if not torch.cat(sums).isfinite().all():
         _check_finite(scores)
     return torch.cat(counts).int()
 
@@ -64,7 +65,7 @@ def _rows_per_part(scores: Float32[Tensor, "B C"]) -> int:
 
 
 def _check_finite(scores: Float32[Tensor, "B C"]) -> None:
-    # Two reductions instead of isfinite, which would hold a second matrix: NaN passes through both.
+    # Two reductions, which NaN passes through: isfinite of all scores would take a second matrix.
     is_finite = scores.amax(dim=1).isfinite() & scores.amin(dim=1).isfinite()  # [B]
     if not is_finite.all():
         rows = (~is_finite).nonzero().flatten()
@@ -88,8 +89,9 @@ def top_columns(
     k = min(k, scores.shape[1])
     if k == 0:
         return scores.new_empty((len(scores), 0), dtype=torch.int64), scores[:, :0]
+    # One more than k shows whether the k-th score is tied.
     highest, columns = scores.topk(min(k + 1, scores.shape[1]))
-    is_tied = (highest[:, k - 1 : k] == highest[:, k:]).any(1)  # one more has the lowest score
+    is_tied = (highest[:, k - 1 : k] == highest[:, k:]).any(1)
     columns = columns[:, :k].sort(1).values
     for rows in torch.split(is_tied.nonzero()[:, 0], _rows_per_part(scores)):
         columns[rows] = _lowest_columns(scores[rows], highest[rows, k - 1 : k], k)

@@ -23,7 +23,7 @@ _SCHEMA = pa.schema(
 
 
 def write_baseline_ranks(results: Path, baseline: str, ranks: Mapping[str, Ranks]) -> None:
-    """Write ranks by window, in the order of the run's own; a miss (0) is null."""
+    """Write ranks by window, in the order of the run's ranks; a miss (0) is null."""
     names, sizes = list(ranks), [len(each) for each in ranks.values()]
     codes = pa.array(np.repeat(np.arange(len(names)), sizes), pa.int32())
     every = np.concatenate([*ranks.values(), np.zeros(0, np.int32)])
@@ -37,7 +37,7 @@ def write_baseline_ranks(results: Path, baseline: str, ranks: Mapping[str, Ranks
 def read_baseline_ranks(
     results: Path, baseline: str, own: Mapping[str, Ranks]
 ) -> dict[str, NDArray[np.int32]]:
-    """Read a baseline's ranks of the targets whose ranks by the run are `own`, by window.
+    """Read a baseline's ranks by window; `own` are the run's ranks of the same targets.
 
     Raises:
         DataError: the file is missing or damaged, or it has other windows, targets or candidates.
@@ -48,6 +48,7 @@ def read_baseline_ranks(
         windows = table[WINDOW].cast(pa.string()).to_numpy()
         every = table[RANK].cast(pa.int32()).fill_null(0).to_numpy()
     sizes = [len(each) for each in own.values()]
+    # The file has no target ids; equal misses show that targets and candidates are the same.
     misses = np.concatenate(list(own.values())) == 0
     is_same = np.array_equal(windows, np.repeat(list(own), sizes))
     if not (is_same and np.array_equal(every == 0, misses)):

@@ -15,9 +15,9 @@ from dayahead.outputs.tables import reading
 
 EXAMPLES: Final = "examples.json"
 N_EXAMPLES: Final = 8
-"""Sessions of a window."""
+"""Number of sessions of a window."""
 N_RECOMMENDED: Final = 10
-"""Items shown for each."""
+"""Number of items recommended in each."""
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -25,7 +25,7 @@ class Example:
     """The items that score highest before the last event of a session."""
 
     row: Annotated[int, Field(ge=0)]
-    """Of the session among those that the window is evaluated on, from 0 on."""
+    """Number of the session, from 0, among those that the window is evaluated on."""
     recommended: Sequence[int]
     """Catalogue indices, best first; among equal scores the lower index."""
 

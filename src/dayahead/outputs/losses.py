@@ -15,7 +15,7 @@ _COLUMNS: Final = (WINDOW, "step", "loss")
 def add_losses(
     results: Path, window: str, curve: Sequence[tuple[int, float]], *, is_first: bool
 ) -> None:
-    """Add the rows of a window, whose name is that of windows.csv; the first one starts the file.
+    """Add the rows of a window, named as in windows.csv; the first one starts the file.
 
     `curve` has the number of a step, and the mean loss since the one before it.
     """

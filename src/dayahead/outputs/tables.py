@@ -1,4 +1,4 @@
-"""The tables in results/: windows, ranks, which every metric is computed from, evidence."""
+"""The tables in results/: windows, ranks (from which all metrics are computed) and evidence."""
 
 import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -127,7 +127,7 @@ def reading(path: Path, expected: str) -> Iterator[None]:
     """Read a file of results/ in this block.
 
     Raises:
-        DataError: the file is not as `expected`, whatever the block stumbled over.
+        DataError: the file is not as `expected`, whatever error the block raises.
     """
     try:
         yield
@@ -262,7 +262,7 @@ def read_ranks(results: Path, window: str) -> WindowRanks:
     """
     path = ranks_path(results, window)
     with reading(path, f"ranks with the columns {', '.join(RANKS_SCHEMA.names)}"):
-        # Not read_table(schema=...): that fills a missing column with nulls, which are misses.
+        # Not read_table(schema=...): it fills a missing column with nulls, which mean misses.
         table = pq.ParquetFile(path).read()
         if table.schema not in (RANKS_SCHEMA, POSITIONED_RANKS_SCHEMA):
             found = ", ".join(f"{each.name} {each.type}" for each in table.schema)

@@ -13,11 +13,11 @@ EPSILON = 1e-6
 
 
 class Adagrad(Optimizer):
-    """Duchi et al. 2011, with momentum and of rows alone, as GRU4Rec's authors train it.
+    """Duchi et al. 2011, with momentum and updates of single rows, as GRU4Rec's authors train it.
 
     Per element, with gradient g: sum += g^2; velocity = momentum * velocity - rate * g / sqrt(sum +
-    1e-6); weight += velocity. A row (of a vector, an element) whose gradient is all zero is left as
-    it is with its state, so that a step costs as much as the rows that are in it. torch.optim's
+    1e-6); weight += velocity. A row (of a vector: an element) whose gradient is all zero keeps its
+    value and state, so that the cost of a step depends on the rows in it only. torch.optim's
     Adagrad has no momentum.
 
     Args:
@@ -46,7 +46,8 @@ class Adagrad(Optimizer):
             if name not in state:
                 state[name] = torch.zeros_like(parameter)
         flat = gradient.reshape(len(gradient), math.prod(parameter.shape[1:]))
-        # A tenth of the time of `any`; what squares to 0 would move nothing.
+        # The norm takes a tenth of the time of `any`. It is 0 also where all squares underflow;
+        # gradients that small would not change a weight.
         rows = torch.linalg.vector_norm(flat, dim=1).nonzero().squeeze(1)
         gradient = gradient[rows]
         sums = state["sum"][rows] + gradient**2

@@ -1,4 +1,4 @@
-"""The counting baselines beside a run: the same protocol over the same windows."""
+"""The counting baselines that a run is compared with: same protocol, same windows."""
 
 import logging
 import tempfile
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 @in_phase("baselines")
 def train_baselines(study: Study) -> dict[str, float]:
-    """Evaluate the counting baselines on the windows of a run, and write two tables of each.
+    """Evaluate the counting baselines on the windows of a run, and write two tables for each.
 
     They run in this process alone, on the CPU, and are cached as any run is.
 
@@ -51,7 +51,7 @@ def train_baselines(study: Study) -> dict[str, float]:
 
 
 def baseline_study(architecture: str, study: Study, scratch: Path) -> Study:
-    """Return the study of a baseline beside a run; what it writes goes to `scratch`."""
+    """Return the study of a baseline to compare a run with; its files go to `scratch`."""
     params = study.params
     counted = replace(
         params,
@@ -67,7 +67,7 @@ def baseline_study(architecture: str, study: Study, scratch: Path) -> Study:
 
 @contextmanager
 def _only_warnings() -> Iterator[None]:
-    """Keep the line that each window logs out of the run's."""
+    """Suppress the line that is logged for each window: the run's own log has these windows."""
     logger = logging.getLogger("dayahead.train")
     before = logger.level
     logger.setLevel(logging.WARNING)

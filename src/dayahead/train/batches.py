@@ -26,14 +26,14 @@ class Batch:
 
     columns: dict[str, Int[Tensor, "B L"] | Float[Tensor, "B L"]]
     lengths: Int[Tensor, " B"]
-    """Events per session, its past included; 0 for an empty row, which carries no weight."""
+    """Events per session, including its past; 0 for an empty row, which counts for nothing."""
     sessions: Int[Tensor, " B"]
     """Row of the session in its window's file; -1 for an empty row."""
     rank: Rank
     global_items: Int[Tensor, "G L"]
     """Item ids of the whole global batch, the empty rows included; the same on every process."""
     global_past: Int[Tensor, " G"]
-    """How many of each row's events, from the first on, are its user's past."""
+    """Number of events at the start of each row that are the user's past."""
 
     @property
     def n_global(self) -> int:
@@ -49,7 +49,7 @@ class Batch:
         )
 
     def without_empty_rows(self) -> "Batch":
-        """Drop the rows that were added so that all processes have as many."""
+        """Drop the empty rows, which give all processes equally many."""
         is_real = self.lengths > 0
         return replace(
             self,
@@ -78,7 +78,7 @@ class Sessions:
     """
 
     columns: dict[str, Tensor]
-    """Flat, int64 (times in microseconds) or float32, N events each."""
+    """Flat columns of N events each: int64 (times in microseconds) or float32."""
     offsets: Int[Tensor, " S1"]
 
     def __post_init__(self) -> None:
@@ -117,7 +117,9 @@ class Sessions:
         for name, array in lists.items():
             dtype = pa.float32() if pa.types.is_floating(array.type.value_type) else pa.int64()
             values = array.flatten().cast(dtype).to_numpy(zero_copy_only=False)
+            # Arrow's memory is read-only, which torch tensors cannot be.
             columns[name] = torch.from_numpy(values.copy())
+        # In a slice of an array the first offset is not 0.
         return cls(columns, torch.from_numpy(offsets - offsets[0]).long())
 
     def after(self, past: "Sessions", length: int) -> "Sessions":
@@ -138,7 +140,7 @@ class Sessions:
         return Sessions(columns | {IS_PAST: is_past.long()}, offsets)
 
     def without_later(self, known: Mapping[str, int]) -> "Sessions":
-        """Read values beyond the first `known[column]` as unknown, but for sessions' own items."""
+        """Read values beyond the first `known[column]` as unknown, except a session's own items."""
         columns = without_later(self.columns, known, keeps_own_items=True)
         return replace(self, columns=columns)
 
@@ -154,11 +156,12 @@ class Sessions:
     def gather(self, rows: Int[Tensor, " n"], rank: Rank) -> Batch:
         """Return this process's rows of the global batch `rows`, padded."""
         longest = int(self.lengths[rows].max())
-        # Rows of -1 are appended, so that all processes have as many.
+        # Empty rows (-1) are appended, so that all processes have equally many.
         every = torch.nn.functional.pad(rows, (0, -len(rows) % rank.world_size), value=-1)
+        # Every world_size-th row: rows are sorted by length, so all processes get similar work.
         own = every[rank.index :: rank.world_size]
         columns, lengths = self._padded(tuple(self.columns), own, longest)
-        # One process has the whole batch in its columns.
+        # With one process, its columns already are the whole batch.
         names = tuple(name for name in (ITEM_ID, IS_PAST) if name in self.columns)
         whole = columns if rank.world_size == 1 else self._padded(names, every, longest)[0]
         items = whole[ITEM_ID]
@@ -172,6 +175,7 @@ class Sessions:
         lengths = torch.where(rows >= 0, self.lengths[rows.clamp(min=0)], 0)
         steps = torch.arange(longest)
         is_event = steps < lengths[:, None]  # [B, L]
+        # Padding reads event 0, a valid index, and is set to 0 below.
         events = (self.offsets[rows.clamp(min=0)][:, None] + steps) * is_event  # [B, L]
         return {name: self.columns[name][events] * is_event for name in names}, lengths
 
@@ -214,8 +218,8 @@ class MemoryBatches:
 def shuffled_rows(lengths: Int[Tensor, " S"], batch_size: int, seed: int) -> list[Tensor]:
     """Return the rows of each batch of shuffled sessions; within a batch the shorter come first.
 
-    Batches of sessions of like length would need less padding, but cost .004 NDCG@20 on G1's
-    hours: `length_groups` saves the padding within a batch instead.
+    Batches of sessions of similar length would need less padding, but cost .004 NDCG@20 on the
+    hourly windows of G1: `length_groups` saves padding within a batch instead.
     """
     order = torch.randperm(len(lengths), generator=torch.Generator().manual_seed(seed))
     return _cut_sorted(order, lengths, batch_size)

@@ -25,7 +25,7 @@ ROOMS = (
     *("config", "core", "distributed", "memory", "metrics", "model", "outputs", "train"),
     "windows",
 )
-"""Rooms whose source shapes a fit or an evaluation."""
+"""Rooms whose source affects a fit or an evaluation."""
 PACKAGES = (
     *("torch", "transformers", "safetensors", "numpy", "scipy", "numba", "pyarrow"),
     *("dask", "merlin-core", "merlin-dataloader"),
@@ -35,8 +35,8 @@ PACKAGES = (
 class CacheKeys:
     """Keys of a run's fits and evaluations, each built on the key of the window before.
 
-    So a longer log begins with the keys of the shorter one, and whatever changes at a window
-    changes the keys from there on. `machine` is part of every key, if given. No model is built.
+    A longer log therefore starts with the keys of the shorter one, and a change at a window changes
+    all keys from there on. `machine` is part of every key, if given. No model is built.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class CacheKeys:
             "window": window.name,
             "sessions": [sha256_of(self.folder.path(window, role)) for role in roles],
             "evaluation": settings,
-            # Lists of predictions name items that are new in this window or in its grace.
+            # Lists of predictions contain raw ids, also of items that are new in this window.
             "values": self._values(ITEM_ID, start, end) if settings["predictions"] else None,
         }
         return fingerprint(value)
@@ -118,13 +118,13 @@ class CacheKeys:
         return fingerprint(value)
 
     def _values(self, column: str, start: int, end: int) -> str:
-        """Hash what a window adds to a vocabulary."""
+        """Hash the values that a window adds to a vocabulary."""
         values = self.folder.vocabulary(column)[VALUE].slice(start, end - start)
         return hashlib.sha256(repr(values.to_pylist()).encode()).hexdigest()
 
 
 def _chosen(params: Params) -> list[tuple[Kind, str]]:
-    """Return what another package may have been asked for."""
+    """Return the settings that may name a plug-in of another package."""
     network, loss = params.model.of_network().architecture, params.loss.name
     of_network: list[tuple[Kind, str]] = [("backbone", network), ("loss", loss)]
     return of_network if params.model.has_network else [("baseline", params.model.architecture)]

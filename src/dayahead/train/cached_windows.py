@@ -43,7 +43,7 @@ CPU_VARIABLES = (
 )
 """Environment variables that choose the instructions of torch, MKL and oneDNN."""
 ARITHMETIC = ("avx", "amx", "fma", "f16c", "asimd", "neon", "sve", "sme", "bf16", "fp16", "i8mm")
-"""How the names of these instructions begin in `torch.cpu.get_capabilities`."""
+"""Prefixes of the names of these instructions in `torch.cpu.get_capabilities`."""
 MISSING = "missing"
 STATE = "state.safetensors"
 Restore = Callable[[int, Fit, Mapping[str, Tensor | StoredTensor]], None]
@@ -68,9 +68,10 @@ class CachedWindows:
         of_keys = self.machine if self.config.strict else None
         self.keys = CacheKeys(study, windows, process, of_keys)
         self.evaluation = fingerprint(self.keys.evaluation_settings)
-        self.evaluation_key = cache(self.keys.evaluation)  # which hashes the window's files
+        self.evaluation_key = cache(self.keys.evaluation)  # kept, as it hashes the window's files
         self.starts_afresh = study.params.training.starts_afresh
         self._has_warned = False
+        # Fits are written in the background, while the next window is evaluated.
         self._writer = ThreadPoolExecutor(max_workers=1)
         self._writing: Future[None] | None = None
 
@@ -134,13 +135,14 @@ class CachedWindows:
             writing.result()
 
     def _write_fit(self, index: int, fit: Fit, state: Mapping[str, AnyTensor]) -> None:
-        """Write a checkpoint, and remove those before it that machine.keep_fits drops.
+        """Write a checkpoint, and remove earlier ones as machine.keep_fits says.
 
-        Fits of a run that evaluates otherwise stay: it may resume from them.
+        Fits written by a run with other evaluation settings stay: it may resume from them.
         """
 
         def write(folder: Path) -> None:
             if is_sharded(state):
+                # The other processes wait in `write_fit` to learn whether to send their rows.
                 self.process.broadcast(value=True)
             figures = {name: value for name, value in vars(fit).items() if name != "window"}
             about = {"machine": self.machine, "evaluation": self.evaluation}
@@ -151,7 +153,7 @@ class CachedWindows:
         if is_sharded(state) and not is_written:
             self.process.broadcast(value=False)
         if self.config.keep_fits != "all":
-            # Earlier runs have written some of them: interrupted ones, and those of a shorter log.
+            # All earlier fits: interrupted runs, or runs on a shorter log, may have left some.
             self.fits.remove(
                 [
                     key
@@ -162,7 +164,7 @@ class CachedWindows:
             )
 
     def _is_own(self, key: str) -> bool:
-        """Whether there is a fit of this name, written by a run that evaluates as this one does."""
+        """Whether this fit exists and was written by a run with the same evaluation settings."""
         path = self.fits.folder / key / "fit.json"
         try:
             own: bool = read_json(path)["evaluation"] == self.evaluation
@@ -174,7 +176,7 @@ class CachedWindows:
         """Whether a fit stays in the cache after that of windows[newest]."""
         if newest - index < keep_fits:
             return True
-        if keep_fits == 1 or self.starts_afresh:  # where no fit is made from an older one
+        if keep_fits == 1 or self.starts_afresh:  # no fit continues an older one
             return False
         return is_spaced(index, newest)
 
@@ -210,7 +212,7 @@ class CachedWindows:
         self.evaluations.put(self.evaluation_key(index), write)
 
     def _compare(self, machine: Machine, folder: Path) -> None:
-        """Warn once where an entry comes from another machine: its last bits may differ."""
+        """Warn once if an entry was written on another machine: its last bits may differ."""
         differences = [
             f"{name} {machine.get(name, MISSING)}, here {self.machine.get(name, MISSING)}"
             for name in sorted({*machine, *self.machine})
@@ -232,10 +234,10 @@ def _fit_of(window: Window, figures: dict[str, Any]) -> Fit:
 
 
 def is_spaced(index: int, newest: int) -> bool:
-    """Whether `index` is one of about log2(newest) indices, the fewer the older.
+    """Whether `index` is one of about log2(newest) indices, which are sparser the older they are.
 
-    Counted from 1, those are the last odd number, the last that 2 divides but not 4, and so on. So
-    one that is left out now is left out for every greater `newest`, too.
+    Counted from 1, they are the last odd number, the last number divisible by 2 but not by 4, and
+    so on. An index that is not among them is not among those of any greater `newest` either.
     """
     number = index + 1
     power = number & -number

@@ -1,4 +1,4 @@
-"""What a study knows of each vocabulary at a window."""
+"""Number of values that a study knows of each vocabulary at a window."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,6 +27,6 @@ class Catalogue:
         return {column: self.folder.n_known(column, window) for column in self.columns}
 
     def known_after(self, window: Window) -> dict[str, int]:
-        """Return the number of values of each column that the next window's files know."""
-        *_, later = self.folder.windows[: window.position + 2]  # the same one, if it is the last
+        """Return the number of values of each column that occur in files up to the next window."""
+        *_, later = self.folder.windows[: window.position + 2]  # itself, if it is the last
         return {column: self.folder.n_in_files(column, later) for column in self.columns}

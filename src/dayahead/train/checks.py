@@ -162,7 +162,7 @@ def check_consistency(process: Process, study: Study) -> None:
 
 
 def _facts(process: Process, study: Study) -> dict[str, object]:
-    """Everything that must be the same on all machines, by its name in messages."""
+    """Everything that must be equal on all machines, by its name in messages."""
     files = sorted(study.windows.rglob("*"))
     if study.params.model.pretrained_items:
         files.append(Path(study.params.model.pretrained_items))

@@ -76,7 +76,7 @@ class Loader:
                 f"data set's file to {self.past_length} or more, or lower model.past_length"
             )
         if self.is_streaming:
-            # merlin-dataloader fails on a buffer in which nobody has a past, as in a first window.
+            # merlin-dataloader fails on a buffer of sessions without a past, as in a first window.
             raise ConfigError(
                 "params.yaml: training.loader: nvtabular does not stream past events; set "
                 "training.loader to memory, or model.past_length to 0"
@@ -107,7 +107,7 @@ class Loader:
         first = next(epochs)
         n_epochs, n_steps = self.params.training.epochs, self.params.training.steps_per_window
         if n_steps:
-            n_epochs = -(-n_steps // max(1, first.n_steps))  # an empty window has no steps
+            n_epochs = -(-n_steps // max(1, first.n_steps))  # the window may be empty
         return [first, *islice(epochs, n_epochs - 1)]
 
     def _epochs(self, windows: Sequence[Window], rank: Rank) -> Iterator[Batches]:

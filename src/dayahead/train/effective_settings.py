@@ -1,4 +1,4 @@
-"""Which settings a fit depends on: some have an effect only beside certain others."""
+"""Which settings a fit depends on: some have an effect only in combination with others."""
 
 from dataclasses import asdict
 from typing import Any
@@ -13,12 +13,12 @@ OF_BASELINES = {
     },
     "training": {"protocol", "history", "carry_model", "loader", "seed"},
 }
-"""All that baselines read of these sections; the seed draws the train sessions evaluated."""
+"""Settings of these sections that baselines read; the seed samples the train sessions evaluated."""
 OF_MEMORY = {"features", "past_length"}
-"""What memory reads of the section model besides, with a network or without."""
+"""Settings of the section model that memory reads too, with a network or without."""
 SECTIONS = ("model", "task", "loss", "neighbours", "linear", "memory", "training")
 WITHOUT_EFFECT = {"model.pretrained_items", "training.fit_last", "training.precision"}
-"""Cache keys hold the content of that file and the precision found on this machine."""
+"""Instead of two of these, cache keys hold the content of the file and the precision in use."""
 
 
 def effective_settings(params: Params) -> dict[str, dict[str, Any]]:

@@ -24,7 +24,8 @@ from dayahead.train.batches import Batch, Batches
 Top = tuple[Int[Tensor, "Q K"], Float[Tensor, "Q K"]]
 """The best-scored candidates, best first, by column or catalogue index, and their scores."""
 SCORES_AT_ONCE = 2**27
-"""512 MiB of them on each process; those of 512 sessions over 10 million items are 19 GiB."""
+"""Scores computed at once on each process: 512 MiB. Without this limit, 512 sessions over 10
+million items would take 19 GiB."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class _Prefixes:
     """Items of each prefix."""
     targets: Int[Tensor, " P"]
     indices: Int[Tensor, " P"]
-    """Of the targets, among all targets of the window."""
+    """Index of each target among all targets of the window."""
 
 
 def evaluate(
@@ -76,7 +77,7 @@ def evaluate(
 ) -> RankedTargets:
     """Rank every target among the candidates, given the items of its session before it.
 
-    Those items are candidates of their session too, also where `candidates` lack them.
+    Those items are candidates of their session even where `candidates` lack them.
 
     Each target is scored from a prefix that ends before it, so no model can read it or anything
     after it. Each process ranks its own sessions; an all_reduce puts them together exactly.
@@ -86,8 +87,8 @@ def evaluate(
         batches: one pass over the sessions.
         n_targets: [S] how many items of each session are predicted, the last ones.
         candidates: catalogue indices, ascending.
-        process: this one.
-        top_k: candidates with the highest scores to return for each target.
+        process: this process.
+        top_k: number of highest-scored candidates to return for each target.
 
     Raises:
         ScoreError: a score is not finite.
@@ -97,7 +98,7 @@ def evaluate(
     scorer = model.session_scorer(wanted, overwrites=True)
     ranks_of = ShardedRanking(model.shard, wanted, top_k)
     most_rows = max(1, SCORES_AT_ONCE // max(1, len(wanted)))
-    # Rows: targets, ranks, top items. The extra last column is for what idle processes rank.
+    # Rows: targets, ranks, top items. The extra last column takes the dummies of idle processes.
     size = (2 + min(top_k, len(wanted)), int(counts.sum()) + 1)
     found = torch.zeros(size, dtype=torch.int32, device=device)
     top_scores = torch.zeros(size[0] - 2, size[1], device=device)
@@ -107,6 +108,7 @@ def evaluate(
             ranks, items, highest = ranks_of(scored, part.targets)
             found[:, part.indices] = torch.cat([part.targets[None], ranks[None], items.T]).int()
             top_scores[:, part.indices] = highest.T
+    # Exact: each target is ranked by one process, and the others add 0.
     found, top_scores = (process.all_reduce(each).cpu()[:, :-1] for each in (found, top_scores))
     return RankedTargets(
         found[0].numpy(), found[1].numpy(), found[2:].T.numpy(), top_scores.T.numpy()
@@ -126,7 +128,7 @@ def _synchronised_prefixes(
         columns = {name: values[rows] for name, values in own.columns.items()}
         yield _Prefixes(columns, n_known, own.columns[ITEM_ID][rows, n_known], indices)
     one = torch.ones(1, dtype=torch.int64, device=device)
-    # Two columns: `mlm` and the tasks like it predict at the position behind the one known.
+    # Two columns: tasks like `mlm` predict at the position after the only known one.
     first = {name: values[:1, :2].to(device) for name, values in batch.columns.items()}
     yield from [_Prefixes(first, n_known=one, targets=one * 0, indices=-one)] * n_idle
 
@@ -134,9 +136,9 @@ def _synchronised_prefixes(
 def _target_parts(
     batch: Batch, counts: Int[Tensor, " S"], most_rows: int
 ) -> list[tuple[Int[Tensor, " P"], ...]]:
-    """Split the targets of a batch without empty rows into parts of at most so many.
+    """Split the targets of a batch without empty rows into parts of at most `most_rows`.
 
-    Of each target: its row, the items known before it, and its index among all of the window.
+    For each target: its row, the number of items before it, and its index in the window.
     """
     n_rows, width = batch.columns[ITEM_ID].shape
     steps = torch.arange(width, device=batch.lengths.device)
@@ -146,6 +148,7 @@ def _target_parts(
     if len(rows) == 0:
         return []
     indices = (counts.cumsum(0)[batch.sessions] - batch.lengths)[rows] + n_known
+    # The scorer cuts each part to its longest prefix, so prefixes of similar length go together.
     order = n_known.argsort(stable=True)
     parts = (torch.split(each[order], min(n_rows, most_rows)) for each in (rows, n_known, indices))
     return list(zip(*parts, strict=True))
@@ -166,7 +169,7 @@ class ShardedRanking:
         self.local, _ = shard.local_indices(rows)
         """Columns of the candidates scored here."""
         self.local_column = torch.full((len(candidates) + 1,), -1, device=candidates.device)
-        """By column; -1 if scored elsewhere, also at the end, where column -1 points."""
+        """Column here by candidate; -1 if scored elsewhere, and at the end, which -1 indexes."""
         self.local_column[self.local] = torch.arange(len(self.local), device=candidates.device)
         n_local = (rows % shard.world_size).bincount(minlength=shard.world_size)
         self.widths = n_local.clamp(max=n_best).tolist()
@@ -178,8 +181,8 @@ class ShardedRanking:
         """Return the ranks of this process's targets, and the top items of each.
 
         Args:
-            scored: candidates scored here, for the E targets of all processes; own items of the
-                sessions of this process's targets. Where items are sharded, these have no score.
+            scored: candidates scored here, for the E targets of all processes, and the session's
+                items for this process's targets. Where items are sharded, the latter have no score.
             targets: catalogue indices.
 
         Raises:
@@ -189,7 +192,7 @@ class ShardedRanking:
         is_own = (scored.items == targets[:, None]) & (scored.items > 0)  # [Q, N]
         own_scores = scored.item_scores.masked_fill(~is_own, -torch.inf).amax(1)
         if self.shard.is_whole:
-            # A target that is no candidate has -inf there, or its score as an own item.
+            # A target that is no candidate has -inf among the scores, but may be an own item.
             target_scores = ranking.scores_at(scored.scores, columns).maximum(own_scores)
             counts = ranking.n_at_least(scored.scores, target_scores)
             top = ranking.top_columns(scored.scores, self.n_best)
@@ -225,6 +228,6 @@ class ShardedRanking:
             torch.cat(self.shard.send_back(each, n_of, self.widths), dim=1)
             for each in (self.local[local], local_scores)
         )
-        columns, order = columns.sort(1)  # of equal scores the lower column comes first
+        columns, order = columns.sort(1)  # so that the lower column wins among equal scores
         best, best_scores = ranking.top_columns(found.gather(1, order), self.n_best)
         return columns.gather(1, best), best_scores

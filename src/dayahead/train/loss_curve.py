@@ -22,5 +22,5 @@ def loss_curve(sums: Float[Tensor, "S 2"]) -> Curve:
 
 
 def curve_of(stored: Iterable[tuple[int, float]]) -> Curve:
-    """Return a curve as `loss_curve` gave it, from the lists that JSON makes of its pairs."""
+    """Return a curve as `loss_curve` does, from pairs that JSON has stored as lists."""
     return tuple((step, loss) for step, loss in stored)

@@ -1,4 +1,4 @@
-"""The trainer of memories that a network serves: the network learns a window after the head."""
+"""The trainer of `memory` with a network: on each window the network is fitted after the head."""
 
 from collections.abc import Mapping
 from copy import deepcopy
@@ -29,15 +29,15 @@ from dayahead.train.trainers import GradientTrainer, OnStep
 class MemoryTrainer:
     """Fits head, memories and network on one window after another, in this order.
 
-    So the head learns what the network is worth on sessions that it was not fitted on. Every
-    process fits head and memories alike; the network's fit is shared, as that of any network.
+    The head thus learns the network's weight on sessions that the network was not fitted on. Every
+    process fits the same head and memories; the network's batches are distributed as usual.
 
     Args:
-        model: to fit.
-        network: its own.
-        ends: of each window, microseconds since 1970.
-        config: training of the network, the same as without memories.
-        process: this one.
+        model: the model to fit.
+        network: the model's network.
+        ends: end of each window, microseconds since 1970.
+        config: training of the network, as without memories.
+        process: this process.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class MemoryTrainer:
 
     def fit(self, window: str, epochs: list[Batches], on_step: OnStep) -> float | None:
         """Fit on a window; return the mean loss of the head, None where it learned nothing."""
-        passes = [each for each in epochs if isinstance(each, MemoryBatches)]  # which Loader checks
+        passes = [each for each in epochs if isinstance(each, MemoryBatches)]  # Loader ensures it
         sessions = passes[0].unsplit()
         self.model.start_window(self.ends[window])
         with phase("count"):
@@ -86,6 +86,7 @@ class MemoryTrainer:
             return loss
         network = self.network.model
         if not self.model.memory.n_fits:
+            # The first window has no earlier network: a copy is fitted on its first half.
             early, _ = self.model.sessions.halves()
             rows = sessions.every_row[early]
             network = self._fitted_early(window, [each.among(rows) for each in passes])
@@ -97,7 +98,7 @@ class MemoryTrainer:
 
     @in_phase("memory")
     def _fit_end_to_end(self, window: str, sessions: MemoryBatches) -> float | None:
-        """Fit head and network together, by the loss of the head; the same on every process.
+        """Fit head and network together by the head's loss, alike on every process.
 
         The network reads as in evaluation: without dropout and noise, in float32.
         """
@@ -113,6 +114,7 @@ class MemoryTrainer:
     def _fitted_early(self, window: str, epochs: list[MemoryBatches]) -> NextItemModel:
         """Return a copy of the network that is fitted on a part of the window."""
         own = self.network
+        # A copy: the network itself is fitted on the whole window, from its initial weights.
         trainer = GradientTrainer(deepcopy(own.model), own.config, own.process)
         trainer.wrap()
         if trainer.model.sampler is not None:
@@ -123,7 +125,8 @@ class MemoryTrainer:
     def _scores_of(self, model: NextItemModel, batches: MemoryBatches) -> NetworkScores:
         """Return a network's scores at positions in the sessions of a pass.
 
-        It reads what came up after the fit before as unknown, as memories and evaluation do.
+        Items that are new since the previous fit are read as unknown, as in memories and
+        evaluation.
         """
         every_row, device = batches.every_row, model.bias.device
         known = self.model.memory.known

@@ -29,9 +29,10 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> Optimizer:
 
 
 def replace_grown(optimizer: Optimizer, before: dict[str, nn.Parameter], model: nn.Module) -> None:
-    """Put grown parameters in place of their old versions; the state of new rows is zero.
+    """Replace old parameters by their grown versions; the state of new rows is zero.
 
-    So AdamW's new rows start with steps beyond the rate, which helps them (docs/protocol.md).
+    AdamW's bias correction counts the steps of old rows, so new rows start with steps larger than
+    the learning rate, which helps them (docs/protocol.md).
     """
     for name, new in model.named_parameters():
         old = before[name]
@@ -43,6 +44,7 @@ def replace_grown(optimizer: Optimizer, before: dict[str, nn.Parameter], model: 
         if state:
             for key in MOMENTS & state.keys():
                 state[key] = with_rows(state[key], len(new))
+                # `with_rows` leaves them uninitialised.
                 state[key][len(old) :] = 0
             optimizer.state[new] = state
 

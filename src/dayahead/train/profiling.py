@@ -30,7 +30,7 @@ from dayahead.distributed.process import Process
 from dayahead.windows.folder import Window
 
 FOLDER, PHASES = "profile", "phases.csv"
-"""Under results/."""
+"""Names under results/."""
 PROFILER = "profiler"
 """The phase in which a trace is started and written."""
 NSYS = "NSYS_PROFILING_SESSION_ID"
@@ -66,6 +66,7 @@ class WindowProfile:
         if not root.calls:
             return
         add_rows(self.watch.rows())
+        # Rows for the stage's table first: that one includes the time of the traces.
         seconds, _ = root.remove(PROFILER)
         rows = self.watch.rows()
         write_phases(self.folder / PHASES, rows)
@@ -78,7 +79,7 @@ class WindowProfile:
         _log.info("\n".join(lines))
 
     def _about_steps(self, rows: Sequence[PhaseRow]) -> Iterator[str]:
-        """Say of every loop over steps which of them its trace holds."""
+        """Describe which steps of each loop its trace holds."""
         first, end = self.config.first_step, self.config.first_step + self.config.steps
         for row in rows:
             loop, _, name = row.phase.rpartition("/")
@@ -208,7 +209,7 @@ def _memory_counter(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def write_operators(found: profile, path: Path) -> None:
-    """Write what the traced steps spent in each operator, the most first."""
+    """Write the time of the traced steps by operator, the longest first."""
     head = ("operator", "calls", "self_cpu_ms", "cpu_ms", "self_gpu_ms", "self_cpu_mb")
     operators = [each for each in found.key_averages() if not each.is_user_annotation]
     operators.sort(key=lambda each: -(each.self_cpu_time_total + each.self_device_time_total))

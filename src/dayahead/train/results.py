@@ -54,40 +54,40 @@ LISTS = {
         "its operators.\n"
     ),
 }
-"""Folders that always exist, for DVC expects them, and their README.txt."""
+"""Folders that always exist, because DVC expects them, and the text of their README.txt."""
 TABLES = ("ranks", "predictions", "attention")
-"""Folders of tables that an evaluation gives, one by window each."""
+"""Folders of the tables that an evaluation writes, one file per window."""
 _SUMMARY = "evaluated.json"
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Clock times of a window, which differ from run to run, and the size of what was learned."""
+    """Clock times of a window, which differ from run to run, and the size of the state."""
 
     window: str
     fit_seconds: float
     fit_sessions_per_second: float
-    """Sessions times epochs."""
+    """Sessions times epochs, per second."""
     evaluate_seconds: float
     evaluate_sessions_per_second: float
     state_bytes: int
-    """Of all that the next fit starts from."""
+    """Bytes of the state that the next fit starts from."""
 
 
 @dataclass(frozen=True)
 class EvaluatedWindow:
-    """All that is known of a window after its evaluation; metrics at any cutoff follow from it."""
+    """Everything that is recorded of an evaluated window; metrics at any cutoff follow from it."""
 
     window: str
     ranks: WindowRanks
     train_ranks: NDArray[np.int32]
-    """Of sessions that were just fitted; empty where none were evaluated."""
+    """Ranks of targets in the sessions just fitted; empty where none were evaluated."""
     train_loss: float | None
     timing: Timing
     predictions: pa.Table | None = None
     attention: pa.Table | None = None
     curve: Curve = ()
-    """Loss within the fit before."""
+    """Loss curve of the fit on the window before."""
     examples: Sequence[Example] = ()
 
     def write(self, folder: Path) -> None:
@@ -168,7 +168,7 @@ class ResultsFolder:
 
 
 def prediction_table(ranks: WindowRanks, ranked: RankedTargets, raw: pa.ChunkedArray) -> pa.Table:
-    """Return the items that a model would have shown, target by target.
+    """Return the items that a model would have recommended, target by target.
 
     `ranked` has the targets of `ranks`; `raw` holds the raw id of every item of the windows, by
     index.

@@ -53,7 +53,7 @@ from dayahead.train.trainers import Trainer, scatter_state, sharded_state
 from dayahead.windows.folder import Window, WindowFolder
 
 UNFIT_STATE = (*READ_ERRORS, AttributeError, IndexError, ModelFileError)
-"""What a trainer raises that is to restore the state of another model."""
+"""Errors raised by a trainer that is given the state of another model."""
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,12 @@ class Fit:
     loss: FiniteFloat | None
     """Mean over targets and epochs; None for baselines."""
     n_sessions: NonNegativeInt
-    """Over all epochs."""
+    """Number of sessions, over all epochs."""
     seconds: Annotated[float, Field(gt=0)]
     state_bytes: NonNegativeInt = 0
-    """Of all that the next fit starts from, known once the state is taken."""
+    """Bytes of the state that the next fit starts from; set once the state is taken."""
     curve: Curve = ()
-    """Loss within the fit; of `memory`, that of its network."""
+    """Loss curve of the fit; with `memory`, that of its network."""
 
 
 class Run:
@@ -136,7 +136,7 @@ class Run:
         window = windows[-1]
         if self.params.training.starts_afresh:
             self.model, self.trainer = self._build()
-            if window.position:  # only what comes now counts as new
+            if window.position:  # grow in two steps, so that only this window's items are new
                 self.model.grow(self.catalogue.sizes_at(self.folder.windows[window.position - 1]))
         with phase("grow"):
             self.trainer.grow(self.catalogue.sizes_at(window))
@@ -156,7 +156,7 @@ class Run:
         return Fit(window, loss, n_sessions, seconds, curve=self.trainer.curve)
 
     def _count_targets(self, windows: Sequence[Window]) -> None:
-        """Tell the sampler of negatives how often each item is a target in these windows."""
+        """Set how often each item is a target in these windows, for the sampler of negatives."""
         network = self.model.network
         if network is None or network.sampler is None:
             return
@@ -190,9 +190,11 @@ class Run:
         try:
             trainer.restore(self.catalogue.sizes_at(window), own)
         except UNFIT_STATE as error:
+            # Not the fault of the cached state, which would be set aside.
             if lack_of_memory(error) is not None:
                 raise
             reason = " ".join(str(error).split())
+        # If it fails on one process, all must try the fit before it.
         reasons = [each for each in self.process.all_gather(reason) if each is not None]
         if reasons:
             raise ModelFileError(f"its state does not fit the model: {reasons[0]}")
@@ -236,7 +238,7 @@ class Run:
 
     @in_phase("examples")
     def _examples(self, window: Window, n_sessions: int) -> Sequence[Example]:
-        """Return what the model recommends in a few sessions, evenly spaced over the window."""
+        """Return recommendations for a few sessions, evenly spaced over the window."""
         if n_sessions == 0:
             return ()
         rows = np.unique(np.linspace(0, n_sessions - 1, N_EXAMPLES).astype(np.int64))
@@ -251,7 +253,7 @@ class Run:
     def _attention(self, window: Window, ids: pa.ChunkedArray) -> pa.Table | None:
         """Return attention weights of a window's chosen sessions, on the main process.
 
-        With sharded items the others take part, for look-ups are collective.
+        With sharded items the other processes take part, because look-ups are collective.
         """
         config = self.params.evaluation
         is_chosen = pc.is_in(ids, pa.array(config.attention_of, pa.string()))

@@ -100,7 +100,7 @@ def check_same_data(stored: StoredModel, folder: WindowFolder) -> None:
     """Check that indices and scales of the windows are those of the model.
 
     Raises:
-        ModelFileError: they are others.
+        ModelFileError: they differ.
     """
     for column, table in stored.vocabularies.items():
         values = folder.vocabulary(column)[VALUE].slice(0, len(table)).combine_chunks()
@@ -119,7 +119,7 @@ def check_same_data(stored: StoredModel, folder: WindowFolder) -> None:
 
 
 def _before(known: Statistics, fitted: Statistics) -> Statistics:
-    """Return the statistics of the features of `fitted`, of its windows where each has its own."""
+    """Return `known` reduced to the features of `fitted` and the windows that these have."""
     own = {}
     for name, feature in known.select(fitted.features).features.items():
         windows = fitted.features[name].windows or {}

@@ -1,4 +1,4 @@
-"""The stage `train`: fit on each window, evaluate on the next, go on."""
+"""The stage `train`: fit on each window, evaluate on the next, and repeat."""
 
 import logging
 import sys
@@ -95,7 +95,7 @@ class Progress:
         self.clock = clock
         self.n_done = 0
         self._seconds: list[float] = []
-        """Of each window that was not cached."""
+        """Seconds of each window that was not cached."""
         self._last = clock()
 
     def advance(self, *, is_cached: bool) -> str:
@@ -124,7 +124,7 @@ class FitSchedule:
         self.cached = cached
         self.profile = profile
         self.index = -1
-        """Of the window that the model was fitted on last."""
+        """Index of the window that the model was fitted on last."""
         self.fit: Fit | None = None
 
     def fit_up_to(self, index: int) -> Fit:
@@ -136,10 +136,10 @@ class FitSchedule:
             # A protocol that starts each fit from a fresh model needs no earlier fit.
             config = self.run.params.training
             first = index if config.starts_afresh else self.index + 1
-            # A fit that is profiled is made again.
+            # A fit that is profiled is never restored from the cache.
             highest = index - self.profile.is_of(self.windows[index])
             for number in range(self._restore(first, highest), index + 1):
-                self.cached.finish()  # with the state that this fit changes
+                self.cached.finish()  # the writer may still read the state that this fit changes
                 with self.profile.of(self.windows[number]):
                     fit = self.run.fit(fitted_windows(self.windows[: number + 1], config))
                 state = self.run.state()
@@ -154,12 +154,13 @@ class FitSchedule:
         """Evaluate the model fitted on windows[index] on the next one.
 
         Returns:
-            The evaluation, None in other processes than the main one where it comes from the cache;
-            and whether it does.
+            The evaluation, and whether it comes from the cache. If it does, only the main process
+            has it; the others get None.
         """
         window = self.windows[index]
         is_profiled = self.profile.is_of(window)
         evaluated = None if is_profiled else self.cached.read_evaluation(index, results)
+        # Only the main process reads the cache; all must agree on whether to fit.
         if self.run.process.broadcast(evaluated is not None):
             return evaluated, True
         fit = self.fit_up_to(index)
@@ -189,8 +190,9 @@ class FitSchedule:
         if self.cached.restore_newest(lowest, highest, send):
             return self.index + 1
         newest: tuple[int, Fit] | None
-        while (newest := broadcast(None)) is not None:  # on the main process: there is none
-            with suppress(ModelFileError):  # it sends the one before
+        # The main process has broadcast each fit that it tried, and None after the last.
+        while (newest := broadcast(None)) is not None:
+            with suppress(ModelFileError):  # the main process then sends the fit before
                 restore(*newest, None)
                 return self.index + 1
         return lowest

@@ -1,11 +1,11 @@
 """Batches of a window streamed from its files, for windows larger than memory.
 
-Every process reads the whole stream and keeps its own rows of each global batch: row groups of
-their own, as merlin-dataloader offers, would give processes unequal numbers of steps, and other
-batches for each number of processes. Reading is many times faster than training.
+Every process reads the whole stream and keeps its own rows of each global batch. If each read
+different row groups, as merlin-dataloader offers, processes would have unequal numbers of steps,
+and batches would depend on their number. Reading is many times faster than training.
 
-Merlin's shuffle draws from numpy's global state in its reading thread, where no seed reaches it.
-So the order of row groups is drawn here, and rows are shuffled in a buffer.
+Merlin's shuffle uses numpy's global generator in its reading thread, where it cannot be seeded.
+Therefore the order of row groups is drawn here, and rows are shuffled in a buffer.
 
 Merlin and Dask take a second to import, so only runs that stream import them.
 """
@@ -36,7 +36,7 @@ class StreamedBatches:
 
     Sessions are shuffled within the buffer. A window that fits into it gives the batches that
     `MemoryBatches` gives. Memory holds the buffer and a few row groups, which must be small
-    beside it.
+    compared with it.
 
     Raises:
         WindowError: at the first use, where a file is missing or damaged, or lacks a column.
@@ -47,7 +47,7 @@ class StreamedBatches:
     columns: tuple[str, ...]
     """List columns wanted; the lists of one session are equally long."""
     batch_size: int
-    """Global: rows of all processes together."""
+    """Rows of a global batch, over all processes."""
     rank: Rank
     seed: int | None = None
     """None: the files' own order, the shortest sessions of each buffer first (for evaluation)."""
@@ -68,6 +68,7 @@ class StreamedBatches:
         row_numbers = chain.from_iterable(self._row_groups[group] for group in order)
         for number, sessions in enumerate(self._buffers(order)):
             file_rows = torch.from_numpy(np.fromiter(row_numbers, np.int64, count=len(sessions)))
+            # In file order: batches must not depend on the order of row groups in a buffer.
             in_order = file_rows.argsort()
             lengths = sessions.lengths[in_order]
             if self.seed is None:
@@ -127,6 +128,7 @@ class StreamedBatches:
             options = {"engine": "parquet", "row_groups_per_part": 1, "cpu": True}
             dataset = Dataset(list(self._files), schema=schema, **options)
             loader = Loader(dataset, batch_size=size)
+            # Replaces the order of row groups that Merlin would draw.
             loader.indices = np.array(order)
             with loader:
                 # Merlin's reader can wait forever when asked for more than there is.

@@ -1,4 +1,4 @@
-"""What a run of the protocol is made of: settings and folders."""
+"""Settings and folders of a run of the protocol."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -26,4 +26,4 @@ class Study:
     cache: Path = field(default_factory=cache_root)
     """Holds finished fits and evaluations, so that no run repeats them."""
     phases: Path | None = None
-    """Where a main process that is not the stage's own leaves the table of its phases."""
+    """File in which a main process other than the stage's leaves the table of its phases."""

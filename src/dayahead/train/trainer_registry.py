@@ -16,13 +16,13 @@ Ends = Mapping[str, int]
 
 @singledispatch
 def trainer_of(model: Model, config: TrainingConfig, ends: Ends, process: Process) -> Trainer:
-    """Return what fits a model; of a class that is not registered, what fits the one it extends.
+    """Return the trainer of a model; a class that is not registered gets that of its base class.
 
     Args:
-        model: to fit.
-        config: of the steps of a network.
-        ends: of each window, microseconds since 1970.
-        process: this one.
+        model: the model to fit.
+        config: training of a network.
+        ends: end of each window, microseconds since 1970.
+        process: this process.
     """
     raise TypeError(f"{type(model).__name__}: no trainer is registered for it")
 

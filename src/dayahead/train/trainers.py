@@ -34,7 +34,7 @@ from dayahead.train.optimizer import (
 )
 
 BUCKET_MIB = 25
-"""Of gradients that are exchanged at once. As DDP's default, without a smaller first bucket."""
+"""MiB of gradients exchanged at once: DDP's default, but for the first bucket too."""
 _OPTIMIZER = "moments."
 """Prefix of the optimizer's tensors in a state; the model's have WEIGHTS."""
 OnStep = Callable[[int], object]
@@ -45,7 +45,7 @@ class Trainer(Protocol):
     """Fits a model on one window after another."""
 
     rank: Rank
-    """Which rows of a global batch `fit` takes."""
+    """The rank whose rows of a global batch `fit` takes."""
 
     @property
     def curve(self) -> Curve:
@@ -55,40 +55,40 @@ class Trainer(Protocol):
         """Make room for the first `sizes[column]` values of each vocabulary."""
 
     def n_steps(self, epochs: list[Batches]) -> int:
-        """Return the batches that `fit` goes through."""
+        """Return the number of batches that `fit` goes through."""
 
     def fit(self, window: str, epochs: list[Batches], on_step: OnStep) -> float | None:
         """Fit on a window; return the mean loss, None where there is none."""
 
     def state(self) -> dict[str, Tensor]:
-        """Return all that the next fit starts from, on the CPU."""
+        """Return the state that the next fit starts from, on the CPU."""
 
     def restore(self, sizes: dict[str, int], state: Mapping[str, Tensor]) -> None:
         """Load the state of a trainer whose vocabularies had these sizes.
 
         Raises:
-            ModelFileError: it is that of another model.
+            ModelFileError: it is the state of another model.
         """
 
 
 @dataclass
 class CountingTrainer:
-    """Counts a window once, on every process alike."""
+    """Counts a window once; every process counts all of it."""
 
     model: CountingModel
     ends: Mapping[str, int]
-    """Of each window, microseconds since 1970."""
+    """End of each window, microseconds since 1970."""
     rank = Rank(index=0, world_size=1)
-    """Which rows of a global batch `fit` takes."""
+    """All rows: with a world size of 1, `fit` takes the whole of each global batch."""
     curve: ClassVar[Curve] = ()
-    """Nothing has a loss that falls."""
+    """Empty: counting has no gradient steps."""
 
     def grow(self, sizes: dict[str, int]) -> None:
         """Make room for the first `sizes[column]` values of each vocabulary."""
         self.model.grow(sizes)
 
     def n_steps(self, epochs: list[Batches]) -> int:
-        """Return one whole epoch: a second one would count everything twice."""
+        """Return the batches of one epoch: a second one would count everything twice."""
         return epochs[0].n_steps
 
     def fit(self, window: str, epochs: list[Batches], on_step: OnStep) -> float | None:
@@ -131,7 +131,7 @@ class GradientTrainer:
         self.wrapped: nn.Module = self.model
         """The model, in DDP where there are several processes."""
         self.curve: Curve = ()
-        """Of the last fit."""
+        """Loss curve of the last fit."""
         self.is_updated = False
         """Whether the weights differ from the initial ones."""
 
@@ -145,7 +145,7 @@ class GradientTrainer:
         self.follow_growth(before)
 
     def follow_growth(self, before: dict[str, nn.Parameter]) -> None:
-        """Take over the model's parameters, which were these before it grew."""
+        """Update the optimizer after the model has grown; `before` are its old parameters."""
         if self.carries_optimizer:
             replace_grown(self.optimizer, before, self.model)
         else:
@@ -153,7 +153,7 @@ class GradientTrainer:
         self.wrap()
 
     def wrap(self) -> None:
-        """Wrap the model's present parameters for DDP, where there are several processes."""
+        """Wrap the model's current parameters for DDP, where there are several processes."""
         if self.process.rank.world_size > 1:
             # DDP names a parameter of the model itself with a leading dot.
             sharded = [form for name in self.model.sharded for form in (name, f".{name}")]
@@ -167,6 +167,7 @@ class GradientTrainer:
                 gradient_as_bucket_view=True,
                 bucket_cap_mb=BUCKET_MIB,
             )
+            # Not DDP's mean: the loss is divided by the number of targets of all ranks.
             self.wrapped.register_comm_hook(None, sum_gradients)
 
     def n_steps(self, epochs: list[Batches]) -> int:
@@ -195,7 +196,7 @@ class GradientTrainer:
         The batch stays on the CPU, where the model takes the positions to predict and their sizes
         from it without waiting for the GPU.
         """
-        # Random streams are keyed by window and step, so they do not depend on history.
+        # Random streams are keyed by window and step, so a resumed run draws the same numbers.
         purpose = (self.config.seed, "step", window, step)
         self._seed_dropout(derived_seed(*purpose, "dropout", self.process.rank.index))
         random = _step_random(batch, derived_seed(*purpose, "draws"))
@@ -206,17 +207,17 @@ class GradientTrainer:
             )
         sums = torch.stack([loss.detach().double(), n_targets.double()])
         self.process.all_reduce(sums)
-        with phase("backward"):  # gradients are summed over ranks, as the numbers of targets are
+        with phase("backward"):  # both gradients and numbers of targets are summed over ranks
             (loss * (1 / sums[1]).to(loss.dtype)).backward()
         norm = self._clip_gradients()
-        # Once in a step the host waits for the GPU.
+        # The only point in a step where the host waits for the GPU.
         found = torch.cat([sums, norm.double()[None]]).cpu()
         self._check_finite("loss", found[0], window, step)
         self._apply(found[2], window, step)
         return found[:2]
 
     def _seed_dropout(self, seed: int) -> None:
-        """Seed this device alone; torch.manual_seed takes half a millisecond for all others."""
+        """Seed this device only: torch.manual_seed seeds all, which takes half a millisecond."""
         torch.default_generator.manual_seed(seed)
         if self.process.device.type == "cuda":
             torch.cuda.manual_seed(seed)
@@ -295,7 +296,7 @@ class GradientTrainer:
         """Load the optimizer's part of a state.
 
         Raises:
-            ModelFileError: it is that of another network.
+            ModelFileError: it is the state of another network.
         """
         self.is_updated = True
         self.optimizer = build_optimizer(self.model, self.config)
@@ -305,13 +306,14 @@ class GradientTrainer:
             held = parameters.get(parameter)
             if held is None or value.shape not in {held.shape, ()}:
                 raise ModelFileError(f"{name}: no moment of a weight of the network")
+            # A copy: the optimizer changes its state in place.
             self.optimizer.state[held][key] = value.to(held.device, copy=True)
 
 
 def sharded_state(
     state: Mapping[str, Tensor], model: Model, process: Process
 ) -> dict[str, AnyTensor]:
-    """Name the tensors of weights or a trainer's state, on the CPU, that are sharded tables."""
+    """Wrap the sharded tables among weights or a trainer's state, on the CPU, as ShardedTensor."""
     return {
         name: ShardedTensor(model.shard, tensor, model.n_items, process.device)
         if _is_sharded(name, model)
