@@ -2,6 +2,6 @@
 
 import warnings
 
-# Merlin warns at import of every library it could map types for and does not find.
+# At import Merlin warns of each optional library that is not installed.
 warnings.filterwarnings("ignore", message=r"(Tensorflow|Triton) dtype mappings did not load")
 warnings.filterwarnings("ignore", message="Initializing an NVTabular Dataset in CPU mode")

@@ -1,4 +1,4 @@
-"""A feature's operators, one after the other: as part of a workflow, or on arrays."""
+"""A feature's operators in sequence: as part of a workflow, or on arrays."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class Chain:
 
 
 def _transform(operator: Operator, columns: Columns) -> Columns:
-    match operator:  # the two that need a data frame
+    match operator:  # NVTabular computes the first two on data frames only
         case Clip():
             low = operator.min_value
             return {name: np.where(array < low, low, array) for name, array in columns.items()}

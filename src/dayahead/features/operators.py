@@ -1,7 +1,7 @@
 """NVTabular operators: vocabulary lookup, cyclic time, item age, and the scales of numbers.
 
 Columns pass through Arrow, so each works on pandas and cudf frames and on dicts of arrays alike. A
-frame's event_time is int64, microseconds since 1970, UTC: pandas 1.5 knows nanoseconds only, which
+frame's event_time is int64, microseconds since 1970, UTC: pandas 1.5 has only nanoseconds, which
 end in 2262.
 """
 
@@ -39,9 +39,9 @@ Series = Any
 Floats = NDArray[np.float64]
 LARGEST = float(np.finfo(np.float32).max)
 N_KNOTS = 1001
-"""Quantiles that stand for a distribution."""
+"""Number of quantiles that represent a distribution."""
 N_PARTITION_KNOTS = 10 * N_KNOTS
-"""Quantiles that stand for a partition of it."""
+"""Number of quantiles that represent a partition of it."""
 
 
 class LookUp(Operator):  # type: ignore[misc]
@@ -134,7 +134,7 @@ class ItemAge(Continuous, Operator):  # type: ignore[misc]
 
 
 class Log1p(LogOp):  # type: ignore[misc]
-    """log(1 + x) in float64, where NVTabular's is float32: the scaler's sums have its precision.
+    """log(1 + x) in float64; NVTabular's is float32, and the scaler sums in the input's precision.
 
     Sums in float32 differ from the seventh digit on between versions of NumPy, which add in another
     order.
@@ -196,7 +196,8 @@ class RelativeTo(Continuous, StatOperator):  # type: ignore[misc]
         category = self.known.positions(to_arrow(df[self.category], self.type))
         mean = np.append(self.means, self.overall_mean)[category]
         number = floats(df[self.name])
-        with np.errstate(over="ignore"):  # of a mean next to 0
+        # number * 0: the result is 0 where the mean is 0, and NaN where the number is missing.
+        with np.errstate(over="ignore"):  # where the mean is close to 0
             ratio = np.divide(number - mean, mean, out=number * 0, where=mean != 0)
         return type(df)({self.name: np.clip(ratio, -LARGEST, LARGEST)})
 
@@ -293,7 +294,7 @@ def _merge_sums(partitions: list[pa.Table]) -> pa.Table:
 
 
 def _partition_quantiles(column: Series) -> tuple[Floats, float, int]:
-    """Quantiles, how many numbers each stands for, and how many there are."""
+    """Quantiles, how many numbers each represents, and the number of numbers."""
     numbers = floats(column)
     numbers = np.sort(numbers[~np.isnan(numbers)])
     knots = _interpolate(numbers, np.arange(len(numbers)), N_PARTITION_KNOTS, len(numbers))
@@ -311,7 +312,7 @@ def _quantiles(partitions: list[tuple[Floats, float, int]]) -> tuple[Floats, int
 
 
 def _interpolate(numbers: Floats, ranks: NDArray[Any], n_knots: int, n: int) -> Floats:
-    """Numbers at evenly spaced ranks among `n`; all of them if they are few."""
+    """Numbers at evenly spaced ranks among `n`; all numbers if there are few."""
     if not n:
         return np.empty(0)
     return np.interp(np.linspace(0, n - 1, min(n, n_knots)), ranks, numbers)

@@ -24,7 +24,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class SessionEncoder:
-    """Encodes events as `workflow.encode` does, without a workflow: that takes 20 ms a session."""
+    """Encodes events as `workflow.encode` does; a workflow would take 20 ms per session."""
 
     def __init__(self, statistics: Statistics, vocabularies: Vocabularies) -> None:
         self._rules = statistics.sessions
@@ -42,8 +42,8 @@ class SessionEncoder:
         """Encode raw events of live sessions: session s has the rows offsets[s]:offsets[s + 1].
 
         `events` has columns of the event table: item_id, event_time and the features' raw columns.
-        A row number decides where times are equal; without one, the order given. `others` are item
-        ids to tell apart although the vocabulary lacks them (`item_numbers`).
+        Equal times are ordered by row number; without one, by the order given. `others` are item
+        ids that get distinct numbers although the vocabulary lacks them (`item_numbers`).
 
         Returns:
             item_id, event_time and the features as in window files, in the order of the events, and
@@ -82,7 +82,7 @@ class SessionEncoder:
     def item_numbers(self, items: pa.ChunkedArray, others: KnownValues) -> NDArray[np.int32]:
         """Look up raw item ids; those of `others` that are not known follow the vocabulary.
 
-        So a session's unknown items have different numbers, as in a window of a longer log.
+        A session's unknown items thus have distinct numbers, as in a window of a longer log.
         """
         indices = self.item_indices(items)
         positions = others.positions(items.cast(self._types[ITEM_ID]).combine_chunks())

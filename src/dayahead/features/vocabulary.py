@@ -27,7 +27,7 @@ from dayahead.core.columns import (
 from dayahead.features.arrays import Ints, codes_of, first_of_each
 
 FEW = 1_000
-"""Fewer values are looked up in a hash table that is kept; Arrow builds one in every call."""
+"""Fewer values are looked up in a hash table that is kept; Arrow builds one for each call."""
 
 
 def vocabulary_schema(value_type: pa.DataType) -> pa.Schema:
@@ -87,6 +87,7 @@ def add_value_counts(
     events = pd.Series(rows[EVENTS].to_numpy()).groupby(codes)
     so_far, totals = events.cumsum().to_numpy(), events.sum().to_numpy()
     values = rows.take(pa.array(first_of_each(codes)))
+    # Copied, because Arrow's memory is read-only.
     index = values[INDEX].fill_null(0).to_numpy().copy()
     is_frequent = (totals[codes] if looks_ahead else so_far) >= min_count
     entering = np.flatnonzero(is_frequent & (index[codes] == 0))
@@ -113,7 +114,7 @@ def vocabulary_of(counts: pa.Table) -> pa.Table:
 
 
 class KnownValues:
-    """Values to look others up in, for a window's many values and for a session's few."""
+    """Table to look values up in: many of a window, or a few of a session."""
 
     def __init__(self, values: pa.Array | pa.ChunkedArray) -> None:
         self.values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values

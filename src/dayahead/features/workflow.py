@@ -45,7 +45,7 @@ Vocabularies = Mapping[str, pa.Table]
 Types = Mapping[str, pa.DataType]
 """Types of a workflow's input columns."""
 AGE_SCALE = float(np.log1p(30))
-"""Item age drifts as a log grows, so it is divided by a constant, unless its scale is fitted."""
+"""Constant by which item age is divided, unless its scale is fitted: ages drift as a log grows."""
 
 
 class NumberOperators:
@@ -329,5 +329,5 @@ def to_frame(table: pa.Table, device: Device) -> Frame:
     """Convert a table to a data frame on the device."""
     if device == "cuda":
         return cudf.DataFrame.from_arrow(table)
-    # Int64 keeps 19-digit ids exact beside nulls, where numpy would turn them into floats.
+    # Int64 keeps 19-digit ids exact next to nulls; numpy would turn the column into floats.
     return table.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)

@@ -25,26 +25,26 @@ class Calendar:
     """Consecutive windows."""
 
     names: tuple[str, ...]
-    """By the start of each: 2019-10-01; 2019-10-01T13 where the unit is the hour; 2019-10-01T1304
-    where it is the minute (ISO 8601's form without a colon, as names become file names)."""
+    """Name of each window, by its start: 2019-10-01; for hours 2019-10-01T13, for minutes
+    2019-10-01T1304 (ISO 8601 without a colon, because names become file names)."""
     edges: NDArray[np.int64]
     """Shape [n + 1]: window i is [edges[i], edges[i + 1])."""
     grace: int
-    """Microseconds after a window's end in which its sessions may still go on."""
+    """Microseconds after a window's end in which its sessions may continue."""
 
     def positions(self, starts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the positions of the windows in which sessions with these starts belong."""
+        """Return the positions of the windows to which sessions with these starts belong."""
         return np.searchsorted(self.edges, starts, side="right") - 1
 
     @property
     def closes(self) -> NDArray[np.int64]:
-        """When each window takes no more events: its end plus the grace."""
+        """Time from which each window takes no more events: its end plus the grace."""
         return self.edges[1:] + self.grace
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How many of a calendar's windows are closed, before and after this run."""
+    """Number of a calendar's windows that are closed, before and after this run."""
 
     calendar: Calendar
     n_written: int
@@ -98,7 +98,8 @@ def _local_days(
     begin, end = local.astype("datetime64[D]")
     begin -= (begin.astype(int) + 3) % window.length  # 1970-01-01 was a Thursday
     dates = np.arange(begin, end + 1 + window.length, window.length)
-    # Where summer time begins at midnight (Brazil) the day begins at the first instant there is.
+    # Where summer time begins at midnight (Brazil), the day starts at its first existing instant;
+    # where midnight occurs twice, at the first of the two.
     midnights = pd.DatetimeIndex(dates).tz_localize(
         window.timezone, nonexistent="shift_forward", ambiguous=np.ones(len(dates), dtype=bool)
     )

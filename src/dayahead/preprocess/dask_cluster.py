@@ -29,7 +29,7 @@ START_SECONDS = 120
 END_SECONDS = 30
 _CONNECT_SECONDS = 10
 _ADDRESS = "DASK_SCHEDULER_ADDRESS"
-"""A machine's address is no setting of a study: Dask's own variable names it."""
+"""Dask's own variable: the address of a machine is not a setting of a study."""
 _log = logging.getLogger(__name__)
 
 
@@ -63,7 +63,7 @@ def dask_client(
         ConfigError: the scheduler's address or the memory limit is wrong.
         DataError: no worker starts.
     """
-    # Workers that are stopped complain of closed connections.
+    # Workers that are stopped log errors about closed connections.
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     if address := dask.config.get("scheduler-address", None):
         with _connected(address) as client:
@@ -72,8 +72,9 @@ def dask_client(
     with counted("cluster"):
         cluster, n_workers = _cluster(config, device, scratch, is_small=is_small)
     try:
-        with Client(cluster.scheduler_address) as client:  # by itself it waits for all workers
-            with counted("cluster"), suppress(TimeoutError):  # those that started in time will do
+        # By address: a client of the cluster object would wait for all workers.
+        with Client(cluster.scheduler_address) as client:
+            with counted("cluster"), suppress(TimeoutError):  # go on with those that started
                 client.wait_for_workers(n_workers, timeout=START_SECONDS)
             if not client.ncores():
                 raise DataError(
@@ -82,7 +83,7 @@ def dask_client(
                 )
             yield client
     finally:
-        # as where a worker was killed at its start
+        # A worker that was killed at its start can keep the cluster from closing.
         with counted("cluster"), suppress(TimeoutError):
             cluster.close(timeout=END_SECONDS)
 
@@ -124,13 +125,13 @@ def _cluster(
         return cluster, len(cluster.worker_spec)
     cores = psutil.cpu_count() or 1
     if is_small and config.workers == "auto":
-        # Memory that this process uses beside its tasks must not pause them.
+        # No limit: memory that this process uses for other things must not pause tasks.
         options |= {"memory_limit": 0, "processes": False}
         return LocalCluster(n_workers=1, threads_per_worker=cores, **options), 1
     n_workers = max(1, cores // 2) if config.workers == "auto" else config.workers
     threads = max(1, cores // n_workers)
-    # None at first: a cluster that starts with workers waits without end for one that is killed
-    # meanwhile, though another takes its place.
+    # No workers at first: a cluster that starts with some waits forever if one is killed meanwhile,
+    # even though another takes its place.
     cluster = LocalCluster(n_workers=0, threads_per_worker=threads, processes=True, **options)
     cluster.scale(n_workers)
     return cluster, n_workers
@@ -153,7 +154,7 @@ def memory_limit(config: MachineConfig) -> int:
 
 @dataclass(frozen=True)
 class Phases:
-    """Runs the tasks of one phase after another; files in `scratch` are between them."""
+    """Runs the tasks of one phase after another; they exchange files in `scratch`."""
 
     client: Client
     scratch: Path
@@ -162,17 +163,19 @@ class Phases:
         """Map `function` over arguments on the workers, as `map` does.
 
         Raises:
-            DataError: workers died of a task again and again.
+            DataError: workers died repeatedly while running a task.
         """
         with counted(phase):
             return self._run(phase, function, *arguments)
 
     def _run(self, phase: str, function: Callable[..., T], *arguments: Sequence[Any]) -> list[T]:
         tasks = zip(*arguments, strict=True)
+        # Not pure: tasks write files, so Dask must not reuse the result of an equal call.
         futures = [self.client.submit(function, *task, pure=False) for task in tasks]
         with tqdm(total=len(futures), desc=phase, disable=None, leave=False) as bar:
             for future in as_completed(futures):
                 if future.status == "error":
+                    # `gather` raises it below; there is no need to wait for the others.
                     break
                 bar.update()
         try:
@@ -191,7 +194,7 @@ class Phases:
 
     @property
     def n_threads(self) -> int:
-        """Tasks that run at once."""
+        """Number of tasks that run at once."""
         return int(sum(self.client.ncores().values()))
 
     def paths(self, phase: str, n: int) -> list[Path]:

@@ -19,7 +19,7 @@ from dayahead.dataset.schema import DatasetConfig
 from dayahead.features.arrays import ints, set_column
 
 FINALISED = "_finalised"
-"""Column that marks events of windows that an earlier run wrote: they only give context."""
+"""Column that marks events of windows that an earlier run wrote: they only serve as context."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class Chunk:
 
     path: Path
     row_shifts: Mapping[int, int]
-    """Row number: what is added to it and to all before the next one here; ascending."""
+    """Shift to add to row numbers, by the first row number that it applies to; ascending."""
     row_groups: Mapping[int, int]
-    """Rows of each row group that is read."""
+    """Number of rows of each row group that is read."""
 
     @classmethod
     def of_file(cls, path: Path, row_shifts: Mapping[int, int]) -> "Chunk":
@@ -46,7 +46,7 @@ class Chunk:
         return sum(self.row_groups.values())
 
     def split(self, n_rows: int) -> list["Chunk"]:
-        """Split between row groups, every `n_rows` or a little later."""
+        """Split between row groups, after `n_rows` rows or a little more."""
         pieces: dict[int, dict[int, int]] = defaultdict(dict)
         n_before = 0
         for group, size in self.row_groups.items():
@@ -65,6 +65,7 @@ class Chunk:
         begins, shifts = np.array([*self.row_shifts]), np.array([*self.row_shifts.values()])
         batches = file.iter_batches(n_rows, [*self.row_groups], wanted)
         tables = (pa.Table.from_batches([batch]) for batch in batches)
+        # The empty table comes first: the shuffle takes its schema from it, even without events.
         for events in chain([file.read_row_groups([], wanted)], tables):
             if is_part:
                 events = set_column(events, FINALISED, pa.array(np.zeros(len(events), dtype=bool)))
@@ -74,7 +75,7 @@ class Chunk:
 
 
 def past_columns(dataset: DatasetConfig) -> list[str]:
-    """Return the columns of the event table that past events have; none where none is wanted."""
+    """Return the columns of the event table for past events; none if there is no past."""
     if dataset.sessions.past_max_length == 0:
         return []
     features = dataset.features.items()
@@ -111,10 +112,10 @@ def _check_columns(path: Path, expected: Sequence[str]) -> None:
 
 
 def check_parts(raw: Path, parts: Sequence[EventsFile]) -> None:
-    """Check that parts hold the bytes that `download` wrote: not every flipped bit shows.
+    """Check that parts hold the bytes that `download` wrote: parquet detects not every bit flip.
 
     Raises:
-        DataError: one does not.
+        DataError: a part does not.
     """
     paths = [raw / part.file for part in parts]
     with ThreadPoolExecutor() as threads:

@@ -1,4 +1,4 @@
-"""Finished runs in the cache, and from which of them a longer log continues.
+"""Finished runs in the cache, and the choice of the one from which a longer log continues.
 
 A run is a folder, and so is its entry in the cache; files that runs share are hard links.
 
@@ -30,17 +30,17 @@ from dayahead.windows.folder import MANIFEST, STATISTICS
 from dayahead.windows.metadata import Statistics, WindowsManifest, read_metadata
 
 ROOMS = ("config", "core", "dataset", "features", "preprocess", "windows")
-"""Whose source makes the windows."""
+"""Rooms whose source determines the windows."""
 PACKAGES = (
     *("dask", "dask-cuda", "distributed", "merlin-core", "numpy", "nvtabular", "pandas"),
     *("pyarrow", "scipy"),
-    # Of pandas the rules of time zones, of Merlin the text of schema.pbtxt.
+    # pytz has the rules of time zones for pandas; the others write schema.pbtxt for Merlin.
     *("pytz", "betterproto", "protobuf", "tensorflow-metadata"),
 )
 WINDOW_SETTINGS = ("unit", "length", "origin", "timezone", "min_sessions", "overrun", "grace")
-"""All but which of the windows are trained on."""
+"""Settings that shape the windows; the others only select which windows are trained on."""
 KEPT_RUNS = 2
-"""Of the same settings: those used last."""
+"""Number of runs with the same settings that are kept: those used last."""
 
 WINDOWS, CARRY_OVER, LOOKUPS, VALUE_COUNTS = "windows", "carry_over", "lookups", "value_counts"
 STATE = "state.json"
@@ -51,7 +51,7 @@ class RunState:
     """A finished run in numbers; by default, of no events."""
 
     parts: Sequence[tuple[str, int]] = ()
-    """Of the log: sha256 and first row."""
+    """Parts of the log: sha256 and first row of each."""
     log_end: str = ""
     begin: int = 0
     """Start of the calendar, microseconds, UTC."""
@@ -61,7 +61,7 @@ class RunState:
     """Windows that are written or dropped for good."""
     without_user: int = 0
     counts: Mapping[str, Sequence[int]] | None = None
-    """By window written: see `preprocess.sessions.STEPS`."""
+    """Counts by window written: see `preprocess.sessions.STEPS`."""
 
     def positions_in(self, log: RawManifest) -> list[int] | None:
         """Find this run's parts in a log, in the same order; None if it lacks any.
@@ -101,7 +101,7 @@ class FinishedRuns:
         }
         self.settings = fingerprint(value)[:16]
         self.looks_ahead = looks_ahead(dataset.features)
-        """No longer log can continue: its windows change the numbers of the earlier ones."""
+        """Whether no longer log can continue: later windows change numbers in earlier ones."""
         self._cache = Cache(cache_root() / "windows")
 
     def key(self, log: RawManifest) -> str:
@@ -134,10 +134,10 @@ class FinishedRuns:
         return self._cache.get(key, link)
 
     def save(self, run: Path, log: RawManifest) -> None:
-        """Link a finished run into the cache; of the others the one used last stays."""
+        """Link a finished run into the cache; of the other runs, only the one used last stays."""
         new = self.key(log)
         self._cache.put(new, lambda entry: link_tree(run, entry))
-        # Where the clock was set back the others seem newer.
+        # `new` is excluded by name: if the clock was set back, others would seem newer.
         others = [key for key in self._cache.keys(f"{self.settings}-") if key != new]
         self._cache.remove(others[KEPT_RUNS - 1 :])
 
@@ -146,7 +146,7 @@ def _read_run(entry: Path) -> tuple[RunState, datetime]:
     """Return a finished run in numbers, and the end of its log.
 
     Raises:
-        UnreadableEntryError: they, or what describes its windows, cannot be read.
+        UnreadableEntryError: they, or the metadata of its windows, cannot be read.
     """
     with reading_entry():
         read_metadata(WindowsManifest, entry / WINDOWS / MANIFEST)

@@ -1,4 +1,4 @@
-"""What describes data/windows: windows.json, statistics.json and the schemas."""
+"""Metadata of data/windows: windows.json, statistics.json and the schemas."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,19 +34,19 @@ from dayahead.windows.metadata import Statistics, WindowEntry, WindowsManifest, 
 
 @dataclass(frozen=True)
 class WindowCounts:
-    """Which windows are kept, and where every event went."""
+    """Which windows are kept, and the number of events that each step dropped or kept."""
 
     window: WindowConfig
     calendar: Calendar
     counts: pd.DataFrame
-    """By window: see `preprocess.sessions.STEPS`."""
+    """Counts by window: see `preprocess.sessions.STEPS`."""
     log_end: datetime
     without_user: int
-    """Events without a user, which are in no session where sessions are cut by gaps."""
+    """Number of events without a user, which are dropped where sessions are cut by gaps."""
 
     @cached_property
     def entries(self) -> dict[int, WindowEntry]:
-        """By position, from the first to the last window in which a session starts."""
+        """Entries by position, from the first to the last window in which a session starts."""
         found = np.flatnonzero(self.counts["started"])
         counts = self.counts.loc[found[0] : found[-1]].to_dict("index")
         return {position: self._entry(position, count) for position, count in counts.items()}
@@ -152,7 +152,7 @@ def write_merlin_schema(path: Path, statistics: Statistics, vocabularies: Vocabu
     """Write schema.pbtxt, for other Merlin tools: tags, lengths of the lists, domains."""
     metadata = TensorflowMetadata.from_merlin_schema(_merlin_schema(statistics, vocabularies))
     for feature in metadata.proto_schema.feature:
-        # Merlin keeps tags in a set, whose order changes from process to process.
+        # Merlin keeps tags in a set, whose order differs between processes.
         feature.annotation.tag.sort()
     write_text(path, metadata.to_proto_text())
 

@@ -55,7 +55,7 @@ events    events that passed every step
 grace     of these, events after the end of their window: they are not trained on
 """
 IN_GRACE = "_in_grace"
-"""Column that marks these."""
+"""Column that marks the events counted as grace."""
 
 
 def needs_users(sessions: SessionsConfig) -> bool:
@@ -78,8 +78,8 @@ def apply_user_steps(
 
     Returns:
         The events with REPEATED; with gaps, SESSION_ID and SESSION_START; with past events, lists
-        of them under bef_<name>, at the first event of each session (elsewhere null). And those
-        events of closed windows that a later run must know of these users.
+        of them under bef_<name>, at the first event of each session (elsewhere null). And the
+        events of these users in closed windows that a later run needs.
     """
     sessions = dataset.sessions
     events, users = sort_events(events, USER_ID)
@@ -98,7 +98,7 @@ def apply_user_steps(
     if columns := past_columns(dataset):
         kept = has_user & ~drops
         rows = np.flatnonzero(kept & ~is_final)
-        # Of each session, and of each user where a session has several.
+        # First events of each session, and of each of its users where it has several.
         first = np.sort(rows[first_of_pairs(users[rows], codes_of(events[SESSION_ID])[rows])])
         events = _with_past(events, users, kept, first, sessions.past_max_length, columns)
     return events.filter(pa.array(~(is_final & is_closed))), context
@@ -141,7 +141,7 @@ def _user_repeats(events: pa.Table, users: Ints, repeats: RepeatsConfig) -> Flag
 
 
 def _needed_later(users: Ints, drops: Flags, is_closed: Flags, sessions: SessionsConfig) -> Flags:
-    """Flag the events of closed windows that a later run must know."""
+    """Flag the events of closed windows that a later run needs."""
     # The last one: the next event may repeat it, or continue its session.
     needed: Flags = _n_later_of_group(users, is_closed) == 0
     if (sessions.repeats.rule, sessions.repeats.scope) == ("drop_all", "user"):
@@ -163,7 +163,7 @@ def _n_later_of_group(groups: Ints, flags: Flags) -> Ints:
 def _with_past(
     events: pa.Table, users: Ints, kept: Flags, first: Ints, max_length: int, columns: list[str]
 ) -> pa.Table:
-    """List the user's last kept events strictly before each of the `first` events, at that one."""
+    """At each of the `first` events, list the user's last kept events strictly before it."""
     history = np.flatnonzero(kept)
     n_before: Ints = np.cumsum(kept) - kept
     instants = np.cumsum(is_new(users) | is_new(ints(events[EVENT_TIME])))
@@ -182,14 +182,14 @@ def _with_past(
 
 @dataclass(frozen=True)
 class SessionResult:
-    """What becomes of some whole sessions."""
+    """Result of the steps for some whole sessions."""
 
     kept: pa.Table
     """Events that passed every step, in order within their session; with the session's start,
     user, window (position in the calendar) and a flag per role in every row (of events in the
     grace, not for train), and its past events at its first."""
     carry_over: pa.Table
-    """Events that a later run needs again, whole."""
+    """Events that a later run needs again, with all columns."""
     closed: tuple[pa.Array, Ints]
     """Ids and starts of the sessions whose windows close with this run."""
     counts: pd.DataFrame
@@ -198,13 +198,13 @@ class SessionResult:
 
 @dataclass(frozen=True)
 class _Sessions:
-    """Events sorted by session, and what is known of each session."""
+    """Events sorted by session, and the properties of each session."""
 
     events: pa.Table
     of_event: Ints
     """Shape [events]: 0, 1, ... ascending; the others have shape [sessions]."""
     first: Ints
-    """Row of its first event."""
+    """Row of each session's first event."""
     ids: pa.Array
     starts: Ints
     windows: Ints
@@ -302,10 +302,10 @@ def _steps(
 def _roles_without_grace(
     alive: Flags, in_grace: Flags, sessions: _Sessions, roles: Flags, rules: SessionsConfig
 ) -> Flags:
-    """Take train from the sessions that the end of their window cuts too short.
+    """Remove the role train from sessions that are too short without their events in the grace.
 
     Returns:
-        Which events have a role: in the grace, none has train.
+        Which events have a role; events in the grace are not for train.
     """
     of_event, train = sessions.of_event, ROLES.index("train")
     lengths = np.bincount(of_event[alive & ~in_grace], minlength=len(roles))
@@ -332,7 +332,7 @@ def roles_of(session_ids: pa.Array | pa.ChunkedArray, split: SplitConfig) -> Fla
 
 
 def hashed_ids(session_ids: pa.Array, split: SplitConfig) -> pa.Array:
-    """Return the ids under which windows and ranks name sessions whose own ids hold a user's id.
+    """Return the ids that windows and ranks use for sessions whose own ids contain a user's id.
 
     They are the first 16 bytes of HMAC-SHA256 with the split's seed as key, in hex: the same in any
     run of the data set. Roles come from the ids themselves.
@@ -356,7 +356,7 @@ def _truncated(alive: Flags, sessions: _Sessions, rules: SessionsConfig) -> Flag
 def _kept(
     sessions: _Sessions, flags: dict[str, Flags], is_closed: Flags, columns: dict[str, pa.Array]
 ) -> pa.Table:
-    """Take the events kept, with a value per session in every row (in place of columns so named).
+    """Take the events kept; `columns` has a value per session, which goes into every row.
 
     Lists of past events move from their session's first event to the first that is kept.
     """
@@ -380,7 +380,7 @@ def _kept(
 
 
 def _carry_over(events: pa.Table, is_closed: Flags, progress: Progress) -> pa.Table:
-    """Take events of open windows; where a step needs users, all others since then, too."""
+    """Take events of open windows; where a step needs users, all later events too."""
     taken = ~is_closed
     if REPEATED in events.column_names:
         taken |= ints(events[EVENT_TIME]) >= progress.closed_until

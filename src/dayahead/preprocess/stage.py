@@ -58,15 +58,15 @@ from dayahead.windows.folder import (
 from dayahead.windows.metadata import SessionRules, Statistics, read_metadata
 
 MAX_EVENTS_PER_TASK = 1_000_000
-"""Fewer if the memory limit asks for it."""
+"""Maximum number of events per task; fewer if the memory limit requires it."""
 MIN_EVENTS_PER_TASK = 50_000
-"""Fewer are not worth a task of their own."""
+"""Fewer events are not worth a task of their own."""
 EVENTS_PER_FILES = 1_000
-"""As many cost what a window's files cost, however few events are in them."""
+"""Fixed cost of a window's files, as a number of events that take as long to write."""
 BYTES_PER_EVENT = 4096
-"""Of a worker's memory: an event's columns, copied a few times."""
+"""Bytes of a worker's memory per event: its columns, copied a few times."""
 N_NAMED = 10
-"""Windows that a message names."""
+"""Number of windows that a message names."""
 _log = logging.getLogger(__name__)
 
 
@@ -94,8 +94,9 @@ def preprocess(
     with phase("log"):
         log = read_event_log(raw, dataset)
     device = resolve_device(config)
-    # Workers of a cluster that was there before us have working directories of their own.
+    # Absolute: workers of an existing cluster have other working directories.
     folder = folder.absolute()
+    # Next to the folder, on the same file system: it is renamed into place.
     building = folder.with_name(f".{folder.name}.building")
     build = Build(raw, log, dataset, window, config, machine, device)
     try:
@@ -108,7 +109,7 @@ def preprocess(
 
 
 def _finished_run(build: "Build", building: Path) -> Path:
-    """Reuse the run of this log or continue the longest one that fits; else build all of it."""
+    """Reuse the run of this log, or continue the longest run that fits, or build everything."""
     run, scratch = building / "run", building / "scratch"
     runs = FinishedRuns(build.dataset, build.window, build.config.fit_windows, build.device)
     for key in [*runs.candidates(build.log), None]:
@@ -137,7 +138,7 @@ def _finished_run(build: "Build", building: Path) -> Path:
 
 @dataclass(frozen=True)
 class Build:
-    """All that the windows depend on."""
+    """Everything that the windows depend on."""
 
     raw: Path
     log: RawManifest
@@ -148,7 +149,7 @@ class Build:
     device: Device
 
     def windows(self, run: Path, scratch: Path, previous: RunState) -> None:
-        """Complete a run's folder, which holds what a previous run left.
+        """Complete a run's folder, which holds the files of a previous run.
 
         Raises:
             LateRowsError: rows arrived for windows that the previous run wrote.
@@ -162,14 +163,14 @@ class Build:
         is_small = n_events <= per_task
         with dask_client(self.machine, self.device, scratch, is_small=is_small) as client:
             phases = Phases(client, scratch)
-            # As many buckets as memory asks for, and of a day's events one for each thread.
+            # As many buckets as memory requires; for fewer events, one for each thread.
             n_small = min(phases.n_threads, n_events // MIN_EVENTS_PER_TASK)
             n_buckets = max(-(-n_events // per_task), n_small, 1)
             lookups = {key: sorted(run.glob(f"{LOOKUPS}/{key}/*")) for key in (USER_ID, SESSION_ID)}
             job = tasks.Job(
                 self.dataset, self.window, self.device, run, lookups, n_buckets, per_task
             )
-            # No thread may be left without work while others have much.
+            # Chunks are split evenly among threads, so that none is idle while others have much.
             share = max(-(-n_events // phases.n_threads), MIN_EVENTS_PER_TASK)
             chunks = list(chain.from_iterable(chunk.split(share) for chunk in chunks))
             self._complete(job, chunks, phases, previous)
@@ -204,7 +205,7 @@ class Build:
         write_json(job.run / STATE, asdict(state))
 
     def _chunks(self, run: Path, previous: RunState) -> list[Chunk]:
-        """Return what is to be read: the carry-over, and parts that the previous run had not."""
+        """Return the chunks to read: the carry-over, and parts that the previous run lacked."""
         known = set(previous.positions_in(self.log) or ())
         unread = [part for n, part in enumerate(self.log.parts) if n not in known]
         check_parts(self.raw, unread)
@@ -216,8 +217,8 @@ class Build:
         ]
 
     def _progress(self, starts: Sequence[int], previous: RunState) -> Progress:
-        """Cover every session's start with windows, from the log's first on."""
-        if previous.n_written:  # earlier sessions count as late for its first window
+        """Return the windows that cover all session starts, and how many of them are closed."""
+        if previous.n_written:  # sessions before its first window count as late for that window
             starts = [max(start, previous.begin) for start in starts]
             starts += [previous.begin, previous.end - 1]
         if not starts:
@@ -322,7 +323,7 @@ class Build:
 def _process(
     job: tasks.Job, paths: Sequence[Path], progress: Progress, phases: Phases
 ) -> list[pd.DataFrame]:
-    """Take the events through the steps by user, if there are any, and by session; count them."""
+    """Apply the steps by user, if any, and by session; return the counts."""
     buckets = range(job.n_buckets)
     source = "parts"
     if needs_users(job.dataset.sessions):
@@ -337,7 +338,7 @@ def _process(
 
 
 def _batches(n_events: Ints) -> list[slice]:
-    """Split windows into batches that are worth a task."""
+    """Split windows into batches that are large enough for a task."""
     cost = n_events + EVENTS_PER_FILES
     batch = (np.cumsum(cost) - cost) // MIN_EVENTS_PER_TASK
     return [slice(*pair) for pair in pairwise([*np.flatnonzero(is_new(batch)), len(batch)])]

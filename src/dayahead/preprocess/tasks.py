@@ -1,4 +1,4 @@
-"""What Dask's workers run: each function reads files, writes files and returns little.
+"""The tasks of Dask's workers: each function reads files, writes files and returns little.
 
 The data set's file and the settings are in a `Job`; tables never pass through the scheduler.
 """
@@ -60,7 +60,7 @@ _START = "start"
 
 @dataclass(frozen=True)
 class Job:
-    """What every task knows."""
+    """Input that all tasks share."""
 
     dataset: DatasetConfig
     window: WindowConfig
@@ -71,10 +71,11 @@ class Job:
     """Lookup tables of earlier runs, by key: user_id, session_id."""
     n_buckets: int
     max_events: int
-    """Events that a task may hold at once."""
+    """Maximum number of events that a task holds at once."""
 
     def write_lookup(self, key: str, bucket: int, values: pa.Array, rows: pa.Table) -> None:
-        """Write a lookup table for later runs: rows, found by the values of their key."""
+        """Write a lookup table for later runs: rows that are found by the values of their key."""
+        # Numbered after the tables of earlier runs, which are in the same folder.
         path = self.run / LOOKUPS / key / f"{len(self.lookups[key]) + bucket:05d}.arrow"
         write_lookup(path, hash_values(values), rows)
 
@@ -111,7 +112,7 @@ def process_users(
 ) -> None:
     """Process one bucket of users, and shuffle their events by session.
 
-    Sessions are cut, repeats marked, past events listed; what later runs must know is saved.
+    Sessions are cut, repeats marked, past events listed; events that later runs need are saved.
     """
     events = read_shuffled(paths, bucket)
     users = pc.unique(events[USER_ID].combine_chunks())
@@ -133,6 +134,7 @@ def process_sessions(
     def known_starts(ids: pa.Array) -> Ints:
         starts = np.full(len(ids), UNSEEN)
         for rows, positions in look_up(job.lookups[SESSION_ID], hash_values(ids)):
+            # `at`, because several rows may have the same position.
             np.minimum.at(starts, positions, rows[_START].to_numpy())
         return starts
 

@@ -22,7 +22,7 @@ def answer_requests(
 ) -> list[Result]:
     """Answer all requests with one pass of the model.
 
-    One that cannot be answered has its error, and fails no other.
+    A request that cannot be answered gets its error, and does not affect the others.
     """
     prepared = [_prepared(model.recommender, request, cold_start) for request in requests]
     good = [each for each in prepared if not isinstance(each, DayaheadError)]

@@ -1,4 +1,4 @@
-"""Connections of the service, which end if their clients keep them waiting."""
+"""Connections of the service, which are closed if their clients are too slow."""
 
 import asyncio
 import json
@@ -14,20 +14,21 @@ from dayahead.serve.limits import Limits
 HEADER_BYTES = 2**14
 N_PARTS = 1_000
 PART_BYTES = 256
-"""Of a body's parts beyond `N_PARTS`, on average: each costs as much as a page of text."""
+"""Least average size of a body's parts beyond `N_PARTS`: each costs as much as a page of text."""
 
 
 class BoundedConnection(H11Protocol):
     """A connection of HTTP/1.1 that waits for its client for a limited time.
 
-    For a header, from the first connection or the first byte on, and for an answer to be received;
-    the body's time is that of `WholeBody`, and between requests uvicorn's applies.
+    It limits the time to send a header, from the start of the connection or the first byte on, and
+    the time to receive an answer. `WholeBody` limits the time of the body, uvicorn that between
+    requests.
 
     Args:
-        given: of uvicorn's connection.
-        limits: of connections and times.
+        given: positional arguments of uvicorn's connection.
+        limits: limits of connections and times.
         waiting: connections that wait for their clients, the longest first; shared by all.
-        named: of uvicorn's connection.
+        named: keyword arguments of uvicorn's connection.
     """
 
     def __init__(
@@ -39,15 +40,16 @@ class BoundedConnection(H11Protocol):
     ) -> None:
         super().__init__(*given, **named)
         self._limits = limits
+        # Replaces the parser that uvicorn has just created.
         self.conn = _CountedParts(h11.SERVER, HEADER_BYTES)
         self._header_timer = _Timer(lambda: self.transport.abort())
         self._answer_timer = _Timer(lambda: self.transport.abort())
         self._waiting = waiting
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start, and end another connection where there are too many."""
+        """Start; close another connection if there are too many."""
         super().connection_made(transport)
-        # Any byte that the client has not taken pauses writing.
+        # With a limit of 0, `pause_writing` is called for any byte that the client has not taken.
         transport.set_write_buffer_limits(high=0)
         self._watch()
         if len(self.connections) > self._limits.connections:
@@ -56,7 +58,7 @@ class BoundedConnection(H11Protocol):
             longest.transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Go on with what the client has sent."""
+        """Process what the client has sent."""
         super().data_received(data)
         self._watch()
 
@@ -73,7 +75,7 @@ class BoundedConnection(H11Protocol):
         self._watch()
 
     def resume_writing(self) -> None:
-        """Go on: the client has received all."""
+        """Continue: the client has received everything."""
         super().resume_writing()
         self._answer_timer.stop()
         self._watch()
@@ -86,8 +88,9 @@ class BoundedConnection(H11Protocol):
         self._answer_timer.stop()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP as all other errors are answered."""
+        """Answer a message that is not HTTP in the form of all other errors."""
         if self.conn.our_state not in {h11.IDLE, h11.SEND_RESPONSE}:
+            # An answer has started, so no other can be sent.
             self.transport.abort()
             return
         body = json.dumps({"error": msg}).encode()
@@ -102,7 +105,7 @@ class BoundedConnection(H11Protocol):
         self.transport.close()
 
     def _watch(self) -> None:
-        """Start and stop the time of a header; note whether the client is waited for."""
+        """Start and stop the timer of a header; note whether the connection awaits its client."""
         if self.transport.is_closing() and not self.flow.write_paused:
             return
         state = self.conn.their_state
@@ -134,7 +137,7 @@ class _CountedParts(h11.Connection):
 
 
 class _Timer:
-    """Calls what is late, unless it is stopped before."""
+    """Calls `late` after some seconds, unless it is stopped before."""
 
     def __init__(self, late: Callable[[], None]) -> None:
         self._late = late
@@ -154,5 +157,5 @@ class _Timer:
 
 
 def connections_within(limits: Limits) -> type[asyncio.Protocol]:
-    """Return what makes the connections of one server: its option `http`."""
+    """Return the factory of the connections of one server: uvicorn's option `http`."""
     return cast(type[asyncio.Protocol], partial(BoundedConnection, limits=limits, waiting={}))

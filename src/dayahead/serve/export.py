@@ -27,7 +27,7 @@ ONNX_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 DESCRIPTION = "export.json"
 LARGEST_BATCH = 4_096
 TOLERANCE = 1e-5
-"""Largest difference of a score, relative to the largest score."""
+"""Largest allowed difference of a score, relative to the largest score."""
 Batch = tuple[dict[str, Tensor], Int[Tensor, " B"]]
 Run = Callable[[Batch], tuple[Int[Tensor, "B K"], Float[Tensor, "B K"]]]
 
@@ -60,6 +60,7 @@ def export_model(models: Path, folder: Path, format_: Format, top_k: int) -> Pat
         path = aside / f"model.{format_}"
         try:
             run = _written(scorer, stored, path, format_)
+            # Other batch sizes than that of the trace (3): the size must have stayed dynamic.
             for n_sessions in (1, 2, 7):
                 _check_scores(run, stored, _trial(scorer, stored, n_sessions))
         except BUILD_ERRORS as error:
@@ -97,7 +98,7 @@ def _network(stored: StoredModel) -> NextItemModel:
 
 
 def _written(scorer: ExportedScorer, stored: StoredModel, path: Path, format_: Format) -> Run:
-    """Write the network; return what runs it."""
+    """Write the network; return a function that runs it."""
     batch = _trial(scorer, stored, 3)
     size = torch.export.Dim("sessions", min=1, max=LARGEST_BATCH)
     shapes = {"columns": {name: {0: size} for name in batch[0]}, "n_known": {0: size}}
@@ -139,7 +140,7 @@ def _onnx(scorer: ExportedScorer, batch: Batch, shapes: dict[str, Any], path: Pa
 
     def run(given: Batch) -> tuple[Tensor, Tensor]:
         tensors = [*given[0].values(), given[1]]
-        known = {each.name for each in session.get_inputs()}  # what is not read is left out
+        known = {each.name for each in session.get_inputs()}  # ONNX drops inputs that are not read
         pairs = zip(names, tensors, strict=True)
         items, scores = session.run(None, {n: t.numpy() for n, t in pairs if n in known})
         return torch.from_numpy(items), torch.from_numpy(scores)
@@ -179,6 +180,7 @@ def _check_scores(run: Run, stored: StoredModel, batch: Batch) -> None:
     best = wanted.topk(scores.shape[1]).values
     differences = (scores - wanted.gather(1, column_of[items])).abs(), (scores - best).abs()
     largest = max(float(each.max()) for each in differences) / float(wanted.abs().max())
+    # Not `largest > TOLERANCE`, which is false for NaN.
     if not largest <= TOLERANCE:
         raise DataError(
             f"export: scores of the exported network differ from those of the saved model by "
@@ -193,7 +195,7 @@ def max_events(stored: StoredModel) -> int:
 
 
 def _description(scorer: ExportedScorer, stored: StoredModel, format_: Format) -> dict[str, Any]:
-    """Return what a server must know to ask the network."""
+    """Return what a server must know to use the network."""
     config, (columns, n_known) = stored.config, _trial(scorer, stored, 2)
     inputs = {
         name: {"type": str(values.dtype).removeprefix("torch."), "shape": ["sessions", *shape]}

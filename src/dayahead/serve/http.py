@@ -19,9 +19,9 @@ from dayahead.serve.request_body import JsonRoute, WholeBody
 from dayahead.serve.service import Service
 
 N_ERRORS = 5
-"""Faults of a request that are named."""
+"""Number of errors of a request that an answer lists."""
 NAME_LENGTH = 100
-"""Characters that are repeated of the name of a field."""
+"""Number of characters of a field's name that an answer repeats."""
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 REFUSED: dict[int | str, dict[str, Any]] = {
     status: {"model": Failure} for status in (400, 408, 413, 415, 422, 500, 503)
@@ -36,7 +36,7 @@ def create_app(service: Service) -> FastAPI:
         async with service.running():
             yield
 
-    # Pages of documentation would load scripts from elsewhere.
+    # FastAPI's pages of documentation would load scripts from other hosts.
     app = FastAPI(title="Dayahead", lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.parsing = asyncio.Lock()
     app.router.route_class = JsonRoute
@@ -106,7 +106,7 @@ def _json(answers: Sequence[Answer | Failure], limits: Limits, form: str) -> Res
 
 
 async def _invalid(_request: Request, error: Exception) -> Response:
-    """Name what is wrong with a request, without repeating its values."""
+    """List the errors of a request, without repeating its values."""
     assert isinstance(error, RequestValidationError)
     found = [_fault(each) for each in error.errors()]
     more = f"; and {len(found) - N_ERRORS} more" if len(found) > N_ERRORS else ""
@@ -123,7 +123,7 @@ def _fault(found: Mapping[str, Any]) -> str:
 
 
 async def _unreadable(_request: Request, error: Exception) -> Response:
-    """Answer what no endpoint sees: another path or method, or content that cannot be read."""
+    """Answer requests that reach no endpoint: other paths or methods, or unreadable content."""
     assert isinstance(error, HTTPException)
     return JSONResponse({"error": error.detail}, error.status_code, headers=error.headers)
 

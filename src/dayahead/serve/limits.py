@@ -1,4 +1,4 @@
-"""How much work a request may make, and how long a client may take."""
+"""Limits of the work that a request may cause, and of the time that a client may take."""
 
 import math
 from collections.abc import Sequence
@@ -18,27 +18,27 @@ class Limits:
     """Limits of a service, options of `dayahead serve`."""
 
     body_bytes: int = 4 * MIB
-    """Of a request's body."""
+    """Bytes of a request's body."""
     sessions: int = 1_000
-    """Of a request."""
+    """Sessions of a request."""
     events: int = 10_000
-    """Of a session, and of its past; the model reads only the last ones."""
+    """Events of a session, and of its past; the model reads only the last ones."""
     fields: int = 100
-    """Of an event."""
+    """Fields of an event."""
     top_k: int = 10_000
     """Items that a session may ask for."""
     entries: int = 120_000
     """Events, items asked for, ids in allow and deny: those of all sessions of a request."""
     answer_bytes: int = 16 * MIB
-    """Of an answer's body."""
+    """Bytes of an answer's body."""
     waiting: int = 1_000_000
     """Entries that wait for the model; the last half is kept for small requests."""
     connections: int = 1_000
-    """Open at once; for a further one, the one that has waited longest for its client is closed."""
+    """Open connections; beyond them, the one that has waited longest for its client is closed."""
     request_seconds: float = 10.0
-    """For a client to send a header, and then for the body."""
+    """Seconds for a client to send a header, and then for the body."""
     answer_seconds: float = 30.0
-    """For a client to receive an answer."""
+    """Seconds for a client to receive an answer."""
 
     def __post_init__(self) -> None:
         """Raise ConfigError for limits under which nothing, or no large request, is answered."""
@@ -58,8 +58,8 @@ class Limits:
         """Check the requests of a body.
 
         Args:
-            requests: of one HTTP request.
-            n_items: that the model can recommend.
+            requests: the sessions of one HTTP request.
+            n_items: number of items that the model can recommend.
 
         Raises:
             DataError: a limit is exceeded.
@@ -91,7 +91,7 @@ class Limits:
 
 
 def n_entries_of(request: "SessionRequest", n_items: int) -> int:
-    """Return what a request costs: a session, its events, items asked for and ids of filters."""
+    """Return the cost of a request: 1, its events, the items requested and the ids of filters."""
     lists = (request.session, request.events, request.past, request.allow, request.deny)
     return 1 + sum(len(each) for each in lists if each) + min(request.top_k, n_items)
 

@@ -17,14 +17,14 @@ from dayahead.windows.folder import vocabulary_path
 CURRENT = "current"
 """Link to the model in use, in a folder of published models."""
 N_PROBED = 8
-"""Items after which a new model must give recommendations before it serves."""
+"""Number of one-item sessions for which a new model must give recommendations before it serves."""
 Signature = tuple[tuple[str, int, int, int], ...]
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model that has been loaded and tried."""
+    """A model that has been loaded and tested."""
 
     recommender: Recommender
     version: str
@@ -40,7 +40,7 @@ class ModelSource:
     """A folder whose model may be replaced while it is served.
 
     Args:
-        folder: of the model, or a link to it.
+        folder: folder of the model, or a link to it.
         is_published: whether the folder's own name is the model's version.
     """
 
@@ -64,7 +64,7 @@ class ModelSource:
 
     @property
     def _target(self) -> Path:
-        """What a link names now, whatever it names later; a loop of links is left as it is."""
+        """Folder that the link names now, even if it changes later; a loop of links is kept."""
         return Path(os.path.realpath(self.folder))
 
     def load(self) -> LoadedModel:
@@ -78,9 +78,11 @@ class ModelSource:
         try:
             loaded = self._load(folder)
         except ModelFileError:
+            # A damaged model is not loaded again until its files change.
             self._last = found
             raise
-        if _signature(folder) != found:  # it may be made of parts of two models; tried again
+        # It may be a mixture of two models. `_last` is unchanged, so it will be loaded again.
+        if _signature(folder) != found:
             raise ModelFileError(f"{folder}: files changed while the model was loaded")
         self._last = found
         return loaded
@@ -94,9 +96,9 @@ class ModelSource:
         return LoadedModel(recommender, f"{recommender.stored.config.window}-{digest}")
 
     def load_if_new(self) -> LoadedModel | None:
-        """Load the model if it is another one than last time, whether that was good or damaged.
+        """Load the model if its files differ from those loaded last, whether good or damaged.
 
-        One that could not be loaded for another reason, such as a lack of memory, is tried again.
+        If loading failed for another reason, such as a lack of memory, it is tried again.
 
         Raises:
             ModelFileError: as `load`.
@@ -106,7 +108,7 @@ class ModelSource:
 
 
 def _signature(folder: Path) -> Signature | None:
-    """Return what tells a model from another without reading it; None while it is not there.
+    """Return what distinguishes models without reading them; None if there is no model.
 
     `train` and `nightly` write config.json last.
     """
@@ -120,7 +122,7 @@ def _signature(folder: Path) -> Signature | None:
 
 
 def _probe(recommender: Recommender, folder: Path) -> None:
-    """Ask for recommendations after some items, which also compiles what is compiled when used."""
+    """Recommend after some items; this also compiles the functions that compile on first use."""
     stored = recommender.stored
     try:
         rows = stored.candidates[:N_PROBED] - N_RESERVED

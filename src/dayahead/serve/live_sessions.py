@@ -1,4 +1,4 @@
-"""Sessions as they come in, before their ids are looked up."""
+"""Incoming sessions, before their ids are looked up."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,8 +16,7 @@ from dayahead.core.ragged import row_of_each
 class LiveSessions:
     """Raw events of sessions: session s has the rows offsets[s]:offsets[s + 1], maybe none.
 
-    `past` holds the earlier events of each session's user, in as many rows; None where none is
-    known.
+    `past` has one row per session with the earlier events of its user; None if none are known.
     """
 
     events: pa.Table

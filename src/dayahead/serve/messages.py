@@ -21,10 +21,10 @@ from dayahead.serve.request import ColdStart
 
 ItemId = StrictInt | StrictStr
 T = TypeVar("T")
-# One fault ends the check of a list: a body may have a million of them.
+# The first error ends the check of a list: a body may have a million of them.
 Listed = Annotated[list[T], Field(fail_fast=True)]
 N_UNKNOWN_FIELDS = 5
-"""Fields that are named one by one; a message with more of them is refused as a whole."""
+"""Number of unknown fields that are named one by one; with more, a message is refused whole."""
 
 
 class Event(BaseModel):
@@ -39,7 +39,7 @@ class Event(BaseModel):
     @field_validator("event_time", mode="before")
     @classmethod
     def _is_date(cls, time: object) -> object:
-        # pydantic takes "+5" for seconds.
+        # pydantic would read text such as "+5" as seconds.
         if isinstance(time, str) and not re.match(r"\d{4}-\d\d-\d\d", time, re.ASCII):
             raise ValueError("expected a date such as 2026-01-02T10:00:00Z")
         return time

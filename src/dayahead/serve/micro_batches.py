@@ -1,4 +1,4 @@
-"""Concurrent requests, answered together: what comes while the model is busy waits as a batch."""
+"""Micro-batching: requests that arrive while the model is busy are answered together."""
 
 import asyncio
 import logging
@@ -14,26 +14,26 @@ log = logging.getLogger(__name__)
 
 
 class Overloaded(Exception):  # noqa: N818
-    """More work waits than may."""
+    """More work waits than is allowed."""
 
 
 @dataclass(frozen=True)
 class Room(Generic[In]):
-    """How much is answered at once, and how much may wait: costs of requests."""
+    """Limits of the work that is answered at once and that may wait, as costs of requests."""
 
     cost: Callable[[In], int]
-    """Of a request."""
+    """Cost of a request."""
     max_batch: int
-    """Requests of a batch."""
+    """Maximum number of requests in a batch."""
     batch_cost: int
-    """Of a batch; a request that costs more is answered alone."""
+    """Maximum cost of a batch; a request that costs more is answered alone."""
     waiting_cost: int
-    """Of what waits."""
+    """Maximum cost of all waiting requests."""
     small_cost: int
-    """Only askers whose requests cost no more find room where half of `waiting_cost` waits."""
+    """If half of `waiting_cost` already waits, only calls of at most this cost are accepted."""
 
     def is_free(self, waiting: int, cost: int) -> bool:
-        """Whether requests of this cost may wait, too."""
+        """Whether further requests of this cost may wait."""
         is_small = cost <= self.small_cost
         return waiting + cost <= (self.waiting_cost if is_small else self.waiting_cost // 2)
 
@@ -48,12 +48,12 @@ class _Waiting(Generic[In, Out]):
 class MicroBatches(Generic[In, Out]):
     """Answers requests in batches on one thread.
 
-    Nothing is waited for: an idle model takes the first request alone. Of all who ask, one after
-    another has a request in the next batch, so who asks for little waits for no one's thousands.
+    There is no delay to fill a batch: an idle model takes the first request alone. Callers take
+    turns in the next batch, so a small call does not wait for thousands of requests of another.
 
     Args:
-        answer: gives an answer for each request of a batch.
-        room: for requests.
+        answer: returns an answer for each request of a batch.
+        room: limits of batches and of waiting requests.
     """
 
     def __init__(self, answer: Callable[[Sequence[In]], list[Out]], room: Room[In]) -> None:
@@ -61,7 +61,7 @@ class MicroBatches(Generic[In, Out]):
         self._room = room
         self._askers: deque[deque[_Waiting[In, Out]]] = deque()
         self._cost = 0
-        """Of what waits."""
+        """Cost of all waiting requests."""
         self._is_needed = asyncio.Event()
         self._is_closing = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="model")
@@ -91,7 +91,7 @@ class MicroBatches(Generic[In, Out]):
                 self._is_needed.clear()
                 await self._is_needed.wait()
                 continue
-            # Clients that have gone away need no answer.
+            # Futures of clients that have disconnected are already cancelled.
             await self._answer_batch([each for each in self._taken() if not each.answer.done()])
         self._thread.shutdown()
 
@@ -120,6 +120,7 @@ class MicroBatches(Generic[In, Out]):
             return
         loop = asyncio.get_running_loop()
         work = loop.run_in_executor(self._thread, self._answer, [each.request for each in batch])
+        # Unlike `await work` this does not raise: the error is handled below.
         await asyncio.wait([work])
         error = work.exception()
         if error is not None and len(batch) > 1:  # one request must not fail the others

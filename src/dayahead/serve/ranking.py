@@ -20,19 +20,20 @@ from dayahead.serve.request import Options
 from dayahead.train.batches import Sessions, sorted_rows
 
 SCORES_MIB = 64
-"""Of the scores of a batch, and at most so many sessions:"""
+"""MiB of the scores of a batch."""
 BATCH = 512
+"""Maximum number of sessions in a batch."""
 
 
 @dataclass(frozen=True)
 class RankingModel:
-    """What ranks the candidates of all sessions and their own items."""
+    """The model's scorer and candidates, as ranking needs them."""
 
     scorer: SessionScorer
     candidates: Int[Tensor, " C"]
     """Vocabulary indices, ascending."""
     popularity: Float[Tensor, " C"]
-    """Their scores after a cold session whose options say `popularity`."""
+    """Scores of the candidates after a cold session whose options say `popularity`."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,9 @@ class Asked:
     is_cold: NDArray[np.bool_]
     """[S] the model knows no item of the session or of its past."""
     is_unknown: NDArray[np.bool_]
-    """[E] of the sessions' events: the model does not know the item."""
+    """[E] for each event of the sessions: the model does not know the item."""
     others: KnownValues
-    """Raw ids of these, whose numbers follow the vocabulary."""
+    """Raw ids of these items, whose numbers follow the vocabulary."""
 
 
 @dataclass(frozen=True)
@@ -53,58 +54,59 @@ class Ranked:
     """The best items of S sessions, best first."""
 
     items: NDArray[np.int64]
-    """[S, K] vocabulary indices; of items in `others` from the vocabulary's size on."""
+    """[S, K] vocabulary indices; items in `others` are numbered after the vocabulary."""
     scores: NDArray[np.float32]
     """[S, K]"""
     counts: NDArray[np.int64]
-    """[S] of these, how many there are: fewer than asked for where fewer may be recommended."""
+    """[S] number of items: fewer than requested if fewer may be recommended."""
     is_cold: NDArray[np.bool_]
     """[S] the model knows no item of the session or of its past."""
     is_unknown: NDArray[np.bool_]
-    """[E] of the sessions' events: the model does not know the item."""
+    """[E] for each event of the sessions: the model does not know the item."""
     others: KnownValues
     """Raw ids of items that the model does not know."""
 
     @property
     def is_used(self) -> NDArray[np.bool_]:
-        """[S, K] which of the items and scores count."""
+        """[S, K] which of the items and scores are valid."""
         return np.asarray(np.arange(self.items.shape[1]) < self.counts[:, None])
 
 
 @dataclass(frozen=True)
 class Named:
-    """The items that options name, by vocabulary index or number beyond it."""
+    """The items that options name, by vocabulary index or by number after the vocabulary."""
 
     allow: NDArray[np.int32] | None
     deny: NDArray[np.int32]
 
     def is_left_out(self, items: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Say of each item whether it may not be recommended."""
+        """Return whether each item must not be recommended."""
         is_denied = np.isin(items, self.deny)
         return is_denied if self.allow is None else is_denied | ~np.isin(items, self.allow)
 
 
 @dataclass(frozen=True)
 class Filter:
-    """Which candidates each session may get: all but the items seen and those left out."""
+    """Which candidates each session may get: all except items seen and items left out."""
 
     options: Sequence[Options]
-    """Of each session."""
+    """Options of each session."""
     named: Mapping[int, Named]
-    """Items that options name, by the identity of the options."""
+    """Items that options name, by `id` of the options."""
     left_out: Mapping[int, Bool[Tensor, " C"]]
-    """Candidates that options leave out, likewise."""
+    """Candidates that options leave out, by `id` of the options."""
     seen: tuple[NDArray[np.int64], NDArray[np.int64]]
     """Session and candidate of each item to leave out because it was seen."""
 
     def __call__(self, scores: Float[Tensor, "B C"], rows: NDArray[np.int64]) -> Tensor:
-        """Replace the scores of what some sessions may not get by -inf."""
+        """Replace the scores of candidates that a session may not get by -inf."""
         own = [self.left_out.get(id(self.options[row])) for row in rows]
         row_of = np.full(len(self.options), -1)
         row_of[rows] = np.arange(len(rows))
         is_asked = row_of[self.seen[0]] >= 0
         if not is_asked.any() and all(each is None for each in own):
             return scores
+        # The popularity is one row expanded to all sessions, which must not be written to.
         scores = scores.clone()
         for row, excluded in enumerate(own):
             if excluded is not None:
@@ -114,7 +116,7 @@ class Filter:
         return scores
 
     def of_own_items(self, scored: Scored, rows: NDArray[np.int64]) -> Float[Tensor, "B N"]:
-        """Return the scores of own items that are no candidates, -inf of what may not come."""
+        """Return the scores of own items that are no candidates; -inf if not allowed."""
         scores = scored.item_scores.clone()
         for number, options in enumerate(self.options[row] for row in rows):
             if options.exclude_seen:
@@ -126,7 +128,7 @@ class Filter:
 
 
 def rank_sessions(model: RankingModel, asked: Asked, allowed: Filter) -> Ranked:
-    """Rank the candidates after each session; batches hold sessions of like length.
+    """Rank the candidates after each session; batches hold sessions of similar length.
 
     Raises:
         ScoreError: a score is NaN or infinite.
@@ -168,7 +170,7 @@ def _batches(rows: NDArray[np.int64], sessions: Sessions, size: int) -> list[NDA
 
 
 def _check_finite(best: Float[Tensor, "B K"]) -> None:
-    """Check the best scores: NaN is above all others, -inf is what may not be recommended."""
+    """Check the best scores: NaN sorts above all others, -inf marks items not allowed."""
     if not (best < torch.inf).all():
         raise ScoreError(
             "scores of the model are not finite: it is damaged, or its loss has diverged; restore "

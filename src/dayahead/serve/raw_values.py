@@ -1,4 +1,4 @@
-"""Raw values as they come in, checked strictly: what Python or Arrow would convert is refused.
+"""Strict checks of raw values: what Python or Arrow would silently convert is refused.
 
 A bool is no number, a number with a fraction no integer, and digits are those of ASCII.
 """
@@ -36,7 +36,7 @@ def typed_column(name: str, values: Sequence[Any], type_: pa.DataType) -> pa.Arr
 
 
 def _check_numbers(values: Sequence[Any], kind: type) -> None:
-    # By type, of which there are few.
+    # One check per type, of which there are few, instead of one per value.
     for each in {*map(type, values)}:
         if each is bool or not issubclass(each, (kind, type(None))):
             raise TypeError(f"found {each.__name__}")
@@ -58,7 +58,7 @@ def cast_column(name: str, column: pa.ChunkedArray, type_: pa.DataType) -> pa.Ch
         kinds = ("integer", "floating", "decimal", "null")
         if not (is_text or any(getattr(pa.types, f"is_{kind}")(found) for kind in kinds)):
             raise DataError(f"{name} is {found}; expected {type_}")
-        # Arrow reads "0x1F", too.
+        # Arrow would also read "0x1F".
         if is_text and pc.any(pc.invert(pc.match_substring_regex(column, WHOLE))).as_py():
             raise DataError(f"{name}: expected digits in each text, such as 12")
     elif pa.types.is_boolean(found):
@@ -107,7 +107,9 @@ def _parsed(item: int | str, *, is_text: bool) -> int | str:
     if isinstance(item, bool) or not isinstance(item, (str, Integral)):
         raise TypeError
     if is_text:
+        # Encoding fails for lone surrogates, which Arrow cannot store.
         return str(item).encode().decode()
     if isinstance(item, str) and not INTEGER.fullmatch(item):
         raise ValueError
+    # Arrow raises OverflowError beyond 64 bits.
     return int(pa.scalar(int(item), pa.int64()).as_py())

@@ -104,12 +104,13 @@ class Recommender:
         return pa.table(found)
 
     def item_column(self, items: Sequence[int | str | None]) -> pa.Array:
-        """Return item ids in the data set's type; a null stays one.
+        """Return item ids in the data set's type; nulls stay null.
 
         Raises:
             DataError: one is not of that type.
         """
         type_ = self.column_types[ITEM_ID]
+        # The fast way, if all ids have the right type; else one by one: text may be an integer.
         with suppress(DataError):
             return typed_column(ITEM_ID, items, type_)
         is_text = self.stored.config.statistics.item_type == "string"
@@ -135,8 +136,8 @@ class Recommender:
             top_k: number of items, at least 1.
             past: the user's events, after the data set's rule for repeats; only those before the
                 session are used. None for an unknown user.
-            cold_start: what answers if the model knows no item of the session and of `past`: an
-                error, the items with most events in the last fitted window, or the model.
+            cold_start: the result if the model knows no item of the session or of `past`: an
+                error, the items with most events in the last fitted window, or the model's.
             exclude_seen: whether to leave out the items of the session and of `past`.
 
         Raises:
@@ -160,7 +161,7 @@ class Recommender:
     def rank(self, sessions: LiveSessions, options: Sequence[Options]) -> Ranked:
         """Rank the candidates after many sessions at once, each by its own options.
 
-        A session without events counts as cold, too. One that its options refuse has no items.
+        A session without events is cold too. A cold one whose options say `refuse` has no items.
 
         Raises:
             ConfigError: past events are given, but the model reads none.
@@ -209,13 +210,14 @@ class Recommender:
         return KnownValues(items.unique().drop_null())
 
     def _named(self, options: Sequence[Options], others: KnownValues) -> dict[int, Named]:
-        """Return the items that each of the options names, if it names any."""
+        """Return the items that each of the options names, if any, by `id` of the options."""
 
         def numbers(items: ItemIds | pa.Array) -> NDArray[np.int32]:
             typed = items if isinstance(items, pa.Array) else self.item_column(items)
             found = self._encoder.item_numbers(pa.chunked_array([typed]), others)
             return np.asarray(found[found != UNKNOWN])
 
+        # By id, because options hold lists or arrays, which cannot be hashed.
         return {
             id(each): Named(None if each.allow is None else numbers(each.allow), numbers(each.deny))
             for each in {id(each): each for each in options}.values()
@@ -223,7 +225,7 @@ class Recommender:
         }
 
     def _left_out(self, named: Named) -> Bool[Tensor, " C"]:
-        """Return the candidates that options leave out which name these items."""
+        """Return the candidates that options naming these items leave out."""
         is_out = self._is_candidate(named.deny)
         return is_out if named.allow is None else is_out | ~self._is_candidate(named.allow)
 
@@ -242,13 +244,13 @@ class Recommender:
     def explain(
         self, events: pa.Table, items: Sequence[int | str], past: pa.Table | None = None
     ) -> list[dict[str, float]]:
-        """Say what speaks for items after a session's events, for a model of memories.
+        """Explain the scores of items after a session's events, for the architecture memory.
 
         Events and past are those of `recommend_after`.
 
         Returns:
-            For each item its lead over the mean candidate by feature, the strongest first. Empty
-            where popularity alone speaks for it, as after a session of unknown items.
+            For each item its score relative to the mean candidate, by feature, the strongest first.
+            Empty if its score is by popularity alone, as after a session of unknown items.
 
         Raises:
             ConfigError: the model has no memories.
@@ -272,7 +274,7 @@ class Recommender:
         return unknown
 
     def _is_unknown(self, items: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Say which vocabulary indices no fit has read: of null, other ids, and later items."""
+        """Return which vocabulary indices no fit has read: null, other ids, and later items."""
         later = N_RESERVED + self.stored.config.known[ITEM_ID]
         return np.asarray((items == UNKNOWN) | (items >= later))
 
@@ -302,7 +304,7 @@ class Recommender:
             ) from None
 
     def _without_empty(self, sessions: LiveSessions) -> LiveSessions:
-        """Give each session without events one of an unknown item."""
+        """Give each session without events one event of an unknown item."""
         empty = np.flatnonzero(np.diff(sessions.offsets) == 0)
         if not len(empty):
             return sessions
@@ -325,7 +327,7 @@ class Recommender:
         if sessions.past is None:
             return own
         self.check_reads_past()
-        # Only what lies before the session counts as its past, the oldest first.
+        # Only events before the session count as its past, the oldest first.
         times = ints(sessions.events[EVENT_TIME])
         starts = np.minimum.reduceat(times, sessions.offsets[:-1])
         rows, past = sessions.past.row_sessions, sessions.past.events

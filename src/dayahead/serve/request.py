@@ -1,4 +1,4 @@
-"""What a session is asked with: item ids as text, and options."""
+"""Input of a recommendation: item ids as text, and options."""
 
 import csv
 from collections.abc import Sequence
@@ -11,19 +11,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ColdStart = Literal["refuse", "popularity", "model"]
-"""What answers a session none of whose items the model knows."""
+"""The result for a session of which the model knows no item."""
 ItemIds = Sequence[int | str]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How one session is answered."""
+    """Options of the recommendations for one session."""
 
     top_k: int = 10
     """Number of items, at least 1; fewer come back where fewer may be recommended."""
     cold_start: ColdStart = "refuse"
-    """What answers if the model knows no item of the session and of the past: nothing, the items
-    with most events in the last fitted window, or the model."""
+    """The result if the model knows no item of the session or of the past: nothing, the items with
+    most events in the last fitted window, or the model's."""
     exclude_seen: bool = False
     """Whether to leave out the items of the session and of the past."""
     allow: "ItemIds | pa.Array | None" = None

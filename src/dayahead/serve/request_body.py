@@ -13,9 +13,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from dayahead.serve.limits import MIB, Limits
 
 DISCARDED_BYTES = 64 * MIB
-"""Read and dropped before a refusal, because most clients read no answer before they have sent."""
+"""Bytes read and dropped before a refusal: most clients read no answer until they have sent all."""
 LARGE_BYTES = 2**16
-"""Larger requests are parsed one after another."""
+"""Requests larger than this are parsed one after another."""
 
 
 class WholeBody:
@@ -52,7 +52,7 @@ class WholeBody:
         await refusal(scope, receive, send)
 
     def _refusal(self, headers: dict[bytes, bytes]) -> Response | None:
-        """Refuse what the header of a request shows already."""
+        """Return the refusal of a request by its header, if there is a reason."""
         encoding = headers.get(b"content-encoding", b"identity").strip().lower()
         if encoding != b"identity":
             message = "expected a body without Content-Encoding; send JSON as it is"
@@ -66,7 +66,7 @@ class WholeBody:
     ) -> bytearray | None:
         """Return the body, or its beginning if it is too large; None if the client has gone."""
         body, n_read = bytearray(), 0
-        if is_refused and b"expect" in headers:  # the client waits for leave to send
+        if is_refused and b"expect" in headers:  # the client sends nothing before it is told to
             return body
         while True:
             message = await receive()
@@ -92,7 +92,7 @@ def _refused(status: int, message: str, headers: dict[str, str] | None = None) -
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """Return the body as one message, and then what else the connection has to say."""
+    """Return the body as one message, and then the further messages of the connection."""
     first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:
@@ -102,7 +102,7 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 
 
 class _JsonRequest(Request):
-    """Parses large requests one at a time, and leaves others as much time as each takes."""
+    """Parses large requests one at a time, and then pauses for as long as each has taken."""
 
     async def json(self) -> Any:  # noqa: ANN401
         body = await self.body()
@@ -112,15 +112,16 @@ class _JsonRequest(Request):
             loop = asyncio.get_running_loop()
             start = loop.time()
             parsed = _parsed(body)
+            # Parsing blocks the event loop; other requests then get as much time.
             await asyncio.sleep(loop.time() - start)
         return parsed
 
 
 class JsonRoute(APIRoute):
-    """A route whose requests hold the event loop up for one large body at a time."""
+    """A route whose requests block the event loop for one large body at a time."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return what answers a request."""
+        """Return the function that answers a request."""
         handler: Callable[[Request], Awaitable[Response]] = super().get_route_handler()
 
         async def handle(request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""The model in use, what waits for it, and its replacement while it serves."""
+"""The model in use, the requests that wait for it, and its replacement while it serves."""
 
 import asyncio
 import contextlib
@@ -15,11 +15,11 @@ from dayahead.serve.micro_batches import MicroBatches, Room
 from dayahead.serve.request import ColdStart
 
 MAX_BATCH = 256
-"""Sessions of one pass of the model."""
+"""Maximum number of sessions in one pass of the model."""
 PASS_ENTRIES = 50_000
-"""Of the sessions of one pass, so that it ends soon."""
+"""Maximum number of entries of the sessions in one pass, so that it ends soon."""
 SMALL_ENTRIES = 2_000
-"""Of a small request, for which there is room where half of the queue is full."""
+"""Maximum number of entries of a small request, accepted even when half of the queue is full."""
 log = logging.getLogger(__name__)
 
 
@@ -27,10 +27,10 @@ class Service:
     """Answers requests with the newest good model of a source.
 
     Args:
-        source: of models; the first one is loaded here.
-        cold_start: what answers where a request does not say.
-        reload_seconds: between looks for a new model.
-        limits: of requests.
+        source: source of models; the first one is loaded here.
+        cold_start: the default where a request does not say.
+        reload_seconds: seconds between checks for a new model.
+        limits: limits of requests.
 
     Raises:
         ModelFileError: there is no complete model.
@@ -73,7 +73,7 @@ class Service:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Answer requests and look for new models; at the end, answer what still waits."""
+        """Answer requests and look for new models; at the end, answer those that still wait."""
         batches: MicroBatches[SessionRequest, Result] = MicroBatches(self._answer, self._room())
         self._batches = batches
         answering = asyncio.create_task(batches.run())
@@ -101,7 +101,7 @@ class Service:
 
     def _answer(self, requests: Sequence[SessionRequest]) -> list[Result]:
         self.metrics.batches.observe(len(requests))
-        # Read once: all of a batch are answered by the same model.
+        # `self.model` is read once, so that one model answers the whole batch.
         return answer_requests(self.model, requests, self._cold_start)
 
     def _use(self, model: LoadedModel) -> None:

@@ -25,7 +25,7 @@ SESSIONS_READ = 8_192
 EVENTS_READ = 65_536
 """Rows of a file with a row per event that are read at once."""
 BLOCK_BYTES = 4 * 2**20
-"""Of a CSV."""
+"""Bytes of a CSV that are read at once."""
 FORMATS = (".parquet", ".csv")
 
 
@@ -90,7 +90,7 @@ class SessionFile:
         """
         n_read = 0
         repeats = _Repeats()
-        held: pa.Table | None = None  # the last session read, which may go on
+        held: pa.Table | None = None  # the last session, which may continue in the next batch
         with self._errors():
             for batch in self._batches():
                 n_read += len(batch)
@@ -116,7 +116,7 @@ class SessionFile:
                 yield batch
 
     def _open_parquet(self) -> pq.ParquetFile:
-        # A buffer instead of whole column chunks: a row group may hold the whole file.
+        # Buffered reads instead of whole column chunks: a row group may be the whole file.
         return pq.ParquetFile(self.path, buffer_size=2**20, pre_buffer=False)
 
     def _open_csv(self) -> pa.csv.CSVStreamingReader:
@@ -129,7 +129,7 @@ class SessionFile:
     def _checked(self, rows: pa.Table) -> pa.Table:
         rows = rows.select(self._names)
         ids = rows[SESSION_ID]
-        # In a CSV, text that is missing is empty.
+        # Missing text is empty in a CSV.
         if ids.null_count or (self._parquet is None and pc.any(pc.equal(ids, "")).as_py()):
             raise DataError(f"{self.path}: a row has no session_id; expected one in each row")
         return rows
@@ -201,7 +201,7 @@ class SessionFile:
 
 
 class _Repeats:
-    """Finds sessions that come again, with eight bytes for each."""
+    """Finds sessions that occur again; stores eight bytes for each."""
 
     def __init__(self) -> None:
         self._hashes = np.zeros(0, np.uint64)

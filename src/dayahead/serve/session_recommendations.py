@@ -21,7 +21,7 @@ METADATA = ("dataset", "window", "architecture")
 
 @dataclass
 class Summary:
-    """What `recommend_file` did."""
+    """Counts of a call of `recommend_file`."""
 
     sessions: int = 0
     rows: int = 0
