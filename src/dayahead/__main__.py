@@ -36,7 +36,7 @@ app.add_typer(cache.app, name="cache", epilog=epilog_of("cache"))
 def main() -> None:
     """Run the verb that the command line names; an error of the user ends in one line."""
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # names of files need not be UTF-8
+        sys.stdout.reconfigure(errors="backslashreplace")  # file names may not be valid UTF-8
     with exit_with_message(), terminable():
         app()
 

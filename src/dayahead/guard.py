@@ -28,10 +28,10 @@ def start_guarded(
 ) -> subprocess.Popen[bytes]:
     """Start a command that ends with this process, or when the process's stdin is closed.
 
-    Its output, with that to stderr, goes to `output`.
+    Its stdout and stderr go to `output`.
     """
     return subprocess.Popen(
-        [sys.executable, "-P", __file__, *command],  # -P: profile.py beside it is not Python's
+        [sys.executable, "-P", __file__, *command],  # -P: else our profile.py shadows Python's
         cwd=folder,
         env=dict(environment),
         stdin=subprocess.PIPE,
@@ -44,7 +44,7 @@ def start_guarded(
 def main() -> None:
     """Run the command in a process group of its own, and end with its exit status."""
     os.setpgid(0, 0)
-    signal.signal(signal.SIGINT, lambda *_: None)  # not SIG_IGN, which the command would inherit
+    signal.signal(signal.SIGINT, lambda *_: None)  # not SIG_IGN: the command would inherit it
     child = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
     threading.Thread(target=_stop_at_end_of_stdin, daemon=True).start()
     sys.exit(child.wait())

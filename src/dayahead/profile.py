@@ -13,17 +13,17 @@ from dayahead.train.study import Study
 from dayahead.windows.folder import WindowFolder
 
 DEFAULT_INDEX = 2
-"""Of the window profiled where none is named: the first ones differ, of a model and an optimizer
-that are new."""
+"""Index of the window that is profiled by default: the first ones differ, because model and
+optimizer are new."""
 
 
 def profile_fit(params: Params, root: Path, into: Path) -> Path:
     """Fit up to the window of the profile, from the newest fit that is cached; return its folder.
 
     Args:
-        params: of the study; without `profile.window` an early window is taken.
+        params: settings of the study; without `profile.window` an early window is taken.
         root: project with data/windows.
-        into: folder for the profile and the evaluations beside it, in place of earlier ones.
+        into: folder for the profile and the evaluations, in place of earlier ones.
 
     Raises:
         ConfigError: no such window or steps, or the folder holds the results of the study.

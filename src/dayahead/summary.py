@@ -1,4 +1,4 @@
-"""What a run has found, for the terminal: its AOD beside those of the counting baselines."""
+"""Summary of a run for the terminal: its AOD next to those of the counting baselines."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ def summarize_run(params: Params, root: Path) -> str:
     """Return a table of AOD by metric, the report's path and the next command.
 
     Args:
-        params: of the run.
+        params: settings of the run.
         root: project with results/.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Settings that differ from those that Dayahead comes with."""
+"""Settings that differ from the defaults of Dayahead."""
 
 import shlex
 from collections.abc import Mapping, Sequence

@@ -10,8 +10,8 @@ from io import StringIO
 from types import MappingProxyType
 from typing import Final
 
-# Jupyter's kernels set it for the commands that they start, and matplotlib, which draws SVG here,
-# would refuse a backend that is not installed.
+# Jupyter kernels set MPLBACKEND for the commands that they start, and matplotlib refuses a backend
+# that is not installed. The charts need none: they are SVG.
 os.environ.pop("MPLBACKEND", None)
 
 import matplotlib as mpl
@@ -57,12 +57,12 @@ _MAX_TICKS: Final = 6
 _MAX_MARKERS: Final = 40
 """With more windows, a line without markers is easier to read."""
 _DASHES: Final = ((0, (1, 1.5)), (0, (5, 1.5)), (0, (5, 1.5, 1, 1.5)), (0, (9, 3)), (0, (2, 4)))
-"""Of the lines beside the run's, one after the other."""
+"""Dash patterns of the lines other than the run's, in order."""
 _THOUSANDS: Final = 1000
 _WHOLE: Final = "{x:,.0f}"
 """Format of ticks from a thousand on."""
 _LONG: Final = 20
-"""Characters of a label in a legend; of longer ones it has the end."""
+"""Maximum length of a label in a legend; longer ones are cut at the start."""
 _ROW: Final = 40
 """Characters in a row of a legend."""
 
@@ -84,7 +84,7 @@ def curves(
         windows: one or more names such as 2019-10-01, 2019-10-01T13 or 2019-10-01T1304.
         series: the run's own values.
         centre: a mean, drawn as a dashed line, and its interval, drawn as a band.
-        beside: values of others, drawn as grey broken lines behind the others.
+        beside: values of other runs, drawn as grey dashed lines behind the run's.
     """
     with _drawing(_ticks(windows)) as (axes, svg):
         days = _days(windows)
@@ -115,7 +115,7 @@ def bars(
         days = _days(windows)
         width = 0.8 * min(np.diff(days), default=1.0)
         colours = [_SECOND if muted else _ACCENT for muted in is_muted]
-        # Thin edges close the seams between hundreds of bars.
+        # Thin edges hide the gaps that renderers leave between hundreds of bars.
         axes.bar(days, heights, width, color=colours, edgecolor=colours, linewidth=0.3)
         axes.yaxis.set_major_formatter(_WHOLE)
     about = f"{windows[0]} to {windows[-1]}"
@@ -160,7 +160,7 @@ def _legend(axes: Axes, n_labels: int) -> None:
 
 
 def _alternative(about: str, series: Series) -> str:
-    """Describe lines for those who do not see them: their ends and extremes."""
+    """Describe lines for screen readers: their ends and extremes."""
     parts = []
     for label, values in series.items():
         known = [value for value in values if value is not None]
@@ -216,7 +216,7 @@ def _themed(svg: str, key: str, alternative: str) -> Markup:
     element = svg[svg.index("<svg") :]
     for placeholder, variable in _VARIABLES.items():
         element = element.replace(placeholder, f"var(--{variable})")
-    # Ids are unique within a chart only; HTML needs no namespaces.
+    # Ids are unique within a chart only, so they get the key; HTML needs no namespaces.
     element = re.sub(r'id="|"#|url\(#', rf"\g<0>{key}-", element)
     element = re.sub(r' xmlns(:xlink)?="[^"]*"', "", element)
     element = element.replace("<svg", f'<svg role="img" aria-label="{escape(alternative)}"', 1)

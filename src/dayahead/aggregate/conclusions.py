@@ -1,4 +1,4 @@
-"""What the report says in sentences."""
+"""The conclusions of the report, as sentences."""
 
 from collections.abc import Iterator
 
@@ -23,7 +23,7 @@ def sign_of(test: Difference) -> int | None:
 
 
 def conclusions(findings: Findings) -> Iterator[tuple[str, str]]:
-    """Say of each baseline, or run beside this one, whether the run is above it; give figures."""
+    """Yield for each baseline or other run whether the run is above it, and the figures."""
     for baseline in findings.baselines:
         finding = _finding(findings.architecture, baseline, findings.metric)
         own, other = findings.summary.aod[findings.metric], baseline.aod[findings.metric]
@@ -42,7 +42,7 @@ def _finding(architecture: str, baseline: BaselineComparison, metric: str) -> st
 
 
 def slice_conclusion(findings: Findings, rival: BaselineComparison) -> str:
-    """Say in how many groups of targets the run is above another, and where it is not."""
+    """Describe in how many groups of targets the run is above another, and where it is below."""
     groups = [
         (
             f"{each.label} ({slicing.title[0].lower()}{slicing.title[1:]})",

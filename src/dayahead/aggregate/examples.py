@@ -15,7 +15,7 @@ from dayahead.outputs.tables import WindowRanks
 from dayahead.windows.folder import Role, Window, WindowFolder
 
 _N_SHOWN: Final = 6
-"""Items of a session before its target."""
+"""Maximum number of items shown before a session's target."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class ShownSession:
     """A session, its target and the model's list."""
 
     n_hidden: int
-    """Earlier items that are not shown."""
+    """Number of earlier items that are not shown."""
     items: Sequence[ShownItem]
     target: ShownItem
     rank: int
-    """Of the target; 0: it was no candidate."""
+    """Rank of the target; 0: it was no candidate."""
     recommended: Sequence[ShownItem]
 
 
@@ -52,7 +52,7 @@ def shown_sessions(
     """Return the examples of a window, whose ranks are given; `split` is evaluation.split.
 
     Raises:
-        DataError: an example is of no session of the window, or has an item that is none.
+        DataError: an example is not of a session of the window, or has an unknown item.
     """
     sessions = folder.read(window, split, [ITEM_ID])[ITEM_ID]
     lengths = pc.list_value_length(sessions).to_numpy()
@@ -89,7 +89,8 @@ def shown_sessions(
 def item_names(folder: WindowFolder, newest: Window, items: Iterable[int]) -> dict[int, str]:
     """Return the titles of items by catalogue index; raw ids where there is no title.
 
-    Of the newest window that has an item it is the last session's that knows a title.
+    An item's title is taken from the newest window that has it, and there from the last session
+    with a title.
     """
     wanted = sorted(items)
     raw = folder.vocabulary(ITEM_ID)[VALUE]

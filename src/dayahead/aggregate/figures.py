@@ -13,7 +13,7 @@ from dayahead.aggregate.window_items import N_TOP
 
 Charts = Iterator[tuple[str, Markup]]
 _N_FITS: Final = 5
-"""Fits whose loss is drawn, evenly spaced over the windows."""
+"""Number of fits whose loss is drawn, evenly spaced over the windows."""
 
 
 def metric_charts(findings: Findings) -> Charts:

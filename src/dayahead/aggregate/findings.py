@@ -1,4 +1,4 @@
-"""What the report shows of a run, found in its folders."""
+"""The content of a run's report, read from its folders."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ NO_RUNS: Final[Mapping[str, RunResults]] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Findings:
-    """What the report shows of a run."""
+    """The content of a run's report."""
 
     settings: Mapping[str, Setting]
     """params.yaml, flat."""
@@ -41,10 +41,10 @@ class Findings:
     outside: float
     """Share of all targets that were not among the candidates."""
     baselines: Sequence[BaselineComparison]
-    """And other runs, if the report has some beside it."""
+    """The counting baselines, and other runs if the report has some."""
     slicings: Sequence[Slicing]
     window: str
-    """The newest evaluated window, of the examples."""
+    """The newest evaluated window, from which the examples are."""
     examples: Sequence[ShownSession]
     losses: Mapping[str, Sequence[tuple[int, float]]]
     """Step and loss within the fit before each window, by window."""
@@ -63,13 +63,13 @@ class Findings:
 
     @property
     def metric(self) -> str:
-        """The metric that conclusions are by."""
+        """The metric of the conclusions."""
         return main_metric(self.summary.aod)
 
 
 @dataclass(frozen=True)
 class Folders:
-    """Where a run's results are, and its data."""
+    """The folders of a run's results and of its data."""
 
     results: Path
     windows: Path
@@ -83,10 +83,10 @@ def find(
     settings: Mapping[str, Setting],
     beside: Mapping[str, RunResults] = NO_RUNS,
 ) -> Findings:
-    """Find what the report shows.
+    """Collect the content of the report.
 
     Args:
-        folders: of the run.
+        folders: folders of the run.
         own: results of the run.
         cutoffs: those of the metrics.
         settings: params.yaml, flat: {"model.n_layer": 2, ...}.
@@ -163,7 +163,7 @@ def _by_target(
     others: Mapping[str, Mapping[str, Ranks]],
     metric: str,
 ) -> tuple[list[WindowItems], list[Slicing]]:
-    """Go over the windows once: their items, and what is known of their targets."""
+    """Read the windows once, for their items and for the groups of their targets."""
     evaluated = {row.window: ranks for row, ranks in zip(own.rows, own.ranks, strict=True)}
     items: list[WindowItems] = []
     sums: list[list[Values]] = []
@@ -175,5 +175,6 @@ def _by_target(
             targets = targets_of(folder, window, split, ranks, before)
             every = [ranks.ranks, *(each[window.name] for each in others.values())]
             sums.append(sums_by_group(targets, [target_metric(metric, each) for each in every]))
+        # The train events of this window, by which items of the next window's targets are ranked.
         before = counts
     return items, slicings_of(sums, list(others))

@@ -11,7 +11,7 @@ from dayahead.core.phases import idle_seconds
 from dayahead.statistics.differences import BaselineComparison
 
 _N_SHOWN: Final = 15
-"""Features of evidence that are not folded away."""
+"""Number of features in the table of evidence that are not folded away."""
 
 
 def render_page(findings: Findings) -> str:

@@ -1,4 +1,4 @@
-"""Where a run wins and loses: its metric and those of others by groups of targets."""
+"""Metrics of a run and of others by groups of targets: where it wins and loses."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from dayahead.statistics.differences import Difference, clustered_difference
 
 @dataclass(frozen=True)
 class _Grouping:
-    """A way to group targets by a number that is known of each."""
+    """A way to group targets by a number that each of them has."""
 
     title: str
     by: str
@@ -21,7 +21,7 @@ class _Grouping:
     groups: Sequence[tuple[int, str]]
     """Lower ends, ascending, and labels."""
     below: str = ""
-    """Label of what is below all of them, if anything is."""
+    """Label of targets below all of them, if there can be any."""
 
     @property
     def ends(self) -> Sequence[int]:
@@ -30,7 +30,7 @@ class _Grouping:
 
     @property
     def labels(self) -> Sequence[str]:
-        """Of all groups."""
+        """Labels of all groups."""
         return [self.below, *(label for _, label in self.groups)]
 
 
@@ -81,11 +81,11 @@ class Slice:
     label: str
     n_targets: int
     share: float
-    """Of all targets."""
+    """Share of all targets."""
     value: float
     """Mean of the run's metric over the targets."""
     others: Mapping[str, float]
-    """The same of the baselines and runs beside it, by name."""
+    """The same for baselines and other runs, by name."""
     tests: Mapping[str, Difference]
     """The run's mean minus theirs."""
 

@@ -16,8 +16,8 @@ from dayahead.outputs.run import RunResults
 def aggregate(folders: Folders, cutoffs: Sequence[int], settings: Mapping[str, Setting]) -> Average:
     """Write aod.json, report.html and the Transformers4Rec export into the results folder.
 
-    It is as `train` writes it, the others as `preprocess` and `download` do; `settings` are
-    params.yaml, flat: {"model.n_layer": 2, ...}, for the report.
+    The folders are as `train`, `preprocess` and `download` write them; `settings` are params.yaml,
+    flat: {"model.n_layer": 2, ...}, for the report.
 
     Raises:
         DataError: files of the results disagree, or one is damaged.

@@ -1,4 +1,4 @@
-"""What is known of each target before it is predicted: its session, its item's age and rank."""
+"""Properties of each target before it is predicted: its session, its item's age and popularity."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,9 +17,9 @@ from dayahead.windows.folder import Role, Window, WindowFolder
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 HOUR: Final = 3_600_000_000
-"""Microseconds."""
+"""Length of an hour, in microseconds."""
 ABSENT: Final = 1 << 32
-"""Rank of an item without events, behind all others."""
+"""Rank of an item without events, after all others."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Targets:
 def targets_of(
     folder: WindowFolder, window: Window, split: Role, ranks: WindowRanks, counts: Ints
 ) -> Targets:
-    """Return what is known of the targets of a window.
+    """Return the properties of the targets of a window.
 
     `split` is evaluation.split; `counts` are the events of each catalogue index in the train
     sessions of the window before.

@@ -1,4 +1,4 @@
-"""The two result files of Transformers4Rec, under the names that its users know."""
+"""The two result files of Transformers4Rec, under their names there."""
 
 import csv
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The items of each window: how many, how many new ones, and how popularity drifts."""
+"""The items of each window: their number, the number of new ones, and drift of popularity."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from dayahead.core.columns import FIRST_WINDOW, ITEM_ID, N_RESERVED
 from dayahead.windows.folder import WindowFolder
 
 N_TOP: Final = 100
-"""Most popular items, whose change from window to window is drift."""
+"""Number of most popular items, whose change from window to window is reported as drift."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class WindowItems:
     n_new: int
     """Items that no earlier window had."""
     kept: float | None
-    """Share of its most popular items that were so in the window before; None for the first."""
+    """Share of its most popular items that were among those of the window before; None at first."""
 
 
 def items_by_window(folder: WindowFolder) -> Iterator[tuple[WindowItems, Ints]]:

@@ -1,4 +1,4 @@
-"""The report of a run with other runs beside it."""
+"""The report of a run compared with other runs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -22,10 +22,10 @@ def page_beside(
     """Return the report of the run in `folders`, compared with others as with a baseline.
 
     Args:
-        folders: of the run.
+        folders: folders of the run.
         cutoffs: lengths of the lists, as in evaluation.cutoffs.
         settings: those of the run, flat: {"model.n_layer": 2, ...}.
-        runs: folders of other results, by the name that the page has for them.
+        runs: folders of other results, by their names on the page.
 
     Raises:
         ComparisonError: a run has the name of the model or of a counting baseline, or it differs in

@@ -16,7 +16,7 @@ _WIDTH: Final = 100
 
 
 def summarize(comparison: Comparison, a: str = "A", b: str = "B") -> str:
-    """Say in one sentence which setting is better, if the runs show it, then in two tables.
+    """Describe in one sentence which setting is better, if this is significant, and in two tables.
 
     `a` and `b` are the user's names for the runs.
     """

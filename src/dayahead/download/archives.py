@@ -22,9 +22,9 @@ from dayahead.core.errors import SourceError
 from dayahead.core.files import require_space
 
 FREE_BYTES = 1 << 30
-"""Any file may unpack to this size."""
+"""Size to which any file may unpack."""
 MAX_RATIO = 200
-"""Beyond FREE_BYTES: bytes unpacked per packed byte; logs reach 5 or 10, zip bombs 1000."""
+"""Maximum unpacked bytes per packed byte beyond FREE_BYTES; logs reach 10, zip bombs 1000."""
 _CODECS = {".gz": "gzip", ".tgz": "gzip", ".zst": "zstd"}
 _TAR = (".tar", ".tar.gz", ".tgz", ".tar.zst")
 _DECODING_ERRORS = (
@@ -45,9 +45,9 @@ class RawFile:
     """A file of rows, unpacked while it is read."""
 
     name: str
-    """For messages: the source's address, with ::member inside an archive."""
+    """Name for messages: the source's address, with ::member inside an archive."""
     stream: Any
-    """Bytes, forward only; a pyarrow.OSFile if the file is on the disk and not compressed."""
+    """Bytes, forward only; a pyarrow.OSFile if the file is local and not compressed."""
 
 
 @contextmanager
@@ -178,6 +178,7 @@ def _seven_zip_members(
         files = [info for info in archive.list() if info.is_file]
         sizes = {info.filename: info.uncompressed for info in files}
         selected = _select((info.filename for info in files), members, name)
+        # 7z has no streams of members: they are unpacked to the disk.
         require_space(scratch, sum(sizes[member] for member in selected), f"unpacking {name}")
         archive.extract(unpacked, targets=selected)
         for member in selected:
@@ -200,4 +201,5 @@ def _tar_members(path: Path, name: str, members: Sequence[str]) -> Iterator[RawF
                 _check_inside(info.name, name)
                 stream = cast("IO[bytes]", archive.extractfile(info))  # None only for other kinds
                 yield RawFile(f"{name}::{info.name}", _decompressed(stream, info.name))
+    # A tar has no index, so only now is it known whether members match and names are unique.
     _select(found, members, name)

@@ -30,12 +30,12 @@ from dayahead.download.sources import Source
 from dayahead.download.synthetic import generate
 
 ROOMS = ("config", "core", "dataset", "download")
-"""Rooms whose source converts."""
+"""Rooms whose source affects the conversion."""
 PACKAGES = ("numpy", "pandas", "py7zr", "pyarrow")
 """Packages that shape the events files and counts."""
 ROW_GROUP = 1 << 17
 MAX_EVENTS = 32 * ROW_GROUP
-"""Events per parquet file at most."""
+"""Maximum number of events per parquet file."""
 _RECORD = "conversion.json"
 _COMPRESSED = {".gz", ".tgz", ".zst", ".zip", ".7z"}
 _GROWTH = 2
@@ -52,7 +52,7 @@ class Conversion:
     """Holds the events files."""
     rows: int
     dropped: dict[str, int]
-    """Rows that are no events, by reason."""
+    """Number of rows that are no events, by reason."""
     parts: list[EventsFile]
     quality: FileQuality
 
@@ -105,7 +105,7 @@ def conversion_key(source: Source | SourceRecord, dataset: DatasetConfig) -> str
 
 
 def _settings(dataset: DatasetConfig) -> str:
-    """Return what the conversion reads of the data set's file."""
+    """Return the settings of the data set's file that affect the conversion."""
     source, time = dataset.source, dataset.time
     features = [
         (name, feature.kind == "categorical", feature.column, feature.type)
@@ -172,7 +172,7 @@ def _raw_batches(source: Source, dataset: DatasetConfig, scratch: Path) -> Itera
 
 
 def _write_parts(folder: Path, schema: pa.Schema, tables: Iterator[pa.Table]) -> list[EventsFile]:
-    """Write tables of any length; the same rows always give the same bytes."""
+    """Write tables of any length; the same rows give the same bytes however tables are cut."""
     numbered = enumerate(_row_groups(tables))
     return [
         _write_part(folder / events_file_name(number), schema, (group for _, group in groups))

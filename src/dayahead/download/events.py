@@ -27,7 +27,7 @@ from dayahead.download.readers import EXAMPLES, RawBatch, find_invalid
 
 MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _EXACT = {32: 2**24, 64: 2**53}
-"""By bits: larger whole numbers lose digits in a float."""
+"""Largest exact whole number by bits of a float: larger ones lose digits."""
 _LARGEST = float(np.finfo(np.float32).max)
 _NAIVE = pa.timestamp("us")
 _Convert = Callable[[pa.Array], pa.Array]
@@ -40,11 +40,11 @@ class EventBatch:
 
     table: pa.Table
     dropped: dict[str, int]
-    """Rows that are no events, by reason: unreadable, or which column has no value."""
+    """Number of rows that are no events, by reason: unreadable, or the column without a value."""
     readable: pa.Table
     """`table` and the rows without session, item or time."""
     errors: tuple[str, ...]
-    """Location of the first unreadable rows, and what is wrong."""
+    """Location and error of the first unreadable rows."""
 
 
 def source_columns(dataset: DatasetConfig) -> dict[str, pa.DataType]:
@@ -122,11 +122,12 @@ def _convert_column(
     """Convert a column; unreadable values become null."""
     values = unreadable.raw.table[column].combine_chunks()
     try:
+        # All at once first, which is fast; the search for invalid values is the exception.
         return convert(values)
     except pa.ArrowException:
         bad = _invalid_values(values, convert)
     unreadable.add(bad, column, lambda row: f"expected {expected}, found {_shown(values[row])}")
-    if values.null_count + bad.sum() == len(values):  # its type may have no conversion at all
+    if values.null_count + bad.sum() == len(values):  # the type may have no conversion at all
         return convert(pa.nulls(len(values), pa.string()))
     return convert(pc.if_else(pa.array(bad), pa.scalar(None, values.type), values))
 
@@ -134,7 +135,7 @@ def _convert_column(
 def _shown(value: pa.Scalar) -> str:
     try:
         return f"{value.as_py()!r}"[:300]
-    except (OverflowError, ValueError):  # a time beyond those of Python
+    except (OverflowError, ValueError):  # a time that Python cannot represent
         return f"a {value.type} out of range"
 
 
@@ -144,7 +145,7 @@ def _invalid_values(values: pa.Array, convert: _Convert) -> npt.NDArray[np.bool_
         return np.asarray(values.is_valid())
     try:
         distinct = values.unique()
-    except pa.ArrowNotImplementedError:  # of rare types
+    except pa.ArrowNotImplementedError:  # rare types have no `unique`
         return np.asarray(values.is_valid())
     bad = distinct.take(pa.array(list(find_invalid(distinct, convert)), pa.int64())).drop_null()
     return np.asarray(pc.is_in(values, value_set=bad))
@@ -199,7 +200,7 @@ def _to_times(values: pa.Array, time: TimeConfig) -> pa.Array:
     values = _decoded(values)
     if pa.types.is_temporal(values.type):
         zone = getattr(values.type, "tz", None)
-        is_finer = getattr(values.type, "unit", None) == "ns"  # truncated to microseconds
+        is_finer = getattr(values.type, "unit", None) == "ns"  # truncate to microseconds
         values = values.cast(pa.timestamp("us", zone), safe=not is_finer)
         instants = values.cast(TIMESTAMP) if zone else _localized(values, time.zone)
     elif time.unit == "text":
@@ -208,7 +209,7 @@ def _to_times(values: pa.Array, time: TimeConfig) -> pa.Array:
         factor = MICROSECONDS[time.unit]
         try:
             unix = pc.multiply_checked(_to_int(values), factor)
-        except pa.ArrowInvalid:  # fractions: a double is exact to the microsecond until 2200
+        except pa.ArrowInvalid:  # fractions; float64 is exact to the microsecond until 2200
             unix = pc.round(pc.multiply(values.cast(pa.float64()), float(factor))).cast(pa.int64())
         instants = unix.cast(TIMESTAMP)
     return _check_range(instants)
@@ -232,6 +233,7 @@ def _parse_times(text: pa.Array, zone: str) -> pa.Array:
         return text.cast(TIMESTAMP)
     with suppress(pa.ArrowInvalid):  # none has
         return _localized(text.cast(_NAIVE), zone)
+    # Some rows have an offset and others none: parse them separately.
     text = pc.replace_substring_regex(text, r"\s*(UTC|GMT)$", "Z")
     text = pc.replace_substring_regex(text, r"\s+([+-]\d\d:?\d\d)$", r"\1")
     has_offset = pc.match_substring_regex(text, r":\d\d.*(Z|[+-]\d\d(:?\d\d)?)$")

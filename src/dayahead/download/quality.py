@@ -37,9 +37,9 @@ class Defects:
 
     rows: int = 0
     of: int = 0
-    """Rows that were checked."""
+    """Number of rows that were checked."""
     examples: list[str] = field(default_factory=list)
-    """Location of the first ones, without the name of the file."""
+    """Locations of the first ones, without the name of the file."""
 
     def add(self, rows: int, of: int, locations: Iterable[str]) -> None:
         """Count more rows."""
@@ -50,10 +50,10 @@ class Defects:
 
 @dataclass(frozen=True)
 class FileQuality:
-    """What was counted in one source file."""
+    """Counts of one source file."""
 
     defects: dict[str, Defects]
-    """By check, as in section `quality` of the data set's file, without empty_days."""
+    """Defects by check, as in section `quality` of the data set's file, without empty_days."""
     days: list[str]
     """Days (UTC) with an event, ISO 8601, in order."""
 
@@ -63,12 +63,12 @@ class QualityCounters:
 
     def __init__(self, shown: str) -> None:
         self.n_rows = 0
-        """Rows of the file so far."""
+        """Number of rows of the file so far."""
         self._defects: dict[str, Defects] = defaultdict(Defects)
         self._shown = shown
         self._days: set[int] = set()
         self._batches: list[tuple[int, int, str]] = []
-        """First row of each batch, from 0; its number for messages; and the text before that."""
+        """By batch: first row, from 0; that row's number in messages, and the text before it."""
         self._last_time: int | None = None
 
     def count_batch(self, raw: RawBatch, batch: EventBatch) -> None:
@@ -93,7 +93,7 @@ class QualityCounters:
         self._count_times(batch.table)
 
     def count_duplicates(self, path: Path) -> None:
-        """Count events of a finished events file that repeat an earlier one but for its row."""
+        """Count events of a finished events file that equal an earlier one except for the row."""
         n_events, rows = _duplicates(path)
         self._defects["duplicates"].add(len(rows), n_events, map(self._location, rows[:EXAMPLES]))
 
@@ -129,6 +129,7 @@ def _duplicates(path: Path) -> tuple[int, list[int]]:
     """
     keys = pq.read_table(path, columns=[ITEM_ID, EVENT_TIME])
     keys = keys.to_pandas(strings_to_categorical=True)
+    # Equal hashes only preselect; a collision costs time, as all columns are compared below.
     is_shared = pd.util.hash_pandas_object(keys, index=False).duplicated(keep=False).to_numpy()
     if not is_shared.any():
         return len(keys), []

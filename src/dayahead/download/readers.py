@@ -27,18 +27,18 @@ from dayahead.dataset.source import SourceConfig
 from dayahead.download.archives import RawFile, wrap_errors
 
 BLOCK = 8 << 20
-"""Bytes of text per batch; of parquet, a 64th as many rows."""
+"""Bytes of text per batch; for parquet, rows per batch are a 64th of this."""
 EXAMPLES = 3
-"""Invalid rows that messages and reports show at most."""
+"""Maximum number of invalid rows that messages and reports show."""
 QUOTE_ADVICE = "If quotes are ordinary characters there, set source.quote to null"
 _MAX_HEADER = 1 << 20
-"""Bytes of a csv header."""
+"""Maximum number of bytes of a csv header."""
 _SAMPLE = 1000
-"""JSON lines from which the types of the columns are inferred."""
+"""Number of JSON lines from which the types of the columns are inferred."""
 _TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 _BYTES = (pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
 Columns = Mapping[str, pa.DataType]
-"""Source columns, with the type that they are to become."""
+"""Source columns, with the type to which they will be converted."""
 _Sliceable = TypeVar("_Sliceable", pa.Array, list[bytes])
 
 
@@ -47,19 +47,19 @@ class RawBatch:
     """Consecutive rows of one raw file."""
 
     table: pa.Table
-    """The columns wanted: binary (csv), or of the file's types (JSON lines, parquet)."""
+    """The requested columns: binary (csv), or of the file's types (JSON lines, parquet)."""
     name: str
     """The file, for messages."""
     unit: str
-    """What rows are counted in: line or row."""
+    """Unit in which rows are counted: line or row."""
     first: int
     """Number of the first row in that unit, from 1."""
     invalid: tuple[int, ...] = ()
     """Indices in the batch, from 0, of rows that could not be parsed and are not in `table`."""
     errors: tuple[str, ...] = ()
-    """Location of the first of them, and what is wrong."""
+    """Location and error of the first of them."""
     multiline: npt.NDArray[np.bool_] | None = None
-    """Of csv: rows with a value that spans lines, in any column of the file."""
+    """For csv: marks rows with a value that spans lines, in any column of the file."""
 
     @property
     def n_rows(self) -> int:
@@ -137,7 +137,7 @@ def _read_csv(raw: RawFile, source: SourceConfig, columns: Columns) -> Iterator[
     header = list(source.header) if source.header else _header_line(stream, raw.name, source)
     _check_columns(columns, header, raw.name)
     if not stream.peek(1):
-        return  # a header without rows, as of an hour without events
+        return  # a header without rows, as for an hour without events
     start = first = 1 if source.header else 2
     positions = [header.index(column) for column in columns]
     try:
@@ -160,14 +160,14 @@ def _open_csv(
 ) -> pa_csv.CSVStreamingReader:
     """Read columns called 0, 1, 2 ...: those at `positions`, or all where quotes can span lines."""
     names = list(map(str, range(n_columns)))
-    # As bytes: values are checked later, when messages can name their line.
+    # Read as bytes: values are checked later, where messages can name their line.
     conversion = pa_csv.ConvertOptions(
         include_columns=names if source.quote else [names[position] for position in positions],
         column_types=dict.fromkeys(names, pa.binary()),
         null_values=list(source.nulls),
         strings_can_be_null=True,
     )
-    # One thread: only then do errors count rows; decompression is no faster.
+    # One thread: only then do errors name the row. Decompression, the bottleneck, has one anyway.
     reading = pa_csv.ReadOptions(column_names=names, block_size=BLOCK, use_threads=False)
     quoting = {"quote_char": source.quote or False, "newlines_in_values": True}
     parsing = pa_csv.ParseOptions(delimiter=source.delimiter, **quoting)
@@ -220,7 +220,7 @@ def _plain(table: pa.Table, nulls: Sequence[str]) -> pa.Table:
             values = pc.dictionary_decode(values)
         if any(test(values.type) for test in _TEXT):
             values = values.cast(pa.binary())
-            with suppress(pa.ArrowInvalid):  # not UTF-8: messages will name the rows
+            with suppress(pa.ArrowInvalid):  # not UTF-8: left as bytes, so that messages name rows
                 values = values.cast(pa.string())
             values = pc.if_else(pc.is_in(values, marks.cast(values.type)), None, values)
         elif any(test(values.type) for test in _BYTES):
@@ -233,7 +233,7 @@ def _plain(table: pa.Table, nulls: Sequence[str]) -> pa.Table:
 
 @contextmanager
 def _seekable(stream: IO[bytes]) -> Iterator[IO[bytes]]:
-    """Copy a compressed stream to a temporary file: parquet is read from its end."""
+    """Copy a compressed stream to a temporary file, because parquet is read from its end."""
     if isinstance(stream, pa.OSFile):
         yield stream
         return

@@ -26,10 +26,10 @@ from dayahead.dataset.schema import DatasetConfig
 from dayahead.download.transfer import HTTP, Transfer, describe_error, retry
 
 MAX_NAME_LENGTH = 200
-"""Bytes: a file system takes 255."""
+"""Maximum number of bytes of a file name; file systems allow 255."""
 _VERSION_KEYS = ("ETag", "Last-Modified", "LastModified", "etag", "mtime", "updated", "created")
 _CONTENT = "content"
-"""Folder of the file in its cache entry, where no name can clash with those of the cache."""
+"""Folder of the file in its cache entry, so that its name cannot clash with the cache's files."""
 _log = logging.getLogger(__name__)
 
 
@@ -41,11 +41,11 @@ class SourceFile:
     """May hold credentials: use `shown` in messages and `recorded` in files."""
     fs: AbstractFileSystem
     path: str
-    """Its name in `fs`."""
+    """Its path in `fs`."""
     size: int | None
     """Bytes; None: the server does not say."""
     version: str
-    """What the server changes with the content (ETag, time); empty: the server does not say."""
+    """Value that the server changes with the content (ETag, time); empty: not reported."""
 
     @property
     def is_local(self) -> bool:
@@ -79,17 +79,17 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class Source:
-    """What is converted: a verified file on this machine or (`path` is None) the generated log."""
+    """Input of the conversion: a verified local file or, if `path` is None, the generated log."""
 
     url: str
-    """For manifest.json."""
+    """Address for manifest.json."""
     file: str
     """Its own name, whose endings say how it is compressed."""
     shown: str
-    """For messages."""
+    """Address for messages."""
     bytes: int
     sha256: str
-    """Of its content, or of the generator's settings."""
+    """Hash of its content, or of the generator's settings."""
     path: Path | None
 
 
@@ -129,7 +129,7 @@ def _check_url(url: str, shown: str) -> None:
     for part in CHAIN.split(url):
         scheme, mark, rest = part.partition("://")
         is_http = scheme.strip().lower() in ("http", "https")
-        # The names of objects in a store are not encoded, and may hold anything.
+        # Names of objects in a store are not encoded and may contain any character.
         exposed = part if is_http else scheme + re.sub(r"/[^?#;]*", "", rest, count=1)
         if mark and (
             public_url(part).endswith("://***") or re.search(r"[\s'\"<>\0-\x1f]", exposed)
@@ -182,7 +182,7 @@ def _missing_bytes(file: SourceFile) -> int:
     if _key(file) in _cache():
         return 0
     partial = _cache().partial(_key(file)) / _CONTENT / file.name
-    present = partial.stat().st_blocks * 512 if partial.exists() else 0  # it has holes
+    present = partial.stat().st_blocks * 512 if partial.exists() else 0  # the file is sparse
     return max(0, (file.size or 0) - present)
 
 
@@ -196,7 +196,7 @@ def _key(file: SourceFile) -> str:
 
 
 def fetch(file: SourceFile, expected_sha256: str | None) -> Source:
-    """Bring a file to this machine, unless it is in the cache, and verify it.
+    """Fetch a file into the cache, unless it is there or local, and verify it.
 
     An interrupted download is resumed. If the file has changed on the server, or its server reports
     neither size nor version, it is fetched from the beginning.
@@ -247,7 +247,7 @@ def _fetch(file: SourceFile, target: Path, *, is_verified: bool) -> None:
     with tqdm(total=file.size, unit="B", unit_scale=True, desc=file.name, disable=None) as bar:
         try:
             Transfer(file.fs, file.path, file.size, target, bar).run()
-            if not is_verified:  # a checksum says more than a version
+            if not is_verified:  # else the checksum will show any change
                 _check_unchanged(file, target.parent)
         except Exception as error:  # noqa: BLE001 - every file system raises its own kinds
             raise UnreachableError(
@@ -260,5 +260,5 @@ def _check_unchanged(file: SourceFile, folder: Path) -> None:
     file.fs.invalidate_cache()
     now = retry(lambda: _stat(file.fs, file.url, file.path), file.shown)
     if (now.size, now.version) != (file.size, file.version):
-        shutil.rmtree(folder)  # segments of two versions
+        shutil.rmtree(folder)  # its segments may be of two versions
         raise ValueError("the file changed on the server during the download")

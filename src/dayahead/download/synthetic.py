@@ -21,7 +21,7 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 SLOTS_PER_DAY = 8
-"""How often popularity is updated."""
+"""Number of times per day that popularity is updated."""
 MAX_LENGTH = 60
 N_TIERS = 3
 _SUCCESSOR_SHARES = 1.0 / np.arange(1, 13)
@@ -30,7 +30,7 @@ _NEIGHBOURHOOD = 12
 _FOLLOWS, _SWITCHES = 0.5, 0.2
 """Shares of clicks on a successor, and on any item; the rest are on popular items of the topic."""
 _FORGOTTEN = 1e-6
-"""Successors with less interest than this are not followed."""
+"""If the weights of an item's successors sum to less, none is followed."""
 _TASTE = 16.0
 """Factor on the weight of successors in the session's tier."""
 _AT_HOME, _HABITUAL, _KNOWN = 0.6, 0.7, 0.85
@@ -207,7 +207,7 @@ def _walk(
 def _successor(
     rng: np.random.Generator, items: _Items, current: Ints, taste: Ints, day: Floats
 ) -> Ints:
-    """Return one of the current item's released successors, by taste; -1: none is left."""
+    """Return one of the current item's released successors, by taste; -1 if none is left."""
     options = items.successors[current]
     age = day[:, None] - items.birth[options]
     weights = _SUCCESSOR_SHARES * np.where(age >= 0, np.exp(-age / items.fade[options]), 0.0)

@@ -55,7 +55,7 @@ HTTP: dict[str, Any] = {
         "timeout": aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=60),
         "raise_for_status": _check_response,
     },
-    "headers": {"Accept-Encoding": "identity"},  # a .gz must arrive as the file it is
+    "headers": {"Accept-Encoding": "identity"},  # a .gz must not be decompressed on the way
 }
 """Settings of fsspec's HTTP file system."""
 
@@ -115,18 +115,18 @@ class Transfer:
 
     fs: AbstractFileSystem
     path: str
-    """Its name in `fs`."""
+    """Its path in `fs`."""
     size: int | None
-    """Bytes it must have; None: unknown."""
+    """Expected number of bytes; None if unknown."""
     target: Path
-    """The local file; beside it lies the bitmap of finished segments."""
+    """The local file; the bitmap of finished segments is next to it."""
     bar: tqdm
 
     def run(self) -> None:
         """Fetch what is missing.
 
         Raises:
-            Exception: of the file system, after the last attempt.
+            Exception: an error of the file system, after the last attempt.
             EOFError: the file is shorter or longer than `size`.
         """
         if self.size:
@@ -141,7 +141,7 @@ class Transfer:
 
     @property
     def _bitmap(self) -> Path:
-        """One byte per segment: 1 when it is on the disk."""
+        """File with one byte per segment: 1 when the segment is on the disk."""
         return self.target.with_name(f".done-{SEGMENT}")
 
     def _fetch_segments(self, size: int) -> None:
@@ -153,7 +153,7 @@ class Transfer:
         starts = [n * SEGMENT for n in range(-(-size // SEGMENT)) if done[n : n + 1] != b"\1"]
         lengths = [min(SEGMENT, size - start) for start in starts]
         self.bar.n = size - sum(lengths)
-        # File systems that are not asynchronous may hold a single connection (FTP).
+        # A file system that is not asynchronous may have a single connection (FTP).
         with ThreadPoolExecutor(THREADS if self.fs.async_impl else 1) as pool:
             for length in pool.map(self._fetch_segment, starts, lengths):
                 self.bar.update(length)

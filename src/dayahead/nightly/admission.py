@@ -1,4 +1,4 @@
-"""Admission: which windows are a measure for later ones, and which are refused."""
+"""Admission: which windows serve as a reference for later ones, and which are refused."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -11,13 +11,13 @@ from dayahead.windows.folder import Window, WindowFolder
 
 @dataclass(frozen=True)
 class Admission:
-    """What became of the windows that a night has checked."""
+    """Result for the windows that a night has checked."""
 
     checks: Sequence[Check]
     refused: Sequence[str]
-    """Those of the windows checked that are refused."""
+    """The checked windows that are refused."""
     readmitted: Sequence[str]
-    """Windows refused before that are a measure again."""
+    """Windows refused before that serve as a reference again."""
 
 
 def admit(
@@ -25,13 +25,13 @@ def admit(
 ) -> Admission:
     """Check windows, in order of time.
 
-    A window that differs from those before it still enters the model if it is as usual beside the
-    refused ones directly before it, `nightly.readmit_after` windows with itself: a change that
-    lasts is the new normal. Those are readmitted with it.
+    A window that differs from those before it is still accepted if it resembles the refused windows
+    directly before it, together `nightly.readmit_after` windows: a lasting change is the new
+    normal. Those windows are then readmitted.
 
     Args:
-        folder: of the windows.
-        windows: that are new, or refused and corrected since.
+        folder: folder of the windows.
+        windows: windows that are new, or were refused and have been corrected since.
         refused: windows refused before; those of `windows` are decided again.
         config: the limits.
     """
@@ -63,7 +63,7 @@ def admit(
 def _refused_before(
     folder: WindowFolder, window: Window, refused: Collection[str], config: NightlyConfig
 ) -> list[Window]:
-    """Return the refused windows directly before one that it needs beside it; else none."""
+    """Return the refused windows directly before one, if there are enough to readmit it."""
     n = (config.readmit_after or 0) - 1
     before = folder.windows[max(0, window.position - n) : window.position] if n > 0 else ()
     is_run = len(before) == n and all(each.name in refused for each in before)
@@ -71,7 +71,7 @@ def _refused_before(
 
 
 def _excuse(check: Check, run: Sequence[Window]) -> Check:
-    """Pass a check that a window has failed, since it is like the refused ones before it."""
+    """Let a window pass a check that it failed, because it resembles the refused ones before it."""
     if check.passed:
         return check
     why = (

@@ -1,4 +1,4 @@
-"""The champion's settings: those of params.yaml, which nobody changes without a trial."""
+"""The champion's settings: those of params.yaml, which change only by a trial or by `--adopt`."""
 
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,10 @@ from dayahead.nightly.succession import Trial, champion_settings
 
 
 def nightly_params(root: Path) -> Params:
-    """Read params.yaml, and check that its settings suit nights.
+    """Read params.yaml, and check that its settings suit nightly runs.
 
     Raises:
-        ConfigError: they do not.
+        ConfigError: the settings do not.
     """
     params = load_params(root / "params.yaml")
     metric = params.nightly.metric

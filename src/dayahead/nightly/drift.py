@@ -1,4 +1,4 @@
-"""How much a new window's data differ from the windows before it."""
+"""Data drift: how much a new window's data differ from the windows before it."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -15,64 +15,64 @@ from dayahead.core.columns import ITEM_ID, N_RESERVED
 from dayahead.windows.folder import Window, WindowFolder
 
 MIN_BEFORE = 3
-"""With fewer windows before it, a new one is not compared with them."""
+"""Minimum number of windows before a new one for it to be compared with them."""
 N_PEERS = 4
-"""A window's sessions are compared with these many of the same weekday (or hour of the day)."""
+"""Number of windows of the same weekday (or hour) with which its sessions are compared."""
 Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Change:
-    """A share from 0 to 1 of a window, beside the largest of the windows before it."""
+    """A share from 0 to 1 in a window, and the largest such share in the windows before it."""
 
     value: float
     usual: float
 
     @property
     def excess(self) -> float:
-        """How far it is from usual to 1: 0 or less as usual, 1 as different as can be."""
+        """Position between `usual` and 1: 0 or less is usual, 1 is the largest possible change."""
         return (self.value - self.usual) / (1 - self.usual) if self.usual < 1 else 0.0
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """Sessions of a window per session expected, beside those of the windows before it."""
+    """Sessions of a window per expected session, and how far this was from 1 in windows before."""
 
     value: float
     usual: float
-    """The farthest from 1, up or down, of the windows before it; at least 1."""
+    """The ratio, or its inverse, farthest from 1 among the windows before it; at least 1."""
 
     @property
     def excess(self) -> float:
-        """How many times as far from 1 as usual, up or down."""
+        """How many times as far from 1 as usual, in either direction."""
         return _farther(self.value) / self.usual
 
 
 @dataclass(frozen=True)
 class Drift:
-    """A window beside those before it."""
+    """A window compared with those before it."""
 
     sessions: Ratio
-    """Its sessions per session of the median window of the same weekday, or of those before it."""
+    """Its sessions relative to the median window of the same weekday, or to those before it."""
     new_items: Change | None
-    """Share of its events on items that no earlier window has; None where no two windows before
-    are as far apart as it is from the newest that it is compared with."""
+    """Share of its events on items of no earlier window; None where no two earlier windows are as
+    far apart in time as it is from the newest window that it is compared with."""
     popularity: Change | None
     """Jensen-Shannon divergence (base 2) of its events by item from those before it; None as
     above."""
     top_item: Change
     """Share of its events on the most frequent item."""
     growth: float
-    """Items that it adds, per item of the catalogue before it."""
+    """New items, relative to the size of the catalogue before it."""
 
 
 class Drifts:
     """Compares windows with those before them.
 
     Args:
-        folder: of the windows.
-        left_out: windows that others are not compared with, since their data were refused.
-        most: number of windows that one is compared with.
+        folder: folder of the windows.
+        left_out: windows that others are not compared with, because their data were refused.
+        most: maximum number of windows that one is compared with.
     """
 
     def __init__(self, folder: WindowFolder, left_out: Collection[str], most: int) -> None:
@@ -84,12 +84,13 @@ class Drifts:
     def of(self, window: Window, run: Sequence[Window] = ()) -> Drift | None:
         """Compare a window with those before it; None where they are too few.
 
-        At least one of those has to be comparable itself, for news change more than shoes. What
-        is usual is measured at the same distance in time: after a gap, data differ more.
+        At least one of those has to be comparable itself, because what is usual depends on the
+        catalogue (news change faster than shoes). It is taken at the same distance in time: after a
+        gap, data differ more.
 
         Args:
-            window: the new one.
-            run: refused windows directly before it; with them it is compared with these.
+            window: the new window.
+            run: refused windows directly before it; if given, it is compared with these.
         """
         before = self.before(window)
         usual = [each for each in before if len(self.before(each)) >= MIN_BEFORE]
@@ -120,7 +121,7 @@ class Drifts:
         return [each for each in earlier if each.name not in self.left_out]
 
     def _ratio(self, window: Window) -> float:
-        """Return its sessions per session expected.
+        """Return its number of sessions per expected session.
 
         Expected is the median of the same weekday (of windows shorter than a day: and hour; before
         there are two weeks: the same hour). The median of the windows before counts instead where
@@ -132,6 +133,7 @@ class Drifts:
             same = [each for each in before if self._distance(each, window) % cycle == 0]
             groups[1:] = [same[-N_PEERS:]] if same else []
             if len(same) >= 2:  # noqa: PLR2004
+                # Windows before it that are no whole cycles have other weekdays or hours in them.
                 if self.most % cycle:
                     groups.pop(0)
                 break
@@ -139,7 +141,7 @@ class Drifts:
         return min((self._sessions[window.name] / each for each in expected), key=_farther)
 
     def _new_items(self, window: Window, usual: Sequence[Window], gap: int) -> Change | None:
-        """Compare its share of events on new items with that of windows `gap` after another."""
+        """Compare its share of events on new items with that of windows at the same distance."""
         shares = []
         for each in usual:
             known = [w for w in self.folder.windows if self._distance(w, each) >= gap]
@@ -155,10 +157,10 @@ class Drifts:
     def _popularity(
         self, window: Window, usual: Sequence[Window], beside: Sequence[Window]
     ) -> Change | None:
-        """Compare its distance from `beside` with those of windows from others equally far apart.
+        """Compare its divergence from `beside` with that of earlier windows equally far apart.
 
-        Where some of these are missing, both distances are from the others alone. Of the windows
-        before, the one counts whose distance differs least.
+        If some of these are missing, both divergences use only the others. Among earlier windows,
+        the one with the smallest excess counts.
         """
         by_offset = {self._distance(each, window): each for each in beside}
         nearest, enough = min(by_offset), min(MIN_BEFORE, len(beside))
@@ -172,7 +174,7 @@ class Drifts:
                     self._divergence(each, [earlier[offset] for offset in shared]),
                 )
                 found[len(shared) >= enough].append(change)
-        changes = found[True] or found[False]  # rather few windows as a measure than none
+        changes = found[True] or found[False]  # a comparison with few windows is better than none
         return min(changes, key=lambda change: change.excess, default=None)
 
     def _divergence(self, window: Window, others: Sequence[Window]) -> float:
@@ -197,7 +199,7 @@ class Drifts:
         return self._counts[window.name]
 
     def _distance(self, earlier: Window, later: Window) -> int:
-        """Return how many windows later one is, those that are missing included."""
+        """Return how many windows later one is, counting missing windows too."""
         return self._slots[later.name] - self._slots[earlier.name]
 
     @cached_property
@@ -220,7 +222,7 @@ class Drifts:
 
     @cached_property
     def _cycles(self) -> list[int]:
-        """Windows in a week and in a day, as far as these are several whole windows."""
+        """Number of windows in a week and in a day, where that is a whole number above 1."""
         cycles = [timedelta(days=days) for days in (7, 1)]
         return [n for cycle in cycles if not cycle % self._span and (n := cycle // self._span) > 1]
 
@@ -231,5 +233,5 @@ def divergence(one: Counts, other: Counts) -> float:
 
 
 def _farther(ratio: float) -> float:
-    """Return a ratio or its inverse, whichever is above 1."""
+    """Return a ratio or its inverse, whichever is larger."""
     return max(ratio, 1 / ratio) if ratio else inf

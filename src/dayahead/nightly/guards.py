@@ -1,4 +1,4 @@
-"""Guards: what a new window and a new model must pass, and what to do where they do not."""
+"""Guards: checks of a new window and of a new model, with advice for those that fail."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -23,13 +23,13 @@ class Check:
     guard: str
     passed: bool
     why: str
-    """What was found, and where a guard refuses by how much."""
+    """What was found, and if the guard refuses, by how much."""
     advice: str = ""
-    """What to do where it refuses."""
+    """What to do if it refuses."""
     value: float | None = None
     limit: float | None = None
     is_excused: bool = False
-    """Whether it passed for another reason, though its value breaks the limit."""
+    """Whether it passed for another reason although its value exceeds the limit."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the check as the history holds it."""
@@ -39,7 +39,7 @@ class Check:
 
 
 def _at_most(guard: str, value: float, limit: float | None, what: str, advice: str) -> Check:
-    """Check a value against its largest, the setting nightly.<guard>."""
+    """Check a value against its maximum, the setting nightly.<guard>."""
     if limit is None:
         return Check(guard, True, f"{what}; no limit", value=value)
     if value <= limit:
@@ -100,7 +100,8 @@ def fall_check(
 ) -> Check:
     """Check that the metric has not fallen too far below its median in the windows before.
 
-    A fall holds no model that is better than the published one with confidence (`is_better`).
+    A fall does not hold back a model that is significantly better than the published one
+    (`is_better`).
     """
     guard = "max_fall"
     if len(before) < MIN_BEFORE:
@@ -126,7 +127,7 @@ def slow_check(
 ) -> Check:
     """Check that a level of the newest windows is not too far below that of the best month.
 
-    `levels` are these two; `max_fall` does not see what falls slowly, as its median does too.
+    `levels` are these two. `max_fall` misses a slow decline, because its median declines too.
     """
     if levels is None:
         return Check(guard, True, f"{what}: less than a month of windows before")
@@ -143,7 +144,7 @@ def slow_check(
 
 
 def _unless_better(check: Check, *, is_better: bool) -> Check:
-    """Excuse a fall of a model that is with confidence better than the published one."""
+    """Excuse a fall of a model that is significantly better than the published one."""
     if check.passed or not is_better:
         return check
     why = f"{check.why}; with confidence better than the published model"
@@ -178,7 +179,7 @@ def champion_check(
         difference: in the metric over the targets of the new window, from the published model to
             that of the settings, fitted up to the window before it.
         n_targets: number of these targets.
-        name: of the published model.
+        name: name of the published model.
         config: the limits.
     """
     guard = "champion_margin"

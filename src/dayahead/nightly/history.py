@@ -22,9 +22,9 @@ Kind = Literal[
     "champion", "published", "held", "refused", "skipped", "rolled back", "enrolled", "succession"
 ]
 DECISIONS = ("published", "held", "refused")
-"""Kinds of entries that decide on a new window; exactly one is the outcome of a night."""
+"""Kinds of entries that decide on a new window; exactly one of them is the outcome of a night."""
 ACTIONS = (*DECISIONS, "rolled back")
-"""Kinds that change what is published, or may."""
+"""Kinds that change, or may change, what is published."""
 EXACT = ConfigDict(extra="forbid", strict=True)
 
 
@@ -35,9 +35,9 @@ class Entry:
     kind: Kind
     why: str
     window: str = ""
-    """Newest window at that time."""
+    """Newest window when it was written."""
     key: str = ""
-    """Fingerprint of what a decision depends on; the same night is not decided twice."""
+    """Fingerprint of the decision's input; the same night is not decided twice."""
     model: str = ""
     """Published model that this entry is about."""
     metrics: dict[str, float] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class State:
-    """What follows from the entries."""
+    """State that follows from the entries."""
 
     entries: Sequence[Entry]
 
@@ -66,9 +66,10 @@ class State:
 
     @property
     def withdrawn(self) -> dict[str, str]:
-        """Models that were rolled back, with the reason; one more rollback takes that back."""
+        """Models that were rolled back, with the reason; a second rollback undoes the first."""
         reasons: dict[str, str] = {}
         for entry in self.entries:
+            # A rollback to a withdrawn model undoes its withdrawal, and withdraws nothing.
             if entry.kind == "rolled back" and reasons.pop(entry.model, None) is None:
                 reasons[entry.details["withdrawn"]] = entry.details["reason"]
         return reasons
@@ -85,7 +86,7 @@ class State:
 
     @property
     def number(self) -> int:
-        """How many decisions and rollbacks there are."""
+        """Number of decisions and rollbacks."""
         return sum(entry.kind in ACTIONS for entry in self.entries)
 
     def decision_on(self, window: str) -> Entry | None:
@@ -102,8 +103,8 @@ class State:
     def refused_contents(self) -> dict[str, str]:
         """Hash of each of the refused windows' data; empty in histories that do not have it.
 
-        What counts is the last decision on each newest window: one that was decided again is as if
-        it had been decided so at once.
+        Only the last decision on each newest window counts: a window that was decided again is
+        treated as if that had been its only decision.
         """
         decided = {windows_of(entry)[-1]: entry for entry in self.decisions if windows_of(entry)}
         refused: dict[str, str] = {}
@@ -116,7 +117,7 @@ class State:
         return refused
 
     def accepted(self, guard: str, limit: float | None) -> str:
-        """Return the newest window published though a guard's value is above its limit today.
+        """Return the newest window published although a guard's value exceeds its present limit.
 
         Empty where there is none.
         """
@@ -195,7 +196,7 @@ class History:
         return State(tuple(self._entry(line, number) for number, line in lines))
 
     def append(self, entry: Entry) -> State:
-        """Append an entry, all or nothing, once it was read back; return the state after it."""
+        """Append an entry atomically, after checking that it can be read; return the new state."""
         entries = self.read().entries
         lines = [json.dumps(encodable(_given(e)), allow_nan=False) for e in (*entries, entry)]
         self._entry(lines[-1].encode(), len(lines))
@@ -224,7 +225,7 @@ class History:
             return None
         try:
             is_finished = read_json(self._finished) == _mark(state)
-        except (FileNotFoundError, ValueError):  # damaged: to repeat a step changes nothing
+        except (FileNotFoundError, ValueError):  # repeating a step changes nothing
             is_finished = False
         return None if is_finished else state.action
 
@@ -234,7 +235,7 @@ class History:
 
 
 def _mark(state: State) -> dict[str, object]:
-    """Name the newest decision or rollback, of which an equal one may have been before."""
+    """Identify the newest decision or rollback; by number too, as an earlier one may be equal."""
     return {"number": state.number, "newest": _given(state.action) if state.action else None}
 
 

@@ -1,4 +1,4 @@
-"""The metric of decisions over windows: is the newest as usual, and the newest few?"""
+"""The decision metric over windows: whether the newest one, and the newest few, are as usual."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,19 +12,19 @@ from dayahead.metrics.metrics import Values
 from dayahead.nightly.guards import Check, baseline_check, fall_check, slow_check
 
 MONTH: Final = 4
-"""Its windows per `nightly.windows`, a week in a shop with windows of days."""
+"""Length of a month in units of `nightly.windows`, which is a week in a shop with daily windows."""
 YEAR: Final = 52
-"""A best month longer ago is forgotten."""
+"""Length of a year in the same unit: the best month is looked for within it."""
 
 
 @dataclass(frozen=True)
 class MetricSeries:
-    """The metric of windows that are a measure, in order, the newest last."""
+    """The metric in the windows that serve as reference, in order, the newest last."""
 
     windows: Sequence[str]
     own: Sequence[float]
     baselines: Mapping[str, Sequence[float]]
-    """By counting baseline."""
+    """The metric by counting baseline."""
 
     def checks(
         self, config: NightlyConfig, accepted: Mapping[str, str], *, is_better: bool
@@ -33,9 +33,9 @@ class MetricSeries:
 
         Args:
             config: the limits.
-            accepted: by guard, the window in which a loss was published that its limit does not
-                allow: it is evaluated from there on.
-            is_better: whether the model is with confidence better than the published one.
+            accepted: by guard, the window in which a loss beyond its limit was published: the guard
+                compares from there on.
+            is_better: whether the model is significantly better than the published one.
         """
         n = config.windows
         newest = {name: values[-n:] for name, values in self.baselines.items()}
@@ -54,9 +54,10 @@ class MetricSeries:
 def week_and_best_month(
     own: Sequence[float], baselines: Sequence[Sequence[float]], week: int
 ) -> tuple[float, float] | None:
-    """Return the level of the newest windows, and that of the best month before them.
+    """Return the level of the newest windows, and that of the best month before them; or None.
 
-    The level is the mean, per mean of the best baseline where there are any. None for too few.
+    The level is the mean, divided by that of the best baseline if there are any. None if there are
+    too few windows.
     """
     month = MONTH * week
     if len(own) < month + week:
@@ -67,7 +68,7 @@ def week_and_best_month(
 
 
 def _levels(means: Values) -> Values:
-    """Return the first row, per largest of the others."""
+    """Return the first row divided by the largest of the others."""
     own: Values = means[0]
     if len(means) == 1:
         return own

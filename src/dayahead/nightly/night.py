@@ -29,7 +29,7 @@ from dayahead.windows.folder import Window, WindowFolder
 
 @dataclass(frozen=True)
 class Night(Served):
-    """A project, and what its nights are made with."""
+    """The nightly runs of a project."""
 
     pipeline: Pipeline
     open: Open = SavedModel
@@ -48,7 +48,7 @@ class Night(Served):
         """
         with self.alone():
             params = nightly_params(self.root)
-            self._trials(params)  # a mistake there is an error before the night, not after it
+            self._trials(params)  # so that wrong challengers are an error before the night
             earlier = None if dry_run else self._completed(params)
             champion = check_champion(self.history.read(), params, adopt=adopt)
             if champion is not None and not dry_run:
@@ -104,7 +104,7 @@ class Night(Served):
         return _entry(kind, checks, details=details, model=name, metrics=metrics, **common)
 
     def _older_model(self, state: State, folder: WindowFolder, champion: str) -> Path | None:
-        """Return the published model unless the newest window's ranks are its own."""
+        """Return the published model, unless the ranks of the newest window are already its own."""
         current, _ = state.published
         published = state.publication(current) if current else None
         if published is None:
@@ -120,6 +120,7 @@ class Night(Served):
             current, _ = self.history.read().published
             return Outcome(entry.kind, entry.window, f"dry run: {entry.why}", current)
         if entry.kind == "published":
+            # Before the entry is recorded: whatever the history publishes must exist on the disk.
             self.publications.stage(self.root / "models", entry.model)
         self.history.append(entry)
         outcome = self._completed(params)
@@ -127,7 +128,7 @@ class Night(Served):
         return outcome
 
     def _log_refused(self, params: Params, message: str, *, dry_run: bool) -> Outcome:
-        """Record that the log was refused before there was a window, once per reason."""
+        """Record that the data were refused before there was a window, once per reason."""
         state = self.history.read()
         window = state.decisions[-1].window if state.decisions else ""
         key = fingerprint({"window": window, "refused": message})
@@ -165,7 +166,7 @@ class Night(Served):
         )
 
     def _or_won(self, params: Params, outcome: Outcome) -> Outcome:
-        """Return the outcome, or that a challenger won, until it is promoted or removed."""
+        """Return the outcome, or `won` as long as a winning challenger waits for promotion."""
         won = self.history.read().won({trial.id for trial, _ in self._trials(params)})
         if won is None:
             return outcome
@@ -181,7 +182,7 @@ class Night(Served):
         """Return the challengers' trials with the settings that they change.
 
         Raises:
-            ConfigError: the settings of a challenger are invalid, or no others than the champion's.
+            ConfigError: the settings of a challenger are invalid, or equal the champion's.
         """
         path, challengers = self.root / "params.yaml", params.nightly.challengers.items()
         return [(trial_of(params, path, name), changes) for name, changes in challengers]
@@ -199,7 +200,7 @@ def _entry(kind: Any, checks: list[Check], **more: Any) -> Entry:  # noqa: ANN40
 
 
 def _new_windows(state: State, folder: WindowFolder) -> list[Window]:
-    """Return the windows since the last decision on an earlier one; at first the newest alone."""
+    """Return the windows after the last one decided on before; on the first night, the newest."""
     newest = folder.windows[-1]
     decided = {name for e in state.decisions for name in windows_of(e)} - {newest.name}
     last = max(decided, default="")

@@ -14,9 +14,9 @@ from dayahead.core.files import write_text
 from dayahead.nightly.history import DECISIONS, Entry, State
 
 N_OPEN: Final = 60
-"""Nights shown before the others are folded away."""
+"""Number of nights shown; the others are folded away."""
 N_DRAWN: Final = 90
-"""Newest windows in the chart."""
+"""Number of newest windows in the chart."""
 _MARKS: Final = {
     "published": "good",
     "held": "bad",
@@ -53,7 +53,7 @@ def render_page(path: Path, state: State, config: NightlyConfig, dataset: str) -
 
 
 def _chart(state: State, metric: str) -> Markup | None:
-    """Draw the metric by window: the champion's, and grey the counting baselines'."""
+    """Draw the metric by window: the champion's, and in grey the counting baselines'."""
     known = {e.window: e.metrics for e in state.entries if e.metrics}
     windows = sorted(known)[-N_DRAWN:]
     if len(windows) < 2:  # noqa: PLR2004

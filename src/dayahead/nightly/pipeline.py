@@ -20,13 +20,13 @@ from dayahead.guard import start_guarded
 
 STAGES = ("download", "preprocess", "train", "aggregate")
 RETRY = 75
-"""Exit status of `tools/alone` where another run is at work; of sysexits.h: try again later."""
+"""Exit status of `tools/alone` if another run is at work: EX_TEMPFAIL of sysexits.h."""
 _LINKED = ("src", "stages", "datasets", "data", "dvc.yaml", "requirements.txt")
-"""What a challenger's folder shares with the project."""
+"""Files and folders that a challenger's folder shares with the project, by links."""
 
 
 class StageError(DayaheadError):
-    """A stage failed for a reason that neither waiting nor other data will change."""
+    """A stage failed for a reason that neither waiting nor other data will cure."""
 
 
 class RetryLaterError(DayaheadError):
@@ -69,7 +69,7 @@ class Pipeline:
         Fits and evaluations come from the project's cache, so a new window costs one fit.
 
         Args:
-            name: of the run's folder.
+            name: name of the run's folder.
             changes: settings that differ from those of params.yaml.
 
         Raises:
@@ -79,7 +79,7 @@ class Pipeline:
         folder.mkdir(parents=True, exist_ok=True)
         for linked in _LINKED:
             link = folder / linked
-            link.unlink(missing_ok=True)  # of a project that was moved since
+            link.unlink(missing_ok=True)  # the project may have been moved since
             link.symlink_to(self.root / linked)
         write_json(folder / "params.yaml", challenger_params(self.root / "params.yaml", changes))
         environment = {"DVC_ROOT": str(cache_root().parent), "PYTHONPATH": "src"}
@@ -106,7 +106,7 @@ class Pipeline:
         """Remove the errors of earlier runs.
 
         Raises:
-            RetryLaterError: a stage is running, whose `dvc` may have come without `tools/alone`.
+            RetryLaterError: a stage is running, perhaps started by a `dvc` without `tools/alone`.
         """
         for stage in STAGES:
             failure = stage_failure(self.root, stage)
@@ -144,7 +144,7 @@ class Pipeline:
 
 
 def challenge_folder() -> Path:
-    """Return the folder of the folders in which challengers are trained until they are decided."""
+    """Return the parent folder of those in which challengers are trained during their trials."""
     return cache_root() / "nightly"
 
 
@@ -161,13 +161,13 @@ def challenger_params(path: Path, changes: Mapping[str, Mapping[str, Any]]) -> d
 
 def _run(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> int:
     """Run a command to its end; its output goes to stderr. It ends with this process."""
-    # A scheduler's PATH seldom has the environment's python, which dvc.yaml calls.
+    # dvc.yaml calls `python`, and a scheduler's PATH rarely has that of this environment.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     env = {**os.environ, "PATH": path, **environment}
     process = start_guarded(command, folder, env, sys.stderr)
     assert process.stdin is not None
     try:
-        # Not wait(): where MLflow finds polars, that one has it go on after a SIGINT.
+        # Not wait(): if polars is imported (by MLflow), wait() continues after a SIGINT.
         while (status := process.poll()) is None:
             time.sleep(0.1)
         return status

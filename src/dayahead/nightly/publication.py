@@ -1,4 +1,4 @@
-"""Published models: folders written whole, and links that are replaced in one step."""
+"""Published models: folders written atomically, and links that are replaced atomically."""
 
 import logging
 import shutil
@@ -31,9 +31,9 @@ class Publications:
                 link_tree(models, aside)
 
     def link(self, current: str, previous: str) -> None:
-        """Let the links name these models, each in one step; no name: no link.
+        """Point the links to these models, each atomically; no name: no link.
 
-        A previous model whose folder is gone is none, with a warning.
+        If the folder of the previous model is gone, that link is removed, with a warning.
 
         Raises:
             DataError: the folder of the current model is gone.
@@ -50,7 +50,7 @@ class Publications:
                 self.path(previous),
             )
             previous = ""
-        # The old model first: a reader of `current` finds one of the two at any time.
+        # `previous` first: both the old and the new model are linked at any time.
         for link, name in (("previous", previous), ("current", current)):
             if self.linked(link) != name:
                 self._replace(self.folder / link, name)

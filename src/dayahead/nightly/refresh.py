@@ -32,15 +32,15 @@ Open = Callable[[Path, WindowFolder, Params], SavedModel]
 
 @dataclass(frozen=True)
 class Refresh:
-    """The new model of a night beside its results."""
+    """The new model of a night, with the results of the pipeline."""
 
     root: Path
     windows: WindowFolder
     params: Params
     refused: Collection[str]
-    """Windows whose data were refused: they are no measure."""
+    """Windows whose data were refused: they do not serve as a reference."""
     accepted: Mapping[str, str]
-    """By slow guard, the window in which a loss was published that its limit does not allow."""
+    """By slow guard, the window in which a loss beyond its limit was published."""
     open: Open = SavedModel
 
     @property
@@ -74,7 +74,7 @@ class Refresh:
         """Check that models/ and results/ are of the newest window.
 
         Raises:
-            DataError: they are of another.
+            DataError: they are of another window.
         """
         fitted = read_json(self.models / "config.json")["window"]
         if fitted != self.newest.name or self.newest.name not in self.rows:
@@ -93,8 +93,7 @@ class Refresh:
     def checks(self, published: Path | None) -> list[Check]:
         """Run all guards of the new model.
 
-        `published` is the model that is served, if it is not the one that the ranks of the newest
-        window are of.
+        `published` is the model that is served, unless the ranks of the newest window are its own.
         """
         config = self.params.nightly
         model = self.open(self.models, self.windows, self.params)
@@ -115,7 +114,7 @@ class Refresh:
         return found
 
     def _champion(self, published: Path) -> tuple[Check, bool]:
-        """Check against the published model; return with it whether that one is surely worse."""
+        """Check against the published model; return also if it is significantly worse."""
         config = self.params.nightly
         name = published.resolve().name
         try:
@@ -125,13 +124,14 @@ class Refresh:
             return Check("champion_margin", True, why), False
         own = read_ranks(self.root / "results", self.newest.name)
         old, new = (target_metric(config.metric, each.ranks) for each in (theirs, own))
-        difference = difference_test(old[None], new[None])  # targets take the place of windows
+        # One run each, with targets in place of windows: there is one window only.
+        difference = difference_test(old[None], new[None])
         check = champion_check(difference, len(new), name, config)
         return check, is_certainly_better(difference)
 
     @property
     def series(self) -> MetricSeries:
-        """The metric in the windows that are a measure, and in the newest."""
+        """The metric in the windows that serve as reference, and in the newest."""
         metric = self.params.nightly.metric
         measures = [w.name for w in self.windows.windows if w.name not in self.refused]
         names = [name for name in measures if name in self.rows]

@@ -1,4 +1,4 @@
-"""A saved model, tried on a window: its ranks there, and its answers to some sessions."""
+"""A saved model, tested on a window: its ranks there, and its answers to some sessions."""
 
 import math
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ TOP_K = 10
 
 @dataclass(frozen=True)
 class SavedModel:
-    """A folder such as models/ beside the windows of the study."""
+    """A folder such as models/, with the windows of the study."""
 
     folder: Path
     windows: WindowFolder
@@ -57,7 +57,7 @@ class SavedModel:
         return found[0]
 
     def smoke_check(self, window: Window, n_sessions: int) -> Check:
-        """Check that the model answers sessions of a window, asked in raw ids."""
+        """Check that the model answers sessions of a window given as raw ids."""
         guard = "smoke_sessions"
         advice = "run `dvc repro -f train`; if it stays, the saved model cannot be served"
         try:
@@ -92,7 +92,7 @@ class SavedModel:
 
 
 def _fault(recommender: Recommender, ids: Sequence[int | str]) -> str:
-    """Say what is wrong with the answer to a session, if anything."""
+    """Return what is wrong with the answer to a session; empty if nothing is."""
     top = recommender.recommend(ids, TOP_K, cold_start="popularity")
     expected = min(TOP_K, len(recommender.stored.candidates))
     if len({item for item, _ in top}) != expected:

@@ -1,4 +1,4 @@
-"""What is served: decisions carried out, and the rollback. Loads neither torch nor MLflow."""
+"""The served models: carrying out decisions, and rollback. Imports neither torch nor MLflow."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,12 +17,12 @@ from dayahead.nightly.pipeline import RetryLaterError
 from dayahead.nightly.publication import Publications
 
 STATUS = {"published": 0, "nothing new": 0, "rolled back": 0, "held": 3, "refused": 4, "won": 10}
-"""Exit status by outcome; 75 is of `RetryLaterError`, 1 of any other error."""
+"""Exit status by outcome; `RetryLaterError` exits with 75, any other error with 1."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a night ended with."""
+    """The result of a night."""
 
     outcome: str
     """A key of STATUS."""
@@ -31,7 +31,7 @@ class Outcome:
     current: str = ""
     """The published model."""
     challenger: str = ""
-    """That won."""
+    """The challenger that won, if any."""
 
     @property
     def status(self) -> int:
@@ -49,7 +49,7 @@ class Served:
 
     root: Path
     record: Callable[[Path, Params, State, Entry], None] | None = field(default=None, kw_only=True)
-    """Records a decision for the tracking server, which may be away."""
+    """Records a decision for the tracking server, which may be unreachable."""
 
     @property
     def history(self) -> History:
@@ -63,7 +63,7 @@ class Served:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep other nights and rollbacks of the project away."""
+        """Exclude other nights and rollbacks of the project (a lock)."""
         path = cache_root() / "nightly.lock"
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -96,7 +96,7 @@ class Served:
         return Outcome(action.kind, action.window, action.why, state.published[0])
 
     def rollback(self, reason: str) -> Outcome:
-        """Publish the previous model again; one more call takes it back.
+        """Publish the previous model again; a second call undoes it.
 
         Raises:
             ConfigError: there is no previous model.
@@ -105,7 +105,7 @@ class Served:
         with self.alone():
             params = load_params(self.root / "params.yaml")
             earlier = self.complete(params) if self.history.unfinished() else None
-            if earlier is not None and earlier.outcome == "rolled back":  # one that was killed
+            if earlier is not None and earlier.outcome == "rolled back":  # by a killed call
                 return earlier
             state = self.history.read()
             current, previous = state.published
@@ -137,7 +137,7 @@ class Served:
         render_page(history.page, history.read(), params.nightly, params.dataset)
 
     def _publish(self, params: Params, state: State) -> None:
-        if not state.published[0]:  # a new history leaves what the one before has published
+        if not state.published[0]:  # a new history keeps what an earlier one has published
             return
         self.publications.link(*state.published)
         order = [entry.model for entry in state.entries if entry.kind == "published"]

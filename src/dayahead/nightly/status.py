@@ -1,4 +1,4 @@
-"""What `dayahead nightly --status` says: what is served and since when, and what was decided."""
+"""Output of `dayahead nightly --status`: the served model, since when, and the decisions."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from dayahead.nightly.publication import Publications
 
 
 def status_lines(state: State, publications: Publications) -> Iterator[str]:
-    """Yield the lines; what is served is what published/ has, not what the history wants."""
+    """Yield the lines; the served model is the one linked in published/, not in the history."""
     current, previous = state.published
     served = publications.linked("current")
     yield f"serving   {_served(served, state, publications)}"
@@ -48,7 +48,7 @@ def _serves(entry: Entry, model: str) -> bool:
 
 
 def _decision(last: Entry, state: State) -> str:
-    """Say what was decided; of a model that was withdrawn since, not that its guards passed."""
+    """Describe a decision; if its model was withdrawn since, that instead of passed guards."""
     if last.kind == "published" and last.model in state.withdrawn:
         return f"{last.window} published, and withdrawn since: {state.withdrawn[last.model]}"
     return f"{last.window} {last.kind}: {last.why}"

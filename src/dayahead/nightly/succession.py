@@ -1,9 +1,9 @@
 """Succession: a challenger's settings against the champion's, over windows after its enrolment.
 
-Both are fitted with several seeds. A trial is decided once, when its horizon is full; at half of
-it, it can only end early because it cannot be won any more. Nothing is looked at in between: who
-tests every night finds a winner. So does who tries often: the trials of a year share one
-probability of a false promotion, whatever their settings and names.
+Both are fitted with several seeds. A trial is decided once, when its horizon is full; at half time
+it can only end for futility. Nothing is tested in between, because repeated tests find false
+winners. So do many trials, and therefore the trials of a year share one probability of a false
+promotion, whatever their settings and names.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,12 +21,12 @@ from dayahead.statistics.intervals import interval
 from dayahead.statistics.paired_tests import MetricComparison, compare
 
 FALSE_PROMOTIONS: Final = 0.025
-"""Largest probability that a year's trials promote any challenger, where none is better."""
+"""Maximum probability that a year's trials promote any challenger if none is better."""
 YEAR: Final = timedelta(days=365)
 Results = tuple[Sequence[Path], Sequence[Path]]
 """Results folders of the champion's runs and of the challenger's, which differ in their seeds."""
 Run = tuple[str, dict[str, Any]]
-"""A folder's name, and the settings that are changed there."""
+"""The name of a run's folder, and the settings that the run changes."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class Trial:
     name: str
     id: str
     settings: dict[str, Any]
-    """Of the challenger, by name."""
+    """Settings of the challenger, by name."""
 
     @classmethod
     def of(cls, name: str, champion: dict[str, Any], challenger: dict[str, Any]) -> "Trial":
-        """Return the trial of these settings; others are another trial, enrolled again."""
+        """Return the trial of these settings; changed settings are a new trial, enrolled again."""
         key = fingerprint({"champion": champion, "challenger": challenger})
         return cls(name, key[:12], challenger)
 
@@ -64,9 +64,9 @@ class Trial:
         """Return the entry that ends the trial, or None while its horizon is not full.
 
         Args:
-            state: of the history.
+            state: state of the history.
             evaluated: windows that both were evaluated on, in order.
-            results: of all runs.
+            results: results of all runs.
             config: the rules.
         """
         fresh, half = self._fresh(state, evaluated), config.horizon // 2
@@ -88,7 +88,7 @@ class Trial:
         return is_enrolled and state.of_trial("succession", self.id) is None
 
     def _fresh(self, state: State, evaluated: Sequence[str]) -> list[str]:
-        """Return the windows evaluated since the enrolment; refused ones decide nothing."""
+        """Return the windows evaluated since the enrolment, without refused ones."""
         enrolled = state.of_trial("enrolled", self.id)
         after = evaluated[-1] if enrolled is None else enrolled.window
         return [w for w in evaluated if w > after and w not in state.refused_windows]
@@ -133,6 +133,7 @@ def waiting(state: State, window: str, config: NightlyConfig) -> str:
     ]
     error = _error(config)
     spent = sum(entry.details.get("error", error) for entry in since)
+    # Tolerance for rounding: `trials_per_year` equal errors may sum to slightly more.
     if spent + error <= FALSE_PROMOTIONS * (1 + 1e-9):
         return ""
     free = datetime.fromisoformat(since[0].window) + YEAR
@@ -144,7 +145,7 @@ def waiting(state: State, window: str, config: NightlyConfig) -> str:
 
 
 def champion_runs(settings: Mapping[str, Any], config: NightlyConfig) -> list[Run]:
-    """Return the champion's runs with other seeds than that of its nights."""
+    """Return the champion's runs with seeds other than that of its nights."""
     name = f"champion-{fingerprint(dict(settings))[:12]}"
     return [*_runs(name, {}, settings, config)][1:]
 

@@ -1,4 +1,4 @@
-"""How much two settings differ, over windows and runs; and a run from the baselines beside it."""
+"""Differences of two settings over windows and runs, and of a run and its baselines."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,20 +29,20 @@ class Difference:
     p: float | None
     """Two-sided; None for fewer than 5 windows, or a setting with one run."""
     parts: Sequence[Variance] = ()
-    """Of the variance of the difference."""
+    """Parts of the variance of the difference."""
 
 
 @dataclass(frozen=True)
 class BaselineComparison:
-    """A baseline, or a run beside the report's, and what the run has more than it."""
+    """A baseline, or another run, and the difference of the report's run to it."""
 
     name: str
     rows: Sequence[WindowResult]
     aod: dict[str, float]
     tests: dict[str, Difference]
-    """Of each metric: the run's value minus the baseline's."""
+    """Tests by metric: the run's value minus the baseline's."""
     better: dict[str, int]
-    """Windows where the run has the higher value, by metric."""
+    """Number of windows where the run has the higher value, by metric."""
 
 
 def compare_with_baseline(
@@ -71,14 +71,15 @@ def clustered_difference(sums: Values, counts: Values) -> Difference:
     The targets of a window vary together, so windows are the clusters (a ratio estimator).
 
     Args:
-        sums: [windows], in order of time, of the differences of a window's targets.
-        counts: [windows] of these targets; windows without any are left out.
+        sums: [windows], in order of time: sum of the differences over a window's targets.
+        counts: [windows] number of these targets; windows without any are left out.
     """
     is_there = counts > 0
     sums, counts = sums[is_there], counts[is_there]
     difference, n = float(sums.sum() / counts.sum()), len(counts)
     if n < MIN_WINDOWS:
         return Difference(difference, None, None)
+    # Residuals of the ratio estimator: they sum to 0 over all windows.
     of_mean = over_windows(sums - difference * counts)
     part = Variance(float(of_mean.value) * (n / float(counts.sum())) ** 2, of_mean.freedom)
     return Difference(difference, interval(difference, [part]), None, (part,))

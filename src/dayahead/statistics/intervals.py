@@ -14,9 +14,9 @@ from dayahead.metrics.metrics import Values, mean
 
 Interval = tuple[float, float]
 MIN_WINDOWS: Final = 5
-"""With fewer windows, an interval says more about the method than about the run."""
+"""Minimum number of windows for an interval: with fewer, its width depends on the method mostly."""
 _SMALLEST: Final = 1e-12
-"""Smallest error for which a quantile is looked for."""
+"""Smallest error for which a quantile is computed."""
 
 
 @dataclass(frozen=True)

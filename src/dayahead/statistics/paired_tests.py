@@ -1,4 +1,4 @@
-"""A test of two settings over the same targets: windows are the unit, seeds are runs."""
+"""A paired test of two settings on the same targets: windows are the unit, runs have seeds."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class MetricComparison:
     b: float
     test: Difference
     better: int
-    """Windows where B is better, in the mean of its runs."""
+    """Number of windows where the mean of B's runs is better."""
     worse: int
     equal: int
     targets_a: float
@@ -37,20 +37,20 @@ class Comparison:
     """Two settings over the same sessions and targets, each with one run or several."""
 
     n_runs: tuple[int, int]
-    """Of A and of B."""
+    """Number of runs of A and of B."""
     n_windows: int
     n_sessions: int
     n_targets: int
     metrics: tuple[MetricComparison, ...]
     outside_a: tuple[int, ...]
-    """Targets that were not among the candidates, in each run."""
+    """Number of targets that were not among the candidates, in each run."""
     outside_b: tuple[int, ...]
     has_equal_ranks: bool
     """Whether every target has the same rank in all runs."""
 
     @property
     def has_enough_windows(self) -> bool:
-        """Whether the windows suffice to tell."""
+        """Whether there are enough windows for a test."""
         return self.n_windows >= MIN_WINDOWS
 
     @property
@@ -105,7 +105,7 @@ def check_same_targets(
     """Check that two runs, called `names` in messages, rank the same targets.
 
     Args:
-        names: of the runs.
+        names: names of the runs.
         a: ranks of the first by window, in order of time.
         b: those of the second.
 
@@ -204,7 +204,7 @@ _DIFFERENCES: Final[dict[str, Callable[[WindowRanks, WindowRanks], str]]] = {
     "sessions": _differing_sessions,
     "targets": _differing_targets,
 }
-"""What the runs may differ in, though they must not; the first difference is reported."""
+"""Properties in which the runs must not differ; the first difference is reported."""
 
 
 def _listed(names: Sequence[str]) -> str:
