@@ -1,7 +1,8 @@
-"""The one cache: folders of finished work by a key that names all they depend on.
+"""The cache: folders of finished work by a key of everything that they depend on.
 
-DVC empties a stage's outputs before it runs; what is finished is kept here, under `.dayahead/`,
-and linked out again. All experiments of a project share it, those of `--temp` and `--queue` too.
+DVC empties a stage's outputs before it runs. Finished work is kept here, under `.dayahead/`, and
+linked into the outputs again. All experiments of a project share it, also those of `--temp` and
+`--queue`.
 """
 
 import errno
@@ -29,7 +30,7 @@ KINDS = {
     "fits": "models after a window",
     "evaluations": "evaluated windows",
 }
-"""What is cached: folders of `.dayahead/`, and what `dayahead cache` calls their entries."""
+"""Kinds of entries: folders of `.dayahead/`, and the names that `dayahead cache` shows."""
 DAMAGED = ".damaged"
 CONTENTS = "contents.json"
 """File of every entry: the sha256 of each other file by its path in the entry."""
@@ -37,22 +38,22 @@ _log = logging.getLogger(__name__)
 
 
 class UnreadableEntryError(DataError):
-    """An entry holds the files it was built of, but a reader cannot use them."""
+    """An entry's files are as they were written, but its reader cannot use them."""
 
 
 @contextmanager
 def reading_entry(*kinds: type[Exception]) -> Iterator[None]:
-    """Read files of an entry in this block; `kinds` are errors of their formats besides Python's.
+    """Read files of an entry in this block; `kinds` are further errors that their formats raise.
 
     Raises:
-        UnreadableEntryError: a file is missing or not as expected, whatever the block raised.
+        UnreadableEntryError: a file is missing or not as expected.
     """
     of_python = (ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError)
     expected: tuple[type[Exception], ...] = (*of_python, DataError, *kinds)
     try:
         yield
     except expected as error:
-        # Of the disk, such as a full one: no fault of the entry. A format's errors have no number.
+        # An error of the disk is no fault of the entry. Errors of a format have no errno.
         if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
             raise
         reason = " ".join(str(error).split())
@@ -73,14 +74,14 @@ def link_or_copy(source: Path, target: Path) -> None:
 def recorded_hashes(entry: Path) -> dict[str, str]:
     """Return the sha256 of each file of an entry, by its path in it.
 
-    They were recorded when the entry was built, and verified before a `read` got its folder.
+    They were recorded when the entry was built, and verified before it was passed to `read`.
     """
     hashes: dict[str, str] = read_json(entry / CONTENTS)
     return hashes
 
 
 def link_tree(source: Path, target: Path) -> None:
-    """Link or copy all files of a folder into another; of an entry, all but its contents.json."""
+    """Link or copy all files of a folder into another, except an entry's contents.json."""
     for name, path in _files(source).items():
         link_or_copy(path, target / name)
 
@@ -91,19 +92,19 @@ class Entry:
 
     path: Path
     n_bytes: int
-    """On the disk; a file that entries share counts for the first of them."""
+    """Bytes on the disk; a file shared by several entries counts for the first of them."""
     last_used: float
     """Unix time."""
 
 
 @dataclass(frozen=True)
 class Cache:
-    """Entries of one kind: each is a folder that is there whole and verified, or not at all.
+    """Entries of one kind: each is a folder that exists whole and verified, or not at all.
 
     An entry holds `contents.json` with the sha256 of each of its files. An entry whose files no
     longer match, or whose reader raises UnreadableEntryError, is set aside as `<key>.damaged`, with
-    a warning, and built again. Every entry has a lock of its own, so that no process removes what
-    another reads, and nobody waits for work on another entry.
+    a warning, and built again. Every entry has its own lock, so that no process removes an entry
+    that another reads, and none waits for work on other entries.
     """
 
     folder: Path
@@ -113,11 +114,11 @@ class Cache:
         return (self.folder / key).is_dir()
 
     def partial(self, key: str) -> Path:
-        """Return the folder in which an entry is built, and an interrupted one is resumed."""
+        """Return the folder in which an entry is built, or an interrupted build is resumed."""
         return self.folder / f".{key}.partial"
 
     def get(self, key: str, read: Callable[[Path], T]) -> T | None:
-        """Return what `read` makes of an entry's folder, or None where there is no whole one."""
+        """Return the result of `read` for an entry's folder, or None if there is no valid entry."""
         if not (self.folder / key).exists():
             return None
         with self._lock(key):
@@ -143,13 +144,13 @@ class Cache:
         *,
         is_resumed: bool = False,
     ) -> T:
-        """Return what `read` makes of an entry's folder, which `build` fills where it is missing.
+        """Return the result of `read` for an entry's folder, which `build` fills if it is missing.
 
         Args:
-            key: names all that the entry depends on.
-            build: writes the entry's files into the folder it is given.
-            read: gets the verified folder of the entry.
-            is_resumed: whether what an interrupted `build` has written is kept for the next one.
+            key: identifies everything that the entry depends on.
+            build: writes the entry's files into the folder that it is given.
+            read: reads the verified folder of the entry.
+            is_resumed: whether files of an interrupted `build` are kept for the next one.
 
         Raises:
             OSError: the entry cannot be written; names the entry.
@@ -177,7 +178,7 @@ class Cache:
                 with self._lock(key):
                     doomed = self.partial(key)
                     remove_tree(doomed)
-                    with suppress(FileNotFoundError):  # in one step: a kill leaves no half of it
+                    with suppress(FileNotFoundError):  # renamed: a kill must not leave half of it
                         (self.folder / key).replace(doomed)
                     remove_tree(doomed)
 
@@ -189,26 +190,26 @@ class Cache:
     def prune(self, before: float) -> int:
         """Remove entries that were last used before that Unix time, and return how many.
 
-        Damaged and unfinished ones go too; an entry that a process is at work on stays.
+        Damaged and unfinished ones are removed too; an entry in use by a process stays.
         """
         old = [path for path in self._folders() if path.stat().st_mtime < before]
         return sum(self.discard(path) for path in old)
 
     def remove_superseded(self, prefix: str, key: str | None) -> None:
-        """Remove all that begins with `prefix`, except the entry `key` that replaces it.
+        """Remove all entries that begin with `prefix`, except `key`, which replaces them.
 
-        Damaged and unfinished entries go too; one that a process is at work on stays.
+        Damaged and unfinished entries are removed too; an entry in use by a process stays.
         """
         for path in self._folders():
             if (other := _key_of(path)).startswith(prefix) and other != key:
                 self.discard(path)
 
     def _folders(self) -> list[Path]:
-        """Return the folders of all entries, of damaged and unfinished ones too."""
+        """Return the folders of all entries, including damaged and unfinished ones."""
         return [path for path in self.folder.glob("*") if path.is_dir() and path.name != "locks"]
 
     def discard(self, path: Path) -> bool:
-        """Remove an entry's folder, be it damaged or unfinished; False while it is in use."""
+        """Remove an entry's folder, also a damaged or unfinished one; False while it is in use."""
         try:
             with self._lock(_key_of(path), blocking=False):
                 remove_tree(path)
@@ -245,10 +246,10 @@ class Cache:
             partial.mkdir(parents=True, exist_ok=True)
             build(partial)
             write_json(partial / CONTENTS, _contents(partial))
-            if entry.is_symlink():  # that leads nowhere
+            if entry.is_symlink():  # a dangling link, as the entry does not exist
                 entry.unlink()
             partial.replace(entry)
-        except OSError as error:  # of a full disk it does not say which
+        except OSError as error:  # for a full disk it does not name the file
             reason = error.strerror or str(error)
             raise OSError(error.errno, reason, str(error.filename or entry)) from None
         finally:
@@ -266,7 +267,7 @@ def _key_of(path: Path) -> str:
 
 
 def _is_own(partial: Path) -> bool:
-    """Whether no part of an unfinished entry is a link, through which a build would write."""
+    """Whether no part of an unfinished entry is a link: a build would write to its target."""
     return not any(path.is_symlink() for path in (partial, *partial.rglob("*")))
 
 
@@ -284,7 +285,7 @@ def _contents(folder: Path) -> dict[str, str]:
 
 
 def _damages(entry: Path) -> list[str]:
-    """Name the files of an entry that are not as they were written."""
+    """Return the files of an entry that differ from what was written."""
     try:
         wanted = read_json(entry / CONTENTS)
         found = _contents(entry)

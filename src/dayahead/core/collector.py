@@ -4,14 +4,14 @@ import atexit
 import gc
 
 NEW_OBJECTS = 10_000
-"""How many more objects than were freed start a collection; Python's default is 700."""
+"""Net number of new objects that triggers a collection; Python's default is 700."""
 
 
 def collect_rarely() -> None:
-    """Save a process the time to look at objects that it never frees: call it before the imports.
+    """Reduce the time for garbage collection of objects that are never freed; call before imports.
 
-    Imports make half a million of them. By default the collector takes a quarter of the imports'
-    time, and one or two seconds more when the process ends; frozen objects are not collected then.
+    Imports create half a million of them. By default the collector takes a quarter of the imports'
+    time, and one or two seconds when the process ends, where frozen objects are not collected.
     """
     gc.set_threshold(NEW_OBJECTS)
     atexit.register(gc.freeze)

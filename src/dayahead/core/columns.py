@@ -1,4 +1,4 @@
-"""Names, types and reserved indices of every table, each spelled once."""
+"""Names, types and reserved indices of all tables, each defined once."""
 
 from typing import Final, Literal
 
@@ -16,7 +16,7 @@ WINDOW: Final = "window"
 TARGET: Final = "target"
 RANK: Final = "rank"
 POSITION: Final = "position"
-"""Place of a target in its session, 0 for the session's first item."""
+"""Column of a target's position in its session, 0 for the session's first item."""
 
 INDEX: Final = "index"
 VALUE: Final = "value"
@@ -26,7 +26,7 @@ EVENTS: Final = "events"
 
 PAST_PREFIX: Final = "bef_"
 IS_PAST: Final = "_is_past"
-"""Among a batch's columns: 1 at the user's events before the session, 0 at the session's."""
+"""Column of a batch: 1 at the user's events before the session, 0 at those of the session."""
 
 PADDING: Final = 0
 UNKNOWN: Final = 1
@@ -35,13 +35,13 @@ N_RESERVED: Final = 2
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 DAY: Final = 24 * 60 * 60 * 1_000_000
-"""Microseconds."""
+"""Length of a day, in microseconds."""
 LATEST_TIME: Final = 7_258_118_400_000_000
-"""The year 2200 in Unix microseconds: later times, and those before 1970, have a wrong unit."""
+"""The year 2200 in Unix microseconds: later times, or negative ones, are in a wrong unit."""
 UNITS: Final = {"day": DAY, "hour": DAY // 24, "minute": DAY // (24 * 60)}
 """Units of a window's length in microseconds."""
 IdType = Literal["int", "string"]
-"""Of item ids and categorical values."""
+"""Type of item ids and of categorical values."""
 ID_TYPES: Final = {"int": pa.int64(), "string": pa.string()}
 RepeatRule = Literal["keep", "drop_consecutive", "drop_all"]
 Truncation = Literal["first", "last"]
@@ -61,4 +61,4 @@ RANKS_SCHEMA: Final = pa.schema(
 POSITIONED_RANKS_SCHEMA: Final = RANKS_SCHEMA.insert(
     1, pa.field(POSITION, pa.int32(), nullable=False)
 )
-"""Where every item after a session's first is a target."""
+"""Schema for evaluations in which every item after a session's first is a target."""

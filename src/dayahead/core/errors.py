@@ -15,7 +15,7 @@ from dayahead.core.collector import collect_rarely
 from dayahead.core.redaction import redacted
 
 TERMINATED = 128 + signal.SIGTERM
-"""Exit status of a stage that SIGTERM stopped, as a shell would have it."""
+"""Exit status of a stage that SIGTERM stopped, as in a shell."""
 _CURE = "free space or fix permissions"
 _CURES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM), _CURE),
@@ -26,13 +26,13 @@ _CURES = {
     errno.EFBIG: "allow larger files (ulimit -f)",
     errno.EMFILE: "allow more open files (ulimit -n)",
 }
-# From the fourth on: oneDNN, a killed process, the dynamic linker, threads, an extension's import.
+# The last five come from oneDNN, a killed process, the dynamic linker, threads and an import.
 _OUT_OF_MEMORY = re.compile(
     r"allocate memory|out of memory|bad_alloc|could not create a primitive|exit code -9|"
     r"failed to map segment|can't start new thread|error return without exception set"
 )
 _SURROGATES = "surrogates not allowed"
-"""Of an argument or a name of a file with bytes that are not UTF-8."""
+"""Reason of the UnicodeEncodeError for an argument or file name with bytes that are not UTF-8."""
 _SHOWN = 200
 _RERUN = "run again: finished work is kept"
 _LESS_MEMORY = (
@@ -113,7 +113,7 @@ def cure_of(error: OSError) -> str:
 def exit_with_message() -> Iterator[None]:
     """End the process with one line for a user's mistake, a limit of the machine or a signal.
 
-    Stages and commands start in it, so it also keeps the garbage collector from costing seconds.
+    Stages and commands start in it, so it also tunes the garbage collector (`collect_rarely`).
     """
     collect_rarely()
     try:
@@ -147,12 +147,12 @@ def signal_of(error: BaseException) -> int | None:
     if isinstance(error, SystemExit):
         return signal.SIGTERM if error.code == TERMINATED else None
     if isinstance(error, SystemError) and error.__cause__ is not None:
-        return signal_of(error.__cause__)  # it came while compiled code of Numba ran
-    return getattr(error, "sigval", None)  # of torch's launcher
+        return signal_of(error.__cause__)  # the signal came while Numba's compiled code ran
+    return getattr(error, "sigval", None)  # set by the SignalException of torch's launcher
 
 
 def _message_of(error: BaseException) -> str | None:
-    """Return the message for an error that is no bug; None for others."""
+    """Return the message for an error that is not a bug; None for others."""
     if isinstance(error, Exception) and (lack := lack_of_memory(error)) is not None:
         return f"{lack}; {_LESS_MEMORY}"
     if isinstance(error, OSError) and error.errno in _CURES:

@@ -18,15 +18,15 @@ from dayahead.core.redaction import utf8
 
 _PARTIAL = ".partial"
 ROWS_PER_GROUP = 65_536
-"""Rows of a parquet row group: what a reader of a stream must hold in memory at least."""
+"""Rows of a parquet row group: the least that a streaming reader must hold in memory."""
 
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; rename it to `path` only when the block succeeds.
+    """Yield a temporary path next to `path`; rename it to `path` only when the block succeeds.
 
     Raises:
-        OSError: of the file system, with the path, which pyarrow leaves out.
+        OSError: an error of the file system, with the path, which pyarrow leaves out.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(_PARTIAL, f".{path.name}.", path.parent)
@@ -45,7 +45,7 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a file or a folder, if it exists; of a link, the link and nothing that it leads to."""
+    """Remove a file or a folder, if it exists; a link is removed, but not its target."""
     if path.is_symlink() or path.is_file():
         path.unlink(missing_ok=True)
     else:
@@ -53,15 +53,15 @@ def remove_tree(path: Path) -> None:
 
 
 def partial_files(path: Path) -> list[Path]:
-    """Return what killed processes have left of a file that `written_whole` writes."""
+    """Return the temporary files of `written_whole` for a path that killed processes have left."""
     return [*path.parent.glob(f".{glob.escape(path.name)}.*{_PARTIAL}")]
 
 
 @contextmanager
 def folder_written_whole(folder: Path) -> Iterator[Path]:
-    """Yield an empty folder beside `folder`; it takes that place only when the block succeeds."""
+    """Yield an empty folder next to `folder`; it replaces `folder` only when the block succeeds."""
     aside = folder.with_name(f".{folder.name}.partial")
-    remove_tree(aside)  # what a killed run left
+    remove_tree(aside)  # left by a killed run
     aside.mkdir(parents=True)
     try:
         yield aside
@@ -84,9 +84,9 @@ def write_json(path: Path, value: object) -> None:
 
 
 def encodable(value: Any) -> Any:  # noqa: ANN401
-    """Return a value for JSON with its text in UTF-8: what is not is written out (`utf8`).
+    """Return a value for JSON in which all text is valid UTF-8 (see `utf8`).
 
-    JSON takes half of a surrogate pair, which stands for such a byte, but few readers do.
+    Python writes lone surrogates, which represent invalid bytes, but few readers accept them.
     """
     if isinstance(value, str):
         return utf8(value)

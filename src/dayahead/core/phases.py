@@ -1,6 +1,6 @@
-"""Where the time of a stage goes: named phases, one within another, and peak memory.
+"""Times of a stage by named, nested phases, and its peak memory.
 
-A phase counts where a stopwatch runs in its thread; elsewhere it costs a few tenths of a
+A phase is timed if a stopwatch runs in its thread; otherwise it costs a few tenths of a
 microsecond.
 """
 
@@ -20,9 +20,9 @@ from dayahead.core.files import written_whole
 P = ParamSpec("P")
 T = TypeVar("T")
 FOLDER = Path("results/phases")
-"""Holds a table for each stage."""
+"""Folder with a table for each stage."""
 TOTAL, STEP = "total", "step"
-"""Names: of the row of the whole, and of the phase that a loop goes through again and again."""
+"""Names of the row of the total, and of the phase of a step of a loop."""
 _NOTHING = nullcontext()
 _END = object()
 
@@ -32,24 +32,24 @@ class PhaseRow:
     """A row of a table of phases."""
 
     phase: str
-    """Names from the outermost phase on, joined by /; the first row is that of the whole."""
+    """Names from the outermost phase inwards, joined by /; the first row is the total."""
     seconds: float
     own_seconds: float
-    """In none of the phases within it: these add up to the whole."""
+    """Seconds in none of the phases within it; over all rows these sum to the total."""
     cpu_seconds: float
-    """Of all threads of the process: of outermost phases, and of all in a profile; else 0."""
+    """CPU time of all threads, for outermost phases and for all phases of a profile; else 0."""
     calls: int
     peak_mib: float
-    """Most memory that the process has held by the phase's end, of outermost phases; else 0."""
+    """Peak memory of the process up to the phase's end, for outermost phases; else 0."""
 
     @property
     def depth(self) -> int:
-        """How many phases it is within, the whole included."""
+        """Number of phases around it, including the total."""
         return 0 if self.phase == TOTAL else 1 + self.phase.count("/")
 
 
 def idle_seconds(rows: Sequence[PhaseRow]) -> float:
-    """Return for how long no thread of the process ran, at least, in a table with CPU times."""
+    """Return a lower bound of the time in which no thread ran, from a table with CPU times."""
     own = {row.phase: row.cpu_seconds for row in rows}
     for row in rows[1:]:
         own[row.phase.rpartition("/")[0] or TOTAL] -= row.cpu_seconds
@@ -57,13 +57,13 @@ def idle_seconds(rows: Sequence[PhaseRow]) -> float:
 
 
 class Listener(Protocol):
-    """Is called when a phase is entered and left."""
+    """Called when a phase is entered and left."""
 
     def enter(self, phase: "Phase") -> None:
-        """Before the clock of a phase starts."""
+        """Called before the clock of a phase starts."""
 
     def leave(self, phase: "Phase") -> None:
-        """After the clock of a phase has stopped."""
+        """Called after the clock of a phase has stopped."""
 
 
 class Phase:
@@ -122,7 +122,7 @@ class Phase:
             watch.listener.leave(self)
 
     def remove(self, name: str) -> tuple[float, float]:
-        """Take phases of a name out, and their time out of all around them; return that time."""
+        """Remove phases of a name, subtract their time from all phases around; return that time."""
         seconds = cpu_seconds = 0.0
         for child in [*self.children.values()]:
             if child.name == name:
@@ -155,7 +155,7 @@ class Stopwatch:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Record the phases of a block, instead of the stopwatch that runs around it."""
+        """Record the phases of a block with this stopwatch instead of the one around it."""
         _RUNNING.append(self)
         try:
             with self.root:
@@ -199,9 +199,9 @@ def in_phase(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 
 def steps(items: Iterable[T]) -> Iterator[T]:
-    """Yield items, counting as a phase "data" how they are made, as "step" what is done with each.
+    """Yield items; time their making as the phase "data" and their processing as "step".
 
-    The loop over them must go to its end, or raise.
+    The loop over them must run to its end, or raise.
     """
     iterator = iter(items)
     while True:
@@ -214,7 +214,7 @@ def steps(items: Iterable[T]) -> Iterator[T]:
 
 
 def add_rows(rows: Sequence[PhaseRow]) -> None:
-    """Put a table, of another stopwatch, under the phase that is running here."""
+    """Add the table of another stopwatch to the phase that is running here."""
     watch = _running()
     for row in rows[1:] if watch else ():
         found = watch.current  # type: ignore[union-attr]
@@ -226,7 +226,7 @@ def add_rows(rows: Sequence[PhaseRow]) -> None:
 
 
 def note_peak(mib: float) -> None:
-    """Count memory of another process, such as a worker, towards the peak of the outer phase."""
+    """Include memory of another process, such as a worker, in the peak of the outermost phase."""
     watch = _running()
     if watch is not None:
         outer = watch.current
@@ -238,7 +238,7 @@ def note_peak(mib: float) -> None:
 
 
 def peak_memory() -> int:
-    """Return the most memory that this process has held, in bytes; 0 where it is not known."""
+    """Return the peak memory of this process, in bytes; 0 if unknown."""
     try:
         status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
     except OSError:
@@ -249,7 +249,7 @@ def peak_memory() -> int:
 
 @contextmanager
 def recorded(path: Path | None) -> Iterator[None]:
-    """Time a block; where no stopwatch runs in this process, write the table to `path`, if any."""
+    """Time a block; if no stopwatch runs in this process, write the table to `path`, if given."""
     if _running() is not None:
         yield
         return

@@ -2,7 +2,7 @@
 
 A package declares them in its pyproject.toml, in the groups `dayahead.baselines`,
 `dayahead.backbones` and `dayahead.losses`; params.yaml and saved models then use the names. Only
-what is declared so is imported: a model folder from elsewhere cannot name any other code.
+code declared there is imported: a model folder from elsewhere cannot name any other code.
 """
 
 from collections.abc import Iterable, Mapping
@@ -47,7 +47,7 @@ def load_plugin(kind: Kind, name: str) -> Any:  # noqa: ANN401
 
 
 def plugin_sources(chosen: Iterable[tuple[Kind, str]]) -> dict[str, str]:
-    """Return a hash of the source of the package of each of these that is a plugin."""
+    """Return a hash of the package's source for each of these that is a plugin."""
     return {
         f"{kind} {name}": _source(plugins(kind)[name].module)
         for kind, name in chosen
@@ -56,7 +56,7 @@ def plugin_sources(chosen: Iterable[tuple[Kind, str]]) -> dict[str, str]:
 
 
 def _source(module: str) -> str:
-    """Hash all modules of the package that a module is part of, or the module that stands alone."""
+    """Hash all modules of the package that contains a module, or the module if it has none."""
     spec = find_spec(module.partition(".")[0])
     if spec is None or spec.origin is None:
         return ""

@@ -1,4 +1,4 @@
-"""The project: where it and its cache are, and one process per stage."""
+"""The folders of the project and of its cache, and the lock of a stage."""
 
 import os
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from dayahead.core.redaction import redacted
 
 
 def project_root() -> Path:
-    """Return the main project's folder, from below it and from the copies that DVC makes too.
+    """Return the main project's folder, also from its subfolders and from DVC's copies.
 
     DVC names it in `DVC_ROOT` to the stages of `--temp` and `--queue`. A clone sets `DAYAHEAD_ROOT`
     to the project whose cache and tracking store it shares.
@@ -31,13 +31,13 @@ def cache_root() -> Path:
 
 
 def stage_failure(root: Path, stage: str) -> Path:
-    """Return the file in which a failed stage leaves its error; it is gone while the stage runs."""
+    """Return the file in which a failed stage leaves its error; a started stage removes it."""
     return root / ".dayahead" / f"{stage}.failure.json"
 
 
 @contextmanager
 def _failure_written(path: Path) -> Iterator[None]:
-    """Write the error that ends a stage, because DVC hands on none of its exit status."""
+    """Write the error that ends a stage, because DVC does not pass on its exit status."""
     path.unlink(missing_ok=True)
     try:
         yield
@@ -49,7 +49,7 @@ def _failure_written(path: Path) -> Iterator[None]:
 
 @contextmanager
 def stage_lock(stage: str) -> Iterator[None]:
-    """Keep a second process of a stage from writing into the same folder; time the stage.
+    """Prevent a second process of a stage from writing to the same folder; time the stage.
 
     Its phases are written to results/phases/. A killed `dvc` leaves its stage running, and a rerun
     starts it a second time.

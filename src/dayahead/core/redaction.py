@@ -1,20 +1,20 @@
 """Text without secrets, for messages, logs, files and trackers.
 
-Four rules, also for what is percent-encoded: what a URL has beside scheme, host and path; a query;
-what precedes `@host`; and the value of a name that ends in password, token, key and the like.
+Hidden, also if percent-encoded, are: all parts of a URL except scheme, host and path; a query; text
+before `@host`; and the value of a name that ends in password, token, key and the like.
 """
 
 import re
 from urllib.parse import unquote, urlsplit
 
 CHAIN = re.compile(r"::(?=\w+://)")
-"""Between the URLs of a chain, such as zip://a.csv::https://host/a.zip."""
+"""Separator of the URLs of a chain, such as zip://a.csv::https://host/a.zip."""
 _MOST_ENCODINGS = 3
 _HIDDEN = "***"
 # A quote ends a URL unless more of it follows, as in https://host/?x="a"&y=b
 _PART = r"""(?:="[^"\n]*"|='[^'\n]*'|[^\s'"`<>]|["'`](?=[\w&%=]))"""
 _END = r"(?<![.,;:)}])"
-# Of a URL within a text, what follows the scheme; a password may hold blanks and quotes.
+# The part of a URL within a text after its scheme; a password may contain blanks and quotes.
 _URL = re.compile(rf"(?<=://)(?:[^/\n]*@)?(?:(?!::\w+://){_PART})*{_END}")
 _QUERY = re.compile(rf"\?[\w.%~-]+={_PART}*{_END}")
 _USER = re.compile(
@@ -33,7 +33,7 @@ _FIELD = re.compile(
     (?P<sign>\s*={1,3}>?\s* | [ \t]*:(?!//|:)[ \t]* | >(?=[^<]*</) | (?(option),?[ \t]+(?!-)|(?!)))
     """
 )
-"""A name, and what separates it from its value; common ones only count with an equals sign."""
+"""A name and the separator before its value; common names count only with an equals sign."""
 _QUOTED = re.compile(r"""(?is)[bu]?(?P<quote>\\*["'])(?:(?!(?P=quote))(?:\\.|[^\\]))*(?P=quote)?""")
 _GROUP = re.compile(r"\{(?:[^{}]|\}\})*\}|\([^)]*\)|\[[^\]]*\]")
 _ELEMENT = re.compile(r"[^<]*")
@@ -44,16 +44,16 @@ _LINE = re.compile(r"[^\n]+")
 _WORD = re.compile(r"""(?:(?![,;&)\]}]{1,3}(?:\s|\Z|[\w .-]{1,64}=))(?:[^\s"'<]|["'](?=\w)))+""")
 _LAST_WORD = re.compile(rf"{_WORD.pattern}(?=[,;&)\]}}]|[ \t]*(?:\n|\Z))")
 _INDENTED = re.compile(r"[\s-]*[\w-]*\Z")
-"""Before a name on the line that it begins."""
+"""Text before a name that is the first on its line."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _BYTES = range(0xDC80, 0xDD00)
-"""Surrogates that stand for a byte that is not UTF-8, in file names and arguments."""
+"""Surrogates that represent a byte that is not UTF-8, in file names and arguments."""
 
 
 def redacted(text: str) -> str:
-    """Return text as it may be shown and stored: without secrets, and in UTF-8.
+    """Return text that may be shown and stored: without secrets, and valid UTF-8.
 
-    Where it is not certain what is secret, more is left out rather than less.
+    If it is uncertain what is secret, more is left out rather than less.
     """
     return _redacted(utf8(text), _MOST_ENCODINGS)
 
@@ -102,7 +102,7 @@ def _without_values(text: str) -> str:
 
 
 def _value(field: re.Match[str]) -> re.Match[str] | None:
-    """Return the value that follows a name, None where it is rather a sentence that goes on."""
+    """Return the value that follows a name; None if it is probably part of a sentence."""
     text, sign = field.string, field["sign"].strip()
     is_bare = sign == ":" and not field["quote"]
     if field["common"] and not sign.startswith("="):
@@ -124,7 +124,7 @@ def _public(rest: str) -> str:
     authority, slash, _ = place.partition("/")
     is_host = "@" in authority or (slash and ":" not in authority)  # me:1/2@host: 1/2 is a password
     try:
-        _ = urlsplit(f"//{authority}").port  # raises where a password has been taken for a port
+        _ = urlsplit(f"//{authority}").port  # raises if a password was parsed as a port
     except ValueError:
         return _HIDDEN
     if "@" in rest[len(authority) :] and not is_host:

@@ -9,7 +9,7 @@ from torch._C._distributed_c10d import GradBucket
 from torch.futures import Future
 
 TIMEOUT = timedelta(hours=1)
-"""Of a collective: the others wait while one process hashes windows or writes a state."""
+"""Timeout of a collective: the others wait while one process hashes windows or writes a state."""
 Sizes = list[int]
 """One number per rank."""
 
@@ -31,8 +31,8 @@ class Collectives:
         takes up to twice as long.
 
         Args:
-            values: of this rank.
-            n_of: how many each rank has, if that is known.
+            values: values of this rank.
+            n_of: number of values of each rank, if known.
         """
         n_ranks = dist.get_world_size(self.group)
         copies = values.repeat(n_ranks, *[1] * (values.dim() - 1))
@@ -44,9 +44,9 @@ class Collectives:
         """Send the first `sent[0]` values to rank 0, and so on.
 
         Args:
-            values: of this rank.
-            sent: how many of them are for each rank.
-            received: how many each rank sends to this one, if that is known.
+            values: values of this rank.
+            sent: number of them for each rank.
+            received: number that each rank sends to this one, if known.
 
         Returns:
             The values received, and how many are of each rank.
@@ -64,7 +64,7 @@ class Collectives:
 def sum_gradients(group: dist.ProcessGroup | None, bucket: GradBucket) -> Future[Tensor]:
     """Sum a bucket of DDP's gradients over all ranks: a communication hook.
 
-    DDP's own averages them, which takes a pass more over those of the item table.
+    DDP's own hook averages, which takes one more pass over the gradients of the item table.
     """
     work = dist.all_reduce(bucket.buffer(), group=group, async_op=True)
     sums: Future[Tensor] = work.get_future().then(lambda done: done.value()[0])

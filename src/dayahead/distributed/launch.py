@@ -25,13 +25,13 @@ from dayahead.distributed.process_group import process_group
 
 PR_SET_PDEATHSIG = 1
 VISIBLE, HIDDEN = "CUDA_VISIBLE_DEVICES", ("", "-1")
-"""A variable of CUDA's, and its values that hide all GPUs."""
+"""CUDA's variable of visible GPUs, and its values that hide all of them."""
 DRIVER = Path("/proc/driver/nvidia/version")
 _RESTARTABLE = ("exit code", "RuntimeError", "Dist")
-"""Prefixes of causes from outside: a killed process, a lost connection."""
+"""Prefixes of failures that are worth a restart: a killed process, a lost connection."""
 _log = logging.getLogger(__name__)
 
-# They log the whole traceback of a failed process; we report its one line ourselves.
+# These log the whole traceback of a failed process; we report its cause in one line.
 for _noisy in ("elastic.multiprocessing.api", "elastic.agent.server.api"):
     logging.getLogger(f"torch.distributed.{_noisy}").setLevel(logging.CRITICAL)
 logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)
@@ -145,7 +145,7 @@ def _device(compute: ComputeConfig, local_rank: int) -> torch.device:
 
 
 def _unused_driver() -> str:
-    """What to do where torch sees no GPU; its driver may be too old for torch's CUDA."""
+    """Advice where torch sees no GPU; the driver may be too old for torch's CUDA."""
     if os.environ.get(VISIBLE) in HIDDEN:
         return f"the variable {VISIBLE} hides them; remove it"
     if not DRIVER.is_file():
@@ -170,7 +170,7 @@ def _start(
             rdzv_backend="c10d",
             rdzv_endpoint="localhost:0",
             local_addr="localhost",
-            max_restarts=0,  # torch restarts after every failure, also after a user's mistake
+            max_restarts=0,  # we restart: torch would also restart after a user's mistake
             logs_specs=DefaultLogsSpecs(log_dir=logs),
         )
         try:
@@ -197,7 +197,7 @@ def _worker(work: Callable[..., None], compute: ComputeConfig, *args: object) ->
 
 
 def _die_with_parent(parent: BaseProcess | None) -> None:
-    """Have the kernel kill this process with its launcher: a SIGKILL of torchrun would leave it."""
+    """Let the kernel kill this process with its launcher, also after a SIGKILL of torchrun."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if parent is not None and parent.pid != os.getppid():  # killed before the call
+    if parent is not None and parent.pid != os.getppid():  # the parent was killed before the call
         os.kill(os.getpid(), signal.SIGKILL)

@@ -12,9 +12,9 @@ from pathlib import Path
 from dayahead.core.errors import ConfigError
 
 LAUNCH = "DAYAHEAD_LAUNCH"
-"""Holds a launcher command; a stage replaces itself by it."""
+"""Environment variable with a launcher command, by which a stage replaces itself."""
 FIRST_PORT, N_PORTS = 61_440, 4_096
-"""Default ports, derived from the job id: above those that Linux assigns by itself."""
+"""Default ports, chosen by the job id: above the range that Linux assigns to clients."""
 _VARIABLES = {
     "torchrun": ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
     "mpirun": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
@@ -25,15 +25,15 @@ _JOB_ID = {"mpirun": ("PMIX_NAMESPACE",), "srun": ("SLURM_JOB_ID", "SLURM_STEP_I
 
 @dataclass(frozen=True)
 class LaunchInfo:
-    """What a launcher sets in the environment of a process."""
+    """Values that a launcher sets in the environment of a process."""
 
     launcher: str
     rank: int
     world_size: int
     local_rank: int
-    """Among the processes of this machine."""
+    """Rank among the processes of this machine."""
     address: str
-    """Of rank 0's machine."""
+    """Address of rank 0's machine."""
     port: int
 
 
@@ -57,7 +57,7 @@ def launch_info(environ: Mapping[str, str]) -> LaunchInfo | None:
         raise ConfigError(
             f"environment: {rank_name} is {rank}, expected 0 to {size_name} - 1 = {world_size - 1}"
         )
-    # Kubernetes sets no local rank, and starts one process per machine.
+    # Kubernetes sets no local rank: it starts one process per machine.
     local_rank = _number({local_name: "0"} | dict(environ), local_name, cure)
     address, port = "", 0
     if world_size > 1:

@@ -1,4 +1,4 @@
-"""OpenMP's waiting threads: they spin while the cores are free, and sleep beside other work."""
+"""Makes waiting OpenMP threads spin while cores are free, and sleep while other work needs them."""
 
 import os
 import time
@@ -13,26 +13,26 @@ import psutil
 import torch
 
 INTERVAL = 0.2
-"""Seconds between two looks at the cores."""
+"""Seconds between two measurements of the cores."""
 TOLERATED = 0.3
-"""Cores of ours that others may use before spinning costs more than it saves."""
+"""Number of our cores that others may use before spinning costs more than it saves."""
 N_VALUES = 2**18
-"""Of a tensor whose sum torch divides among threads."""
+"""Size of a tensor that is large enough for torch to sum it with several threads."""
 
 
 @cache
 def watch_cores() -> None:
-    """From now on, have waiting threads sleep while other work runs on this process's cores.
+    """From now on, let waiting threads sleep while other work runs on this process's cores.
 
-    libgomp has them spin for milliseconds: a third faster on a quiet machine; beside one busy
-    process it takes the core from the thread they wait for, and all take twice to five times as
-    long. Results do not depend on it.
+    In libgomp they spin for milliseconds. On a quiet machine this is a third faster. Next to one
+    busy process, spinning takes the core from the thread that is waited for, and everything takes
+    two to five times as long. Results do not depend on it.
     """
     Thread(target=_watch, name="cores", daemon=True).start()
 
 
 def _watch() -> None:
-    with suppress(OSError, RuntimeError):  # no file or thread is left: the threads go on spinning
+    with suppress(OSError, RuntimeError):  # out of files or threads: keep spinning
         _hold_while(_looks(), idle_threads)
 
 
@@ -44,7 +44,7 @@ def _hold_while(looks: Iterable[bool], context: Callable[[], AbstractContextMana
 
 
 def _looks() -> Iterator[bool]:
-    """Whether cores have been crowded since the last look, look by look."""
+    """Yield at each measurement whether cores have been crowded since the last one."""
     now = CoreTimes.now()
     while True:
         before = now
@@ -55,13 +55,13 @@ def _looks() -> Iterator[bool]:
 
 @dataclass(frozen=True)
 class CoreTimes:
-    """How long cores have been busy up to a moment, in seconds."""
+    """Busy times of cores up to a moment, in seconds."""
 
     time: float
     of_all: dict[int, float]
-    """Of all processes, by core."""
+    """Busy time of all processes, by core."""
     own: float
-    """Of this process, over all cores."""
+    """Busy time of this process, over all cores."""
 
     @classmethod
     def now(cls) -> "CoreTimes":
@@ -82,13 +82,13 @@ class CoreTimes:
 
 @contextmanager
 def idle_threads() -> Iterator[None]:
-    """Hold so many more OpenMP threads that there are more than cores.
+    """Keep additional OpenMP threads alive, so that there are more threads than cores.
 
-    Then libgomp has a waiting thread sleep after 100 spins (its manual, GOMP_SPINCOUNT).
+    libgomp then lets a waiting thread sleep after 100 spins (see GOMP_SPINCOUNT in its manual).
     """
     over, n_threads = Event(), torch.get_num_threads()
     n_missing = (os.cpu_count() or 1) + 1 - n_threads
-    # A Python thread has OpenMP threads of its own, and is itself one of the usual number.
+    # Each Python thread gets its own team of OpenMP threads, of which it is one itself.
     n_teams = -(-n_missing // (n_threads - 1)) if n_threads > 1 else 0
     try:
         for _ in range(n_teams):

@@ -20,14 +20,14 @@ from dayahead.distributed.openmp import watch_cores
 T = TypeVar("T")
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 KEPT_BYTES, KEPT_BYTES_SHARDED = 2**30, 2**26
-"""Largest tensor whose pages malloc keeps when it is freed."""
+"""Bytes of the largest tensor whose pages malloc keeps when it is freed."""
 SYS = Path("/sys")
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Rank:
-    """One process among all of a run: it takes every `world_size`-th row, from row `index` on."""
+    """Rank of a process in a run: it takes every `world_size`-th row, from row `index` on."""
 
     index: int
     world_size: int
@@ -79,7 +79,7 @@ class Process:
 
 
 def to_device(values: Tensor, device: torch.device) -> Tensor:
-    """Copy a tensor to the device that needs it; the host does not wait for a GPU."""
+    """Copy a tensor to a device, without waiting for the GPU."""
     if device.type != "cuda" or values.is_cuda:
         return values.to(device)
     return values.pin_memory().to(device, non_blocking=True)
@@ -99,16 +99,16 @@ def set_up_process(device: torch.device, n_threads: int, kept_bytes: int = KEPT_
         watch_cores()
     if device.type == "cuda":
         torch.cuda.set_device(device)
-        # Torch's default for recurrent networks and convolutions, though not for products.
+        # torch allows TF32 by default for recurrent networks and convolutions, not for products.
         torch.backends.cudnn.allow_tf32 = False
 
 
 def use_onednn() -> None:
     """Multiply float32 matrices with oneDNN instead of MKL, on CPUs with AVX-512 but without AMX.
 
-    MKL uses AVX-512 on Intel's CPUs alone; on AMD's, oneDNN is twice as fast. torch asks it where
-    it may compute in bfloat16 instead, which oneDNN does on CPUs with AMX; elsewhere its products
-    stay float32.
+    MKL uses AVX-512 on Intel CPUs only; on AMD CPUs, oneDNN is twice as fast. torch calls oneDNN
+    only if bfloat16 is permitted, which oneDNN uses on CPUs with AMX; on others its products stay
+    float32.
     """
     has = torch.cpu.get_capabilities()
     if has.get("avx512_f") and not has.get("amx_tile"):
@@ -120,7 +120,7 @@ def divide_cores(process: Process, compute: ComputeConfig) -> None:
     cores = allowed_cores(process.device)
     here = (socket.gethostname(), cores)
     if process.device.type == "cuda":
-        torch.cuda.set_device(process.device)  # NCCL gathers through it
+        torch.cuda.set_device(process.device)  # NCCL gathers objects through the current device
     peers = [rank for rank, other in enumerate(process.all_gather(here)) if other == here]
     n_cores = len(cores) // len(peers)
     n_threads = max(1, n_cores) if compute.threads == "auto" else compute.threads
@@ -135,8 +135,8 @@ def divide_cores(process: Process, compute: ComputeConfig) -> None:
     set_up_process(process.device, n_threads, kept_bytes)
 
 
-# Not torch.numa: it knows GPUs only, needs the program numactl, and binds what torchrun starts, but
-# not what mpirun and srun start.
+# Not torch.numa: it supports GPUs only, needs the program numactl, and binds processes started by
+# torchrun, but not those of mpirun and srun.
 def allowed_cores(device: torch.device, sys: Path = SYS) -> list[int]:
     """Return the cores this process may run on; for a GPU those of its NUMA node, if known."""
     allowed = os.sched_getaffinity(0)
@@ -176,5 +176,5 @@ def bind_threads(cores: Iterable[int]) -> None:
     for thread in Path("/proc/self/task").iterdir():
         try:
             os.sched_setaffinity(int(thread.name), bound)
-        except ProcessLookupError:  # the thread has ended meanwhile
+        except ProcessLookupError:  # the thread has just ended
             continue

@@ -32,16 +32,16 @@ from dayahead.distributed.launchers import LaunchInfo
 from dayahead.distributed.process import Process, Rank, divide_cores
 
 RENDEZVOUS_TIMEOUT = timedelta(minutes=10)
-"""For all processes to arrive: on a cold machine the imports alone take minutes."""
+"""Time for all processes to arrive: on a cold machine the imports alone take minutes."""
 NETWORK = "GLOO_SOCKET_IFNAME"
 INTERVAL = 5.0
 """Seconds between two heartbeats."""
 HEARTBEAT_TIMEOUT = timedelta(seconds=60)
-"""A process that misses heartbeats for so long is lost."""
+"""A process that misses heartbeats for this long counts as lost."""
 POLL = 0.05
 """Seconds between two checks whether a heartbeat is complete."""
 GRACE = 10.0
-"""Seconds in which the main thread may fail by itself before the process is ended."""
+"""Seconds in which the main thread may fail on its own before the process is ended."""
 
 
 @contextmanager
@@ -50,7 +50,7 @@ def process_group(
 ) -> Iterator[Process]:
     """Join the process group of a run for the length of the block.
 
-    With `has_heartbeat` this process itself notices that another one is lost.
+    With `has_heartbeat` this process detects by itself that another one is lost.
 
     Raises:
         ConfigError: the processes do not fit together.
@@ -74,9 +74,9 @@ def process_group(
         with heartbeat(name) if has_heartbeat else nullcontext():
             yield process
     except BaseException:
-        # Not yet: the others must not notice before the cause is written. But before Python exits,
-        # or a thread of gloo that releases a tensor then aborts the process.
-        # NCCL's destroy would wait for the others, and they for this process.
+        # Only at exit: the others must not notice before the cause is written. But before Python
+        # ends, or a gloo thread that releases a tensor would abort the process. And abort, because
+        # NCCL's destroy waits for the others, which wait for this process.
         atexit.register(_abort_process_group)
         raise
     dist.destroy_process_group()
@@ -116,7 +116,7 @@ def _attempt(rank: int, world_size: int, store: Store) -> str:
 
     torchrun's store outlives restarts, with the keys of failed attempts, some of which ended before
     all ranks had arrived; and its agents on two machines count restarts differently. So rank 0
-    replies to the token of each rank until that confirms.
+    answers the token of each rank until that rank confirms.
     """
     token = uuid.uuid4().hex
     if rank > 0:
@@ -167,7 +167,7 @@ def check_processes_match(every: Sequence[Mapping[str, str]]) -> None:
 def _choose_network(launch: LaunchInfo) -> str:
     """Let gloo use the network interface that leads to rank 0, unless the user names one.
 
-    By itself gloo takes the address of the host name, which is often 127.0.1.1. Returns this
+    By default gloo takes the address of the host name, which is often 127.0.1.1. Returns this
     machine's address in that network; empty if the user names one.
     """
     if NETWORK in os.environ:
@@ -195,8 +195,8 @@ def _choose_network(launch: LaunchInfo) -> str:
 def heartbeat(name: str) -> Iterator[None]:
     """End this process when another one is lost; all processes enter and leave together.
 
-    When a machine or the network fails, torch waits in silence until TIMEOUT, which must be long
-    because a process may work alone for minutes. So a thread of every process joins the others in
+    When a machine or the network fails, torch waits silently until TIMEOUT, which must be long
+    because a process may work alone for minutes. Therefore a thread of every process takes part in
     an all_reduce every few seconds. Messages call this process `name`.
 
     Raises:
@@ -208,7 +208,7 @@ def heartbeat(name: str) -> Iterator[None]:
         yield
         thread.is_done.set()
         thread.join()
-    except RuntimeError:  # of torch, if it lost a connection
+    except RuntimeError:  # raised by torch if it lost a connection
         thread.has_left.set()
         thread.join(INTERVAL + GRACE)
         if not thread.failure:
@@ -234,7 +234,7 @@ class _Heartbeat(Thread):
                 self.is_done.wait(INTERVAL)
                 n_done = torch.tensor(int(self.is_done.is_set()))
                 beat = dist.all_reduce(n_done, group=self.group, async_op=True)
-                # A thread that waits inside torch when Python exits would abort the process.
+                # Polling, as a thread that waits inside torch when Python exits aborts the process.
                 while not beat.is_completed():
                     time.sleep(POLL)
                 beat.wait()

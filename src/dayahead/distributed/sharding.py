@@ -1,8 +1,8 @@
 """Tables sharded by rows: of w processes, rank r holds the rows r, r + w, r + 2w ...
 
-So a table can grow without moving a row, and all processes hold equally many. Methods that exchange
-rows are collectives: all processes call them in the same order. Gradients are those of the sum of
-all processes' losses, as everywhere in torch.distributed.
+A table can thus grow without moving a row, and all processes hold equally many. Methods that
+exchange rows are collectives: all processes call them in the same order. Gradients are those of the
+sum of all processes' losses, as everywhere in torch.distributed.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from dayahead.distributed.process import Rank
 Exchange = tuple[Sizes, Sizes, Collectives]
 Gather = tuple[Sizes | None, int, torch.dtype, Collectives]
 CHUNK_BYTES = 2**24
-"""Of all processes' rows that are exchanged at once when a table is written or read."""
+"""Bytes of rows, over all processes, exchanged at once when a table is written or read."""
 
 
 class Rows(Protocol):
@@ -40,7 +40,7 @@ class Shard:
     rank: int = 0
     world_size: int = 1
     collectives: Collectives = field(default_factory=Collectives)
-    """In a group of their own, because rows are exchanged while gradients are."""
+    """In their own process group, because rows and gradients are exchanged concurrently."""
 
     @classmethod
     def create(cls, rank: Rank) -> "Shard":
@@ -85,6 +85,7 @@ class Shard:
         """Look up rows of the whole table, wherever they are held."""
         if self.is_whole:
             return embedding(rows, local)
+        # Each row is requested once, however often it occurs.
         wanted, inverse = torch.unique(rows, return_inverse=True)
         holders = wanted % self.world_size
         order = holders.argsort(stable=True)
@@ -92,6 +93,7 @@ class Shard:
         requested, n_requested = self.collectives.all_to_all(wanted[order], n_wanted)
         rows_out = embedding(requested // self.world_size, local)
         received = self._all_to_all(rows_out, n_requested, n_wanted)
+        # Received rows are sorted by holder; the inverse permutations restore the order of `rows`.
         return embedding(order.argsort()[inverse], received)
 
     def lookup_scalars(
@@ -132,9 +134,9 @@ class Shard:
         """Return the results of each rank for this process's values: the reverse of `all_gather`.
 
         Args:
-            results: of this process, for the concatenated values of `all_gather`.
-            n_of: values of each rank, from `all_gather`.
-            widths: columns of each rank's results.
+            results: results of this process for the concatenated values of `all_gather`.
+            n_of: number of values of each rank, from `all_gather`.
+            widths: number of columns of each rank's results.
         """
         if self.is_whole:
             return [results]
@@ -146,8 +148,8 @@ class Shard:
     def row_chunks(self, local: Tensor, n_rows: int, device: torch.device) -> Iterator[Tensor]:
         """Yield the whole table of `n_rows` in rank 0, some rows at a time; a collective.
 
-        The other ranks yield nothing. `local` is on the CPU, like the chunks; `device` is what the
-        process group transfers from.
+        The other ranks yield nothing. `local` is on the CPU, like the chunks; the process group
+        transfers from `device`.
         """
         if self.is_whole:
             yield local
@@ -166,7 +168,7 @@ class Shard:
     def scatter_rows(self, whole: Rows | None, like: Tensor, n_rows: int) -> Tensor:
         """Scatter rank 0's whole table of `n_rows` and return this rank's rows.
 
-        Of `whole`, which other ranks ignore, some rows at a time are read; `like` has the dtype,
+        `whole`, which other ranks ignore, is read some rows at a time; `like` has the dtype,
         columns and device of the result.
         """
         local = like.new_empty((self.n_local(n_rows), *like.shape[1:]))
@@ -223,7 +225,7 @@ class _AllToAll(Function):
 class _AllGather(Function):
     """Differentiable all_gather of unequal lengths; values and gradients are sent in one dtype.
 
-    Its backward is no reduce_scatter, which would round each partial sum of bfloat16.
+    Its backward is not a reduce_scatter, which would round partial sums to bfloat16.
     """
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Remove what a project holds about users, and name what it cannot reach."""
+"""Remove a project's data about users, and list copies that it cannot reach."""
 
 import shutil
 from collections.abc import Collection, Iterator, Sequence
@@ -15,30 +15,30 @@ from dayahead.erasure.holdings import OUTPUTS, Holding, Holdings, find_holdings
 from dayahead.erasure.suppression import suppress_users
 
 LOCKS = ("download", "preprocess", "train", "aggregate", "nightly")
-"""Of the processes that write what is removed."""
+"""Names of the locks of processes that write the data to be removed."""
 
 
 @dataclass(frozen=True)
 class Erasure:
-    """What was found and, unless nothing was to be changed, removed."""
+    """Data that were found and, unless it was a dry run, removed."""
 
     holdings: Holdings
     missing: Sequence[str]
-    """Users of whom no row was found."""
+    """Users for whom no row was found."""
     kept: Sequence[Holding]
-    """What another process uses."""
+    """Data that were not removed because another process uses them."""
     unsearched: int
-    """Entries of the cache that are not searched and go all: fetched source files, and entries that
-    are damaged or unfinished."""
+    """Number of cache entries that are removed without a search: fetched source files, and entries
+    that are damaged or unfinished."""
 
 
 def forget(
     root: Path, dataset: Path, users: Collection[str], dvc_cache: Path, *, dry_run: bool
 ) -> Erasure:
-    """Remove all that holds a row of the users or of their sessions, unless `dry_run`.
+    """Remove everything that holds a row of the users or of their sessions, unless `dry_run`.
 
-    They are put on the list of the data set's file first, so that no later `download` brings them
-    back: those too of whom nothing was found, for a source may hold them.
+    First they are listed in the data set's file, so that no later `download` brings them back. This
+    includes users for whom nothing was found, because a source may hold them.
 
     Raises:
         BusyError: a stage or a night is at work here.
@@ -57,7 +57,7 @@ def forget(
 
 
 def _unsearched(root: Path) -> list[Holding]:
-    """Return the entries of the cache that may hold rows in any form, or cannot be read."""
+    """Return the cache entries that may hold rows in any format, or cannot be read."""
     found = []
     for kind in KINDS:
         place = f".dayahead/{kind}"
@@ -72,7 +72,7 @@ def _is_removed(root: Path, holding: Holding) -> bool:
     if not holding.path.exists():
         return True
     if holding.place in OUTPUTS:
-        shutil.rmtree(holding.path.resolve(), ignore_errors=True)  # it may be a link to a disk
+        shutil.rmtree(holding.path.resolve(), ignore_errors=True)  # may be a link to another disk
         remove_tree(holding.path)
         return not holding.path.exists()
     kind = holding.path.parent.name

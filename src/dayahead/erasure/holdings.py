@@ -1,4 +1,4 @@
-"""Where a project holds rows of users: outputs, caches, records, DVC's own cache."""
+"""Search for rows of users in a project: outputs, caches, records and DVC's cache."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -17,26 +17,26 @@ OTHERS = ("nights", "published", "models", "results", ".dvc/tmp")
 
 @dataclass(frozen=True)
 class Holding:
-    """Something that is removed as a whole."""
+    """A file or folder that is removed as a whole."""
 
     place: str
-    """What it is part of, for the list: data/raw, .dayahead/windows ..."""
+    """The part of the project that contains it, for the list: data/raw, .dayahead/windows ..."""
     path: Path
     rows: int
 
 
 @dataclass
 class Holdings:
-    """All that was found."""
+    """Everything that was found."""
 
     found: list[Holding] = field(default_factory=list)
     rows: Counter[str] = field(default_factory=Counter)
-    """By user: rows in tables that name users."""
+    """Rows by user, in tables that name users."""
     sessions: set[str] = field(default_factory=set)
-    """Ids of the users' sessions, as tables that name no users have them."""
+    """Ids of the users' sessions, by which tables without users are searched."""
 
     def by_place(self) -> Mapping[str, Sequence[Holding]]:
-        """Return what was found by its place, in the order in which it was."""
+        """Return the findings by place, in the order in which they were found."""
         listed: dict[str, list[Holding]] = {}
         for each in self.found:
             listed.setdefault(each.place, []).append(each)
@@ -65,7 +65,7 @@ def find_holdings(root: Path, users: Collection[str], dvc_cache: Path) -> Holdin
 
 
 def _tables(root: Path, dvc_cache: Path) -> Iterator[tuple[str, Path, Path]]:
-    """Yield each table with its place, and the path that goes if the table does."""
+    """Yield each table's place, the path that is removed with it, and its own path."""
     for name in OUTPUTS:
         yield from ((name, root / name, path) for path in tables_in(root / name))
     for folder in sorted((root / "data").glob(".*")):  # left by a killed stage

@@ -1,4 +1,4 @@
-"""Copies that a project cannot remove, each with what its owner does."""
+"""Copies that a project cannot remove, each with instructions for its owner."""
 
 from contextlib import suppress
 from pathlib import Path

@@ -50,6 +50,6 @@ def _with_section(text: str, forgotten: ForgottenConfig) -> str:
         is_own = line.startswith("forgotten:") or (is_own and line.startswith((" ", "- ", "\t")))
         if not is_own and line != _NOTE:
             kept.append(line)
-    users = [f'  - "{user}"' for user in forgotten.users]  # or YAML reads some as numbers
+    users = [f'  - "{user}"' for user in forgotten.users]  # quoted: some hashes look like numbers
     section = [_NOTE, "forgotten:", f'  key: "{forgotten.key}"', "  users:", *users]
     return "\n".join([*kept, *section]) + "\n"

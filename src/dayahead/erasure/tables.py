@@ -14,7 +14,7 @@ _PARQUET, _ARROW = b"PAR1", b"ARROW1"
 
 
 def tables_in(folder: Path) -> Iterator[Path]:
-    """Yield the parquet and Arrow files below a folder, whatever their names: DVC's have none."""
+    """Yield the parquet and Arrow files below a folder, by content: DVC's cache has no suffixes."""
     for path in sorted(folder.rglob("*")):
         with suppress(OSError):
             if path.is_file():

@@ -66,7 +66,7 @@ class _Pipeline:
             for out in stage.get(kind, [])
         }
         self.fingerprints: dict[str, str] = {}
-        """Of the stages computed so far; a stage comes after those that it depends on."""
+        """Fingerprints of the stages so far; each stage comes after those that it depends on."""
 
     def fingerprint_of(self, name: str) -> str:
         """Hash command, parameter values and dependencies; outputs count by their stages."""
@@ -91,6 +91,7 @@ class _Pipeline:
             return {"made": made, MANIFEST: sha256_of(manifest)} if manifest.is_file() else made
         if path.is_dir():
             files = [file for file in sorted(path.rglob("*")) if file.is_file()]
+            # Python writes them when the source is imported, so they differ without a change.
             files = [file for file in files if file.suffix != ".pyc"]
             return {str(file.relative_to(path)): sha256_of(file) for file in files}
         return sha256_of(path) if path.exists() else None

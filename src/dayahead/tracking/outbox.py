@@ -1,4 +1,4 @@
-"""The outbox of a stage: its records, on disk before any server gets them."""
+"""The outbox of a stage: its records, which are on disk before they are sent to any server."""
 
 import fcntl
 import json
@@ -26,7 +26,7 @@ from dayahead.core.redaction import redacted, utf8
 
 Entry = dict[str, Any]
 MLFLOW = "mlflow"
-"""The sink that an outbox has which names none."""
+"""The sink of an outbox that names none."""
 PIPELINE_RUN = "DAYAHEAD_PIPELINE_RUN"
 """Environment variable with the pipeline run's key, for stages that `dvc` starts by a launcher."""
 
@@ -48,7 +48,7 @@ def never_raising(consequence: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Outbox:
-    """An append-only file of JSON lines and, beside it, the files that its entries name."""
+    """An append-only file of JSON lines and, next to it, the files that its entries name."""
 
     path: Path
     """.dayahead/outbox/<pipeline run>/<stage>.jsonl"""
@@ -63,13 +63,13 @@ class Outbox:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            # A newline before it, too: a killed writer may have left half a line.
+            # Also a newline before it: a killed writer may have left half a line.
             file.write(f"\n{json.dumps(encodable(entry))}\n".encode())
             file.flush()
             os.fsync(file.fileno())
 
     def read(self, offset: int = 0) -> Iterator[tuple[int, Entry]]:
-        """Yield (byte offset behind it, entry) from an offset on; damaged lines are skipped."""
+        """Yield (byte offset after it, entry) from an offset on; damaged lines are skipped."""
         if not self.path.exists():
             return
         with self.path.open("rb") as file:
@@ -94,9 +94,9 @@ class Outbox:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Hold the outbox as a stage that writes it: one that is open, but not held, was killed.
+        """Lock the outbox while a stage writes it: one that is open, but not locked, was killed.
 
-        Where that is impossible (the folder cannot be written), the block runs all the same.
+        If that is impossible (the folder cannot be written), the block runs without the lock.
         """
         with ExitStack() as held:
             with suppress(OSError):
@@ -137,7 +137,7 @@ class Outbox:
     def add_file(self, source: Path) -> str:
         """Link or copy a file or folder; return its path relative to the outbox's folder.
 
-        The original may be gone at the upload: DVC deletes the workspaces of --temp runs.
+        The original may be gone when it is uploaded: DVC deletes the workspaces of --temp runs.
         """
         target = self.new_folder() / utf8(source.name)
         if source.is_dir():
@@ -162,7 +162,7 @@ def _parsed(line: bytes) -> Entry | None:
 
 
 def _link(source: str, target: str) -> None:
-    # Outputs are replaced whole, never rewritten in place, so a hard link keeps the content.
+    # Outputs are replaced by new files, never rewritten in place, so a hard link keeps the content.
     link_or_copy(Path(source).resolve(), Path(target))
 
 
@@ -199,7 +199,7 @@ def pipeline_run_key() -> str:
     process = psutil.Process()
     dvc = next((parent for parent in process.parents() if _is_dvc(parent)), None)
     kind, process = ("dvc", dvc) if dvc else ("alone", process)
-    # Seconds from boot to the process's start: setting the clock does not change them.
+    # A pid may be reused: add the start, in seconds since boot, which setting the clock keeps.
     return f"{kind}-{process.pid}-{process.create_time() - psutil.boot_time():.2f}"
 
 

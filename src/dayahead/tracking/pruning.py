@@ -16,13 +16,13 @@ from dayahead.tracking.sinks import Progress
 
 @dataclass
 class PrunedOutboxes:
-    """What became of the outboxes."""
+    """What was done with the outboxes."""
 
     removed: list[Path] = field(default_factory=list)
     undelivered: dict[Path, tuple[str, ...]] = field(default_factory=dict)
     """Those that stay, each with the trackers that lack records."""
     running: list[Path] = field(default_factory=list)
-    """Those that a stage or a sender is at work on."""
+    """Those in use by a stage or a sender."""
 
 
 def prune_outboxes(before: float, *, undelivered: bool = False) -> PrunedOutboxes:
@@ -52,7 +52,7 @@ def missing_in(outbox: Outbox) -> tuple[str, ...]:
 
 
 def _all_outboxes() -> Iterator[Outbox]:
-    """Yield the outboxes of all pipeline runs, those too of which only copied files are left."""
+    """Yield the outboxes of all pipeline runs, also those with only copied files left."""
     for folder in sorted((cache_root() / "outbox").glob("*/")):
         paths = [*folder.glob("*.jsonl"), *folder.glob("*.files")]
         yield from map(Outbox, sorted({path.with_suffix(".jsonl") for path in paths}))
@@ -64,7 +64,7 @@ def _last_written(outbox: Outbox) -> float:
 
 
 def _is_held(outbox: Outbox, held: ExitStack) -> bool:
-    """Keep stages and senders from the outbox; False where one is at work on it."""
+    """Lock the outbox against stages and senders; return whether that was possible."""
     try:
         lock = held.enter_context(outbox.path.with_suffix(".lock").open("a"))
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

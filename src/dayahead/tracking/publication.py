@@ -12,21 +12,21 @@ from dayahead.tracking.runs import PACKAGE, StageRun, stage_run
 
 @dataclass(frozen=True, kw_only=True)
 class Publication:
-    """What a decision has changed about the registered model."""
+    """Changes to the registered model by a decision."""
 
     number: int
-    """Decisions of a history count from 1; of two records of a window the higher one says who is
-    champion."""
+    """Number of the decision in its history, from 1; of two records for a window, the one with the
+    higher number says which model is champion."""
     key: str
-    """Names the decision: recorded twice, it is sent once."""
+    """Identifies the decision: if it is recorded twice, it is sent once."""
     model: str
-    """Of the registered model."""
+    """Name of the registered model."""
     window: str
     metrics: Mapping[str, float]
     published: str
     """Name of the new version, empty for none."""
     folder: Path | None
-    """Its files."""
+    """Folder of the new version's files."""
     champion: str
     previous: str
     withdrawn: Mapping[str, str]
@@ -62,7 +62,7 @@ def _fields(
         return fields
     if params.model.features:  # served by events, not by ids alone
         return {**fields, "file": run.outbox.add_file(publication.folder)}
-    from dayahead.tracking.model_package import package_model  # MLflow: a rollback needs none
+    from dayahead.tracking.model_package import package_model  # with MLflow
 
     target = run.outbox.new_folder() / "model"
     package_model(target, publication.folder, code, PACKAGE)

@@ -1,8 +1,8 @@
 """Published models as versions of a registered model, with the aliases champion and previous.
 
-What is published is recorded in an outbox like everything else, so a server that is away holds
-nothing up. Uploads may come late and in any order: a version is found by the name under which it
-was published, and the aliases are those of the newest record.
+Publications are recorded in an outbox like everything else, so an unreachable server delays
+nothing. Uploads may come late and in any order: a version is found by the name under which it was
+published, and the aliases follow the newest record.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ ALIASES: Final = ("champion", "previous")
 def upload_publication(
     client: MlflowClient, run: str, entry: Mapping[str, Any], folder: Path
 ) -> None:
-    """Bring the registered model up to date with a record; to repeat it changes nothing."""
+    """Bring the registered model up to date with a record; idempotent."""
     name = entry["model"]
     if not client.search_registered_models(f"name = '{name}'"):
         client.create_registered_model(name)
@@ -34,7 +34,7 @@ def upload_publication(
         client.create_model_version(name, source, run_id=run, tags=tags)
         versions = _versions(client, name)
     known = client.get_registered_model(name)
-    order = f"{entry['window']} {entry['number']:09}"  # numbers start again with a new history
+    order = f"{entry['window']} {entry['number']:09}"  # in a new history, numbers start again
     if entry["champion"] and order >= known.tags.get(ORDER_TAG, ""):
         client.set_registered_model_tag(name, ORDER_TAG, order)
         for alias in ALIASES:
@@ -61,7 +61,7 @@ def _mark_withdrawn(
 
 
 def _set_aliases(client: MlflowClient, name: str, versions: Mapping[str, Any]) -> None:
-    """Let the aliases name the versions of the newest record, as far as they are there."""
+    """Point the aliases to the versions of the newest record that have been uploaded."""
     known = client.get_registered_model(name)
     for alias in ALIASES:
         published = known.tags.get(f"dayahead.{alias}", "")

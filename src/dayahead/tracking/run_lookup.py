@@ -42,7 +42,7 @@ def results_of(run: str, into: Path) -> Path:
 
 
 def _errors() -> tuple[type[Exception], ...]:
-    """Return what a lookup raises where it finds nothing."""
+    """Return the errors that a lookup raises if it finds nothing."""
     from dvc.exceptions import DvcException
     from dvc.scm import SCMError
     from mlflow import MlflowException
@@ -83,6 +83,6 @@ def _from_dvc(run: str, into: Path) -> Path:
     try:
         files.get(f"{RESULTS}/{RANKS}", str(into / RANKS), recursive=True)
         files.get_file(f"{RESULTS}/{WINDOWS}", str(into / WINDOWS))
-    except AttributeError:  # of pygit2, for a tree or a file
+    except AttributeError:  # pygit2 raises it for a tree or a file
         raise ValueError(f"{run} is no commit") from None
     return into

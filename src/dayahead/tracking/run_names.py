@@ -1,4 +1,4 @@
-"""Names of runs: what was run, in a few words."""
+"""Names of runs: their main settings in a few words."""
 
 import re
 
@@ -7,7 +7,7 @@ from dayahead.config.params import Params
 from dayahead.config.windows import WindowConfig
 
 _GENERATED = re.compile(r"[a-z]{5}-[a-z]{4}")
-"""What DVC calls an experiment that nobody named: an adjective and a noun."""
+"""Pattern of the names that DVC generates for experiments: an adjective and a noun."""
 
 
 def run_name(params: Params, experiment: str | None = None) -> str:
@@ -22,7 +22,7 @@ def run_name(params: Params, experiment: str | None = None) -> str:
 
 
 def _window(window: WindowConfig) -> list[str]:
-    """Of windows other than a day, their length."""
+    """Length of the windows, unless it is a day."""
     length = window.unit if window.length == 1 else f"{window.length}-{window.unit}"
     return [] if length == "day" else [length]
 

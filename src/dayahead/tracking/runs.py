@@ -1,4 +1,4 @@
-"""The record of one stage, as its script sees it."""
+"""Recording of one stage: the interface for its script."""
 
 import json
 import os
@@ -84,7 +84,7 @@ def stage_run(
 ) -> Iterator[StageRun]:
     """Record a stage while the block runs, and how it ends.
 
-    Work that is no stage of dvc.yaml has no lineage, an `outbox` of its own and a `name`.
+    Work other than a stage of dvc.yaml has no lineage, but an `outbox` of its own and a `name`.
     """
     lineage = Lineage()
     if outbox is None:
@@ -139,7 +139,7 @@ def _text(value: object) -> str:
 
 
 def _end_entry(error: BaseException) -> dict[str, str]:
-    """MLflow's status of a stage that an exception ended, and why it did not finish."""
+    """MLflow's status for a stage that ended with an exception, and the reason."""
     if isinstance(error, SystemExit) and not error.code:
         return {"status": "FINISHED"}
     if (number := signal_of(error)) is not None:

@@ -1,8 +1,8 @@
 """`python -m dayahead.tracking.sender OUTBOX SINK...`: the process that sends a stage's records.
 
-So MLflow, whose import takes seconds, is loaded beside torch, and takes no time of the interpreter
-that trains. The stage holds the process's stdin: once that is closed, by a stage that has finished
-or was killed, what is left is sent, and the process ends.
+MLflow, whose import takes seconds, is thus loaded in parallel with torch, and takes no time of the
+interpreter that trains. The stage holds the process's stdin: when that is closed, because the stage
+has finished or was killed, the remaining records are sent and the process ends.
 """
 
 import os
@@ -18,7 +18,7 @@ from dayahead.core.errors import exit_with_message
 from dayahead.tracking.outbox import Outbox, never_raising, warn_once
 
 CLOSE_SECONDS = 60
-"""How long a finished stage waits for its last records to arrive."""
+"""Seconds that a finished stage waits for its last records to be sent."""
 
 
 @contextmanager
@@ -36,9 +36,9 @@ def background_sender(outbox: Outbox, kinds: Sequence[str]) -> Iterator[None]:
 
 
 def _start(outbox: Outbox, kinds: Sequence[str]) -> subprocess.Popen[bytes]:
-    # -P: files of the project's folder do not replace Python's modules.
+    # -P: files of the project's folder must not shadow Python's modules.
     command = [sys.executable, "-P", "-m", __name__, str(outbox.path), *kinds]
-    # In a process group of its own: Ctrl-C is meant for the stage, which then closes stdin.
+    # In its own process group: Ctrl-C is meant for the stage, which then closes stdin.
     return subprocess.Popen(command, stdin=subprocess.PIPE, process_group=0)
 
 
@@ -59,7 +59,7 @@ def _close(sender: subprocess.Popen[bytes], outbox: Outbox) -> None:
 def main() -> None:
     """Send until stdin is closed; record the end of a stage that was killed."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # of systemd or Slurm: they are meant for the stage
+        signal.signal(number, signal.SIG_IGN)  # from systemd or Slurm, meant for the stage
     outbox, kinds = Outbox(Path(sys.argv[1])), sys.argv[2:]
     over = threading.Event()
     threading.Thread(target=_wait_for_stage, args=(over,), daemon=True).start()
@@ -72,7 +72,7 @@ def main() -> None:
 def _wait_for_stage(over: threading.Event) -> None:
     while os.read(0, 1):
         pass
-    signal.alarm(CLOSE_SECONDS + 5)  # where no stage is left to end this process
+    signal.alarm(CLOSE_SECONDS + 5)  # if the stage was killed, nobody else ends this process
     over.set()
 
 

@@ -1,6 +1,6 @@
-"""Sinks: the trackers that an outbox is sent to, each with a mark of what it has.
+"""Sinks: the trackers to which an outbox is sent; each records how much it has received.
 
-One that fails, or whose package is missing, holds up neither the stage nor the others.
+A sink that fails, or whose package is missing, delays neither the stage nor the other sinks.
 """
 
 import shutil
@@ -25,23 +25,23 @@ SINKS: Final = {
 
 
 class Progress(NamedTuple):
-    """How much of an outbox a sink has, and where; in a file beside the outbox."""
+    """How much of an outbox a sink has received, and where; kept in a file next to the outbox."""
 
     store: str = ""
     run: str = ""
     parent: str = ""
     offset: int = 0
     size: int = 0
-    """Bytes written, of a sink that appends to a file."""
+    """Bytes written, for a sink that appends to a file."""
 
     @staticmethod
     def path(outbox: Outbox, kind: str = MLFLOW) -> Path:
-        """Return the file beside the outbox."""
+        """Return the file next to the outbox."""
         return outbox.path.with_suffix(f".{kind}.json")
 
     @classmethod
     def of(cls, outbox: Outbox, kind: str = MLFLOW) -> "Progress":
-        """Read the file; where it is missing or damaged, all is sent again."""
+        """Read the file; if it is missing or damaged, everything is sent again."""
         try:
             return cls(**read_json(cls.path(outbox, kind)))
         except (OSError, ValueError, TypeError):
@@ -56,7 +56,7 @@ class Sink(ABC):
     is_live: ClassVar[bool] = True
     """Whether it takes records while the stage runs."""
     name: str
-    """Where its records go, without credentials."""
+    """Address to which its records go, without credentials."""
 
     @abstractmethod
     def send(self, outbox: Outbox, progress: Progress) -> Iterator[Progress]:
@@ -66,8 +66,8 @@ class Sink(ABC):
         """Send the entries that the sink lacks and return their number; `outbox` is locked.
 
         Raises:
-            Exception: the tracker fails; it has what came before.
-            TrackingError: another store has the first entries, and should get the others.
+            Exception: the tracker fails; earlier entries have arrived.
+            TrackingError: the first entries are in another store, which should get the others.
         """
         if not self.is_live and outbox.is_open():
             return 0
@@ -85,7 +85,7 @@ class Sink(ABC):
         return sum(offset <= progress.offset for offset in offsets)
 
     def upload_ended(self, outbox: Outbox) -> int:
-        """Send the outbox of a stage that is over; of a killed one, record the end first.
+        """Send the outbox of a stage that has ended; if it was killed, record its end first.
 
         Raises:
             BusyError: the stage is running, or another process sends its outbox.
@@ -122,7 +122,7 @@ def open_sink(kind: str) -> Sink:
 
 
 def _remove_sent_files(outbox: Outbox) -> None:
-    """Remove copied files that every sink of the outbox is done with."""
+    """Remove copied files that every sink of the outbox has received."""
     sent = min(Progress.of(outbox, kind).offset for kind in outbox.sinks())
     for offset, entry in outbox.read():
         if offset <= sent and (file := entry.get("file")):

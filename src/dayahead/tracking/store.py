@@ -13,7 +13,7 @@ from mlflow import MlflowClient
 from dayahead.core.project import project_root
 from dayahead.core.redaction import redacted
 
-# Creating the database logs every migration; a store that does not answer is reported once by us.
+# Creating the database logs every migration. An unreachable store is reported once, by the sender.
 for _noisy, _level in {
     "alembic": "WARNING",
     "mlflow": "WARNING",
@@ -50,7 +50,7 @@ _VIEW_STATE = {
     "lifecycleFilter": "Active",
     "modelVersionFilter": "All Runs",
     "searchFilter": "",
-    # Of the charts, those of all runs window by window and of the averages over windows.
+    # Show the charts of metrics window by window, and of the averages over windows.
     "chartsSearchFilter": "^((aod_)?(ndcg|recall|mrr)_at_20|train_loss)$",
     "datasetsFilter": [],
     "runsExpanded": {},
@@ -62,7 +62,7 @@ EXPERIMENT_TAGS = {
     "mlflow.experiment.primaryMetric.name": "aod_ndcg_at_20",
     f"mlflow.sharedViewState.{VIEW}": json.dumps(_VIEW_STATE),
 }
-"""How MLflow's pages show an experiment: a table of models and their metrics, no traces."""
+"""Tags that make MLflow's pages show an experiment as a table of models and metrics, no traces."""
 LOCK_SECONDS = 120
 _RELATIVE_SQLITE = re.compile(r"^(sqlite(?:\+\w+)?:///)(?![/:])(.+)$")
 
@@ -96,12 +96,12 @@ class Store:
 
     @cached_property
     def client(self) -> MlflowClient:
-        """The client; several processes that create one database at once would break it."""
+        """The client; locked, because processes that create one database at once would break it."""
         with self.lock():
             return MlflowClient(self.uri, registry_uri=self.uri)
 
     def lock(self) -> FileLock:
-        """Lock for creating what must exist once; reentrant within a process."""
+        """Lock for creating objects that must exist only once; reentrant within a process."""
         is_file = self.uri.startswith("sqlite")
         base = self.uri.partition(":///")[2] if is_file else str(self.root / ".dayahead/mlflow")
         Path(base).parent.mkdir(parents=True, exist_ok=True)
@@ -110,7 +110,7 @@ class Store:
     def experiment_id(self, name: str) -> str:
         """Return an experiment's id; create it with an absolute artifact location if missing.
 
-        Tags that it has already stay, for a user may have changed them.
+        Existing tags stay, because a user may have changed them.
         """
         with self.lock():
             if found := self.client.get_experiment_by_name(name):

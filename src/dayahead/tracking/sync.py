@@ -1,4 +1,4 @@
-"""Sending of outboxes: while a stage runs, and by `dayahead track --sync`."""
+"""Sending outboxes: while a stage runs, and by `dayahead track --sync`."""
 
 import threading
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ def _send_to(outbox: Outbox, kind: str, closing: threading.Event) -> None:
 
 
 def _send_until_closed(sink: Sink, outbox: Outbox, closing: threading.Event) -> None:
-    """Send again and again; a sink that fails is tried less and less often."""
+    """Send repeatedly until the stage is over; after failures, at growing intervals."""
     lock = outbox.lock(sink.kind)
     others, pause, is_last = None, PAUSE_SECONDS, False
     while not is_last:
@@ -63,7 +63,7 @@ def _send_until_closed(sink: Sink, outbox: Outbox, closing: threading.Event) -> 
                 sink.upload(outbox)
             pause = PAUSE_SECONDS
         except Exception as error:  # noqa: BLE001
-            is_last = closing.is_set()  # a finished stage does not wait for a second failure
+            is_last = closing.is_set()  # no further attempt once the stage has finished
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
             warn_once(
                 f"{sink.name} does not answer ({type(error).__name__}: "

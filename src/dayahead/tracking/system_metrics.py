@@ -1,4 +1,4 @@
-"""Use of the processor, memory, disk, network and GPUs while a stage runs."""
+"""Utilisation of processor, memory, disk, network and GPUs while a stage runs."""
 
 import threading
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from mlflow.system_metrics.metrics.network_monitor import NetworkMonitor
 from dayahead.tracking.outbox import Outbox, never_raising
 
 SECONDS = 10.0
-"""Between two samples, unless MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL says otherwise."""
+"""Seconds between samples, unless MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL says otherwise."""
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from dayahead.tracking.outbox import Entry, Outbox
 from dayahead.tracking.sinks import Progress, Sink
 
 GROUPS = {"window": "by window/", "metrics": "over windows/"}
-"""Under which TensorBoard shows the metrics of an entry; `system/` is part of those names."""
+"""Groups in which TensorBoard shows metrics, by kind of entry; system metrics have a prefix."""
 
 
 class TensorBoardSink(Sink):
@@ -35,8 +35,8 @@ class TensorBoardSink(Sink):
     def send(self, outbox: Outbox, progress: Progress) -> Iterator[Progress]:
         """Append all entries at once.
 
-        What an interrupted call has written beyond `progress` is cut off first, so that no event
-        is there twice; a file that is gone is written again.
+        Anything that an interrupted call has written beyond `progress` is truncated first, so that
+        no event is written twice; a missing file is written again.
         """
         path = self._path(outbox)
         if not path.exists() or path.stat().st_size < progress.size:
@@ -61,7 +61,7 @@ class TensorBoardSink(Sink):
     def _path(self, outbox: Outbox) -> Path:
         start = outbox.start() or {}
         run = re.sub(r"[^\w.+() -]", "-", f"{start['name']} {start['pipeline_run'][:6]}")
-        # TensorBoard reads a folder's files by name: in the order in which the stages started.
+        # TensorBoard reads a folder's files in order of name: here, of the start of the stages.
         return self.folder / run / f"events.out.tfevents.{start['at'] // 1000}.{start['stage']}"
 
 

@@ -25,15 +25,15 @@ NAME_TAG: Final = "mlflow.runName"
 NOTE_TAG: Final = "mlflow.note.content"
 ERROR_TAG: Final = "error"
 PER_CALL: Final = 100
-"""Most params and tags that MLflow accepts at once."""
+"""Maximum number of params and tags that MLflow accepts at once."""
 _REJECTED: Final = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST", "RESOURCE_ALREADY_EXISTS")
 
 
 class Uploader(Sink):
     """Sends outboxes to one MLflow store.
 
-    Runs are found by an id of our own, a metric carries its own time stamp, and an artifact
-    replaces itself: sent twice, they are there once.
+    Sending is idempotent: runs are found by our own id, metrics carry their time stamp, and an
+    artifact replaces its earlier copy.
     """
 
     kind = MLFLOW
@@ -43,7 +43,7 @@ class Uploader(Sink):
         self.name = redacted(self.store.uri)
 
     def send(self, outbox: Outbox, progress: Progress) -> Iterator[Progress]:
-        """Send entry by entry; an MlflowException says that the store fails."""
+        """Send entry by entry; raises MlflowException if the store fails."""
         for offset, entry in outbox.read(progress.offset):
             if entry["kind"] == "start":
                 progress = self._upload_start(entry)
@@ -82,7 +82,7 @@ class Uploader(Sink):
             found = self.store.client.create_run(experiment, start_time=at, tags=tags)
         else:
             self._set_tags(found.info.run_id, tags)
-            if ERROR_TAG in found.data.tags:  # of a stage that failed and runs again
+            if ERROR_TAG in found.data.tags:  # the stage failed before and runs again
                 self.store.client.delete_tag(found.info.run_id, ERROR_TAG)
         return str(found.info.run_id)
 
@@ -149,7 +149,7 @@ class Uploader(Sink):
 
     def _upload_input(self, runs: Sequence[str], entry: Entry) -> None:
         source = json.dumps({"uri": entry["source"]})
-        digest = entry["digest"][:36]  # MLflow takes no more
+        digest = entry["digest"][:36]  # MLflow's limit
         dataset = entities.Dataset(entry["name"], digest, "local", source)
         tag = entities.InputTag("mlflow.data.context", "input")
         for run in runs:
@@ -165,7 +165,7 @@ class Uploader(Sink):
             self.store.client.set_terminated(run, entry["status"], entry["at"])
 
     def _upload_model(self, runs: Sequence[str], entry: Entry, folder: Path) -> None:
-        # Beside the model's files, so that it goes with them where this process is killed.
+        # Next to the model's files, so that it is removed with them if this process is killed.
         with TemporaryDirectory(dir=folder.parent) as scratch:
             if (package := _packaged(entry, folder, Path(scratch))) is not None:
                 self._upload_package(runs, package)
@@ -183,7 +183,7 @@ class Uploader(Sink):
         for run in runs:
             outputs = client.get_run(run).outputs
             known = {each.model_id for each in outputs.model_outputs} if outputs else set()
-            if model.model_id not in known:  # MLflow refuses an output that a run has
+            if model.model_id not in known:  # MLflow rejects an output that the run already has
                 client.log_outputs(run, [entities.LoggedModelOutput(model.model_id, step=0)])
 
 
@@ -198,7 +198,7 @@ def _packaged(entry: Entry, folder: Path, scratch: Path) -> Path | None:
 
 @contextmanager
 def _skip_rejected(what: str) -> Iterator[None]:
-    """Skip what the store will never accept, or what is damaged: it must not hold up the rest."""
+    """Skip entries that the store will never accept or that are damaged: others must not wait."""
     try:
         yield
     except (MlflowException, FileNotFoundError, KeyError, TypeError) as error:

@@ -20,14 +20,14 @@ from dayahead.tracking.sinks import Progress, Sink
 
 SYNC = (sys.executable, "-m", "wandb", "sync")
 SYNC_SECONDS = 50
-"""How long an upload may take: less than a finished stage waits for its sinks."""
+"""Maximum seconds of an upload: less than a finished stage waits for its sinks."""
 _SETTINGS = {
     "mode": "offline",
     "console": "off",
     "silent": True,
     "disable_git": True,
     "disable_code": True,
-    # No statistics of its own and no names of the machine.
+    # System metrics are ours, and no data of the machine are sent.
     "x_disable_stats": True,
     "x_disable_meta": True,
 }
@@ -47,7 +47,7 @@ class WandbSink(Sink):
         self.name = str(self.folder)
 
     def send(self, outbox: Outbox, progress: Progress) -> Iterator[Progress]:
-        """Write what follows `progress` as one part, whole and renamed: it is there once."""
+        """Write the entries after `progress` as one part, renamed into place: idempotent."""
         folder = self.folder / outbox.path.parent.name
         part = folder / f"offline-run-{outbox.path.stem}-{progress.offset}"
         *_, (end, _) = outbox.read()
@@ -66,7 +66,7 @@ def _write_part(outbox: Outbox, first: int, folder: Path, part: Path) -> None:
     os.environ |= {"WANDB_ERROR_REPORTING": "false", "WANDB_MODE": "offline"}
     try:
         _log_part(outbox, first, scratch)
-    finally:  # W&B changes both for the whole process
+    finally:  # W&B changes the hook and the environment for the whole process
         sys.excepthook = hook
         os.environ.clear()
         os.environ.update(environment)
@@ -91,7 +91,7 @@ def _log_part(outbox: Outbox, first: int, scratch: Path) -> None:
     )
     run.define_metric("*", step_metric="window")
     end: Entry = {}
-    # W&B drops steps that do not increase: positions in the outbox do, in every part.
+    # W&B drops steps that do not increase; positions in the outbox increase over all parts.
     for n, (offset, entry) in zip(count(), outbox.read()):
         if offset > first:
             _log_entry(run, n, entry)

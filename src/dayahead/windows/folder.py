@@ -30,8 +30,8 @@ from dayahead.windows.metadata import Statistics, WindowsManifest, read_metadata
 MANIFEST = "windows.json"
 STATISTICS = "statistics.json"
 GRACE_SUFFIX = "+"
-"""A value first seen in the grace of 2026-01-01 has the first window 2026-01-01+: it is known from
-the next window on, whatever its name."""
+"""Suffix of the first window of a value that is first seen in a window's grace: 2026-01-01+. Such a
+value is known from the next window on, whatever the name of that."""
 PREFIX = {
     "day": "session_start_date",
     "hour": "session_start_hour",
@@ -141,7 +141,7 @@ class WindowFolder:
         if role != "all":
             return _read_table(self.path(window, role), columns)
         wanted = list(dict.fromkeys([SESSION_START, SESSION_ID, *columns]))
-        roles = reversed(ROLES)  # in train, sessions lack what is in the window's grace
+        roles = reversed(ROLES)  # train last: its sessions lack events in the window's grace
         table = pa.concat_tables([_read_table(self.path(window, part), wanted) for part in roles])
         keys = table.select([SESSION_START, SESSION_ID])
         keys = keys.append_column("row", pa.array(np.arange(len(table))))
@@ -150,7 +150,7 @@ class WindowFolder:
         return table.take(first["row_min"]).select(columns).combine_chunks()
 
     def take(self, window: Window, role: str, rows: pa.Array, columns: list[str]) -> pa.Table:
-        """Read some of a role's sessions, as `read` does; memory holds these alone.
+        """Read some of a role's sessions, as `read` does, holding only these in memory.
 
         Raises:
             WindowError: as `read` does.
@@ -191,7 +191,7 @@ class WindowFolder:
         return int(self._n_known[column][window.position])
 
     def n_in_files(self, column: str, window: Window) -> int:
-        """Count the values that a window's files know: those of its grace too."""
+        """Count the values known in a window's files, which include those of its grace."""
         return int(n_known(self.vocabulary(column), [window.name + GRACE_SUFFIX])[0])
 
 
@@ -201,10 +201,10 @@ def _read_table(
     with wrap_read_errors(path):
         if rows is None:
             table = pq.read_table(path, columns=columns, partitioning=None)
-        else:  # unlike a table's, this `take` holds no more than it takes
+        else:  # unlike Table.take, this does not load the whole file
             table = dataset(path).take(rows, columns=columns)
     for name, column in zip(table.column_names, table.columns, strict=True):
         if pa.types.is_list(column.type) and pa.types.is_floating(column.type.value_type):
-            for chunk in column.chunks:  # a null among the numbers becomes NaN
+            for chunk in column.chunks:  # nulls become NaN, and are found too
                 check_finite(chunk.flatten().to_numpy(zero_copy_only=False), name, path)
     return table

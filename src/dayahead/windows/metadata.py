@@ -23,7 +23,7 @@ class WindowEntry:
     """One window of the log in windows.json."""
 
     window: str
-    """2019-10-01, 2019-10-01T13 or 2019-10-01T1304, by the unit."""
+    """Name: 2019-10-01, 2019-10-01T13 or 2019-10-01T1304, by the unit."""
     start: str
     """ISO 8601, UTC, like `end`."""
     end: str
@@ -52,11 +52,11 @@ class WindowsManifest:
     steps: dict[str, int]
     """Events read, dropped by each step, and kept."""
     windows: list[WindowEntry]
-    """From the first to the last in which a session starts, in order of time."""
+    """Windows from the first to the last in which a session starts, in order of time."""
 
     @property
     def spans(self) -> str:
-        """What an average over windows is over: days, or windows of 4 minutes."""
+        """Name of the windows in "average over ...": days, or windows of 4 minutes."""
         is_one = self.length == 1
         return f"{self.unit}s" if is_one else f"windows of {self.length} {self.unit}s"
 
@@ -74,16 +74,16 @@ class NumberStatistics:
     overall_mean: float | None = None
     """Average used for every other category."""
     mean: float | None = None
-    """Of scale: standard, like `std`."""
+    """Mean of a feature with scale: standard; `std` is its deviation."""
     std: float | None = None
     knots: list[float] | None = None
-    """Quantiles, ascending, of scale: gauss_rank."""
+    """Quantiles, ascending, of a feature with scale: gauss_rank."""
     n: int | None = None
-    """How many numbers the quantiles are of."""
+    """How many numbers the quantiles were computed from."""
 
     @property
     def scaling(self) -> str:
-        """The scale that was fitted; fixed: none."""
+        """The kind of scale that was fitted; fixed means none."""
         if self.knots is not None:
             return "gauss_rank"
         return "fixed" if self.mean is None else "standard"
@@ -97,13 +97,13 @@ class FeatureStatistics(NumberStatistics):
     columns: list[str]
     """Columns of a window file that hold the feature."""
     type: IdType | None = None
-    """Of a categorical feature's raw values."""
+    """Type of a categorical feature's raw values."""
     windows: dict[str, NumberStatistics] | None = None
-    """By window, of a feature fitted on each window by itself (fit: look_ahead_window)."""
+    """Statistics by window, of a feature that is fitted on each window (fit: look_ahead_window)."""
 
     @property
     def newest(self) -> NumberStatistics:
-        """What was fitted; where each window has its own, on the newest."""
+        """The fitted statistics; if each window has its own, those of the newest."""
         return self.windows[max(self.windows)] if self.windows else self
 
 
@@ -124,7 +124,7 @@ class Statistics:
 
     unit: WindowUnit
     length: int = 1
-    """Units per window; models saved by 0.1.0 do not say it."""
+    """Units per window; models saved by 0.1.0 lack it."""
     timezone: str
     item_type: IdType
     sessions: SessionRules
@@ -136,7 +136,7 @@ class Statistics:
 
     @property
     def window_length(self) -> int:
-        """Length of a window in microseconds; of days without changes of summer time."""
+        """Length of a window in microseconds; days count as 24 hours."""
         return UNITS[self.unit] * self.length
 
     def category_of(self, name: str) -> tuple[str, IdType] | None:
