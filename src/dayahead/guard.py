@@ -1,9 +1,8 @@
-"""`python guard.py COMMAND...`: run a command for as long as the parent wants it.
+"""`python guard.py COMMAND...`: run a command until it ends or the parent closes stdin.
 
-The parent holds the other end of stdin. When it closes that, or dies however roughly, the command
-and all that it started get the SIGINT of a Ctrl-C, which ends a stage of DVC in order; what is left
-of its process group after a minute is killed. Run as a file: it imports nothing of ours, so it
-starts at once.
+When the parent closes stdin, or dies in any way, the command and its children get SIGINT, as by
+Ctrl-C, which ends a stage of DVC in order; processes of its group that are left after a minute are
+killed. It is run as a file and imports nothing of ours, so that it starts at once.
 """
 
 import os

@@ -52,6 +52,7 @@ _STYLE: Final = {
     "ytick.labelcolor": _MUTED,
     "ytick.major.size": 0,
 }
+# None leaves them out: with a date or version, equal results would give different bytes.
 _METADATA: Final = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 _MAX_TICKS: Final = 6
 _MAX_MARKERS: Final = 40

@@ -56,6 +56,7 @@ def shown_sessions(
     """
     sessions = folder.read(window, split, [ITEM_ID])[ITEM_ID]
     lengths = pc.list_value_length(sessions).to_numpy()
+    # Index of each session's last target: with all positions it has one fewer than items.
     last = np.arange(len(lengths)) if ranks.positions is None else np.cumsum(lengths - 1) - 1
     n_items = N_RESERVED + len(folder.vocabulary(ITEM_ID))
     if any(

@@ -24,9 +24,9 @@ class Origin:
     n_bytes: int
     n_events: int
     data_sha256: str
-    """Of data/raw/manifest.json, which has that of every source file."""
+    """Hash of data/raw/manifest.json, which has the hash of every source file."""
     results_md5: str
-    """Of results/windows.csv, as dvc.lock has it."""
+    """Hash of results/windows.csv, as in dvc.lock."""
     command: str
 
 

@@ -1,4 +1,4 @@
-"""Values that the shell completes; each takes milliseconds."""
+"""Completions for the shell; each takes milliseconds."""
 
 import subprocess
 
@@ -6,23 +6,23 @@ from dayahead.core.project import project_root
 from dayahead.presets import preset_names, search_names
 
 N_PARTS = 4
-"""Slashes in refs/exps/12/3456.../name."""
+"""Number of slashes in refs/exps/12/3456.../name."""
 
 
 def complete_preset(incomplete: str) -> list[str]:
-    """Return the presets that begin so."""
+    """Return the presets that start with this text."""
     names = preset_names(project_root() / "presets")
     return [name for name in names if name.startswith(incomplete)]
 
 
 def complete_search(incomplete: str) -> list[str]:
-    """Return the search spaces that begin so."""
+    """Return the search spaces that start with this text."""
     names = search_names(project_root() / "searches")
     return [name for name in names if name.startswith(incomplete)]
 
 
 def complete_runs(incomplete: str) -> list[str]:
-    """Return lists of runs whose last one is an experiment that begins so."""
+    """Return completions of a list of runs, whose last one is the start of an experiment."""
     before, comma, last = incomplete.rpartition(",")
     command = ["git", "for-each-ref", "--format=%(refname)", "refs/exps"]
     done = subprocess.run(command, cwd=project_root(), capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""What the help of each verb ends with: commands to copy, at most 76 columns wide."""
+"""Examples at the end of each verb's help: commands to copy, at most 76 columns wide."""
 
 EXAMPLES = {
     "recommend": (
@@ -58,7 +58,7 @@ EXAMPLES = {
     "cache push": ("dayahead cache push", "dayahead cache push --all-fits store"),
     "cache pull": ("dayahead cache pull", "dayahead cache pull --all-fits store"),
 }
-"""By verb."""
+"""Examples by verb."""
 
 
 def epilog_of(verb: str) -> str:

@@ -31,7 +31,7 @@ def export(
 
 @contextmanager
 def _exporters_silenced() -> Iterator[None]:
-    """Show no warning of what the exporters trace."""
+    """Suppress the warnings of the exporters."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         logging.disable(logging.WARNING)

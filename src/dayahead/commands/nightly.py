@@ -72,7 +72,7 @@ def nightly(
 
 @contextmanager
 def retried_later() -> Iterator[None]:
-    """End with 75 where a later call may succeed."""
+    """Exit with status 75 if a later call may succeed."""
     from dayahead.nightly.pipeline import RetryLaterError
 
     try:
@@ -96,7 +96,7 @@ def _reported(night: "Night", outcome: "Outcome", *, as_json: bool, commit: bool
 
 
 def project_night() -> "Night":
-    """Return the nights of the project that the working folder is in."""
+    """Return the nightly runs of the project that contains the working folder."""
     from dayahead.nightly.night import Night
     from dayahead.nightly.pipeline import Pipeline
 
@@ -105,7 +105,7 @@ def project_night() -> "Night":
 
 
 def project_served() -> "Served":
-    """Return what is served of that project, without what only nights need: torch takes seconds."""
+    """Return the served models of that project, without importing torch, which takes seconds."""
     from dayahead.nightly.served import Served
 
     return Served(project_root(), record=_record)

@@ -94,7 +94,7 @@ def _write(models: Path, sessions: Path, output: Path, options: Options) -> None
     with tqdm(unit=" sessions", unit_scale=True, disable=None) as bar:
 
         def progress(n_sessions: int, share: float | None) -> None:
-            # The number of all sessions is known at the end, or where a row is a session.
+            # The total is an estimate, exact only if each row of the file is a session.
             bar.total = round(n_sessions / share) if share else None
             bar.update(n_sessions - bar.n)
 

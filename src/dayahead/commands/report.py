@@ -1,4 +1,4 @@
-"""`dayahead report`: the report with other runs beside it."""
+"""`dayahead report`: the report compared with other runs."""
 
 import tempfile
 from pathlib import Path

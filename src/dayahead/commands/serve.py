@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 DRAIN_SECONDS = 30
 BACKLOG = 2048
 OTHER_FILES = 256
-"""Besides connections: the model's, libraries', the loop's."""
+"""Open files besides connections: those of the model, libraries and the event loop."""
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 Models = Annotated[Path | None, typer.Option(help="Folder of the saved model; models/ by default.")]
 Published = Annotated[
@@ -117,7 +117,7 @@ def _run(service: "Service", listening: socket.socket, host: str) -> None:
         create_app(service),
         http=connections_within(service.limits),
         ws="none",
-        log_level="error",  # what clients do wrong is no affair of the log
+        log_level="error",  # clients' mistakes do not belong in the log
         access_log=False,
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
@@ -125,13 +125,13 @@ def _run(service: "Service", listening: socket.socket, host: str) -> None:
         logging.warning("all who reach %s may ask: there are no users or passwords", host)
     shown = _address(host, listening.getsockname()[1])
     print(f"Model {service.model.version} answers on http://{shown}", flush=True)
-    # uvicorn raises the signal again once it has drained; that is no failure.
+    # After draining, uvicorn raises the signal again; this must not be an exit status of failure.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     uvicorn.Server(config).run(sockets=[listening])
 
 
 def _allow_files(n_connections: int) -> None:
-    """Let the process have as many open files as it may have connections."""
+    """Raise the limit of open files to what the connections may need."""
     n_files = n_connections + OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and n_files > hard:
@@ -150,7 +150,8 @@ def _address(host: str, port: int) -> str:
 def _listening(host: str, port: int) -> socket.socket:
     """Return a socket that listens, before the seconds that a model takes to load."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With the protocol named, asyncio turns Nagle's delays of 40 ms off; create_server names none.
+    # asyncio disables Nagle's algorithm (delays of 40 ms) only if the socket names its protocol,
+    # which socket.create_server does not.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -1,4 +1,4 @@
-"""A comparison of runs by their names, wherever their results are."""
+"""A comparison of runs by name: folders, MLflow runs, DVC experiments or Git revisions."""
 
 import tempfile
 from collections.abc import Sequence

@@ -24,7 +24,7 @@ STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 def _check_zone(name: str) -> str:
     try:
         ZoneInfo(name)
-    except (KeyError, ValueError, OSError):  # unknown; not a name; a folder of zones
+    except (KeyError, ValueError, OSError):  # unknown; not a valid name; a folder of zones
         raise ValueError(
             f"unknown time zone {name!r}; expected an IANA name such as Europe/Oslo"
         ) from None
@@ -41,7 +41,7 @@ FiniteMapping = Annotated[dict[str, Any], AfterValidator(_check_finite)]
 TimeZone = Annotated[str, AfterValidator(_check_zone)]
 Seed = Annotated[int, Field(ge=0, lt=1 << 63)]
 Device = Literal["cpu", "cuda"]
-# Bounds far beyond use: a typing error must neither hang the machine nor fill its memory.
+# Bounds far above useful values: a typing error must neither hang the machine nor fill its memory.
 Positive = Annotated[float, Field(gt=0, le=1e6)]
 NonNegative = Annotated[float, Field(ge=0, le=1e6)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
@@ -55,7 +55,7 @@ CountOrZero = Annotated[int, Field(ge=0, le=10_000_000)]
 def read_yaml(path: Path) -> Any:  # noqa: ANN401
     """Parse one YAML 1.2 file as DVC does (`1e-3` is a number, `no` is text).
 
-    DVC's parser, in C, understands less, and does not show the line of an error.
+    DVC's parser, written in C, accepts less and does not show the line of an error.
     """
     try:
         return YAML(typ="safe", pure=True).load(StringIO(path.read_text(encoding="utf-8")))
@@ -68,7 +68,7 @@ def read_yaml(path: Path) -> Any:  # noqa: ANN401
 def _json(value: object, where: str) -> bytes:
     try:
         return to_json(value)
-    except ValueError as error:  # half a character ("\\ud800"), or an alias of itself
+    except ValueError as error:  # a lone surrogate ("\\ud800"), or a YAML alias to itself
         raise ConfigError(f"{where}: a value cannot be read: {error}") from None
 
 
@@ -79,7 +79,7 @@ def validated(cls: type[T], value: object, where: str) -> T:
         ConfigError: one line per error, `where: key: rule (got value)`.
     """
     try:
-        # Through JSON text: pydantic's strict mode builds nested dataclasses and tuples only there.
+        # As JSON text: only there does pydantic's strict mode build nested dataclasses and tuples.
         return TypeAdapter(cls).validate_json(_json(value, where))
     except ValidationError as error:
         lines = []

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-# Hydra reads these as text even without quotes; a date is here because it is easier to read so.
+# Hydra reads these as text even without quotes. Dates are among them for readability.
 _PLAIN = re.compile(
     r"(?!(?:null|true|false|nan|inf)$)[a-z_/][\w/.@+-]*|\d{4}-\d\d-\d\d(?:T\d\d)?",
     re.ASCII | re.IGNORECASE,

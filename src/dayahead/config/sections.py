@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 Settings = dict[str, Any]
-"""By their names; a setting may be a mapping itself."""
+"""Settings by their names; the value of a setting may itself be a mapping."""
 
 
 def flattened(sections: Mapping[str, Any]) -> Settings:
@@ -24,7 +24,7 @@ def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in settings.items():
         section, _, key = name.partition(".")
         if key:
-            if not isinstance(sections.get(section), dict):  # a value in place of a section
+            if not isinstance(sections.get(section), dict):  # a plain value
                 sections[section] = {}
             sections[section][key] = value
         else:

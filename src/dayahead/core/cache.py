@@ -248,6 +248,7 @@ class Cache:
             write_json(partial / CONTENTS, _contents(partial))
             if entry.is_symlink():  # a dangling link, as the entry does not exist
                 entry.unlink()
+            # A rename is atomic: readers see the whole entry or none.
             partial.replace(entry)
         except OSError as error:  # for a full disk it does not name the file
             reason = error.strerror or str(error)

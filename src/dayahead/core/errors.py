@@ -130,6 +130,7 @@ def exit_with_message() -> Iterator[None]:
 @contextmanager
 def terminable() -> Iterator[None]:
     """Let SIGTERM unwind the stack of the main thread, so that unfinished work is cleaned up."""
+    # Python allows only the main thread to set signal handlers.
     if threading.current_thread() is not threading.main_thread():
         yield
         return

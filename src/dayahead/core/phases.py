@@ -168,6 +168,7 @@ class Stopwatch:
         return list(self.root.rows())
 
 
+# A stack: a profile runs within the stopwatch of its stage.
 _RUNNING: list[Stopwatch] = []
 
 

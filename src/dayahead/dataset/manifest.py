@@ -1,4 +1,4 @@
-"""data/raw/manifest.json: the source files, the events files made of them, and their quality."""
+"""data/raw/manifest.json: the source files, the events files made from them, and their quality."""
 
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -27,7 +27,7 @@ class EventsFile:
     """Earliest event time, ISO 8601 in UTC."""
     last_event: str
     first_row: int = 0
-    """Number in the log of the source file's row 0: column `row` counts within the source file."""
+    """Row number in the whole log of the source file's row 0; the column `row` counts within it."""
 
 
 @dataclass(frozen=True)
@@ -35,15 +35,15 @@ class SourceRecord:
     """One source file, or the generator."""
 
     url: str
-    """Without credentials and without folders of this machine."""
+    """Address without credentials and without folders of this machine."""
     file: str
     bytes: int
     sha256: str
-    """Of its content, or of the generator's settings."""
+    """Hash of its content, or of the generator's settings."""
     rows: int
     events: int
     dropped: dict[str, int]
-    """Rows that are no events, by reason."""
+    """Number of rows that are no events, by reason."""
 
 
 @dataclass(frozen=True)
@@ -51,15 +51,15 @@ class QualityResult:
     """One quality check of the whole log."""
 
     check: str
-    """Such as nulls.price: the key under `quality` in datasets/<name>.yaml."""
+    """Key under `quality` in datasets/<name>.yaml, such as nulls.price."""
     found: int
     """Defective rows; for empty_days: days without an event."""
     of: int
     """Rows (days) that were checked."""
     limit: float | None
-    """Largest share allowed; None: any."""
+    """Maximum share; None: any."""
     examples: tuple[str, ...]
-    """Location of the first ones."""
+    """Locations of the first defects."""
     worst: str = ""
     """Share and name of the file with the largest share."""
 
@@ -71,11 +71,11 @@ class QualityResult:
 
 @dataclass(frozen=True)
 class RawManifest:
-    """What `download` has written to data/raw."""
+    """Description of the files that `download` has written to data/raw."""
 
     dataset: str
     log_end: datetime
-    """The log is complete up to here."""
+    """Time up to which the log is complete."""
     rows: int
     events: int
     dropped: dict[str, int]

@@ -93,6 +93,7 @@ def main_process(compute: ComputeConfig) -> Process:
     """
     n_processes = _n_processes(compute, launch_info(os.environ))
     device = _device(compute, 0)
+    # The number of threads affects rounding, and with machine.strict the cache keys.
     n_threads = max(1, len(os.sched_getaffinity(0)) // n_processes)
     set_up_process(device, n_threads if compute.threads == "auto" else compute.threads)
     return Process(Rank(0, n_processes), device)

@@ -191,6 +191,7 @@ def _tar_members(path: Path, name: str, members: Sequence[str]) -> Iterator[RawF
     found = []
     with (
         pa.OSFile(str(path)) as file,
+        # "r|": a compressed stream cannot be sought in.
         tarfile.open(fileobj=_decompressed(file, path.name), mode="r|") as archive,
     ):
         for info in archive:

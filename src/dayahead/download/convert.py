@@ -96,6 +96,7 @@ def conversion_key(source: Source | SourceRecord, dataset: DatasetConfig) -> str
     return fingerprint(
         {
             "sha256": source.sha256,
+            # Endings decide how the content is unpacked.
             "endings": PurePosixPath(source.file.lower()).suffixes[-2:],
             "settings": _settings(dataset),
             "source": source_fingerprint(*ROOMS),
@@ -119,6 +120,7 @@ def _settings(dataset: DatasetConfig) -> str:
             dataset.columns,
             (time.column, time.unit, time.zone, time.offset, time.offset_unit),
             features,
+            # Whether lines may be unreadable changes how they are read; the limit is checked later.
             dataset.quality.unreadable > 0,
             dataset.forgotten if dataset.forgotten.users else None,
         ]

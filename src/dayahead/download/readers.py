@@ -90,6 +90,7 @@ def find_invalid(values: _Sliceable, convert: Callable[[_Sliceable], object]) ->
                 yield low
             else:
                 middle = (low + high) // 2
+                # The lower half is on top of the stack, so that indices are found in order.
                 spans += [(middle, high), (low, middle)]
 
 
@@ -185,6 +186,7 @@ def _multiline(table: pa.Table, source: SourceConfig) -> npt.NDArray[np.bool_]:
 
 def _header_line(stream: io.BufferedReader, name: str, source: SourceConfig) -> list[str]:
     line = bytearray()
+    # Byte by byte, so that nothing after the header is consumed.
     while len(line) < _MAX_HEADER and (byte := stream.read(1)) not in (b"", b"\r", b"\n"):
         line += byte
     if byte == b"\r" and stream.peek(1).startswith(b"\n"):

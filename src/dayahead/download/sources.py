@@ -125,7 +125,7 @@ def list_files(urls: Sequence[str], manual: str | None) -> tuple[SourceFile, ...
 
 
 def _check_url(url: str, shown: str) -> None:
-    """Check that there is no doubt which part of a URL is secret, also within a message."""
+    """Check that it is unambiguous which part of a URL is secret, also within a message."""
     for part in CHAIN.split(url):
         scheme, mark, rest = part.partition("://")
         is_http = scheme.strip().lower() in ("http", "https")
@@ -155,6 +155,7 @@ def _matches(url: str, advice: str) -> list[SourceFile]:
 
 
 def _paths(fs: AbstractFileSystem, path: str) -> list[str]:
+    # In an HTTP address, a question mark starts the query.
     magic = r"[*\[]" if path.startswith("http") else r"[*?\[]"
     is_file_name = isinstance(fs, LocalFileSystem) and fs.exists(path)
     if is_file_name or re.search(magic, path) is None:
@@ -191,6 +192,7 @@ def _cache() -> Cache:
 
 
 def _key(file: SourceFile) -> str:
+    # The address comes first: other versions of the file are found by this prefix, and removed.
     address = hashlib.sha256(file.url.encode()).hexdigest()
     return f"{address[:16]}-{fingerprint({'size': file.size, 'version': file.version})[:16]}"
 

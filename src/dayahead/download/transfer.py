@@ -105,6 +105,7 @@ def _pause(error: Exception, failures: int) -> float:
     root = _root(error)
     headers = root.headers if isinstance(root, aiohttp.ClientResponseError) else None
     demanded: str = headers.get("Retry-After", "") if headers else ""
+    # Random, so that threads which failed together do not retry together.
     own = PAUSE * 2.0 ** (failures - 1) * random.uniform(0.5, 1.5)  # noqa: S311
     return max(own, min(int(demanded), MAX_RETRY_AFTER)) if demanded.isdigit() else own
 
@@ -177,6 +178,7 @@ class Transfer:
         self.bar.n = 0
         with (
             self.target.open("wb") as out,
+            # fsspec streams with a block size of 0; otherwise it would request ranges.
             self.fs.open(self.path, "rb", block_size=0, cache_type="none") as stream,
         ):
             while chunk := stream.read(CHUNK):

@@ -56,6 +56,7 @@ def find_holdings(root: Path, users: Collection[str], dvc_cache: Path) -> Holdin
             holdings.rows.update(named[USER_ID].to_pylist())
             if SESSION_ID in named.column_names:
                 holdings.sessions.update(named[SESSION_ID].drop_null().to_pylist())
+    # Only now are all sessions of the users known.
     for place, unit, path in unnamed if holdings.sessions else ():
         of_sessions = rows_of(path, SESSION_ID, holdings.sessions)
         if of_sessions is not None and len(of_sessions):

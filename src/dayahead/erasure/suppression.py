@@ -31,6 +31,7 @@ def suppress_users(path: Path, users: Collection[str]) -> int:
     before = path.read_text(encoding="utf-8")
     write_text(path, _with_section(before, replace(known, users=tuple(sorted(listed)))))
     try:
+        # The section is replaced as text, so check how YAML reads it.
         is_right = load_dataset(path.stem, path.parent).forgotten.users == tuple(sorted(listed))
     except ConfigError:
         is_right = False

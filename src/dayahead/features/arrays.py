@@ -56,6 +56,7 @@ def codes_of(column: pa.ChunkedArray) -> Ints:
 
 def is_new(codes: Ints) -> Flags:
     """Flag the rows that differ from the one before."""
+    # The prepended value differs from the first one, so that the first row counts as new.
     return np.asarray(np.diff(codes, prepend=codes[:1] - 1) != 0)
 
 

@@ -206,6 +206,7 @@ class RelativeTo(Continuous, StatOperator):  # type: ignore[misc]
         category = to_arrow(df[self.category], self.type)
         number = to_arrow(df[self.name], pa.float64())
         table = pa.table({"category": category, "x": number}).filter(number.is_valid())
+        # With several threads, Arrow guarantees no order of the groups.
         sums = table.group_by("category", use_threads=False)
         return sums.aggregate([("x", "sum"), ("x", "count")])
 

@@ -58,6 +58,7 @@ class SessionEncoder:
         order = order[~find_repeats(sessions, items, self._rules.repeats)]
         ends = np.cumsum(np.bincount(sessions[order], minlength=n_sessions))
         n_after = ends[sessions[order]] - np.arange(len(order))
+        # `<`: one of the max_length events is the target, which is not known yet.
         order = order[n_after < self._rules.max_length]
         lengths = np.bincount(sessions[order], minlength=n_sessions)
         encoded = self.encode(events.take(pa.array(order)), others)

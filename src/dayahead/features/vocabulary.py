@@ -91,6 +91,7 @@ def add_value_counts(
     index = values[INDEX].fill_null(0).to_numpy().copy()
     is_frequent = (totals[codes] if looks_ahead else so_far) >= min_count
     entering = np.flatnonzero(is_frequent & (index[codes] == 0))
+    # Each value enters once, in the order of the rows in which they reach the minimum.
     entering = entering[np.sort(np.unique(codes[entering], return_index=True)[1])]
     begin = N_RESERVED + np.count_nonzero(index)
     index[codes[entering]] = np.arange(begin, begin + len(entering))

@@ -129,6 +129,6 @@ def _chosen(
         # Stable: ties keep the order of touch. Numba calls its only stable sort "mergesort".
         order = np.argsort(-pool.mixture[touched], kind="mergesort")[:n_candidates]
         chosen[b, : len(order)] = touched[order]
-        # Clear what was touched only: all of n would cost more than the prefix itself.
+        # Clear only the touched items: clearing all n would cost more than scoring the prefix.
         pool.mixture[touched] = 0
     return chosen

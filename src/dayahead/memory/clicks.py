@@ -55,6 +55,7 @@ class Clicks:
     @classmethod
     def cat(cls, parts: Sequence["Clicks"], n_categories: int) -> "Clicks":
         """Join the rows of all parts, of which there may be none."""
+        # With an empty part, concatenation works for no parts too.
         every = [cls.none(0, n_categories), *parts]
         have_past = any(part.past is not None for part in parts)
         lengths = np.concatenate([part.lengths for part in every])

@@ -56,7 +56,7 @@ def _of_project(path: Path) -> Path:
 
 # Not by Numba's environment variable: processes that this one starts may lack this package.
 config: Any = numba.config
-if not (config.CACHE_LOCATOR_CLASSES or config.CACHE_DIR):  # a user's choice of folder stands
+if not (config.CACHE_LOCATOR_CLASSES or config.CACHE_DIR):  # a user's choice comes first
     config.CACHE_LOCATOR_CLASSES = (
         f"{__name__}.{ProjectCache.__name__},InTreeCacheLocator,UserWideCacheLocator,"
         f"IPythonCacheLocator,ZipCacheLocator"

@@ -90,7 +90,7 @@ class SessionMemory:
         self.postings = Postings(*_posted(self.items, self.offsets, n, n_posted))
 
     def add(self, sessions: Clicks) -> None:
-        """Add sessions, ordered by time, and forget those that no search would reach."""
+        """Add sessions, ordered by time, and drop those that no search can find."""
         if not self.config.n_best:
             return
         n = len(self.postings.offsets) - 1

@@ -105,6 +105,7 @@ def _lowest_columns(
     """Columns, ascending, of the k highest scores, the lower columns of those equal to `lowest`."""
     is_above, is_equal = scores > lowest, scores == lowest
     n_missing = k - is_above.sum(1, keepdim=True)
+    # int32, because the default int64 would take twice the memory of the scores.
     is_best = is_above | (is_equal & (is_equal.cumsum(1, dtype=torch.int32) <= n_missing))
     return is_best.nonzero()[:, 1].view(len(scores), k)
 

@@ -93,6 +93,7 @@ class Transitions(Baseline):
         """Add the window's pairs to the earlier ones."""
         if self._new:
             before, after = (np.concatenate(side) for side in zip(*self._new, strict=True))
+            # csr_array adds up the ones of equal pairs.
             self.pairs += csr_array((np.ones(len(before)), (before, after)), self.pairs.shape)
             self._new.clear()
         return None

@@ -68,6 +68,7 @@ class GrowingEmbedding(nn.Module):
             new = initial_rows(self.n_rows, n_rows, dim, self.std, self.seed, self.shard)
         if self.pretrained:
             held, local = self.shard.local_indices(self.pretrained.rows)
+            # Relative to the new rows: earlier pretrained rows become negative and are skipped.
             local = local - self.shard.n_local(self.n_rows)
             is_new = (local >= 0) & (local < len(new))
             new[local[is_new]] = self.pretrained.vectors[held[is_new]]
@@ -129,6 +130,7 @@ def normal_rows(
 ) -> Float[Tensor, "n d"]:
     """Draw normal rows that depend on the seed and the purpose alone."""
     generator = np.random.Generator(np.random.PCG64(derived_seed(seed, *purpose)))
+    # numpy, because the rows of a block must not depend on how many are drawn.
     return torch.from_numpy(generator.standard_normal((n_rows, dim), dtype=np.float32)) * std
 
 

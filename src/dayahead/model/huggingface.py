@@ -281,6 +281,7 @@ def _hf_config(config: ModelConfig, causal: bool, max_length: int) -> Pretrained
             f"model.dropout: {name} has none; set it to 0 (model.input_dropout applies before it)"
         )
     made = cls(**own | config.config)
+    # Sizes under names that the type does not have were left out above: check that all arrived.
     if (made.hidden_size, made.num_hidden_layers) != (config.d_model, config.n_layer):
         raise ValueError("its configuration has no known fields for width, layers and heads")
     if "inputs_embeds" not in inspect.signature(_model_class(made).forward).parameters:

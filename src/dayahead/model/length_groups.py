@@ -21,6 +21,7 @@ def group_sizes(lengths: Int[Tensor, " B"], n_groups: int) -> list[int]:
     """
     if n_groups == 1:
         return [len(lengths)]
+    # Few possible cuts, so that batches share the sizes of groups.
     step = -(-len(lengths) // (CUTS_PER_GROUP * n_groups))
     ends = np.minimum(np.arange(0, len(lengths) + step, step), len(lengths))  # [W + 1] cuts
     widths = np.maximum.accumulate(lengths.clamp(min=1).cpu().numpy())[ends[1:] - 1]

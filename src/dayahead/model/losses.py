@@ -60,6 +60,7 @@ class NegativeSampler:
     def __call__(self, batch_targets: Int[Tensor, " M"], rng: StepRandom) -> Negatives:
         """Sample for one step, the same on all processes; in-batch negatives may be empty."""
         generator, total = rng.generator("negatives"), int(self.ends[-1])
+        # Integer points in integer weights: no rounding can differ between processes.
         points = torch.randint(total, (self.config.negatives,), generator=generator)
         sampled = torch.searchsorted(self.ends, points, right=True)
         items = torch.cat([sampled, batch_targets])

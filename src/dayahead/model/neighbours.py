@@ -202,6 +202,7 @@ class NeighbourModel(Baseline):
                 part = slice(start, start + size)
                 cells = self._cells(items[part], lengths[part], column_of)
                 row, column = (torch.from_numpy(each.astype(np.int64)) for each in cells.coords)
+                # Items of neighbours get scores in (0, 1], above all fallback scores.
                 scored[start + row, column] = torch.from_numpy(cells.data.astype(np.float32))
             return scored
 
@@ -248,6 +249,7 @@ class NeighbourModel(Baseline):
         index, entry = ranges(starts, ends - starts), row_of_each(ends - starts)
         visit = visits[index]
         # An entry for each shared item; those of a pair of sessions become neighbours here.
+        # One integer for each pair of row and session, by which entries are sorted and grouped.
         pairs = own.row[entry] * len(self.visits.times) + self.visits.sessions[visit]
         order = np.argsort(pairs, kind="stable")
         pairs, visit, entry = pairs[order], visit[order], entry[order]

@@ -94,6 +94,7 @@ def check_triton(device: torch.device, dtype: torch.dtype) -> None:
             "params.yaml: loss.triton is true, but this run uses the CPU; set loss.triton to "
             "false, or compute.device to cuda"
         )
+    # A tiny chunk is enough: it compiles and runs both kernels.
     products = torch.zeros(2, ALIGNED, dtype=dtype, device=device)
     loss = _ChunkLoss(products[0].float(), None, WHOLE, by_triton=True)
     try:
@@ -168,6 +169,7 @@ class _SoftmaxLoss(Function):
         dtype = _product_dtype(states)
         n_states = len(states)
         step = min(ROW_STEP, n_rows)
+        # Chunks of whole steps, so that all but the last one have the same shape.
         n_rows -= n_rows % step
         states = pad(states.to(dtype), (0, 0, 0, -n_states % step))
         table = table.to(dtype)

@@ -66,4 +66,5 @@ def generator_samples(
     parts = shard.send_back(found, n_of, [2] * shard.world_size)
     scores, own = torch.stack(parts).unbind(2)  # [w, T]
     holders = scores.argmax(0)
+    # Row i of rank r is item i * world_size + r (see `Shard`).
     return own.gather(0, holders[None])[0].long() * shard.world_size + holders

@@ -124,6 +124,7 @@ class PermutationTask:
             rng.uniform("span_length"), rng.uniform("span_start"), self.probability, self.max_span
         )
         is_predicted = _some_not_all(is_in_span & is_event, is_event, noise)
+        # Below all noise: the context precedes every predicted item.
         order = noise.where(is_predicted, -1.0)
         is_hidden = (order[:, :, None] <= order[:, None, :]) & is_predicted[:, None, :]
         positions = PredictionPositions(

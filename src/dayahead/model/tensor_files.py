@@ -133,6 +133,7 @@ class TensorFile:
         tensor = torch.empty(layout.shape, dtype=layout.dtype)
         content = tensor.reshape(-1).view(torch.uint8).numpy()
         self.file.seek(layout.begin)
+        # Fewer bytes: the file was truncated after its header was read.
         if self.file.readinto(content.data) != len(content):
             raise ValueError(f"{self.file.name}: {name}: cut off")
         return tensor

@@ -49,6 +49,7 @@ class Night(Served):
         with self.alone():
             params = nightly_params(self.root)
             self._trials(params)  # so that wrong challengers are an error before the night
+            # First complete what a killed night has left undone.
             earlier = None if dry_run else self._completed(params)
             champion = check_champion(self.history.read(), params, adopt=adopt)
             if champion is not None and not dry_run:

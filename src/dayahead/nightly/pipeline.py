@@ -51,6 +51,7 @@ class Pipeline:
             RefusedDataError: quality limits are broken, or rows arrived for a finished window.
             StageError: anything else.
         """
+        # Forced, because DVC does not see whether a remote source has changed.
         self._dvc("--force", "--single-item", "download")
         self._dvc("preprocess")
 
@@ -82,6 +83,7 @@ class Pipeline:
             link.unlink(missing_ok=True)  # the project may have been moved since
             link.symlink_to(self.root / linked)
         write_json(folder / "params.yaml", challenger_params(self.root / "params.yaml", changes))
+        # DVC_ROOT names the project whose cache is used (see core/project.py).
         environment = {"DVC_ROOT": str(cache_root().parent), "PYTHONPATH": "src"}
         status = _run([sys.executable, "stages/train.py"], folder, environment)
         if status:
@@ -112,6 +114,7 @@ class Pipeline:
             failure = stage_failure(self.root, stage)
             failure.parent.mkdir(exist_ok=True)
             try:
+                # A running stage holds this lock.
                 with FileLock(failure.with_name(f"{stage}.lock"), blocking=False):
                     failure.unlink(missing_ok=True)
             except Timeout:

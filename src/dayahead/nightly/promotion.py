@@ -36,6 +36,7 @@ def promote(root: Path, name: str, state: State) -> str:
         )
     changes = challengers[name]
     before = path.read_text(encoding="utf-8")
+    # ruamel's default mode keeps comments and order.
     yaml = YAML()
     value: Any = yaml.load(before)
     for section, settings in changes.items():

@@ -82,6 +82,7 @@ class Publications:
             return
         aside = path.with_name(f".{path.name}.new")
         aside.unlink(missing_ok=True)  # left by a killed run
+        # A link is renamed over the old one, because that is atomic.
         aside.symlink_to(name)
         aside.replace(path)
 

@@ -104,6 +104,7 @@ class Refresh:
         if champion is not None:
             found.append(champion)
         found.append(model.smoke_check(self.newest, config.smoke_sessions))
+        # Only a model that answers at all can be evaluated further.
         if found[-1].passed:
             after = target_metric(config.metric, model.ranks(self.newest).ranks)
             own = self.rows[self.newest.name].metrics[config.metric]

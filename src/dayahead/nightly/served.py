@@ -84,6 +84,7 @@ class Served:
         """
         self.history.remove_partial()
         state, action = self.history.read(), self.history.unfinished()
+        # First of all: serving must not wait for tracking, trials or the page.
         self._publish(params, state)
         if action is None:
             return None

@@ -1,4 +1,4 @@
-"""A night's trials: challengers are enrolled, trained beside the champion, and decided."""
+"""Trials of a night: enrol challengers, train them alongside the champion, and decide."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -23,14 +23,14 @@ def run_trials(
     params: Params,
     trials: Iterable[tuple[Trial, dict[str, Any]]],
 ) -> None:
-    """Enrol challengers, train those whose trial is open, and decide where it is time.
+    """Enrol challengers, train those whose trial is open, and decide trials that are due.
 
     Args:
-        pipeline: that of the nights.
-        history: of the decisions; what is enrolled and decided is appended.
-        results: of the champion, with the seed of its nights.
-        params: of the champion.
-        trials: of all challengers, each with the settings that it changes.
+        pipeline: pipeline of the nightly runs.
+        history: history of decisions, to which enrolments and decisions are appended.
+        results: results of the champion, with the seed of its nights.
+        params: settings of the champion.
+        trials: trials of all challengers, each with the settings that it changes.
     """
     config = params.nightly
     rows = read_windows(results / "windows.csv", params.evaluation.cutoffs)
@@ -45,12 +45,13 @@ def run_trials(
         own = trial.runs(changes, config)
         try:
             for name, changed in (*others, *own):
+                # The champion's runs are shared by all trials.
                 if name not in trained:
                     trained[name] = pipeline.challenge(name, changed)
             champion = [results, *(trained[name] for name, _ in others)]
             challenger = [trained[name] for name, _ in own]
             entry = trial.decision(state, evaluated, (champion, challenger), config)
-        except DayaheadError as error:  # the champion's nights go on
+        except DayaheadError as error:  # a challenger's failure must not stop the nights
             _log.warning("challenger %s: %s", trial.name, error)
             entry = None
         if entry is None:

@@ -118,6 +118,7 @@ def check_parts(raw: Path, parts: Sequence[EventsFile]) -> None:
         DataError: a part does not.
     """
     paths = [raw / part.file for part in parts]
+    # Threads, because hashing releases the GIL.
     with ThreadPoolExecutor() as threads:
         found = threads.map(sha256_of, paths)
         files = zip(paths, parts, found, strict=True)

@@ -68,6 +68,7 @@ class RunState:
 
         Other parts may be between them. The order matters where events have equal times.
         """
+        # One iterator: each part is looked for after the one before, so the order must be equal.
         parts = iter(enumerate(log.parts))
         try:
             return [next(n for n, part in parts if part.sha256 == sha) for sha, _ in self.parts]

@@ -28,6 +28,7 @@ def hash_values(values: pa.ChunkedArray | pa.Array) -> Hashes:
         values = values.combine_chunks()
     coded = values.dictionary_encode()
     known = coded.dictionary.to_numpy(zero_copy_only=False)
+    # Each distinct value is hashed once.
     of_value = pd.util.hash_array(known, categorize=False)
     null = np.uint64(np.iinfo(np.uint64).max)
     found: Hashes = np.append(of_value, null)[coded.indices.fill_null(-1).to_numpy()]
@@ -53,6 +54,7 @@ def write_shuffled(tables: Iterable[tuple[pa.Table, Ints]], path: Path) -> None:
             for key, rows in _by_key(table, keys):
                 file.write_table(rows)
                 found.append(key)
+    # The key of each batch, so that a reader of some keys skips the other batches.
     with written_whole(path.with_suffix(".keys")) as temporary:
         np.array(found, dtype=np.int64).tofile(temporary)
 

@@ -102,6 +102,7 @@ def preprocess(
     try:
         run = _finished_run(build, building)
         if folder.exists():
+            # Moved aside, as a folder can only be renamed to a free name; it is removed below.
             folder.rename(building / "replaced")
         (run / WINDOWS).rename(folder)
     finally:
@@ -112,6 +113,7 @@ def _finished_run(build: "Build", building: Path) -> Path:
     """Reuse the run of this log, or continue the longest run that fits, or build everything."""
     run, scratch = building / "run", building / "scratch"
     runs = FinishedRuns(build.dataset, build.window, build.config.fit_windows, build.device)
+    # None comes last: build everything, without an earlier run.
     for key in [*runs.candidates(build.log), None]:
         shutil.rmtree(building, ignore_errors=True)  # left by a killed run, or by a candidate
         (run / WINDOWS).mkdir(parents=True)
@@ -220,6 +222,7 @@ class Build:
         """Return the windows that cover all session starts, and how many of them are closed."""
         if previous.n_written:  # sessions before its first window count as late for that window
             starts = [max(start, previous.begin) for start in starts]
+            # The calendar must cover the windows that are already written.
             starts += [previous.begin, previous.end - 1]
         if not starts:
             raise DataError(

@@ -164,6 +164,7 @@ def collect_windows(
         events = together.slice(begin, end - begin)
         pq.write_table(events, path, compression="lz4", use_dictionary=False)
         columns = categorical_columns(job.dataset)
+        # Vocabularies are in order of event time, while window files are in order of sessions.
         in_time = pa.array(np.lexsort((ints(events[ROW]), ints(events[EVENT_TIME]))))
         events = events.select([*columns, EVENT_TIME, IN_GRACE]).take(in_time)
         after = events.filter(events[IN_GRACE])
@@ -190,6 +191,7 @@ def write_windows(
 
     `n_known` says, by column, how many values of its vocabulary each window knows.
     """
+    # If windows have statistics of their own, each is a task by itself.
     output, statistics = job.run / WINDOWS, statistics.at(names[-1])
     vocabularies = {column: pq.read_table(vocabulary_path(output, column)) for column in n_known}
 
@@ -228,6 +230,7 @@ def write_windows(
 def _without(sessions: pa.Table, is_dropped: pa.ChunkedArray) -> pa.Table:
     """Drop events from the lists of sessions; `is_dropped` is in the order of the lists."""
     kept = pc.invert(is_dropped).combine_chunks()
+    # A list's new offset is the number of events kept before its old one.
     offsets = sessions[ITEM_ID].combine_chunks().offsets
     offsets = pa.array(
         np.append(0, np.cumsum(kept.to_numpy(zero_copy_only=False)))[offsets], pa.int32()

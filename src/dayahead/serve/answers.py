@@ -92,6 +92,7 @@ def _answered(model: LoadedModel, prepared: Sequence[Prepared]) -> list[Result]:
                 )
             )
             continue
+        # Without validation, which our own values do not need: there may be thousands.
         items = [Scored.model_construct(item=item, score=score) for item, score in top]
         results.append(
             Answer.model_construct(

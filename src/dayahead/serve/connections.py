@@ -53,6 +53,7 @@ class BoundedConnection(H11Protocol):
         transport.set_write_buffer_limits(high=0)
         self._watch()
         if len(self.connections) > self._limits.connections:
+            # Dicts keep their order: the first connection has waited longest.
             longest = next(iter(self._waiting))
             del self._waiting[longest]
             longest.transport.abort()

@@ -191,6 +191,7 @@ def _check_scores(run: Run, stored: StoredModel, batch: Batch) -> None:
 def max_events(stored: StoredModel) -> int:
     """Return how many events of a session the exported network reads, past included."""
     config = stored.config
+    # One of the max_length events of a session is the target.
     return config.model.past_length + config.statistics.sessions.max_length - 1
 
 

@@ -71,6 +71,7 @@ class RequestTimer:
                 status = message["status"]
             await send(message)
 
+        # Other paths share one label: clients could otherwise create any number of them.
         path = scope["path"] if scope["path"] in ENDPOINTS else "other"
         try:
             with self._metrics.in_progress.track_inprogress():

@@ -101,6 +101,7 @@ class MicroBatches(Generic[In, Out]):
         while self._askers and len(taken) < self._room.max_batch:
             asker = self._askers[0]
             cost += asker[0].cost
+            # The first request is taken whatever it costs, or it would wait forever.
             if taken and cost > self._room.batch_cost:
                 break
             taken.append(asker.popleft())

@@ -139,6 +139,7 @@ def rank_sessions(model: RankingModel, asked: Asked, allowed: Filter) -> Ranked:
     is_popular = is_cold & (cold_start == "popularity")
     is_refused = is_cold & (cold_start == "refuse")
     n, longest = len(sessions), int(sessions.lengths.max())
+    # Items of the session that are no candidates may be recommended too.
     k = min(int(wanted.max(initial=0)), len(model.candidates) + longest)
     items, highest, counts = np.zeros((n, k), np.int64), np.zeros((n, k), np.float32), wanted * 0
     size = min(BATCH, rows_per_chunk(len(model.candidates), SCORES_MIB))

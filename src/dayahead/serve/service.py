@@ -112,6 +112,7 @@ class Service:
         while True:
             await asyncio.sleep(self._reload_seconds)
             try:
+                # Loading takes seconds; meanwhile the event loop goes on with requests.
                 found = await asyncio.to_thread(self._source.load_if_new)
             except Exception as error:  # noqa: BLE001 - whatever it is, the old model keeps serving
                 self.metrics.reloads.labels("refused").inc()

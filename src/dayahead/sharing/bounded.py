@@ -1,4 +1,4 @@
-"""Files of a remote, of which no more is read than they may have."""
+"""Copies files of a remote, and never reads more bytes than expected."""
 
 import errno
 import os
@@ -16,18 +16,18 @@ UNREADABLE = (
     *(errno.ENOENT, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOTDIR),
     *(errno.ENXIO, errno.ENODEV, errno.ENAMETOOLONG),
 )
-"""Errors of a single file of a folder, while others may be read."""
+"""Errors of a single file, while others in the folder may be readable."""
 
 
 def copy_file(source: Path, target: Path, limit: int) -> None:
     """Copy a file of a shared folder to a new file.
 
     Raises:
-        EntryError: it has more than `limit` bytes, is missing, or no file that can be read.
-        OSError: of the target, or of a disk that fails.
+        EntryError: it has more than `limit` bytes, is missing, or is not a readable file.
+        OSError: an error of the target, or of a failing disk.
     """
     try:
-        # Without O_NONBLOCK a pipe that nobody writes to would be waited for.
+        # Without O_NONBLOCK, opening a pipe without a writer would wait forever.
         handle = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         if error.errno not in UNREADABLE:
@@ -41,7 +41,7 @@ def copy_file(source: Path, target: Path, limit: int) -> None:
         n_bytes = 0
         while chunk := read.read(CHUNK):
             n_bytes += len(chunk)
-            _check_size(n_bytes, limit)  # it may grow meanwhile
+            _check_size(n_bytes, limit)  # the file may grow while it is read
             written.write(chunk)
 
 
@@ -50,7 +50,7 @@ def download_file(fs: FileSystem, source: str, target: Path, limit: int) -> None
 
     Raises:
         EntryError: it has more than `limit` bytes, or is missing.
-        Exception: of the file system.
+        Exception: an error of the file system.
     """
     try:
         about = fs.info(source)
@@ -63,14 +63,14 @@ def download_file(fs: FileSystem, source: str, target: Path, limit: int) -> None
 
 
 class _Limit(Callback):  # type: ignore[misc]
-    """Stops a transfer that brings more than it may."""
+    """Stops a transfer that exceeds the limit."""
 
     def __init__(self, limit: int) -> None:
         super().__init__()
         self.limit = limit
 
     def call(self, *_: object, **__: object) -> None:
-        """Check the size that the other side names, and what has come."""
+        """Check the size that the other side reports, and the bytes received."""
         _check_size(max(self.size or 0, self.value), self.limit)
 
 

@@ -14,20 +14,20 @@ from dayahead.core.fingerprints import fingerprint
 Entry = tuple[str, str]
 """An entry of the cache: its kind and key."""
 SUFFIXES = {".arrow", ".json", ".parquet", ".pbtxt", ".safetensors"}
-"""Of files that hold data only: nothing that a remote sends is ever run or unpickled."""
+"""Suffixes of files that hold only data: nothing from a remote is ever run or unpickled."""
 LONGEST_NAME = 250
-"""Characters of a file's name in its entry; most file systems take 255 bytes for each part."""
+"""Maximum length of a file's name in its entry; most file systems allow 255 bytes per part."""
 MAX_BYTES = {"windows": 64 << 20}
-"""Of a manifest, by kind; a run of preprocess has three files for each window."""
+"""Maximum size of a manifest, by kind; a run of preprocess has three files for each window."""
 MAX_BYTES_OF_OTHERS = 1 << 20
 
 
 class EntryError(DataError):
-    """An entry on a remote, or one to be sent there, is not what it should be."""
+    """An entry on a remote, or one to be sent there, is invalid."""
 
 
 def _inside(name: str) -> str:
-    """Check that a file's name leads into the entry's folder, to a file of data."""
+    """Check that a file's name is inside the entry's folder, and that of a data file."""
     path = PurePosixPath(name)
     is_plain = str(path) == name and not path.is_absolute() and name.isprintable()
     is_short = len(name) <= LONGEST_NAME and len(name.encode()) <= 2 * LONGEST_NAME
@@ -38,9 +38,10 @@ def _inside(name: str) -> str:
 
 
 def _distinct(files: dict[str, "EntryFile"]) -> dict[str, "EntryFile"]:
-    """Check that there are files, each with a path of its own on every file system."""
+    """Check that there are files, and that their paths differ on every file system."""
     if not files:
         raise ValueError("it names no file")
+    # Some file systems ignore case or normalise Unicode.
     paths = Counter(unicodedata.normalize("NFC", name).casefold() for name in files)
     folders = {str(folder) for path in paths for folder in PurePosixPath(path).parents}
     if twice := [path for path, n in paths.items() if n > 1 or path in folders]:
@@ -62,14 +63,14 @@ class Manifest(BaseModel, extra="forbid", frozen=True):
         dict[Annotated[str, AfterValidator(_inside)], EntryFile], AfterValidator(_distinct)
     ]
     fingerprint: str
-    """Of `files`."""
+    """Fingerprint of `files`."""
 
     @classmethod
     def of(cls, entry: Path) -> "Manifest":
-        """Describe an entry of the local cache, which has just been verified.
+        """Return the manifest of an entry of the local cache, which has just been verified.
 
         Raises:
-            EntryError: it holds a file that others would refuse.
+            EntryError: it holds a file that `pull` would refuse.
         """
         hashes = recorded_hashes(entry)
         files = {

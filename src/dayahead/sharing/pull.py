@@ -21,14 +21,15 @@ from dayahead.sharing.threads import N_THREADS, run_all
 def pull(root: Path, remote: Remote, entries: Iterable[Entry], data: Iterable[Path]) -> Report:
     """Fetch entries that the remote has into the cache `root`, unless they are there.
 
-    Files that other entries or the folders `data` hold are linked from there. An entry appears when
-    all its files have the hashes of its manifest, and is refused otherwise.
+    Files that are in other entries or in the folders `data` are linked from there. An entry appears
+    only if all its files have the hashes of its manifest; otherwise it is refused.
 
     Raises:
         RemoteError: the remote cannot be reached or read.
         DataError: the disk is too small.
     """
     report = Report()
+    # Two pools: tasks of one wait for those of the other, which in one pool could deadlock.
     with ThreadPoolExecutor(N_THREADS) as pool, ThreadPoolExecutor(N_THREADS) as files:
         missing = []
         for kind, key in entries:
@@ -57,7 +58,7 @@ def _read_manifest(remote: Remote, report: Report, entry: Entry) -> tuple[Entry,
 
 
 def _local_files(root: Path, data: Iterable[Path], sizes: Mapping[str, int]) -> dict[str, Path]:
-    """Find files with these hashes on this machine; a damaged one may be among them."""
+    """Find files with these hashes on this machine; some may be damaged (see `_is_linked`)."""
     found: dict[str, Path] = {}
     if not sizes:
         return found
@@ -67,6 +68,7 @@ def _local_files(root: Path, data: Iterable[Path], sizes: Mapping[str, int]) -> 
             found |= {sha256: contents.parent / name for name, sha256 in hashes.items()}
     others = {n_bytes for sha256, n_bytes in sizes.items() if sha256 not in found}
     for path in (path for folder in data for path in folder.rglob("*") if path.is_file()):
+        # Only files of a wanted size are hashed.
         if path.stat().st_size in others:
             found[sha256_of(path)] = path
     return {sha256: path for sha256, path in found.items() if sha256 in sizes}
@@ -118,7 +120,7 @@ class _Pull:
         """Link a file of this machine that has this content, if there is one."""
         if sha256 not in self.here:
             return False
-        with suppress(OSError):  # removed meanwhile
+        with suppress(OSError):  # it may have been removed
             link_or_copy(self.here[sha256], target)
             if sha256_of(target) == sha256:
                 return True

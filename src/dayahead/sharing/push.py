@@ -20,8 +20,8 @@ from dayahead.sharing.threads import N_THREADS, run_all
 def push(root: Path, remote: Remote, entries: Iterable[Entry]) -> Report:
     """Send entries of the cache `root`, unless the remote has them whole.
 
-    An entry is verified before it is sent. Its files come first and its manifest last, so that
-    nobody pulls half an entry; what an interrupted push has sent is not sent again.
+    An entry is verified before it is sent. Its manifest is sent after its files, so that nobody
+    pulls half an entry; files that an interrupted push has sent are not sent again.
 
     Raises:
         RemoteError: the remote cannot be reached or written.
@@ -29,7 +29,7 @@ def push(root: Path, remote: Remote, entries: Iterable[Entry]) -> Report:
     report = Report()
     with (
         ThreadPoolExecutor(N_THREADS) as pool,
-        ThreadPoolExecutor(N_THREADS) as files,  # tasks of one pool wait for those of the other
+        ThreadPoolExecutor(N_THREADS) as files,  # tasks of `pool` wait for these
         tqdm(desc="push", unit="B", unit_scale=True, disable=None) as bar,
     ):
         run_all(pool, _Push(root, remote, files, bar, report).send, entries)

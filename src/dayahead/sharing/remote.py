@@ -1,4 +1,4 @@
-"""A folder of cache entries on a DVC remote, reached as DVC has the remote configured.
+"""A folder of cache entries on a DVC remote, accessed with DVC's configuration of the remote.
 
     dayahead/cache/<kind>/<key>.json    manifest: the files of an entry, written after them
     dayahead/cache/files/<sha256>       content of a file; entries share it
@@ -38,9 +38,9 @@ from dayahead.sharing.manifest import (
 PREFIX = ("dayahead", "cache")
 FILES = "files"
 LARGE = 64 << 20
-"""Bytes from which on a file's size is compared before anything is fetched."""
+"""Files of more bytes have their size checked before anything is fetched."""
 _LOCAL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
-"""Errors of this machine's disk, wherever they come up."""
+"""Errors of this machine's disk, even if a remote operation raises them."""
 
 
 class RemoteError(DayaheadError):
@@ -53,7 +53,7 @@ class Remote:
 
     name: str
     address: str
-    """For messages, without credentials."""
+    """Address for messages, without credentials."""
     fs: FileSystem
     folder: str
 
@@ -64,7 +64,7 @@ class Remote:
 
     @cached_property
     def names(self) -> set[tuple[str, str]]:
-        """All files when this was first asked for, as (folder, name)."""
+        """All files, as (folder, name), listed once at first use."""
         with self._wrap_errors("listed"):
             found = [self.fs.parts(path) for path in self.fs.find(self.folder)]
         return {(parts[-2], parts[-1]) for parts in found if len(parts) > 1}
@@ -93,7 +93,7 @@ class Remote:
         if missing:
             raise EntryError(f"{len(missing)} of its files are missing there, first {missing[0]}")
         for name, file in files:
-            if file.bytes > LARGE:  # or the disk would seem too small for all entries
+            if file.bytes > LARGE:  # else a false size could make the disk seem too small
                 self._check_size(name, file)
         return manifest
 
@@ -114,7 +114,7 @@ class Remote:
         self._get(self._file_path(sha256), target, n_bytes)
 
     def _get(self, path: str, target: Path, limit: int) -> None:
-        """Copy a file of at most `limit` bytes to this machine; no more of it is ever read."""
+        """Copy a file of at most `limit` bytes to this machine, without reading more than that."""
         with self._wrap_errors("read"):
             if isinstance(self.fs, LocalFileSystem):
                 copy_file(Path(path), target, limit)

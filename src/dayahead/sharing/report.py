@@ -1,4 +1,4 @@
-"""What a push or a pull did, counted by kind of entry."""
+"""Counts of a push or a pull, by kind of entry."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ class Report:
     present: Counter[str] = field(default_factory=Counter)
     """Entries that were there already."""
     n_files: Counter[str] = field(default_factory=Counter)
-    """Files sent or fetched; one that entries share counts for the first of them."""
+    """Files sent or fetched; one that several entries share counts for the first of them."""
     n_bytes: Counter[str] = field(default_factory=Counter)
     refused: dict[Entry, str] = field(default_factory=dict)
     """Entries left out, each with the reason."""

@@ -29,15 +29,15 @@ DATA = (Path("data/raw"), Path("data/windows"))
 
 @dataclass(frozen=True)
 class StudyEntries:
-    """What a run of a study, over this log or a longer one, takes from the cache."""
+    """The cache entries that a run of a study can use, over this log or a longer one."""
 
     always: Sequence[Entry]
     """Converted source files, the run of preprocess and all evaluations."""
     fits: Sequence[Sequence[Entry]]
-    """Of the run and of each of its baselines, by window, the newest last."""
+    """Fits of the run and of each of its baselines, by window, the newest last."""
 
     def select(self, is_there: Callable[[Entry], bool], *, all_fits: bool) -> list[Entry]:
-        """Return the entries that are there; of fits, unless `all_fits`, the newest of each run."""
+        """Return the existing entries; of fits only the newest of each run, unless `all_fits`."""
         found = [entry for entry in self.always if is_there(entry)]
         for fits in self.fits:
             newest_first = [entry for entry in reversed(fits) if is_there(entry)]

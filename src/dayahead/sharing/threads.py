@@ -12,7 +12,7 @@ N_THREADS = 8
 def run_all(pool: Executor, function: Callable[[T], R], items: Iterable[T]) -> list[R]:
     """Call a function for all items and wait; the first error cancels those not yet started.
 
-    It is raised when the others have ended: none writes after the caller has cleaned up.
+    It is raised only after running calls have ended, so that none writes after a clean-up.
     """
     futures = [pool.submit(function, item) for item in items]
     try:

@@ -103,5 +103,6 @@ def difference_test(a: Values, b: Values) -> Difference:
         return Difference(difference, None, None)
     found = (over_windows(by_window), over_runs(a, b))
     parts = tuple(part for part in found if part is not None)
+    # A setting with one run does not show how much its seeds vary.
     p = p_value(difference, parts) if min(len(a), len(b)) > 1 else None
     return Difference(difference, interval(difference, parts), p, parts)

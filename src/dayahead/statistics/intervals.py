@@ -84,12 +84,14 @@ def p_value(difference: float, parts: Sequence[Variance]) -> float:
     """Return the two-sided p-value: twice the error at which the interval ends at 0."""
     if difference == 0:
         return 1.0
+    # Without variance any difference is certain.
     if not any(part.value for part in parts):
         return 0.0
 
     def excess(log_error: float) -> float:
         return float(half_width(parts, math.exp(log_error))) - abs(difference)
 
+    # Solved for the logarithm, as p-values span many orders of magnitude.
     ends = math.log(_SMALLEST), math.log(0.5)
     return 2 * (math.exp(brentq(excess, *ends)) if excess(ends[0]) > 0 else _SMALLEST)
 

@@ -24,6 +24,7 @@ def results_of(run: str, into: Path) -> Path:
         ComparisonError: none of these has such results; says what was tried.
     """
     lookups = {"folder": _from_folder, "mlflow": _from_mlflow, "dvc": _from_dvc}
+    # Nothing else is an MLflow run id, so the server need not be asked.
     if not re.fullmatch("[0-9a-f]{32}", run):
         del lookups["mlflow"]
     tried = []

@@ -88,6 +88,7 @@ def stage_run(
     """
     lineage = Lineage()
     if outbox is None:
+        # An outbox that cannot be written: if no other can be opened, records are dropped.
         outbox = Outbox(Path(os.devnull) / "outbox.jsonl")
         with never_raising("the run gets no lineage"):
             lineage = lineage_of(stage, Path.cwd())

@@ -45,6 +45,7 @@ class Adagrad(Optimizer):
         for name in names:
             if name not in state:
                 state[name] = torch.zeros_like(parameter)
+        # Not reshape(n, -1), which is ambiguous for a table without rows.
         flat = gradient.reshape(len(gradient), math.prod(parameter.shape[1:]))
         # The norm takes a tenth of the time of `any`. It is 0 also where all squares underflow;
         # gradients that small would not change a weight.

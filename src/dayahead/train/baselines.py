@@ -53,6 +53,7 @@ def train_baselines(study: Study) -> dict[str, float]:
 def baseline_study(architecture: str, study: Study, scratch: Path) -> Study:
     """Return the study of a baseline to compare a run with; its files go to `scratch`."""
     params = study.params
+    # Only the ranks are needed: no lists, no profile, no fit of the last window.
     counted = replace(
         params,
         model=replace(params.model, architecture=architecture, features=(), past_length=0),

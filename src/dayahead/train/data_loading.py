@@ -112,6 +112,7 @@ class Loader:
 
     def _epochs(self, windows: Sequence[Window], rank: Rank) -> Iterator[Batches]:
         size, root = self.params.training.batch_size, self.params.training.seed
+        # By the window's name, so that orders do not change when the log grows.
         seeds = (derived_seed(root, "order", windows[-1].name, number) for number in count())
         if self.is_streaming:
             paths = tuple(self.folder.path(window, "train") for window in windows)

@@ -95,6 +95,7 @@ def evaluate(
     """
     device = process.device
     wanted, counts = (torch.from_numpy(each).long().to(device) for each in (candidates, n_targets))
+    # Each part is ranked before the next one is scored, so the buffer of scores is reused.
     scorer = model.session_scorer(wanted, overwrites=True)
     ranks_of = ShardedRanking(model.shard, wanted, top_k)
     most_rows = max(1, SCORES_AT_ONCE // max(1, len(wanted)))
@@ -147,6 +148,7 @@ def _target_parts(
     rows, n_known = is_target.nonzero(as_tuple=True)
     if len(rows) == 0:
         return []
+    # Targets are a session's last items: count back from the end of the session's targets.
     indices = (counts.cumsum(0)[batch.sessions] - batch.lengths)[rows] + n_known
     # The scorer cuts each part to its longest prefix, so prefixes of similar length go together.
     order = n_known.argsort(stable=True)

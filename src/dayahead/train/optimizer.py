@@ -21,6 +21,7 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> Optimizer:
     wanted = [p for p in model.parameters() if p.requires_grad]
     if config.optimizer == "adagrad":
         return Adagrad(wanted, lr=config.learning_rate, momentum=config.momentum)
+    # Parameters of one dimension are biases, norms and the mask.
     groups = [
         {"params": [p for p in wanted if p.dim() > 1], "weight_decay": config.weight_decay},
         {"params": [p for p in wanted if p.dim() <= 1], "weight_decay": 0.0},

@@ -191,6 +191,7 @@ def write_trace(found: profile, path: Path) -> None:
         found.export_chrome_trace(str(temporary))
         trace = json.loads(temporary.read_text(encoding="utf-8"))
         events = trace["traceEvents"]
+        # Perfetto draws counter events as a track, but not the profiler's own memory events.
         events += [_memory_counter(each) for each in events if each["name"] == "[memory]"]
         with gzip.open(temporary, "wt", encoding="utf-8") as file:
             json.dump(trace, file)

@@ -207,6 +207,7 @@ def attention_table(
     row, layer, head, query = is_read.nonzero(as_tuple=True)
     is_key = steps < n_read[row][:, None]  # [R, L]
     offsets = pa.array(torch.nn.functional.pad(n_read[row].cumsum(0), (1, 0)).int().numpy())
+    # Positions count from the session's first item, so those of its past are negative.
     keys = (steps - n_past[row][:, None])[is_key]
     values = weights[row, layer, head, query][is_key]
     return pa.table(

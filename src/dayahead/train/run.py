@@ -204,6 +204,7 @@ class Run:
     def evaluate(self, window: Window, fit: Fit) -> EvaluatedWindow:
         """Evaluate the model of the last fit on the window after it."""
         config = self.params.evaluation
+        # Before the clock starts: the time is that of the evaluated window alone.
         train_ranks = self._train_ranks(fit.window)
         start = time.perf_counter()
         with phase("data"):

@@ -69,6 +69,7 @@ def saved_ranks(
     columns = [SESSION_ID, *columns_read(config, folder.statistics)]
     table = folder.read(window, split, columns)
     sessions = Sessions.from_table(table.drop([SESSION_ID]), config.n_past_read)
+    # Later values are unknown, as they were when the model was saved.
     sessions = sessions.without_later(stored.config.known)
     process = Process(Rank(0, 1), torch.device("cpu"))
     batches = MemoryBatches(sessions, sorted_rows(sessions.lengths, BATCH_SIZE), process.rank)

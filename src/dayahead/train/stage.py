@@ -44,6 +44,7 @@ def train(study: Study, on_window: OnWindow | None = None) -> dict[str, float]:
     """
     compute, machine = study.params.compute, study.params.machine
     with tempfile.TemporaryDirectory(prefix="dayahead-") as scratch:
+        # The main process may be another one than this; it leaves its times in a file.
         study = replace(study, phases=Path(scratch) / "phases.csv")
         run_processes(run_protocol, compute, study, on_window, max_restarts=machine.max_restarts)
         if study.phases is not None and study.phases.exists():
@@ -69,6 +70,7 @@ def _run_protocol(process: Process, study: Study, on_window: OnWindow | None) ->
     progress = Progress(len(evaluated_windows))
     with cached:
         for index, window in enumerate(windows[1:]):
+            # For every window, also if its fit is restored or it is not evaluated.
             run.add_candidates(windows[index])
             if profile.is_of(windows[index]):
                 schedule.fit_up_to(index)
@@ -81,6 +83,7 @@ def _run_protocol(process: Process, study: Study, on_window: OnWindow | None) ->
                 _log_line(windows[index], result, evaluated.timing, position, is_cached=is_cached)
                 if on_window is not None:
                     on_window(_window_record(window, result, evaluated.timing))
+        # Without fit_last, the last window is only evaluated on.
         last = len(windows) - (1 if study.params.training.fit_last else 2)
         run.add_candidates(windows[last])
         run.save(schedule.fit_up_to(last).window)

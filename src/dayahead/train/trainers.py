@@ -150,6 +150,7 @@ class GradientTrainer:
             replace_grown(self.optimizer, before, self.model)
         else:
             self.optimizer = build_optimizer(self.model, self.config)
+        # DDP registers parameters when it is built, so a model that has grown is wrapped again.
         self.wrap()
 
     def wrap(self) -> None:
@@ -208,6 +209,7 @@ class GradientTrainer:
         sums = torch.stack([loss.detach().double(), n_targets.double()])
         self.process.all_reduce(sums)
         with phase("backward"):  # both gradients and numbers of targets are summed over ranks
+            # The divisor stays on the device: a Python number would make the host wait.
             (loss * (1 / sums[1]).to(loss.dtype)).backward()
         norm = self._clip_gradients()
         # The only point in a step where the host waits for the GPU.
@@ -240,6 +242,7 @@ class GradientTrainer:
         sharded = {id(self.model.get_parameter(name)) for name in self.model.sharded}
         groups = [group["params"] for group in self.optimizer.param_groups]
         parameters = [each for each in chain.from_iterable(groups) if each.grad is not None]
+        # Unsharded gradients are equal on all ranks; those of sharded rows add up over ranks.
         norm = get_total_norm([each.grad for each in parameters if id(each) not in sharded])
         if sharded:
             own = get_total_norm([each.grad for each in parameters if id(each) in sharded])

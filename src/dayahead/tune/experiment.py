@@ -17,7 +17,7 @@ from dayahead.presets import options_of
 
 WINDOWS = Path("results") / "windows.csv"
 STARTED = "Running stage 'train'"
-"""What DVC prints once the outputs of an earlier experiment are removed."""
+"""Text that DVC prints once the outputs of an earlier experiment have been removed."""
 DVC = (sys.executable, "-m", "dvc")
 
 
@@ -27,14 +27,14 @@ class RunningExperiment:
 
     name: str
     folder: Path
-    """Clone that it runs in."""
+    """The clone in which it runs."""
     root: Path
     """The project."""
     process: subprocess.Popen[bytes]
     log: Path
 
     def poll(self) -> int | None:
-        """Return the exit status, or None while it runs; bring home what has ended well."""
+        """Return the exit status, or None while it runs; after success, fetch its commit."""
         status = self.process.poll()
         if status is not None:
             self._close()
@@ -45,21 +45,21 @@ class RunningExperiment:
     def values(self, metric: str) -> list[float]:
         """Return a metric of each window evaluated so far."""
         if self.process.poll() is None and STARTED not in self.log.read_text(errors="replace"):
-            return []  # DVC checks out the results of dvc.lock before it runs a stage
+            return []  # results/ may still be those of dvc.lock, which DVC checks out first
         try:
             text = (self.folder / WINDOWS).read_text(encoding="utf-8")
         except FileNotFoundError:
             return []
-        lines = text.splitlines()[: text.count("\n")]  # the last row may be written in part
+        lines = text.splitlines()[: text.count("\n")]  # the last row may be incomplete
         return [float(row[metric]) for row in csv.DictReader(lines)]
 
     def stop(self) -> None:
-        """Stop it as Ctrl-C would, and wait: its finished fits are cached."""
+        """Stop it like Ctrl-C, and wait; its finished fits are cached."""
         self._close()
         self.process.wait()
 
     def _close(self) -> None:
-        """Close the pipe by which the guard knows that it is wanted."""
+        """Close the pipe to the guard, which then stops the command."""
         if self.process.stdin is not None:
             self.process.stdin.close()
 
@@ -71,19 +71,19 @@ class RunningExperiment:
         return (of_stage or of_dvc or lines or ["no output"])[-1]
 
     def _fetch(self) -> None:
-        """Give the project the experiment's commit, so that DVC lists it there."""
+        """Fetch the experiment's commit into the project, so that DVC lists it there."""
         [ref] = _references(self.folder, self.name)
         run_git(self.root, "fetch", "--quiet", "--force", str(self.folder), f"{ref}:{ref}")
 
 
 @dataclass(frozen=True)
 class Clone:
-    """A clone of the project's last commit; it shares DVC's cache and Dayahead's with it."""
+    """A clone of the project's last commit, which shares both caches, DVC's and ours, with it."""
 
     root: Path
     folder: Path
     lock: int
-    """Descriptor of the study's lock, which a running experiment holds too."""
+    """File descriptor of the study's lock, which running experiments inherit."""
 
     def prepare(self, params: Path) -> None:
         """Create the clone again, with the settings of a params.yaml.
@@ -99,7 +99,7 @@ class Clone:
                 run_git(self.folder, "config", key, value)
         local = Path(".dvc") / "config.local"
         if (self.root / local).exists():
-            # With its mode: it may hold secrets.
+            # `copy` keeps the file's mode, as it may hold secrets.
             shutil.copy(self.root / local, self.folder / local)
         cache = _output([*DVC, "cache", "dir"], self.root).strip()
         _output([*DVC, "config", "--local", "cache.dir", cache], self.folder)
@@ -113,7 +113,7 @@ class Clone:
         return self.folder / ".dvc" / "tmp" / "params.yaml"
 
     def start(self, name: str, settings: Mapping[str, Any], logs: Path) -> RunningExperiment:
-        """Start an experiment in place of any of this name; its output goes to a file in `logs`."""
+        """Start an experiment, replacing any of this name; its output goes to a file in `logs`."""
         for ref in _references(self.folder, name):
             run_git(self.folder, "update-ref", "-d", ref)
         shutil.copyfile(self._base, self.folder / "params.yaml")
@@ -143,7 +143,7 @@ def hold(path: Path) -> int | None:
 
 
 def _references(folder: Path, name: str) -> list[str]:
-    """Return the references of experiments of a name, of which DVC keeps one per base commit."""
+    """Return the Git references of experiments of this name; DVC keeps one per base commit."""
     found = run_git(folder, "for-each-ref", "--format=%(refname)", "refs/exps")
     return [ref for ref in found.split() if ref.rpartition("/")[2] == name]
 

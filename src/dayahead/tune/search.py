@@ -1,4 +1,4 @@
-"""A search from its file to a preset: the study, its clones of the project, its records."""
+"""A whole search: from its file, by a study and clones of the project, to a preset."""
 
 import logging
 import os
@@ -49,18 +49,18 @@ OF_TRIALS = {
     "training.fit_last": False,
     "tracking.log_model": False,
 }
-"""Settings of every trial: never on test; no fit that nothing evaluates; no model in MLflow."""
+"""Settings of every trial: evaluate on valid, not test; no last fit; no model in MLflow."""
 MIN_IMPORTANCES = 4
-"""Trials from which on it is said which settings mattered."""
+"""Minimum number of trials to compute the importance of settings."""
 N_NAMED = 3
 WAIT_SECONDS = 90.0
-"""For the experiments of a search that was killed, which stop by themselves."""
+"""Seconds to wait for experiments of a killed search, which stop by themselves."""
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions:
-    """What the command line says of a search."""
+    """Options of a search from the command line."""
 
     space: str
     """Name of a file in searches/, or a path."""
@@ -77,12 +77,12 @@ class SearchOptions:
 
 @dataclass(frozen=True)
 class Found:
-    """What a search has found."""
+    """Result of a search."""
 
     study: str
     metric: str
     counts: dict[str, int]
-    """Trials by how they ended."""
+    """Number of trials by how they ended."""
     current: float
     """AOD of the current settings."""
     best: FrozenTrial
@@ -92,7 +92,7 @@ class Found:
 
 
 def search(options: SearchOptions, root: Path) -> Found:
-    """Search, or go on with a search, until the study has so many trials.
+    """Start or continue a search until the study has the requested number of trials.
 
     Raises:
         ConfigError: the space, the settings or the options break a rule, or the study was
@@ -126,7 +126,7 @@ def search(options: SearchOptions, root: Path) -> Found:
         for folder in home.glob("clone-*"):
             shutil.rmtree(folder)
     record.link(f"{name}-current")
-    for trial in study.trials:  # also those that the server has missed
+    for trial in study.trials:  # again, in case the server was unreachable
         if trial.state.is_finished():
             _record_trial(record, study, trial, metric)
     found = _found(study, metric, root / "presets" / "tuned" / f"{name}.yaml", common)
@@ -136,7 +136,7 @@ def search(options: SearchOptions, root: Path) -> Found:
 
 def _study_name(options: SearchOptions) -> str:
     name = options.study or Path(options.space).stem
-    if not re.fullmatch(r"[A-Za-z0-9_-]+", name):  # it names files and references of Git
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", name):  # used in names of files and Git references
         raise ConfigError(
             f"--study {name}: expected letters, digits, - and _ only, such as network-2"
         )
@@ -145,7 +145,7 @@ def _study_name(options: SearchOptions) -> str:
 
 @contextmanager
 def _locked(path: Path, name: str) -> Iterator[int]:
-    """Hold the study's lock, once the experiments of a search that was killed have stopped."""
+    """Hold the study's lock; wait for it until experiments of a killed search have stopped."""
     end = time.monotonic() + WAIT_SECONDS
     while (lock := hold(path)) is None:
         if time.monotonic() > end:
@@ -163,7 +163,7 @@ def _locked(path: Path, name: str) -> Iterator[int]:
 def _write_params(
     file: SearchFile, overrides: Sequence[str], original: Path, path: Path
 ) -> Settings:
-    """Write params.yaml as all trials share it; return what the file and the options change."""
+    """Write the params.yaml of all trials; return the settings that file and options change."""
     shutil.copyfile(original, path)
     try:
         apply_overrides(path, [text[2:] for text in options_of(flattened(file.settings))])
@@ -197,7 +197,7 @@ def _texts(file: SearchFile, common: Settings) -> dict[str, str]:
 
 
 def _warn_of_uncommitted(root: Path) -> None:
-    """Name the changed files that no trial sees: they run in clones of the last commit."""
+    """Warn of uncommitted files: trials run in clones of the last commit and do not see them."""
     lines = run_git(root, "status", "--porcelain").splitlines()
     files = [line[3:] for line in lines]
     seen = ("params.yaml", "searches/", "presets/", "dvc.lock")
@@ -223,7 +223,7 @@ def _found(study: optuna.Study, metric: str, preset: Path, common: Settings) -> 
     _write_preset(preset, own | best.user_attrs[SETTINGS], study.study_name, best, metric, current)
     importances: dict[str, float] = {}
     if states.count(TrialState.COMPLETE) >= MIN_IMPORTANCES:
-        with suppress(ValueError, RuntimeError):  # all trials are equal
+        with suppress(ValueError, RuntimeError):  # raised if all trials are equal
             found = get_param_importances(study, evaluator=PedAnovaImportanceEvaluator())
             importances = {f"importance.{key}": value for key, value in found.items()}
     name = f"{preset.parent.name}/{preset.stem}"
@@ -233,7 +233,7 @@ def _found(study: optuna.Study, metric: str, preset: Path, common: Settings) -> 
 def _write_preset(
     path: Path, settings: Settings, study: str, best: FrozenTrial, metric: str, current: float
 ) -> None:
-    """Write the best settings where `dayahead preset` finds them."""
+    """Write the best settings as a preset, for `dayahead preset`."""
     yaml = YAML()
     yaml.default_flow_style = False
     with written_whole(path) as temporary, temporary.open("w", encoding="utf-8") as file:

@@ -22,12 +22,12 @@ from dayahead.presets import search_names
 
 Scalar = bool | int | float | str | None
 DIGITS = 6
-"""Significant digits of a number that is tried."""
+"""Number of significant digits of sampled numbers."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Values:
-    """What a search tries for one setting: `choices`, or numbers from `low` to `high`."""
+    """Values that a search tries for one setting: `choices`, or numbers from `low` to `high`."""
 
     choices: Annotated[tuple[Scalar, ...], Field(min_length=1)] | None = None
     low: int | float | None = None
@@ -37,8 +37,8 @@ class Values:
     log: bool = False
     """Whether small numbers are as likely as large ones."""
     when: dict[str, Scalar | tuple[Scalar, ...]] = field(default_factory=dict)
-    """Other settings, of which each must have this value, or one of these, for this one to be
-    searched."""
+    """Conditions for this setting to be searched: the value, or values, that other settings must
+    have."""
 
     def __post_init__(self) -> None:
         """Check that the fields go together."""
@@ -70,7 +70,7 @@ class Values:
         if isinstance(low, int) and isinstance(high, int) and not isinstance(step, float):
             return trial.suggest_int(key, low, high, step=step or 1, log=self.log)
         value = trial.suggest_float(key, low, high, step=step, log=self.log)
-        return float(f"{value:.{DIGITS}g}")  # .1 + .2 is .3, and presets can be read
+        return float(f"{value:.{DIGITS}g}")  # so that .1 + .2 is .3 and presets are readable
 
     @property
     def examples(self) -> tuple[Scalar, ...]:
@@ -107,7 +107,7 @@ class Space:
         return found
 
     def as_json(self) -> str:
-        """Return what identifies the space: two studies with equal texts ask the same."""
+        """Return a text that identifies the space: equal texts mean equal spaces."""
         return json.dumps({key: repr(values) for key, values in self.values.items()})
 
 
@@ -134,7 +134,7 @@ def checked_space(search: SearchFile, base: Mapping[str, Any], where: str) -> Sp
 
     Raises:
         ConfigError: names every setting that does not exist or is no part of a search, and every
-            value that is none of its setting.
+            value that its setting does not allow.
     """
     flat = flattened(base)
     errors = [error for key in search.space for error in _key_errors(search, key, flat)]
@@ -153,7 +153,7 @@ def _allowed(value: Scalar | Sequence[Scalar]) -> Sequence[Scalar]:
 
 
 def _key_errors(search: SearchFile, key: str, flat: Settings) -> Iterator[str]:
-    """Yield what is wrong with the name of a setting, or with those of its conditions."""
+    """Yield errors in the name of a setting, or in those of its conditions."""
     before = [*search.space][: [*search.space].index(key)]
     if key not in flat:
         yield f"space.{key}: no such setting{_suggestion(key, flat)}"
@@ -174,11 +174,12 @@ def _suggestion(key: str, flat: Settings) -> str:
 def _value_errors(
     base: Mapping[str, Any], key: str, values: Sequence[Scalar], where: str
 ) -> Iterator[str]:
-    """Yield what the type of a setting says of values; rules over several settings come later."""
+    """Yield errors of values by the setting's type; rules over several settings come later."""
     for value in values:
         try:
             validated(Params, merged(base, {key: value}), "")
         except ConfigError as error:
             prefix = f": {key}: "
+            # Other lines are about other settings, whose values may change too.
             lines = [line for line in str(error).splitlines() if line.startswith(prefix)]
             yield from (f"{where}.{key}: {line.removeprefix(prefix)}" for line in lines)

@@ -1,4 +1,4 @@
-"""The study of a search: what Optuna proposes, what experiments find, and how it goes on."""
+"""The study of a search: Optuna proposes settings, experiments evaluate them."""
 
 import json
 import logging
@@ -21,11 +21,11 @@ from dayahead.metrics.metrics import mean
 from dayahead.tune.space import Space
 
 N_RANDOM = 6
-"""Trials at random before TPE has something to learn from."""
+"""Number of random trials before TPE proposes settings."""
 N_UNPRUNED = 4
-"""Trials that are finished before one is stopped early."""
+"""Number of finished trials before any is pruned."""
 N_FAILURES = 3
-"""Failures in a row after which the search stops: the cause is not the settings."""
+"""Consecutive failures after which the search stops: settings are then hardly the cause."""
 SETTINGS, EXPERIMENT, ERROR, PLAN, REFERENCE = (
     "settings",
     "experiment",
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 class Experiment(Protocol):
-    """One that runs."""
+    """A running experiment."""
 
     def poll(self) -> int | None:
         """Return its exit status, or None while it runs."""
@@ -59,14 +59,14 @@ Start = Callable[[int, str, Settings], Experiment]
 
 @dataclass(frozen=True)
 class Plan:
-    """What a study is of: one that is continued must have the same."""
+    """The definition of a study, which must not change when it is continued."""
 
     space: Space
     metric: str
     seed: int
 
     def as_json(self) -> str:
-        """Return all that its trials depend on."""
+        """Return everything that its trials depend on, as JSON."""
         base = {
             key: value
             for key, value in self.space.base.items()
@@ -78,20 +78,20 @@ class Plan:
 
 @dataclass
 class Search:
-    """A study that is open, and the experiments of it that run."""
+    """An open study and its running experiments."""
 
     study: optuna.Study
     plan: Plan
     start: Start
     n_jobs: int = 1
     pause: float = 1.0
-    """Seconds between two looks at the experiments."""
+    """Seconds between two polls of the experiments."""
     on_trial: Callable[[FrozenTrial], None] = lambda _: None
     """Called with every trial that has ended."""
     running: dict[int, tuple[Trial, Experiment]] = field(default_factory=dict)
-    """By slot."""
+    """Running trials by slot."""
     n_failures: int = 0
-    """Of this process, in a row."""
+    """Number of consecutive failures in this process."""
 
     @property
     def name(self) -> str:
@@ -99,7 +99,7 @@ class Search:
         return str(self.study.study_name)
 
     def run(self, n_trials: int) -> None:
-        """Go on until the study has this many trials that ran to their end or were pruned.
+        """Run until the study has this many trials that completed or were pruned.
 
         Raises:
             TuneError: the experiment with the current settings failed, or several in a row did.
@@ -119,7 +119,7 @@ class Search:
                 experiment.stop()
 
     def _run_reference(self) -> None:
-        """Measure the current settings, which are no trial."""
+        """Evaluate the current settings, which do not count as a trial."""
         experiment = self.start(0, f"{self.name}-current", {})
         try:
             while (status := experiment.poll()) is None:
@@ -135,21 +135,22 @@ class Search:
         return list(self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)))
 
     def _trial(self, interrupted: FrozenTrial | None) -> Trial:
-        """Take up an interrupted trial, under its number, or ask for a new one.
+        """Resume an interrupted trial under its number, or ask for a new one.
 
-        What is drawn depends on the seed, the number and the trials before, so that a study that
-        was killed and continued proposes what one that never was would have.
+        The proposal depends on the seed, the number and the trials before, so that a killed and
+        continued study proposes the same settings as one that was never killed.
         """
         number = len(self.study.trials) if interrupted is None else interrupted.number
         seed = int(np.random.SeedSequence([self.plan.seed, number]).generate_state(1)[0])
         several = self.n_jobs > 1
+        # With several jobs, running trials count as bad ones, so that others try something else.
         self.study.sampler = TPESampler(n_startup_trials=N_RANDOM, constant_liar=several, seed=seed)
         if interrupted is None:
             return self.study.ask()
         return Trial(self.study, interrupted._trial_id)
 
     def _fill(self, waiting: list[FrozenTrial], n_trials: int) -> None:
-        """Start trials in the free slots, those that were interrupted first."""
+        """Start trials in the free slots, interrupted ones first."""
         n_done = sum(trial.state in DONE for trial in self.study.get_trials(deepcopy=False))
         for slot in sorted(set(range(self.n_jobs)) - self.running.keys()):
             if not waiting and n_done + len(self.running) >= n_trials:
@@ -162,7 +163,7 @@ class Search:
             self.running[slot] = trial, self.start(slot, name, settings)
 
     def _look(self) -> None:
-        """Take what the running experiments have found; end those that have ended or lag behind."""
+        """Poll the running experiments; finish trials that have ended, and prune bad ones."""
         for slot, (trial, experiment) in [*self.running.items()]:
             status = experiment.poll()
             values = experiment.values(self.plan.metric)
@@ -183,6 +184,7 @@ class Search:
     def _report(self, trial: Trial, values: Sequence[float]) -> bool:
         """Report the AOD over the windows so far; return whether the trial lags behind others."""
         known, lags = self.study.trials[trial.number].intermediate_values, False
+        # Windows reported before an interruption must not be reported twice.
         for n_windows in range(len(known) + 1, len(values) + 1):
             trial.report(mean(values[:n_windows]), n_windows)
             lags = lags or trial.should_prune()
@@ -203,7 +205,7 @@ def open_study(path: Path, name: str, plan: Plan) -> optuna.Study:
     """Open the study of a file, or create it.
 
     Raises:
-        ConfigError: it is there, with another space, metric, seed or settings.
+        ConfigError: it exists with another space, metric, seed or settings.
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -232,7 +234,7 @@ def _difference(before: str, now: str) -> str:
 
 
 def best_trial(study: optuna.Study, last: int | None = None) -> FrozenTrial | None:
-    """Return the trial with the highest AOD of those that ran to their end, up to number `last`."""
+    """Return the completed trial with the highest AOD, up to number `last`."""
     complete = study.get_trials(states=(TrialState.COMPLETE,))
     considered = [trial for trial in complete if last is None or trial.number <= last]
     return max(considered, key=lambda trial: trial.value or 0.0, default=None)

@@ -143,6 +143,7 @@ class WindowFolder:
         wanted = list(dict.fromkeys([SESSION_START, SESSION_ID, *columns]))
         roles = reversed(ROLES)  # train last: its sessions lack events in the window's grace
         table = pa.concat_tables([_read_table(self.path(window, part), wanted) for part in roles])
+        # A session with several roles is in several files, and must be read once.
         keys = table.select([SESSION_START, SESSION_ID])
         keys = keys.append_column("row", pa.array(np.arange(len(table))))
         first = keys.group_by([SESSION_START, SESSION_ID]).aggregate([("row", "min")])
