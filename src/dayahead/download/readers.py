@@ -168,7 +168,7 @@ def _open_csv(
         null_values=list(source.nulls),
         strings_can_be_null=True,
     )
-    # One thread: only then do errors name the row. Decompression, the bottleneck, has one anyway.
+    # One thread: only then do errors name the row, and more do not speed up decompression.
     reading = pa_csv.ReadOptions(column_names=names, block_size=BLOCK, use_threads=False)
     quoting = {"quote_char": source.quote or False, "newlines_in_values": True}
     parsing = pa_csv.ParseOptions(delimiter=source.delimiter, **quoting)

@@ -155,7 +155,7 @@ def _matches(url: str, advice: str) -> list[SourceFile]:
 
 
 def _paths(fs: AbstractFileSystem, path: str) -> list[str]:
-    # In an HTTP address, a question mark starts the query.
+    # In an HTTP address, "?" starts the query.
     magic = r"[*\[]" if path.startswith("http") else r"[*?\[]"
     is_file_name = isinstance(fs, LocalFileSystem) and fs.exists(path)
     if is_file_name or re.search(magic, path) is None:

@@ -33,7 +33,7 @@ def contributions(head: Head, examples: Examples, column: int, own: int) -> Floa
     [gradients] = torch.autograd.grad(total, [path])
     parts: Tensor = gradients.mean(0) * difference
     if head.gate is not None:
-        # The gate acts on whole groups of candidates, not on a feature: no path of features has it.
+        # The gate acts on whole groups of candidates, so it is not on a path of features.
         with torch.no_grad():
             scores = head.evidence(examples.features, examples.context)
             [gated] = head.gate(scores, examples) - scores

@@ -154,7 +154,7 @@ def _read(
     for b in range(len(candidates)):
         for c in range(candidates.shape[1]):
             slots[candidates[b, c]] = c
-        # Candidate 0 is padding: rows may have a column 0 of their own.
+        # Candidate 0 is padding and must match no column.
         slots[0] = -1
         for r in range(rows.shape[1]):
             row = np.searchsorted(cells.rows, rows[b, r])

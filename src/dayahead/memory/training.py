@@ -55,8 +55,8 @@ class HeadTrainer:
         if (gate := head.gate) is not None:
             groups += [
                 {"params": [gate.linear], "factor": GATE_FACTOR},
-                # No decay: a bias of 0 gives half of the probability to the session's own items,
-                # which is no better a default than any other value.
+                # No decay: at a bias of 0, half of the probability would go to the session's own
+                # items, and nothing speaks for that value.
                 {"params": [gate.bias], "factor": GATE_FACTOR, "weight_decay": 0.0},
             ]
         self.optimizer = AdamW(groups, weight_decay=config.weight_decay)

@@ -133,7 +133,7 @@ class Drifts:
             same = [each for each in before if self._distance(each, window) % cycle == 0]
             groups[1:] = [same[-N_PEERS:]] if same else []
             if len(same) >= 2:  # noqa: PLR2004
-                # Windows before it that are no whole cycles have other weekdays or hours in them.
+                # These windows are no whole cycles, so their weekdays or hours are unbalanced.
                 if self.most % cycle:
                     groups.pop(0)
                 break

@@ -38,7 +38,7 @@ def create_app(service: Service) -> FastAPI:
 
     # FastAPI's pages of documentation would load scripts from other hosts.
     app = FastAPI(title="Dayahead", lifespan=lifespan, docs_url=None, redoc_url=None)
-    # Large bodies are parsed one after another (see JsonRoute).
+    # One large request is parsed at a time (see JsonRoute).
     app.state.parsing = asyncio.Lock()
     app.router.route_class = JsonRoute
     app.add_middleware(WholeBody, limits=service.limits)

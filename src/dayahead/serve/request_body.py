@@ -66,7 +66,7 @@ class WholeBody:
     ) -> bytearray | None:
         """Return the body, or its beginning if it is too large; None if the client has gone."""
         body, n_read = bytearray(), 0
-        if is_refused and b"expect" in headers:  # the client sends nothing before it is told to
+        if is_refused and b"expect" in headers:  # the client waits for permission to send
             return body
         while True:
             message = await receive()
