@@ -280,7 +280,7 @@ class Recommender:
 
     def _batch(self, events: pa.Table, past: pa.Table | None) -> tuple[dict[str, Tensor], Tensor]:
         """Return a scorer's input for one session: columns [1, L], and the number of events."""
-        sessions = self._encoded(LiveSessions.of([events], [past]))
+        sessions = self._encoded(self._without_empty(LiveSessions.of([events], [past])))
         columns = {name: pad(values, (0, 1))[None] for name, values in sessions.columns.items()}
         return columns, sessions.lengths
 

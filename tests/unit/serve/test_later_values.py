@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from dayahead.core.columns import EVENT_TIME, IS_PAST, ITEM_ID, N_RESERVED, SESSION_ID, USER_ID
+from dayahead.core.errors import ConfigError
 from dayahead.distributed.process import Rank
 from dayahead.serve.export import export_model, max_events
 from dayahead.serve.live_sessions import LiveSessions
@@ -161,3 +162,6 @@ def test_a_session_of_later_items_is_cold(fit, catalogue):
     assert ranked([LATER], [LATER]) == (True, [True])
     assert ranked([LATER, 3], [LATER]) == (False, [True, False])
     assert ranked([LATER], [3]) == (False, [True])
+    past = recommender.events_with({ITEM_ID: [3], "colour": ["red"], EVENT_TIME: [0.0]})
+    with pytest.raises(ConfigError, match="no named features"):
+        recommender.explain(past.slice(0, 0), [3], past)
