@@ -43,7 +43,12 @@ def _sample(outbox: Outbox, is_over: threading.Event) -> None:
     seconds = MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL.get() or SECONDS
     # A restarted stage continues the steps of the killed one.
     step = len(outbox.entries("system"))
+    has_started = False
     while not is_over.wait(seconds):
+        # Before the stage has written its start, no run could take a sample.
+        has_started = has_started or bool(outbox.start())
+        if not has_started:
+            continue
         metrics: dict[str, float] = {}
         for monitor in monitors:
             monitor.collect_metrics()

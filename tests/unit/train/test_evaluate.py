@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from dayahead.core.errors import ScoreError
 from dayahead.distributed.process import Process, Rank
 from dayahead.distributed.sharding import WHOLE, Shard
+from dayahead.model.model import Model
 from dayahead.model.tasks import build_task
 from dayahead.train.batches import MemoryBatches, Sessions, sorted_rows
 from dayahead.train.evaluate import _synchronised_prefixes, evaluate
@@ -27,8 +28,9 @@ class Remainders:
 
     worst: float = 5.0
     shard = WHOLE
+    session_scorer = Model.session_scorer
 
-    def scorer(self, candidates):
+    def scorer(self, candidates, *, overwrites=False):
         def scores(columns, n_known):
             last = columns["item_id"].gather(1, (n_known - 1)[:, None])
             return self.worst - ((candidates - last) % 5).float()
@@ -170,7 +172,7 @@ def test_parts_of_a_batch_hold_no_more_scores_than_wanted(monkeypatch, n_scores)
     found = []
 
     class Watched(Remainders):
-        def scorer(self, candidates):
+        def scorer(self, candidates, *, overwrites=False):
             scorer = super().scorer(candidates)
             return lambda *arguments: found.append(scorer(*arguments)) or found[-1]
 
