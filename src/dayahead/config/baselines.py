@@ -33,9 +33,16 @@ READS: Final[Mapping[str, tuple[str, ...]]] = {
     "slit": (*_RIDGE, "linear.train_scale"),
     "slist": (*_RIDGE, "linear.train_scale", "linear.similarity_share"),
 }
-"""The settings that each baseline alone reads, besides those of all."""
+"""Settings that each baseline reads, besides those that all read."""
 BASELINES: Final = tuple(READS)
 MEMORY: Final = "memory"
+NETWORKS: Final = (
+    *("gpt2", "xlnet", "bert", "albert", "electra", "longformer", "reformer"),
+    *("gru", "gru4rec", "lstm", "rnn", "avg"),
+)
+"""Networks that the documentation names; any other type of transformers may be named too."""
+OURS: Final = frozenset({*BASELINES, *NETWORKS, MEMORY, "none"})
+"""Names that no entry point of another package takes over."""
 TIMED: Final = (*NEIGHBOURS, *LINEAR, MEMORY)
 """Those that read the times of events."""
 COMPARED: Final = ("popularity", "own", "transitions")
@@ -43,14 +50,19 @@ COMPARED: Final = ("popularity", "own", "transitions")
 Decay = Literal["same", "linear", "div", "log", "quadratic"]
 
 
+def is_plugin_baseline(architecture: str) -> bool:
+    """Whether an architecture is a baseline of another package; our own names are ours."""
+    return architecture in plugins("baseline") and architecture not in OURS
+
+
 def is_baseline(architecture: str) -> bool:
     """Whether an architecture is a baseline, of ours or of another package."""
-    return architecture in BASELINES or architecture in plugins("baseline")
+    return architecture in BASELINES or is_plugin_baseline(architecture)
 
 
 def reads_times(architecture: str) -> bool:
     """Whether an architecture reads the times of events; all baselines of other packages may."""
-    return architecture in TIMED or architecture in plugins("baseline")
+    return architecture in TIMED or is_plugin_baseline(architecture)
 
 
 def baselines_beside(architecture: str) -> tuple[str, ...]:
@@ -87,7 +99,7 @@ class NeighbourConfig:
     """vsknn, vstan: weight of the inverse frequency of the recommended item; 0: none."""
     push_reminders: bool
     """vsknn: multiply the score of an item of the session by 1 + its number of events there, before
-    `model.remind` acts; without effect where that says none or first."""
+    `model.remind` acts; without effect where that says none."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

@@ -25,8 +25,20 @@ GROUPS: Mapping[Kind, str] = {
 
 @cache
 def plugins(kind: Kind) -> Mapping[str, EntryPoint]:
-    """Return the entry points of this kind by their names; nothing is imported."""
-    return {each.name: each for each in entry_points(group=GROUPS[kind])}
+    """Return the entry points of this kind by their names; nothing is imported.
+
+    Raises:
+        ConfigError: two packages declare the same name.
+    """
+    found: dict[str, EntryPoint] = {}
+    for each in entry_points(group=GROUPS[kind]):
+        other = found.setdefault(each.name, each)
+        if other.value != each.value:
+            raise ConfigError(
+                f"{kind} {each.name}: {_package(other)} and {_package(each)} both declare it as an "
+                f"entry point of {GROUPS[kind]}; uninstall one of them, or rename it there"
+            )
+    return found
 
 
 def load_plugin(kind: Kind, name: str) -> Any:  # noqa: ANN401
@@ -47,24 +59,27 @@ def load_plugin(kind: Kind, name: str) -> Any:  # noqa: ANN401
 
 
 def plugin_sources(chosen: Iterable[tuple[Kind, str]]) -> dict[str, str]:
-    """Return a hash of the package's source for each of these that is a plugin."""
+    """Return a hash of the source and the version of each of these that is a plugin."""
     return {
-        f"{kind} {name}": _source(plugins(kind)[name].module)
+        f"{kind} {name}": _source(plugins(kind)[name])
         for kind, name in chosen
         if name in plugins(kind)
     }
 
 
-def _source(module: str) -> str:
-    """Hash all modules of the package that contains a module, or the module if it has none."""
-    spec = find_spec(module.partition(".")[0])
-    if spec is None or spec.origin is None:
-        return ""
-    origin = Path(spec.origin)
-    files = sorted(origin.parent.rglob("*.py")) if spec.submodule_search_locations else [origin]
-    return fingerprint(
-        {each.relative_to(origin.parent).as_posix(): sha256_of(each) for each in files}
-    )
+def _source(found: EntryPoint) -> str:
+    """Hash the modules of the entry point's package, or its module where that stands alone."""
+    spec = find_spec(found.module.partition(".")[0])
+    folders = [Path(each) for each in (spec.submodule_search_locations if spec else None) or ()]
+    files = {
+        f"{n}/{path.relative_to(folder).as_posix()}": sha256_of(path)
+        for n, folder in enumerate(folders)
+        for path in sorted(folder.rglob("*.py"))
+    }
+    if not folders and spec and spec.origin:
+        files[""] = sha256_of(Path(spec.origin))
+    version = found.dist.version if found.dist else None
+    return fingerprint({"files": files, "version": version, "value": found.value})
 
 
 def _package(found: EntryPoint) -> str:

@@ -147,17 +147,17 @@ def build_baseline(settings: ModelSettings) -> Baseline:
 
 def _plugin_baseline(name: str, arguments: Mapping[str, Any]) -> Baseline:
     """Build the baseline of another package with `model.config` as its arguments."""
-    build = load_plugin("baseline", name)
-    try:
-        baseline = build(**arguments)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"params.yaml: model.config: {name}: {error}") from None
-    if not isinstance(baseline, Baseline):
+    found = load_plugin("baseline", name)
+    # Before it is called: the arguments may be those of a model folder from elsewhere.
+    if not (isinstance(found, type) and issubclass(found, Baseline)):
         raise ConfigError(
             f"params.yaml: model.architecture: {name}: expected a subclass of "
-            f"dayahead.model.baselines.Baseline, found {type(baseline).__name__}"
+            f"dayahead.model.baselines.Baseline, found {found!r}"
         )
-    return baseline
+    try:
+        return found(**arguments)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"params.yaml: model.config: {name}: {error}") from None
 
 
 def build_reminders(config: ModelConfig, statistics: Statistics) -> Reminders:

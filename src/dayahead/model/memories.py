@@ -42,6 +42,7 @@ class MemoryRecommender(CountingModel):
         with_past: whether features of the user's past (the column IS_PAST) are used.
     """
 
+    has_named_features = True
     read_by_fits_alone = tuple(f"memory.{prefix}" for prefix in TRAINING_STATE)
 
     def __init__(

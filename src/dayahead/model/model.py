@@ -36,6 +36,9 @@ class Model(ABC):
     read_by_fits_alone: tuple[str, ...] = ()
     """Prefixes of the tensors of `state_dict` that scores do not depend on, only further fits."""
 
+    has_named_features = False
+    """Whether `explain` can say what raises a score."""
+
     @property
     def sharded(self) -> frozenset[str]:
         """Names of the tensors of `state_dict` whose rows are sharded."""
@@ -97,12 +100,12 @@ class Model(ABC):
 
     def explain(
         self, columns: Columns, n_known: Int[Tensor, " 1"], items: Ints
-    ) -> list[dict[str, float]] | None:
-        """Attribute the scores of items, relative to the mean candidate, to named features.
+    ) -> list[dict[str, float]]:
+        """Split items' leads over the mean candidate of one session among named features.
 
-        None where the model has no named features.
+        Empty where an item is not ranked by them, as of every model without named features.
         """
-        return None
+        return [{} for _ in items]
 
     def evidence(self) -> dict[str, float]:
         """Return the weights of named features, where there are any."""

@@ -18,7 +18,7 @@ from torch.nn.functional import pad
 
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, N_RESERVED, TIMESTAMP, UNKNOWN, VALUE
 from dayahead.core.errors import ConfigError, DataError
-from dayahead.core.ragged import offsets_of
+from dayahead.core.ragged import offsets_of, row_of_each
 from dayahead.features.arrays import ints
 from dayahead.features.session_encoder import Arrays, SessionEncoder
 from dayahead.features.vocabulary import KnownValues
@@ -174,8 +174,6 @@ class Recommender:
             past_items = sessions.past.events[ITEM_ID]
             indices = np.concatenate([indices, self._encoder.item_indices(past_items)])
             rows = np.concatenate([rows, sessions.past.row_sessions])
-        is_known = ~self._is_unknown(indices)
-        is_cold = np.bincount(rows[is_known], minlength=len(sessions)) == 0
         excludes = np.array([each.exclude_seen for each in options], bool)
         columns = self._candidate_columns[indices]
         is_left_out = excludes[rows] & (columns >= 0)
@@ -184,6 +182,10 @@ class Recommender:
         named = self._named(options, others)
         left_out = {key: self._left_out(each) for key, each in named.items()}
         encoded = self._encoded(self._without_empty(sessions), others)
+        # Only what the model reads counts: events after the session's start are no past of it.
+        is_read = ~self._is_unknown(encoded.columns[ITEM_ID].numpy())
+        read = row_of_each(encoded.lengths.numpy())[is_read]
+        is_cold = np.bincount(read, minlength=len(sessions)) == 0
         asked = Asked(encoded, is_cold, is_unknown, others)
         return rank_sessions(self._ranking, asked, Filter(options, named, left_out, seen))
 
@@ -235,12 +237,6 @@ class Recommender:
         found[torch.from_numpy(columns[columns >= 0])] = True
         return found
 
-    def _seen(self, events: pa.Table, past: pa.Table | None) -> NDArray[np.int32]:
-        """Return the indices of the items of a session and of the past."""
-        both = [events[ITEM_ID], *([] if past is None else [past[ITEM_ID]])]
-        chunks = [chunk for each in both for chunk in each.chunks]
-        return self._encoder.item_indices(pa.chunked_array(chunks))
-
     def explain(
         self, events: pa.Table, items: Sequence[int | str], past: pa.Table | None = None
     ) -> list[dict[str, float]]:
@@ -255,16 +251,17 @@ class Recommender:
         Raises:
             ConfigError: the model has no memories.
         """
-        columns, n_known = self._batch(events, past)
-        indices = self._encoder.item_indices(pa.chunked_array([self.item_column(items)]))
-        found = self.stored.model.explain(columns, n_known, indices.astype(np.int64))
-        if found is None:
+        model = self.stored.model
+        if not model.has_named_features:
             raise ConfigError(
                 f"--explain: {self.stored.config.model.architecture} has no named features to "
                 f"explain a score with; leave it out, or set model.architecture to memory"
             )
-        if self._is_unknown(self._seen(events, past)).all():
+        columns, n_known = self._batch(events, past)
+        if self._is_unknown(columns[ITEM_ID].numpy()).all():
             return [{} for _ in items]
+        indices = self._encoder.item_indices(pa.chunked_array([self.item_column(items)]))
+        found = model.explain(columns, n_known, indices.astype(np.int64))
         return [dict(sorted(each.items(), key=lambda part: -abs(part[1]))) for each in found]
 
     def unknown_items(self, events: pa.Table) -> list[int | str]:
@@ -274,9 +271,11 @@ class Recommender:
         return unknown
 
     def _is_unknown(self, items: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Return which vocabulary indices no fit has read: null, other ids, and later items."""
-        later = N_RESERVED + self.stored.config.known[ITEM_ID]
-        return np.asarray((items == UNKNOWN) | (items >= later))
+        """Say which vocabulary indices the model does not know, as files of the next window."""
+        config = self.stored.config
+        # Where the vocabulary is shorter, numbers of other items follow it.
+        end = N_RESERVED + min(config.known[ITEM_ID], config.sizes[ITEM_ID])
+        return np.asarray((items < N_RESERVED) | (items >= end))
 
     def _batch(self, events: pa.Table, past: pa.Table | None) -> tuple[dict[str, Tensor], Tensor]:
         """Return a scorer's input for one session: columns [1, L], and the number of events."""

@@ -8,6 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from dayahead.config.baselines import is_plugin_baseline
 from dayahead.config.params import Params
 from dayahead.core.columns import ITEM_ID, ROLES, VALUE
 from dayahead.core.fingerprints import fingerprint, sha256_of, source_fingerprint
@@ -127,4 +128,7 @@ def _chosen(params: Params) -> list[tuple[Kind, str]]:
     """Return the settings that may name a plug-in of another package."""
     network, loss = params.model.of_network().architecture, params.loss.name
     of_network: list[tuple[Kind, str]] = [("backbone", network), ("loss", loss)]
-    return of_network if params.model.has_network else [("baseline", params.model.architecture)]
+    if params.model.has_network:
+        return of_network
+    name = params.model.architecture
+    return [("baseline", name)] if is_plugin_baseline(name) else []

@@ -4,6 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from dayahead.config.baselines import ALWAYS_FIRST, MEMORY, READS, is_baseline
+from dayahead.config.model import LOSSES
 from dayahead.config.params import Params
 
 OF_BASELINES = {
@@ -14,6 +15,8 @@ OF_BASELINES = {
     "training": {"protocol", "history", "carry_model", "loader", "seed"},
 }
 """Settings of these sections that baselines read; the seed samples the train sessions evaluated."""
+OF_PLUGINS = ("model.config", "training.batch_size")
+"""Settings of a baseline of another package: its arguments, and what its batches depend on."""
 OF_MEMORY = {"features", "past_length"}
 """Settings of the section model that memory reads too, with a network or without."""
 SECTIONS = ("model", "task", "loss", "neighbours", "linear", "memory", "training")
@@ -41,7 +44,7 @@ def _is_read(section: str, name: str, params: Params) -> bool:
     """Whether the architecture reads the setting at all."""
     architecture = params.model.architecture
     if is_baseline(architecture):
-        own = READS.get(architecture, ("model.config",))  # the arguments of another package's
+        own = READS.get(architecture, OF_PLUGINS)
         return f"{section}.{name}" in own or name in OF_BASELINES.get(section, set())
     if section in {"neighbours", "linear"}:
         return False
@@ -56,6 +59,7 @@ def _conditions(params: Params) -> dict[str, bool]:
     """Whether each setting that not all studies use is used by this one."""
     task, loss, training = params.task.name, params.loss, params.training
     architecture = params.model.architecture
+    is_plugin_loss = loss.name not in LOSSES  # it is given the whole section
     has_reminders = is_baseline(architecture) and architecture != ALWAYS_FIRST
     is_boosted = has_reminders and params.model.remind == "boost"
     is_sliding = training.protocol == "sliding"
@@ -75,11 +79,11 @@ def _conditions(params: Params) -> dict[str, bool]:
         "loss.negatives": loss.is_sampled,
         "loss.negatives_of_batch": loss.is_sampled,
         "loss.popularity_exponent": loss.is_sampled and loss.negatives > 0,
-        "loss.gbce_calibration": loss.name == "gbce",
-        "loss.logq": loss.name == "sampled_softmax",
-        "loss.bpr_max_regularisation": loss.name == "bpr_max",
-        "loss.elu": loss.name == "bpr_max",
-        "neighbours.push_reminders": params.model.remind in {"score", "boost"},
+        "loss.gbce_calibration": loss.name == "gbce" or is_plugin_loss,
+        "loss.logq": loss.name == "sampled_softmax" or is_plugin_loss,
+        "loss.bpr_max_regularisation": loss.name == "bpr_max" or is_plugin_loss,
+        "loss.elu": loss.name == "bpr_max" or is_plugin_loss,
+        "neighbours.push_reminders": params.model.remind != "none",
         "memory.head_width": params.memory.head == "mlp",
         "training.history": is_sliding,
         "training.carry_model": is_sliding,

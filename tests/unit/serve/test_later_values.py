@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from dayahead.core.columns import EVENT_TIME, IS_PAST, ITEM_ID, N_RESERVED, SESSION_ID, USER_ID
-from dayahead.core.errors import ConfigError
 from dayahead.distributed.process import Rank
 from dayahead.serve.export import export_model, max_events
 from dayahead.serve.live_sessions import LiveSessions
@@ -162,6 +161,22 @@ def test_a_session_of_later_items_is_cold(fit, catalogue):
     assert ranked([LATER], [LATER]) == (True, [True])
     assert ranked([LATER, 3], [LATER]) == (False, [True, False])
     assert ranked([LATER], [3]) == (False, [True])
+
+
+def test_past_events_that_are_none_make_no_session_warm(fit):
+    _, recommender = fit(catalogue="full", architecture="gpt2")
+    own = {ITEM_ID: [LATER], "colour": ["red"], EVENT_TIME: [1e9]}
+    after = {ITEM_ID: [3], "colour": ["red"], EVENT_TIME: [1e9 + 60]}
+    tables = [recommender.events_with(each) for each in (own, after)]
+    sessions = LiveSessions.of([tables[0]], [tables[1]])
+    found = recommender.rank(sessions, [Options(top_k=3, cold_start="popularity")])
+    assert bool(found.is_cold[0])
+
+
+@pytest.mark.slow
+def test_an_empty_session_with_a_past_is_explained(fit):
+    _, recommender = fit(architecture="memory")
     past = recommender.events_with({ITEM_ID: [3], "colour": ["red"], EVENT_TIME: [0.0]})
-    with pytest.raises(ConfigError, match="no named features"):
-        recommender.explain(past.slice(0, 0), [3], past)
+    [parts] = recommender.explain(past.slice(0, 0), [1], past)
+    assert parts
+    assert recommender.explain(past.slice(0, 0), [1]) == [{}]

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 import torch
 
+from dayahead.config.baselines import is_baseline
 from dayahead.core import plugins
 from dayahead.core.errors import ConfigError, ModelFileError
 from dayahead.model.building import build_model
 from dayahead.model.checkpoint import load_model, weights_of
 from dayahead.model.tensor_files import write_tensors
+from dayahead.train.effective_settings import effective_settings
 from dayahead.train.saved_model import saved_ranks
 from dayahead.windows.folder import WindowFolder
 from support.tiny_settings import ranks_of, tiny_params, tiny_statistics, train_study
@@ -143,7 +145,9 @@ def test_a_package_that_cannot_be_imported_is_named(install):
 def test_what_is_no_baseline_is_refused(install):
     install("Other = dict\n", {"dayahead.baselines": {"other": f"{MODULE}:Other"}})
     params = tiny_params({"model": {"architecture": "other"}})
-    with pytest.raises(ConfigError, match=r"other: expected a subclass of .*Baseline, found dict"):
+    with pytest.raises(
+        ConfigError, match=r"other: expected a subclass of .*Baseline, found <class 'dict'>"
+    ):
         build_model(params, tiny_statistics(), {}, seed=1)
 
 
@@ -155,10 +159,44 @@ def test_a_backbone_that_sees_the_future_is_refused(install):
         build_model(params, tiny_statistics(), {}, seed=1)
 
 
-def test_our_own_names_win(install):
-    install("Other = dict\n", {"dayahead.backbones": {"gru": f"{MODULE}:Other"}})
-    params = tiny_params({"model": {"architecture": "gru"}})
+@pytest.mark.parametrize("group", ["baselines", "backbones"])
+@pytest.mark.parametrize("name", ["gru", "memory"])
+def test_our_own_names_win(install, group, name):
+    install("Other = dict\n", {f"dayahead.{group}": {name: f"{MODULE}:Other"}})
+    params = tiny_params({"model": {"architecture": name, "network": "gru"}})
     assert build_model(params, tiny_statistics(), {}, seed=1).network is not None
+    assert not is_baseline(name)
+
+
+def test_a_name_that_two_packages_declare_is_refused(install, tmp_path):
+    install("Other = dict\n", {"dayahead.losses": {"hinge": f"{MODULE}:Other"}})
+    other = tmp_path / "site" / "more_models-2.0.dist-info"
+    other.mkdir()
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: more-models\nVersion: 2.0\n")
+    (other / "entry_points.txt").write_text("[dayahead.losses]\nhinge = more_models:hinge\n")
+    plugins.plugins.cache_clear()
+    with pytest.raises(ConfigError, match=r"loss hinge: .*-models and .*-models both declare"):
+        plugins.plugins("loss")
+
+
+def test_a_package_without_an_init_file_and_its_version_are_in_the_keys(install):
+    module = install("", {"dayahead.losses": {"hinge": "shop.losses.hinge:hinge"}})
+    folder = module.parent / "shop" / "losses"
+    folder.mkdir(parents=True)
+    found = []
+    for text in ("hinge = 1", "hinge = 2"):
+        (folder / "hinge.py").write_text(text)
+        found.append(plugins.plugin_sources([("loss", "hinge")]))
+    about = module.parent / "shop_models-1.0.dist-info" / "METADATA"
+    about.write_text(about.read_text().replace("1.0", "1.1"))
+    plugins.plugins.cache_clear()
+    found.append(plugins.plugin_sources([("loss", "hinge")]))
+    assert len({each["loss hinge"] for each in found}) == 3
+
+
+def test_a_loss_of_another_package_is_given_all_settings_of_losses(shop_models):
+    held = effective_settings(tiny_params({"loss": {"name": "hinge", "negatives": 8}}))["loss"]
+    assert {"elu", "logq", "gbce_calibration", "bpr_max_regularisation"} <= held.keys()
 
 
 def test_a_damaged_state_is_refused(shop_models, windows, tmp_path):
