@@ -36,12 +36,11 @@ READS: Final[Mapping[str, tuple[str, ...]]] = {
 """Settings that each baseline reads, besides those that all read."""
 BASELINES: Final = tuple(READS)
 MEMORY: Final = "memory"
-NETWORKS: Final = (
-    *("gpt2", "xlnet", "bert", "albert", "electra", "longformer", "reformer"),
-    *("gru", "gru4rec", "lstm", "rnn", "avg"),
-)
-"""Networks that the documentation names; any other type of transformers may be named too."""
-OURS: Final = frozenset({*BASELINES, *NETWORKS, MEMORY, "none"})
+NAMED_TRANSFORMERS: Final = ("gpt2", "xlnet", "bert", "albert", "electra", "longformer", "reformer")
+"""Transformers types named by the paper or its code; any other type may be named too."""
+WITHOUT_ATTENTION: Final = ("gru", "lstm", "rnn", "gru4rec", "avg")
+"""Networks of torch, and the mean of the events so far."""
+OURS: Final = frozenset({*BASELINES, *NAMED_TRANSFORMERS, *WITHOUT_ATTENTION, MEMORY, "none"})
 """Names that no entry point of another package takes over."""
 TIMED: Final = (*NEIGHBOURS, *LINEAR, MEMORY)
 """Those that read the times of events."""

@@ -20,10 +20,10 @@ def row_of_each(lengths: NDArray[Any]) -> Ints:
 
 def step_of_each(lengths: NDArray[Any]) -> Ints:
     """Return the position of each value in its row, from 0."""
-    offsets = offsets_of(lengths)
-    return np.asarray(np.arange(offsets[-1]) - offsets[:-1].repeat(lengths))
+    return ranges(np.zeros(len(lengths), np.int64), lengths)
 
 
 def ranges(starts: NDArray[Any], lengths: NDArray[Any]) -> Ints:
     """Concatenate arange(start, start + length) of every pair."""
-    return np.asarray(starts.repeat(lengths) + step_of_each(lengths))
+    offsets = offsets_of(lengths)
+    return np.asarray(np.arange(offsets[-1]) + (starts - offsets[:-1]).repeat(lengths))

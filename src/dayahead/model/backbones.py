@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 from transformers import CONFIG_MAPPING
 
-from dayahead.config.baselines import BASELINES
+from dayahead.config.baselines import BASELINES, NAMED_TRANSFORMERS, WITHOUT_ATTENTION
 from dayahead.config.model import GRU4REC, ModelConfig
 from dayahead.core.errors import ConfigError
 from dayahead.core.plugins import load_plugin, plugins
@@ -24,15 +24,12 @@ from dayahead.model.huggingface import (
 from dayahead.model.packed_sessions import PackedSessions, pack_sessions
 from dayahead.model.tasks import Attention, is_before
 
-NAMED_TRANSFORMERS = ("gpt2", "xlnet", "bert", "albert", "electra", "longformer", "reformer")
-"""Transformers types named by the paper or its code; any other type may be named too."""
 CELLS: dict[str, type[nn.GRU | nn.LSTM | nn.RNN]] = {
     "gru": nn.GRU,
     "lstm": nn.LSTM,
     "rnn": nn.RNN,
     GRU4REC: nn.GRU,
 }
-WITHOUT_ATTENTION = (*CELLS, "avg")
 RETIRED = ("transfo-xl", "transfoxl", "transformer-xl")
 CURES = {
     True: "set task.name to mlm, or model.architecture to gpt2, xlnet, bert or gru",

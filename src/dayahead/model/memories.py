@@ -169,11 +169,10 @@ class MemoryRecommender(CountingModel):
 
     def optional_tensors(self) -> Mapping[str, Tensor]:
         """Return the moments of the head's optimizer, which exist only after a step."""
-        step, *moments = MOMENTS
         return {
-            f"{_MOMENTS}{name}.{moment}": torch.zeros(()) if moment == step else weight
+            f"{_MOMENTS}{name}.{moment}": torch.zeros(()) if moment == MOMENTS[0] else weight
             for name, weight in self.memory.head.named_parameters()
-            for moment in (step, *moments)
+            for moment in MOMENTS
         }
 
     def evidence(self) -> dict[str, float]:

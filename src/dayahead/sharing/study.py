@@ -20,6 +20,7 @@ from dayahead.preprocess.incremental import FinishedRuns
 from dayahead.sharing.manifest import Entry
 from dayahead.train.baselines import baseline_study
 from dayahead.train.cached_windows import CachedWindows
+from dayahead.train.catalogue import Catalogue
 from dayahead.train.checks import select_windows
 from dayahead.train.study import Study
 from dayahead.windows.folder import WindowFolder
@@ -93,8 +94,9 @@ def _runs(study: Study) -> Iterator[tuple[Study, Process]]:
 
 
 def _keys(study: Study, process: Process) -> list[Entry]:
-    windows, evaluated = select_windows(WindowFolder(study.windows), study.params)
-    cached = CachedWindows(study, windows, process)
+    folder = WindowFolder(study.windows)
+    windows, evaluated = select_windows(folder, study.params)
+    cached = CachedWindows(study, Catalogue(folder, study.params.model), windows, process)
     indices = [index for index, window in enumerate(windows[1:]) if window in evaluated]
     return [
         *(("fits", key) for key in cached.keys.fits),

@@ -16,9 +16,8 @@ from dayahead.core.plugins import Kind, plugin_sources
 from dayahead.distributed.process import Process
 from dayahead.train.catalogue import Catalogue
 from dayahead.train.effective_settings import effective_settings
-from dayahead.train.study import Study
 from dayahead.train.trainers import uses_bfloat16
-from dayahead.windows.folder import Window, WindowFolder
+from dayahead.windows.folder import Window
 
 Machine = Mapping[str, str | int]
 """What affects floating-point rounding, besides settings, source and packages."""
@@ -41,11 +40,16 @@ class CacheKeys:
     """
 
     def __init__(
-        self, study: Study, windows: Sequence[Window], process: Process, machine: Machine | None
+        self,
+        params: Params,
+        catalogue: Catalogue,
+        windows: Sequence[Window],
+        process: Process,
+        machine: Machine | None,
     ) -> None:
-        self.params = study.params
-        self.folder = WindowFolder(study.windows)
-        self.catalogue = Catalogue(self.folder, self.params.model)
+        self.params = params
+        self.folder = catalogue.folder
+        self.catalogue = catalogue
         self.windows = windows
         self.process = process
         self.machine = machine

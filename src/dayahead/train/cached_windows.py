@@ -31,6 +31,7 @@ from dayahead.model.tensor_files import (
     write_tensors,
 )
 from dayahead.train.cache_keys import CacheKeys, Machine
+from dayahead.train.catalogue import Catalogue
 from dayahead.train.loss_curve import curve_of
 from dayahead.train.results import TABLES, EvaluatedWindow
 from dayahead.train.run import Fit
@@ -56,7 +57,9 @@ class CachedWindows:
     Only the main process reads and writes: on others nothing is found and nothing is written.
     """
 
-    def __init__(self, study: Study, windows: Sequence[Window], process: Process) -> None:
+    def __init__(
+        self, study: Study, catalogue: Catalogue, windows: Sequence[Window], process: Process
+    ) -> None:
         self.fits = Cache(study.cache / "fits")
         self.evaluations = Cache(study.cache / "evaluations")
         self.windows = windows
@@ -66,7 +69,7 @@ class CachedWindows:
         self.is_sharded = study.params.compute.shard_items and process.rank.world_size > 1
         self.machine = _machine(process, is_sharded=self.is_sharded)
         of_keys = self.machine if self.config.strict else None
-        self.keys = CacheKeys(study, windows, process, of_keys)
+        self.keys = CacheKeys(study.params, catalogue, windows, process, of_keys)
         self.evaluation = fingerprint(self.keys.evaluation_settings)
         self.evaluation_key = cache(self.keys.evaluation)  # kept, as it hashes the window's files
         self.starts_afresh = study.params.training.starts_afresh

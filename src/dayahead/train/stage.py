@@ -63,7 +63,7 @@ def _run_protocol(process: Process, study: Study, on_window: OnWindow | None) ->
         check_consistency(process, study)
         windows, evaluated_windows = select_windows(WindowFolder(study.windows), study.params)
         run = Run(study, process, windows[0])
-        cached = CachedWindows(study, windows, process)
+        cached = CachedWindows(study, run.catalogue, windows, process)
         profile = WindowProfile(study.params.profile, process, study.results / FOLDER)
         schedule = FitSchedule(run, windows, cached, profile)
         results = _open_results(study) if process.is_main else None

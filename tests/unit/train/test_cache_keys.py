@@ -13,6 +13,7 @@ from dayahead.core.files import read_json, write_json, write_parquet
 from dayahead.distributed.process import Process, Rank
 from dayahead.train import cache_keys
 from dayahead.train.cache_keys import CacheKeys
+from dayahead.train.catalogue import Catalogue
 from dayahead.train.run import Run
 from dayahead.windows.folder import GRACE_SUFFIX, WindowFolder, vocabulary_path, window_path
 from support.other_settings import OTHER, OTHER_EVALUATION
@@ -121,8 +122,8 @@ def keys_of(folder, sections=None, *, world=1, device="cpu", machine=None):
     """Keys of a study, which evaluates the test split by default."""
     sections = {"evaluation": {"split": "test"}} | (sections or {})
     process = Process(Rank(0, world), torch.device(device))
-    windows = WindowFolder(folder).windows
-    return CacheKeys(tiny_study(folder, folder, sections), windows, process, machine)
+    params, store = tiny_study(folder, folder, sections).params, WindowFolder(folder)
+    return CacheKeys(params, Catalogue(store, params.model), store.windows, process, machine)
 
 
 def evaluations(keys):

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from dayahead.distributed.process import Process, Rank
 from dayahead.train.cached_windows import CachedWindows, is_spaced
+from dayahead.train.catalogue import Catalogue
 from dayahead.train.profiling import WindowProfile
 from dayahead.train.run import Fit
 from dayahead.train.stage import FitSchedule
 from dayahead.train.study import Study
-from dayahead.windows.folder import Window
+from dayahead.windows.folder import Window, WindowFolder
 from support.tiny_settings import tiny_params
 
 WINDOWS = [Window(name, position, "2026-01-01") for position, name in enumerate("abcdef")]
@@ -64,7 +65,8 @@ def schedule_over(cache, protocol, keep="all", windows=WINDOWS, evaluation=None)
     """The schedule of a new run with this cache."""
     run = Recorder(protocol, keep, evaluation or {})
     study = Study(params=run.params, cache=cache)
-    cached = CachedWindows(study, windows, run.process)
+    catalogue = Catalogue(WindowFolder(study.windows), run.params.model)
+    cached = CachedWindows(study, catalogue, windows, run.process)
     cached.keys = SimpleNamespace(fits=[f"key-{window.name}" for window in windows])
     profile = WindowProfile(run.params.profile, run.process, cache)
     return FitSchedule(run, windows, cached, profile)

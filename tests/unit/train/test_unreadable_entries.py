@@ -11,6 +11,7 @@ from dayahead.core.fingerprints import sha256_of
 from dayahead.distributed.launch import main_process
 from dayahead.model.tensor_files import write_tensors
 from dayahead.train.cached_windows import STATE, CachedWindows
+from dayahead.train.catalogue import Catalogue
 from dayahead.train.checks import select_windows
 from dayahead.train.stage import train
 from dayahead.windows.folder import WindowFolder
@@ -143,7 +144,8 @@ def test_a_refused_fit_leaves_the_model_that_the_run_has(windows, finished, fits
     study = tiny_study(windows, out, KEEP_ALL, cache=cache)
     process = main_process(study.params.compute)
     all_windows, _ = select_windows(WindowFolder(windows), study.params)
-    cached = CachedWindows(study, all_windows, process)
+    catalogue = Catalogue(WindowFolder(windows), study.params.model)
+    cached = CachedWindows(study, catalogue, all_windows, process)
     for index, damage in ((1, lose_files), (2, rename_tensors)):
         entry = cache / "fits" / cached.keys.fits[index]
         damage(entry)
