@@ -156,9 +156,9 @@ def preprocess_config(**changes: Any) -> PreprocessConfig:
 
 
 def machine_config(**changes: Any) -> MachineConfig:
-    """One worker of 2 GiB."""
+    """Threads of this process where work is small, a worker of 2 GiB otherwise."""
     value = {
-        "workers": 1,
+        "workers": "auto",
         "memory_limit": "2GiB",
         "keep_fits": 1,
         "max_restarts": 0,

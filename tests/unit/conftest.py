@@ -8,7 +8,6 @@ from pathlib import Path
 import dask
 import pytest
 import torch
-from distributed import Client, LocalCluster
 from ruamel.yaml import YAML
 from sqlalchemy import Engine, event
 
@@ -45,17 +44,8 @@ def _settings_parsed_once():
         yield
 
 
-@pytest.fixture(scope="session")
-def dask_thread():
-    """Address of a Dask cluster in this process, as for small logs: no task is sent away."""
-    # However much memory all other tests leave to this process, tasks are not paused.
-    options = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "memory_limit": 0}
-    with LocalCluster(**options, dashboard_address=":0") as cluster, Client(cluster) as client:
-        yield client.scheduler.address
-
-
 @pytest.fixture
-def run(tmp_path, dask_thread, monkeypatch):
+def run(tmp_path, monkeypatch):
     """Preprocess a table of events (or several, a source file each); open what was written.
 
     Runs share a cache only where they name its project.
@@ -63,7 +53,7 @@ def run(tmp_path, dask_thread, monkeypatch):
     numbers = itertools.count()
 
     def run(log, dataset, *, parts=1, log_end="2026-02-01", project=None, rebuild=False,
-            fit_windows=1, scheduler=dask_thread, **window):  # fmt: skip
+            fit_windows=1, scheduler=None, **window):  # fmt: skip
         root = tmp_path / str(next(numbers))
         monkeypatch.setenv("DVC_ROOT", str(tmp_path / project if project else root / "project"))
         write_log(root / "raw", log, parts=parts, log_end=log_end)

@@ -35,7 +35,6 @@ from dayahead.features.vocabulary import add_value_counts, empty_value_counts, v
 from dayahead.features.workflow import fit_features
 from dayahead.preprocess import tasks
 from dayahead.preprocess.calendar import Progress, calendar_over
-from dayahead.preprocess.dask_cluster import Phases, dask_client, memory_limit, resolve_device
 from dayahead.preprocess.event_log import Chunk, check_parts, read_event_log
 from dayahead.preprocess.incremental import (
     CARRY_OVER,
@@ -48,6 +47,7 @@ from dayahead.preprocess.incremental import (
 )
 from dayahead.preprocess.metadata import WindowCounts, write_merlin_schema
 from dayahead.preprocess.sessions import needs_users
+from dayahead.preprocess.workers import Phases, memory_limit, resolve_device, workers
 from dayahead.windows.folder import (
     GRACE_SUFFIX,
     MANIFEST,
@@ -163,17 +163,17 @@ class Build:
         limit = max(memory_limit(self.machine) // BYTES_PER_EVENT, 1)
         per_task = min(MAX_EVENTS_PER_TASK, limit)
         is_small = n_events <= per_task
-        with dask_client(self.machine, self.device, scratch, is_small=is_small) as client:
-            phases = Phases(client, scratch)
+        with workers(self.machine, self.device, scratch, is_small=is_small) as started:
+            phases = Phases(started, scratch)
             # As many buckets as memory requires; for fewer events, one for each thread.
-            n_small = min(phases.n_threads, n_events // MIN_EVENTS_PER_TASK)
+            n_small = min(phases.workers.n_threads, n_events // MIN_EVENTS_PER_TASK)
             n_buckets = max(-(-n_events // per_task), n_small, 1)
             lookups = {key: sorted(run.glob(f"{LOOKUPS}/{key}/*")) for key in (USER_ID, SESSION_ID)}
             job = tasks.Job(
                 self.dataset, self.window, self.device, run, lookups, n_buckets, per_task
             )
             # Chunks are split evenly among threads, so that none is idle while others have much.
-            share = max(-(-n_events // phases.n_threads), MIN_EVENTS_PER_TASK)
+            share = max(-(-n_events // phases.workers.n_threads), MIN_EVENTS_PER_TASK)
             chunks = list(chain.from_iterable(chunk.split(share) for chunk in chunks))
             self._complete(job, chunks, phases, previous)
 

@@ -15,8 +15,8 @@ from dayahead.dataset.schema import load_dataset
 from dayahead.distributed.launch import main_process
 from dayahead.distributed.process import Process
 from dayahead.download.convert import conversion_key
-from dayahead.preprocess.dask_cluster import resolve_device
 from dayahead.preprocess.incremental import FinishedRuns
+from dayahead.preprocess.workers import resolve_device
 from dayahead.sharing.manifest import Entry
 from dayahead.train.baselines import baseline_study
 from dayahead.train.cached_windows import CachedWindows

@@ -9,7 +9,6 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-import dask
 import py7zr
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,7 +25,7 @@ DATASETS = Path(__file__).parents[3] / "datasets"
 
 
 @pytest.fixture
-def windows_of(tmp_path, dask_thread, monkeypatch):
+def windows_of(tmp_path, monkeypatch):
     """Download a data set of the project from a file written here, and preprocess it."""
     monkeypatch.setenv("DAYAHEAD_DATA", str(tmp_path))
 
@@ -36,8 +35,7 @@ def windows_of(tmp_path, dask_thread, monkeypatch):
         raw, folder = tmp_path / "raw", tmp_path / "windows"
         download(dataset, "mine", raw)
         config, machine = preprocess_config(), machine_config()
-        with dask.config.set(scheduler_address=dask_thread):
-            preprocess(raw, folder, dataset, window_config(**window), config, machine)
+        preprocess(raw, folder, dataset, window_config(**window), config, machine)
         return WindowFolder(folder)
 
     return windows_of

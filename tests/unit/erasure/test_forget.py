@@ -4,7 +4,6 @@ import csv
 import shutil
 from pathlib import Path
 
-import dask
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -64,7 +63,7 @@ def write_source(without=()):
 
 
 @pytest.fixture
-def shop(tmp_path, dask_thread, monkeypatch):
+def shop(tmp_path, monkeypatch):
     """A project that has run: its data, results, caches, records and DVC's cache."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DVC_ROOT", str(tmp_path))
@@ -72,9 +71,8 @@ def shop(tmp_path, dask_thread, monkeypatch):
     def run():
         dataset = load_dataset("shop")
         download(dataset, "shop", Path("data/raw"))
-        with dask.config.set(scheduler_address=dask_thread):
-            preprocess(Path("data/raw"), Path("data/windows"), dataset, window_config(),
-                       preprocess_config(), machine_config())  # fmt: skip
+        preprocess(Path("data/raw"), Path("data/windows"), dataset, window_config(),
+                   preprocess_config(), machine_config())  # fmt: skip
 
     def build(kind):
         Path("datasets").mkdir()

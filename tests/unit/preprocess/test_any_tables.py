@@ -3,7 +3,6 @@
 import csv
 from datetime import timedelta
 
-import dask
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, event, given, settings
@@ -69,18 +68,18 @@ def times(n):
 
 @any_tables
 @times(3)
-def test_raw_tables_become_the_right_windows_or_an_error(folder, dask_thread, **drawn):
-    check(folder, dask_thread, **drawn)
+def test_raw_tables_become_the_right_windows_or_an_error(folder, **drawn):
+    check(folder, **drawn)
 
 
 @pytest.mark.slow
 @any_tables
 @times(150)
-def test_many_raw_tables_become_the_right_windows_or_an_error(folder, dask_thread, **drawn):
-    check(folder, dask_thread, **drawn)
+def test_many_raw_tables_become_the_right_windows_or_an_error(folder, **drawn):
+    check(folder, **drawn)
 
 
-def check(folder, dask_thread, rows, sessions, window, unreadable):
+def check(folder, rows, sessions, window, unreadable):
     with (folder / "log.csv").open("w", newline="") as file:
         csv.writer(file, quoting=csv.QUOTE_ALL).writerows([NAMES, *rows])
     dataset = a_dataset(
@@ -95,8 +94,7 @@ def check(folder, dask_thread, rows, sessions, window, unreadable):
     try:
         download(dataset, "mine", folder / "raw")
         config, machine = preprocess_config(), machine_config()
-        with dask.config.set(scheduler_address=dask_thread):
-            preprocess(folder / "raw", folder / "windows", dataset, window, config, machine)
+        preprocess(folder / "raw", folder / "windows", dataset, window, config, machine)
     except DayaheadError as error:
         event(f"an error: {str(error)[:20]}")
         return

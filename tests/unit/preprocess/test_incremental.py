@@ -7,7 +7,6 @@ from dataclasses import fields
 from functools import cache
 from itertools import product
 
-import dask
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -113,13 +112,13 @@ PLAIN = dataset_config(columns=USER)
 
 
 @pytest.fixture(scope="module")
-def prepared(plain, tmp_path_factory, dask_thread):
+def prepared(plain, tmp_path_factory):
     """Run the first parts of `plain` one after another, once; return project, last bytes."""
 
     @cache
     def prepared(*runs):
         folder = tmp_path_factory.mktemp("prepared")
-        with pytest.MonkeyPatch.context() as patch, dask.config.set(scheduler_address=dask_thread):
+        with pytest.MonkeyPatch.context() as patch:
             patch.setenv("DVC_ROOT", str(folder / "project"))
             for n_parts, log_end in runs:
                 write_log(folder / "raw", plain[:n_parts], log_end=log_end)
@@ -175,7 +174,7 @@ def test_day_after_day_equals_one_run(run, log, rules, window, monkeypatch):
 
 
 def test_the_same_log_again_needs_no_cluster(run, plain, finished, monkeypatch):
-    monkeypatch.setattr(stage, "dask_client", None)
+    monkeypatch.setattr(stage, "workers", None)
     again = run(plain, PLAIN, project="shared", log_end=midnight(5))
     assert bytes_in(again.folder) == finished
 

@@ -1,7 +1,6 @@
 import itertools
 from collections import Counter
 
-import dask
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -225,16 +224,15 @@ def test_parts_buckets_and_workers_change_no_byte(run, monkeypatch):
     assert bytes_in(many.folder) == bytes_in(one.folder)
 
 
-def test_a_failure_leaves_the_old_folder_and_nothing_else(tmp_path, dask_thread):
+def test_a_failure_leaves_the_old_folder_and_nothing_else(tmp_path):
     write_log(tmp_path / "raw", TWO_DAYS, log_end="2026-02-01")
     config, machine = preprocess_config(), machine_config()
 
     def preprocess(min_sessions):
         window = window_config(min_sessions=min_sessions)
-        with dask.config.set(scheduler_address=dask_thread):
-            stage.preprocess(
-                tmp_path / "raw", tmp_path / "windows", dataset_config(), window, config, machine
-            )
+        stage.preprocess(
+            tmp_path / "raw", tmp_path / "windows", dataset_config(), window, config, machine
+        )
 
     preprocess(1)
     with pytest.raises(DataError):

@@ -1,7 +1,8 @@
-"""A Dask cluster for the length of a stage, and phases of tasks on it."""
+"""Workers for the length of a stage, threads or a Dask cluster, and phases of tasks on them."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError, Executor, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ import dask
 import psutil
 from dask.utils import parse_bytes
 from dask_cuda import LocalCUDACluster
-from distributed import Client, KilledWorker, LocalCluster, as_completed
+from distributed import Client, KilledWorker, LocalCluster
 from merlin.core.compat import HAS_GPU, cudf
 from tqdm import tqdm
 
@@ -49,15 +50,25 @@ def resolve_device(config: PreprocessConfig) -> Device:
     return "cuda" if has_cuda and config.device != "cpu" else "cpu"
 
 
-@contextmanager
-def dask_client(
-    config: MachineConfig, device: Device, scratch: Path, *, is_small: bool = False
-) -> Iterator[Client]:
-    """Connect to the scheduler that Dask's configuration names, or start a cluster for the stage.
+@dataclass(frozen=True)
+class Workers:
+    """Run tasks; they and this process share a file system."""
 
-    Workers and this process share a file system: tables travel through files in `scratch`. Where
-    the settings leave it open, work that `is_small` is done by threads of this process: worker
-    processes take longer to start than the work takes.
+    executor: Executor
+    n_threads: int
+    """Number of tasks that run at once."""
+    peaks: Callable[[], Iterable[int]] = tuple
+    """Peak memory of each process but this one, in bytes."""
+
+
+@contextmanager
+def workers(
+    config: MachineConfig, device: Device, scratch: Path, *, is_small: bool = False
+) -> Iterator[Workers]:
+    """Connect to the scheduler that Dask's configuration names, or start workers for the stage.
+
+    Tables travel through files in `scratch`. Where the settings leave it open, work that `is_small`
+    is done by threads of this process: a cluster takes longer to start than the work takes.
 
     Raises:
         ConfigError: the scheduler's address or the memory limit is wrong.
@@ -65,12 +76,33 @@ def dask_client(
     """
     # Workers that are stopped log errors about closed connections.
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    limit = memory_limit(config)
     if address := dask.config.get("scheduler-address", None):
         with _connected(address) as client:
-            yield client
-        return
+            yield _of_client(client)
+    elif is_small and config.workers == "auto" and device == "cpu":
+        n_threads = psutil.cpu_count() or 1
+        with ThreadPoolExecutor(n_threads) as executor:
+            yield Workers(executor, n_threads)
+    else:
+        with _started(config, device, scratch, limit) as client:
+            yield _of_client(client)
+
+
+def _of_client(client: Client) -> Workers:
+    return Workers(
+        # Not pure: tasks write files, so Dask must not reuse the result of an equal call.
+        client.get_executor(pure=False),
+        int(sum(client.ncores().values())),
+        lambda: client.run(peak_memory, on_error="ignore").values(),
+    )
+
+
+@contextmanager
+def _started(config: MachineConfig, device: Device, scratch: Path, limit: int) -> Iterator[Client]:
+    """Start a cluster on this machine, and stop it at the end."""
     with counted("cluster"):
-        cluster, n_workers = _cluster(config, device, scratch, is_small=is_small)
+        cluster, n_workers = _cluster(config, device, scratch, limit)
     try:
         # By address: a client of the cluster object would wait for all workers.
         with Client(cluster.scheduler_address) as client:
@@ -108,11 +140,11 @@ def _connected(address: str) -> Client:
 
 
 def _cluster(
-    config: MachineConfig, device: Device, scratch: Path, *, is_small: bool
+    config: MachineConfig, device: Device, scratch: Path, limit: int
 ) -> tuple[LocalCluster, int]:
     """Return a cluster, and how many workers it will have."""
     options: dict[str, Any] = {
-        "memory_limit": memory_limit(config),
+        "memory_limit": limit,
         "local_directory": str(scratch),
         # Dashboards listen on this machine only.
         "dashboard_address": "127.0.0.1:0",
@@ -124,10 +156,6 @@ def _cluster(
         cluster = LocalCUDACluster(n_workers=n_workers, **options)
         return cluster, len(cluster.worker_spec)
     cores = psutil.cpu_count() or 1
-    if is_small and config.workers == "auto":
-        # No limit: memory that this process uses for other things must not pause tasks.
-        options |= {"memory_limit": 0, "processes": False}
-        return LocalCluster(n_workers=1, threads_per_worker=cores, **options), 1
     n_workers = max(1, cores // 2) if config.workers == "auto" else config.workers
     threads = max(1, cores // n_workers)
     # No workers at first: a cluster that starts with some waits forever if one is killed meanwhile,
@@ -156,46 +184,40 @@ def memory_limit(config: MachineConfig) -> int:
 class Phases:
     """Runs the tasks of one phase after another; they exchange files in `scratch`."""
 
-    client: Client
+    workers: Workers
     scratch: Path
 
     def run(self, phase: str, function: Callable[..., T], *arguments: Sequence[Any]) -> list[T]:
         """Map `function` over arguments on the workers, as `map` does.
 
+        The first error that occurs is raised, and tasks that have not begun are cancelled.
+
         Raises:
-            DataError: workers died repeatedly while running a task.
+            DataError: workers died repeatedly while running a task, or the scheduler was lost.
         """
         with counted(phase):
-            return self._run(phase, function, *arguments)
-
-    def _run(self, phase: str, function: Callable[..., T], *arguments: Sequence[Any]) -> list[T]:
-        tasks = zip(*arguments, strict=True)
-        # Not pure: tasks write files, so Dask must not reuse the result of an equal call.
-        futures = [self.client.submit(function, *task, pure=False) for task in tasks]
-        with tqdm(total=len(futures), desc=phase, disable=None, leave=False) as bar:
-            for future in as_completed(futures):
-                if future.status == "error":
-                    # `gather` raises it below; there is no need to wait for the others.
-                    break
-                bar.update()
-        try:
-            results: list[T] = self.client.gather(futures)
-        except KilledWorker:
-            raise DataError(
-                f"preprocess, {phase}: Dask workers died repeatedly, out of memory or "
-                f"killed; raise machine.memory_limit or lower machine.workers"
-            ) from None
-        finally:
-            self.client.cancel(futures)
-        _log.info("preprocess: %s: %d done", phase, len(futures))
-        held = self.client.run(peak_memory, on_error="ignore")
-        note_peak(max(held.values(), default=0) / 2**20)
-        return results
-
-    @property
-    def n_threads(self) -> int:
-        """Number of tasks that run at once."""
-        return int(sum(self.client.ncores().values()))
+            tasks = zip(*arguments, strict=True)
+            futures = [self.workers.executor.submit(function, *task) for task in tasks]
+            try:
+                with tqdm(total=len(futures), desc=phase, disable=None, leave=False) as bar:
+                    for future in as_completed(futures):
+                        future.result()
+                        bar.update()
+            except KilledWorker:
+                raise DataError(
+                    f"preprocess, {phase}: Dask workers died repeatedly, out of memory or "
+                    f"killed; raise machine.memory_limit or lower machine.workers"
+                ) from None
+            except CancelledError:
+                raise DataError(
+                    f"preprocess, {phase}: the Dask scheduler was lost; run again"
+                ) from None
+            finally:
+                for future in futures:
+                    future.cancel()
+            _log.info("preprocess: %s: %d done", phase, len(futures))
+            note_peak(max(self.workers.peaks(), default=0) / 2**20)
+            return [future.result() for future in futures]
 
     def paths(self, phase: str, n: int) -> list[Path]:
         """Return the scratch files of a phase."""
