@@ -78,7 +78,7 @@ def _answered(model: LoadedModel, prepared: Sequence[Prepared]) -> list[Result]:
     recommender = model.recommender
     sessions = LiveSessions.of(tables, pasts)
     found = recommender.rank(sessions, options)
-    about = Model(version=model.version, window=model.window)
+    about = Model(model.version, model.window)
     unknown = _unknown(sessions, found.is_unknown)
     results: list[Result] = []
     for row, top in enumerate(recommender.listed(found)):
@@ -92,13 +92,8 @@ def _answered(model: LoadedModel, prepared: Sequence[Prepared]) -> list[Result]:
                 )
             )
             continue
-        # Without validation, which our own values do not need: there may be thousands.
-        items = [Scored.model_construct(item=item, score=score) for item, score in top]
-        results.append(
-            Answer.model_construct(
-                items=items, unknown_items=unknown[row], is_cold=is_cold, model=about
-            )
-        )
+        items = [Scored(item, score) for item, score in top]
+        results.append(Answer(items, unknown[row], is_cold, about))
     return results
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import TypeAdapter
 from starlette.exceptions import HTTPException
 
 from dayahead.core.errors import DataError, DayaheadError
@@ -23,6 +24,7 @@ N_ERRORS = 5
 NAME_LENGTH = 100
 """Number of characters of a field's name that an answer repeats."""
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+_WRITERS: dict[type, TypeAdapter[Any]] = {each: TypeAdapter(each) for each in (Answer, Failure)}
 REFUSED: dict[int | str, dict[str, Any]] = {
     status: {"model": Failure} for status in (400, 408, 413, 415, 422, 500, 503)
 }
@@ -38,8 +40,8 @@ def create_app(service: Service) -> FastAPI:
 
     # FastAPI's pages of documentation would load scripts from other hosts.
     app = FastAPI(title="Dayahead", lifespan=lifespan, docs_url=None, redoc_url=None)
-    # One large request is parsed at a time (see JsonRoute).
-    app.state.parsing = asyncio.Lock()
+    # One large request is read at a time (see JsonRoute).
+    app.state.reading = asyncio.Lock()
     app.router.route_class = JsonRoute
     app.add_middleware(WholeBody, limits=service.limits)
     app.add_middleware(RequestTimer, metrics=service.metrics)
@@ -60,7 +62,7 @@ def _add_recommendations(app: FastAPI, service: Service) -> None:
         [result] = await service.answer([request])
         if isinstance(result, DayaheadError):
             return JSONResponse({"error": str(result)}, 422)
-        return _json([result], service.limits, "{}")
+        return _json([result], service.limits)
 
     @app.post("/recommend/batch", response_model=Answers, responses=REFUSED)
     async def recommend_batch(requests: BatchRequest) -> Response:
@@ -70,7 +72,7 @@ def _add_recommendations(app: FastAPI, service: Service) -> None:
             Failure(error=str(each)) if isinstance(each, DayaheadError) else each
             for each in results
         ]
-        return _json(answers, service.limits, '{{"answers":[{}]}}')
+        return _json(answers, service.limits, b'{"answers":[', b"]}")
 
 
 def _add_state(app: FastAPI, service: Service) -> None:
@@ -93,17 +95,19 @@ def _add_state(app: FastAPI, service: Service) -> None:
         return Response(service.metrics.text(), media_type=PROMETHEUS)
 
 
-def _json(answers: Sequence[Answer | Failure], limits: Limits, form: str) -> Response:
+def _json(
+    answers: Sequence[Answer | Failure], limits: Limits, begin: bytes = b"", end: bytes = b""
+) -> Response:
     texts, n_bytes = [], 0
     for each in answers:
-        texts.append(each.model_dump_json())
-        n_bytes += len(texts[-1].encode())
+        texts.append(_WRITERS[type(each)].dump_json(each))
+        n_bytes += len(texts[-1])
         if n_bytes > limits.answer_bytes:
             raise DataError(
                 f"the answer is larger than {limits.answer_bytes / MIB:.3g} MiB (dayahead serve "
                 f"--max-answer-mib); ask for fewer sessions, or a smaller top_k"
             )
-    return Response(form.format(",".join(texts)), media_type="application/json")
+    return Response(begin + b",".join(texts) + end, media_type="application/json")
 
 
 async def _invalid(_request: Request, error: Exception) -> Response:

@@ -1,7 +1,8 @@
-"""Requests and answers of the HTTP service, checked when they arrive."""
+"""Requests of the HTTP service, checked when they arrive, and answers, which need no check."""
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar
 
@@ -98,21 +99,24 @@ class BatchRequest(Asked):
     requests: Annotated[Listed[SessionRequest], Field(min_length=1)]
 
 
-class Scored(BaseModel):
+@dataclass(slots=True)
+class Scored:
     """A recommended item."""
 
     item: int | str
     score: float
 
 
-class Model(BaseModel):
+@dataclass(slots=True)
+class Model:
     """The model that answered."""
 
     version: str
     window: str
 
 
-class Answer(BaseModel):
+@dataclass(slots=True)
+class Answer:
     """The best items, best first."""
 
     items: list[Scored]
@@ -123,13 +127,15 @@ class Answer(BaseModel):
     model: Model
 
 
-class Failure(BaseModel):
+@dataclass(slots=True)
+class Failure:
     """Why there is no answer."""
 
     error: str
 
 
-class Answers(BaseModel):
+@dataclass(slots=True)
+class Answers:
     """An answer or an error for each request, in their order."""
 
     answers: list[Answer | Failure]

@@ -14,8 +14,8 @@ from dayahead.serve.limits import MIB, Limits
 
 DISCARDED_BYTES = 64 * MIB
 """Bytes read and dropped before a refusal: most clients read no answer until they have sent all."""
-LARGE_BYTES = 2**16
-"""Requests larger than this are parsed one after another."""
+LARGE_BYTES = 2**14
+"""Requests larger than this are read one after another."""
 
 
 class WholeBody:
@@ -102,19 +102,25 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 
 
 class _JsonRequest(Request):
-    """Parses large requests one at a time, and then pauses for as long as each has taken."""
+    """Large requests are read one at a time, with a pause after each for as long as it has taken.
+
+    Parsing, validation and the check of limits block the event loop; in the pause others have it.
+    """
 
     async def json(self) -> Any:  # noqa: ANN401
         body = await self.body()
-        if len(body) <= LARGE_BYTES:
-            return _parsed(body)
-        async with self.app.state.parsing:
+        if len(body) > LARGE_BYTES:
+            reading = self.app.state.reading
+            await reading.acquire()
             loop = asyncio.get_running_loop()
-            start = loop.time()
-            parsed = _parsed(body)
-            # Parsing blocks the event loop; other requests then get as much time.
-            await asyncio.sleep(loop.time() - start)
-        return parsed
+            # Called once this task waits for something: for the model, when all checks are done.
+            loop.call_soon(_release_after_pause, reading, loop.time())
+        return _parsed(body)
+
+
+def _release_after_pause(reading: asyncio.Lock, start: float) -> None:
+    loop = asyncio.get_running_loop()
+    loop.call_later(loop.time() - start, reading.release)
 
 
 class JsonRoute(APIRoute):
