@@ -1,5 +1,9 @@
 """Settings of baselines and of the architecture memory, for logs of a few sessions."""
 
+from pathlib import Path
+
+from dayahead.config.loading import read_yaml
+
 NEIGHBOURS = {
     "k": 3,
     "sample_size": 10,
@@ -20,17 +24,14 @@ LINEAR = {
     "predict_scale": 2.0,
     "age_scale": 1.0,
 }
-MEMORY = {
+MEMORY = read_yaml(Path(__file__).parents[2] / "params.yaml")["memory"] | {
     "n_candidates": 10,
-    "rank_all": False,
-    "head": "mlp",
     "head_width": 4,
     "learning_rate": 0.01,
     "weight_decay": 0.0,
     "batch_size": 8,
     "epochs": 1,
     "first_epochs": 2,
-    "end_to_end": False,
     "n_examples": 100,
     "min_steps": 2,
     "n_replayed": 10,
@@ -38,8 +39,5 @@ MEMORY = {
     "n_earlier": 5,
     "n_best": 5,
     "max_sessions": 100,
-    "fade": 0.7,
     "reach": 5,
-    "backward": 0.5,
-    "sharpness": 3.0,
 }

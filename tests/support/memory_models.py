@@ -8,6 +8,7 @@ import torch
 from dayahead.config.params import load_params
 from dayahead.memory.model import MemoryModel
 from dayahead.memory.settings import MemorySettings
+from dayahead.memory.source import joined
 from support.clicks import HOUR, random_clicks
 
 MEMORY_WITH_GPT2 = {"model": {"architecture": "memory", "network": "gpt2"}}
@@ -25,6 +26,11 @@ SMALL = replace(
     n_replayed=20,
 )
 SETTINGS = MemorySettings(config=SMALL, unit=HOUR, columns=("device",), seed=0)
+
+
+def counted(memory, prefixes, candidates, n, end=0):
+    """Counts of a memory at candidates below `n`, and their totals."""
+    return joined(memory.lookups(prefixes, end), candidates, n)
 
 
 def window(seed, position):

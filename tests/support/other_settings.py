@@ -1,5 +1,10 @@
 """Another value of every setting of `tiny_settings` that a fit or an evaluation depends on."""
 
+from dataclasses import fields
+
+from dayahead.config.memory import MemoryConfig
+
+HALF_LIVES = [each.name for each in fields(MemoryConfig) if each.name.endswith("half_lives")]
 OTHER = {
     "model": {
         "architecture": "xlnet",
@@ -97,6 +102,7 @@ OTHER = {
         "reach": 2,
         "backward": 0.2,
         "sharpness": 2.0,
+        **{name: [3.0, 5.0] for name in HALF_LIVES},
     },
     "training": {
         "protocol": "sliding",

@@ -2,12 +2,23 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 
 from dayahead.config.loading import STRICT, Count, CountOrZero, NonNegative, Positive, SizeOrZero
 
 Share = Annotated[float, Field(ge=0, le=1)]
+
+
+def _check_ascending(values: tuple[float, ...]) -> tuple[float, ...]:
+    if [*values] != sorted({*values}):
+        raise ValueError("expected half-lives in ascending order, each once")
+    return values
+
+
+HalfLives = Annotated[
+    tuple[Positive, ...], Field(min_length=1, max_length=16), AfterValidator(_check_ascending)
+]
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -61,3 +72,26 @@ class MemoryConfig:
     """Weight of a neighbour's items before the shared one, as a share of that of those after it."""
     sharpness: Positive
     """Power of the similarity in a second sum over the same neighbours."""
+    pair_next_half_lives: HalfLives
+    """Half-lives, in windows, of the counts of clicks that follow an item."""
+    pair_first_half_lives: HalfLives
+    """The same for clicks that follow a session's first item."""
+    pair_end_half_lives: HalfLives
+    """The same for a session's last click, by the item before it."""
+    pair_forward_half_lives: HalfLives
+    """The same for clicks anywhere after an item, by distance."""
+    pair_backward_half_lives: HalfLives
+    """The same for clicks anywhere before an item, by distance."""
+    item_clicks_half_lives: HalfLives
+    """Half-lives, in windows, of an item's clicks."""
+    item_later_half_lives: HalfLives
+    """The same for clicks after a session's first."""
+    item_end_half_lives: HalfLives
+    """The same for a session's last clicks."""
+    category_half_lives: HalfLives
+    """Half-lives, in windows, of the clicks that follow a value of a categorical column."""
+    neighbour_half_lives: HalfLives
+    """Windows in which a neighbour loses half of its weight; short ones suit news, long ones
+    shops."""
+    past_half_lives: HalfLives
+    """Half-lives, in windows, of clicks by the last item that the user clicked before."""

@@ -1,36 +1,37 @@
 """Candidates: the items that a fixed mixture of the memories expects after a prefix."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from dayahead.memory.clicks import Clicks, Ints
 from dayahead.memory.compiled import compiled
-from dayahead.memory.neighbours import N_SUMS, Neighbourhood
-from dayahead.memory.pairs import CHANNELS, WEIGHTS
 from dayahead.memory.table import Cells, Columns, Floats32
 
-SHARES = {
-    ("next", 1.0): 0.2,
-    ("next", 4.0): 0.2,
-    ("next", 16.0): 0.1,
-    ("forward", 4.0): 0.15,
-    ("backward", 4.0): 0.05,
-}
-"""Weight of each pair channel in the mixture."""
-NEIGHBOUR_SHARE = 0.2
 POPULAR_SHARE = 0.4
 OWN_SHARE = 10.0
 """Score of each item of the prefix itself: large enough that these come first."""
-DOUBT = 3.0
-"""Prior count of a row of pairs: a row with a total of this gets half of its share."""
-_NEIGHBOUR_SHARES = np.full(N_SUMS, NEIGHBOUR_SHARE / N_SUMS, np.float32)
-_CHANNELS = np.array([CHANNELS.index(channel) for channel in SHARES])
-_WEIGHTS = WEIGHTS[:, _CHANNELS] * np.array(list(SHARES.values()), np.float32)
+N_OWN = 20
+"""Last clicks of a prefix whose items are candidates."""
+
+
+class Proposal(NamedTuple):
+    """What a memory expects after each of B prefixes: items in rows of a table."""
+
+    cells: Cells
+    rows: Ints
+    """[B, R] keys of the rows; missing ones count as empty."""
+    weights: Floats32
+    """[R, K] weight of each row in each of the channels used."""
+    channels: Ints
+    """[K] the channels used."""
+    doubt: float
+    """Prior count of a row: a row with a total of this gets half of its weight."""
 
 
 class _Pool(NamedTuple):
-    """Buffers to mix the memories for one prefix, and the weights of the pair channels."""
+    """Buffers to mix the memories for one prefix."""
 
     mixture: Floats32
     """[n] score of each item; all 0 between prefixes."""
@@ -38,16 +39,11 @@ class _Pool(NamedTuple):
     """[n] items with a score, in the order in which they got one."""
     popularity: Floats32
     """[n] 0 for items that must not be candidates."""
-    channels: Ints
-    """[K] channels of the pairs that are mixed."""
-    weights: Floats32
-    """[R, K] weight of each channel at each of the prefix's clicks, the last one first."""
 
 
 def choose(
     prefixes: Clicks,
-    pairs: Cells,
-    neighbours: Neighbourhood,
+    proposals: Sequence[Proposal],
     popularity: Floats32,
     popular: Ints,
     n_candidates: int,
@@ -59,9 +55,9 @@ def choose(
     back to them.
     """
     n = len(popularity)
-    pool = _Pool(np.zeros(n, np.float32), np.zeros(n, np.int64), popularity, _CHANNELS, _WEIGHTS)
-    clicks = prefixes.items, prefixes.offsets
-    return _chosen(*clicks, pool, pairs, neighbours, (popular, n_candidates))
+    pool = _Pool(np.zeros(n, np.float32), np.zeros(n, np.int64), popularity)
+    own = prefixes.latest(N_OWN)
+    return _chosen(own, pool, tuple(proposals), popular, n_candidates)
 
 
 def most_popular(popularity: Floats32, n_items: int) -> Ints:
@@ -85,43 +81,34 @@ def _add(pool: _Pool, n_touched: int, item: int, score: float | np.float32) -> i
 
 
 @compiled
-def _add_pairs(pool: _Pool, n_touched: int, pairs: Cells, item: int, weights: Floats32) -> int:
-    """Add the items that follow or precede one item of the prefix in the pair memory."""
-    row = np.searchsorted(pairs.rows, item)
-    if row == len(pairs.rows) or pairs.rows[row] != item:
+def _add_row(pool: _Pool, n_touched: int, proposal: Proposal, b: int, r: int) -> int:
+    """Add the items in one of the rows that a memory proposes for prefix b."""
+    cells, key = proposal.cells, proposal.rows[b, r]
+    row = np.searchsorted(cells.rows, key)
+    if row == len(cells.rows) or cells.rows[row] != key:
         return n_touched
-    factors = weights / (pairs.masses[row][pool.channels] + np.float32(DOUBT))
-    for cell in range(pairs.offsets[row], pairs.offsets[row + 1]):
+    totals = cells.masses[row][proposal.channels] + np.float32(proposal.doubt)
+    factors = proposal.weights[r] / totals
+    for cell in range(cells.offsets[row], cells.offsets[row + 1]):
         score = np.float32(0)
         for k in range(len(factors)):
-            score += factors[k] * pairs.values[cell, pool.channels[k]]
-        n_touched = _add(pool, n_touched, pairs.columns[cell], score)
+            score += factors[k] * cells.values[cell, proposal.channels[k]]
+        n_touched = _add(pool, n_touched, cells.columns[cell], score)
     return n_touched
 
 
 @compiled
 def _chosen(
-    items: Ints,
-    offsets: Ints,
-    pool: _Pool,
-    pairs: Cells,
-    neighbours: Neighbourhood,
-    wanted: tuple[Ints, int],
+    own: Ints, pool: _Pool, proposals: tuple[Proposal, ...], popular: Ints, n_candidates: int
 ) -> Columns:
-    popular, n_candidates = wanted
-    chosen = np.zeros((len(offsets) - 1, n_candidates), np.int32)
+    chosen = np.zeros((len(own), n_candidates), np.int32)
     for b in range(len(chosen)):
-        n_touched, last = 0, offsets[b + 1] - 1
-        for r in range(min(len(pool.weights), last + 1 - offsets[b])):
-            n_touched = _add(pool, n_touched, items[last - r], OWN_SHARE)
-            n_touched = _add_pairs(pool, n_touched, pairs, items[last - r], pool.weights[r])
-        start, end = neighbours.offsets[b], neighbours.offsets[b + 1]
-        shares = _NEIGHBOUR_SHARES / (neighbours.values[start:end, :N_SUMS].sum(0) + np.float32(1))
-        for i in range(start, end):
-            score = np.float32(0)
-            for k in range(N_SUMS):
-                score += shares[k] * neighbours.values[i, k]
-            n_touched = _add(pool, n_touched, neighbours.items[i], score)
+        n_touched = 0
+        for item in own[b]:
+            n_touched = _add(pool, n_touched, item, OWN_SHARE)
+        for proposal in proposals:
+            for r in range(proposal.rows.shape[1]):
+                n_touched = _add_row(pool, n_touched, proposal, b, r)
         for item in popular:
             # A score of 0: the first touch alone adds the item's popularity.
             n_touched = _add(pool, n_touched, item, 0.0)

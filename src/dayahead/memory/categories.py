@@ -1,27 +1,39 @@
 """Category memory: what is clicked next under each value of a categorical column."""
 
-from collections.abc import Mapping
-
 import numpy as np
-from torch import Tensor
 
+from dayahead.config.memory import MemoryConfig
 from dayahead.core.columns import N_RESERVED
-from dayahead.core.prefixes import with_prefix
 from dayahead.memory.clicks import Clicks, Ints
-from dayahead.memory.table import Columns, DecayedTable, Floats, Sums
+from dayahead.memory.source import Asked, CountMemory
+from dayahead.memory.table import DecayedTable, Floats, Floats32, Lookup
 
-HALF_LIFE = 2.0
 _ITEM_BITS = 32
 """Row of column g, value v and last item a: ((v * G + g) << 32) + a; a is 0 for the clicks."""
 
 
-class CategoryMemory:
-    """Decayed counts of next clicks by (value, item) and by (value, last item, item)."""
+class CategoryMemory(CountMemory):
+    """Decayed counts of next clicks by (value, item) and by (value, last item, item).
 
-    def __init__(self, n_columns: int) -> None:
-        self.n_columns = n_columns
-        self.clicks = DecayedTable((HALF_LIFE,))
-        self.transitions = DecayedTable((HALF_LIFE,))
+    The channels are the G columns' clicks by half-life, then their transitions from the last item.
+    """
+
+    name = "categories"
+    has_item_rows = False
+    prior = 10.0
+    is_relative = True
+
+    def __init__(self, config: MemoryConfig, columns: tuple[str, ...]) -> None:
+        self.n_columns, half_lives = len(columns), config.category_half_lives
+        self.clicks = DecayedTable(half_lives)
+        self.transitions = DecayedTable(half_lives)
+        self.tables = {"clicks": self.clicks, "transitions": self.transitions}
+        self.names = tuple(
+            f"category.{kind}.{name}.{half_life:g}"
+            for kind in ("clicks", "next")
+            for name in columns
+            for half_life in half_lives
+        )
 
     def add(self, sessions: Clicks, ages: Floats, elapsed: float) -> None:
         """Let `elapsed` windows pass, then add sessions whose clicks are `ages` windows old.
@@ -32,7 +44,8 @@ class CategoryMemory:
         is_next = is_known & np.append(False, is_known[:-1])
         is_next[sessions.offsets[:-1]] = False
         [clicks] = is_next.nonzero()
-        worth = (2.0 ** (-ages[clicks] / HALF_LIFE)).repeat(self.n_columns)[:, None]
+        decay = 2.0 ** (-ages[clicks, None] / self.clicks.half_lives)
+        worth = decay.repeat(self.n_columns, axis=0)
         items, before = (
             sessions.items[each].repeat(self.n_columns) for each in (clicks, clicks - 1)
         )
@@ -44,35 +57,19 @@ class CategoryMemory:
         """[B, G] the row of each value in the table of clicks."""
         return (values * self.n_columns + np.arange(self.n_columns)) << _ITEM_BITS
 
-    def evidence(self, prefixes: Clicks, candidates: Columns, n: int) -> Sums:
-        """Read the counts of each prefix's candidates [B, C], below `n`; 0 is none.
-
-        In 2G channels: first the G columns' clicks, then their transitions from the last item.
-        """
+    def lookups(self, prefixes: Clicks, _end: int) -> list[Lookup]:
+        """Return the row of each value of the last click, then the rows of value and last item."""
         of_clicks = self._rows(prefixes.categories[prefixes.last])
         of_transitions = of_clicks + prefixes.items[prefixes.last, None]
-        one = np.ones((1, 1), np.float32)
-        sums = [
-            table.read(rows[:, [column]], one, candidates, n)
+        ones = np.ones((1, len(self.clicks.half_lives)), np.float32)
+        return [
+            Lookup(table.cells, rows[:, [column]], ones)
             for table, rows in ((self.clicks, of_clicks), (self.transitions, of_transitions))
             for column in range(self.n_columns)
         ]
-        counts = [np.zeros((*candidates.shape, 0), np.float32), *(each.counts for each in sums)]
-        masses = [np.zeros((len(candidates), 0), np.float32), *(each.masses for each in sums)]
-        return Sums(np.concatenate(counts, axis=-1), np.concatenate(masses, axis=-1))
 
-    def _tables(self) -> dict[str, DecayedTable]:
-        return {"clicks": self.clicks, "transitions": self.transitions}
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """The cells of both tables."""
-        return {
-            f"{name}.{part}": tensor
-            for name, table in self._tables().items()
-            for part, tensor in table.state_dict().items()
-        }
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Replace the cells of both tables."""
-        for name, table in self._tables().items():
-            table.load_state_dict(with_prefix(state, f"{name}."))
+    def expected(self, asked: Asked) -> Floats32:
+        """Clicks are compared with popularity, transitions with the pairs of the last item."""
+        assert asked.transitions is not None
+        n = len(self.names) // 2
+        return np.concatenate([asked.popularity.repeat(n, 2), asked.transitions.repeat(n, 2)], 2)

@@ -1,6 +1,8 @@
 """Compile loops to machine code."""
 
+import hashlib
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -16,9 +18,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def compiled(function: Function) -> Function:
     """Compile a function of arrays and numbers by Numba at its first call; later runs reuse it.
 
-    Numba notices changes of the function's own file only. So pass what other modules define as
-    arguments, call no compiled function of another module, and delete __pycache__/*.nb? after
-    renaming a NamedTuple that one takes. Sums keep their order (no fast math), so results are the
+    It is compiled again once a file of the same folder with compiled functions has changed: these
+    define the NamedTuples that it takes. Sums keep their order (no fast math), so results are the
     same on every run.
     """
     try:
@@ -45,6 +46,22 @@ class ProjectCache(InTreeCacheLocator):  # type: ignore[misc]
             return None
         found = super().from_function(py_func, str(_of_project(path)))  # type: ignore[no-untyped-call]
         return cast("InTreeCacheLocator | None", found)
+
+    def get_disambiguator(self) -> str:
+        """Return a part of the cache's file names that differs between versions of the source.
+
+        Numba itself notices that the function's own file has changed, but only after it has read
+        the old files, which fails once a class that they name is gone.
+        """
+        return f"{self._lineno}-{_digest(Path(self._py_file).parent)}"
+
+
+@cache
+def _digest(folder: Path) -> str:
+    """Hash the files of a folder that define compiled functions."""
+    texts = (path.read_bytes() for path in sorted(folder.glob("*.py")))
+    digest = hashlib.sha256(b"".join(text for text in texts if b"@compiled" in text))
+    return digest.hexdigest()[:8]
 
 
 def _of_project(path: Path) -> Path:

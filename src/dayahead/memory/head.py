@@ -66,9 +66,9 @@ class Head(nn.Module):
         if self.gate is not None:
             self.gate.start(examples)
 
-    def scaled_last(self, feature: Float[Tensor, "B C"]) -> Float[Tensor, "B C"]:
-        """Standardise values of the last feature."""
-        return _standardised(feature, self.features_mean[-1], self.features_std[-1])
+    def scaled_column(self, feature: Float[Tensor, "B C"], column: int) -> Float[Tensor, "B C"]:
+        """Standardise values of one feature."""
+        return _standardised(feature, self.features_mean[column], self.features_std[column])
 
     def scaled(self, examples: Examples) -> Examples:
         """Standardise features and context."""

@@ -1,34 +1,51 @@
 """Item memory: decayed counts of each item's clicks, and when it was seen."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dayahead.config.memory import MemoryConfig
 from dayahead.core.columns import N_RESERVED
 from dayahead.memory.clicks import Clicks, Ints
-from dayahead.memory.table import Floats
+from dayahead.memory.source import Asked, Memory, channels, nearest
+from dayahead.memory.table import Floats, Floats32
 
-CHANNELS = (
-    *(("clicks", half_life) for half_life in (0.125, 0.5, 2.0, 8.0, 32.0)),
-    *(("later", half_life) for half_life in (0.25, 1.0, 4.0)),
-    *(("end", half_life) for half_life in (0.5, 4.0)),
-)
-"""Kind and half-life, in windows: clicks; those after a session's first; a session's last."""
-NAMES = tuple(f"item.{kind}.{half_life:g}" for kind, half_life in CHANNELS)
-_LATER = CHANNELS.index(("later", 1.0))
-_CLICKS = CHANNELS.index(("clicks", 2.0))
 NEVER = np.iinfo(np.int64).min
 
 
-class ItemMemory:
-    """Decayed counts of clicks, by catalogue index."""
+class ItemFeatures(NamedTuple):
+    """Features of items that are the same for every prefix of a window."""
 
-    def __init__(self) -> None:
-        self.half_lives = np.array([half_life for _, half_life in CHANNELS])
-        self.counts = np.zeros((N_RESERVED, len(CHANNELS)), np.float32)
+    logs: Floats32
+    """[n, I] logarithms of an item's counts, its age and the time since its last click."""
+    popularity: Floats32
+    """[n] expected share of each item in future clicks."""
+    is_seen: NDArray[np.bool_]
+    """[n]"""
+
+
+class ItemMemory(Memory):
+    """Decayed counts of clicks, by catalogue index.
+
+    The channels count clicks; those after a session's first; a session's last.
+    """
+
+    name = "items"
+
+    def __init__(self, config: MemoryConfig) -> None:
+        self.channels = channels(
+            clicks=config.item_clicks_half_lives,
+            later=config.item_later_half_lives,
+            end=config.item_end_half_lives,
+        )
+        of_counts = (f"item.{kind}.{half_life:g}" for kind, half_life in self.channels)
+        self.names = (*of_counts, "item.age", "item.unseen")
+        self.half_lives = np.array([half_life for _, half_life in self.channels])
+        self.counts = np.zeros((N_RESERVED, len(self.channels)), np.float32)
         """[n, K] decayed counts; n is the catalogue's size with the reserved indices."""
         self.first = np.full(N_RESERVED, NEVER)
         """[n] microseconds, NEVER before the first click."""
@@ -51,7 +68,7 @@ class ItemMemory:
         is_counted = {"clicks": is_known, "later": is_known & ~is_first, "end": is_known & is_end}
         # In float64 until all is added; the counts are kept in float32.
         decayed = self.counts * 2.0 ** (-elapsed / self.half_lives)
-        for channel, (kind, half_life) in enumerate(CHANNELS):
+        for channel, (kind, half_life) in enumerate(self.channels):
             [clicks] = is_counted[kind].nonzero()
             worth = 2.0 ** (-ages[clicks] / half_life)
             decayed[:, channel] += np.bincount(sessions.items[clicks], worth, len(self.counts))
@@ -73,11 +90,25 @@ class ItemMemory:
 
     def popularity(self) -> Floats:
         """[n] smoothed share of each item in the clicks after a session's first; sums to 1."""
-        counts = self.counts[:, _LATER] + 0.05 * self.counts[:, _CLICKS].astype(np.float64)
+        later, clicks = nearest(self.channels, "later", 1.0), nearest(self.channels, "clicks", 2.0)
+        counts = self.counts[:, later] + 0.05 * self.counts[:, clicks].astype(np.float64)
         # Above 0 for every item: features take the logarithm of shares.
         smoothed = counts + 0.01 * self.is_seen + 1e-6
         smoothed[:N_RESERVED] = 1e-6
         return np.asarray(smoothed / smoothed.sum())
+
+    def known(self, end: int, unit: int) -> ItemFeatures:
+        """Return the features at the time `end`, in microseconds; `unit` is a window's length."""
+        times = np.stack([self.first, self.latest], axis=1)
+        ages = np.maximum(end - np.where(times == NEVER, end, times), 0) / unit
+        # The offsets keep logarithms finite: counts and ages may be 0.
+        logs = np.log(np.concatenate([self.counts + 0.1, ages + 0.02], axis=1))
+        popularity = self.popularity().astype(np.float32)
+        return ItemFeatures(logs.astype(np.float32), popularity, self.is_seen)
+
+    def features(self, asked: Asked) -> Floats32:
+        """Return the features of the candidates [B, C, I]."""
+        return asked.of_items
 
     def state_dict(self) -> dict[str, Tensor]:
         """Counts float32 [n, K], first and latest times int64 [n]."""

@@ -1,6 +1,7 @@
 """All memories of a model after a window, and the features that they give to a prefix."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -14,22 +15,18 @@ from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.memory.candidates import choose, most_popular
 from dayahead.memory.categories import CategoryMemory
 from dayahead.memory.clicks import Clicks
-from dayahead.memory.context import context
-from dayahead.memory.features import (
-    IS_OWN,
-    Evidence,
-    ItemFeatures,
-    candidate_features,
-    feature_names,
-)
-from dayahead.memory.items import ItemMemory
-from dayahead.memory.neighbours import SessionMemory, Weights
+from dayahead.memory.context import context, context_names, past_context
+from dayahead.memory.items import ItemFeatures, ItemMemory
+from dayahead.memory.neighbours import SessionMemory
+from dayahead.memory.network import Network
+from dayahead.memory.own import IS_OWN, OwnItems, PastItems
 from dayahead.memory.pairs import PairMemory
 from dayahead.memory.past import PastMemory
 from dayahead.memory.settings import MemorySettings
+from dayahead.memory.source import Asked, CountMemory, Memory, Source, joined
+from dayahead.memory.table import Columns, Floats32, Lookup, Sums
 
 _CLOCK, _SIZES = "clock", "sizes"
-_Part = PairMemory | ItemMemory | CategoryMemory | SessionMemory | PastMemory
 
 
 class Read(NamedTuple):
@@ -49,20 +46,44 @@ Reader = Callable[[Clicks], Read]
 
 
 class Memories:
-    """Pairs, items, categories and sessions, all at the same time `end`."""
+    """The sources of a model's features; those that count are all at the same time `end`."""
 
     def __init__(self, settings: MemorySettings) -> None:
         self.settings = settings
-        self.pairs = PairMemory()
-        self.items = ItemMemory()
-        self.categories = CategoryMemory(len(settings.columns))
-        self.sessions = SessionMemory(settings.config)
-        self.pasts = PastMemory() if settings.with_past else None
+        self.pairs, self.items = PairMemory(settings.config), ItemMemory(settings.config)
+        self.sources = self._sources()
+        self.memories = {each.name: each for each in self.sources if isinstance(each, Memory)}
+        self._counts = [each for each in self.sources if isinstance(each, CountMemory)]
+        self.features = tuple(chain.from_iterable(each.names for each in self.sources))
+        """Names of the features, in the order of the head's weights."""
+        self.is_share = [each.is_share for each in self.sources for _ in each.names]
+        """Which features are log-probabilities."""
+        masses = chain.from_iterable(each.names[: each.n_masses] for each in self._counts)
+        self.context = context_names(
+            [*masses], self.items.names, settings.columns, with_past=settings.with_past
+        )
+        """Names of the context."""
         self.sizes = dict.fromkeys((ITEM_ID, *settings.columns), 0)
         """Number of known values of each vocabulary; higher indices are read as unknown."""
         self.end = 0
         """Microseconds since 1970; 0 before the first window."""
-        self._known: tuple[ItemFeatures, Weights] | None = None
+        self._known: ItemFeatures | None = None
+
+    def _sources(self) -> list[Source]:
+        """Return the sources in the order of the head's weights; a new one is a line here."""
+        settings, config = self.settings, self.settings.config
+        sources: list[Source] = [
+            self.pairs,
+            SessionMemory(config, settings.unit),
+            CategoryMemory(config, settings.columns),
+            self.items,
+            OwnItems(),
+        ]
+        if settings.with_past:
+            sources += [PastItems(), PastMemory(config)]
+        if settings.with_network:
+            sources.append(Network())
+        return sources
 
     @property
     def n_items(self) -> int:
@@ -72,8 +93,8 @@ class Memories:
     def grow(self, sizes: Mapping[str, int]) -> None:
         """Extend the memories to the first `sizes[column]` values of each vocabulary."""
         self.sizes = {name: sizes[name] for name in self.sizes}
-        self.items.grow(sizes[ITEM_ID])
-        self.sessions.grow(sizes[ITEM_ID])
+        for memory in self.memories.values():
+            memory.grow(sizes[ITEM_ID])
         self._known = None
 
     @in_phase("memories")
@@ -84,82 +105,90 @@ class Memories:
         """
         elapsed = (end - self.end) / self.settings.unit
         ages = np.maximum(end - sessions.times, 0) / self.settings.unit
-        for memory in (self.pairs, self.items, self.categories):
+        for memory in self.memories.values():
             memory.add(sessions, ages, elapsed)
-        self.sessions.add(sessions)
-        if self.pasts is not None:
-            self.pasts.add(sessions, ages, elapsed)
         self.end = end
         self._known = None
 
     @property
-    def known(self) -> tuple[ItemFeatures, Weights]:
-        """Features of items and weights of sessions, equal for all prefixes; computed once."""
+    def known(self) -> ItemFeatures:
+        """Features of items, equal for all prefixes; computed once."""
         if self._known is None:
-            now = self.end, self.settings.unit
-            self._known = ItemFeatures.of(self.items, *now), self.sessions.weights(*now)
+            self._known = self.items.known(self.end, self.settings.unit)
         return self._known
 
     def reader(self, n_candidates: int, allowed: NDArray[np.bool_] | None = None) -> Reader:
         """Return a reader; candidates are items seen and the prefix's (if `allowed` [n])."""
-        now = self.end, self.settings.unit
-        known, weights = self.known
+        known = self.known
         popularity = known.popularity.copy()
         popularity[:N_RESERVED] = 0
         if allowed is not None:
             popularity[~allowed] = 0
-        model = self.settings
-        names = feature_names(model.columns, model.with_network, model.with_past)
-        own = names.index(IS_OWN)
-        n = len(popularity)
         popular = most_popular(popularity * known.is_seen, n_candidates)
 
         @in_phase("memories")
         def read(prefixes: Clicks) -> Read:
             prefixes = prefixes.known(self.sizes.values())
             # Search and candidates read past and prefix as one sequence; features keep them apart.
-            clicks = prefixes if self.pasts is None else prefixes.after_past()
-            near = self.sessions.search(clicks, weights)
-            candidates = choose(
-                clicks, self.pairs.table.cells, near, popularity, popular, n_candidates
-            )
-            evidence = Evidence(
-                self.pairs.evidence(prefixes, candidates, n),
-                near.evidence(candidates, n),
-                self.categories.evidence(prefixes, candidates, n),
-                None if self.pasts is None else self.pasts.evidence(prefixes, candidates, n),
-            )
-            features = candidate_features(prefixes, candidates, evidence, known, len(names))
-            is_own = features[..., own] > 0
-            best = is_own[:, : model.config.n_candidates]
-            of_prefixes = context(prefixes, evidence, best, known, now)
-            return Read(candidates, features, is_own, of_prefixes)
+            clicks = prefixes.after_past() if self.settings.with_past else prefixes
+            found = {each.name: each.lookups(clicks, self.end) for each in self._counts}
+            proposals = [p for each in self._counts for p in each.propose(found[each.name])]
+            candidates = choose(clicks, proposals, popularity, popular, n_candidates)
+            if self.settings.with_past:
+                apart = (each for each in self._counts if not each.joins_past)
+                found |= {each.name: each.lookups(prefixes, self.end) for each in apart}
+            return self._read(prefixes, candidates, found)
 
         return read
 
-    def _parts(self) -> dict[str, _Part]:
-        parts: dict[str, _Part] = {
-            "items": self.items,
-            "pairs": self.pairs,
-            "categories": self.categories,
-            "sessions": self.sessions,
-        }
-        return parts if self.pasts is None else parts | {"pasts": self.pasts}
+    def _read(
+        self, prefixes: Clicks, candidates: Columns, lookups: Mapping[str, Sequence[Lookup]]
+    ) -> Read:
+        known, n = self.known, len(self.known.popularity)
+        sums = {name: joined(each, candidates, n) for name, each in lookups.items()}
+        share = known.popularity[candidates][..., None]
+        transitions = self.pairs.transitions(sums[self.pairs.name], share)
+        asked = Asked(prefixes, candidates, known.logs[candidates], share, sums, transitions)
+        features: Floats32 = np.concatenate(
+            [each.features(asked) for each in self.sources], axis=2, dtype=np.float32
+        )
+        is_own = features[..., self.features.index(IS_OWN)] > 0
+        return Read(candidates, features, is_own, self._context(prefixes, sums, is_own))
+
+    def _context(
+        self, prefixes: Clicks, sums: Mapping[str, Sums], is_own: NDArray[np.bool_]
+    ) -> Floats32:
+        masses = [sums[each.name].masses[:, : each.n_masses] for each in self._counts]
+        unit = self.settings.unit
+        parts = [
+            context(
+                prefixes,
+                np.concatenate(masses, axis=1),
+                self.pairs.after_last(sums[self.pairs.name]),
+                is_own[:, : self.settings.config.n_candidates],
+                self.known,
+                (self.end, unit),
+            )
+        ]
+        if self.settings.with_past:
+            parts.append(past_context(prefixes, unit))
+        return np.concatenate(parts, axis=1)
 
     def state_dict(self) -> dict[str, Tensor]:
         """The tensors of each memory under its name, the clock and the sizes."""
         sizes = torch.tensor(list(self.sizes.values()))
         state = {_CLOCK: torch.tensor([self.end]), _SIZES: sizes}
-        for name, memory in self._parts().items():
+        for name, memory in self.memories.items():
             state |= prefixed(memory.state_dict(), f"{name}.")
         return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Replace the sizes and all sums."""
-        for name, memory in self._parts().items():
+        for name, memory in self.memories.items():
             memory.load_state_dict(with_prefix(state, f"{name}."))
-        # After the items are loaded, which say how large the catalogue is: the index covers it.
-        self.sessions.grow(self.n_items)
+        # After the items are loaded, which say how large the catalogue is: indices cover it.
+        for memory in self.memories.values():
+            memory.grow(self.n_items)
         self.sizes = dict(zip(self.sizes, state[_SIZES].tolist(), strict=True))
         self.end = int(state[_CLOCK])
         self._known = None

@@ -18,13 +18,14 @@ from dayahead.core.errors import ConfigError
 from dayahead.core.phases import phase
 from dayahead.core.prefixes import with_prefix
 from dayahead.memory.clicks import Clicks, Ints, Positions
-from dayahead.memory.context import OF_GATE, context_names
+from dayahead.memory.context import OF_GATE
 from dayahead.memory.examples import Examples, Replay
 from dayahead.memory.explain import contributions
-from dayahead.memory.features import IS_OWN, OF_SHARES, feature_names
 from dayahead.memory.gate import Gate
 from dayahead.memory.head import Head, Mixture
 from dayahead.memory.memories import Memories, Read
+from dayahead.memory.network import NETWORK
+from dayahead.memory.own import IS_OWN
 from dayahead.memory.pairs import REACH
 from dayahead.memory.settings import MemorySettings
 from dayahead.memory.training import HeadTrainer, LiveNetwork
@@ -48,12 +49,10 @@ class MemoryModel:
 
     def __init__(self, settings: MemorySettings) -> None:
         self.settings = settings
-        self.features = feature_names(settings.columns, settings.with_network, settings.with_past)
-        """Names of the features, in the order of the head's weights."""
-        self._own = self.features.index(IS_OWN)
-        self.context = context_names(settings.columns, settings.with_past)
         self.memories = Memories(settings)
-        sizes = len(self.features), len(self.context)
+        self.features = self.memories.features
+        """Names of the features, in the order of the head's weights."""
+        sizes = len(self.features), len(self.memories.context)
         self.head = self._head()
         self.trainer = HeadTrainer(self.head, settings.config)
         self.replay = Replay(settings.config.n_replayed, settings.config.n_candidates, *sizes)
@@ -63,11 +62,16 @@ class MemoryModel:
 
     def _head(self) -> Head:
         config, seed = self.settings.config, self.settings.seed
+        context = self.memories.context
         if config.head == "mixture":
-            is_share = [name.startswith(OF_SHARES) for name in self.features]
-            return Mixture(is_share, len(self.context), seed)
-        gate = Gate([self.context.index(name) for name in OF_GATE], config.n_candidates)
-        return Head(len(self.features), len(self.context), config.head_width, seed, gate)
+            return Mixture(self.memories.is_share, len(context), seed)
+        gate = Gate([context.index(name) for name in OF_GATE], config.n_candidates)
+        return Head(len(self.features), len(context), config.head_width, seed, gate)
+
+    @property
+    def _network_column(self) -> int:
+        """Index of the network's feature."""
+        return self.features.index(NETWORK)
 
     @property
     def n_items(self) -> int:
@@ -174,9 +178,10 @@ class MemoryModel:
         def feature(chosen: Int[Tensor, " k"]) -> Float[Tensor, "k C"]:
             wanted = candidates[chosen]
             scores = network(positions.take(chosen.numpy()), wanted)
-            return self.head.scaled_last(self._log_softmax(scores, wanted > 0))
+            return self.head.scaled_column(self._log_softmax(scores, wanted > 0), column)
 
-        return LiveNetwork(len(self.replay.kept), feature, update)
+        column = self._network_column
+        return LiveNetwork(len(self.replay.kept), column, feature, update)
 
     def _scaled(self, parts: list[Examples]) -> Examples:
         """Standardise and join examples; the first fit's decide mean and deviation."""
@@ -184,7 +189,7 @@ class MemoryModel:
             # Once only: replayed examples are kept standardised and would not fit a new scale.
             self.head.learn_scale(Examples.cat(parts))
             if self.settings.config.end_to_end:  # an unfitted network's scores hardly differ
-                self.head.features_std[-1] = 1.0
+                self.head.features_std[self._network_column] = 1.0
         return Examples.cat([self.head.scaled(part).half() for part in parts])
 
     def _examples(
@@ -202,7 +207,7 @@ class MemoryModel:
             with torch.no_grad():
                 with phase("network"):
                     scores = network(positions, candidates)
-                features[..., -1] = self._log_softmax(scores, candidates > 0)
+                features[..., self._network_column] = self._log_softmax(scores, candidates > 0)
         columns = torch.full((len(candidates),), -1)
         if targets is not None:
             is_target = (candidates == torch.from_numpy(targets)[:, None]) & (candidates > 0)
@@ -240,7 +245,7 @@ class MemoryModel:
         """
         allowed = np.zeros(self.n_items + N_RESERVED, bool)
         allowed[candidates] = True
-        popularity = self.memories.known[0].popularity
+        popularity = self.memories.known.popularity
         wanted = torch.from_numpy(candidates).long()
         fallback = torch.from_numpy(popularity / popularity.max() - 2)
         column_of = torch.full((len(fallback),), -1)
@@ -292,11 +297,12 @@ class MemoryModel:
         row = np.array([0])
         examples = self.head.scaled(self._examples(found, network, Positions(row, row)))
         column_of = {item: column for column, item in enumerate(found.candidates[0].tolist())}
+        own = self.features.index(IS_OWN)
 
         def parts(item: int) -> dict[str, float]:
             if item not in column_of:
                 return {}
-            found = contributions(self.head, examples, column_of[item], self._own)
+            found = contributions(self.head, examples, column_of[item], own)
             return dict(zip(self.features, found.tolist(), strict=True))
 
         return [parts(item) for item in items.tolist()]

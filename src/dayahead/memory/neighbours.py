@@ -1,6 +1,6 @@
 """Session neighbours: the latest sessions that share items with a prefix, and their items."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,19 +11,16 @@ from torch import Tensor
 from dayahead.config.memory import MemoryConfig
 from dayahead.core.columns import N_RESERVED
 from dayahead.core.ragged import offsets_of
+from dayahead.memory.candidates import Proposal
 from dayahead.memory.clicks import Clicks, Ints
 from dayahead.memory.compiled import compiled
-from dayahead.memory.table import Columns, Floats, Floats32, Sums
+from dayahead.memory.source import CountMemory
+from dayahead.memory.table import Cells, Columns, Floats, Floats32, Lookup
 
-HALF_LIVES = (1.0, 4.0, 16.0, 64.0)
-"""Windows in which a session loses half of its weight; short ones suit news, long ones shops."""
-_KINDS = ("items", "sharp")
-"""Plain similarity, and sharpened: raised to a power, so that the best sessions count more."""
-N_SUMS = len(HALF_LIVES)
-"""Number of channels of plain similarity, which come first."""
-NAMES = tuple(f"neighbours.{kind}.{half_life:g}" for kind in _KINDS for half_life in HALF_LIVES)
 N_LATEST, N_EARLIER, N_BEST, REACH = range(4)
 """Positions in the array of limits."""
+SHARE, DOUBT = 0.2, 1.0
+"""Weight of the neighbours in the mixture that chooses candidates, and their prior count there."""
 
 
 class Weights(NamedTuple):
@@ -33,21 +30,6 @@ class Weights(NamedTuple):
     """[S, H] 2^(-age/h) / sqrt(length)."""
     total: Floats32
     """[S] the sum over half-lives."""
-
-
-class Neighbourhood(NamedTuple):
-    """Items of the sessions nearest to each of B prefixes."""
-
-    offsets: Ints
-    """[B + 1] start of each prefix's items, and the end of the last one's."""
-    items: Columns
-    """[M] items of the neighbours of all prefixes."""
-    values: Floats32
-    """[M, K] sums of similarity over distance, in the channels NAMES."""
-
-    def evidence(self, candidates: Columns, n: int) -> Sums:
-        """Read the values at each prefix's candidates [B, C], below `n`; 0 is none."""
-        return Sums(*_looked_up(self, candidates, n))
 
 
 class Postings(NamedTuple):
@@ -69,11 +51,32 @@ class _Scratch(NamedTuple):
     """[S] sessions that share an item, in the order in which they were found."""
 
 
-class SessionMemory:
-    """The latest sessions, found by their items; similar to STAN (Garg et al., SIGIR 2019)."""
+class SessionMemory(CountMemory):
+    """The latest sessions, found by their items; similar to STAN (Garg et al., SIGIR 2019).
 
-    def __init__(self, config: MemoryConfig) -> None:
+    The items of a prefix's nearest sessions are a row of a table that is made for the prefix. Its
+    channels are sums of similarity over distance, then of sharpened similarity: raised to a power,
+    so that the best sessions count more.
+    """
+
+    name = "sessions"
+    is_share = True
+    prior = 1.0
+    joins_past = True
+
+    def __init__(self, config: MemoryConfig, unit: int) -> None:
         self.config = config
+        self.unit = unit
+        self.half_lives = np.array(config.neighbour_half_lives)
+        """[H] windows in which a session loses half of its weight."""
+        self.names = tuple(
+            f"neighbours.{kind}.{half_life:g}"
+            for kind in ("items", "sharp")
+            for half_life in config.neighbour_half_lives
+        )
+        # Totals of the sharpened channels would add nothing.
+        self.n_masses = len(self.half_lives)
+        self._weights: tuple[int, Weights] | None = None
         self.items = np.zeros(0, np.int32)
         """[N] items of the sessions kept, the oldest session first."""
         self.offsets = np.zeros(1, np.int64)
@@ -89,10 +92,11 @@ class SessionMemory:
         n_posted = max(self.config.n_latest, self.config.n_earlier)
         self.postings = Postings(*_posted(self.items, self.offsets, n, n_posted))
 
-    def add(self, sessions: Clicks) -> None:
+    def add(self, sessions: Clicks, _ages: Floats, _elapsed: float) -> None:
         """Add sessions, ordered by time, and drop those that no search can find."""
         if not self.config.n_best:
             return
+        self._weights = None
         n = len(self.postings.offsets) - 1
         self.items = np.append(self.items, sessions.items.astype(np.int32))
         self.offsets = np.append(self.offsets, self.offsets[-1] + sessions.offsets[1:])
@@ -112,26 +116,40 @@ class SessionMemory:
         self.offsets = offsets_of(lengths[is_kept])
         self.times = self.times[is_kept]
 
-    def weights(self, end: int, unit: int) -> Weights:
+    def weights(self, end: int) -> Weights:
         """Return the weight of each session at the time `end`."""
-        ages = np.maximum(end - self.times, 0)[:, None] / unit
-        worth = 2.0 ** (-ages / np.array(HALF_LIVES)) / np.sqrt(np.diff(self.offsets))[:, None]
-        by_half_life = worth.astype(np.float32)
-        return Weights(by_half_life, by_half_life.sum(1))
+        if self._weights is None or self._weights[0] != end:
+            ages = np.maximum(end - self.times, 0)[:, None] / self.unit
+            worth = 2.0 ** (-ages / self.half_lives) / np.sqrt(np.diff(self.offsets))[:, None]
+            by_half_life = worth.astype(np.float32)
+            self._weights = end, Weights(by_half_life, by_half_life.sum(1))
+        return self._weights[1]
 
-    def search(self, prefixes: Clicks, weights: Weights) -> Neighbourhood:
-        """Find the sessions nearest to each prefix, by total weight, and sum up their items."""
-        chosen = self.config
+    def search(self, prefixes: Clicks, end: int) -> Cells:
+        """Find the sessions nearest to each prefix, and sum up their items: a row each."""
+        chosen, rows = self.config, np.arange(len(prefixes))
         if not chosen.n_best:
-            none = np.zeros(len(prefixes) + 1, np.int64), np.zeros(0, np.int32)
-            return Neighbourhood(*none, np.zeros((0, len(NAMES)), np.float32))
-        n_best = min(chosen.n_best, max(1, len(self.times)))
+            masses = np.zeros((len(prefixes), len(self.names)), np.float32)
+            offsets = np.zeros(len(prefixes) + 1, np.int64)
+            return Cells(rows, offsets, np.zeros(0, np.int32), masses[:0], masses)
+        n_best, weights = min(chosen.n_best, max(1, len(self.times))), self.weights(end)
         limits = np.array([chosen.n_latest, chosen.n_earlier, n_best, chosen.reach])
         clicks = prefixes.items, prefixes.offsets
         found = _nearest(*clicks, self.postings, weights.total, limits, chosen.fade)
         factors = np.array([chosen.backward, chosen.sharpness])
         sessions, n = (self.items, self.offsets), len(self.postings.offsets) - 1
-        return Neighbourhood(*_sums_of_items(found, weights.by_half_life, sessions, factors, n))
+        return Cells(rows, *_sums_of_items(found, weights.by_half_life, sessions, factors, n))
+
+    def lookups(self, prefixes: Clicks, end: int) -> list[Lookup]:
+        """Return a row for each prefix."""
+        cells = self.search(prefixes, end)
+        return [Lookup(cells, cells.rows[:, None], np.ones((1, len(self.names)), np.float32))]
+
+    def propose(self, lookups: Sequence[Lookup]) -> list[Proposal]:
+        """Propose the neighbours' items by plain similarity."""
+        plain = np.arange(self.n_masses)
+        weights = np.full((1, self.n_masses), SHARE / self.n_masses, np.float32)
+        return [Proposal(each.cells, each.rows, weights, plain, DOUBT) for each in lookups]
 
     def state_dict(self) -> dict[str, Tensor]:
         """Items int32 [N], offsets int64 [S + 1] and times int64 [S] of the sessions kept."""
@@ -142,6 +160,7 @@ class SessionMemory:
         """Replace all sessions; `grow` indexes them."""
         names = ("items", "offsets", "times")
         self.items, self.offsets, self.times = (state[name].numpy() for name in names)
+        self._weights = None
 
 
 @compiled
@@ -289,8 +308,11 @@ def _sums_of_items(
     sessions: tuple[Columns, Ints],
     factors: Floats,
     n: int,
-) -> tuple[Ints, Columns, Floats32]:
-    """Sum up the items of the sessions found; offsets [B + 1], items [M] and values [M, K]."""
+) -> tuple[Ints, Columns, Floats32, Floats32]:
+    """Sum up the items of the sessions found.
+
+    Returns offsets [B + 1], items [M], values [M, K] and their totals by prefix [B, K].
+    """
     (nearest, shares, shared), (items, offsets) = found, sessions
     size = 0
     for s in nearest.ravel():
@@ -298,6 +320,7 @@ def _sums_of_items(
     ends, columns = np.zeros(len(nearest) + 1, np.int64), np.empty(size, np.int32)
     # An upper bound of the size: an item that several neighbours have is stored once.
     values = np.zeros((size, 2 * weights.shape[1]), np.float32)
+    masses = np.zeros((len(nearest), values.shape[1]), np.float32)
     place = np.full(n, -1, np.int64)
     end = 0
     for b in range(len(nearest)):
@@ -318,22 +341,6 @@ def _sums_of_items(
                 for k in range(values.shape[1]):
                     values[place[item], k] += worths[c, k] * factor
         place[columns[ends[b] : end]] = -1
+        masses[b] = values[ends[b] : end].sum(0)
         ends[b + 1] = end
-    return ends, columns[:end].copy(), values[:end].copy()
-
-
-@compiled
-def _looked_up(near: Neighbourhood, candidates: Columns, n: int) -> tuple[Floats32, Floats32]:
-    n_channels = near.values.shape[1]
-    counts = np.zeros((*candidates.shape, n_channels), np.float32)
-    masses = np.zeros((len(candidates), n_channels), np.float32)
-    sums = np.zeros((n, n_channels), np.float32)
-    for b in range(len(candidates)):
-        for i in range(near.offsets[b], near.offsets[b + 1]):
-            sums[near.items[i]] = near.values[i]
-            masses[b] += near.values[i]
-        for c in range(candidates.shape[1]):
-            counts[b, c] = sums[candidates[b, c]]
-        for i in range(near.offsets[b], near.offsets[b + 1]):
-            sums[near.items[i]] = 0
-    return counts, masses
+    return ends, columns[:end].copy(), values[:end].copy(), masses

@@ -1,24 +1,25 @@
 """Memory of pasts: what users click in a session, by the last item they clicked before it."""
 
-from collections.abc import Mapping
-
 import numpy as np
-from torch import Tensor
 
+from dayahead.config.memory import MemoryConfig
 from dayahead.core.columns import N_RESERVED
 from dayahead.memory.clicks import Clicks
-from dayahead.memory.table import Columns, DecayedTable, Floats, Sums
-
-HALF_LIVES = (4.0, 16.0)
-"""Half-lives of the counts, in windows."""
-NAMES = tuple(f"past.next.{half_life:g}" for half_life in HALF_LIVES)
+from dayahead.memory.source import CountMemory
+from dayahead.memory.table import DecayedTable, Floats, Lookup
 
 
-class PastMemory:
+class PastMemory(CountMemory):
     """Decayed counts by (last item of the past, item of the session), weighted 1 / its position."""
 
-    def __init__(self) -> None:
-        self.table = DecayedTable(HALF_LIVES)
+    name = "pasts"
+    prior = 3.0
+    is_relative = True
+
+    def __init__(self, config: MemoryConfig) -> None:
+        self.table = DecayedTable(config.past_half_lives)
+        self.tables = {"counts": self.table}
+        self.names = tuple(f"past.next.{half_life:g}" for half_life in config.past_half_lives)
 
     def add(self, sessions: Clicks, ages: Floats, elapsed: float) -> None:
         """Let `elapsed` windows pass, then add sessions whose clicks are `ages` windows old."""
@@ -29,15 +30,7 @@ class PastMemory:
         worth = decay / positions[clicks, None]
         self.table.add(rows[clicks], sessions.items[clicks], worth, elapsed)
 
-    def evidence(self, prefixes: Clicks, candidates: Columns, n: int) -> Sums:
-        """Read the counts of each prefix's candidates [B, C], below `n`; 0 is none."""
-        rows, ones = prefixes.earlier.latest(1), np.ones((1, len(HALF_LIVES)), np.float32)
-        return self.table.read(rows, ones, candidates, n)
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """The cells of the table."""
-        return self.table.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Replace all counts."""
-        self.table.load_state_dict(state)
+    def lookups(self, prefixes: Clicks, _end: int) -> list[Lookup]:
+        """Return the row of the past's last item."""
+        ones = np.ones((1, len(self.names)), np.float32)
+        return [Lookup(self.table.cells, prefixes.earlier.latest(1), ones)]

@@ -42,6 +42,20 @@ class Cells(NamedTuple):
     """[R, K] total of each row."""
 
 
+class Lookup(NamedTuple):
+    """The rows of a table that each of B prefixes reads."""
+
+    cells: Cells
+    rows: Ints
+    """[B, R] keys of the rows; missing ones count as empty."""
+    weights: Floats32
+    """[R, K] weight of each row in each channel."""
+
+    def sums(self, candidates: Columns, n: int) -> Sums:
+        """Sum up the rows at each prefix's candidates [B, C], which are below `n`; 0 is none."""
+        return Sums(*_read(*self, candidates, n))
+
+
 class _Sorted(NamedTuple):
     """Cells before they are indexed."""
 
@@ -52,6 +66,9 @@ class _Sorted(NamedTuple):
 
 class DecayedTable:
     """Sums over events, each with the weight 2^(-age/h) in the channel of half-life h."""
+
+    parts = _Sorted._fields
+    """Names of the tensors of its state."""
 
     def __init__(self, half_lives: tuple[float, ...]) -> None:
         self.half_lives = np.array(half_lives)
@@ -84,17 +101,6 @@ class DecayedTable:
         new = _Sorted(rows[starts], columns[starts].astype(np.int32), values)
         old = _Sorted(self._row_of_cell(), self.cells.columns, self.cells.values)
         self._set(*_merged(old, new, 2.0 ** (-elapsed / self.half_lives)))
-
-    def read(self, rows: Ints, weights: Floats32, candidates: Columns, n: int) -> Sums:
-        """Sum up rows of the table at each prefix's candidates.
-
-        Args:
-            rows: [B, R] keys of the rows that each prefix reads; missing ones count as empty.
-            weights: [R, K] weight of each row in each channel.
-            candidates: [B, C] columns below `n`; 0 is none.
-            n: size of the catalogue with the reserved indices.
-        """
-        return Sums(*_read(self.cells, rows, weights, candidates, n))
 
     def state_dict(self) -> dict[str, Tensor]:
         """Rows int64 [N], columns int32 [N] and values float32 [N, K] of all cells."""

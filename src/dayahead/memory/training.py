@@ -28,8 +28,10 @@ class LiveNetwork:
 
     first: int
     """Index of the first new example; those before it are replayed with their stored features."""
+    column: int
+    """Index of the network's feature."""
     feature: Callable[[Int[Tensor, " k"]], Float[Tensor, "k C"]]
-    """The network's standardised feature, the last one, of new examples counted from `first`."""
+    """The network's standardised feature of new examples counted from `first`."""
     update: Callable[[int, int], None]
     """Update the network from its gradients, given the step's number and the number of steps."""
 
@@ -38,11 +40,13 @@ class LiveNetwork:
         is_new = rows >= self.first
         if not is_new.any():
             return batch
-        feature = batch.features[..., -1].clone()
-        feature[is_new] = self.feature(rows[is_new] - self.first)
-        return replace(
-            batch, features=torch.cat([batch.features[..., :-1], feature[..., None]], dim=-1)
+        before, feature, after = (
+            batch.features[..., part]
+            for part in (slice(self.column), self.column, slice(self.column + 1, None))
         )
+        feature = feature.clone()
+        feature[is_new] = self.feature(rows[is_new] - self.first)
+        return replace(batch, features=torch.cat([before, feature[..., None], after], dim=-1))
 
 
 class HeadTrainer:

@@ -17,6 +17,7 @@ from dayahead.memory.clicks import Clicks, Positions
 from dayahead.memory.items import NEVER
 from dayahead.memory.model import TRAINING_STATE, MemoryModel, NetworkScores, NetworkUpdate
 from dayahead.memory.settings import MemorySettings
+from dayahead.memory.table import DecayedTable
 from dayahead.memory.training import MOMENTS
 from dayahead.model.model import CountingModel, Ints
 from dayahead.model.next_item import NextItemModel
@@ -139,13 +140,14 @@ class MemoryRecommender(CountingModel):
     def row_rules(self) -> Iterable[Rows]:
         """Return the rules of the memories and of the replayed examples."""
         indices: Limits = (0, self.n_items + N_RESERVED - 1)
-        tables = ["pairs", "categories.clicks", "categories.transitions"]
-        for table in [*tables, *(["pasts"] if self.memory.memories.pasts is not None else [])]:
-            names = (f"{_MEMORIES}{table}.{name}" for name in ("rows", "columns", "values"))
-            rows, columns, values = names
-            of_rows = ROWS_OF_CATEGORIES if table.startswith("categories") else indices
-            limits = {rows: of_rows, columns: indices, values: COUNTS}
-            yield Rows((rows, columns, values), limits, is_sorted=True)
+        for name, memory in self.memory.memories.memories.items():
+            for table in memory.tables:
+                rows, columns, values = (
+                    f"{_MEMORIES}{name}.{table}.{part}" for part in DecayedTable.parts
+                )
+                of_rows = indices if memory.has_item_rows else ROWS_OF_CATEGORIES
+                limits = {rows: of_rows, columns: indices, values: COUNTS}
+                yield Rows((rows, columns, values), limits, is_sorted=True)
         names = (f"{_MEMORIES}sessions.{name}" for name in ("items", "offsets", "times"))
         items, offsets, times = names
         yield Rows((times,), {times: TIMES})

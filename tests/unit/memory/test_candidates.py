@@ -5,10 +5,11 @@ import pytest
 
 from dayahead.memory import candidates
 from dayahead.memory.memories import Memories
-from dayahead.memory.neighbours import HALF_LIVES
-from dayahead.memory.pairs import FADE
+from dayahead.memory.neighbours import DOUBT, SHARE
+from dayahead.memory.pairs import DOUBT as PAIR_DOUBT
+from dayahead.memory.pairs import FADE, SHARES
 from support.clicks import HOUR, clicks, random_clicks
-from support.memory_models import SETTINGS, SIZES
+from support.memory_models import CONFIG, SETTINGS, SIZES, counted
 
 A, B, C, D, E, F = range(2, 8)
 
@@ -60,27 +61,20 @@ def test_a_prefix_leaves_no_trace_in_the_next_ones():
 def test_the_mixture_agrees_with_loops():
     found = memories(random_clicks(5))
     prefixes = clicks([[B, A]])
-    near = found.sessions.search(prefixes, found.sessions.weights(HOUR, HOUR))
-    known, _ = found.known
+    known, sessions, pairs = found.known, found.memories["sessions"], found.pairs
     every = np.arange(14, dtype=np.int32)[None]
-    pairs = (
-        found.pairs.evidence(clicks([[A]]), every, 14),
-        found.pairs.evidence(clicks([[B]]), every, 14),
-    )
-    worth = near.evidence(every, 14)
+    of_pairs = [counted(pairs, clicks([[item]]), every, 14) for item in (A, B)]
+    near = counted(sessions, prefixes, every, 14, HOUR)
     wanted = candidates.POPULAR_SHARE * known.popularity
-    for k, _ in enumerate(HALF_LIVES):
-        share = candidates.NEIGHBOUR_SHARE / len(HALF_LIVES)
-        wanted += share * worth.counts[0, :, k] / (worth.masses[0, k] + 1)
-    for (kind, half_life), share in candidates.SHARES.items():
-        k = candidates.CHANNELS.index((kind, half_life))
+    for k, _ in enumerate(CONFIG.neighbour_half_lives):
+        share = SHARE / len(CONFIG.neighbour_half_lives)
+        wanted += share * near.counts[0, :, k] / (near.masses[0, k] + DOUBT)
+    for (kind, half_life), share in SHARES.items():
+        k = pairs.channels.index((kind, half_life))
         weights = (1, FADE if kind in {"forward", "backward"} else 0)
-        for weight, sums in zip(weights, pairs, strict=True):
-            wanted += weight * share * sums.counts[0, :, k] / (sums.masses[0, k] + candidates.DOUBT)
+        for weight, sums in zip(weights, of_pairs, strict=True):
+            wanted += weight * share * sums.counts[0, :, k] / (sums.masses[0, k] + PAIR_DOUBT)
     wanted[[A, B]] += candidates.OWN_SHARE
     order = [item for item in np.argsort(-wanted).tolist() if known.is_seen[item]]
-    popular = candidates.most_popular(known.popularity * known.is_seen, len(order))
-    found = candidates.choose(
-        prefixes, found.pairs.table.cells, near, known.popularity, popular, len(order)
-    )
-    assert wanted[found[0]] == pytest.approx(wanted[order], rel=1e-5)
+    [best] = chosen(found, [[B, A]], len(order))
+    assert wanted[best] == pytest.approx(wanted[order], rel=1e-5)

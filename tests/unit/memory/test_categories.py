@@ -6,15 +6,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from dayahead.memory.categories import HALF_LIFE, CategoryMemory
+from dayahead.memory.categories import CategoryMemory
 from support.clicks import HOUR, clicks, random_clicks, seeds, sessions_of
+from support.memory_models import CONFIG, counted
 
 A, B, C = 2, 3, 4
+[HALF_LIFE] = CONFIG.category_half_lives
+COLUMNS = ("device", "os")
 EVERY = np.arange(2, 14, dtype=np.int32)[None]
 
 
 def memory_of(*windows):
-    memory = CategoryMemory(windows[0].categories.shape[1])
+    memory = CategoryMemory(CONFIG, COLUMNS[: windows[0].categories.shape[1]])
     for end, sessions in enumerate(windows, start=1):
         memory.add(sessions, np.maximum(end - sessions.times / HOUR, 0), 1.0)
     return memory
@@ -23,7 +26,7 @@ def memory_of(*windows):
 def test_a_click_counts_under_the_value_of_the_click_before():
     memory = memory_of(clicks([[A, B, C]], categories=[[(7,), (8,), (9,)]]))
     prefix = clicks([[A], [A], [B]], categories=[[(7,)], [(8,)], [(8,)]])
-    sums = memory.evidence(prefix, EVERY[:, :3].repeat(3, axis=0), 20)
+    sums = counted(memory, prefix, EVERY[:, :3].repeat(3, axis=0), 20)
     of_clicks, of_transitions = sums.counts[..., 0].tolist(), sums.counts[..., 1].tolist()
     assert of_clicks == [[0, 1, 0], [0, 0, 1], [0, 0, 1]]
     assert of_transitions == [[0, 1, 0], [0, 0, 0], [0, 0, 1]]
@@ -33,15 +36,15 @@ def test_a_click_counts_under_the_value_of_the_click_before():
 def test_columns_with_equal_values_stay_apart():
     memory = memory_of(clicks([[A, B]], categories=[[(7, 8), (0, 0)]]))
     prefix = clicks([[A]], categories=[[(8, 8)]])
-    assert memory.evidence(prefix, np.array([[B]], np.int32), 20).counts.tolist() == [
+    assert counted(memory, prefix, np.array([[B]], np.int32), 20).counts.tolist() == [
         [[0, 1, 0, 1]]
     ]
 
 
 def test_no_columns_give_no_evidence():
-    memory = CategoryMemory(0)
+    memory = CategoryMemory(CONFIG, ())
     memory.add(clicks([[A, B]], categories=[[(), ()]]), np.zeros(2), 1.0)
-    sums = memory.evidence(clicks([[A]], categories=[[()]]), EVERY, 20)
+    sums = counted(memory, clicks([[A]], categories=[[()]]), EVERY, 20)
     assert (sums.counts.shape, sums.masses.shape) == ((1, 12, 0), (1, 0))
 
 
@@ -60,6 +63,6 @@ def test_both_tables_agree_with_loops(seed):
                     wanted[b - 2, g] += worth * (before[g] == values[g])
                     wanted[b - 2, 2 + g] += worth * (before[g] == values[g] and a == last)
     prefix = clicks([[last]], categories=[[tuple(values)]])
-    sums = memory_of(*windows).evidence(prefix, EVERY, 14)
+    sums = counted(memory_of(*windows), prefix, EVERY, 14)
     assert sums.counts[0] == pytest.approx(wanted, rel=1e-5, abs=1e-6)
     assert sums.masses[0] == pytest.approx(wanted.sum(0), rel=1e-5, abs=1e-6)

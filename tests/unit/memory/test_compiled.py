@@ -57,5 +57,25 @@ def test_a_changed_copy_keeps_its_own(project, tmp_path):
     assert project("main")(3) == 6
 
 
+PAIR = """from typing import NamedTuple
+class Pair(NamedTuple):
+    a: int
+    b: int
+"""
+ADD = """# @compiled
+def double(pair):
+    return pair.a + pair.b
+"""
+
+
+def test_a_cache_that_names_a_class_that_is_gone_is_not_read(project, tmp_path):
+    """As after an update: the index of the function's cache holds the types of its arguments."""
+    first = project("main", PAIR + ADD)
+    assert first(sys.modules["doubles"].Pair(1, 2)) == 3
+    compiled._digest.cache_clear()
+    second = project("main", PAIR.replace("Pair", "Couple") + ADD)
+    assert second(sys.modules["doubles"].Couple(1, 2)) == 3
+
+
 def test_functions_of_other_packages_are_left_alone(tmp_path):
     assert compiled.ProjectCache.from_function(str, str(tmp_path / "other.py")) is None

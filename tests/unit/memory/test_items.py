@@ -4,14 +4,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from dayahead.memory.items import CHANNELS, NEVER, ItemMemory
+from dayahead.memory.items import NEVER, ItemMemory
 from support.clicks import HOUR, clicks, random_clicks, seeds, sessions_of
+from support.memory_models import CONFIG
 
 A, B, C = 2, 3, 4
+CHANNELS = ItemMemory(CONFIG).channels
 
 
 def memory_of(*windows, n_items=12):
-    memory = ItemMemory()
+    memory = ItemMemory(CONFIG)
     memory.grow(n_items)
     for end, sessions in enumerate(windows, start=1):
         memory.add(sessions, np.maximum(end - sessions.times / HOUR, 0), 1.0)

@@ -103,7 +103,7 @@ def test_items_that_the_head_does_not_rank_follow_by_popularity():
     model = fitted(window(0, 0), window(1, 1), config=replace(SMALL, n_candidates=3))
     scores = model.scores(PREFIXES, EVERY)
     assert ((scores >= 0).sum(1) == 3).all()
-    popularity = torch.from_numpy(model.memories.known[0].popularity[2:])
+    popularity = torch.from_numpy(model.memories.known.popularity[2:])
     for row in scores:
         order = row.masked_fill(row >= 0, -torch.inf).argsort(descending=True)[:-3]
         assert (popularity[order].diff() <= 0).all()
@@ -241,13 +241,15 @@ def test_the_head_learns_from_every_click_but_a_sessions_first():
     model = fitted((sessions, HOUR), network=recorded, config=config, with_network=True)
     assert asked == [(3, 3), (3, 2), (3, 1), (5, 1), (6, 1)]
     kept = model.replay.kept
-    assert kept.context[:, model.context.index("prefix.length")].argsort().tolist()[-1] == 2
+    assert (
+        kept.context[:, model.memories.context.index("prefix.length")].argsort().tolist()[-1] == 2
+    )
     assert len(kept) == 4
 
 
 def test_without_neighbours_no_session_is_kept():
     model = fitted(window(0, 0), window(1, 1), config=replace(SMALL, n_best=0))
-    assert len(model.memories.sessions.times) == 0
+    assert len(model.memories.memories["sessions"].times) == 0
     [parts] = model.explain(PREFIXES.take(np.array([0])), np.array([A]))
     scores = model.scores(PREFIXES, EVERY)
     assert scores.isfinite().all()

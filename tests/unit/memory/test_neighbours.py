@@ -7,26 +7,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dayahead.memory.neighbours import HALF_LIVES, NAMES, SessionMemory, _kth_lowest
+from dayahead.memory.neighbours import SessionMemory, _kth_lowest
 from support.clicks import HOUR, clicks, random_clicks, seeds, sessions_of
-from support.memory_models import CONFIG
+from support.memory_models import CONFIG, counted
 
 A, B, C, D = range(2, 6)
+HALF_LIVES = CONFIG.neighbour_half_lives
 
 
 def memory_of(*windows, **settings):
-    memory = SessionMemory(replace(CONFIG, **settings))
+    memory = SessionMemory(replace(CONFIG, **settings), HOUR)
     memory.grow(12)
     for sessions in windows:
-        memory.add(sessions.take(sessions.order()))
+        memory.add(sessions.take(sessions.order()), None, None)
     return memory
 
 
 def values(memory, prefix, end=1.0, half_life=4.0):
     """{item: [value, sharp value]} of the neighbours of a prefix, at an hour."""
-    found = memory.search(clicks([prefix]), memory.weights(int(end * HOUR), HOUR))
-    channels = [NAMES.index(f"neighbours.{kind}.{half_life:g}") for kind in ("items", "sharp")]
-    return dict(zip(found.items.tolist(), found.values[:, channels].tolist(), strict=True))
+    found = memory.search(clicks([prefix]), int(end * HOUR))
+    names = (f"neighbours.{kind}.{half_life:g}" for kind in ("items", "sharp"))
+    channels = [memory.names.index(name) for name in names]
+    return dict(zip(found.columns.tolist(), found.values[:, channels].tolist(), strict=True))
 
 
 def test_an_item_is_worth_similarity_over_distance_and_half_of_it_backwards():
@@ -104,8 +106,8 @@ def test_an_unknown_item_finds_nothing():
 
 def test_values_are_read_at_the_candidates():
     memory = memory_of(clicks([[A, B, C, D]]))
-    near = memory.search(clicks([[B], [7]]), memory.weights(HOUR, HOUR))
-    sums = near.evidence(np.array([[D, 0, C], [D, 0, C]], np.int32), 14)
+    candidates = np.array([[D, 0, C], [D, 0, C]], np.int32)
+    sums = counted(memory, clicks([[B], [7]]), candidates, 14, HOUR)
     assert sums.counts[..., 0] == pytest.approx(np.array([[1 / 4, 0, 1 / 2], [0, 0, 0]]))
     assert sums.masses[:, 0] == pytest.approx([1, 0])
 
@@ -156,7 +158,7 @@ def test_the_kth_lowest_is_that_of_a_sort(seed):
 
 def test_a_state_brings_back_what_is_searched():
     memory = memory_of(random_clicks(0), random_clicks(1, start=1))
-    copy = SessionMemory(CONFIG)
+    copy = SessionMemory(CONFIG, HOUR)
     copy.load_state_dict(memory.state_dict())
     copy.grow(12)
     assert values(copy, [A, B, C]) == values(memory, [A, B, C])

@@ -4,23 +4,25 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from dayahead.memory.pairs import CHANNELS, FADE, REACH, PairMemory
+from dayahead.memory.pairs import FADE, REACH, PairMemory
 from support.clicks import HOUR, clicks, random_clicks, seeds, sessions_of
+from support.memory_models import CONFIG, counted
 
 A, B, C, D = range(2, 6)
 EVERY = np.arange(2, 20, dtype=np.int32)
+CHANNELS = PairMemory(CONFIG).channels
 
 
 def memory_of(*windows):
     """Windows of an hour each, from hour 0 on."""
-    memory = PairMemory()
+    memory = PairMemory(CONFIG)
     for end, sessions in enumerate(windows, start=1):
         memory.add(sessions, np.maximum(end - sessions.times / HOUR, 0), 1.0)
     return memory
 
 
 def counts(memory, prefix, item, *channel):
-    sums = memory.evidence(clicks([prefix]), np.array([[item]], np.int32), 20)
+    sums = counted(memory, clicks([prefix]), np.array([[item]], np.int32), 20)
     return sums.counts[0, 0, CHANNELS.index(channel)]
 
 
@@ -116,7 +118,7 @@ def test_all_channels_agree_with_loops(seed):
     windows = [random_clicks(seed + i, n_sessions=15, start=i) for i in range(3)]
     memory = memory_of(*windows)
     prefix = np.random.default_rng(seed).integers(2, 14, 3).tolist()
-    sums = memory.evidence(clicks([prefix]), EVERY[None], 20)
+    sums = counted(memory, clicks([prefix]), EVERY[None], 20)
     wanted = np.array([expected(windows, prefix, item) for item in EVERY.tolist()])
     assert sums.counts[0] == pytest.approx(wanted, rel=1e-5, abs=1e-6)
     assert sums.masses[0] == pytest.approx(wanted.sum(0), rel=1e-5, abs=1e-6)
@@ -124,6 +126,6 @@ def test_all_channels_agree_with_loops(seed):
 
 def test_clicks_out_of_reach_are_no_pair():
     memory = memory_of(clicks([[A, *range(6, 6 + REACH - 1), B, C]]))
-    sums = memory.evidence(clicks([[A]]), np.array([[B, C]], np.int32), 30)
+    sums = counted(memory, clicks([[A]]), np.array([[B, C]], np.int32), 30)
     found = sums.counts[0, :, CHANNELS.index(("forward", 1.0))]
     assert found == pytest.approx([1 / REACH, 0])

@@ -10,15 +10,18 @@ from hypothesis import given, settings
 
 from dayahead.memory.clicks import Clicks
 from dayahead.memory.context import PAST_NAMES as PAST_CONTEXT
-from dayahead.memory.features import PAST_DOUBT, PAST_NAMES, feature_names
 from dayahead.memory.memories import Memories
 from dayahead.memory.model import MemoryModel
+from dayahead.memory.own import PastItems
+from dayahead.memory.past import PastMemory
 from support.clicks import HOUR, clicks, prefixes_of, random_clicks, seeds, with_pasts
-from support.memory_models import N_ITEMS, SETTINGS, SIZES, equal_states, fitted, window
+from support.memory_models import CONFIG, N_ITEMS, SETTINGS, SIZES, equal_states, fitted, window
 
 A, B, C, D, E = range(2, 7)
 EVERY = np.arange(2, 2 + N_ITEMS)
 READS_PAST = replace(SETTINGS, with_past=True)
+PAST_NAMES = (*PastItems.names, *PastMemory(CONFIG).names)
+PAST_DOUBT = PastMemory.prior
 PREFIXES = prefixes_of(with_pasts(random_clicks(99, start=3), 98))
 
 
@@ -54,11 +57,12 @@ def test_what_followed_such_pasts_is_compared_with_popularity():
     found = memories(rows)
     read = found.reader(8)(replace(clicks([[E]]), past=clicks([[D, B]])))
     of_items = dict(zip(read.candidates[0].tolist(), read.features[0], strict=True))
-    names = feature_names(READS_PAST.columns, with_network=False, with_past=True)
     for item, count in ((C, 1), (D, 1 / 2), (E, 0)):
-        share = found.known[0].popularity[item]
+        share = found.known.popularity[item]
         expected = np.log((count + PAST_DOUBT * share) / (1.5 + PAST_DOUBT) / share)
-        assert of_items[item][names.index("past.next.4")] == pytest.approx(expected, abs=1e-5)
+        assert of_items[item][found.features.index("past.next.4")] == pytest.approx(
+            expected, abs=1e-5
+        )
 
 
 def test_an_empty_past_expects_nothing():
@@ -118,7 +122,7 @@ def test_no_click_of_the_past_is_counted_again():
     states = [each.memories.state_dict() for each in (model, other)]
     assert {name.split(".")[0] for name in states[0].keys() - states[1].keys()} == {"pasts"}
     assert all(torch.equal(value, states[0][name]) for name, value in states[1].items())
-    assert len(model.memories.pasts.table) > 0
+    assert len(model.memories.memories["pasts"].table) > 0
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import given
 
-from dayahead.memory.table import DecayedTable
+from dayahead.memory.table import DecayedTable, Lookup
 from support.clicks import seeds
 
 A, B, C = 2, 3, 4
@@ -78,7 +78,8 @@ def test_rows_are_read_at_the_candidates_and_summed_with_their_weights():
     add(table, [((A, B), [1, 10]), ((A, C), [2, 20]), ((B, C), [4, 40])])
     weights = np.array([[1, 0.5], [0, 0.5]], np.float32)
     candidates = np.array([[C, B, 0], [B, 7, C]], np.int32)
-    sums = table.read(np.array([[A, B], [C, 99]]), weights, candidates, 8)
+    lookup = Lookup(table.cells, np.array([[A, B], [C, 99]]), weights)
+    sums = lookup.sums(candidates, 8)
     assert sums.counts.tolist() == [[[2, 30], [1, 5], [0, 0]], [[0, 0]] * 3]
     assert sums.masses.tolist() == [[3, 35], [0, 0]]
 

@@ -1,0 +1,145 @@
+"""Sources of evidence: each gives the candidates after a prefix named features.
+
+A new source is a file with a subclass of `Source`, `Memory` or `CountMemory`, and its line in
+`Memories`. Its names appear in reports and explanations.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from torch import Tensor
+
+from dayahead.core.prefixes import prefixed, with_prefix
+from dayahead.memory.candidates import Proposal
+from dayahead.memory.clicks import Clicks
+from dayahead.memory.table import Columns, DecayedTable, Floats, Floats32, Lookup, Sums
+
+
+@dataclass(frozen=True)
+class Asked:
+    """B prefixes with C candidates each, and what several sources need to know of them."""
+
+    prefixes: Clicks
+    candidates: Columns
+    """[B, C] catalogue indices, 0 where a prefix has fewer."""
+    of_items: Floats32
+    """[B, C, I] features of the candidates that are the same for every prefix."""
+    popularity: Floats32
+    """[B, C, 1] share of each candidate in future clicks."""
+    sums: Mapping[str, Sums] = field(default_factory=dict)
+    """Counts of each `CountMemory` at the candidates, by its name."""
+    transitions: Floats32 | None = None
+    """[B, C, 1] share of each candidate in the clicks after the prefix's last item."""
+
+
+class Source(ABC):
+    """Features of candidates."""
+
+    names: tuple[str, ...]
+    """Names of the features, in order."""
+    is_share = False
+    """Whether the features are log-probabilities, which a mixture can join."""
+
+    @abstractmethod
+    def features(self, asked: Asked) -> Floats32:
+        """Return the features [B, C, F]."""
+
+
+class Memory(Source):
+    """A source that counts clicks."""
+
+    name: str
+    """Its prefix in the state."""
+    tables: Mapping[str, DecayedTable] = {}
+    """Tables of counts, by name; a memory that counts otherwise has a state of its own."""
+    has_item_rows = True
+    """Whether the tables' rows are items."""
+
+    def grow(self, n_items: int) -> None:
+        """Extend the memory to a catalogue of `n_items`."""
+
+    @abstractmethod
+    def add(self, sessions: Clicks, ages: Floats, elapsed: float) -> None:
+        """Let `elapsed` windows pass, then add sessions whose clicks are `ages` windows old."""
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return all that is counted: the cells of all tables."""
+        state: dict[str, Tensor] = {}
+        for name, table in self.tables.items():
+            state |= prefixed(table.state_dict(), f"{name}.")
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Replace all that is counted."""
+        for name, table in self.tables.items():
+            table.load_state_dict(with_prefix(state, f"{name}."))
+
+
+class CountMemory(Memory):
+    """Decayed counts of items in the rows of tables, of which each prefix reads some.
+
+    A count c of a candidate that is expected with probability p becomes the feature
+    log((c + n * p) / (total + n)), with a prior count n: its share of the row's clicks, with
+    Dirichlet smoothing (Zhai and Lafferty 2004).
+    """
+
+    prior: Floats32 | float
+    """[K] or one number: the prior counts."""
+    is_relative = False
+    """Whether the log-share expected without the memory is subtracted."""
+    joins_past = False
+    """Whether past and prefix are read as one sequence of clicks."""
+    n_masses = 0
+    """How many of the channels' totals, the first ones, are part of the context."""
+
+    @abstractmethod
+    def lookups(self, prefixes: Clicks, end: int) -> list[Lookup]:
+        """Return the rows that prefixes read at the time `end`; their channels are joined."""
+
+    def propose(self, _lookups: Sequence[Lookup]) -> list[Proposal]:
+        """Return how the memory expects candidates; by default it proposes none."""
+        return []
+
+    def expected(self, asked: Asked) -> Floats32:
+        """Return the probability of each candidate without the memory, [B, C, K] or [B, C, 1]."""
+        return asked.popularity
+
+    def features(self, asked: Asked) -> Floats32:
+        """Return the smoothed log-shares [B, C, K]."""
+        expected = self.expected(asked)
+        logs = log_share(asked.sums[self.name], expected, self.prior)
+        return logs - np.log(expected) if self.is_relative else logs
+
+
+def log_share(sums: Sums, expected: Floats32, prior: Floats32 | float) -> Floats32:
+    """Return the logarithms of smoothed shares [B, C, K] (see `CountMemory`)."""
+    counts = np.asarray(prior, np.float32)
+    masses = np.log(sums.masses + counts)[:, None]
+    logs: Floats32 = np.log(sums.counts + counts * expected) - masses
+    return logs
+
+
+def joined(lookups: Sequence[Lookup], candidates: Columns, n: int) -> Sums:
+    """Return the sums of all lookups at the candidates, their channels side by side."""
+    found = [lookup.sums(candidates, n) for lookup in lookups]
+    # With an empty part, concatenation works for no lookups too.
+    counts = [np.zeros((*candidates.shape, 0), np.float32), *(each.counts for each in found)]
+    masses = [np.zeros((len(candidates), 0), np.float32), *(each.masses for each in found)]
+    return Sums(np.concatenate(counts, axis=-1), np.concatenate(masses, axis=-1))
+
+
+Channel = tuple[str, float]
+"""What is counted, and the half-life in windows."""
+
+
+def channels(**half_lives: Sequence[float]) -> tuple[Channel, ...]:
+    """List the channels of some kinds of count."""
+    return tuple((kind, each) for kind, values in half_lives.items() for each in values)
+
+
+def nearest(among: Sequence[Channel], kind: str, half_life: float) -> int:
+    """Return the index of the channel of a kind whose half-life is nearest, by their ratio."""
+    of_kind = [index for index, (name, _) in enumerate(among) if name == kind]
+    return min(of_kind, key=lambda index: abs(np.log(among[index][1] / half_life)))

@@ -1,0 +1,114 @@
+"""Sources of evidence: half-lives are settings, and a memory of one's own is a class and a line."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from dayahead.config.loading import validated
+from dayahead.config.memory import MemoryConfig
+from dayahead.core.errors import ConfigError
+from dayahead.memory.clicks import Clicks
+from dayahead.memory.memories import Memories
+from dayahead.memory.source import CountMemory, channels, nearest
+from dayahead.memory.table import DecayedTable, Lookup
+from support.memory_models import CONFIG, SETTINGS, SMALL, equal_states, fitted, window
+
+CHANNELS = channels(next=[0.25, 1.0, 16.0], end=[4.0])
+
+
+class HourMemory(CountMemory):
+    """Clicks by the hour of the day."""
+
+    name = "hours"
+    prior = 3.0
+    names = ("hour.clicks",)
+
+    def __init__(self):
+        self.table = DecayedTable((4.0,))
+        self.tables = {"counts": self.table}
+
+    def add(self, sessions, ages, elapsed):
+        worth = 2.0 ** (-ages[:, None] / self.table.half_lives)
+        self.table.add(_hours(sessions), sessions.items, worth, elapsed)
+
+    def lookups(self, prefixes, _end):
+        rows = _hours(prefixes)[prefixes.last][:, None]
+        return [Lookup(self.table.cells, rows, np.ones((1, 1), np.float32))]
+
+
+def _hours(sessions: Clicks):
+    return 2 + sessions.times // 3_600_000_000 % 24
+
+
+@pytest.fixture
+def with_hours(monkeypatch):
+    """Add `HourMemory` after all other sources, the network too."""
+
+    class More(Memories):
+        def _sources(self):
+            return [*super()._sources(), HourMemory()]
+
+    monkeypatch.setattr("dayahead.memory.model.Memories", More)
+
+
+def like_popularity(_positions, candidates):
+    return -candidates.float()
+
+
+@pytest.mark.parametrize("with_network", [False, True])
+def test_a_memory_of_ones_own_is_learned_from_kept_and_explained(with_hours, with_network):
+    network = like_popularity if with_network else None
+    windows = [window(seed, seed) for seed in range(3)]
+    model = fitted(*windows, network=network, with_network=with_network)
+    assert model.features[-1] == "hour.clicks"
+    assert model.weights()["hour.clicks"] != 0
+    assert len(model.memories.memories["hours"].table) > 0
+    other = fitted(*windows[:2], network=network, with_network=with_network)
+    other.fit(*windows[2], network)
+    assert equal_states(model, other)
+    before, _ = windows[2]
+    [parts] = model.explain(before.take(np.array([0])), before.items[:1], network)
+    assert parts["hour.clicks"] != 0
+
+
+def test_a_networks_scores_are_at_their_name_wherever_it_stands(with_hours):
+    model = fitted(window(0, 0), network=like_popularity, with_network=True)
+    kept = model.replay.kept
+    column = model.features.index("network.log_softmax")
+    assert column == len(model.features) - 2
+    assert torch.unique(kept.features[..., column][kept.is_candidate]).numel() > 2
+
+
+def test_half_lives_name_the_features():
+    config = replace(SMALL, pair_next_half_lives=(0.5, 3.0), category_half_lives=(1.0, 8.0))
+    names = Memories(replace(SETTINGS, config=config)).features
+    assert [name for name in names if "next" in name or "category" in name] == [
+        "pair.next.0.5",
+        "pair.next.3",
+        *(f"category.{kind}.device.{each}" for kind in ("clicks", "next") for each in (1, 8)),
+    ]
+
+
+def test_any_half_lives_can_be_fitted():
+    one = {name: (2.0,) for name in vars(SMALL) if name.endswith("half_lives")}
+    assert len(one) == 11
+    model = fitted(window(0, 0), window(1, 1), config=replace(SMALL, **one))
+    assert all(np.isfinite(weight) for weight in model.weights().values())
+
+
+@pytest.mark.parametrize("values", [[], [4.0, 1.0], [1.0, 1.0], [0.0], [-1.0], "4"])
+def test_half_lives_must_be_ascending_and_above_0(values):
+    settings = {**vars(CONFIG), "item_end_half_lives": values}
+    with pytest.raises(ConfigError, match="item_end_half_lives"):
+        validated(MemoryConfig, settings, "params.yaml")
+
+
+@pytest.mark.parametrize(
+    ("channel", "index"),
+    [(("next", 1.0), 1), (("next", 3.9), 1), (("next", 4.1), 2), (("next", 99.0), 2),
+     (("end", 0.1), 3)],
+)  # fmt: skip
+def test_the_nearest_half_life_is_so_by_ratio(channel, index):
+    assert nearest(CHANNELS, *channel) == index
