@@ -24,9 +24,11 @@ def main() -> None:
         return
     with stage_lock("train"), stage_run("train", params) as run:
         from dayahead.train.baselines import train_baselines
+        from dayahead.train.checks import warn_of_unread_settings
         from dayahead.train.stage import train
 
         run.log_input(params.dataset, study.windows, study.windows / "windows.json")
+        warn_of_unread_settings(params)
         metrics = train(study, run.log_window)
         if params.tracking.log_model and not params.model.features:  # served by ids alone
             run.log_model(study.models, Path("src/dayahead/serve/pyfunc.py"))

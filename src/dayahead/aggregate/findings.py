@@ -9,12 +9,12 @@ from typing import Any, Final
 import numpy as np
 
 from dayahead.aggregate.averaging import Average, average
-from dayahead.aggregate.changed_settings import Setting
 from dayahead.aggregate.examples import ShownSession, shown_sessions
 from dayahead.aggregate.origin import Origin, origin_of
 from dayahead.aggregate.slices import Slicing, slicings_of, sums_by_group
 from dayahead.aggregate.targets import Ints, targets_of
 from dayahead.aggregate.window_items import WindowItems, items_by_window
+from dayahead.config.changed_settings import Setting
 from dayahead.core.errors import DataError
 from dayahead.core.phases import PhaseRow, in_phase, phase, read_phases
 from dayahead.metrics.metrics import Ranks, Values, main_metric, mean, target_metric

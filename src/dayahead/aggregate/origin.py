@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dayahead.aggregate.changed_settings import Setting, command_of
+from dayahead.config.changed_settings import Setting, command_of
 from dayahead.core.fingerprints import sha256_of
 from dayahead.dataset.manifest import MANIFEST, RawManifest
 

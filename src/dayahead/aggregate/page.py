@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from dayahead.aggregate.changed_settings import changed_settings
 from dayahead.aggregate.conclusions import conclusions, sign_of, slice_conclusion, title_of
 from dayahead.aggregate.environment import page_environment
 from dayahead.aggregate.figures import data_charts, metric_charts, training_charts
 from dayahead.aggregate.findings import Findings
+from dayahead.config.changed_settings import changed_settings
 from dayahead.core.phases import idle_seconds
 from dayahead.statistics.differences import BaselineComparison
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from dayahead.aggregate.averaging import Average
-from dayahead.aggregate.changed_settings import Setting
 from dayahead.aggregate.findings import Folders, find
 from dayahead.aggregate.page import render_page
 from dayahead.aggregate.transformers4rec import export_transformers4rec
+from dayahead.config.changed_settings import Setting
 from dayahead.core.files import write_json, write_text
 from dayahead.core.phases import phase
 from dayahead.outputs.run import RunResults

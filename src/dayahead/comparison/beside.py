@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from dayahead.aggregate.changed_settings import Setting
 from dayahead.aggregate.findings import Folders, find
 from dayahead.aggregate.page import render_page
 from dayahead.config.baselines import baselines_beside
+from dayahead.config.changed_settings import Setting
 from dayahead.core.errors import ComparisonError
 from dayahead.outputs.run import RunResults
 from dayahead.outputs.tables import WindowRanks

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from dayahead.config.baselines import is_plugin_baseline
+from dayahead.config.effective_settings import effective_settings
 from dayahead.config.params import Params
 from dayahead.core.columns import ITEM_ID, ROLES, VALUE
 from dayahead.core.fingerprints import fingerprint, sha256_of, source_fingerprint
 from dayahead.core.plugins import Kind, plugin_sources
 from dayahead.distributed.process import Process
 from dayahead.train.catalogue import Catalogue
-from dayahead.train.effective_settings import effective_settings
 from dayahead.train.trainers import uses_bfloat16
 from dayahead.windows.folder import Window
 

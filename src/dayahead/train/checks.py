@@ -1,11 +1,13 @@
 """Checks before any training: which windows take part, and whether settings and machines agree."""
 
+import logging
 import socket
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
 from dayahead.config.baselines import MEMORY
+from dayahead.config.changed_settings import unread_settings
 from dayahead.config.params import EvaluationConfig, Params, TrainingConfig, flat_settings
 from dayahead.core.columns import ROLES, SESSION_ID
 from dayahead.core.errors import ConfigError
@@ -16,8 +18,19 @@ from dayahead.train.cached_windows import MISSING
 from dayahead.train.study import Study
 from dayahead.windows.folder import Window, WindowFolder
 
+_log = logging.getLogger(__name__)
 N_REPORTED = 5
 """Differences between copies of the project that the message lists."""
+
+
+def warn_of_unread_settings(params: Params) -> None:
+    """Log the changed settings that the model does not read, if any."""
+    if unread := unread_settings(params):
+        _log.warning(
+            "train: without effect, as model.architecture is %s: %s",
+            params.model.architecture,
+            ", ".join(unread),
+        )
 
 
 def select_windows(folder: WindowFolder, params: Params) -> tuple[list[Window], list[Window]]:

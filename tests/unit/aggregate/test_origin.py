@@ -7,8 +7,8 @@ from pathlib import Path
 
 from dvc.utils.hydra import apply_overrides
 
-from dayahead.aggregate.changed_settings import DEFAULTS, changed_settings, command_of
 from dayahead.aggregate.origin import origin_of
+from dayahead.config.changed_settings import DEFAULTS, changed_settings, command_of
 from dayahead.config.params import flat_settings, load_params
 from support.results_folders import write_results
 

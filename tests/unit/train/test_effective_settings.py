@@ -3,7 +3,7 @@
 import pytest
 
 from dayahead.config.baselines import BASELINES, MEMORY
-from dayahead.train.effective_settings import effective_settings
+from dayahead.config.effective_settings import effective_settings
 from support.memory_models import MEMORY_WITH_GPT2
 from support.other_settings import OTHER
 from support.tiny_settings import merge_sections, tiny_params, train_study

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from dayahead.config.baselines import is_baseline
+from dayahead.config.effective_settings import effective_settings
 from dayahead.core import plugins
 from dayahead.core.errors import ConfigError, ModelFileError
 from dayahead.model.building import build_model
 from dayahead.model.checkpoint import load_model, weights_of
 from dayahead.model.tensor_files import write_tensors
-from dayahead.train.effective_settings import effective_settings
 from dayahead.train.saved_model import saved_ranks
 from dayahead.windows.folder import WindowFolder
 from support.tiny_settings import ranks_of, tiny_params, tiny_statistics, train_study

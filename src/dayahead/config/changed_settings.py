@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from dayahead.config.effective_settings import WITHOUT_EFFECT, effective_settings
 from dayahead.config.overrides import overrides_of
-from dayahead.config.params import flat_settings, load_params
+from dayahead.config.params import Params, flat_settings, load_params
 
 Setting = str | int | float | bool | None | Sequence[Any] | Mapping[str, Any]
 DEFAULTS: Final = Path(__file__).with_name("defaults.yaml")
@@ -24,6 +25,19 @@ def changed_settings(settings: Mapping[str, Setting]) -> dict[str, tuple[Setting
         for key, value in settings.items()
         if value != defaults.get(key)
     }
+
+
+def unread_settings(params: Params) -> list[str]:
+    """Name the changed settings that the model of these settings does not read."""
+    effective = effective_settings(params)
+
+    def is_read(key: str) -> bool:
+        section, _, name = key.partition(".")
+        # Keys such as model.config.activation are parts of one setting.
+        name = name.partition(".")[0]
+        return section not in effective or name in effective[section] or key in WITHOUT_EFFECT
+
+    return [key for key in changed_settings(flat_settings(params)) if not is_read(key)]
 
 
 def command_of(settings: Mapping[str, Setting]) -> str:
