@@ -12,6 +12,7 @@ from ruamel.yaml import YAML
 from sqlalchemy import Engine, event
 
 from dayahead.preprocess.stage import preprocess
+from dayahead.preprocess.workers import workers
 from dayahead.tracking.store import Store
 from dayahead.windows.folder import WindowFolder
 from support.builders import machine_config, preprocess_config, window_config, write_log
@@ -41,6 +42,18 @@ def _settings_parsed_once():
     """Parse a text once: it takes a twentieth of a second, and many tests read the same."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dayahead.config.loading.YAML", _CachedYAML)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _threads_for_many_tasks():
+    """Take threads also where a test has many small tasks: a cluster takes seconds to start."""
+
+    def threads(*arguments, is_small):
+        return workers(*arguments, is_small=True)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dayahead.preprocess.stage.workers", threads)
         yield
 
 

@@ -5,10 +5,13 @@ import hashlib
 import json
 from collections.abc import Mapping
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 PACKAGE = Path(__file__).parents[1]
+package_version = cache(version)
+"""Returns the version of an installed package, and keeps it: each look-up parses a file."""
 
 
 def sha256_of(path: Path) -> str:

@@ -4,8 +4,6 @@ import logging
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from functools import cache
-from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path, PurePosixPath
 
@@ -18,7 +16,7 @@ from tqdm import tqdm
 from dayahead.core.cache import Cache, reading_entry
 from dayahead.core.columns import EVENT_TIME
 from dayahead.core.files import read_json, write_json
-from dayahead.core.fingerprints import fingerprint, sha256_of, source_fingerprint
+from dayahead.core.fingerprints import fingerprint, package_version, sha256_of, source_fingerprint
 from dayahead.core.project import cache_root
 from dayahead.dataset.manifest import EventsFile, SourceRecord, events_file_name
 from dayahead.dataset.schema import DatasetConfig
@@ -40,7 +38,6 @@ _RECORD = "conversion.json"
 _COMPRESSED = {".gz", ".tgz", ".zst", ".zip", ".7z"}
 _GROWTH = 2
 """Upper bound of bytes written per byte of a compressed file: 1.5 for G1, 1.3 for REES46."""
-_version = cache(version)
 _log = logging.getLogger(__name__)
 
 
@@ -100,7 +97,7 @@ def conversion_key(source: Source | SourceRecord, dataset: DatasetConfig) -> str
             "endings": PurePosixPath(source.file.lower()).suffixes[-2:],
             "settings": _settings(dataset),
             "source": source_fingerprint(*ROOMS),
-            "packages": {name: _version(name) for name in PACKAGES},
+            "packages": {name: package_version(name) for name in PACKAGES},
         }
     )
 

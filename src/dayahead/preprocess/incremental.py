@@ -12,7 +12,6 @@ A run is a folder, and so is its entry in the cache; files that runs share are h
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from importlib.metadata import version
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -21,7 +20,7 @@ from dayahead.config.loading import Device
 from dayahead.config.windows import WindowConfig
 from dayahead.core.cache import Cache, UnreadableEntryError, link_tree, reading_entry
 from dayahead.core.files import read_json
-from dayahead.core.fingerprints import fingerprint, source_fingerprint
+from dayahead.core.fingerprints import fingerprint, package_version, source_fingerprint
 from dayahead.core.project import cache_root
 from dayahead.dataset.manifest import RawManifest
 from dayahead.dataset.schema import DatasetConfig
@@ -98,7 +97,7 @@ class FinishedRuns:
             "fit_windows": fit_windows,
             "device": device,
             "source": source_fingerprint(*ROOMS),
-            "packages": {name: version(name) for name in PACKAGES},
+            "packages": {name: package_version(name) for name in PACKAGES},
         }
         self.settings = fingerprint(value)[:16]
         self.looks_ahead = looks_ahead(dataset.features)

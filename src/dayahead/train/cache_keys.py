@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from dayahead.config.baselines import is_plugin_baseline
 from dayahead.config.effective_settings import effective_settings
 from dayahead.config.params import Params
 from dayahead.core.columns import ITEM_ID, ROLES, VALUE
-from dayahead.core.fingerprints import fingerprint, sha256_of, source_fingerprint
+from dayahead.core.fingerprints import fingerprint, package_version, sha256_of, source_fingerprint
 from dayahead.core.plugins import Kind, plugin_sources
 from dayahead.distributed.process import Process
 from dayahead.train.catalogue import Catalogue
@@ -118,7 +117,7 @@ class CacheKeys:
             "machine": self.machine,
             "source": source_fingerprint(*ROOMS),
             "plugins": plugin_sources(_chosen(params)),
-            "packages": {name: version(name) for name in PACKAGES},
+            "packages": {name: package_version(name) for name in PACKAGES},
         }
         return fingerprint(value)
 

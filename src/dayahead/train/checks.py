@@ -3,7 +3,6 @@
 import logging
 import socket
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 
 from dayahead.config.baselines import MEMORY
@@ -11,7 +10,7 @@ from dayahead.config.changed_settings import unread_settings
 from dayahead.config.params import EvaluationConfig, Params, TrainingConfig, flat_settings
 from dayahead.core.columns import ROLES, SESSION_ID
 from dayahead.core.errors import ConfigError
-from dayahead.core.fingerprints import sha256_of, source_fingerprint
+from dayahead.core.fingerprints import package_version, sha256_of, source_fingerprint
 from dayahead.distributed.process import Process
 from dayahead.train.cache_keys import PACKAGES, ROOMS
 from dayahead.train.cached_windows import MISSING
@@ -182,7 +181,7 @@ def _facts(process: Process, study: Study) -> dict[str, object]:
     return {
         **flat_settings(study.params),
         "the source in src": source_fingerprint(*ROOMS)[:12],
-        **{f"the version of {name}": version(name) for name in PACKAGES},
+        **{f"the version of {name}": package_version(name) for name in PACKAGES},
         "native bfloat16 support": process.multiplies_bfloat16,
         **{str(path): sha256_of(path)[:12] for path in files if path.is_file()},
     }

@@ -1,20 +1,11 @@
 """Fixtures of the training tests: studies on one process and on two, run once; what was fitted."""
 
 from functools import cache
-from importlib.metadata import version
 
 import pytest
 
 from dayahead.train.run import Run
 from support.process_studies import FAST, PROTOCOLS, VARIANTS, run_both_ways
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _cached_package_versions():
-    """Look every package up once; each study asks for all."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dayahead.train.cache_keys.version", cache(version))
-        yield
 
 
 @pytest.fixture(scope="session")
