@@ -134,7 +134,7 @@ def test_changed_content_or_compression_converts_again(tmp_path, converted_files
     assert converted_files == ["a.csv", "a.csv", "a.csv.gz"]
 
 
-@pytest.mark.parametrize("what", ["source_fingerprint", "_version"])
+@pytest.mark.parametrize("what", ["source_fingerprint", "package_version"])
 def test_other_source_code_or_packages_convert_again(tmp_path, converted_files, monkeypatch, what):
     path = put(tmp_path, "a.csv")
     raw_after(tmp_path, path)

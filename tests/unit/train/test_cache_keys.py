@@ -296,7 +296,7 @@ def test_another_device_changes_the_keys(windows):
 
 @pytest.mark.parametrize(
     ("name", "changed"),
-    [("version", lambda _: "0"), ("source_fingerprint", lambda *rooms: "0")],
+    [("package_version", lambda _: "0"), ("source_fingerprint", lambda *rooms: "0")],
 )
 def test_packages_and_source_change_the_keys(windows, monkeypatch, name, changed):
     before = keys_of(windows)
