@@ -21,7 +21,7 @@ from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Process
 from dayahead.model.backbones import NAMED_TRANSFORMERS, WITHOUT_ATTENTION
 from dayahead.model.next_item import NextItemModel
-from dayahead.train.batches import MemoryBatches, shuffled_rows
+from dayahead.train.batches import LoadedBatches, shuffled_rows
 from dayahead.train.trainers import GradientTrainer
 from measurement import Work, print_header, seconds, time_in_turns
 from workload import SINGLE, build_model, default_params, equal_sessions
@@ -53,7 +53,7 @@ def build_steps(params: Params, process: Process) -> dict[str, Work]:
     training = replace(params.training, batch_size=BATCH, epochs=1, precision="float32")
     trainer = GradientTrainer(model, training, process)
     sessions = equal_sessions(BATCH, LENGTH, N_ITEMS)
-    batch = MemoryBatches(sessions, shuffled_rows(sessions.lengths, BATCH, seed=1), SINGLE)
+    batch = LoadedBatches(sessions, shuffled_rows(sessions.lengths, BATCH, seed=1), SINGLE)
     return {
         "backbone": backbone_step(model),
         "whole": lambda: trainer.fit("benchmark", [batch], lambda _: None),

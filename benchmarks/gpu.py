@@ -22,7 +22,7 @@ from dayahead.core.columns import ITEM_ID
 from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Process
 from dayahead.model.output_layer import softmax_loss
-from dayahead.train.batches import MemoryBatches
+from dayahead.train.batches import LoadedBatches
 from dayahead.train.trainers import GradientTrainer, uses_bfloat16
 from measurement import Work, print_header, seconds
 from workload import build_model, default_params, equal_sessions
@@ -100,7 +100,7 @@ def works_of(process: Process, params: Params, sizes: Sizes) -> dict[str, Work]:
     trainer.grow({ITEM_ID: sizes.n_items})
     network, device = trainer.model, process.device
     sessions = equal_sessions(sizes.sessions, sizes.targets + 1, sizes.n_items)
-    batch = MemoryBatches(sessions, [torch.arange(sizes.sessions)], process.rank)
+    batch = LoadedBatches(sessions, [torch.arange(sizes.sessions)], process.rank)
     inputs = torch.randn(sizes.sessions, sizes.targets, sizes.width, device=device)
     lengths = torch.full((sizes.sessions,), sizes.targets, device=device)
     states = inputs.flatten(0, 1).clone().requires_grad_()

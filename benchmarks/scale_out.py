@@ -30,7 +30,7 @@ from dayahead.distributed.collectives import Collectives
 from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Process
 from dayahead.distributed.sharding import Shard
-from dayahead.train.batches import MemoryBatches
+from dayahead.train.batches import LoadedBatches
 from dayahead.train.trainers import GradientTrainer
 from measurement import print_header
 from workload import build_model, default_params, equal_sessions, gpt2_params
@@ -152,7 +152,7 @@ def measure(process: Process, folder: Path) -> None:
     trainer = GradientTrainer(build_model(params, LENGTH, shard), training, process)
     trainer.grow({ITEM_ID: N_ITEMS})
     sessions = equal_sessions(N_SESSIONS, LENGTH, N_ITEMS)
-    batch = MemoryBatches(sessions, [torch.arange(N_SESSIONS)], process.rank)
+    batch = LoadedBatches(sessions, [torch.arange(N_SESSIONS)], process.rank)
     seconds = []
     for _ in range(ROUNDS + 1):
         start = time.process_time()

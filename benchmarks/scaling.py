@@ -39,7 +39,7 @@ from dayahead.config.params import Params, flat_settings, load_params
 from dayahead.core.columns import EVENT_TIME, INDEX, ROW, SESSION_ID, VALUE
 from dayahead.core.fingerprints import sha256_of
 from dayahead.preprocess.stage import preprocess
-from dayahead.train.baselines import train_baselines
+from dayahead.train.compared_baselines import train_baselines
 from dayahead.train.stage import train
 from dayahead.train.study import Study
 from generated_log import Shape, rees46, shape_of, write_days, write_month

@@ -19,7 +19,7 @@ import torch
 from dayahead.core.columns import ITEM_ID
 from dayahead.distributed.process import Process
 from dayahead.distributed.sharding import WHOLE, Shard
-from dayahead.train.batches import MemoryBatches
+from dayahead.train.batches import LoadedBatches
 from dayahead.train.trainers import GradientTrainer
 from measurement import print_header, seconds
 from workload import SINGLE, build_model, default_params, equal_sessions, gpt2_params
@@ -70,7 +70,7 @@ def measure(
 
     def step(n_sessions: int) -> None:
         sessions = equal_sessions(n_sessions, LENGTH, N_ITEMS)
-        batch = MemoryBatches(sessions, [torch.arange(n_sessions)], process.rank)
+        batch = LoadedBatches(sessions, [torch.arange(n_sessions)], process.rank)
         trainer.fit("benchmark", [batch], lambda _: None)
 
     step(2)  # creates the optimizer's state

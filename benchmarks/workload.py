@@ -11,7 +11,7 @@ from dayahead.core.columns import ITEM_ID, N_RESERVED
 from dayahead.distributed.process import Process, Rank
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.next_item import NextItemModel
-from dayahead.train.batches import MemoryBatches, Sessions, shuffled_rows, sorted_rows
+from dayahead.train.batches import LoadedBatches, Sessions, shuffled_rows, sorted_rows
 from dayahead.train.evaluate import RankedTargets, evaluate
 from dayahead.train.trainers import GradientTrainer
 
@@ -87,7 +87,7 @@ class Pass:
         self.trainer.grow({ITEM_ID: n_items})
         self.sessions, self.batch_size, self.n_epochs = sessions, params.training.batch_size, 0
         by_length = sorted_rows(sessions.lengths, params.evaluation.batch_size)
-        self.shortest_first = MemoryBatches(sessions, by_length, process.rank)
+        self.shortest_first = LoadedBatches(sessions, by_length, process.rank)
         self.candidates = np.arange(N_RESERVED, N_RESERVED + n_items, dtype=np.int32)
         self.n_targets = np.ones(len(sessions), np.int64)
 
@@ -95,7 +95,7 @@ class Pass:
         """Train for one epoch, in an order of its own; return the mean loss."""
         self.n_epochs += 1
         rows = shuffled_rows(self.sessions.lengths, self.batch_size, seed=self.n_epochs)
-        epoch = MemoryBatches(self.sessions, rows, self.process.rank)
+        epoch = LoadedBatches(self.sessions, rows, self.process.rank)
         return self.trainer.fit("benchmark", [epoch], lambda _: None)
 
     def evaluate(self) -> RankedTargets:

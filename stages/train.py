@@ -23,8 +23,8 @@ def main() -> None:
         train(study)
         return
     with stage_lock("train"), stage_run("train", params) as run:
-        from dayahead.train.baselines import train_baselines
         from dayahead.train.checks import warn_of_unread_settings
+        from dayahead.train.compared_baselines import train_baselines
         from dayahead.train.stage import train
 
         run.log_input(params.dataset, study.windows, study.windows / "windows.json")

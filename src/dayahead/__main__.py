@@ -10,9 +10,9 @@ with exit_with_message():
 
     from dayahead.commands import cache
     from dayahead.commands.compare import compare
-    from dayahead.commands.examples import epilog_of
     from dayahead.commands.export import export
     from dayahead.commands.forget import forget
+    from dayahead.commands.help_examples import epilog_of
     from dayahead.commands.nightly import nightly
     from dayahead.commands.preset import preset
     from dayahead.commands.profile import profile

@@ -11,7 +11,7 @@ from dayahead.dataset.schema import load_dataset
 from dayahead.download.stage import download
 from dayahead.outputs.tables import read_windows
 from dayahead.preprocess.stage import preprocess
-from dayahead.train.baselines import train_baselines
+from dayahead.train.compared_baselines import train_baselines
 from dayahead.train.stage import train
 from dayahead.windows.folder import WindowFolder
 from support.project_copy import ROOT

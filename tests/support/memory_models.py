@@ -6,9 +6,9 @@ from pathlib import Path
 import torch
 
 from dayahead.config.params import load_params
+from dayahead.memory.evidence import joined
 from dayahead.memory.model import MemoryModel
 from dayahead.memory.settings import MemorySettings
-from dayahead.memory.source import joined
 from support.clicks import HOUR, random_clicks
 
 MEMORY_WITH_GPT2 = {"model": {"architecture": "memory", "network": "gpt2"}}

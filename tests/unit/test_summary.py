@@ -10,7 +10,7 @@ from dayahead.core.errors import DataError
 from dayahead.metrics.metrics import mean
 from dayahead.outputs.tables import read_windows
 from dayahead.summary import summarize_run
-from dayahead.train.baselines import train_baselines
+from dayahead.train.compared_baselines import train_baselines
 from support.tiny_settings import tiny_params, tiny_study, train_study
 from support.window_folders import markov_days, write_window_folder
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 
 from dayahead.aggregate.averaging import Average, average
-from dayahead.aggregate.examples import ShownSession, shown_sessions
 from dayahead.aggregate.origin import Origin, origin_of
+from dayahead.aggregate.shown_sessions import ShownSession, shown_sessions
 from dayahead.aggregate.slices import Slicing, slicings_of, sums_by_group
 from dayahead.aggregate.targets import Ints, targets_of
 from dayahead.aggregate.window_items import WindowItems, items_by_window

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from tabulate import tabulate  # type: ignore[import-untyped]
 
-from dayahead.commands.examples import epilog_of
+from dayahead.commands.help_examples import epilog_of
 from dayahead.core.cache import KINDS, Cache
 from dayahead.core.errors import ConfigError, DataError
 from dayahead.core.project import cache_root, project_root

@@ -5,7 +5,7 @@ import numpy as np
 from dayahead.config.memory import MemoryConfig
 from dayahead.core.columns import N_RESERVED
 from dayahead.memory.clicks import Clicks, Ints
-from dayahead.memory.source import Asked, CountMemory
+from dayahead.memory.evidence import Asked, CountMemory
 from dayahead.memory.table import DecayedTable, Floats, Floats32, Lookup
 
 _ITEM_BITS = 32

@@ -4,8 +4,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from dayahead.memory.examples import Examples
 from dayahead.memory.head import Head
+from dayahead.memory.head_examples import Examples
 
 N_STEPS = 64
 

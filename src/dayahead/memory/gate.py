@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from dayahead.memory.examples import Examples
+from dayahead.memory.head_examples import Examples
 
 # Finite: the logsumexp of an empty group would be -inf, and its gradient NaN.
 _LOWEST = -1e9

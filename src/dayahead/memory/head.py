@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from dayahead.memory.examples import Examples
 from dayahead.memory.gate import Gate
+from dayahead.memory.head_examples import Examples
 
 LIMIT = 8.0
 """Standardised features and context are clipped to plus or minus this many deviations."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from dayahead.config.memory import MemoryConfig
 from dayahead.core.columns import N_RESERVED
 from dayahead.memory.clicks import Clicks, Ints
-from dayahead.memory.source import Asked, Memory, channels, nearest
+from dayahead.memory.evidence import Asked, Memory, channels, nearest
 from dayahead.memory.table import Floats, Floats32
 
 NEVER = np.iinfo(np.int64).min

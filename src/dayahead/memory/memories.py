@@ -16,6 +16,7 @@ from dayahead.memory.candidates import choose, most_popular
 from dayahead.memory.categories import CategoryMemory
 from dayahead.memory.clicks import Clicks
 from dayahead.memory.context import context, context_names, past_context
+from dayahead.memory.evidence import Asked, CountMemory, Memory, Source, joined
 from dayahead.memory.items import ItemFeatures, ItemMemory
 from dayahead.memory.neighbours import SessionMemory
 from dayahead.memory.network import Network
@@ -23,7 +24,6 @@ from dayahead.memory.own import IS_OWN, OwnItems, PastItems
 from dayahead.memory.pairs import PairMemory
 from dayahead.memory.past import PastMemory
 from dayahead.memory.settings import MemorySettings
-from dayahead.memory.source import Asked, CountMemory, Memory, Source, joined
 from dayahead.memory.table import Columns, Floats32, Lookup, Sums
 
 _CLOCK, _SIZES = "clock", "sizes"

@@ -19,10 +19,10 @@ from dayahead.core.phases import phase
 from dayahead.core.prefixes import with_prefix
 from dayahead.memory.clicks import Clicks, Ints, Positions
 from dayahead.memory.context import OF_GATE
-from dayahead.memory.examples import Examples, Replay
 from dayahead.memory.explain import contributions
 from dayahead.memory.gate import Gate
 from dayahead.memory.head import Head, Mixture
+from dayahead.memory.head_examples import Examples, Replay
 from dayahead.memory.memories import Memories, Read
 from dayahead.memory.network import NETWORK
 from dayahead.memory.own import IS_OWN

@@ -14,7 +14,7 @@ from dayahead.core.ragged import offsets_of
 from dayahead.memory.candidates import Proposal
 from dayahead.memory.clicks import Clicks, Ints
 from dayahead.memory.compiled import compiled
-from dayahead.memory.source import CountMemory
+from dayahead.memory.evidence import CountMemory
 from dayahead.memory.table import Cells, Columns, Floats, Floats32, Lookup
 
 N_LATEST, N_EARLIER, N_BEST, REACH = range(4)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dayahead.memory.source import Asked, Source
+from dayahead.memory.evidence import Asked, Source
 from dayahead.memory.table import Floats32
 
 NETWORK = "network.log_softmax"

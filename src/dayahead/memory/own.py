@@ -3,8 +3,8 @@
 import numpy as np
 
 from dayahead.memory.clicks import Clicks
+from dayahead.memory.evidence import Asked, Source
 from dayahead.memory.pairs import REACH
-from dayahead.memory.source import Asked, Source
 from dayahead.memory.table import Columns, Floats32
 
 _POSITIONS = ("is_known", "position", "is_last")

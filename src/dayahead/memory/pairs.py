@@ -9,7 +9,7 @@ from dayahead.core.columns import N_RESERVED
 from dayahead.core.ragged import step_of_each
 from dayahead.memory.candidates import Proposal
 from dayahead.memory.clicks import Clicks, Ints
-from dayahead.memory.source import CountMemory, channels, log_share, nearest
+from dayahead.memory.evidence import CountMemory, channels, log_share, nearest
 from dayahead.memory.table import DecayedTable, Floats, Floats32, Lookup, Sums
 
 KINDS = ("next", "first", "end", "forward", "backward")

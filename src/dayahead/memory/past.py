@@ -5,7 +5,7 @@ import numpy as np
 from dayahead.config.memory import MemoryConfig
 from dayahead.core.columns import N_RESERVED
 from dayahead.memory.clicks import Clicks
-from dayahead.memory.source import CountMemory
+from dayahead.memory.evidence import CountMemory
 from dayahead.memory.table import DecayedTable, Floats, Lookup
 
 

@@ -12,8 +12,8 @@ from torch.optim import AdamW
 from dayahead.config.memory import MemoryConfig
 from dayahead.core.errors import TrainingError
 from dayahead.core.phases import in_phase, steps
-from dayahead.memory.examples import Examples
 from dayahead.memory.head import Head
+from dayahead.memory.head_examples import Examples
 
 FINAL_RATE = 0.1
 """Learning rate at the end of a fit, as a fraction of that at the start."""

@@ -17,9 +17,9 @@ from dayahead.core.columns import ITEM_ID
 from dayahead.core.errors import ConfigError
 from dayahead.core.plugins import load_plugin
 from dayahead.distributed.sharding import WHOLE, Shard
-from dayahead.model.baselines import Baseline, Cooccurrence, Transitions
+from dayahead.model.counting import Baseline, Cooccurrence, Transitions
 from dayahead.model.linear import LinearModel
-from dayahead.model.memories import MemoryRecommender
+from dayahead.model.memory_recommender import MemoryRecommender
 from dayahead.model.model import Model
 from dayahead.model.neighbours import NeighbourModel
 from dayahead.model.next_item import NextItemModel
@@ -152,7 +152,7 @@ def _plugin_baseline(name: str, arguments: Mapping[str, Any]) -> Baseline:
     if not (isinstance(found, type) and issubclass(found, Baseline)):
         raise ConfigError(
             f"params.yaml: model.architecture: {name}: expected a subclass of "
-            f"dayahead.model.baselines.Baseline, found {found!r}"
+            f"dayahead.model.counting.Baseline, found {found!r}"
         )
     try:
         return found(**arguments)

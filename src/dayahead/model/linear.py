@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dayahead.config.baselines import LinearConfig
 from dayahead.core.columns import DAY, EVENT_TIME, ITEM_ID, N_RESERVED
-from dayahead.model.baselines import Baseline
+from dayahead.model.counting import Baseline
 from dayahead.model.output_layer import Columns, Scorer
 from dayahead.model.state_rules import COUNTS, TIMES, Limits, Rows
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from dayahead.config.baselines import Decay, NeighbourConfig
 from dayahead.core.columns import DAY, EVENT_TIME, ITEM_ID, N_RESERVED
 from dayahead.core.ragged import offsets_of, ranges, row_of_each
-from dayahead.model.baselines import Baseline
+from dayahead.model.counting import Baseline
 from dayahead.model.output_layer import Columns, Scorer
 from dayahead.model.state_rules import COUNTS, TIMES, Limits, Rows
 from dayahead.model.visits import Ints, Occurrences, Visits, from_end

@@ -18,10 +18,10 @@ from dayahead.download.convert import conversion_key
 from dayahead.preprocess.incremental import FinishedRuns
 from dayahead.preprocess.workers import resolve_device
 from dayahead.sharing.manifest import Entry
-from dayahead.train.baselines import baseline_study
 from dayahead.train.cached_windows import CachedWindows
 from dayahead.train.catalogue import Catalogue
 from dayahead.train.checks import select_windows
+from dayahead.train.compared_baselines import baseline_study
 from dayahead.train.study import Study
 from dayahead.windows.folder import WindowFolder
 

@@ -181,7 +181,7 @@ class Sessions:
 
 
 @dataclass(frozen=True)
-class MemoryBatches:
+class LoadedBatches:
     """Batches gathered from sessions in memory."""
 
     sessions: Sessions
@@ -199,11 +199,11 @@ class MemoryBatches:
         """Rows of the sessions in the order of the pass."""
         return torch.cat([torch.zeros(0, dtype=torch.int64), *self.rows])
 
-    def unsplit(self) -> "MemoryBatches":
+    def unsplit(self) -> "LoadedBatches":
         """Return the pass of a process that takes all rows of every batch."""
         return replace(self, rank=Rank(index=0, world_size=1))
 
-    def among(self, wanted: Int[Tensor, " k"]) -> "MemoryBatches":
+    def among(self, wanted: Int[Tensor, " k"]) -> "LoadedBatches":
         """Return a pass over the wanted rows alone, in batches of the same size."""
         kept = self.every_row[torch.isin(self.every_row, wanted)]
         lengths = self.sessions.lengths

@@ -18,7 +18,7 @@ from dayahead.core.columns import EVENT_TIME, ITEM_ID, PAST_PREFIX, SESSION_ID
 from dayahead.core.errors import ConfigError
 from dayahead.distributed.process import Rank
 from dayahead.model.rng import derived_seed
-from dayahead.train.batches import Batches, MemoryBatches, Sessions, shuffled_rows, sorted_rows
+from dayahead.train.batches import Batches, LoadedBatches, Sessions, shuffled_rows, sorted_rows
 from dayahead.train.streaming import StreamedBatches
 from dayahead.windows.folder import Window, WindowFolder
 from dayahead.windows.metadata import Statistics
@@ -121,7 +121,7 @@ class Loader:
         tables = [self.folder.read(window, "train", self.columns) for window in windows]
         sessions = Sessions.from_table(pa.concat_tables(tables), self.past_length)
         for seed in seeds:
-            yield MemoryBatches(sessions, shuffled_rows(sessions.lengths, size, seed), rank)
+            yield LoadedBatches(sessions, shuffled_rows(sessions.lengths, size, seed), rank)
 
     def evaluation_batches(self, window: Window, rank: Rank) -> Batches:
         """Return one pass over the sessions that a window is evaluated on."""
@@ -131,10 +131,10 @@ class Loader:
             return StreamedBatches((path,), tuple(self.columns), config.batch_size, rank)
         return self._sorted_batches(self.folder.read(window, config.split, self.columns), rank)
 
-    def _sorted_batches(self, table: pa.Table, rank: Rank) -> MemoryBatches:
+    def _sorted_batches(self, table: pa.Table, rank: Rank) -> LoadedBatches:
         sessions = Sessions.from_table(table, self.past_length)
         rows = sorted_rows(sessions.lengths, self.params.evaluation.batch_size)
-        return MemoryBatches(sessions, rows, rank)
+        return LoadedBatches(sessions, rows, rank)
 
     def evaluation_sessions(self, window: Window) -> pa.Table:
         """Return a window's sessions in order: ids, and items where `n_targets_of` needs them."""

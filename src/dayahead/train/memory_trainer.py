@@ -17,10 +17,10 @@ from dayahead.memory.clicks import Positions
 from dayahead.memory.model import NetworkScores
 from dayahead.model.checkpoint import WEIGHTS, restore_weights, weights_of
 from dayahead.model.inputs import without_later
-from dayahead.model.memories import MemoryRecommender
+from dayahead.model.memory_recommender import MemoryRecommender
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.tasks import is_before
-from dayahead.train.batches import Batches, MemoryBatches
+from dayahead.train.batches import Batches, LoadedBatches
 from dayahead.train.loss_curve import Curve
 from dayahead.train.optimizer import set_learning_rate
 from dayahead.train.trainers import GradientTrainer, OnStep
@@ -74,7 +74,7 @@ class MemoryTrainer:
 
     def fit(self, window: str, epochs: list[Batches], on_step: OnStep) -> float | None:
         """Fit on a window; return the mean loss of the head, None where it learned nothing."""
-        passes = [each for each in epochs if isinstance(each, MemoryBatches)]  # Loader ensures it
+        passes = [each for each in epochs if isinstance(each, LoadedBatches)]  # Loader ensures it
         sessions = passes[0].unsplit()
         self.model.start_window(self.ends[window])
         with phase("count"):
@@ -97,7 +97,7 @@ class MemoryTrainer:
         return loss
 
     @in_phase("memory")
-    def _fit_end_to_end(self, window: str, sessions: MemoryBatches) -> float | None:
+    def _fit_end_to_end(self, window: str, sessions: LoadedBatches) -> float | None:
         """Fit head and network together by the head's loss, alike on every process.
 
         The network reads as in evaluation: without dropout and noise, in float32.
@@ -111,7 +111,7 @@ class MemoryTrainer:
         return self.model.finish_window(self._scores_of(own.model, sessions), update)
 
     @in_phase("early network")
-    def _fitted_early(self, window: str, epochs: list[MemoryBatches]) -> NextItemModel:
+    def _fitted_early(self, window: str, epochs: list[LoadedBatches]) -> NextItemModel:
         """Return a copy of the network that is fitted on a part of the window."""
         own = self.network
         # A copy: the network itself is fitted on the whole window, from its initial weights.
@@ -122,7 +122,7 @@ class MemoryTrainer:
         trainer.fit(window, [*epochs], lambda _: None)
         return trainer.model
 
-    def _scores_of(self, model: NextItemModel, batches: MemoryBatches) -> NetworkScores:
+    def _scores_of(self, model: NextItemModel, batches: LoadedBatches) -> NetworkScores:
         """Return a network's scores at positions in the sessions of a pass.
 
         Items that are new since the previous fit are read as unknown, as in memories and
@@ -150,7 +150,7 @@ class MemoryTrainer:
         self.network.restore_moments(state)
 
 
-def _target_counts(model: NextItemModel, batches: MemoryBatches) -> Int[Tensor, " n_items"]:
+def _target_counts(model: NextItemModel, batches: LoadedBatches) -> Int[Tensor, " n_items"]:
     """Count how often each item is a target in the sessions of a pass."""
     counts = torch.zeros(N_RESERVED + model.n_items, dtype=torch.int64)
     for batch in batches:

@@ -14,7 +14,7 @@ from dayahead.core.errors import ConfigError, ModelFileError
 from dayahead.distributed.process import Process, Rank
 from dayahead.model.checkpoint import StoredModel
 from dayahead.outputs.tables import WindowRanks, WindowResult, window_result
-from dayahead.train.batches import MemoryBatches, Sessions, sorted_rows
+from dayahead.train.batches import LoadedBatches, Sessions, sorted_rows
 from dayahead.train.data_loading import columns_read
 from dayahead.train.evaluate import evaluate
 from dayahead.windows.folder import Role, Window, WindowFolder
@@ -72,7 +72,7 @@ def saved_ranks(
     # Later values are unknown, as they were when the model was saved.
     sessions = sessions.without_later(stored.config.known)
     process = Process(Rank(0, 1), torch.device("cpu"))
-    batches = MemoryBatches(sessions, sorted_rows(sessions.lengths, BATCH_SIZE), process.rank)
+    batches = LoadedBatches(sessions, sorted_rows(sessions.lengths, BATCH_SIZE), process.rank)
     n_targets = np.ones(len(table), np.int64)
     if positions == "all":
         n_targets = pc.list_value_length(table[ITEM_ID]).to_numpy().astype(np.int64) - 1

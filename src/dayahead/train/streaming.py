@@ -35,7 +35,7 @@ class StreamedBatches:
     """Batches cut from a buffer that moves over a window's files.
 
     Sessions are shuffled within the buffer. A window that fits into it gives the batches that
-    `MemoryBatches` gives. Memory holds the buffer and a few row groups, which must be small
+    `LoadedBatches` gives. Memory holds the buffer and a few row groups, which must be small
     compared with it.
 
     Raises:

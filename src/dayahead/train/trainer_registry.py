@@ -5,7 +5,7 @@ from functools import singledispatch
 
 from dayahead.config.params import TrainingConfig
 from dayahead.distributed.process import Process
-from dayahead.model.memories import MemoryRecommender
+from dayahead.model.memory_recommender import MemoryRecommender
 from dayahead.model.model import CountingModel, Model
 from dayahead.model.next_item import NextItemModel
 from dayahead.train.memory_trainer import MemoryTrainer

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from dayahead.__main__ import app
 from dayahead.commands.completion import complete_preset, complete_runs, complete_search
-from dayahead.commands.examples import EXAMPLES
+from dayahead.commands.help_examples import EXAMPLES
 
 WIDTH = 80
 GROUP = typer.main.get_command(app)

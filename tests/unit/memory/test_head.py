@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from dayahead.memory.examples import Examples, Replay
 from dayahead.memory.explain import contributions
 from dayahead.memory.gate import Gate
 from dayahead.memory.head import Head, Mixture
+from dayahead.memory.head_examples import Examples, Replay
 from dayahead.memory.training import HeadTrainer
 from support.memory_models import CONFIG
 

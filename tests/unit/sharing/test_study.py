@@ -11,7 +11,7 @@ from dayahead.core.cache import Cache
 from dayahead.core.errors import ConfigError
 from dayahead.dataset.manifest import RawManifest, SourceRecord
 from dayahead.sharing.study import StudyEntries, is_cached, study_entries
-from dayahead.train.baselines import train_baselines
+from dayahead.train.compared_baselines import train_baselines
 from dayahead.train.stage import train
 from dayahead.train.study import Study
 from support.project_copy import change_params, copy_project

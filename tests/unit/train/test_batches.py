@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dayahead.core.errors import WindowError
 from dayahead.distributed.process import Rank
-from dayahead.train.batches import MemoryBatches, Sessions, shuffled_rows, sorted_rows
+from dayahead.train.batches import LoadedBatches, Sessions, shuffled_rows, sorted_rows
 
 ITEMS = [[5, 6, 7], [8, 9], [2, 3, 4, 5]]
 PRICES = [[0.5, 0.25, 1.0], [2.0, 3.0], [4.0, 5.0, 6.0, 7.0]]
@@ -171,7 +171,7 @@ class TestMemoryBatches:
     def test_all_processes_together_read_every_session_once(self, lengths, size, world, seed):
         sessions = sessions_of(lengths)
         plan = shuffled_rows(sessions.lengths, size, seed)
-        of_ranks = [MemoryBatches(sessions, plan, Rank(rank, world)) for rank in range(world)]
+        of_ranks = [LoadedBatches(sessions, plan, Rank(rank, world)) for rank in range(world)]
         batches = [list(one) for one in of_ranks]
         assert {len(one) for one in batches} == {of_ranks[0].n_steps} == {-(-len(lengths) // size)}
         found = np.concatenate([batch.sessions.numpy() for one in batches for batch in one])

@@ -14,7 +14,7 @@ from dayahead.distributed.process import Process, Rank
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.model import Model
 from dayahead.model.tasks import build_task
-from dayahead.train.batches import MemoryBatches, Sessions, sorted_rows
+from dayahead.train.batches import LoadedBatches, Sessions, sorted_rows
 from dayahead.train.evaluate import _synchronised_prefixes, evaluate
 from support.tiny_settings import counted, task_config
 
@@ -45,7 +45,7 @@ def sessions_of(lists):
 
 def evaluated(lists, candidates, batch_size=3, process=ALONE, *, model=None, is_all=False, k=0):
     sessions = sessions_of(lists)
-    batches = MemoryBatches(sessions, sorted_rows(sessions.lengths, batch_size), process.rank)
+    batches = LoadedBatches(sessions, sorted_rows(sessions.lengths, batch_size), process.rank)
     columns = np.array(candidates, np.int32)
     n_targets = np.array([len(session) - 1 if is_all else 1 for session in lists])
     return evaluate(model or Remainders(), batches, n_targets, columns, process, k)
@@ -94,7 +94,7 @@ def test_past_events_are_no_targets():
     items = torch.tensor([3, 4, 5, 6, 7, 8, 9])
     is_past = torch.tensor([1, 1, 0, 0, 0, 0, 0])
     sessions = Sessions({"item_id": items, "_is_past": is_past}, torch.tensor([0, 5, 7]))
-    batches = MemoryBatches(sessions, sorted_rows(sessions.lengths, 4), ALONE.rank)
+    batches = LoadedBatches(sessions, sorted_rows(sessions.lengths, 4), ALONE.rank)
     every = np.arange(2, 10, dtype=np.int32)
     found = evaluate(Remainders(), batches, np.array([2, 1]), every, ALONE)
     assert found.targets.tolist() == [6, 7, 9]

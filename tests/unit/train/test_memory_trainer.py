@@ -13,7 +13,7 @@ from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Rank
 from dayahead.model.building import build_model
 from dayahead.model.next_item import NextItemModel
-from dayahead.train.batches import MemoryBatches, Sessions
+from dayahead.train.batches import LoadedBatches, Sessions
 from dayahead.train.trainers import GradientTrainer
 from support.memory_models import MEMORY_WITH_GPT2
 from support.tiny_settings import (
@@ -245,7 +245,7 @@ def test_the_early_copy_samples_negatives_by_its_own_half(tmp_path):
 def test_a_part_of_the_batches_keeps_their_order():
     flat = {"item_id": torch.arange(2, 10)}
     sessions = Sessions(flat, torch.tensor([0, 2, 4, 6, 8]))
-    batches = MemoryBatches(
+    batches = LoadedBatches(
         sessions, [torch.tensor([3, 0]), torch.tensor([1]), torch.tensor([2])], Rank(1, 2)
     )
     part = batches.among(torch.tensor([0, 2]))

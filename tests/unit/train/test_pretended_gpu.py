@@ -12,7 +12,7 @@ from dayahead.distributed.process import Process, Rank
 from dayahead.distributed.sharding import Shard
 from dayahead.model.inputs import EventInputs
 from dayahead.model.softmax_kernels import log_sums_and_scores
-from dayahead.train.batches import MemoryBatches, Sessions
+from dayahead.train.batches import LoadedBatches, Sessions
 from dayahead.train.trainers import GradientTrainer
 from support.backbones import TRAINED
 from support.gpu_studies import DAYS, SAMPLED, VARIANTS, fit_and_resume
@@ -122,7 +122,7 @@ def waits_of_a_step(architecture, task, n_groups, **settings):
             model.sampler.set_counts(torch.ones(30, dtype=torch.int64))
         training = training_config(length_groups=n_groups)
         trainer = GradientTrainer(model, training, Process(Rank(0, 1), GPU))
-        batches = MemoryBatches(sessions, [torch.arange(10)] * 2, trainer.rank)
+        batches = LoadedBatches(sessions, [torch.arange(10)] * 2, trainer.rank)
         before = []
         trainer.fit("w", [batches], lambda _: before.append(gpu.waits.total()))
     assert dict(gpu.faults) == {}

@@ -13,8 +13,8 @@ import torch
 from dayahead.core.errors import ConfigError
 from dayahead.core.phases import Stopwatch, phase, read_phases, steps
 from dayahead.train import profiling
-from dayahead.train.baselines import train_baselines
 from dayahead.train.checks import select_windows
+from dayahead.train.compared_baselines import train_baselines
 from dayahead.train.profiling import NSYS, StepTracer
 from dayahead.train.stage import train
 from dayahead.windows.folder import WindowFolder

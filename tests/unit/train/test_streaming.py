@@ -16,7 +16,7 @@ from dayahead.distributed.process import Rank
 from dayahead.train.batches import (
     Batch,
     Batches,
-    MemoryBatches,
+    LoadedBatches,
     Sessions,
     shuffled_rows,
     sorted_rows,
@@ -92,10 +92,10 @@ def test_with_a_buffer_as_large_as_the_window_batches_equal_those_of_memory(stre
     sessions = in_memory(window_table())
     sequential = replace(streamed, rank=rank, buffer=N)
     plan = sorted_rows(sessions.lengths, 16)
-    assert_equal(sequential, MemoryBatches(sessions, plan, rank))
+    assert_equal(sequential, LoadedBatches(sessions, plan, rank))
     shuffled = replace(sequential, seed=11)
     plan = shuffled_rows(sessions.lengths, 16, seed=11)
-    assert_equal(shuffled, MemoryBatches(sessions, plan, rank))
+    assert_equal(shuffled, LoadedBatches(sessions, plan, rank))
 
 
 def test_without_shuffling_each_buffer_makes_the_batches_of_memory(streamed):
@@ -105,7 +105,7 @@ def test_without_shuffling_each_buffer_makes_the_batches_of_memory(streamed):
         for start in range(0, N, 96)
         for rows in sorted_rows(sessions.lengths[start : start + 96], 16)
     ]
-    assert_equal(streamed, MemoryBatches(sessions, plan, Rank(0, 1)))
+    assert_equal(streamed, LoadedBatches(sessions, plan, Rank(0, 1)))
 
 
 def test_a_buffer_of_one_batch_keeps_the_order_of_the_file(streamed):
@@ -169,7 +169,7 @@ def test_several_files_are_one_stream_in_natural_order(streamed, tmp_path):
     batches = replace(streamed, paths=(paths[1], empty, paths[0]), buffer=180)
     sessions = in_memory(pa.concat_tables(tables))
     plan = sorted_rows(sessions.lengths, 16)
-    assert_equal(batches, MemoryBatches(sessions, plan, Rank(0, 1)))
+    assert_equal(batches, LoadedBatches(sessions, plan, Rank(0, 1)))
 
 
 def test_a_window_without_sessions_has_no_steps(streamed, tmp_path):

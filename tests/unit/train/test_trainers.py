@@ -10,7 +10,7 @@ from dayahead.core.errors import ConfigError, TrainingError
 from dayahead.distributed.process import Process, Rank
 from dayahead.model.next_item import NextItemModel
 from dayahead.train import trainers
-from dayahead.train.batches import MemoryBatches, Sessions, shuffled_rows
+from dayahead.train.batches import LoadedBatches, Sessions, shuffled_rows
 from dayahead.train.trainers import CountingTrainer, GradientTrainer, uses_bfloat16
 from support.tiny_settings import (
     baseline,
@@ -35,7 +35,7 @@ def sessions_of(seed=0, n_sessions=21):
 def epochs_of(n_epochs=2, batch_size=8, rank=ALONE.rank, **kwargs):
     sessions = sessions_of(**kwargs)
     return [
-        MemoryBatches(sessions, shuffled_rows(sessions.lengths, batch_size, seed), rank)
+        LoadedBatches(sessions, shuffled_rows(sessions.lengths, batch_size, seed), rank)
         for seed in range(n_epochs)
     ]
 

@@ -12,7 +12,7 @@ from dayahead.model.checkpoint import load_model
 from dayahead.outputs.baseline_ranks import read_baseline_ranks
 from dayahead.outputs.examples import N_EXAMPLES
 from dayahead.outputs.tables import read_evidence, read_ranks, read_windows
-from dayahead.train.baselines import train_baselines
+from dayahead.train.compared_baselines import train_baselines
 from dayahead.train.data_loading import Loader
 from dayahead.train.results import ResultsFolder
 from dayahead.train.stage import run_protocol
@@ -103,7 +103,7 @@ def test_a_failure_leaves_the_results_of_the_model(windows, tmp_path, monkeypatc
             raise TrainingError("on purpose")
         run_protocol(process, study)
 
-    monkeypatch.setattr("dayahead.train.baselines.run_protocol", fail)
+    monkeypatch.setattr("dayahead.train.compared_baselines.run_protocol", fail)
     with pytest.raises(TrainingError, match="on purpose"):
         train_baselines(tiny_study(windows, tmp_path, GRU))
     assert bytes_in(tmp_path).items() >= before.items()

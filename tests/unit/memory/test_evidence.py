@@ -10,8 +10,8 @@ from dayahead.config.loading import validated
 from dayahead.config.memory import MemoryConfig
 from dayahead.core.errors import ConfigError
 from dayahead.memory.clicks import Clicks
+from dayahead.memory.evidence import CountMemory, channels, nearest
 from dayahead.memory.memories import Memories
-from dayahead.memory.source import CountMemory, channels, nearest
 from dayahead.memory.table import DecayedTable, Lookup
 from support.memory_models import CONFIG, SETTINGS, SMALL, equal_states, fitted, window
 

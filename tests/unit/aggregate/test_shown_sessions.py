@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dayahead.aggregate.examples import item_names, shown_sessions
+from dayahead.aggregate.shown_sessions import item_names, shown_sessions
 from dayahead.core.columns import ROLES
 from dayahead.core.errors import DataError
 from dayahead.core.files import write_parquet
