@@ -13,8 +13,9 @@ DEV_READY := $(if $(DAYAHEAD_ENVIRONMENT),,.venv/.dev-ready)
 DOCS_READY := build/docs-env/.ready
 PEERS_READY := $(patsubst %,build/peers/%/.ready,transformers4rec rectools)
 INSTALL := .venv/bin/python tools/install.py
-# A worker per core; each takes the next tests when it is done.
-PARALLEL := -n logical
+# A worker per core. Each begins with a share of neighbouring tests, which have fixtures in common,
+# and takes some of another's when it is done.
+PARALLEL := -n logical --dist worksteal
 # For a test that would be taken for one that hangs.
 MORE_TIME := -o faulthandler_timeout=7200
 TORCH_OPTION := $(if $(TORCH),--torch $(TORCH))
