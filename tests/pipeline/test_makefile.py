@@ -135,7 +135,7 @@ def test_a_ready_environment_is_not_set_up_again(project):
     done = make(project, "--dry-run", "test")
     assert done.stdout.splitlines() == [
         'tools/check-place "test" "" ""',
-        "python -m pytest -n logical",
+        "python -m pytest -n logical --dist worksteal",
     ]
 
 
