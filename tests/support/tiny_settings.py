@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from dayahead.config.loading import validated
+from dayahead.config.loading import read_yaml, validated
 from dayahead.config.machine import ComputeConfig
 from dayahead.config.model import LossConfig, ModelConfig, TaskConfig
 from dayahead.config.params import EvaluationConfig, Params, TrainingConfig
@@ -25,142 +25,67 @@ from dayahead.train.study import Study
 from support.baseline_settings import LINEAR, MEMORY, NEIGHBOURS
 from support.window_folders import tiny_statistics
 
-MODEL = {
+SHIPPED = read_yaml(Path(__file__).parents[2] / "params.yaml")
+"""The settings that come with Dayahead, which those below change."""
+MODEL = SHIPPED["model"] | {
     "architecture": "gpt2",
     "network": "none",
-    "catalogue": "grow",
-    "config": {},
-    "features": [],
-    "past_length": 0,
     "d_model": 16,
     "n_layer": 1,
     "n_head": 2,
-    "item_embedding_dim": None,
-    "merge": "concat",
-    "embedding_multiplier": 2.0,
-    "number_dim": 0,
-    "soft_one_hot": 0,
-    "feature_norm": False,
-    "activation": "none",
-    "dropout": 0.0,
-    "input_dropout": 0.0,
-    "swap_noise": 0.0,
     "unknown_rate": 0.0,
-    "tie_weights": True,
     "item_init_std": 0.5,
     "feature_init_std": 0.5,
-    "pretrained_items": None,
-    "freeze_items": False,
     "init_std": 0.2,
-    "decay": 1.0,
     "remind": "score",
-    "remind_weight": 1.0,
     "remind_scale": 2.0,
 }
-TASK = {
-    "name": "clm",
-    "mlm_probability": 0.3,
-    "plm_probability": 0.3,
+TASK = SHIPPED["task"] | {
     "plm_max_span": 3,
-    "rtd_replacements": "batch",
-    "rtd_generator_weight": 1.0,
-    "rtd_discriminator_weight": 1.0,
 }
-LOSS = {
-    "name": "softmax",
-    "temperature": 1.0,
-    "label_smoothing": 0.0,
+LOSS = SHIPPED["loss"] | {
     "negatives": 10,
-    "negatives_of_batch": True,
-    "popularity_exponent": 0.5,
-    "gbce_calibration": 0.75,
-    "logq": 1.0,
-    "bpr_max_regularisation": 0.0,
-    "elu": 0.0,
     "logits_budget_mib": 64,
-    "triton": False,
 }
-TRAINING = {
-    "protocol": "incremental",
+TRAINING = SHIPPED["training"] | {
     "history": 2,
-    "carry_model": True,
-    "carry_optimizer": True,
     "epochs": 1,
-    "steps_per_window": None,
     "batch_size": 8,
-    "optimizer": "adamw",
     "learning_rate": 0.01,
-    "schedule": "linear",
-    "cosine_cycles": 0.5,
-    "warmup_steps": 0,
-    "weight_decay": 0.01,
-    "momentum": 0.0,
-    "max_grad_norm": 1.0,
-    "length_groups": 2,
-    "loader": "memory",
     "precision": "float32",
-    "fit_last": True,
-    "seed": 1,
 }
-EVALUATION = {
+EVALUATION = SHIPPED["evaluation"] | {
     "split": "all",
-    "candidates": "seen",
-    "positions": "last",
-    "train_sessions": 0,
-    "predictions": 0,
-    "attention_of": [],
     "cutoffs": [1, 5],
     "batch_size": 16,
 }
-COMPUTE = {
+COMPUTE = SHIPPED["compute"] | {
     "processes": 1,
     "threads": 1,
     "device": "cpu",
-    "shard_items": False,
 }
-MACHINE = {
+MACHINE = SHIPPED["machine"] | {
     "workers": 1,
     "memory_limit": "2GiB",
     "keep_fits": 1,
     "max_restarts": 0,
-    "strict": False,
 }
-WINDOW = {
-    "unit": "day",
-    "length": 1,
-    "origin": "calendar",
-    "timezone": "UTC",
-    "first": None,
-    "last": None,
+WINDOW = SHIPPED["window"] | {
     "min_sessions": 1,
-    "overrun": "cut",
-    "grace": 0,
 }
-NIGHTLY = {
+NIGHTLY = SHIPPED["nightly"] | {
     "model": "tiny",
     "metric": "ndcg_at_5",
     "windows": 3,
     "keep": 3,
     "max_session_change": 2.0,
-    "max_new_items": 0.5,
     "max_popularity_drift": 0.8,
     "max_top_item": 0.4,
-    "max_catalogue_growth": 0.5,
-    "readmit_after": 3,
-    "max_fall": 0.5,
     "max_lead_loss": 0.1,
-    "max_decline": 0.3,
-    "max_refresh_fall": 0.05,
-    "champion_margin": 0.0,
-    "baseline_margin": 0.0,
     "min_coverage": 0.9,
     "smoke_sessions": 5,
     "horizon": 6,
     "seeds": 2,
-    "trials_per_year": 6,
-    "margin": 0.0,
-    "max_recall_loss": 0.01,
-    "challengers": {},
 }
 SECTIONS = {
     "window": WINDOW,

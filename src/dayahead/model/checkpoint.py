@@ -138,7 +138,8 @@ def load_model(folder: Path, *, to_fit: bool = True) -> StoredModel:
     except (*READ_ERRORS, ModelFileError) as error:
         raise ModelFileError(
             f"{folder}: not a complete model ({' '.join(str(error).split())}); expected "
-            f"config.json, model.safetensors and vocabulary/ as `dvc repro` writes them to models/"
+            f"config.json, model.safetensors and vocabulary/ as `dvc repro` writes them to "
+            f"models/. A model that another version has written must be fitted again"
         ) from None
     return stored
 

@@ -14,6 +14,7 @@ from torch.nn.functional import elu, log_softmax, logsigmoid, pad, softplus
 from torch.utils.checkpoint import checkpoint
 
 from dayahead.config.model import LossConfig
+from dayahead.core.errors import ConfigError
 from dayahead.core.plugins import load_plugin
 from dayahead.distributed.process import to_device
 from dayahead.model.output_layer import OutputLayer, States, Targets, rows_per_chunk, softmax_loss
@@ -158,7 +159,10 @@ def _sampled_loss(
             targets[:, None] != items,
             layer.n_items,
         )
-        return loss_of_scores(scores, config).sum()
+        losses = loss_of_scores(scores, config)
+        if own is None:
+            _check_losses(config.name, losses, len(targets))
+        return losses.sum()
 
     n_rows = rows_per_chunk(len(items), config.logits_mib)
     inputs = (hidden, targets, target_rows, target_biases)
@@ -168,6 +172,16 @@ def _sampled_loss(
         for chunk in zip(*(torch.split(each, n_rows) for each in inputs), strict=True)
     ]
     return torch.stack(losses).sum()
+
+
+def _check_losses(name: str, losses: object, n_targets: int) -> None:
+    """Check what a loss of another package returns: a mean would count as a single target's."""
+    if not isinstance(losses, Tensor) or losses.shape != (n_targets,):
+        found = f"shape {list(losses.shape)}" if isinstance(losses, Tensor) else repr(losses)
+        raise ConfigError(
+            f"params.yaml: loss.name: {name} must return the loss of each target, a tensor of "
+            f"shape [{n_targets}] (found {found})"
+        )
 
 
 @dataclass(frozen=True)

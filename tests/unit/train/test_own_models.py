@@ -15,10 +15,18 @@ from dayahead.core import plugins
 from dayahead.core.errors import ConfigError, ModelFileError
 from dayahead.model.building import build_model
 from dayahead.model.checkpoint import load_model, weights_of
+from dayahead.model.losses import Negatives
 from dayahead.model.tensor_files import write_tensors
 from dayahead.train.saved_model import saved_ranks
 from dayahead.windows.folder import WindowFolder
-from support.tiny_settings import ranks_of, tiny_params, tiny_statistics, train_study
+from support.tiny_settings import (
+    loss_config,
+    loss_of,
+    ranks_of,
+    tiny_params,
+    tiny_statistics,
+    train_study,
+)
 from support.window_folders import markov_days, write_window_folder
 
 PAGE = Path(__file__).parents[3] / "docs" / "own-models.md"
@@ -222,3 +230,18 @@ def test_names_of_packages_are_offered_where_one_is_unknown(shop_models):
         build_model(
             tiny_params({"model": {"architecture": "convolutions"}}), tiny_statistics(), {}, seed=1
         )
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [("scores.margin.mean()", r"shape \[\]"), ("scores.margin", r"shape \[\d+, 8\]"),
+     ("None", "None")],
+)  # fmt: skip
+def test_a_loss_must_return_one_value_for_each_target(install, body, found):
+    source = f"def hinge(scores, config):\n    return {body}\n"
+    install(source, {"dayahead.losses": {"hinge": f"{MODULE}:hinge"}})
+    config = loss_config(name="hinge", negatives=8)
+    negatives = Negatives(torch.arange(8), torch.zeros(8))
+    rows = torch.ones(5, 4), torch.ones(20, 4), torch.zeros(20), torch.arange(5)
+    with pytest.raises(ConfigError, match=rf"loss\.name: hinge must return.*found {found}"):
+        loss_of(config, *rows, negatives)
