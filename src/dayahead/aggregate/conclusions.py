@@ -11,7 +11,7 @@ TITLES = {"recall": "Recall", "ndcg": "NDCG", "mrr": "MRR"}
 def title_of(metric: str) -> str:
     """Return ndcg_at_20 as NDCG@20."""
     kind, cutoff = metric.split("_at_")
-    return f"{TITLES[kind]}@{cutoff}"
+    return f"{TITLES.get(kind, kind)}@{cutoff}"
 
 
 def sign_of(test: Difference) -> int | None:

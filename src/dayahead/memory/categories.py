@@ -19,7 +19,6 @@ class CategoryMemory(CountMemory):
     """
 
     name = "categories"
-    has_item_rows = False
     prior = 10.0
     is_relative = True
 

@@ -54,8 +54,6 @@ class Memory(Source):
     """Its prefix in the state."""
     tables: Mapping[str, DecayedTable] = {}
     """Tables of counts, by name; a memory that counts otherwise has a state of its own."""
-    has_item_rows = True
-    """Whether the tables' rows are items."""
 
     def grow(self, n_items: int) -> None:
         """Extend the memory to a catalogue of `n_items`."""

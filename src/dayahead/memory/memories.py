@@ -52,10 +52,13 @@ class Memories:
         self.settings = settings
         self.pairs, self.items = PairMemory(settings.config), ItemMemory(settings.config)
         self.sources = self._sources()
-        self.memories = {each.name: each for each in self.sources if isinstance(each, Memory)}
+        memories = [each for each in self.sources if isinstance(each, Memory)]
+        self.memories = {each.name: each for each in memories}
+        assert len(self.memories) == len(memories), "two memories have the same name"
         self._counts = [each for each in self.sources if isinstance(each, CountMemory)]
         self.features = tuple(chain.from_iterable(each.names for each in self.sources))
         """Names of the features, in the order of the head's weights."""
+        assert len({*self.features}) == len(self.features), "two features have the same name"
         self.is_share = [each.is_share for each in self.sources for _ in each.names]
         """Which features are log-probabilities."""
         masses = chain.from_iterable(each.names[: each.n_masses] for each in self._counts)

@@ -25,8 +25,8 @@ from dayahead.model.output_layer import Columns, Scorer
 from dayahead.model.state_rules import COUNTS, TIMES, Limits, Rows
 from dayahead.model.tasks import is_before
 
-ROWS_OF_CATEGORIES: Limits = (0, 2.0**62)
-"""Row keys of the category tables: they are searched for, not used as indices."""
+ROW_KEYS: Limits = (0, 2.0**62)
+"""Row keys of tables: they are searched for, not used as indices."""
 _MEMORIES, _HEAD, _MOMENTS = "memory.memories.", "memory.head.", "memory.moments."
 _REPLAY = "memory.replay."
 
@@ -145,8 +145,7 @@ class MemoryRecommender(CountingModel):
                 rows, columns, values = (
                     f"{_MEMORIES}{name}.{table}.{part}" for part in DecayedTable.parts
                 )
-                of_rows = indices if memory.has_item_rows else ROWS_OF_CATEGORIES
-                limits = {rows: of_rows, columns: indices, values: COUNTS}
+                limits = {rows: ROW_KEYS, columns: indices, values: COUNTS}
                 yield Rows((rows, columns, values), limits, is_sorted=True)
         names = (f"{_MEMORIES}sessions.{name}" for name in ("items", "offsets", "times"))
         items, offsets, times = names

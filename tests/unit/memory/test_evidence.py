@@ -73,6 +73,13 @@ def test_a_memory_of_ones_own_is_learned_from_kept_and_explained(with_hours, wit
     assert parts["hour.clicks"] != 0
 
 
+@pytest.mark.parametrize("change", [("name", "pairs"), ("names", ("own.is_last",))])
+def test_names_are_not_shared(with_hours, monkeypatch, change):
+    monkeypatch.setattr(HourMemory, *change)
+    with pytest.raises(AssertionError, match="same name"):
+        fitted(window(0, 0))
+
+
 def test_a_networks_scores_are_at_their_name_wherever_it_stands(with_hours):
     model = fitted(window(0, 0), network=like_popularity, with_network=True)
     kept = model.replay.kept
@@ -93,7 +100,7 @@ def test_half_lives_name_the_features():
 
 def test_any_half_lives_can_be_fitted():
     one = {name: (2.0,) for name in vars(SMALL) if name.endswith("half_lives")}
-    assert len(one) == 11
+    assert one
     model = fitted(window(0, 0), window(1, 1), config=replace(SMALL, **one))
     assert all(np.isfinite(weight) for weight in model.weights().values())
 
