@@ -190,7 +190,7 @@ class Phases:
     def run(self, phase: str, function: Callable[..., T], *arguments: Sequence[Any]) -> list[T]:
         """Map `function` over arguments on the workers, as `map` does.
 
-        The first error that occurs is raised, and tasks that have not begun are cancelled.
+        The first error that occurs is raised, and tasks that have not started are cancelled.
 
         Raises:
             DataError: workers died repeatedly while running a task, or the scheduler was lost.

@@ -118,10 +118,10 @@ def test_small_work_runs_in_threads_of_this_process(tmp_path):
 
 
 def test_the_first_error_is_raised_and_tasks_that_wait_are_cancelled(tmp_path):
-    begun = []
+    started_tasks = []
 
     def task(number):
-        begun.append(number)
+        started_tasks.append(number)
         if number == 0:
             raise DataError("task 0")
         time.sleep(0.02)
@@ -131,7 +131,7 @@ def test_the_first_error_is_raised_and_tasks_that_wait_are_cancelled(tmp_path):
         workers(machine_config(), "cpu", tmp_path, is_small=True) as started,
     ):
         Phases(started, tmp_path).run("many", task, range(500))
-    assert len(begun) < 250
+    assert len(started_tasks) < 250
 
 
 @pytest.mark.slow
