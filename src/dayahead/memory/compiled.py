@@ -36,6 +36,8 @@ class ProjectCache(InTreeCacheLocator):  # type: ignore[misc]
     a file that differs from it keeps its own.
     """
 
+    _digest: str
+
     @classmethod
     def from_function(
         cls, py_func: Callable[..., Any], py_file: str
@@ -45,6 +47,9 @@ class ProjectCache(InTreeCacheLocator):  # type: ignore[misc]
         if not path.is_relative_to(PACKAGE):
             return None
         found = super().from_function(py_func, str(_of_project(path)))  # type: ignore[no-untyped-call]
+        if found is not None:
+            # Of the source that runs: a copy may differ from the project in another file.
+            found._digest = _digest(path.parent)
         return cast("InTreeCacheLocator | None", found)
 
     def get_disambiguator(self) -> str:
@@ -53,7 +58,7 @@ class ProjectCache(InTreeCacheLocator):  # type: ignore[misc]
         Numba itself notices that the function's own file has changed, but only after it has read
         the old files, which fails once a class that they name is gone.
         """
-        return f"{self._lineno}-{_digest(Path(self._py_file).parent)}"
+        return f"{super().get_disambiguator()}-{self._digest}"  # type: ignore[no-untyped-call]
 
 
 @cache

@@ -77,5 +77,16 @@ def test_a_cache_that_names_a_class_that_is_gone_is_not_read(project, tmp_path):
     assert second(sys.modules["doubles"].Couple(1, 2)) == 3
 
 
+def test_a_copy_that_differs_in_another_compiled_file_has_a_name_of_its_own(project, tmp_path):
+    assert project("main")(3) == 6
+    beside = tmp_path / "copy/src/dayahead/pairs.py"
+    beside.parent.mkdir(parents=True)
+    beside.write_text("# @compiled")
+    double = project("copy")
+    assert double(3) == 6
+    assert double.stats.cache_path == cache_of(tmp_path, "main")
+    assert sum(double.stats.cache_hits.values()) == 0
+
+
 def test_functions_of_other_packages_are_left_alone(tmp_path):
     assert compiled.ProjectCache.from_function(str, str(tmp_path / "other.py")) is None
