@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from dayahead.config.params import load_params
-from dayahead.memory.evidence import joined
+from dayahead.memory.evidence import sums_of
 from dayahead.memory.model import MemoryModel
 from dayahead.memory.settings import MemorySettings
 from support.clicks import HOUR, random_clicks
@@ -30,7 +30,7 @@ SETTINGS = MemorySettings(config=SMALL, unit=HOUR, columns=("device",), seed=0)
 
 def counted(memory, prefixes, candidates, n, end=0):
     """Counts of a memory at candidates below `n`, and their totals."""
-    return joined(memory.lookups(prefixes, end), candidates, n)
+    return sums_of(memory.lookups(prefixes, end), candidates, n)
 
 
 def window(seed, position):

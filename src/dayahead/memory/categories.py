@@ -5,7 +5,7 @@ import numpy as np
 from dayahead.config.memory import MemoryConfig
 from dayahead.core.columns import N_RESERVED
 from dayahead.memory.clicks import Clicks, Ints
-from dayahead.memory.evidence import Asked, CountMemory
+from dayahead.memory.evidence import CandidateBatch, CountMemory
 from dayahead.memory.table import DecayedTable, Floats, Floats32, Lookup
 
 _ITEM_BITS = 32
@@ -67,8 +67,8 @@ class CategoryMemory(CountMemory):
             for column in range(self.n_columns)
         ]
 
-    def expected(self, asked: Asked) -> Floats32:
+    def expected(self, batch: CandidateBatch) -> Floats32:
         """Clicks are compared with popularity, transitions with the pairs of the last item."""
-        assert asked.transitions is not None
+        assert batch.transitions is not None
         n = len(self.names) // 2
-        return np.concatenate([asked.popularity.repeat(n, 2), asked.transitions.repeat(n, 2)], 2)
+        return np.concatenate([batch.popularity.repeat(n, 2), batch.transitions.repeat(n, 2)], 2)

@@ -18,7 +18,7 @@ from dayahead.memory.table import Columns, DecayedTable, Floats, Floats32, Looku
 
 
 @dataclass(frozen=True)
-class Asked:
+class CandidateBatch:
     """B prefixes with C candidates each, and what several sources need to know of them."""
 
     prefixes: Clicks
@@ -43,7 +43,7 @@ class Source(ABC):
     """Whether the features are log-probabilities, which a mixture can join."""
 
     @abstractmethod
-    def features(self, asked: Asked) -> Floats32:
+    def features(self, batch: CandidateBatch) -> Floats32:
         """Return the features [B, C, F]."""
 
 
@@ -100,14 +100,14 @@ class CountMemory(Memory):
         """Return how the memory expects candidates; by default it proposes none."""
         return []
 
-    def expected(self, asked: Asked) -> Floats32:
+    def expected(self, batch: CandidateBatch) -> Floats32:
         """Return the probability of each candidate without the memory, [B, C, K] or [B, C, 1]."""
-        return asked.popularity
+        return batch.popularity
 
-    def features(self, asked: Asked) -> Floats32:
+    def features(self, batch: CandidateBatch) -> Floats32:
         """Return the smoothed log-shares [B, C, K]."""
-        expected = self.expected(asked)
-        logs = log_share(asked.sums[self.name], expected, self.prior)
+        expected = self.expected(batch)
+        logs = log_share(batch.sums[self.name], expected, self.prior)
         return logs - np.log(expected) if self.is_relative else logs
 
 
@@ -119,9 +119,11 @@ def log_share(sums: Sums, expected: Floats32, prior: Floats32 | float) -> Floats
     return logs
 
 
-def joined(lookups: Sequence[Lookup], candidates: Columns, n: int) -> Sums:
+def sums_of(lookups: Sequence[Lookup], candidates: Columns, n: int) -> Sums:
     """Return the sums of all lookups at the candidates, their channels side by side."""
     found = [lookup.sums(candidates, n) for lookup in lookups]
+    if len(found) == 1:  # no copy: the arrays are large
+        return found[0]
     # With an empty part, concatenation works for no lookups too.
     counts = [np.zeros((*candidates.shape, 0), np.float32), *(each.counts for each in found)]
     masses = [np.zeros((len(candidates), 0), np.float32), *(each.masses for each in found)]

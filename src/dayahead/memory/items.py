@@ -11,7 +11,7 @@ from torch import Tensor
 from dayahead.config.memory import MemoryConfig
 from dayahead.core.columns import N_RESERVED
 from dayahead.memory.clicks import Clicks, Ints
-from dayahead.memory.evidence import Asked, Memory, channels, nearest
+from dayahead.memory.evidence import CandidateBatch, Memory, channels, nearest
 from dayahead.memory.table import Floats, Floats32
 
 NEVER = np.iinfo(np.int64).min
@@ -106,9 +106,9 @@ class ItemMemory(Memory):
         popularity = self.popularity().astype(np.float32)
         return ItemFeatures(logs.astype(np.float32), popularity, self.is_seen)
 
-    def features(self, asked: Asked) -> Floats32:
+    def features(self, batch: CandidateBatch) -> Floats32:
         """Return the features of the candidates [B, C, I]."""
-        return asked.of_items
+        return batch.of_items
 
     def state_dict(self) -> dict[str, Tensor]:
         """Counts float32 [n, K], first and latest times int64 [n]."""

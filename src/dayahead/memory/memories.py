@@ -16,7 +16,7 @@ from dayahead.memory.candidates import choose, most_popular
 from dayahead.memory.categories import CategoryMemory
 from dayahead.memory.clicks import Clicks
 from dayahead.memory.context import context, context_names, past_context
-from dayahead.memory.evidence import Asked, CountMemory, Memory, Source, joined
+from dayahead.memory.evidence import CandidateBatch, CountMemory, Memory, Source, sums_of
 from dayahead.memory.items import ItemFeatures, ItemMemory
 from dayahead.memory.neighbours import SessionMemory
 from dayahead.memory.network import Network
@@ -148,18 +148,25 @@ class Memories:
         self, prefixes: Clicks, candidates: Columns, lookups: Mapping[str, Sequence[Lookup]]
     ) -> Read:
         known, n = self.known, len(self.known.popularity)
-        sums = {name: joined(each, candidates, n) for name, each in lookups.items()}
+        sums = {name: sums_of(each, candidates, n) for name, each in lookups.items()}
         share = known.popularity[candidates][..., None]
-        transitions = self.pairs.transitions(sums[self.pairs.name], share)
-        asked = Asked(prefixes, candidates, known.logs[candidates], share, sums, transitions)
+        after_last = self.pairs.after_last(sums[self.pairs.name])
+        transitions = self.pairs.transitions(after_last, share)
+        batch = CandidateBatch(
+            prefixes, candidates, known.logs[candidates], share, sums, transitions
+        )
         features: Floats32 = np.concatenate(
-            [each.features(asked) for each in self.sources], axis=2, dtype=np.float32
+            [each.features(batch) for each in self.sources], axis=2, dtype=np.float32
         )
         is_own = features[..., self.features.index(IS_OWN)] > 0
-        return Read(candidates, features, is_own, self._context(prefixes, sums, is_own))
+        return Read(candidates, features, is_own, self._context(prefixes, sums, after_last, is_own))
 
     def _context(
-        self, prefixes: Clicks, sums: Mapping[str, Sums], is_own: NDArray[np.bool_]
+        self,
+        prefixes: Clicks,
+        sums: Mapping[str, Sums],
+        after_last: Sums,
+        is_own: NDArray[np.bool_],
     ) -> Floats32:
         masses = [sums[each.name].masses[:, : each.n_masses] for each in self._counts]
         unit = self.settings.unit
@@ -167,7 +174,7 @@ class Memories:
             context(
                 prefixes,
                 np.concatenate(masses, axis=1),
-                self.pairs.after_last(sums[self.pairs.name]),
+                after_last,
                 is_own[:, : self.settings.config.n_candidates],
                 self.known,
                 (self.end, unit),

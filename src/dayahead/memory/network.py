@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dayahead.memory.evidence import Asked, Source
+from dayahead.memory.evidence import CandidateBatch, Source
 from dayahead.memory.table import Floats32
 
 NETWORK = "network.log_softmax"
@@ -14,6 +14,6 @@ class Network(Source):
     names = (NETWORK,)
     is_share = True
 
-    def features(self, asked: Asked) -> Floats32:
+    def features(self, batch: CandidateBatch) -> Floats32:
         """Return room for the feature [B, C, 1]."""
-        return np.zeros((*asked.candidates.shape, 1), np.float32)
+        return np.zeros((*batch.candidates.shape, 1), np.float32)

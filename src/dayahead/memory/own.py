@@ -3,7 +3,7 @@
 import numpy as np
 
 from dayahead.memory.clicks import Clicks
-from dayahead.memory.evidence import Asked, Source
+from dayahead.memory.evidence import CandidateBatch, Source
 from dayahead.memory.pairs import REACH
 from dayahead.memory.table import Columns, Floats32
 
@@ -16,9 +16,9 @@ class OwnItems(Source):
 
     names = tuple(f"own.{name}" for name in _POSITIONS)
 
-    def features(self, asked: Asked) -> Floats32:
+    def features(self, batch: CandidateBatch) -> Floats32:
         """Return the positions [B, C, 3]."""
-        return _positions(asked.prefixes, asked.candidates)
+        return _positions(batch.prefixes, batch.candidates)
 
 
 class PastItems(Source):
@@ -26,9 +26,9 @@ class PastItems(Source):
 
     names = tuple(f"past.{name}" for name in _POSITIONS)
 
-    def features(self, asked: Asked) -> Floats32:
+    def features(self, batch: CandidateBatch) -> Floats32:
         """Return the positions [B, C, 3]."""
-        return _positions(asked.prefixes.earlier, asked.candidates)
+        return _positions(batch.prefixes.earlier, batch.candidates)
 
 
 IS_OWN = OwnItems.names[0]

@@ -109,11 +109,9 @@ class PairMemory(CountMemory):
         """Return the sums of one channel: the clicks after the last item."""
         return Sums(sums.counts[..., [self.base]], sums.masses[:, [self.base]])
 
-    def transitions(self, sums: Sums, popularity: Floats32) -> Floats32:
+    def transitions(self, after_last: Sums, popularity: Floats32) -> Floats32:
         """Return the share [B, C, 1] of each candidate in the clicks after the last item."""
-        shares: Floats32 = np.exp(
-            log_share(self.after_last(sums), popularity, self.prior[[self.base]])
-        )
+        shares: Floats32 = np.exp(log_share(after_last, popularity, self.prior[[self.base]]))
         return shares
 
 
