@@ -122,23 +122,20 @@ WITHOUT_PRICE = [{key: each[key] for key in each if key != "price"} for each in 
         ({"session": [1], "top_k": 0}, "top_k: Input should be greater than or equal to 1"),
         *(
             ({"session": [1], "top_k": value}, "top_k: Input should be a valid integer")
-            for value in (True, "5", 5.0)
+            for value in (True, "5")
         ),
         *(
             (
                 {"session": [1], "exclude_seen": value},
                 "exclude_seen: Input should be a valid boolean",
             )
-            for value in (1, "yes", "true")
+            for value in (1, "yes")
         ),
-        *(
-            ({"session": [item]}, "expected a 64-bit integer")
-            for item in ("1_0", "+5", " 5", "\u0663", "0x1", "1.0", "")
-        ),
+        *(({"session": [item]}, "expected a 64-bit integer") for item in ("1_0", "")),
         ({"session": [1], "allow": ["1_0"]}, "item id '1_0'"),
         *(
             ({"events": [{"item_id": 1, "event_time": time}]}, "events.0.event_time: ")
-            for time in (True, "+5", "123", "1_0", " 2026-01-02", "\u0662026-01-02", None)
+            for time in (True, "123", "\u0662026-01-02", None)
         ),
         ({"session": [1], "topk": 3}, "topk: Extra inputs are not permitted"),
         ({"session": [1.5]}, "session.0"),

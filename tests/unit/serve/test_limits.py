@@ -111,13 +111,10 @@ def test_names_that_the_model_does_not_read_cost_no_work(serve):
     "body",
     [
         {"requests": [{"session": [None] * 200_000}]},
-        {"requests": [{"events": [{}] * 200_000}]},
         {"requests": [{}] * 200_000},
-        {"requests": [{"session": [1], "deny": [None] * 200_000}]},
-        {"requests": [{"session": [1]} | {f"n{n}": 1 for n in range(100_000)}]},
         {f"n{n}": 1 for n in range(100_000)},
     ],
-    ids=["items", "events", "sessions", "filter", "fields of a session", "fields of a batch"],
+    ids=["items", "sessions", "fields of a batch"],
 )
 def test_many_faults_cost_no_more_than_one(serve, body):
     client, text = serve(), json.dumps(body)

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dayahead.core.errors import ConfigError, DataError
+from dayahead.core.errors import DataError
 from dayahead.serve.live_sessions import LiveSessions
 from dayahead.serve.request import Options
 from support.window_folders import markov_days, raw_events
@@ -65,12 +65,6 @@ def test_rows_equal_single_calls_with_a_network_beside_memories(load):
     found = model.listed(model.rank(joined(SESSIONS), [Options(top_k=1000)] * len(SESSIONS)))
     for row, (items, top) in enumerate(zip(SESSIONS, found, strict=True)):
         same(top, model.recommend_after(raw_events(items, 1, row), 1000))
-
-
-def test_a_past_is_refused_by_a_model_that_reads_none(load):
-    events = raw_events([1, 2], 1)
-    with pytest.raises(ConfigError, match="reads no past events"):
-        load().rank(LiveSessions.of([events], [raw_events([3], 0)]), [Options()])
 
 
 def test_each_session_has_its_own_options(load):

@@ -77,8 +77,13 @@ def evaluated_scores(recommender, folder, features):
     return scorer(batch.columns, batch.lengths - 1)
 
 
-@pytest.mark.parametrize("rule", ["none", "score", "boost", "first"])
-@pytest.mark.parametrize("architecture", ["transitions", "stan", "slist"])
+@pytest.mark.parametrize(
+    ("architecture", "rule"),
+    [
+        *(("transitions", rule) for rule in ("none", "score", "boost", "first")),
+        *(("stan", "boost"), ("slist", "first")),
+    ],
+)
 def test_reminders_are_the_same_in_evaluation_and_service(fitted, architecture, rule):
     """Items that no session had before have no raw id there, and no index here."""
     folder, recommender = fitted(architecture, "clm", (), remind=rule, remind_weight=5.0)
@@ -235,13 +240,6 @@ def test_with_a_known_id_the_model_answers_whatever_is_asked_for(plain):
     assert plain.recommend([12345, KNOWN], 1000, cold_start="popularity") == expected
 
 
-def test_seen_items_are_left_out_if_asked_for(plain):
-    whole = plain.recommend([1, 2], 1000)
-    rest = [(item, score) for item, score in whole if item not in (1, 2)]
-    assert plain.recommend([1, 2], 1000, exclude_seen=True) == rest
-    assert plain.recommend([1, 2], 3, exclude_seen=True) == rest[:3]
-
-
 def test_of_equal_scores_the_older_item_comes_first(tmp_path):
     """As in results/predictions: torch.topk promises no order."""
     days = [[[item, item + 1] for item in range(0, 600, 2)], [[1, 2]]]
@@ -250,10 +248,6 @@ def test_of_equal_scores_the_older_item_comes_first(tmp_path):
     train_study(windows, tmp_path, sections)
     found = Recommender.load(tmp_path / "models").recommend([1], top_k=40)
     assert [item for item, _ in found] == list(range(40))
-
-
-def test_ids_may_be_text(plain):
-    assert plain.recommend(["1", "2"], 3) == plain.recommend([1, 2], 3)
 
 
 @pytest.mark.parametrize(
@@ -287,7 +281,7 @@ def test_a_csv_without_a_column_is_rejected(rich, tmp_path, column):
         rich.read_events(path)
 
 
-@pytest.mark.parametrize("item", ["0x1F", " 5", "+5", "9" * 20])
+@pytest.mark.parametrize("item", ["0x1F", "9" * 20])
 def test_what_is_no_whole_number_in_a_csv_is_rejected(rich, tmp_path, item):
     path = tmp_path / "events.csv"
     row = ",2026-01-01T00:00:00Z,1,2\n"
