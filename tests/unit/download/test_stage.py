@@ -2,13 +2,11 @@
 
 import gzip
 import hashlib
-import json
 import os
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-import py7zr
 import pyarrow.parquet as pq
 import pytest
 
@@ -18,7 +16,7 @@ from dayahead.core.fingerprints import sha256_of
 from dayahead.dataset.schema import DatasetConfig, load_dataset
 from dayahead.download import convert
 from dayahead.download.stage import download
-from support.sources import Served, a_dataset, serving
+from support.sources import a_dataset
 
 DATASETS = Path(__file__).parents[3] / "datasets"
 REES46 = """\
@@ -91,19 +89,6 @@ def test_rees46_layout_in_local_folders(tmp_path, name):
     assert dataset.features == configured("rees46").features
 
 
-def test_yoochoose(tmp_path):
-    clicks = b"1,2014-04-07T10:51:09.277Z,214536502,0\n2,2014-04-07T13:56:37.614Z,214662742,S\n"
-    with py7zr.SevenZipFile(tmp_path / "yoochoose-data.7z", "w") as archive:
-        archive.writestr(b"not clicks", "yoochoose-buys.dat")
-        archive.writestr(clicks, "yoochoose-clicks.dat")
-    events, manifest = fetch(configured("yoochoose", tmp_path / "yoochoose-data.7z"), tmp_path)
-    assert events[1] == {
-        "session_id": "2", "item_id": 214662742, "row": 1, "category": "S",
-        "event_time": at(2014, 4, 7, 13, 56, 37, 614000),
-    }  # fmt: skip
-    assert manifest["log_end"] == "2014-09-30T03:00:01+00:00"
-
-
 def test_diginetica(tmp_path):
     dataset = configured("diginetica")
     path = Path(dataset.source.urls[0])
@@ -116,31 +101,6 @@ def test_diginetica(tmp_path):
         "event_time": at(2016, 5, 9, 0, 8, 46, 309000),
     }  # fmt: skip
     assert events[1]["user_id"] == "7"
-
-
-def test_g1(tmp_path):
-    header = (
-        "user_id,session_id,session_start,session_size,click_article_id,click_timestamp,"
-        "click_environment,click_deviceGroup,click_os,click_country,click_region,"
-        "click_referrer_type\n"
-    )
-    (tmp_path / "g1-news").mkdir()
-    for day, row in (
-        ("02", "1,11,1506902400000,2,5,1506902400123,4,3,20,1,20,2\n"),
-        ("01", "0,10,1506825423000,2,157541,1506826828020,4,1,17,1,9,6\n"),
-    ):
-        content = gzip.compress((header + row).encode())
-        (tmp_path / f"g1-news/clicks-2017-10-{day}.csv.gz").write_bytes(content)
-    events, manifest = fetch(configured("g1"), tmp_path)
-    assert events[0] == {
-        "session_id": "10", "user_id": "0", "item_id": 157541, "row": 0,
-        "event_time": at(2017, 10, 1, 3, 0, 28, 20000), "environment": 4, "device": 1, "os": 17,
-        "country": 1, "region": 9, "referrer": 6,
-    }  # fmt: skip
-    assert [event["row"] for event in events] == [0, 0]
-    assert [file["file"] for file in manifest["files"]] == [
-        "clicks-2017-10-01.csv.gz", "clicks-2017-10-02.csv.gz",
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("until", ["2026-01-01T12:00:00Z", "2026-01-05T00:00:00Z"])
@@ -212,32 +172,6 @@ def test_a_part_is_written_in_row_groups(tmp_path, monkeypatch):
     fetch(a_dataset(source={"urls": [str(tmp_path / "a.csv")]}), tmp_path)
     groups = pq.ParquetFile(tmp_path / "data/raw/events-00000.parquet").metadata
     assert [groups.row_group(i).num_rows for i in range(groups.num_row_groups)] == [2, 2, 1]
-
-
-def test_a_part_does_not_depend_on_other_files(tmp_path):
-    for name in ("a.csv", "b.csv"):
-        rows = [f"{name},{i},2019-10-01\n" for i in range(3)]
-        (tmp_path / name).write_text("session,item,time\n" + "".join(rows))
-    both = a_dataset(source={"urls": [str(tmp_path / name) for name in ("a.csv", "b.csv")]})
-    second = a_dataset(source={"urls": [str(tmp_path / "b.csv")]})
-    of_both = fetch(both, tmp_path)[1]["parts"][1]
-    alone = fetch(second, tmp_path)[1]["parts"][0]
-    assert (of_both["file"], of_both["first_row"]) == ("events-00001.parquet", 3)
-    assert (alone["file"], alone["first_row"]) == ("events-00000.parquet", 0)
-    assert of_both["sha256"] == alone["sha256"]
-
-
-def test_a_fetched_file_stays_in_the_cache(tmp_path):
-    body = b"session,item,time\ns,1,2019-10-01\n"
-    with serving(Served({"log.csv": body})) as served:
-        url = served.url("log.csv?key=SECRET", user="me:SECRET@")
-        dataset = a_dataset(source={"urls": [url]})
-        _, manifest = fetch(dataset, tmp_path)
-        n_requests = len(served.requests)
-        fetch(dataset, tmp_path)
-        assert len(served.requests) == n_requests
-    assert "SECRET" not in json.dumps(manifest)
-    assert manifest["files"][0]["url"].startswith("http://***@127.0.0.1")
 
 
 @pytest.mark.parametrize(
