@@ -62,12 +62,6 @@ def repository(cold_project, results, monkeypatch):
     _run("git", "remote", "add", "origin", ".")
 
 
-@pytest.mark.usefixtures("repository")
-def test_a_git_revision_leads_into_the_cache(tmp_path):
-    into = results_of("first", tmp_path / "into")
-    assert names(into) == EXPECTED
-
-
 NO_REVISIONS = {
     "HEAD:results/windows.csv.dvc": "no commit",
     "HEAD^{tree}": "no commit",
@@ -81,10 +75,12 @@ NO_REVISIONS = {
 
 
 @pytest.mark.usefixtures("repository")
-def test_what_is_no_revision_is_an_error(tmp_path):
+def test_a_git_revision_leads_into_the_cache_and_what_is_none_is_an_error(tmp_path):
+    into = results_of("first", tmp_path / "into")
+    assert names(into) == EXPECTED
     for name, message in NO_REVISIONS.items():
         with pytest.raises(ComparisonError, match=f"dvc: .*{message}"):
-            results_of(name, tmp_path / "into")
+            results_of(name, tmp_path / "none")
 
 
 def test_the_error_says_what_was_tried(store, tmp_path):
