@@ -3,10 +3,13 @@
 import json
 import shutil
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from zlib import crc32
 
 import numpy as np
+import pytest
 
 from dayahead.config.loading import read_yaml
 from dayahead.core.files import write_json, write_text
@@ -140,6 +143,21 @@ def run_nights(root, n_days, first=2, **more):
         night.pipeline.deliver([ordinary_day(each) for each in range(number)])
         outcomes.append(night.run())
     return night, outcomes
+
+
+@cache
+def _after_nights(n_days):
+    kept = TemporaryDirectory(prefix="nights-")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DVC_ROOT", kept.name)
+        run_nights(Path(kept.name), n_days)
+    return kept
+
+
+def after_nights(root, n_days):
+    """The night of a project in which so many ordinary days were fed; they are run once."""
+    shutil.copytree(_after_nights(n_days).name, root, symlinks=True, dirs_exist_ok=True)
+    return pretended_night(root)
 
 
 def linked(root):

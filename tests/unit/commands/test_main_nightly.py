@@ -12,7 +12,7 @@ from dayahead.__main__ import app
 from dayahead.commands import nightly as verb
 from dayahead.config.loading import read_yaml
 from dayahead.core.errors import ConfigError
-from support.pretended_nights import ordinary_day, pretended_night, write_params
+from support.pretended_nights import after_nights, ordinary_day, pretended_night, write_params
 
 CHALLENGER = {"challengers": {"other": {"training": {"epochs": 2}}}, "horizon": 5}
 
@@ -107,7 +107,7 @@ def test_with_commit_a_winner_is_promoted_and_nothing_else_committed(project):
 
 
 def test_rollback_says_what_is_served(project):
-    nights_until(project, 3)
+    after_nights(project, 3)
     done = call("rollback", "--reason", "clicks fell")
     assert done.exit_code == 0
     assert "2026-01-03" in done.output
@@ -116,7 +116,7 @@ def test_rollback_says_what_is_served(project):
 
 
 def test_status_names_what_is_served_since_when_and_what_was_withdrawn(project):
-    nights_until(project, 4)
+    after_nights(project, 4)
     current, previous = published(project)
     lines = status()
     assert re.fullmatch(
@@ -139,7 +139,7 @@ def test_status_names_what_is_served_since_when_and_what_was_withdrawn(project):
 
 
 def test_status_says_what_is_not_as_the_history_has_it(project):
-    nights_until(project, 4)
+    after_nights(project, 4)
     current, previous = published(project)
     folder = project / "published"
     shutil.rmtree(folder / previous)

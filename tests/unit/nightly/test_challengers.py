@@ -124,13 +124,6 @@ def test_a_challenger_waits_where_the_year_has_had_its_trials(root, caplog):
     assert "enrolled from 2027-01-02 on" in caplog.text
 
 
-@pytest.mark.slow
-def test_a_challenger_like_the_champion_does_not_win(root):
-    night, outcomes = trial_of(root, {})
-    assert {each.status for each in outcomes} == {0}
-    assert [outcome for outcome, _ in ends(night)] == ["lost"]
-
-
 def test_a_winner_is_promoted_into_params_and_is_the_champion_from_the_next_night_on(root):
     night, _ = trial_of(root, {2: 1}, n_days=8)
     diff = promote(root, "other", night.history.read())

@@ -7,6 +7,7 @@ import pytest
 from dayahead.core.errors import ConfigError
 from dayahead.nightly.pipeline import RetryLaterError
 from support.pretended_nights import (
+    after_nights,
     linked,
     ordinary_day,
     pretended_night,
@@ -38,7 +39,7 @@ def test_every_night_publishes_the_newest_model_and_keeps_the_one_before(root):
 
 
 def test_a_second_run_of_a_night_decides_nothing(root):
-    night, _ = run_nights(root, 4)
+    night = after_nights(root, 4)
     before = (root / "nights/history.jsonl").read_bytes()
     again = night.run()
     assert (again.outcome, again.status, again.why) == ("nothing new", 0, f"since {day(3)}")
@@ -52,7 +53,7 @@ def test_one_window_is_too_few(root):
 
 
 def test_renumbered_items_are_refused_and_nothing_is_trained(root):
-    night, _ = run_nights(root, 4)
+    night = after_nights(root, 4)
     days = [ordinary_day(number) for number in range(4)]
     night.pipeline.deliver([*days, ordinary_day(4, shift=1000)])
     trained = (root / "results/windows.csv").read_bytes()
@@ -70,20 +71,8 @@ def test_renumbered_items_are_refused_and_nothing_is_trained(root):
     assert linked(root) == [day(4), day(3)]
 
 
-@pytest.mark.slow
-def test_the_night_after_a_refused_one_is_not_compared_with_it(root):
-    night, _ = run_nights(root, 4)
-    days = [ordinary_day(number) for number in range(4)]
-    night.pipeline.deliver([*days, ordinary_day(4, n_sessions=400)])
-    assert "10 x the sessions expected of it" in night.run().why
-    for number in (5, 6):
-        every = [*days, ordinary_day(4, n_sessions=400), *map(ordinary_day, range(5, number + 1))]
-        night.pipeline.deliver(every)
-        assert night.run().outcome == "published", night.history.read().decisions[-1].why
-
-
 def test_windows_of_missed_nights_are_all_checked(root):
-    night, _ = run_nights(root, 4)
+    night = after_nights(root, 4)
     days = [ordinary_day(number) for number in range(4)]
     night.pipeline.deliver([*days, ordinary_day(4, shift=1000), ordinary_day(5)])
     assert night.run().outcome == "refused"
@@ -97,24 +86,8 @@ def refused_windows(night):
 
 
 @pytest.mark.slow
-def test_a_change_that_lasts_is_the_new_normal(root):
-    night, _ = run_nights(root, 5)
-    days, outcomes = [ordinary_day(number) for number in range(5)], []
-    for number in range(5, 9):
-        days.append(ordinary_day(number, n_sessions=400))
-        night.pipeline.deliver(days)
-        outcomes.append(night.run())
-        if number == 6:
-            assert refused_windows(night) == {day(5), day(6)}
-    assert [each.outcome for each in outcomes] == ["refused"] * 2 + ["published"] * 2
-    assert outcomes[2].why.endswith("refused for the same: taken as the new normal")
-    assert night.history.read().decisions[-2].details["readmitted"] == [day(5), day(6)]
-    assert refused_windows(night) == set()
-
-
-@pytest.mark.slow
 def test_a_refused_window_that_was_corrected_later_is_a_measure_again(root):
-    night, _ = run_nights(root, 5)
+    night = after_nights(root, 5)
     days = [ordinary_day(number) for number in range(5)]
     night.pipeline.deliver([*days, ordinary_day(5, shift=1000)])
     assert night.run().outcome == "refused"
@@ -129,7 +102,7 @@ def test_a_refused_window_that_was_corrected_later_is_a_measure_again(root):
 
 @pytest.mark.slow
 def test_a_refused_window_that_was_changed_but_not_corrected_refuses_no_later_night(root):
-    night, _ = run_nights(root, 5)
+    night = after_nights(root, 5)
     days = [ordinary_day(number) for number in range(5)]
     night.pipeline.deliver([*days, ordinary_day(5, shift=1000)])
     assert night.run().outcome == "refused"
@@ -144,7 +117,7 @@ def test_a_refused_window_that_was_changed_but_not_corrected_refuses_no_later_ni
 
 
 def test_a_raised_limit_decides_a_refused_night_again(root):
-    night, _ = run_nights(root, 4)
+    night = after_nights(root, 4)
     days = [ordinary_day(number) for number in range(4)]
     night.pipeline.deliver([*days, ordinary_day(4, n_sessions=100)])
     assert night.run().status == 4
@@ -153,7 +126,7 @@ def test_a_raised_limit_decides_a_refused_night_again(root):
 
 
 def test_a_log_that_download_refuses_holds_everything_and_is_recorded_once(root):
-    night, _ = run_nights(root, 4)
+    night = after_nights(root, 4)
     night.pipeline.deliver(["refuse"])
     for _ in range(2):
         outcome = night.run()
@@ -166,7 +139,7 @@ def test_a_log_that_download_refuses_holds_everything_and_is_recorded_once(root)
 
 
 def test_a_model_that_does_not_answer_is_held(root):
-    run_nights(root, 4)
+    after_nights(root, 4)
     night = pretended_night(root, faults=2)
     night.pipeline.deliver([ordinary_day(number) for number in range(5)])
     outcome = night.run()
@@ -176,7 +149,7 @@ def test_a_model_that_does_not_answer_is_held(root):
 
 
 def test_a_sudden_fall_is_held_and_the_next_night_compares_with_the_published_model(root):
-    run_nights(root, 5)
+    after_nights(root, 5)
     night, [fell] = run_nights(root, 6, first=6, levels={(1, day(5)): 40})
     assert fell.status == 3
     assert "max_fall" in failed(night)
@@ -189,7 +162,7 @@ def test_a_sudden_fall_is_held_and_the_next_night_compares_with_the_published_mo
 @pytest.mark.slow
 def test_a_fall_holds_no_model_that_is_better_than_the_published_one(root):
     """The published model falls more than that of the adopted settings."""
-    run_nights(root, 5)
+    after_nights(root, 5)
     write_params(root, {"baseline_margin": None}, training={"epochs": 2})
     night = pretended_night(root, levels={(1, day(5)): 60, (2, day(5)): 18})
     night.pipeline.deliver([ordinary_day(number) for number in range(6)])
@@ -201,7 +174,7 @@ def test_a_fall_holds_no_model_that_is_better_than_the_published_one(root):
 
 
 def test_settings_that_changed_need_a_trial_or_a_word(root):
-    night, _ = run_nights(root, 3)
+    night = after_nights(root, 3)
     write_params(root, training={"epochs": 2})
     night.pipeline.deliver([ordinary_day(number) for number in range(4)])
     with pytest.raises(ConfigError, match=r"training\.epochs 1 -> 2.*--adopt"):
@@ -211,7 +184,7 @@ def test_settings_that_changed_need_a_trial_or_a_word(root):
 
 
 def test_settings_adopted_that_are_worse_with_confidence_are_held(root):
-    run_nights(root, 4)
+    after_nights(root, 4)
     night = pretended_night(root, levels={2: 9})
     write_params(root, {"max_fall": None}, training={"epochs": 2})
     night.pipeline.deliver([ordinary_day(number) for number in range(5)])
@@ -220,7 +193,7 @@ def test_settings_adopted_that_are_worse_with_confidence_are_held(root):
 
 
 def test_a_dry_run_leaves_no_trace(root):
-    night, _ = run_nights(root, 3)
+    night = after_nights(root, 3)
     night.pipeline.deliver([ordinary_day(number) for number in range(4)])
     before = (root / "nights/history.jsonl").read_bytes()
     outcome = night.run(dry_run=True)
@@ -244,7 +217,7 @@ def test_settings_that_do_not_suit_nights_are_refused(root, sections, message):
 
 
 def test_rollback_swaps_and_the_withdrawn_model_is_not_published_again(root):
-    night, _ = run_nights(root, 4)
+    night = after_nights(root, 4)
     outcome = night.rollback("clicks fell")
     assert outcome.status == 0
     assert linked(root) == [day(2), day(3)]
@@ -257,7 +230,7 @@ def test_rollback_swaps_and_the_withdrawn_model_is_not_published_again(root):
 
 
 def test_a_withdrawn_model_that_comes_again_is_held(root, monkeypatch):
-    night, _ = run_nights(root, 4)
+    night = after_nights(root, 4)
     night.rollback("clicks fell")
     monkeypatch.setattr(
         "dayahead.nightly.night.model_name", lambda *_: night.history.read().published[1]
@@ -268,7 +241,7 @@ def test_a_withdrawn_model_that_comes_again_is_held(root, monkeypatch):
 
 
 def test_there_is_nothing_to_roll_back_to_at_first(root):
-    night, _ = run_nights(root, 2)
+    night = after_nights(root, 2)
     with pytest.raises(ConfigError, match="no previous model"):
         night.rollback("why not")
 
@@ -279,15 +252,8 @@ def test_two_nights_at_once_are_refused(root):
         night.run()
 
 
-@pytest.mark.slow
-def test_old_models_are_removed_but_never_those_that_are_linked(root):
-    run_nights(root, 8)
-    kept = sorted(p.name[:10] for p in (root / "published").iterdir() if not p.is_symlink())
-    assert kept == [day(5), day(6), day(7)]
-
-
 def test_a_lost_history_leaves_what_is_served(root):
-    night, _ = run_nights(root, 4)
+    night = after_nights(root, 4)
     (root / "nights/history.jsonl").unlink()
     held = pretended_night(root, faults=2)
     held.pipeline.deliver([ordinary_day(number) for number in range(5)])
@@ -298,7 +264,7 @@ def test_a_lost_history_leaves_what_is_served(root):
 
 
 def test_dropped_windows_are_in_the_history_once(root):
-    night, _ = run_nights(root, 4)
+    night = after_nights(root, 4)
     folder = root / "data/windows/windows.json"
 
     def drop(update):

@@ -10,6 +10,7 @@ from dayahead.core.errors import ConfigError, DataError, exit_with_message
 from dayahead.nightly.pipeline import RefusedDataError
 from dayahead.nightly.served import Served
 from support.pretended_nights import (
+    after_nights,
     linked,
     ordinary_day,
     pretended_night,
@@ -29,7 +30,7 @@ def next_night(root, n_days=5):
 
 
 def test_a_reason_that_is_not_utf8_is_written_out(root):
-    night, _ = run_nights(root, 4)
+    night = after_nights(root, 4)
     outcome = night.rollback(NOT_UTF8)
     assert r"clicks \xe9 fell" in outcome.why
     [reason] = night.history.read().withdrawn.values()
@@ -38,7 +39,7 @@ def test_a_reason_that_is_not_utf8_is_written_out(root):
 
 
 def test_a_reason_holds_no_secret(root):
-    night, _ = run_nights(root, 4)
+    night = after_nights(root, 4)
     night.rollback("see https://me:HUSH@host/x?token=HUSH")
     assert "HUSH" not in night.history.path.read_text()
     assert "HUSH" not in night.history.page.read_text()
@@ -55,14 +56,14 @@ def test_a_reason_holds_no_secret(root):
     ],
 )
 def test_any_reason_is_read_back(root, reason):
-    night, _ = run_nights(root, 4)
+    night = after_nights(root, 4)
     night.rollback(reason)
     assert [*night.history.read().withdrawn.values()] == [reason]
     assert night.run().outcome == "nothing new"
 
 
 def test_a_log_refused_for_a_file_whose_name_is_not_utf8_is_recorded(root, monkeypatch):
-    night, _ = run_nights(root, 4)
+    night = after_nights(root, 4)
 
     def refuse(self):
         raise RefusedDataError(f"logs/{NOT_UTF8}.csv: too many defects")
@@ -75,7 +76,7 @@ def test_a_log_refused_for_a_file_whose_name_is_not_utf8_is_recorded(root, monke
 
 @pytest.mark.slow
 def test_hidden_files_and_folders_of_others_stay(root):
-    run_nights(root, 4)
+    after_nights(root, 4)
     others = [
         *("nights/.ipynb_checkpoints/nightly-checkpoint.html", "nights/.gitkeep"),
         *("nights/.history.jsonl.swp", "published/.ipynb_checkpoints/x", "nights/notes/mine.txt"),
@@ -89,7 +90,7 @@ def test_hidden_files_and_folders_of_others_stay(root):
 
 
 def test_what_a_killed_night_left_is_removed(root):
-    night, _ = run_nights(root, 4)
+    night = after_nights(root, 4)
     left = root / "nights/.history.jsonl.a1b2c3d4.partial"
     left.touch()
     night.run()
@@ -98,7 +99,7 @@ def test_what_a_killed_night_left_is_removed(root):
 
 @pytest.mark.slow
 def test_without_the_previous_model_nights_go_on_and_say_so(root, caplog):
-    run_nights(root, 4)
+    after_nights(root, 4)
     shutil.rmtree((root / "published/previous").resolve())
     night = pretended_night(root)
     assert night.run().outcome == "nothing new"
@@ -112,14 +113,14 @@ def test_without_the_previous_model_nights_go_on_and_say_so(root, caplog):
 
 
 def test_a_link_to_the_previous_model_that_is_gone_is_made_again(root):
-    run_nights(root, 4)
+    after_nights(root, 4)
     (root / "published/previous").unlink()
     assert pretended_night(root).run().outcome == "nothing new"
     assert linked(root) == [day(3), day(2)]
 
 
 def test_without_the_current_model_a_night_is_refused_and_a_rollback_is_not(root):
-    run_nights(root, 4)
+    after_nights(root, 4)
     shutil.rmtree((root / "published/current").resolve())
     night = pretended_night(root)
     with pytest.raises(DataError, match=r"no such folder.*dayahead rollback"):
@@ -140,7 +141,7 @@ def test_without_the_current_model_a_night_is_refused_and_a_rollback_is_not(root
     ],
 )
 def test_a_damaged_mark_repeats_the_last_step(root, content):
-    night, _ = run_nights(root, 4)
+    night = after_nights(root, 4)
     before = published_tree(root)
     (root / "nights/finished.json").write_bytes(content)
     assert night.run().outcome == "published"
@@ -148,14 +149,14 @@ def test_a_damaged_mark_repeats_the_last_step(root, content):
 
 
 def test_a_history_that_is_not_utf8_is_named_with_the_line(root):
-    night, _ = run_nights(root, 4)
+    night = after_nights(root, 4)
     night.history.path.write_bytes(night.history.path.read_bytes() + b'{"kind": "\xff"}\n')
     with pytest.raises(DataError, match=r"history\.jsonl: line 5 is not an entry"):
         night.run()
 
 
 def test_a_history_on_a_disk_that_is_away_is_not_started_again(root):
-    night, _ = run_nights(root, 4)
+    night = after_nights(root, 4)
     night.history.path.rename(root / "elsewhere.jsonl")
     night.history.path.symlink_to(root / "away.jsonl")
     with pytest.raises(DataError, match=r"links to .*away\.jsonl"):
@@ -183,7 +184,7 @@ def test_a_history_on_a_disk_that_is_away_is_not_started_again(root):
     ],
 )
 def test_something_else_in_the_place_of_a_file_ends_with_one_message(root, name, kind, message):
-    run_nights(root, 4)
+    after_nights(root, 4)
     path = root / name
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
@@ -202,7 +203,7 @@ def test_something_else_in_the_place_of_a_file_ends_with_one_message(root, name,
 
 @pytest.mark.slow
 def test_a_file_in_the_place_of_a_new_model_ends_before_it_is_recorded(root, monkeypatch):
-    night, _ = run_nights(root, 4)
+    night = after_nights(root, 4)
     monkeypatch.setattr("dayahead.nightly.night.model_name", lambda *_: f"{day(4)}-taken")
     (root / f"published/{day(4)}-taken").write_text("mine")
     n_entries = len(night.history.read().entries)
@@ -216,7 +217,7 @@ def test_a_file_in_the_place_of_a_new_model_ends_before_it_is_recorded(root, mon
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 @pytest.mark.parametrize("name", ["nights", "published", "nights/history.jsonl"])
 def test_what_may_not_be_read_or_written_ends_with_one_message(root, name):
-    run_nights(root, 4)
+    after_nights(root, 4)
     (root / name).chmod(0)
     try:
         with pytest.raises(SystemExit, match="fix permissions"), exit_with_message():
@@ -227,7 +228,7 @@ def test_what_may_not_be_read_or_written_ends_with_one_message(root, name):
 
 @pytest.mark.slow
 def test_folders_without_a_record_and_names_that_are_not_utf8_stay(root):
-    run_nights(root, 3)
+    after_nights(root, 3)
     for name in (b"2026-01-01-unknown", b"caf\xe9", b".hidden"):
         (root / "published" / os.fsdecode(name)).mkdir()
     run_nights(root, 8, first=4)
@@ -238,7 +239,7 @@ def test_folders_without_a_record_and_names_that_are_not_utf8_stay(root):
 @pytest.mark.slow
 def test_a_log_that_has_become_shorter_decides_nothing(root):
     """As after a clock that went back, or a backup that was restored."""
-    night, _ = run_nights(root, 6)
+    night = after_nights(root, 6)
     before = linked(root)
     night.pipeline.deliver([ordinary_day(number) for number in range(4)])
     assert night.run().outcome == "nothing new"
@@ -247,13 +248,13 @@ def test_a_log_that_has_become_shorter_decides_nothing(root):
 
 
 def test_settings_that_changed_since_do_not_keep_a_rollback_from_working(root):
-    night, _ = run_nights(root, 4)
+    night = after_nights(root, 4)
     write_params(root, training={"seed": 9})
     assert night.rollback("bad").status == 0
 
 
 def test_what_is_served_is_known_without_a_pipeline(root):
-    run_nights(root, 4)
+    after_nights(root, 4)
     outcome = Served(root).rollback("bad")
     assert outcome.as_json()["outcome"] == "rolled back"
     assert linked(root) == [day(2), day(3)]
