@@ -1,8 +1,6 @@
 """The commands `cache` and `compare`: what is listed, removed, compared and refused."""
 
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -146,22 +144,3 @@ def test_runs_of_several_seeds_are_compared_in_any_folder_of_the_project(tmp_pat
     result = CliRunner().invoke(app, ["compare", ",".join(names[:2]), ",".join(names[2:])])
     assert "6 windows, 24 sessions" in result.output
     assert "The runs are equal" in result.output
-
-
-SLOW_LIBRARIES = {"dask", "dvc.repo", "mlflow", "nvtabular", "optuna", "scipy.stats", "torch"}
-
-
-@pytest.mark.parametrize(
-    "words",
-    ["--help", "preset", "preset g1/gpt2-clm", "cache", "track", "tune", "compare {runs} {runs}"],
-)
-def test_verbs_that_need_no_slow_library_import_none(words, tmp_path):
-    """With all of them a verb took 7 s to answer; without, half a second."""
-    runs = write_results(tmp_path / "results", {"2019-10-02": [1, 2]})
-    command = [sys.executable, "-X", "importtime", "-m", "dayahead"]
-    arguments = words.format(runs=runs).split()
-    done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
-    assert done.returncode == (words == "track"), done.stderr  # it expects an option
-    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "typer" in imported
-    assert SLOW_LIBRARIES & imported == set()

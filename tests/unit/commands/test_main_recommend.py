@@ -134,20 +134,6 @@ def test_popularity_is_the_reason_after_unknown_items(memory):
     assert {line.split("\t")[2] for line in result.stdout.splitlines()} == {"popularity"}
 
 
-def test_an_event_without_a_time_is_refused(memory, tmp_path):
-    (tmp_path / "events.csv").write_text("item_id,event_time\n1,2026-01-05T10:00:00Z\n2,\n")
-    model = Recommender.load(memory)
-    with pytest.raises(DataError, match="an event without event_time"):
-        model.recommend_after(model.read_events(tmp_path / "events.csv"), 3)
-
-
-def test_a_time_that_cannot_be_is_refused(memory, tmp_path):
-    (tmp_path / "events.csv").write_text("item_id,event_time\n1,9999-01-05T10:00:00Z\n")
-    model = Recommender.load(memory)
-    with pytest.raises(DataError, match=r"session has an event at 9999-01-05.*from 1970 to 2199"):
-        model.recommend_after(model.read_events(tmp_path / "events.csv"), 3)
-
-
 @pytest.fixture
 def sessions(tmp_path):
     table = pa.table({"session_id": ["a", "b", "c"], "item_id": [[1, 2], [98], []]})
