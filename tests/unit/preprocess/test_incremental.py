@@ -305,8 +305,6 @@ class TestLateRows:
     "damage",
     [
         ("windows/session_start_date=2026-01-02-train.parquet", b"damage"),
-        ("carry_over/00000.parquet", b"damage"),
-        ("state.json", b"damage"),
         ("state.json", None),
     ],
 )
@@ -328,7 +326,6 @@ def test_a_damaged_run_is_set_aside_and_an_earlier_one_continued(
 @pytest.mark.parametrize(
     "change",
     [
-        ("state.json", "{}"),
         ("state.json", '{"log_end": "2026-01-05", "parts": 7}'),
         ("state.json", '{"log_end": "soon"}'),
         ("windows/windows.json", "{}"),

@@ -139,9 +139,3 @@ def test_past_events_have_columns_of_their_own():
     assert both.names == [*own.names, "bef_item_id", "bef_event_time", "bef_price"]
     for name in own.names[3:]:
         assert both.field(f"bef_{name}").type == both.field(name).type
-
-
-@pytest.mark.parametrize("name", ["train", "session_id", "bef_price"])
-def test_a_feature_by_the_name_of_our_own_columns_is_an_error(name):
-    with pytest.raises(ConfigError, match=f"features: {name}: reserved column names"):
-        dataset_config(features={name: {"kind": "hour"}})

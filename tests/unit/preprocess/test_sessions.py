@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayahead.core.columns import ROLES
-from dayahead.features.arrays import find_repeats, ints, set_column
+from dayahead.features.arrays import ints, set_column
 from dayahead.preprocess.calendar import Progress, calendar_over
 from dayahead.preprocess.sessions import (
     STEPS,
@@ -88,15 +88,6 @@ def test_repeats_of_a_user_reach_across_sessions_and_spare_the_users_first_event
     assert items(table, rules) == {"a": [1, 2], "c": [2, 3]}  # b keeps one event: too short
 
 
-def test_events_without_a_user_are_nobodys_repeats():
-    table = events(
-        session("a", [1, 1], "2026-01-01 10:00", user_id=None)
-        + session("b", [1, 1], "2026-01-01 11:00", user_id=None)
-    )
-    rules = dataset_config(columns=USER, repeats={"rule": "drop_all", "scope": "user"})
-    assert items(table, rules) == {"a": [1, 1], "b": [1, 1]}
-
-
 def test_a_session_starts_with_its_first_event_even_where_that_is_dropped():
     table = events(
         session("a", [1, 2], "2026-01-01 23:50", user_id="u")
@@ -132,12 +123,6 @@ def test_overrun_is_cut_at_the_windows_end_plus_grace(changes, expected, dropped
     assert counts["beyond"].sum() == 5 - len(expected) or changes["overrun"] == "keep"
 
 
-def test_kept_overrun_is_counted_too():
-    table = events(session("a", [1, 2, 3, 4, 5], "2026-01-01 23:58"))
-    counts = cut(table, dataset_config(), window_config(overrun="keep"))[1]
-    assert counts["beyond"].tolist() == [3, 0]
-
-
 def test_short_sessions_go_after_repeats_and_overrun():
     table = events(
         session("a", [1, 1], "2026-01-01 10:00")
@@ -158,14 +143,6 @@ def test_truncation_keeps_the_first_or_the_last_of_what_is_left(truncate, expect
     consecutive = {"rule": "drop_consecutive", "scope": "session"}
     rules = dataset_config(max_length=3, truncate=truncate, repeats=consecutive)
     assert items(table, rules) == {"a": expected}
-
-
-def test_equal_times_follow_the_row_number():
-    rows = [
-        {"session_id": "a", "item_id": item, "event_time": "2026-01-01", "row": row}
-        for item, row in [(7, 12), (8, 3), (9, 100)]
-    ]
-    assert items(events(rows), dataset_config()) == {"a": [8, 7, 9]}
 
 
 def test_gaps_cut_sessions_where_a_user_idles_longer():
@@ -206,13 +183,6 @@ def test_no_window_names_a_user_in_a_session_s_id_and_roles_are_those_of_the_raw
         assert roles[datetime.fromisoformat(start)] == (is_train, not is_train)
 
 
-def test_a_sessions_user_is_its_first_events():
-    rows = session("a", [1, 2], "2026-01-01 10:00", user_id="u")
-    rows += session("a", [3], "2026-01-01 09:00", user_id=None)
-    kept = cut(events(rows), dataset_config(columns=USER))[0]
-    assert kept["user_id"].to_pylist() == [None, None, None]
-
-
 def test_roles_are_the_intervals_of_the_hash():
     ids = ["a", "b", "c", "1506825423271737"]
     split = dataset_config(split={"seed": 7, "train": [0, 0.8], "valid": [0.8, 0.9],
@@ -231,12 +201,6 @@ def test_a_session_without_a_role_is_dropped_and_counted():
     assert 0 < len(kept) < 80
     assert counts["no_role"].sum() == 80 - len(kept)
     assert counts["sessions"].sum() == len(kept) // 2
-
-
-def test_drop_all_keeps_the_first_of_each_item_in_each_group():
-    groups, things = np.array([0, 0, 0, 1, 1]), np.array([4, 4, 5, 4, 4])
-    drops = find_repeats(groups, things, "drop_all")
-    assert drops.tolist() == [False, True, False, False, True]
 
 
 @st.composite

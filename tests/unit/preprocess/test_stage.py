@@ -339,11 +339,6 @@ class TestPastEvents:
                 some += len(past)
         assert some > 50
 
-    def test_they_are_in_the_schema(self, run):
-        store = run(random_log(seed=9, days=1), dataset_config(**MESSY, past_max_length=4))
-        schema = (store.folder / "schema.pbtxt").read_text()
-        assert 'name: "bef_item_id"' in schema
-
 
 def test_clicks_in_the_grace_are_evaluated_but_not_trained_on(run):
     rows = [

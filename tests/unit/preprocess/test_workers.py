@@ -96,7 +96,9 @@ def listening():
     return {connection.laddr for connection in found if connection.status == "LISTEN"}
 
 
-@pytest.mark.parametrize(("n_workers", "is_small"), [(1, True), ("auto", False)])
+@pytest.mark.parametrize(
+    ("n_workers", "is_small"), [(1, True), pytest.param("auto", False, marks=pytest.mark.slow)]
+)
 def test_a_cluster_of_our_own_is_local_and_stops_at_the_end(tmp_path, n_workers, is_small):
     before = listening()
     config = machine_config(workers=n_workers)
