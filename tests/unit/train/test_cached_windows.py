@@ -6,13 +6,11 @@ import shutil
 import time
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 import torch
 from torch.testing import assert_close
 
 from dayahead.config.baselines import BASELINES, MEMORY
-from dayahead.core.files import write_parquet
 from dayahead.distributed.launch import run_processes
 from dayahead.model.tensor_files import write_tensors
 from dayahead.train import cached_windows
@@ -20,7 +18,6 @@ from dayahead.train.cached_windows import STATE
 from dayahead.train.results import EvaluatedWindow
 from dayahead.train.run import Run
 from dayahead.train.stage import train
-from dayahead.windows.folder import window_path
 from support.memory_models import MEMORY_WITH_GPT2
 from support.outputs import without_times
 from support.tiny_settings import (
@@ -139,9 +136,7 @@ def test_an_evaluation_leaves_alone_the_state_that_is_being_written(
     assert all(n_same)
 
 
-@pytest.mark.parametrize(
-    "name", mark_slow(["gpt2 with dropout", "transitions", "memory with gpt2"])
-)
+@pytest.mark.parametrize("name", mark_slow(["gpt2 with dropout", "memory with gpt2"]))
 def test_a_fit_is_cached_as_it_was_however_long_that_takes(windows, tmp_path, monkeypatch, name):
     def written(folder):
         run(windows, tmp_path / folder / "out", merge_sections(SETTINGS[name], **KEEP_ALL))
@@ -296,19 +291,6 @@ def test_another_split_needs_only_fits_that_were_not_kept(windows, finished, tmp
         fits.clear()
         assert run(windows, out, other | {"machine": {"keep_fits": keep}}) == expected
         assert len(fits) == n_fits
-
-
-def test_another_setting_repeats_every_fit(windows, finished, fits):
-    run(windows, finished[1], {"training": {"learning_rate": 0.02}})
-    assert len(fits) == len(DAYS)
-
-
-def test_changed_sessions_are_fitted_again_from_their_window_on(windows, finished, tmp_path, fits):
-    changed = shutil.copytree(windows, tmp_path / "windows")
-    path = window_path(changed, "day", day(2), "train")
-    write_parquet(path, pq.read_table(path, partitioning=None).slice(1))
-    run(changed, finished[1], KEEP_ALL)
-    assert fits == [day(2), day(3), day(4)]
 
 
 @pytest.mark.parametrize(("kind", "n_fits"), [("fits", 3), ("evaluations", 0)])

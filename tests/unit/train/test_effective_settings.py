@@ -9,6 +9,9 @@ from support.other_settings import OTHER
 from support.tiny_settings import merge_sections, tiny_params, train_study
 from support.window_folders import markov_days, write_window_folder
 
+FAST = ("transitions", "vsknn", "vstan", "slist", MEMORY)
+"""Baselines that read different settings; the others are slow."""
+
 
 @pytest.fixture(scope="module")
 def windows(tmp_path_factory):
@@ -23,7 +26,12 @@ def windows(tmp_path_factory):
         {"training": {"steps_per_window": 3}},
         {"loss": {"name": "bpr", "negatives": 0}},
         {"training": {"optimizer": "adagrad"}},
-        *({"model": {"architecture": name}} for name in (*BASELINES, MEMORY)),
+        *(
+            pytest.param(
+                {"model": {"architecture": name}}, marks=() if name in FAST else pytest.mark.slow
+            )
+            for name in (*BASELINES, MEMORY)
+        ),
         MEMORY_WITH_GPT2,
         {"training": {"protocol": "from_scratch"}},
     ],

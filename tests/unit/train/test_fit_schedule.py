@@ -34,6 +34,7 @@ FITTED_ON = {
 }
 WITH_CARRIED_MODEL = ("incremental", "sliding, carried")
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
+carried_and_fresh = pytest.mark.parametrize("protocol", ["incremental", "sliding, fresh"])
 
 
 class Recorder:
@@ -124,7 +125,7 @@ def test_only_the_fits_that_a_windows_model_depends_on_are_done(tmp_path, protoc
         ([0, 2, 4], [2, 3], [3], [3]),
     ],
 )
-@every_protocol
+@carried_and_fresh
 def test_cached_fits_are_not_repeated(tmp_path, protocol, cached, indices, carried, fresh):
     keep_only(tmp_path, protocol, cached)
     schedule = schedule_over(tmp_path, protocol)
@@ -158,7 +159,7 @@ def kept_in(cache):
         ("all", "abcdefghijklmnop", "abcdefghijklmnop"),
     ],
 )
-@every_protocol
+@carried_and_fresh
 def test_the_cache_keeps_the_newest_fits_and_of_a_carried_model_some_older_ones(
     tmp_path, protocol, keep, carried, fresh
 ):

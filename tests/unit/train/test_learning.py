@@ -22,10 +22,10 @@ EPOCHS = {"clm": 6, "mlm": 20, "plm": 20, "rtd": 20}
 TRAINING = {("t5", "mlm"): {"learning_rate": 0.005, "epochs": 30}}
 """T5 does not divide attention scores by the square root of the head size: it needs small steps."""
 SMALL_DAYS = markov_days(n_days=3, sessions_per_day=20, n_items=25)
-FAST_PAIRS = [("gru", "clm"), ("qwen3", "clm"), ("electra", "mlm")]
+FAST_PAIRS = [("qwen3", "clm")]
 SLOW_PAIRS = [
-    *((name, "clm") for name in ("albert", "electra", "lstm", "rnn", "avg")),
-    *((name, "mlm") for name in ("albert", "longformer", "reformer", "modernbert")),
+    *((name, "clm") for name in ("albert", "electra", "gru", "lstm", "rnn", "avg")),
+    *((name, "mlm") for name in ("albert", "electra", "longformer", "reformer", "modernbert")),
 ]
 
 
@@ -196,13 +196,8 @@ def test_a_backbone_trains_and_is_evaluated_on_each_window(
     ("model", "task", "message"),
     [
         ({"architecture": "gtp2"}, "clm", "gtp2 is unknown"),
-        ({"architecture": "transfoxl"}, "clm", "left transformers in version 5"),
-        ({"architecture": "gpt2"}, "mlm", "it sees the past only"),
         ({"architecture": "gru"}, "rtd", "it sees the past only"),
-        ({"architecture": "longformer"}, "clm", "it lets an event see a later one"),
         ({"architecture": "bert"}, "plm", "has no query stream"),
-        ({"architecture": "bert", "config": {"hiden_act": "relu"}}, "clm", "no such field"),
-        ({"architecture": "bert", "d_model": 18, "n_head": 4}, "clm", "multiple of model.n_head"),
     ],
 )
 def test_an_invalid_architecture_is_rejected_before_training(

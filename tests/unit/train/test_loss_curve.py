@@ -9,9 +9,8 @@ from dayahead.outputs.examples import read_examples
 from dayahead.outputs.losses import read_losses
 from dayahead.outputs.tables import read_ranks, read_windows
 from dayahead.train.loss_curve import N_PARTS, loss_curve
-from support.outputs import without_times
 from support.tiny_settings import train_study
-from support.window_folders import bytes_in, markov_days, write_window_folder
+from support.window_folders import markov_days, write_window_folder
 
 
 def test_few_steps_are_points_of_their_own():
@@ -70,13 +69,3 @@ def test_examples_are_those_of_the_evaluation(windows, tmp_path):
             n_found += 1
             assert example.recommended.index(target) < rank  # ties count against the model
     assert n_found
-
-
-def test_what_comes_from_the_cache_is_the_same(windows, tmp_path):
-    sections = {"model": {"architecture": "gru"}}
-    train_study(windows, tmp_path, sections)
-    first = without_times(bytes_in(tmp_path / "results"))
-    train_study(windows, tmp_path, sections)
-    again = without_times(bytes_in(tmp_path / "results"))
-    assert again == first
-    assert {"losses.csv", "examples.json"} < {*again}

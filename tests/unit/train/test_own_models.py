@@ -86,7 +86,14 @@ def windows(tmp_path_factory):
     return write_window_folder(tmp_path_factory.mktemp("windows"), markov_days(4, 40, 15))
 
 
-@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.parametrize(
+    "study",
+    [
+        "baseline",
+        "backbone and loss",
+        pytest.param("network of memory", marks=pytest.mark.slow),
+    ],
+)
 def test_the_example_is_fitted_saved_and_read_again(shop_models, windows, tmp_path, study):
     out = train_study(windows, tmp_path / "out", STUDIES[study])
     folder = WindowFolder(windows)

@@ -37,12 +37,15 @@ SHARDED = {
     "untied": VARIANTS["untied"],
     "triton": VARIANTS["triton"],
 }
-FAST = ("gpt2-clm", "sampled", "bfloat16", "gru4rec")
+FAST = ("gpt2-clm", "sampled")
 """Of backbones, variants and sharded variants; all others are slow."""
 OF_STRIDES = "aten.index_add_"
 """Longformer's backward allocates in C++, where the pretended tensors are on the CPU."""
 STEPS = [
-    *((*pair, {}) for pair in FAST_BACKBONES),
+    *(
+        pytest.param(*pair, {}, marks=() if pair[1] == "rtd" else pytest.mark.slow)
+        for pair in FAST_BACKBONES
+    ),
     ("gpt2", "clm", SAMPLED),
     ("gpt2", "clm", VARIANTS["triton"]),
     ("gpt2", "clm", {"swap_noise": 0.2, "unknown_rate": 0.2, "features": ["category", "price"]}),
@@ -85,7 +88,8 @@ def faults_of(windows, out, sections):
     return {name: n for name, n in gpu.faults.items() if OF_STRIDES not in name}
 
 
-@pytest.mark.parametrize(("architecture", "task"), [*mark_slow(TRAINED)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("architecture", "task"), TRAINED)
 def test_every_backbone_runs(windows, tmp_path, architecture, task):
     sections = {"model": {"architecture": architecture}, "task": {"name": task}}
     assert faults_of(windows, tmp_path, sections) == {}
@@ -106,8 +110,9 @@ def test_sharded_items_run(windows, tmp_path, shard_of_one, variant):
 def test_results_are_those_of_the_cpu(windows, tmp_path, architecture, task):
     """Though SDPA is called otherwise, for which see huggingface.py."""
     sections = {"model": {"architecture": architecture}, "task": {"name": task}}
-    faults_of(windows, tmp_path / "gpu", sections)
+    assert faults_of(windows, tmp_path / "gpu", sections) == {}
     train_study(windows, tmp_path / "cpu", sections)
+
     for window in (day(1), day(2)):
         on_gpu, on_cpu = (ranks_of(tmp_path / name, window) for name in ("gpu", "cpu"))
         assert np.array_equal(on_gpu, on_cpu)

@@ -62,7 +62,7 @@ def events_of(out, loop):
 
 @pytest.fixture(
     scope="module",
-    params=["gpt2", pytest.param("memory", marks=pytest.mark.slow), "popularity"],
+    params=["gpt2", *(pytest.param(n, marks=pytest.mark.slow) for n in ("memory", "popularity"))],
 )
 def both(request, windows, tmp_path_factory):
     """Output folders of a study without and with a profile of the second window."""

@@ -46,23 +46,7 @@ def test_every_variant_agrees_with_the_cpu(windows, tmp_path, gpu, variant):
     assert difference(windows, tmp_path, VARIANTS[variant], gpu) < tolerance
 
 
-@pytest.mark.parametrize(
-    "variant",
-    [
-        "noise",
-        *(
-            pytest.param(variant, marks=pytest.mark.slow)
-            for variant in ("gru4rec", "bfloat16", "window of the past")
-        ),
-    ],
-)
-def test_these_checks_pass_on_a_pretended_gpu(windows, tmp_path, monkeypatch, variant):
-    if variant == "noise":  # a CPU that packs draws other dropout
-        monkeypatch.setattr(huggingface.HuggingFaceBackbone, "packs_on", lambda *_: False)
-    with pretended_gpu():
-        assert difference(windows, tmp_path, VARIANTS[variant], "cuda") < CLOSE
-
-
+@pytest.mark.slow
 def test_these_checks_see_a_missing_mask(windows, tmp_path, monkeypatch):
     """Of padding, on the GPU alone."""
     monkeypatch.setattr(huggingface, "MASKED", huggingface.UNMASKED)

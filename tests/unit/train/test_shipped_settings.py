@@ -49,7 +49,7 @@ def first_gradient_norm(params, items, lengths):
     return get_total_norm(found).item()
 
 
-@pytest.mark.parametrize("n_layer", [1, 2])
+@pytest.mark.parametrize("n_layer", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "architecture", mark_slow([name for name, task in TRAINED if task == "clm"])
 )

@@ -24,7 +24,7 @@ from dayahead.train.batches import (
 from dayahead.train.streaming import StreamedBatches
 
 COLUMNS = ("item_id", "price")
-N = 500
+N = 300
 
 
 def window_table(n: int = N, seed: int = 0) -> pa.Table:
@@ -125,7 +125,7 @@ def test_every_session_is_read_once_with_its_own_content(streamed, seed):
 
 
 @pytest.mark.parametrize("seed", [None, 4])
-@pytest.mark.parametrize("world", [2, 3, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("world", [3, pytest.param(8, marks=pytest.mark.slow)])
 def test_the_global_batches_do_not_depend_on_the_number_of_processes(streamed, seed, world):
     whole = list(replace(streamed, seed=seed))
     ranks = [list(replace(streamed, seed=seed, rank=Rank(r, world))) for r in range(world)]

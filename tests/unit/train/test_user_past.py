@@ -87,14 +87,10 @@ def study(folder, out, architecture="gpt2", task="clm", epochs=1, *, fit_last=Fa
     return train_study(folder, out, sections)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("architecture", "task"),
-    [
-        ("gpt2", "clm"),
-        pytest.param("memory", "clm", marks=pytest.mark.slow),
-        pytest.param("xlnet", "clm", marks=pytest.mark.slow),
-        pytest.param("bert", "mlm", marks=pytest.mark.slow),
-    ],
+    [("gpt2", "clm"), ("memory", "clm"), ("xlnet", "clm"), ("bert", "mlm")],
 )
 def test_a_model_learns_from_the_past(folder, tmp_path, architecture, task):
     """If a target leaked, sessions without a past would be predicted correctly too."""
@@ -138,13 +134,6 @@ def test_evaluate_and_recommend_give_the_same_scores_after_a_past(folder, tmp_pa
     )
     found = recommender.rank(at_once, [Options(top_k=99)] * len(rows))
     np.testing.assert_allclose(found.scores, wanted[rows], rtol=1e-5, atol=1e-5)
-
-
-def test_a_model_without_past_length_rejects_a_past(folder, tmp_path):
-    study(folder, tmp_path)
-    recommender = Recommender.load(tmp_path / "models")
-    with pytest.raises(ConfigError, match="reads no past events"):
-        recommender.recommend_after(raw_events([1]), 3, raw_events([2]))
 
 
 def test_items_of_the_past_are_known_and_seen(folder, tmp_path):
