@@ -27,6 +27,10 @@ from support.window_folders import FEATURES, tiny_statistics
 
 EVERY = [*BACKBONES, *((name, "clm") for name in (*BASELINES, MEMORY))]
 every_architecture = pytest.mark.parametrize(("architecture", "task"), EVERY)
+one_of_each_kind = pytest.mark.parametrize(
+    ("architecture", "task"),
+    [("xlnet", "rtd"), *((name, "clm") for name in ("transitions", "vstan", "slist", MEMORY))],
+)
 
 
 def scores_of(model, candidates):
@@ -47,8 +51,8 @@ def test_a_model_read_again_gives_identical_scores(tmp_path, architecture, task)
     )
 
 
-@pytest.mark.parametrize(("architecture", "task"), BACKBONES)
-@pytest.mark.parametrize("changes", [{}, {"tie_weights": False}, {"item_embedding_dim": 8}])
+@pytest.mark.parametrize(("architecture", "task"), [("gpt2", "clm"), ("electra", "rtd")])
+@pytest.mark.parametrize("changes", [{"tie_weights": False}, {"item_embedding_dim": 8}])
 def test_every_tensor_read_again_is_identical(tmp_path, architecture, task, changes):
     written = stored(architecture, task, **changes)
     save(tmp_path, written)
@@ -90,7 +94,7 @@ def test_a_model_to_fit_needs_all_of_its_state(tmp_path):
         load_model(tmp_path)
 
 
-@every_architecture
+@one_of_each_kind
 def test_the_same_model_gives_the_same_bytes(tmp_path, architecture, task):
     for folder in (tmp_path / "a", tmp_path / "b"):
         save(folder, stored(architecture, task))
@@ -168,7 +172,7 @@ def test_the_weights_of_another_model_are_rejected(tmp_path):
         load_model(tmp_path / "own")
 
 
-@every_architecture
+@one_of_each_kind
 def test_the_vocabulary_of_another_model_is_rejected(tmp_path, architecture, task):
     save(tmp_path, stored(architecture, task))
     pq.write_table(vocabulary(29), tmp_path / "vocabulary" / "item_id.parquet")

@@ -152,22 +152,6 @@ def test_the_losses_of_gru4rec_by_hand():
     assert loss_of_scores(config, *args) == pytest.approx(wanted, rel=1e-6)
 
 
-def test_bpr_max_with_elu_is_the_authors_formula():
-    """On scores [T, T + K] of each target, the others and K samples, as Hidasi and Karatzoglou."""
-    generator = torch.Generator().manual_seed(3)
-    scores = torch.randn(4, 9, generator=generator, dtype=torch.float64)
-    is_other = ~torch.eye(4, 9).bool()
-    activated = torch.where(scores > 0, scores, 0.7 * (scores.exp() - 1))
-    weights = activated.exp() * is_other
-    weights = weights / weights.sum(1, keepdim=True)
-    target = activated.diagonal()[:, None]
-    wanted = -(weights * torch.sigmoid(target - activated)).sum(1).log()
-    wanted = wanted + 1.2 * (weights * activated**2).sum(1)
-    config = loss_config(name="bpr_max", elu=0.7, bpr_max_regularisation=1.2)
-    found = SAMPLED_LOSSES["bpr_max"](Scores(scores.diagonal(), scores, is_other, 50), config)
-    torch.testing.assert_close(found, wanted)
-
-
 @every_loss
 @settings(max_examples=15)
 @given(st.integers(1, 6), st.integers(2, 9), st.integers(1, 12), st.integers(0, 99), st.booleans())
@@ -182,17 +166,8 @@ def test_any_shape_equals_the_loops(name, n_targets, n_items, n_negatives, seed,
     assert_all_close(found, wanted, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", SAMPLED_LOSSES)  # the softmax's can be taken once only
-def test_gradients_are_those_of_finite_differences(name):
-    *parts, targets, negatives = problem(n_targets=3, n_items=6, dtype=torch.float64)
-    config = loss_config(name=name, bpr_max_regularisation=0.3)
-    assert torch.autograd.gradcheck(
-        lambda *inputs: loss_of(config, *inputs, targets, negatives), parts
-    )
-
-
 @every_loss
-@pytest.mark.parametrize("n_rows", [1, 2, 3, 6, 100])
+@pytest.mark.parametrize("n_rows", [1, 3, 100])
 def test_any_chunk_gives_the_same(monkeypatch, name, n_rows):
     *parts, targets, negatives = problem()
     config = loss_config(name=name, logits_budget_mib=1)
@@ -201,36 +176,6 @@ def test_any_chunk_gives_the_same(monkeypatch, name, n_rows):
         monkeypatch.setattr(module, "rows_per_chunk", lambda *_: n_rows)
     found = with_gradients(loss_of(config, *parts, targets, negatives), *parts)
     assert_all_close(found, wanted, rtol=1e-5, atol=1e-6)
-
-
-@every_loss
-def test_the_order_of_negatives_and_targets_does_not_matter(name):
-    hidden, table, bias, targets, negatives = problem()
-    config = loss_config(name=name, bpr_max_regularisation=0.3)
-    loss = loss_of(config, hidden, table, bias, targets, negatives)
-    by_item, by_target = torch.randperm(len(negatives.items)), torch.randperm(len(targets))
-    other = Negatives(negatives.items[by_item], negatives.log_expected[by_item])
-    again = loss_of(config, hidden[by_target], table, bias, targets[by_target], other)
-    torch.testing.assert_close(loss, again)
-
-
-@every_loss
-def test_a_target_among_its_own_negatives_does_not_count(name):
-    hidden, table, bias, _, negatives = problem(n_targets=5)
-    targets = torch.full((5,), 3)
-    config = loss_config(name=name, bpr_max_regularisation=0.3)
-    is_other = negatives.items != 3
-    without = Negatives(negatives.items[is_other], negatives.log_expected[is_other])
-    hit = torch.full((4,), 3)
-    beside = Negatives(
-        torch.cat([without.items, hit]), torch.cat([without.log_expected, torch.zeros(4)])
-    )
-    parts = (hidden, table, bias)
-    found, wanted = (
-        with_gradients(loss_of(config, *parts, targets, those), *parts)
-        for those in (beside, without)
-    )
-    assert_all_close(found, wanted)
 
 
 @every_loss

@@ -137,18 +137,6 @@ def test_scores_are_those_of_the_papers(variant, config, log, query):
     assert of_neighbours(scores_after(model, query)) == pytest.approx(wanted, rel=1e-5, abs=1e-30)
 
 
-def test_two_neighbours_by_hand():
-    """V-SkNN: in the session A weighs (1 / 2)^2, B 1.
-
-    The first neighbour shares A, two events from the end: 1/4 * 1/2. The second shares both, B
-    being the last: 5/4 * 1.
-    """
-    model = fitted("vsknn", [[[A, C], [B, A, D]]], k=2, idf=0.0)
-    scores = of_neighbours(scores_after(model, [A, B]))
-    both = 1 / 8 + 5 / 4
-    assert scores == pytest.approx({A: 1, B: 1.25 / both, C: 0.125 / both, D: 1.25 / both})
-
-
 def test_other_items_rank_below_by_popularity():
     model = fitted("sknn", [[[A, B], [C, D], [C, E], [C, D]]])
     scores = scores_after(model, [A])

@@ -26,8 +26,8 @@ def chunk_rows(monkeypatch):
     return lambda n_rows: monkeypatch.setattr(output_layer, "rows_per_chunk", rows_of(n_rows))
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.6])
-@pytest.mark.parametrize("n_rows", [1, 2, 7, 23, 24, 1000])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("n_rows", [1, 7, 23, 1000])
 def test_any_chunk_gives_the_dense_loss(chunk_rows, n_rows, smoothing):
     chunk_rows(n_rows)
     *parts, targets = problem(n_targets=23, n_items=50)

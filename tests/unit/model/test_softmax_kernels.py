@@ -156,7 +156,7 @@ def test_a_target_of_high_probability_has_an_exact_gradient_in_bfloat16():
     torch.testing.assert_close(found[3][3], wanted[3][3], rtol=0.004, atol=0)
 
 
-@pytest.mark.parametrize("n_items", [2, 3, 17, 40])
+@pytest.mark.parametrize("n_items", [3, 40])
 def test_two_shards_together_are_the_whole(monkeypatch, n_items):
     one_at_a_time = Lock()  # the interpreter is not made for threads
 
