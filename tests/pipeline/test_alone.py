@@ -16,11 +16,9 @@ PROGRAMS = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
 @pytest.fixture
 def project(tmp_path):
-    """A DVC project with one stage."""
-    (tmp_path / "site").mkdir()
-    status, _, errors = run(tmp_path, "dvc", "init", "--quiet", "--no-scm")
-    assert status == 0, errors
-    (tmp_path / "dvc.yaml").write_text(STAGE)
+    """A folder that looks like a DVC project."""
+    for name in ("site", ".dvc/tmp"):
+        (tmp_path / name).mkdir(parents=True)
     return tmp_path
 
 
@@ -59,6 +57,9 @@ def holder(folder, **environment):
 @pytest.mark.slow
 def test_a_stale_lock_that_names_a_living_process_holds_nothing_up(project):
     """As after a kill, where the number belongs to another process on the next machine."""
+    status, _, errors = run(project, "dvc", "init", "--quiet", "--no-scm", "--force")
+    assert status == 0, errors
+    (project / "dvc.yaml").write_text(STAGE)
     owner = {"pid": os.getpid(), "cmd": "dvc repro --verbose"}
     stale = json.dumps({"write": {str(project / "out"): owner}, "read": {}})
     (project / ".dvc" / "tmp" / "rwlock").write_text(stale)

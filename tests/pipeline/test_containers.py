@@ -57,30 +57,6 @@ def stages():
     return [words[words.index("AS") + 1] for word, words in instructions() if word == "FROM"]
 
 
-def test_stages_are_built_from_stages_or_the_base():
-    known = {"${BASE}", "scratch"}
-    for word, words in instructions():
-        if word == "FROM":
-            assert words[0] in known
-            known.add(words[-1])
-        if word in {"COPY", "RUN"}:
-            assert set(re.findall(r"(?:--from=|,from=)([\w-]+)", " ".join(words))) <= known
-    assert stages()[-1] == "pipeline", "the one that is built where no target is named"
-
-
-def test_what_is_copied_from_the_project_exists():
-    for word, words in instructions():
-        if word == "COPY" and not words[0].startswith("--from"):
-            assert [name for name in words[:-1] if not (ROOT / name).exists()] == []
-
-
-def test_programs_of_the_containerfile_are_in_the_project():
-    named = re.findall(r"/opt/dayahead/([\w/-]+)|/build/(install-[\w-]+)", CONTAINERFILE)
-    files = [project or f"containers/{build}" for project, build in named]
-    assert {"containers/entrypoint", "containers/install-python"} <= set(files)
-    assert [file for file in files if not (ROOT / file).is_file()] == []
-
-
 def test_the_image_runs_without_root():
     for stage in ("pipeline", "development"):
         text = CONTAINERFILE.split(f"AS {stage}\n")[1].split("\nFROM ")[0]
@@ -253,19 +229,6 @@ def test_the_nightly_run_uses_the_image_that_is_replaced(objects):
     assert objects["TrainJob"]["spec"]["trainer"]["image"].startswith(f"{image['newName']}:")
 
 
-def test_the_dev_container_uses_a_target_that_exists():
-    folder = ROOT / ".devcontainer"
-    lines = (folder / "devcontainer.json").read_text().splitlines()
-    config = json.loads("\n".join(line for line in lines if not line.startswith("//")))
-    build = config["build"]
-    assert (folder / build["dockerfile"]).resolve() == CONTAINERS / "Containerfile"
-    assert (folder / build["context"]).resolve() == ROOT
-    assert build["target"] in stages()
-    assert re.findall(r"useradd --uid 1000 [^&]*?(\w+) \\\n", CONTAINERFILE) == [
-        config["remoteUser"]
-    ]
-
-
 def test_actions_and_images_are_pinned_by_digest():
     """MLflow's image follows the lock: its version is pinned, its digest is not known here."""
     actions = [
@@ -280,12 +243,3 @@ def test_actions_and_images_are_pinned_by_digest():
     images += re.findall(r"^ARG BASE=(.*)", CONTAINERFILE, re.M)
     named = [image for image in images if not re.search(r"@sha256:[0-9a-f]{64}$", image)]
     assert {image.split(":")[0] for image in named} == {"ghcr.io/mlflow/mlflow"}
-
-
-def test_the_publishing_workflow_calls_verbs_and_targets_that_exist():
-    text = (ROOT / ".github" / "workflows" / "image.yaml").read_text()
-    makefile = (ROOT / "Makefile").read_text()
-    verbs = {verb for call in re.findall(r"make ([a-z -]+)", text) for verb in call.split()}
-    assert {"image", "image-test", "sbom"} == verbs
-    assert [verb for verb in verbs if f"\n{verb}:" not in makefile] == []
-    assert set(re.findall(r"tools/image (\S+)", makefile)) - {"$(TARGET)"} <= set(stages())
