@@ -120,17 +120,17 @@ def test_the_current_settings_are_measured_once_and_are_no_trial(tmp_path, plan)
 
 
 @pytest.mark.parametrize(
-    "kill_at", [5, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 1, 2, 11))]
+    "kill_at", [5, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 1, 2, 8))]
 )
 def test_a_study_that_is_killed_and_continued_is_the_one_that_never_was(tmp_path, plan, kill_at):
     whole = search_of(tmp_path / "whole.db", plan)
-    whole.run(14)
+    whole.run(9)
     with pytest.raises(Killed):
-        search_of(tmp_path / "s.db", plan, kill_at=kill_at).run(14)
+        search_of(tmp_path / "s.db", plan, kill_at=kill_at).run(9)
     again = search_of(tmp_path / "s.db", plan)
-    again.run(14)
+    again.run(9)
     assert summary(again.study) == summary(whole.study)
-    search_of(tmp_path / "s.db", plan).run(14)
+    search_of(tmp_path / "s.db", plan).run(9)
     assert summary(again.study) == summary(whole.study)
 
 
