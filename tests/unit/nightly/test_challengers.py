@@ -34,13 +34,22 @@ def run_names(root):
     return sorted(names, key=lambda name: (name.startswith("champion"), name))
 
 
-def test_a_better_challenger_wins_once_when_its_horizon_is_full(root):
-    night, outcomes = trial_of(root, {2: 1})
-    assert [each.status for each in outcomes] == [0] * 6 + [10, 10]
+def test_a_better_challenger_wins_once_when_its_horizon_is_full_and_is_promoted(root):
+    night, outcomes = trial_of(root, {2: 1}, n_days=8)
+    assert [each.status for each in outcomes] == [0] * 6 + [10]
     assert ends(night) == [("won", day(7))]
-    for outcome in (*outcomes[6:], night.run()):
+    for outcome in (outcomes[6], night.run()):
         assert (outcome.outcome, outcome.challenger) == ("won", "other")
         assert "--promote other" in outcome.why
+    diff = promote(root, "other", night.history.read())
+    assert "epochs: 2" in diff.replace('"', "")
+    params = read_yaml(root / "params.yaml")
+    assert params["training"]["epochs"] == 2
+    assert params["nightly"]["challengers"] == {}
+    night, [outcome] = run_nights(root, 9, first=9, levels={2: 1})
+    assert outcome.outcome == "published"
+    [champion] = [e for e in night.history.read().entries if e.kind == "champion"][1:]
+    assert champion.why == f"the settings of other, which won on {day(7)}"
 
 
 @pytest.mark.slow
@@ -122,19 +131,6 @@ def test_a_challenger_waits_where_the_year_has_had_its_trials(root, caplog):
     assert [e.details["error"] for e in enrolled] == [0.0125, 0.0125]
     assert "challenger c is not enrolled yet: 2 trials were enrolled" in caplog.text
     assert "enrolled from 2027-01-02 on" in caplog.text
-
-
-def test_a_winner_is_promoted_into_params_and_is_the_champion_from_the_next_night_on(root):
-    night, _ = trial_of(root, {2: 1}, n_days=8)
-    diff = promote(root, "other", night.history.read())
-    assert "epochs: 2" in diff.replace('"', "")
-    params = read_yaml(root / "params.yaml")
-    assert params["training"]["epochs"] == 2
-    assert params["nightly"]["challengers"] == {}
-    night, [outcome] = run_nights(root, 9, first=9, levels={2: 1})
-    assert outcome.outcome == "published"
-    [champion] = [e for e in night.history.read().entries if e.kind == "champion"][1:]
-    assert champion.why == f"the settings of other, which won on {day(7)}"
 
 
 @pytest.mark.slow
