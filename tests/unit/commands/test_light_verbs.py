@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from dayahead.core.cache import Cache
-from support.pretended_nights import run_nights
+from support.pretended_nights import after_nights
 from support.results_folders import write_results
 
 HEAVY = {
@@ -19,9 +19,9 @@ VERBS = {
     **dict.fromkeys(("--help", "nightly --help", "nightly --status", "preset tiny/seed"), 0),
     **dict.fromkeys(("preset", "summary", "cache", "tune", "compare results other"), 0),
     "track": 1,  # it expects an option
-    "rollback --reason slow": 0,
 }
 """By exit status."""
+ROLLBACK = {"rollback --reason slow": 0}
 CALL = """
 import json, sys
 from dayahead.__main__ import main
@@ -40,9 +40,7 @@ for line in json.loads(sys.argv[1]):
 def project(tmp_path_factory):
     """A project with three nights behind it, results, and an entry in its cache."""
     root = tmp_path_factory.mktemp("project")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DVC_ROOT", str(root))
-        run_nights(root, 4)
+    after_nights(root, 4)
     ranks = {f"2026-01-0{day}": [1, 2, 3, 4, 5] for day in range(2, 9)}
     for name in ("results", "other"):
         write_results(root / name, ranks)
@@ -53,14 +51,19 @@ def project(tmp_path_factory):
     return root
 
 
-def test_light_verbs_load_nothing_heavy(project):
+@pytest.mark.parametrize(
+    "verbs",
+    [VERBS, pytest.param(ROLLBACK, marks=pytest.mark.slow)],  # that draws the page
+    ids=["at once", "rollback"],
+)
+def test_light_verbs_load_nothing_heavy(project, verbs):
     """One after the other in one process; the first one that loads something is named."""
     environment = {**os.environ, "DVC_ROOT": str(project)}
     done = subprocess.run(
-        [sys.executable, "-c", CALL, json.dumps([*VERBS])],
+        [sys.executable, "-c", CALL, json.dumps([*verbs])],
         cwd=project, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     ended = [line for line in done.stdout.splitlines() if line.startswith("ended: ")]
     found = [json.loads(line.partition(" ")[2]) for line in ended]
-    assert {line: status for line, status, _ in found} == VERBS, done.stderr
-    assert [(line, *HEAVY & {*modules}) for line, _, modules in found] == [(v,) for v in VERBS]
+    assert {line: status for line, status, _ in found} == verbs, done.stderr
+    assert [(line, *HEAVY & {*modules}) for line, _, modules in found] == [(v,) for v in verbs]

@@ -120,6 +120,7 @@ def test_a_saved_model_has_the_same_ranks_in_a_window_after_the_next(fit):
         assert rank == 1 + sum(other > score for other in found.values()), name
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_an_exported_network_reads_later_values_as_service_does(fit, tmp_path):
     store, recommender = fit(catalogue="full", architecture="gpt2")

@@ -34,7 +34,10 @@ EVALUATED = [
 WINDOWS = [[session[:MAX_LENGTH] for session in sessions] for sessions in (DAYS[0], EVALUATED)]
 OF_BASELINES = [(name, "clm") for name in BASELINES]
 EVERY_MODEL = [*BACKBONES, *OF_BASELINES]
-FAST_MODELS = [*FAST_BACKBONES, *OF_BASELINES]
+FAST_MODELS = [
+    *FAST_BACKBONES,
+    *((name, "clm") for name in ("own", "transitions", "vstan", "slist")),
+]
 FAST_WITHOUT_FEATURES = [("gpt2", "clm"), ("xlnet", "plm"), ("transitions", "clm")]
 FEATURES = ("category", "price")
 
