@@ -38,9 +38,9 @@ def check_one(folder: Path, seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "first", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 16))]
+    "first", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 32))]
 )
 def test_logs_in_any_dialect(tmp_path, monkeypatch, first):
     monkeypatch.setenv("DVC_ROOT", str(tmp_path / "root"))
-    for seed in range(40 * first, 40 * (first + 1)):
+    for seed in range(20 * first, 20 * (first + 1)):
         check_one(tmp_path, seed)

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dayahead.core.columns import TIMESTAMP
 from dayahead.core.errors import SourceError
-from dayahead.download.events import source_columns, to_events
+from dayahead.download.events import to_events
 from dayahead.download.readers import RawBatch
 from support.sources import a_dataset
 
@@ -35,34 +34,6 @@ def times(values, kind=None, **time):
         "time": pa.array(values, kind),
     }
     return events(rows, time=time).table["event_time"].to_pylist()
-
-
-def test_the_event_table_has_the_configured_columns():
-    dataset = a_dataset(
-        columns={"user_id": "user", "session_start": "started"},
-        features={
-            "kind": {"kind": "categorical", "column": "category"},
-            "code": {"kind": "categorical", "column": "category", "type": "int"},
-            "price": {"kind": "log_number", "column": "cost"},
-            "hour": {"kind": "hour"},
-        },
-    )
-    assert dataset.event_schema() == pa.schema(
-        [
-            ("session_id", pa.string()),
-            ("user_id", pa.string()),
-            ("item_id", pa.int64()),
-            ("event_time", TIMESTAMP),
-            ("row", pa.int64()),
-            ("session_start", TIMESTAMP),
-            ("kind", pa.string()),
-            ("code", pa.int64()),
-            ("price", pa.float64()),
-        ]
-    )
-    assert list(source_columns(dataset)) == [
-        "session", "user", "item", "time", "started", "category", "cost",
-    ]  # fmt: skip
 
 
 def test_a_log_without_sessions_has_no_session_column():

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dayahead.core.errors import ConfigError, SourceError
+from dayahead.core.errors import SourceError
 from dayahead.core.files import read_json
 from dayahead.download import convert, readers
 from dayahead.download.stage import download
@@ -243,21 +243,6 @@ def test_the_user_is_required_if_sessions_are_cut_by_user(tmp_path):
     }
     with pytest.raises(SourceError, match=r"nulls\.user_id: 50\.00% of 2 rows \(limit 1\.00%\)"):
         quality_of(tmp_path, csv("a,1,2019-10-01", ",1,2019-10-01"), **by_user)
-
-
-@pytest.mark.parametrize(
-    ("quality", "message"),
-    [
-        ({"nulls": {"brand": 0.1}}, "quality.nulls: brand: expected some of session_id, item_id"),
-        ({"negative": {"item_id": 0}}, "quality.negative: item_id: expected some of none"),
-        ({"duplicates": 1.5}, "quality.duplicates"),
-        ({"unreadable": None}, "quality.unreadable"),
-        ({"doubles": 0}, "quality.doubles"),
-    ],
-)
-def test_limits_of_unknown_columns_are_errors(quality, message):
-    with pytest.raises(ConfigError, match=message):
-        a_dataset(quality=quality)
 
 
 UNREADABLE = [
