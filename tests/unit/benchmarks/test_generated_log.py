@@ -1,16 +1,12 @@
 """The benchmarks' log: what `preprocess` takes for REES46's, and grows only at its end."""
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import pytest
 
-import generated_log
-from dayahead.core.columns import EVENT_TIME, ROW, SESSION_ID
+from dayahead.core.columns import ROW
 from dayahead.core.files import read_json
 from dayahead.core.fingerprints import sha256_of
 from dayahead.preprocess.event_log import read_event_log
-from generated_log import START, Shape, rees46, shape_of, write_days, write_month
+from generated_log import Shape, rees46, write_days, write_month
 
 SHAPE = Shape(days=3, sessions_per_day=400)
 
@@ -28,15 +24,6 @@ def test_it_has_the_columns_of_the_event_table(tmp_path):
     assert {name: table.schema.field(name).type for name in schema.names} == dict(
         zip(schema.names, schema.types, strict=True)
     )
-
-
-def test_it_is_in_order_of_time_and_of_about_the_size_asked_for(tmp_path):
-    n_events = write_month(tmp_path, shape_of(30_000, days=3))
-    (table,) = parts_of(tmp_path)
-    assert n_events == pytest.approx(30_000, rel=0.05)
-    assert table[EVENT_TIME].equals(table.sort_by(EVENT_TIME)[EVENT_TIME])
-    assert pc.min(table[EVENT_TIME]).as_py() >= START
-    assert n_events / pc.count_distinct(table[SESSION_ID]).as_py() == pytest.approx(4.6, rel=0.05)
 
 
 def test_a_longer_log_begins_with_the_shorter_one(tmp_path):
@@ -57,12 +44,3 @@ def test_rows_are_numbered_by_source_file(tmp_path):
     parts = read_event_log(tmp_path, rees46()).parts
     assert [part.first_row for part in parts] == [0, n_first, n_first + n_second]
     assert all(part[ROW].to_pylist() == [*range(len(part))] for part in parts_of(tmp_path))
-
-
-def test_a_long_file_becomes_several_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr(generated_log, "PART", 1_000)
-    n_events = write_month(tmp_path, SHAPE)
-    tables = parts_of(tmp_path)
-    assert {len(part) for part in tables[:-1]} == {1_000}
-    assert pa.concat_tables(tables)[ROW].to_pylist() == [*range(n_events)]
-    assert {part.first_row for part in read_event_log(tmp_path, rees46()).parts} == {0}

@@ -39,12 +39,6 @@ def test_a_change_is_that_from_the_last_run(path, capsys):
     assert [entry["figures"]["training"]["value"] for entry in entries(path)] == [4e3, 2e3, 1.8e3]
 
 
-def test_fewer_milliseconds_are_faster(path, capsys):
-    printed_of(capsys, path, 0.5, "ms")
-    assert printed_of(capsys, path, 0.4, "ms")[1] == "  training: 0.5 -> 0.4 ms, 20.0% faster"
-    assert printed_of(capsys, path, 0.5, "ms")[1].endswith("25.0% slower")
-
-
 def test_only_like_is_compared_with_like(path, capsys, monkeypatch):
     printed_of(capsys, path, 1.0)
     assert "first" in printed_of(capsys, path, 1.0, settings={"threads": 1})[0]
@@ -53,19 +47,9 @@ def test_only_like_is_compared_with_like(path, capsys, monkeypatch):
     assert "first" in printed_of(capsys, path, 1.0)[0]
 
 
-def test_a_figure_that_is_new_has_no_change(path, capsys):
-    printed_of(capsys, path, 1.0)
-    record("b", ONE, {"evaluation": Figure(1.0, "x")}, path)
-    assert "evaluation" not in capsys.readouterr().out
-
-
 def test_a_broken_line_is_named(path, capsys):
     printed_of(capsys, path, 1.0)
     with path.open("a") as file:
         file.write('{"benchmark": "b", "mach\n')
     with pytest.raises(ValueError, match=r"history.jsonl, line 2: expected a JSON object.*delete"):
         printed_of(capsys, path, 1.0)
-
-
-def test_the_commit_is_that_of_the_project():
-    assert len(history.commit().removesuffix("+")) >= 7

@@ -45,7 +45,7 @@ def programs(fake):
 
 
 @pytest.mark.parametrize(("architecture", "task"), peers.STUDIES)
-@pytest.mark.parametrize("precision", ["auto", "float32"])
+@pytest.mark.parametrize("precision", ["auto", pytest.param("float32", marks=pytest.mark.slow)])
 def test_our_side_learns_the_sessions(architecture, task, precision, tmp_path, monkeypatch):
     monkeypatch.setattr(peers, "N_ITEMS", 50)
     given = shared_settings(tmp_path / "sessions.npz", n_sessions=64, threads=1)

@@ -158,26 +158,3 @@ def test_a_live_session_takes_no_workflow(monkeypatch):
         "event_time": [arrays["event_time"][1] - minute, arrays["event_time"][0] + minute],
         "price": [1, 1],
     }
-
-
-def test_a_live_session_is_sorted_and_its_repeats_are_dropped():
-    rows = [
-        {"item_id": 60, "event_time": "2026-01-03 10:02"},
-        {"item_id": 50, "event_time": "2026-01-03 10:00"},
-        {"item_id": 99, "event_time": "2026-01-03 10:02"},
-        {"item_id": 50, "event_time": "2026-01-03 10:01"},
-    ]
-    settings = statistics({"brand": {"kind": "categorical", "type": "string"}},
-                          repeats="drop_consecutive")  # fmt: skip
-    known = {ITEM_ID: ITEMS, "brand": vocabulary("brand", ["x"], pa.string())}
-    arrays = SessionEncoder(settings, known).encode_session(events(rows).drop_columns(["row"]))
-    assert arrays["item_id"].tolist() == [2, 3, 1]
-    assert arrays["brand"].tolist() == [1, 1, 1]  # no such column: unknown
-
-
-def test_of_a_long_live_session_the_last_19_events_are_kept():
-    rows = session("a", [50, 60] * 12 + [50], "2026-01-03 10:00")
-    encoder = SessionEncoder(statistics({"hour": {"kind": "hour"}}), {ITEM_ID: ITEMS})
-    arrays = encoder.encode_session(events(rows))
-    assert arrays["item_id"].tolist() == [2, 3] * 9 + [2]
-    assert {len(values) for values in arrays.values()} == {19}
