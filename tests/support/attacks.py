@@ -121,7 +121,6 @@ async def read_nothing(port, n_connections=20):
 
 
 CHUNKED = f"{HEAD}transfer-encoding: chunked\r\n\r\n".encode()
-TOO_LONG = f"{HEAD}content-length: 99\r\n\r\n{{}}".encode()
 CONNECTIONS = {
     "slow header": partial(drip, beginning=b"POST /", part=b"x", n_connections=200),
     "slow body": partial(

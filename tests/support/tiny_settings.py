@@ -12,7 +12,7 @@ import torch
 from dayahead.config.loading import read_yaml, validated
 from dayahead.config.machine import ComputeConfig
 from dayahead.config.model import LossConfig, ModelConfig, TaskConfig
-from dayahead.config.params import EvaluationConfig, Params, TrainingConfig
+from dayahead.config.params import Params, TrainingConfig
 from dayahead.model.building import build_model
 from dayahead.model.losses import Negatives, catalogue_loss
 from dayahead.model.model import CountingModel
@@ -157,10 +157,6 @@ def loss_config(**changes: Any) -> LossConfig:
 
 def training_config(**changes: Any) -> TrainingConfig:
     return validated(TrainingConfig, TRAINING | changes, "training")
-
-
-def evaluation_config(**changes: Any) -> EvaluationConfig:
-    return validated(EvaluationConfig, EVALUATION | changes, "evaluation")
 
 
 def compute_config(**changes: Any) -> ComputeConfig:
