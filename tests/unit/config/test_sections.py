@@ -33,13 +33,8 @@ def test_merged_settings_change_and_the_rest_stays(params):
     assert flattened(changed) == flattened(params) | {"model.n_layer": 3}
 
 
-@pytest.mark.parametrize("wrong", ["g1", None, 3])
-def test_a_section_replaces_a_value_in_its_place(wrong):
-    assert merged({"model": wrong}, {"model.n_layer": 3}) == {"model": {"n_layer": 3}}
-
-
-def test_a_setting_alone_in_its_section_may_be_new():
-    assert merged({"dataset": "g1"}, {"model.n_layer": 3}) == {
-        "dataset": "g1",
-        "model": {"n_layer": 3},
-    }
+@pytest.mark.parametrize(
+    "before", [{"model": "g1"}, {"model": None}, {"model": 3}, {"dataset": "g1"}]
+)
+def test_a_section_is_new_or_replaces_a_value_in_its_place(before):
+    assert merged(before, {"model.n_layer": 3}) == before | {"model": {"n_layer": 3}}

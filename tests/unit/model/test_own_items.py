@@ -72,17 +72,11 @@ def test_no_baseline_omits_a_session_s_own_item_that_no_session_had_before(archi
 
 
 @pytest.mark.parametrize("architecture", REMINDING)
-def test_first_puts_own_items_before_all_others_which_keep_their_order(architecture):
-    found = best_first(architecture, [B, NEW, A], remind="first")
+def test_own_items_stand_before_or_below_all_others_which_keep_their_order(architecture):
+    first, none = (best_first(architecture, [B, NEW, A], remind=rule) for rule in ("first", "none"))
     others = [item for item in best_first(architecture, [B, NEW, A]) if item not in {A, B}]
-    assert found == [A, NEW, B, *others]
-
-
-@pytest.mark.parametrize("architecture", REMINDING)
-def test_none_puts_own_items_below_all_others_which_keep_their_order(architecture):
-    found = best_first(architecture, [B, NEW, A], remind="none")
-    others = [item for item in best_first(architecture, [B, NEW, A]) if item not in {A, B}]
-    assert found == [*others, A, B]
+    assert first == [A, NEW, B, *others]
+    assert none == [*others, A, B]
 
 
 @pytest.mark.parametrize("architecture", REMINDING)

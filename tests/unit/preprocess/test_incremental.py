@@ -210,15 +210,11 @@ def test_the_key_names_every_setting_of_a_window_but_which_are_trained_on(field)
 
 
 @pytest.mark.usefixtures("finished")
-def test_a_run_of_more_parts_is_not_reused(run, plain):
-    shorter = run(plain[1:], PLAIN, project="shared", log_end=midnight(5))
-    assert bytes_in(shorter.folder) == bytes_in(run(plain[1:], PLAIN, log_end=midnight(5)).folder)
-
-
-@pytest.mark.usefixtures("finished")
-def test_a_run_whose_log_ended_later_is_not_reused(run, plain):
-    shorter = run(plain, PLAIN, project="shared", log_end=midnight(4))
-    assert bytes_in(shorter.folder) == bytes_in(run(plain, PLAIN, log_end=midnight(4)).folder)
+@pytest.mark.parametrize(("first_part", "last_day"), [(1, 5), (0, 4)])
+def test_a_run_of_more_parts_or_of_a_later_end_is_not_reused(run, plain, first_part, last_day):
+    log, end = plain[first_part:], midnight(last_day)
+    shorter = run(log, PLAIN, project="shared", log_end=end)
+    assert bytes_in(shorter.folder) == bytes_in(run(log, PLAIN, log_end=end).folder)
 
 
 def test_a_run_over_the_same_parts_in_another_order_is_not_reused(run):

@@ -1,5 +1,6 @@
 """The cache on S3: moto's server, which keeps objects in this process's memory."""
 
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -54,26 +55,25 @@ def test_a_file_larger_than_a_part_of_an_upload(tmp_path, s3):
     assert pull(tmp_path / "there", s3(), [entry], []).moved == {FITS: 1}
 
 
-def test_a_damaged_object_is_refused(tmp_path, s3):
-    entry = put(tmp_path / "here", FITS, "a", x="1")
-    push(tmp_path / "here", s3(), [entry])
-    remote = s3()
-    [name] = [name for folder, name in remote.names if folder == "files"]
-    remote.fs.pipe_file(f"{remote.folder}/files/{name}", b"2")
-    report = pull(tmp_path / "there", s3(), [entry], [])
-    assert "ranks/x.json is damaged there" in report.refused[entry]
-    assert content(tmp_path / "there", entry) is None
+SHA256 = {n: sha256(b"%d" % n).hexdigest() for n in (1, 2)}
 
 
-@pytest.mark.parametrize("n_bytes", [0, 7, pytest.param(20 << 20, marks=pytest.mark.slow)])
-def test_an_object_of_another_size_is_refused(tmp_path, s3, n_bytes):
+@pytest.mark.parametrize(
+    ("n_bytes", "found"),
+    [
+        (0, "is damaged there: it has 0 bytes, not 1"),
+        (1, f"is damaged there: its sha256 is {SHA256[2]}, not {SHA256[1]}"),
+        (7, "has more than 1 bytes there"),
+        pytest.param(20 << 20, "has more than 1 bytes there", marks=pytest.mark.slow),
+    ],
+)
+def test_a_damaged_object_is_refused(tmp_path, s3, n_bytes, found):
     entry = put(tmp_path / "here", FITS, "a", x="1")
     push(tmp_path / "here", s3(), [entry])
     remote = s3()
     [name] = [name for folder, name in remote.names if folder == "files"]
     remote.fs.pipe_file(f"{remote.folder}/files/{name}", b"2" * n_bytes)
     reason = pull(tmp_path / "there", s3(), [entry], []).refused[entry]
-    found = "has more than 1 bytes there" if n_bytes else "is damaged there: it has 0 bytes, not 1"
     assert reason == f"ranks/x.json {found}"
     assert content(tmp_path / "there", entry) is None
 

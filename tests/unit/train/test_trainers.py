@@ -127,21 +127,14 @@ def test_the_learning_rate_schedule_restarts_with_each_window(monkeypatch, sched
     assert rates == pytest.approx(wanted * 2)
 
 
-def test_the_optimizer_state_carries_over_to_the_next_window():
-    trainer = trainer_of()
+@pytest.mark.parametrize(("settings", "n_steps"), [({}, 12), ({"carry_optimizer": False}, 6)])
+def test_the_optimizer_state_carries_over_to_the_next_window_or_is_fresh(settings, n_steps):
+    trainer = trainer_of(**settings)
     trainer.fit("2026-01-01", epochs_of(), ignore)
     trainer.grow({"item_id": 25})
+    assert bool(trainer.optimizer.state) == (settings == {})
     trainer.fit("2026-01-02", epochs_of(), ignore)
-    assert {int(state["step"]) for state in trainer.optimizer.state.values()} == {12}
-
-
-def test_without_carry_optimizer_each_window_starts_with_a_fresh_state():
-    trainer = trainer_of(carry_optimizer=False)
-    trainer.fit("2026-01-01", epochs_of(), ignore)
-    trainer.grow({"item_id": 25})
-    assert not trainer.optimizer.state
-    trainer.fit("2026-01-02", epochs_of(), ignore)
-    assert {int(state["step"]) for state in trainer.optimizer.state.values()} == {6}
+    assert {int(state["step"]) for state in trainer.optimizer.state.values()} == {n_steps}
 
 
 @pytest.mark.parametrize("carry_model", [True, False])
