@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from dayahead.config.baselines import COMPARED
 from dayahead.core.columns import (
+    EVENT_TIME,
     EVENTS,
     FIRST_TIME,
     FIRST_WINDOW,
@@ -138,6 +139,9 @@ def write_sessions(folder, unit, window, sessions, roles=("train", "valid", "tes
         SESSION_ID: pa.array(list(sessions), pa.string()),
         SESSION_START: pa.array([start] * len(sessions), TIMESTAMP),
         ITEM_ID: pa.array(list(sessions.values()), pa.list_(pa.int32())),
+        EVENT_TIME: pa.array(
+            [[start] * len(items) for items in sessions.values()], pa.list_(TIMESTAMP)
+        ),
     }
     for role in roles:
         write_parquet(window_path(folder, unit, window, role), pa.table(columns))

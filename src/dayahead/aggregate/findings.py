@@ -12,7 +12,7 @@ from dayahead.aggregate.averaging import Average, average
 from dayahead.aggregate.origin import Origin, origin_of
 from dayahead.aggregate.shown_sessions import ShownSession, shown_sessions
 from dayahead.aggregate.slices import Slicing, slicings_of, sums_by_group
-from dayahead.aggregate.targets import Ints, targets_of
+from dayahead.aggregate.targets import Fitted, targets_of
 from dayahead.aggregate.window_items import WindowItems, items_by_window
 from dayahead.config.changed_settings import Setting
 from dayahead.core.errors import DataError
@@ -167,7 +167,7 @@ def _by_target(
     evaluated = {row.window: ranks for row, ranks in zip(own.rows, own.ranks, strict=True)}
     items: list[WindowItems] = []
     sums: list[list[Values]] = []
-    before: Ints = np.zeros(0, np.int64)
+    before = Fitted(0, np.zeros(0, np.int64))
     for window, (about, counts) in zip(folder.windows, items_by_window(folder), strict=True):
         items.append(about)
         if window.name in evaluated:
@@ -175,6 +175,5 @@ def _by_target(
             targets = targets_of(folder, window, split, ranks, before)
             every = [ranks.ranks, *(each[window.name] for each in others.values())]
             sums.append(sums_by_group(targets, [target_metric(metric, each) for each in every]))
-        # The train events of this window, by which items of the next window's targets are ranked.
-        before = counts
+        before = Fitted(folder.ends[window.name], counts)
     return items, slicings_of(sums, list(others))

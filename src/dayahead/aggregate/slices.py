@@ -18,13 +18,13 @@ class _Grouping:
     title: str
     by: str
     """Field of `Targets`."""
-    groups: Sequence[tuple[int, str]]
+    groups: Sequence[tuple[float, str]]
     """Lower ends, ascending, and labels."""
     below: str = ""
     """Label of targets below all of them, if there can be any."""
 
     @property
-    def ends(self) -> Sequence[int]:
+    def ends(self) -> Sequence[float]:
         """Lower ends of all groups but the first."""
         return [end for end, _ in self.groups]
 
@@ -59,6 +59,19 @@ _GROUPINGS: Final = (
             (720, "30 days or more"),
         ),
         below="new: first seen in the window",
+    ),
+    _Grouping(
+        "Time from the end of the last fit to the click before the target",
+        "since_fit",
+        (
+            (0, "under 15 minutes"),
+            (0.25, "15 to 60 minutes"),
+            (1, "1 to 3 hours"),
+            (3, "3 to 6 hours"),
+            (6, "6 to 12 hours"),
+            (12, "12 to 24 hours"),
+            (24, "1 day or more"),
+        ),
     ),
     _Grouping(
         "Popularity of the target's item in the window before",
@@ -99,7 +112,7 @@ class Slicing:
 
 
 def sums_by_group(targets: Targets, values: Sequence[Values]) -> list[Values]:
-    """Group a window's targets in each way: by session length, age and popularity.
+    """Group a window's targets in each way: by session, item and time.
 
     Returns:
         For each way [groups, 1 + values]: the number of targets, and the sum of each value.

@@ -2,15 +2,16 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dayahead.core.columns import FIRST_TIME, ITEM_ID, N_RESERVED, SESSION_ID, TIMESTAMP
+from dayahead.core.columns import EVENT_TIME, FIRST_TIME, ITEM_ID, N_RESERVED, SESSION_ID, TIMESTAMP
 from dayahead.core.errors import DataError
+from dayahead.core.ragged import offsets_of
 from dayahead.outputs.tables import WindowRanks
 from dayahead.windows.folder import Role, Window, WindowFolder
 
@@ -22,6 +23,15 @@ ABSENT: Final = 1 << 32
 """Rank of an item without events, after all others."""
 
 
+class Fitted(NamedTuple):
+    """The window that was fitted last."""
+
+    end: int
+    """Microseconds since 1970."""
+    counts: Ints
+    """Events of each catalogue index in its train sessions."""
+
+
 @dataclass(frozen=True)
 class Targets:
     """The targets of one window or of several, in the order of their ranks."""
@@ -30,17 +40,16 @@ class Targets:
     """Items of the session before the target."""
     age: Floats
     """Hours from the item's first event to the start of the window; below 0: new in it."""
+    since_fit: Floats
+    """Hours from the end of the window that was fitted last to the click before the target."""
     popularity: Ints
     """Rank of the item by its events in the window that was fitted last, or ABSENT."""
 
 
 def targets_of(
-    folder: WindowFolder, window: Window, split: Role, ranks: WindowRanks, counts: Ints
+    folder: WindowFolder, window: Window, split: Role, ranks: WindowRanks, fitted: Fitted
 ) -> Targets:
-    """Return the properties of the targets of a window.
-
-    `split` is evaluation.split; `counts` are the events of each catalogue index in the train
-    sessions of the window before.
+    """Return the properties of the targets of a window; `split` is evaluation.split.
 
     Raises:
         DataError: the ranks are those of other sessions.
@@ -50,15 +59,20 @@ def targets_of(
     start = pa.scalar(datetime.fromisoformat(window.start), TIMESTAMP).value
     is_known = items >= N_RESERVED
     since = np.where(is_known, start - first[np.maximum(items - N_RESERVED, 0)], -1)
+    n_before, times = _clicks_before(folder, window, split, ranks)
     return Targets(
-        n_before=_n_before(folder, window, split, ranks),
+        n_before=n_before,
         age=since / HOUR,
-        popularity=popularity_ranks(counts)[items],
+        since_fit=(times - fitted.end) / HOUR,
+        popularity=popularity_ranks(fitted.counts)[items],
     )
 
 
-def _n_before(folder: WindowFolder, window: Window, split: Role, ranks: WindowRanks) -> Ints:
-    table = folder.read(window, split, [SESSION_ID, ITEM_ID])
+def _clicks_before(
+    folder: WindowFolder, window: Window, split: Role, ranks: WindowRanks
+) -> tuple[Ints, Ints]:
+    """Return the number of items before each target, and the time of the last of them."""
+    table = folder.read(window, split, [SESSION_ID, ITEM_ID, EVENT_TIME])
     n_items = pc.list_value_length(table[ITEM_ID]).to_numpy()
     n_targets = np.ones(len(table), np.int64) if ranks.positions is None else n_items - 1
     rows = np.arange(len(table)).repeat(n_targets)
@@ -69,7 +83,9 @@ def _n_before(folder: WindowFolder, window: Window, split: Role, ranks: WindowRa
             f"{folder.folder} in their order, found others; run `dvc repro -f train`"
         )
     found = n_items[rows] - 1 if ranks.positions is None else ranks.positions
-    return np.asarray(found, np.int64)
+    n_before = np.asarray(found, np.int64)
+    times = pc.list_flatten(table[EVENT_TIME]).cast(pa.int64()).to_numpy()
+    return n_before, times[offsets_of(n_items)[rows] + n_before - 1]
 
 
 def popularity_ranks(counts: Ints) -> Ints:

@@ -1,5 +1,7 @@
 """Groups of targets: by hand, and as parts of the whole."""
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -18,7 +20,7 @@ def slicings(targets, windows, own, other):
     sums = []
     for window in np.unique(windows):
         rows = windows == window
-        part = Targets(targets.n_before[rows], targets.age[rows], targets.popularity[rows])
+        part = Targets(*(getattr(targets, each.name)[rows] for each in fields(Targets)))
         sums.append(sums_by_group(part, [own[rows], other[rows]]))
     return slicings_of(sums, ["other"])
 
@@ -27,13 +29,14 @@ def test_groups_by_hand():
     targets = Targets(
         n_before=np.array([1, 1, 4, 10]),
         age=np.array([-3.0, 0.5, 80, 80]),
+        since_fit=np.array([0.1, 0.3, 13, 30]),
         popularity=np.array([ABSENT, ABSENT, 10, 11]),
     )
     own, other = np.array([0.0, 1, 0.5, 0.25]), np.array([0.0, 0.5, 0.5, 0.75])
-    length, age, popularity = slicings(targets, np.array([0, 0, 0, 1]), own, other)
+    found = slicings(targets, np.array([0, 0, 0, 1]), own, other)
     shown = {
         title: [(each.label, each.n_targets, each.value, each.others["other"]) for each in slices]
-        for title, slices in ((each.title, each.slices) for each in (length, age, popularity))
+        for title, slices in ((each.title, each.slices) for each in found)
     }
     assert list(shown.values()) == [
         [
@@ -47,12 +50,18 @@ def test_groups_by_hand():
             ("3 to 7 days", 2, 0.375, 0.625),
         ],
         [
+            ("under 15 minutes", 1, 0, 0),
+            ("15 to 60 minutes", 1, 1, 0.5),
+            ("12 to 24 hours", 1, 0.5, 0.5),
+            ("1 day or more", 1, 0.25, 0.75),
+        ],
+        [
             ("the 10 most popular", 1, 0.5, 0.5),
             ("11th to 100th", 1, 0.25, 0.75),
             ("not in the window before", 2, 0.5, 0.25),
         ],
     ]
-    first = length.slices[0]
+    first = found[0].slices[0]
     assert first.share == 0.5
     assert first.tests["other"].difference == 0.25
     assert first.tests["other"].ci95 is None  # of two windows
@@ -99,6 +108,7 @@ def test_groups_are_parts_of_the_whole(seed, n):
     targets = Targets(
         n_before=random.integers(1, 20, n),
         age=random.normal(30, 100, n),
+        since_fit=random.exponential(9, n),
         popularity=np.where(random.random(n) < 0.3, ABSENT, random.integers(1, 5000, n)),
     )
     own, other = random.random(n), random.random(n)

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dayahead.aggregate.targets import ABSENT, targets_of
+from dayahead.aggregate.targets import ABSENT, HOUR, Fitted, targets_of
 from dayahead.aggregate.window_items import items_by_window
 from dayahead.core.columns import FIRST_TIME, TIMESTAMP
 from dayahead.core.files import write_parquet
@@ -12,6 +12,8 @@ from dayahead.windows.folder import WindowFolder, vocabulary_path
 from support.results_folders import window_ranks
 from support.window_folders import START, day, write_window_folder
 
+END = round(START.timestamp() * 1_000_000) + 24 * HOUR
+"""Of the first day."""
 DAYS = [[[1, 2], [1, 3, 1]], [[2, 1], [2, 4]], [[5, 6], [7, 8]]]
 
 
@@ -39,11 +41,12 @@ def test_drift_is_of_the_most_popular_items_alone(tmp_path, monkeypatch):
 def test_targets_of_last_items(folder):
     _, counts = next(items_by_window(folder))
     ranks = window_ranks([1], targets=[5], session_ids=["1-000001"])  # [2, 4], in the test split
-    targets = targets_of(folder, folder.windows[1], "test", ranks, counts)
+    targets = targets_of(folder, folder.windows[1], "test", ranks, Fitted(END, counts))
     assert targets.n_before.tolist() == [1]
     assert targets.popularity.tolist() == [ABSENT]
+    assert targets.since_fit.tolist() == [1 / 3600]  # its first click, a second after midnight
     both = window_ranks([1, 1], targets=[2, 5], session_ids=["1-000000", "1-000001"])
-    targets = targets_of(folder, folder.windows[1], "all", both, counts)
+    targets = targets_of(folder, folder.windows[1], "all", both, Fitted(END, counts))
     assert targets.popularity.tolist() == [1, ABSENT]  # 1 has 3 of 5 events
 
 
@@ -52,9 +55,10 @@ def test_targets_of_all_positions(folder):
         [1, 1, 1], [3, 4, 2], ["0-000000", "0-000001", "0-000001"], positions=[1, 1, 2]
     )
     counts = np.array([0, 0, 3, 1, 1, 0])
-    targets = targets_of(folder, folder.windows[0], "train", ranks, counts)
+    targets = targets_of(folder, folder.windows[0], "train", ranks, Fitted(END, counts))
     assert targets.n_before.tolist() == [1, 1, 2]
     assert targets.popularity.tolist() == [2, 2, 1]
+    assert (targets.since_fit * 3600 + 86_400).tolist() == pytest.approx([0, 1, 11])
 
 
 def test_ages_are_hours_before_the_window_begins(tmp_path):
@@ -66,5 +70,7 @@ def test_ages_are_hours_before_the_window_begins(tmp_path):
     write_parquet(path, table.set_column(table.column_names.index(FIRST_TIME), FIRST_TIME, times))
     folder = WindowFolder(tmp_path)
     ranks = window_ranks([1, 1], targets=[2, 5], session_ids=["1-000000", "1-000001"])
-    targets = targets_of(folder, folder.windows[1], "all", ranks, np.zeros(10, np.int64))
+    targets = targets_of(
+        folder, folder.windows[1], "all", ranks, Fitted(END, np.zeros(10, np.int64))
+    )
     assert targets.age.tolist() == [24, -6]
