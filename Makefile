@@ -23,7 +23,7 @@ TORCH_OPTION := $(if $(TORCH),--torch $(TORCH))
 export PATH := $(or $(DAYAHEAD_ENVIRONMENT),$(CURDIR)/.venv)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help repro test test-slow faults cluster check bench bench-peers bench-serve bench-preprocess bench-processes gpu-smoke profile ui experiments cache image image-test sbom docs tutorials format lock clean
+.PHONY: help repro test test-slow faults cluster check bench bench-peers bench-serve bench-preprocess bench-live bench-processes gpu-smoke profile ui experiments cache image image-test sbom docs tutorials format lock clean
 
 help:  ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {gsub(/[$$][$$]/, "$$"); printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -65,6 +65,9 @@ bench-serve: $(READY)  ## measure `dayahead serve`, beside Transformers4Rec's mo
 bench-preprocess: $(DEV_READY)  ## measure preprocessing: against its peers, at 42 M events, by the day
 	python -W ignore benchmarks/operators.py
 	python -W ignore benchmarks/scaling.py
+
+bench-live: $(READY)  ## measure a tick of memories that hold a million pairs
+	python benchmarks/live.py
 
 bench-processes: $(READY)  ## measure several processes and a longer log, on $$DAYAHEAD_DATA: an hour
 	python -W ignore benchmarks/busy_machine.py
