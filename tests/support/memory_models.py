@@ -9,6 +9,7 @@ from dayahead.config.params import load_params
 from dayahead.memory.evidence import sums_of
 from dayahead.memory.model import MemoryModel
 from dayahead.memory.settings import MemorySettings
+from dayahead.memory.table import Moment
 from support.clicks import HOUR, random_clicks
 
 MEMORY_WITH_GPT2 = {"model": {"architecture": "memory", "network": "gpt2"}}
@@ -30,7 +31,7 @@ SETTINGS = MemorySettings(config=SMALL, unit=HOUR, columns=("device",), seed=0)
 
 def counted(memory, prefixes, candidates, n, end=0):
     """Counts of a memory at candidates below `n`, and their totals."""
-    return sums_of(memory.lookups(prefixes, end), candidates, n)
+    return sums_of(memory.lookups(prefixes, Moment(end)), candidates, n)
 
 
 def window(seed, position):

@@ -104,6 +104,10 @@ OTHER = {
         "sharpness": 2.0,
         **{name: [3.0, 5.0] for name in HALF_LIVES},
     },
+    "live": {
+        "tick": "15min",
+        "session_gap": "5min",
+    },
     "training": {
         "protocol": "sliding",
         "history": 3,

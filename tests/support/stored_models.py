@@ -58,6 +58,7 @@ def stored(architecture, task, **changes):
         neighbours=tiny_params().neighbours,
         linear=tiny_params().linear,
         memory=tiny_params().memory,
+        live=tiny_params().live,
         seed=1,
         sizes=sizes,
         first_sizes=sizes,

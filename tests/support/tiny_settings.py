@@ -96,6 +96,7 @@ SECTIONS = {
     "neighbours": NEIGHBOURS,
     "linear": LINEAR,
     "memory": MEMORY,
+    "live": SHIPPED["live"],
     "training": TRAINING,
     "evaluation": EVALUATION,
     "compute": COMPUTE,

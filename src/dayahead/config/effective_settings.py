@@ -19,7 +19,7 @@ OF_PLUGINS = ("model.config", "training.batch_size")
 """Settings of a baseline of another package: its arguments, and what its batches depend on."""
 OF_MEMORY = {"features", "past_length"}
 """Settings of the section model that memory reads too, with a network or without."""
-SECTIONS = ("model", "task", "loss", "neighbours", "linear", "memory", "training")
+SECTIONS = ("model", "task", "loss", "neighbours", "linear", "memory", "live", "training")
 WITHOUT_EFFECT = {"model.pretrained_items", "training.fit_last", "training.precision"}
 """Instead of two of these, cache keys hold the content of the file and the precision in use."""
 
@@ -49,8 +49,8 @@ def _is_read(section: str, name: str, params: Params) -> bool:
     if section in {"neighbours", "linear"}:
         return False
     if architecture != MEMORY:
-        return section != "memory"
-    if section == "memory" or (section == "model" and name in OF_MEMORY):
+        return section not in {"memory", "live"}
+    if section in {"memory", "live"} or (section == "model" and name in OF_MEMORY):
         return True
     return params.model.has_network or name in OF_BASELINES.get(section, set())
 
@@ -85,6 +85,7 @@ def _conditions(params: Params) -> dict[str, bool]:
         "loss.elu": loss.name == "bpr_max" or is_plugin_loss,
         "neighbours.push_reminders": params.model.remind != "none",
         "memory.head_width": params.memory.head == "mlp",
+        "live.session_gap": params.live.tick != 0,
         "training.history": is_sliding,
         "training.carry_model": is_sliding,
         "training.carry_optimizer": not training.starts_afresh,

@@ -13,6 +13,7 @@ from pydantic_core import to_json
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from dayahead.core.durations import microseconds_of
 from dayahead.core.errors import ConfigError
 from dayahead.core.suggestions import did_you_mean
 
@@ -31,12 +32,18 @@ def _check_zone(name: str) -> str:
     return name
 
 
+def _check_duration(value: str) -> str:
+    microseconds_of(value)
+    return value
+
+
 def _check_finite(values: dict[str, Any]) -> dict[str, Any]:
     json.dumps(values, allow_nan=False)
     return values
 
 
 Auto = Literal["auto"]
+Duration = Annotated[str, AfterValidator(_check_duration)]
 FiniteMapping = Annotated[dict[str, Any], AfterValidator(_check_finite)]
 TimeZone = Annotated[str, AfterValidator(_check_zone)]
 Seed = Annotated[int, Field(ge=0, lt=1 << 63)]

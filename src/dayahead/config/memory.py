@@ -6,18 +6,25 @@ from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 
 from dayahead.config.loading import STRICT, Count, CountOrZero, NonNegative, Positive, SizeOrZero
+from dayahead.core.durations import microseconds_of
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-def _check_ascending(values: tuple[float, ...]) -> tuple[float, ...]:
-    if [*values] != sorted({*values}):
+def _check_half_lives(values: tuple[float | str, ...]) -> tuple[float | str, ...]:
+    durations = [microseconds_of(value) for value in values if isinstance(value, str)]
+    numbers = [value for value in values if not isinstance(value, str)]
+    if durations and numbers:
+        raise ValueError("expected numbers of windows, or durations such as 4h, not both")
+    if (found := durations or numbers) != sorted({*found}):
         raise ValueError("expected half-lives in ascending order, each once")
     return values
 
 
 HalfLives = Annotated[
-    tuple[Positive, ...], Field(min_length=1, max_length=16), AfterValidator(_check_ascending)
+    tuple[Positive | str, ...],
+    Field(min_length=1, max_length=16),
+    AfterValidator(_check_half_lives),
 ]
 
 
@@ -73,7 +80,8 @@ class MemoryConfig:
     sharpness: Positive
     """Power of the similarity in a second sum over the same neighbours."""
     pair_next_half_lives: HalfLives
-    """Half-lives, in windows, of the counts of clicks that follow an item."""
+    """Half-lives of the counts of clicks that follow an item: numbers of windows, or durations such
+    as 4h."""
     pair_first_half_lives: HalfLives
     """The same for clicks that follow a session's first item."""
     pair_end_half_lives: HalfLives
@@ -83,15 +91,14 @@ class MemoryConfig:
     pair_backward_half_lives: HalfLives
     """The same for clicks anywhere before an item, by distance."""
     item_clicks_half_lives: HalfLives
-    """Half-lives, in windows, of an item's clicks."""
+    """Half-lives of an item's clicks."""
     item_later_half_lives: HalfLives
     """The same for clicks after a session's first."""
     item_end_half_lives: HalfLives
     """The same for a session's last clicks."""
     category_half_lives: HalfLives
-    """Half-lives, in windows, of the clicks that follow a value of a categorical column."""
+    """Half-lives of the clicks that follow a value of a categorical column."""
     neighbour_half_lives: HalfLives
-    """Windows in which a neighbour loses half of its weight; short ones suit news, long ones
-    shops."""
+    """Half-lives of a neighbour's weight; short ones suit news, long ones shops."""
     past_half_lives: HalfLives
-    """Half-lives, in windows, of clicks by the last item that the user clicked before."""
+    """Half-lives of clicks by the last item that the user clicked before."""

@@ -11,6 +11,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from dayahead.config.baselines import MEMORY, LinearConfig, NeighbourConfig, reads_times
+from dayahead.config.live import LiveConfig
 from dayahead.config.loading import (
     STRICT,
     Count,
@@ -160,6 +161,7 @@ class Params:
     neighbours: NeighbourConfig
     linear: LinearConfig
     memory: MemoryConfig
+    live: LiveConfig
     training: TrainingConfig
     evaluation: EvaluationConfig
     compute: ComputeConfig

@@ -7,7 +7,7 @@ import numpy as np
 
 from dayahead.memory.clicks import Clicks, Ints
 from dayahead.memory.compiled import compiled
-from dayahead.memory.table import Cells, Columns, Floats32
+from dayahead.memory.table import Cells, Columns, Floats32, Level
 
 POPULAR_SHARE = 0.4
 OWN_SHARE = 10.0
@@ -19,7 +19,8 @@ N_OWN = 20
 class Proposal(NamedTuple):
     """What a memory expects after each of B prefixes: items in rows of a table."""
 
-    cells: Cells
+    levels: tuple[Level, Level]
+    """Of the table, with all its channels."""
     rows: Ints
     """[B, R] keys of the rows; missing ones count as empty."""
     weights: Floats32
@@ -81,19 +82,31 @@ def _add(pool: _Pool, n_touched: int, item: int, score: float | np.float32) -> i
 
 
 @compiled
+def _row_of(cells: Cells, key: int) -> int:
+    """Return the position of a row, -1 where it is missing."""
+    row = np.searchsorted(cells.rows, key)
+    return int(row) if row < len(cells.rows) and cells.rows[row] == key else -1
+
+
+@compiled
 def _add_row(pool: _Pool, n_touched: int, proposal: Proposal, b: int, r: int) -> int:
     """Add the items in one of the rows that a memory proposes for prefix b."""
-    cells, key = proposal.cells, proposal.rows[b, r]
-    row = np.searchsorted(cells.rows, key)
-    if row == len(cells.rows) or cells.rows[row] != key:
-        return n_touched
-    totals = cells.masses[row][proposal.channels] + np.float32(proposal.doubt)
-    factors = proposal.weights[r] / totals
-    for cell in range(cells.offsets[row], cells.offsets[row + 1]):
-        score = np.float32(0)
-        for k in range(len(factors)):
-            score += factors[k] * cells.values[cell, proposal.channels[k]]
-        n_touched = _add(pool, n_touched, cells.columns[cell], score)
+    key, channels = proposal.rows[b, r], proposal.channels
+    totals = np.full(len(channels), np.float32(proposal.doubt))
+    for level in proposal.levels:
+        row = _row_of(level.cells, key)
+        if row >= 0:
+            totals += level.cells.masses[row][channels] * level.decay[channels]
+    for level in proposal.levels:
+        row, cells = _row_of(level.cells, key), level.cells
+        if row < 0:
+            continue
+        factors = proposal.weights[r] * level.decay[channels] / totals
+        for cell in range(cells.offsets[row], cells.offsets[row + 1]):
+            score = np.float32(0)
+            for k in range(len(factors)):
+                score += factors[k] * cells.values[cell, channels[k]]
+            n_touched = _add(pool, n_touched, cells.columns[cell], score)
     return n_touched
 
 

@@ -2,11 +2,12 @@
 
 import numpy as np
 
-from dayahead.config.memory import MemoryConfig
 from dayahead.core.columns import N_RESERVED
 from dayahead.memory.clicks import Clicks, Ints
 from dayahead.memory.evidence import CandidateBatch, CountMemory
-from dayahead.memory.table import DecayedTable, Floats, Floats32, Lookup
+from dayahead.memory.growth import Growth
+from dayahead.memory.settings import MemorySettings
+from dayahead.memory.table import DecayedTable, Floats, Floats32, Lookup, Moment
 
 _ITEM_BITS = 32
 """Row of column g, value v and last item a: ((v * G + g) << 32) + a; a is 0 for the clicks."""
@@ -22,25 +23,28 @@ class CategoryMemory(CountMemory):
     prior = 10.0
     is_relative = True
 
-    def __init__(self, config: MemoryConfig, columns: tuple[str, ...]) -> None:
-        self.n_columns, half_lives = len(columns), config.category_half_lives
-        self.clicks = DecayedTable(half_lives)
-        self.transitions = DecayedTable(half_lives)
+    def __init__(self, settings: MemorySettings) -> None:
+        self.n_columns, half_lives = len(settings.columns), settings.half_lives("category")
+        windows = tuple(half_life.windows for half_life in half_lives)
+        self.clicks, self.transitions = (
+            DecayedTable(windows, is_live=settings.tick > 0) for _ in range(2)
+        )
         self.tables = {"clicks": self.clicks, "transitions": self.transitions}
         self.names = tuple(
-            f"category.{kind}.{name}.{half_life:g}"
+            f"category.{kind}.{name}.{half_life.name}"
             for kind in ("clicks", "next")
-            for name in columns
+            for name in settings.columns
             for half_life in half_lives
         )
 
-    def add(self, sessions: Clicks, ages: Floats, elapsed: float) -> None:
-        """Let `elapsed` windows pass, then add sessions whose clicks are `ages` windows old.
+    def add(self, growth: Growth, ages: Floats, elapsed: float) -> None:
+        """Let `elapsed` windows pass, then add new clicks; all clicks are `ages` windows old.
 
         A click counts under the values of the click before it, which are known beforehand.
         """
+        sessions = growth.sessions
         is_known = sessions.items >= N_RESERVED
-        is_next = is_known & np.append(False, is_known[:-1])
+        is_next = is_known & np.append(False, is_known[:-1]) & growth.is_new
         is_next[sessions.offsets[:-1]] = False
         [clicks] = is_next.nonzero()
         decay = 2.0 ** (-ages[clicks, None] / self.clicks.half_lives)
@@ -56,13 +60,13 @@ class CategoryMemory(CountMemory):
         """[B, G] the row of each value in the table of clicks."""
         return (values * self.n_columns + np.arange(self.n_columns)) << _ITEM_BITS
 
-    def lookups(self, prefixes: Clicks, _end: int) -> list[Lookup]:
+    def lookups(self, prefixes: Clicks, now: Moment) -> list[Lookup]:
         """Return the row of each value of the last click, then the rows of value and last item."""
         of_clicks = self._rows(prefixes.categories[prefixes.last])
         of_transitions = of_clicks + prefixes.items[prefixes.last, None]
         ones = np.ones((1, len(self.clicks.half_lives)), np.float32)
         return [
-            Lookup(table.cells, rows[:, [column]], ones)
+            table.lookup(rows[:, [column]], ones, now)
             for table, rows in ((self.clicks, of_clicks), (self.transitions, of_transitions))
             for column in range(self.n_columns)
         ]

@@ -1,6 +1,6 @@
 """Sessions as the memories read them: flat arrays of clicks, and the prefixes to predict from."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -12,6 +12,7 @@ from dayahead.core.columns import N_RESERVED, UNKNOWN
 from dayahead.core.ragged import offsets_of, ranges
 
 Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 _PRIME = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -109,6 +110,11 @@ class Clicks:
         """Return the clicks of rows up to some positions, with the past of these rows."""
         return self._first_clicks(positions.rows, self.lengths[positions.rows] - positions.n_after)
 
+    def times_before(self, positions: Positions) -> Ints:
+        """Return the time of the last click of each prefix: when its prediction is asked for."""
+        clicks = self.offsets[positions.rows + 1] - positions.n_after - 1
+        return np.asarray(self.times[clicks])
+
     def following(self, positions: Positions) -> Ints:
         """Return the item after each position."""
         return np.asarray(self.items[self.offsets[positions.rows + 1] - positions.n_after])
@@ -119,16 +125,22 @@ class Clicks:
         past = None if self.past is None else self.past.take(rows)
         return Clicks(*columns, offsets_of(lengths), past)
 
-    def known(self, sizes: Collection[int]) -> "Clicks":
+    def known(self, is_known: Sequence[Flags]) -> "Clicks":
         """Replace items that are not known, and those reserved, by 0, categories by UNKNOWN.
 
-        `sizes` are the known values of the catalogue, then of each categorical column.
+        `is_known` are flags by index, of the catalogue, then of each categorical column; indices
+        beyond them are not known.
         """
-        limits = N_RESERVED + np.array([*sizes])
-        is_known = (self.items >= N_RESERVED) & (self.items < limits[0])
-        past = None if self.past is None else self.past.known(sizes)
-        categories = np.where(self.categories < limits[1:], self.categories, UNKNOWN)
-        return Clicks(np.where(is_known, self.items, 0), self.times, categories, self.offsets, past)
+        of_items, *of_columns = is_known
+        items = np.where(_among(self.items, of_items), self.items, 0)
+        items[items < N_RESERVED] = 0
+        columns = [
+            np.where(_among(values, flags), values, UNKNOWN)
+            for values, flags in zip(self.categories.T, of_columns, strict=True)
+        ]
+        categories = np.stack(columns, axis=1) if columns else self.categories
+        past = None if self.past is None else self.past.known(is_known)
+        return Clicks(items, self.times, categories, self.offsets, past)
 
     def latest(self, n: int) -> Ints:
         """Return each row's last items [R, L], at most `n`, the last click first, 0 for none."""
@@ -164,6 +176,11 @@ class Clicks:
         hashes: NDArray[np.uint64] = np.diff(sums[self.offsets])
         # Mixed once more, so that the same clicks in the row and in its past do not cancel out.
         return hashes if self.past is None else hashes ^ _mixed(self.past._hashes())
+
+
+def _among(values: Ints, flags: Flags) -> Flags:
+    """Whether the flag of each value is set; there may be none for it."""
+    return np.asarray(np.append(flags, False)[np.minimum(values, len(flags))])
 
 
 def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -7,6 +7,7 @@ A new source is a file with a subclass of `Source`, `Memory` or `CountMemory`, a
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -14,7 +15,9 @@ from torch import Tensor
 from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.memory.candidates import Proposal
 from dayahead.memory.clicks import Clicks
-from dayahead.memory.table import Columns, DecayedTable, Floats, Floats32, Lookup, Sums
+from dayahead.memory.growth import Growth
+from dayahead.memory.settings import HalfLife
+from dayahead.memory.table import Columns, DecayedTable, Floats, Floats32, Lookup, Moment, Sums
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,8 @@ class CandidateBatch:
     """[B, C, I] features of the candidates that are the same for every prefix."""
     popularity: Floats32
     """[B, C, 1] share of each candidate in future clicks."""
+    n_old: int = 0
+    """Items known at the last fit, which are those with the lower indices."""
     sums: Mapping[str, Sums] = field(default_factory=dict)
     """Counts of each `CountMemory` at the candidates, by its name."""
     transitions: Floats32 | None = None
@@ -59,11 +64,16 @@ class Memory(Source):
         """Extend the memory to a catalogue of `n_items`."""
 
     @abstractmethod
-    def add(self, sessions: Clicks, ages: Floats, elapsed: float) -> None:
-        """Let `elapsed` windows pass, then add sessions whose clicks are `ages` windows old."""
+    def add(self, growth: Growth, ages: Floats, elapsed: float) -> None:
+        """Let `elapsed` windows pass, then add new clicks; all clicks are `ages` windows old."""
+
+    def compact(self) -> None:
+        """Bring what was added in small parts into the form of a state."""
+        for table in self.tables.values():
+            table.compact()
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return all that is counted: the cells of all tables."""
+        """Return all that is counted, compacted: the cells of all tables."""
         state: dict[str, Tensor] = {}
         for name, table in self.tables.items():
             state |= prefixed(table.state_dict(), f"{name}.")
@@ -93,8 +103,8 @@ class CountMemory(Memory):
     """How many of the channels' totals, the first ones, are part of the context."""
 
     @abstractmethod
-    def lookups(self, prefixes: Clicks, end: int) -> list[Lookup]:
-        """Return the rows that prefixes read at the time `end`; their channels are joined."""
+    def lookups(self, prefixes: Clicks, now: Moment) -> list[Lookup]:
+        """Return the rows that prefixes read at a time; their channels are joined."""
 
     def propose(self, _lookups: Sequence[Lookup]) -> list[Proposal]:
         """Return how the memory expects candidates; by default it proposes none."""
@@ -130,16 +140,25 @@ def sums_of(lookups: Sequence[Lookup], candidates: Columns, n: int) -> Sums:
     return Sums(np.concatenate(counts, axis=-1), np.concatenate(masses, axis=-1))
 
 
-Channel = tuple[str, float]
-"""What is counted, and the half-life in windows."""
+class Channel(NamedTuple):
+    """A kind of count with a half-life."""
+
+    kind: str
+    """What is counted."""
+    half_life: HalfLife
+
+    @property
+    def name(self) -> str:
+        """`next.4`, as a part of the name of a feature."""
+        return f"{self.kind}.{self.half_life.name}"
 
 
-def channels(**half_lives: Sequence[float]) -> tuple[Channel, ...]:
+def channels(**half_lives: Sequence[HalfLife]) -> tuple[Channel, ...]:
     """List the channels of some kinds of count."""
-    return tuple((kind, each) for kind, values in half_lives.items() for each in values)
+    return tuple(Channel(kind, each) for kind, values in half_lives.items() for each in values)
 
 
-def nearest(among: Sequence[Channel], kind: str, half_life: float) -> int:
+def nearest(among: Sequence[Channel], kind: str, windows: float) -> int:
     """Return the index of the channel of a kind whose half-life is nearest, by their ratio."""
-    of_kind = [index for index, (name, _) in enumerate(among) if name == kind]
-    return min(of_kind, key=lambda index: abs(np.log(among[index][1] / half_life)))
+    of_kind = [index for index, each in enumerate(among) if each.kind == kind]
+    return min(of_kind, key=lambda index: abs(np.log(among[index].half_life.windows / windows)))

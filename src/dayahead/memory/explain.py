@@ -39,3 +39,15 @@ def contributions(head: Head, examples: Examples, column: int, own: int) -> Floa
             [gated] = head.gate(scores, examples) - scores
         parts[own] += gated[column] - gated[is_candidate].mean()
     return parts
+
+
+def mean_gradients(head: Head, examples: Examples) -> Float[Tensor, " F"]:
+    """Return how much each standardised feature raises a score, over all candidates of examples.
+
+    For a linear head these are its weights.
+    """
+    single = examples.single()
+    features = single.features.requires_grad_()
+    total = head.evidence(features, single.context)[single.is_candidate].sum()
+    [gradients] = torch.autograd.grad(total, [features])
+    return gradients[single.is_candidate].mean(0)

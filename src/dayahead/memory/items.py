@@ -8,13 +8,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dayahead.config.memory import MemoryConfig
 from dayahead.core.columns import N_RESERVED
-from dayahead.memory.clicks import Clicks, Ints
+from dayahead.memory.clicks import Ints
 from dayahead.memory.evidence import CandidateBatch, Memory, channels, nearest
-from dayahead.memory.table import Floats, Floats32
+from dayahead.memory.growth import Growth
+from dayahead.memory.settings import MemorySettings
+from dayahead.memory.table import Floats, Floats32, Moment
 
 NEVER = np.iinfo(np.int64).min
+KINDS = ("clicks", "later", "end")
+"""What is counted: an item's clicks; those after a session's first; a session's last."""
 
 
 class ItemFeatures(NamedTuple):
@@ -31,20 +34,16 @@ class ItemFeatures(NamedTuple):
 class ItemMemory(Memory):
     """Decayed counts of clicks, by catalogue index.
 
-    The channels count clicks; those after a session's first; a session's last.
+    The channels are of KINDS.
     """
 
     name = "items"
 
-    def __init__(self, config: MemoryConfig) -> None:
-        self.channels = channels(
-            clicks=config.item_clicks_half_lives,
-            later=config.item_later_half_lives,
-            end=config.item_end_half_lives,
-        )
-        of_counts = (f"item.{kind}.{half_life:g}" for kind, half_life in self.channels)
+    def __init__(self, settings: MemorySettings) -> None:
+        self.channels = channels(**{kind: settings.half_lives(f"item_{kind}") for kind in KINDS})
+        of_counts = (f"item.{channel.name}" for channel in self.channels)
         self.names = (*of_counts, "item.age", "item.unseen")
-        self.half_lives = np.array([half_life for _, half_life in self.channels])
+        self.half_lives = np.array([channel.half_life.windows for channel in self.channels])
         self.counts = np.zeros((N_RESERVED, len(self.channels)), np.float32)
         """[n, K] decayed counts; n is the catalogue's size with the reserved indices."""
         self.first = np.full(N_RESERVED, NEVER)
@@ -59,21 +58,22 @@ class ItemMemory(Memory):
             np.pad(each, (0, n_new), constant_values=NEVER) for each in (self.first, self.latest)
         )
 
-    def add(self, sessions: Clicks, ages: Floats, elapsed: float) -> None:
-        """Let `elapsed` windows pass, then add sessions whose clicks are `ages` windows old."""
+    def add(self, growth: Growth, ages: Floats, elapsed: float) -> None:
+        """Let `elapsed` windows pass, then add new clicks; all clicks are `ages` windows old."""
+        sessions = growth.sessions
         is_known = sessions.items >= N_RESERVED
-        is_first, is_end = np.zeros((2, len(is_known)), bool)
-        is_first[sessions.offsets[:-1]] = True
-        is_end[sessions.last] = True
-        is_counted = {"clicks": is_known, "later": is_known & ~is_first, "end": is_known & is_end}
+        is_new = is_known & growth.is_new
+        is_later = is_new.copy()
+        is_later[sessions.offsets[:-1]] = False
+        is_counted = {"clicks": is_new, "later": is_later, "end": is_known & growth.is_end}
         # In float64 until all is added; the counts are kept in float32.
         decayed = self.counts * 2.0 ** (-elapsed / self.half_lives)
         for channel, (kind, half_life) in enumerate(self.channels):
             [clicks] = is_counted[kind].nonzero()
-            worth = 2.0 ** (-ages[clicks] / half_life)
+            worth = 2.0 ** (-ages[clicks] / half_life.windows)
             decayed[:, channel] += np.bincount(sessions.items[clicks], worth, len(self.counts))
         self.counts = decayed.astype(np.float32)
-        self._see(sessions.items[is_known], sessions.times[is_known])
+        self._see(sessions.items[is_new], sessions.times[is_new])
 
     def _see(self, items: Ints, times: Ints) -> None:
         first, latest = self.first.copy(), self.latest.copy()  # a state may share the old ones
@@ -88,22 +88,24 @@ class ItemMemory(Memory):
         """[n] whether an item was ever clicked."""
         return np.asarray(self.first != NEVER)
 
-    def popularity(self) -> Floats:
+    def _popularity(self, counts: Floats32) -> Floats:
         """[n] smoothed share of each item in the clicks after a session's first; sums to 1."""
         later, clicks = nearest(self.channels, "later", 1.0), nearest(self.channels, "clicks", 2.0)
-        counts = self.counts[:, later] + 0.05 * self.counts[:, clicks].astype(np.float64)
+        counts = counts[:, later] + 0.05 * counts[:, clicks].astype(np.float64)
         # Above 0 for every item: features take the logarithm of shares.
         smoothed = counts + 0.01 * self.is_seen + 1e-6
         smoothed[:N_RESERVED] = 1e-6
         return np.asarray(smoothed / smoothed.sum())
 
-    def known(self, end: int, unit: int) -> ItemFeatures:
-        """Return the features at the time `end`, in microseconds; `unit` is a window's length."""
+    def known(self, now: Moment, unit: int) -> ItemFeatures:
+        """Return the features at a time; `unit` is a window's length in microseconds."""
+        end, decay = now.time, 2.0 ** (-now.since / self.half_lives)
+        counts = self.counts * decay.astype(np.float32)
         times = np.stack([self.first, self.latest], axis=1)
         ages = np.maximum(end - np.where(times == NEVER, end, times), 0) / unit
         # The offsets keep logarithms finite: counts and ages may be 0.
-        logs = np.log(np.concatenate([self.counts + 0.1, ages + 0.02], axis=1))
-        popularity = self.popularity().astype(np.float32)
+        logs = np.log(np.concatenate([counts + 0.1, ages + 0.02], axis=1))
+        popularity = self._popularity(counts).astype(np.float32)
         return ItemFeatures(logs.astype(np.float32), popularity, self.is_seen)
 
     def features(self, batch: CandidateBatch) -> Floats32:

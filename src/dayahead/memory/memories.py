@@ -14,17 +14,18 @@ from dayahead.core.phases import in_phase
 from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.memory.candidates import choose, most_popular
 from dayahead.memory.categories import CategoryMemory
-from dayahead.memory.clicks import Clicks
+from dayahead.memory.clicks import Clicks, Flags, Ints
 from dayahead.memory.context import context, context_names, past_context
 from dayahead.memory.evidence import CandidateBatch, CountMemory, Memory, Source, sums_of
+from dayahead.memory.growth import Growth
 from dayahead.memory.items import ItemFeatures, ItemMemory
 from dayahead.memory.neighbours import SessionMemory
-from dayahead.memory.network import Network
+from dayahead.memory.network import Network, NewItems
 from dayahead.memory.own import IS_OWN, OwnItems, PastItems
 from dayahead.memory.pairs import PairMemory
 from dayahead.memory.past import PastMemory
 from dayahead.memory.settings import MemorySettings
-from dayahead.memory.table import Columns, Floats32, Lookup, Sums
+from dayahead.memory.table import Columns, Floats32, Lookup, Moment, Sums
 
 _CLOCK, _SIZES = "clock", "sizes"
 
@@ -46,11 +47,11 @@ Reader = Callable[[Clicks], Read]
 
 
 class Memories:
-    """The sources of a model's features; those that count are all at the same time `end`."""
+    """The sources of a model's features; those that count have all counted up to the same time."""
 
     def __init__(self, settings: MemorySettings) -> None:
         self.settings = settings
-        self.pairs, self.items = PairMemory(settings.config), ItemMemory(settings.config)
+        self.pairs, self.items = PairMemory(settings), ItemMemory(settings)
         self.sources = self._sources()
         memories = [each for each in self.sources if isinstance(each, Memory)]
         self.memories = {each.name: each for each in memories}
@@ -67,25 +68,33 @@ class Memories:
         )
         """Names of the context."""
         self.sizes = dict.fromkeys((ITEM_ID, *settings.columns), 0)
-        """Number of known values of each vocabulary; higher indices are read as unknown."""
-        self.end = 0
-        """Microseconds since 1970; 0 before the first window."""
+        """Number of values of each vocabulary."""
+        self.is_known: dict[str, Flags] = {name: np.ones(N_RESERVED, bool) for name in self.sizes}
+        """Which values of each vocabulary are known, by index; others are read as unknown."""
+        self.n_old = 0
+        """Items known at the last fit, which are those with the lower indices."""
+        self.counted_at = 0
+        """Time of the last count, microseconds since 1970; 0 before the first window."""
+        self.now = 0
+        """Time at which the memories are read."""
         self._known: ItemFeatures | None = None
 
     def _sources(self) -> list[Source]:
         """Return the sources in the order of the head's weights; a new one is a line here."""
-        settings, config = self.settings, self.settings.config
+        settings = self.settings
         sources: list[Source] = [
             self.pairs,
-            SessionMemory(config, settings.unit),
-            CategoryMemory(config, settings.columns),
+            SessionMemory(settings),
+            CategoryMemory(settings),
             self.items,
             OwnItems(),
         ]
         if settings.with_past:
-            sources += [PastItems(), PastMemory(config)]
+            sources += [PastItems(), PastMemory(settings)]
         if settings.with_network:
             sources.append(Network())
+        if settings.with_network and settings.tick:
+            sources.append(NewItems())
         return sources
 
     @property
@@ -93,36 +102,77 @@ class Memories:
         """Items in the catalogue."""
         return len(self.items.counts) - N_RESERVED
 
+    @property
+    def new_items(self) -> Ints:
+        """Items counted since the last fit that it did not know, ascending."""
+        start = N_RESERVED + self.n_old
+        [new] = self.items.is_seen[start:].nonzero()
+        return np.asarray(start + new)
+
     def grow(self, sizes: Mapping[str, int]) -> None:
         """Extend the memories to the first `sizes[column]` values of each vocabulary."""
         self.sizes = {name: sizes[name] for name in self.sizes}
+        for name, flags in self.is_known.items():
+            n_new = self.sizes[name] + N_RESERVED - len(flags)
+            # Before the first window no value is new.
+            self.is_known[name] = np.pad(flags, (0, n_new), constant_values=self.counted_at == 0)
         for memory in self.memories.values():
             memory.grow(sizes[ITEM_ID])
         self._known = None
 
-    @in_phase("memories")
+    def know_all(self) -> None:
+        """Read every value of the vocabularies as known from now on; none is new any more."""
+        self.n_old = self.n_items
+        self.is_known = {name: np.ones_like(flags) for name, flags in self.is_known.items()}
+
     def add(self, sessions: Clicks, end: int) -> None:
         """Let time pass until `end` and add sessions, ordered by time, of the window before it.
 
-        A click after `end` counts as one at it.
+        A click after `end` counts as one at it. All values are known then.
         """
-        elapsed = (end - self.end) / self.settings.unit
-        ages = np.maximum(end - sessions.times, 0) / self.settings.unit
+        self.count(Growth.whole(sessions), end)
+        self.know_all()
+
+    @in_phase("memories")
+    def count(self, growth: Growth, time: int) -> None:
+        """Let time pass until `time` and count new clicks, whose values are known then."""
+        elapsed = (time - self.counted_at) / self.settings.unit
+        clicks = growth.sessions
+        ages = np.maximum(time - clicks.times, 0) / self.settings.unit
         for memory in self.memories.values():
-            memory.add(sessions, ages, elapsed)
-        self.end = end
+            memory.add(growth, ages, elapsed)
+        columns = (clicks.items, *clicks.categories.T)
+        for (name, flags), values in zip(self.is_known.items(), columns, strict=True):
+            is_seen = np.bincount(values, minlength=len(flags))[: len(flags)] > 0
+            self.is_known[name] = flags | is_seen
+        self.counted_at = time
+        self.move_to(time)
+
+    def compact(self) -> None:
+        """Bring all memories into the form of a state, at the end of a window."""
+        for memory in self.memories.values():
+            memory.compact()
+
+    def move_to(self, time: int) -> None:
+        """Let time pass until `time`, in which nothing is to be counted."""
+        self.now = time
         self._known = None
+
+    @property
+    def moment(self) -> Moment:
+        """The time at which the memories are read, and how long nothing was counted before it."""
+        return Moment(self.now, (self.now - self.counted_at) / self.settings.unit)
 
     @property
     def known(self) -> ItemFeatures:
         """Features of items, equal for all prefixes; computed once."""
         if self._known is None:
-            self._known = self.items.known(self.end, self.settings.unit)
+            self._known = self.items.known(self.moment, self.settings.unit)
         return self._known
 
     def reader(self, n_candidates: int, allowed: NDArray[np.bool_] | None = None) -> Reader:
         """Return a reader; candidates are items seen and the prefix's (if `allowed` [n])."""
-        known = self.known
+        known, now = self.known, self.moment
         popularity = known.popularity.copy()
         popularity[:N_RESERVED] = 0
         if allowed is not None:
@@ -131,15 +181,15 @@ class Memories:
 
         @in_phase("memories")
         def read(prefixes: Clicks) -> Read:
-            prefixes = prefixes.known(self.sizes.values())
+            prefixes = prefixes.known([*self.is_known.values()])
             # Search and candidates read past and prefix as one sequence; features keep them apart.
             clicks = prefixes.after_past() if self.settings.with_past else prefixes
-            found = {each.name: each.lookups(clicks, self.end) for each in self._counts}
+            found = {each.name: each.lookups(clicks, now) for each in self._counts}
             proposals = [p for each in self._counts for p in each.propose(found[each.name])]
             candidates = choose(clicks, proposals, popularity, popular, n_candidates)
             if self.settings.with_past:
                 apart = (each for each in self._counts if not each.joins_past)
-                found |= {each.name: each.lookups(prefixes, self.end) for each in apart}
+                found |= {each.name: each.lookups(prefixes, now) for each in apart}
             return self._read(prefixes, candidates, found)
 
         return read
@@ -153,7 +203,7 @@ class Memories:
         after_last = self.pairs.after_last(sums[self.pairs.name])
         transitions = self.pairs.transitions(after_last, share)
         batch = CandidateBatch(
-            prefixes, candidates, known.logs[candidates], share, sums, transitions
+            prefixes, candidates, known.logs[candidates], share, self.n_old, sums, transitions
         )
         features: Floats32 = np.concatenate(
             [each.features(batch) for each in self.sources], axis=2, dtype=np.float32
@@ -177,7 +227,7 @@ class Memories:
                 after_last,
                 is_own[:, : self.settings.config.n_candidates],
                 self.known,
-                (self.end, unit),
+                (self.now, unit),
             )
         ]
         if self.settings.with_past:
@@ -187,7 +237,7 @@ class Memories:
     def state_dict(self) -> dict[str, Tensor]:
         """The tensors of each memory under its name, the clock and the sizes."""
         sizes = torch.tensor(list(self.sizes.values()))
-        state = {_CLOCK: torch.tensor([self.end]), _SIZES: sizes}
+        state = {_CLOCK: torch.tensor([self.counted_at]), _SIZES: sizes}
         for name, memory in self.memories.items():
             state |= prefixed(memory.state_dict(), f"{name}.")
         return state
@@ -200,5 +250,7 @@ class Memories:
         for memory in self.memories.values():
             memory.grow(self.n_items)
         self.sizes = dict(zip(self.sizes, state[_SIZES].tolist(), strict=True))
-        self.end = int(state[_CLOCK])
-        self._known = None
+        self.is_known = {name: np.ones(n + N_RESERVED, bool) for name, n in self.sizes.items()}
+        self.know_all()
+        self.counted_at = int(state[_CLOCK])
+        self.move_to(self.counted_at)

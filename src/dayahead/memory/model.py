@@ -6,10 +6,11 @@ after window i.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float32, Int
+from jaxtyping import Float, Float32, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -19,28 +20,28 @@ from dayahead.core.phases import phase
 from dayahead.core.prefixes import with_prefix
 from dayahead.memory.clicks import Clicks, Ints, Positions
 from dayahead.memory.context import OF_GATE
-from dayahead.memory.explain import contributions
+from dayahead.memory.explain import contributions, mean_gradients
 from dayahead.memory.gate import Gate
 from dayahead.memory.head import Head, Mixture
 from dayahead.memory.head_examples import Examples, Replay
 from dayahead.memory.memories import Memories, Read
-from dayahead.memory.network import NETWORK
+from dayahead.memory.network import NETWORK, log_softmax
 from dayahead.memory.own import IS_OWN
 from dayahead.memory.pairs import REACH
+from dayahead.memory.running import RunningSessions
 from dayahead.memory.settings import MemorySettings
-from dayahead.memory.training import HeadTrainer, LiveNetwork
+from dayahead.memory.training import HeadTrainer, JointNetwork
+from dayahead.memory.window import NetworkScores, OpenWindow, drawn_positions
 
 CELLS = 40_000
 """Maximum number of candidates, over all prefixes, that are read at once: bounds memory."""
-NetworkScores = Callable[[Positions, Int[Tensor, "B C"]], Float[Tensor, "B C"]]
-"""From the positions of prefixes and their candidates to scores, which are logits of a softmax."""
 NetworkUpdate = Callable[[int, int], None]
 """Takes a step of a network by its gradients, given its number and how many there are."""
 MemoryScorer = Callable[[Clicks, NetworkScores | None], Float32[Tensor, "B C"]]
 """From prefixes, none empty, whose last click is the latest one known, and the network's scores
 where there is a network, to scores of items."""
 _FITS = "n_fits"
-TRAINING_STATE = ("moments.", "replay.")
+TRAINING_STATE = ("moments.", "replay.", "running.")
 """Prefixes of the tensors that only further fits read, not scores."""
 
 
@@ -59,6 +60,9 @@ class MemoryModel:
         self.n_fits = 0
         self.known: dict[str, int] = {}
         """Size of each vocabulary at the last fit: later values are new in their window."""
+        self.running = RunningSessions(settings)
+        self.window: OpenWindow | None = None
+        """The window that is being counted."""
 
     def _head(self) -> Head:
         config, seed = self.settings.config, self.settings.seed
@@ -82,6 +86,63 @@ class MemoryModel:
         """Extend the memories to the first `sizes[column]` values of each vocabulary."""
         self.memories.grow(sizes)
 
+    def open(
+        self,
+        sessions: Clicks,
+        end: int,
+        network: NetworkScores | None = None,
+        sizes: Mapping[str, int] | None = None,
+    ) -> OpenWindow:
+        """Start a window: choose what the head will learn from it.
+
+        The first window's head is fitted on the later half.
+
+        Args:
+            sessions: of the window, in any order.
+            end: of the window, in microseconds since 1970.
+            network: the network, if any, in its state before the window (in the first window:
+                fitted on the earlier half). Its positions are in the sessions.
+            sizes: number of values of each vocabulary at the window, unless it has grown already.
+        """
+        early, late = sessions.halves()
+        order = np.concatenate([early, late])
+        rows = order if self.n_fits else late
+        # A seed for each fit: a model that is resumed at any window draws the same.
+        [seed] = np.random.SeedSequence([self.settings.seed, self.n_fits]).generate_state(1)
+        generator = torch.Generator().manual_seed(int(seed))
+        learned, tick = sessions.take(rows), self.settings.tick
+        drawn = drawn_positions(learned, end, self.settings.config.n_examples, tick, generator)
+        window = OpenWindow(sessions.take(order), learned, rows, end, network, generator, *drawn)
+        if tick:
+            window.before = self.memories.state_dict(), self.running.state_dict()
+            self.grow(sizes or self.memories.sizes)
+            self.running.deliver(window.sessions)
+        if self.n_fits == 0:  # also to the network, which is fitted on a part of this window
+            self.memories.n_old = self.memories.n_items
+        self.window = window
+        return window
+
+    def advance(self, until: int) -> None:
+        """Let time pass until a tick: count the clicks before it, and read examples on the way."""
+        window = self.window
+        while window and (tick := window.next_tick()) is not None and tick <= until:
+            self._count_until(tick)
+            self._read(window, window.due(tick), self.memories)
+        self._count_until(until)
+
+    def _count_until(self, until: int) -> None:
+        while (time := self.running.next_time()) <= until:
+            self.memories.count(self.running.advance(time), time)
+        self.memories.move_to(until)
+
+    def rewind(self) -> None:
+        """Return to the state before the window that is open, if one is."""
+        if self.window is not None and self.window.before is not None:
+            memories, running = self.window.before
+            self.memories.load_state_dict(memories)
+            self.running.load_state_dict(running)
+        self.window = None
+
     def fit(
         self,
         sessions: Clicks,
@@ -89,86 +150,79 @@ class MemoryModel:
         network: NetworkScores | None = None,
         update: NetworkUpdate | None = None,
     ) -> float | None:
-        """Fit the head on a window's sessions, then add them to the memories.
-
-        The first window's head is fitted on the later half, with memories of the earlier.
+        """Count all of a window, and fit the head on it as it was before each click counted.
 
         Args:
-            sessions: of the window, in any order.
-            end: of the window, in microseconds since 1970.
-            network: the network, if any, in its state before the window (in the first window:
-                fitted on the earlier half). Its positions are in the sessions.
+            sessions: as of `open`, which is called here unless the window is open already.
+            end: as of `open`.
+            network: as of `open`.
             update: fits the network by the head's loss too, for which its scores have gradients.
 
         Returns:
             The head's mean loss, None where there was nothing to learn from.
         """
-        early, late = sessions.halves()
-        order = np.concatenate([early, late])
-        memories, rows = self.memories, order
-        if self.n_fits == 0:
-            memories, rows = self._memories_of(sessions.take(early)), late
-        loss = self._fit_head(memories, sessions.take(rows), rows, network, update)
-        self.memories.add(sessions.take(order), end)
+        window = self.window or self.open(sessions, end, network)
+        if self.settings.tick:
+            self.advance(end)
+            self._read(window, window.due(end), self.memories)
+            self.memories.count(self.running.advance(end), end)
+            self.memories.compact()
+        else:
+            memories = self.memories if self.n_fits else self._memories_of(sessions)
+            self._read(window, window.due(0), memories)
+            self.memories.add(window.sessions, end)
+        self.window = None
+        loss = self._learn(window, update)
+        self.memories.know_all()
         self.n_fits += 1
         self.known = self.memories.sizes
         return loss
 
     def _memories_of(self, sessions: Clicks) -> Memories:
-        """Return memories of these sessions alone, at the time of their last click."""
+        """Return memories of the earlier half of sessions alone, at the time of its last click."""
+        early, _ = sessions.halves()
+        earlier = sessions.take(early)
         memories = Memories(self.settings)
         memories.grow(self.memories.sizes)
-        if len(sessions):
-            memories.add(sessions, int(sessions.times.max()))
+        if len(earlier):
+            memories.add(earlier, int(earlier.times.max()))
         return memories
 
-    def _fit_head(
-        self,
-        memories: Memories,
-        sessions: Clicks,
-        rows: Ints,
-        network: NetworkScores | None,
-        update: NetworkUpdate | None,
-    ) -> float | None:
-        """Fit on all clicks but the first of each session; `rows` are their rows in the window."""
-        # A seed for each fit: a model that is resumed at any window draws the same.
-        [seed] = np.random.SeedSequence([self.settings.seed, self.n_fits]).generate_state(1)
-        generator = torch.Generator().manual_seed(int(seed))
-        every = sessions.positions()
-        n_positions, config = len(every.rows), self.settings.config
-        drawn = torch.randperm(n_positions, generator=generator)[: config.n_examples]
-        # Back in order of time: the replay keeps the last examples.
-        chosen = np.sort(drawn.numpy())
-        # As in evaluation, where items that are new in a window are unknown.
-        before = sessions.known(self.known.values()) if self.n_fits else sessions
-        read = memories.reader(config.n_candidates)
-        parts, asked = [], []
-        for part in np.split(chosen, _cuts(len(chosen), config.n_candidates)):
-            positions = every.take(part)
-            found = read(before.prefixes(positions))
-            in_window = Positions(rows[positions.rows], positions.n_after)
-            examples = self._examples(found, network, in_window, sessions.following(positions))
+    def _read(self, window: OpenWindow, positions: Positions, memories: Memories) -> None:
+        """Read examples as the memories are now."""
+        n_candidates = self.settings.config.n_candidates
+        read = memories.reader(n_candidates)
+        n_positions = len(positions.rows)
+        for chosen in np.split(np.arange(n_positions), _cuts(n_positions, n_candidates)):
+            part = positions.take(chosen)
+            found, in_window = read(window.learned.prefixes(part)), window.in_window(part)
+            targets = window.learned.following(part)
+            examples = self._examples(found, window.network, in_window, targets)
             # A target that is no candidate has no column: the loss is over candidates only.
-            is_learnable = examples.targets.numpy() >= 0
-            parts.append(examples.take(torch.from_numpy(is_learnable)))
-            if update:
-                [learnable] = is_learnable.nonzero()
-                asked.append((in_window.take(learnable), found.candidates[learnable]))
-        new = self._scaled(parts)
+            is_learnable = examples.targets >= 0
+            window.examples.append(examples.take(is_learnable))
+            [learnable] = is_learnable.numpy().nonzero()
+            window.predicted.append((in_window.take(learnable), found.candidates[learnable]))
+
+    def _learn(self, window: OpenWindow, update: NetworkUpdate | None) -> float | None:
+        """Fit the head on the examples of a window."""
+        new, config = self._scaled(window.examples), self.settings.config
         if not len(new):
             return None
-        live = self._live(network, update, asked) if network and update else None
+        network = window.network
+        joint = self._joint(network, update, window.predicted) if network and update else None
         epochs = config.epochs if self.n_fits else config.first_epochs
-        loss = self.trainer.fit(Examples.cat([self.replay.kept, new]), epochs, generator, live)
+        examples = Examples.cat([self.replay.kept, new])
+        loss = self.trainer.fit(examples, epochs, window.generator, joint)
         self.replay.add(new)
         return loss
 
-    def _live(
+    def _joint(
         self,
         network: NetworkScores,
         update: NetworkUpdate,
         asked: list[tuple[Positions, NDArray[np.int32]]],
-    ) -> LiveNetwork:
+    ) -> JointNetwork:
         """Return the network, trained along with the head, for these positions and candidates."""
         positions = Positions(
             *(np.concatenate(each) for each in zip(*(a[0] for a in asked), strict=True))
@@ -176,12 +230,13 @@ class MemoryModel:
         candidates = torch.from_numpy(np.concatenate([each[1] for each in asked])).long()
 
         def feature(chosen: Int[Tensor, " k"]) -> Float[Tensor, "k C"]:
-            wanted = candidates[chosen]
-            scores = network(positions.take(chosen.numpy()), wanted)
-            return self.head.scaled_column(self._log_softmax(scores, wanted > 0), column)
+            found = self._network_feature(
+                network, positions.take(chosen.numpy()), candidates[chosen]
+            )
+            return self.head.scaled_column(found, column)
 
         column = self._network_column
-        return LiveNetwork(len(self.replay.kept), column, feature, update)
+        return JointNetwork(len(self.replay.kept), column, feature, update)
 
     def _scaled(self, parts: list[Examples]) -> Examples:
         """Standardise and join examples; the first fit's decide mean and deviation."""
@@ -204,10 +259,9 @@ class MemoryModel:
         candidates = torch.from_numpy(read.candidates).long()
         features = torch.from_numpy(read.features)
         if network is not None and len(candidates):
-            with torch.no_grad():
-                with phase("network"):
-                    scores = network(positions, candidates)
-                features[..., self._network_column] = self._log_softmax(scores, candidates > 0)
+            with torch.no_grad(), phase("network"):
+                column = self._network_feature(network, positions, candidates)
+            features[..., self._network_column] = column
         columns = torch.full((len(candidates),), -1)
         if targets is not None:
             is_target = (candidates == torch.from_numpy(targets)[:, None]) & (candidates > 0)
@@ -215,17 +269,13 @@ class MemoryModel:
         is_own, context = torch.from_numpy(read.is_own), torch.from_numpy(read.context)
         return Examples(features, candidates > 0, is_own, context, columns)
 
-    def _log_softmax(
-        self, scores: Float[Tensor, "B C"], is_candidate: Bool[Tensor, "B C"]
+    def _network_feature(
+        self, network: NetworkScores, positions: Positions, candidates: Int[Tensor, "B C"]
     ) -> Float[Tensor, "B C"]:
-        """Normalise a network's scores over the best `n_candidates`, as in training.
-
-        A softmax over the catalogue would differ by a constant for each prefix, and take longer.
-        """
-        best = slice(self.settings.config.n_candidates)
-        known = scores[:, best].masked_fill(~is_candidate[:, best], -torch.inf)
-        sums = known.logsumexp(1, keepdim=True)
-        return (scores - sums).masked_fill(~is_candidate, 0.0)
+        scores = partial(network, positions)
+        return log_softmax(
+            scores, candidates, self.memories.n_old, self.settings.config.n_candidates
+        )
 
     def _check_network(self, network: NetworkScores | None) -> None:
         if (network is not None) != self.settings.with_network:
@@ -308,18 +358,10 @@ class MemoryModel:
         return [parts(item) for item in items.tolist()]
 
     def weights(self) -> dict[str, float]:
-        """Return how much each feature raises a score; for a linear head these are its weights.
-
-        It is the mean gradient, per standard deviation, over candidates of the kept examples.
-        """
-        kept = self.replay.kept.single()
-        if not len(kept):
-            return {}
-        features = kept.features.requires_grad_()
-        total = self.head.evidence(features, kept.context)[kept.is_candidate].sum()
-        [gradients] = torch.autograd.grad(total, [features])
-        means = gradients[kept.is_candidate].mean(0)
-        return dict(zip(self.features, means.tolist(), strict=True))
+        """Return how much each feature raises a score, after the examples that are kept."""
+        kept = self.replay.kept
+        found = mean_gradients(self.head, kept).tolist() if len(kept) else []
+        return dict(zip(self.features, found, strict=bool(found)))
 
     def state_dict(self) -> dict[str, Tensor]:
         """Copy all tensors that further fits and scores depend on."""
@@ -341,12 +383,13 @@ class MemoryModel:
         self.n_fits = int(state[_FITS])
         self.known = self.memories.sizes
 
-    def _state_parts(self) -> dict[str, Memories | Head | HeadTrainer | Replay]:
+    def _state_parts(self) -> dict[str, Memories | Head | HeadTrainer | Replay | RunningSessions]:
         return {
             "memories": self.memories,
             "head": self.head,
             "moments": self.trainer,
             "replay": self.replay,
+            **({"running": self.running} if self.settings.tick else {}),
         }
 
 

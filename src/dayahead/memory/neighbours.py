@@ -8,14 +8,25 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dayahead.config.memory import MemoryConfig
 from dayahead.core.columns import N_RESERVED
 from dayahead.core.ragged import offsets_of
 from dayahead.memory.candidates import Proposal
 from dayahead.memory.clicks import Clicks, Ints
 from dayahead.memory.compiled import compiled
 from dayahead.memory.evidence import CountMemory
-from dayahead.memory.table import Cells, Columns, Floats, Floats32, Lookup
+from dayahead.memory.growth import Growth
+from dayahead.memory.settings import MemorySettings
+from dayahead.memory.table import (
+    LEVEL_RATIO,
+    Cells,
+    Columns,
+    Floats,
+    Floats32,
+    Level,
+    Lookup,
+    Moment,
+    no_cells,
+)
 
 N_LATEST, N_EARLIER, N_BEST, REACH = range(4)
 """Positions in the array of limits."""
@@ -64,15 +75,16 @@ class SessionMemory(CountMemory):
     prior = 1.0
     joins_past = True
 
-    def __init__(self, config: MemoryConfig, unit: int) -> None:
-        self.config = config
-        self.unit = unit
-        self.half_lives = np.array(config.neighbour_half_lives)
+    def __init__(self, settings: MemorySettings) -> None:
+        self.config = settings.config
+        self.unit = settings.unit
+        half_lives = settings.half_lives("neighbour")
+        self.half_lives = np.array([half_life.windows for half_life in half_lives])
         """[H] windows in which a session loses half of its weight."""
         self.names = tuple(
-            f"neighbours.{kind}.{half_life:g}"
+            f"neighbours.{kind}.{half_life.name}"
             for kind in ("items", "sharp")
-            for half_life in config.neighbour_half_lives
+            for half_life in half_lives
         )
         # Totals of the sharpened channels would add nothing.
         self.n_masses = len(self.half_lives)
@@ -82,6 +94,11 @@ class SessionMemory(CountMemory):
         self.offsets = np.zeros(1, np.int64)
         self.times = np.zeros(0, np.int64)
         """[S] microseconds, of each session's last click."""
+        self.ids = np.zeros(0, np.int64)
+        """[S] by which a session is found that has grown; 0 of sessions that will not."""
+        self.is_live = settings.tick > 0
+        self.n_added = 0
+        """Sessions added since the last `compact`."""
         self.grow(0)
 
     def grow(self, n_items: int) -> None:
@@ -92,17 +109,31 @@ class SessionMemory(CountMemory):
         n_posted = max(self.config.n_latest, self.config.n_earlier)
         self.postings = Postings(*_posted(self.items, self.offsets, n, n_posted))
 
-    def add(self, sessions: Clicks, _ages: Floats, _elapsed: float) -> None:
-        """Add sessions, ordered by time, and drop those that no search can find."""
+    def add(self, growth: Growth, _ages: Floats, _elapsed: float) -> None:
+        """Add sessions, ordered by time, and drop those that no search can find.
+
+        A session that has grown is replaced.
+        """
         if not self.config.n_best:
             return
         self._weights = None
         n = len(self.postings.offsets) - 1
+        growth = growth.with_new_clicks()
+        self._keep(~np.isin(self.ids, growth.ids[growth.n_counted > 0]))
+        sessions = growth.sessions
+        self.ids = np.append(self.ids, growth.ids)
         self.items = np.append(self.items, sessions.items.astype(np.int32))
         self.offsets = np.append(self.offsets, self.offsets[-1] + sessions.offsets[1:])
         self.times = np.append(self.times, sessions.times[sessions.last])
         self._index(n)
-        # Sessions in no list of the index can never be found: drop them.
+        self.n_added += len(sessions)
+        if not self.is_live or self.n_added * LEVEL_RATIO > len(self.times):
+            self.compact()
+
+    def compact(self) -> None:
+        """Drop the sessions that are in no list of the index, and can never be found."""
+        n = len(self.postings.offsets) - 1
+        self.n_added = 0
         is_kept = np.zeros(len(self.times), bool)
         is_kept[self.postings.sessions] = True
         is_kept[: -self.config.max_sessions] = False
@@ -114,7 +145,7 @@ class SessionMemory(CountMemory):
         lengths = np.diff(self.offsets)
         self.items = self.items[is_kept.repeat(lengths)]
         self.offsets = offsets_of(lengths[is_kept])
-        self.times = self.times[is_kept]
+        self.times, self.ids = self.times[is_kept], self.ids[is_kept]
 
     def weights(self, end: int) -> Weights:
         """Return the weight of each session at the time `end`."""
@@ -140,27 +171,31 @@ class SessionMemory(CountMemory):
         sessions, n = (self.items, self.offsets), len(self.postings.offsets) - 1
         return Cells(rows, *_sums_of_items(found, weights.by_half_life, sessions, factors, n))
 
-    def lookups(self, prefixes: Clicks, end: int) -> list[Lookup]:
+    def lookups(self, prefixes: Clicks, now: Moment) -> list[Lookup]:
         """Return a row for each prefix."""
-        cells = self.search(prefixes, end)
-        return [Lookup(cells, cells.rows[:, None], np.ones((1, len(self.names)), np.float32))]
+        cells, ones = self.search(prefixes, now.time), np.ones((1, len(self.names)), np.float32)
+        levels = Level(cells, ones[0]), Level(no_cells(len(self.names)), ones[0])
+        return [Lookup(levels, cells.rows[:, None], ones)]
 
     def propose(self, lookups: Sequence[Lookup]) -> list[Proposal]:
         """Propose the neighbours' items by plain similarity."""
         plain = np.arange(self.n_masses)
         weights = np.full((1, self.n_masses), SHARE / self.n_masses, np.float32)
-        return [Proposal(each.cells, each.rows, weights, plain, DOUBT) for each in lookups]
+        return [Proposal(each.levels, each.rows, weights, plain, DOUBT) for each in lookups]
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Items int32 [N], offsets int64 [S + 1] and times int64 [S] of the sessions kept."""
+        """Items int32 [N], offsets int64 [S + 1], times and ids int64 [S] of the sessions kept."""
+        if self.n_added:
+            self.compact()
         arrays = {"items": self.items, "offsets": self.offsets, "times": self.times}
+        arrays["ids"] = self.ids
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Replace all sessions; `grow` indexes them."""
-        names = ("items", "offsets", "times")
-        self.items, self.offsets, self.times = (state[name].numpy() for name in names)
-        self._weights = None
+        names = ("items", "offsets", "times", "ids")
+        self.items, self.offsets, self.times, self.ids = (state[name].numpy() for name in names)
+        self._weights, self.n_added = None, 0
 
 
 @compiled

@@ -1,7 +1,13 @@
 """The network of a memory model as a source: its scores are a feature like any other."""
 
-import numpy as np
+from collections.abc import Callable
 
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from dayahead.core.columns import N_RESERVED
 from dayahead.memory.evidence import CandidateBatch, Source
 from dayahead.memory.table import Floats32
 
@@ -17,3 +23,37 @@ class Network(Source):
     def features(self, batch: CandidateBatch) -> Floats32:
         """Return room for the feature [B, C, 1]."""
         return np.zeros((*batch.candidates.shape, 1), np.float32)
+
+
+class NewItems(Source):
+    """Whether a candidate is new since the last fit, so that the network does not know it."""
+
+    names = ("network.is_new",)
+
+    def features(self, batch: CandidateBatch) -> Floats32:
+        """Return the flags [B, C, 1]."""
+        is_new = batch.candidates >= N_RESERVED + batch.n_old
+        return is_new[..., None].astype(np.float32)
+
+
+def log_softmax(
+    scores_of: Callable[[Int[Tensor, "B C"]], Float[Tensor, "B C"]],
+    candidates: Int[Tensor, "B C"],
+    n_old: int,
+    n_best: int,
+) -> Float[Tensor, "B C"]:
+    """Return a network's scores of candidates, normalised over the best `n_best` as in training.
+
+    A softmax over the catalogue would differ by a constant for each prefix, and take longer. An
+    item that is new since the last fit, to which the network gives no score, has the mean of the
+    others.
+    """
+    is_candidate = candidates > 0
+    is_scored = is_candidate & (candidates < N_RESERVED + n_old)
+    scores = scores_of(candidates.where(is_scored, 0))
+    best = scores[:, :n_best].masked_fill(~is_scored[:, :n_best], -torch.inf)
+    sums = best.logsumexp(1, keepdim=True)
+    sums = sums.masked_fill(sums == -torch.inf, 0.0)  # none of the best has a score
+    logs = (scores - sums).masked_fill(~is_scored, 0.0)
+    means = logs.sum(1, keepdim=True) / is_scored.sum(1, keepdim=True).clamp(min=1)
+    return torch.where(is_candidate & ~is_scored, means, logs)

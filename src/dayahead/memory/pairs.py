@@ -4,13 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dayahead.config.memory import MemoryConfig
 from dayahead.core.columns import N_RESERVED
 from dayahead.core.ragged import step_of_each
 from dayahead.memory.candidates import Proposal
 from dayahead.memory.clicks import Clicks, Ints
 from dayahead.memory.evidence import CountMemory, channels, log_share, nearest
-from dayahead.memory.table import DecayedTable, Floats, Floats32, Lookup, Sums
+from dayahead.memory.growth import Growth
+from dayahead.memory.settings import MemorySettings
+from dayahead.memory.table import DecayedTable, Floats, Floats32, Lookup, Moment, Sums
 
 KINDS = ("next", "first", "end", "forward", "backward")
 """What a channel counts of items a -> b:
@@ -46,24 +47,17 @@ class PairMemory(CountMemory):
     name = "pairs"
     is_share = True
 
-    def __init__(self, config: MemoryConfig) -> None:
-        self.channels = channels(
-            next=config.pair_next_half_lives,
-            first=config.pair_first_half_lives,
-            end=config.pair_end_half_lives,
-            forward=config.pair_forward_half_lives,
-            backward=config.pair_backward_half_lives,
-        )
-        self.names = tuple(f"pair.{kind}.{half_life:g}" for kind, half_life in self.channels)
+    def __init__(self, settings: MemorySettings) -> None:
+        self.channels = channels(**{kind: settings.half_lives(f"pair_{kind}") for kind in KINDS})
+        self.names = tuple(f"pair.{channel.name}" for channel in self.channels)
+        half_lives = tuple(channel.half_life.windows for channel in self.channels)
         self.n_masses = len(self.names)
-        self.table = DecayedTable(tuple(half_life for _, half_life in self.channels))
+        self.table = DecayedTable(half_lives, is_live=settings.tick > 0)
         self.tables = {"counts": self.table}
-        self.prior: Floats32 = np.array(
-            [1 if half_life < 1 else 3 for _, half_life in self.channels], "f4"
-        )
+        self.prior: Floats32 = np.array([1 if each < 1 else 3 for each in half_lives], np.float32)
         self.base = nearest(self.channels, "next", 4.0)
         """The channel with which the transitions of a category are compared."""
-        kinds = [kind for kind, _ in self.channels]
+        kinds = [channel.kind for channel in self.channels]
         self._kind_of = np.array([KINDS.index(kind) for kind in kinds])
         self._is_backward = np.array([kind == "backward" for kind in kinds])
         is_summed = np.isin(kinds, ["forward", "backward"])
@@ -74,9 +68,10 @@ class PairMemory(CountMemory):
         shares = self._weights[:, self._mixed] * np.array(list(SHARES.values()), np.float32)
         self._mixed_weights = np.ascontiguousarray(shares)
 
-    def add(self, sessions: Clicks, ages: Floats, elapsed: float) -> None:
-        """Let `elapsed` windows pass, then add sessions whose clicks are `ages` windows old."""
-        before, after, kinds = _pairs(sessions)
+    def add(self, growth: Growth, ages: Floats, elapsed: float) -> None:
+        """Let `elapsed` windows pass, then add new clicks; all clicks are `ages` windows old."""
+        sessions = growth.sessions
+        before, after, kinds = _pairs(growth)
         worth = kinds[:, self._kind_of] * 2.0 ** (-ages[after, None] / self.table.half_lives)
         rows, columns = sessions.items[before], sessions.items[after]
         self.table.add(
@@ -87,16 +82,16 @@ class PairMemory(CountMemory):
             elapsed,
         )
 
-    def lookups(self, prefixes: Clicks, _end: int) -> list[Lookup]:
+    def lookups(self, prefixes: Clicks, now: Moment) -> list[Lookup]:
         """Return the rows of the last clicks."""
         rows = prefixes.latest(REACH)
-        return [Lookup(self.table.cells, rows, self._weights[: rows.shape[1]])]
+        return [self.table.lookup(rows, self._weights[: rows.shape[1]], now)]
 
     def propose(self, lookups: Sequence[Lookup]) -> list[Proposal]:
         """Propose what followed, preceded and came later."""
         return [
             Proposal(
-                each.cells,
+                each.levels,
                 each.rows,
                 self._mixed_weights[: each.rows.shape[1]],
                 self._mixed,
@@ -115,16 +110,18 @@ class PairMemory(CountMemory):
         return shares
 
 
-def _pairs(sessions: Clicks) -> tuple[Ints, Ints, Floats]:
-    """Return the earlier and the later click of each pair, and its weight [P, kinds]."""
+def _pairs(growth: Growth) -> tuple[Ints, Ints, Floats]:
+    """Return the earlier and the later click of each pair to count, and its weight [P, kinds]."""
+    sessions = growth.sessions
     clicks = np.arange(len(sessions.items))
     n_after = np.minimum(sessions.offsets[1:].repeat(sessions.lengths) - clicks - 1, REACH)
     before, distances = clicks.repeat(n_after), step_of_each(n_after) + 1
     after = before + distances
     is_known = (sessions.items[before] >= N_RESERVED) & (sessions.items[after] >= N_RESERVED)
-    before, after, distances = before[is_known], after[is_known], distances[is_known]
-    is_next = distances == 1
+    is_counted = is_known & (growth.is_new | growth.is_end)[after]
+    before, after, distances = before[is_counted], after[is_counted], distances[is_counted]
+    is_new, is_end = growth.is_new[after], (distances == 1) & growth.is_end[after]
+    is_next = (distances == 1) & is_new
     is_first = is_next & np.isin(before, sessions.offsets[:-1])
-    is_end = is_next & np.isin(after, sessions.last)
-    met = 1 / distances
+    met = is_new / distances
     return before, after, np.stack([is_next, is_first, is_end, met, met], axis=1)

@@ -2,11 +2,12 @@
 
 import numpy as np
 
-from dayahead.config.memory import MemoryConfig
 from dayahead.core.columns import N_RESERVED
 from dayahead.memory.clicks import Clicks
 from dayahead.memory.evidence import CountMemory
-from dayahead.memory.table import DecayedTable, Floats, Lookup
+from dayahead.memory.growth import Growth
+from dayahead.memory.settings import MemorySettings
+from dayahead.memory.table import DecayedTable, Floats, Lookup, Moment
 
 
 class PastMemory(CountMemory):
@@ -16,21 +17,25 @@ class PastMemory(CountMemory):
     prior = 3.0
     is_relative = True
 
-    def __init__(self, config: MemoryConfig) -> None:
-        self.table = DecayedTable(config.past_half_lives)
+    def __init__(self, settings: MemorySettings) -> None:
+        half_lives = settings.half_lives("past")
+        windows = tuple(half_life.windows for half_life in half_lives)
+        self.table = DecayedTable(windows, is_live=settings.tick > 0)
         self.tables = {"counts": self.table}
-        self.names = tuple(f"past.next.{half_life:g}" for half_life in config.past_half_lives)
+        self.names = tuple(f"past.next.{half_life.name}" for half_life in half_lives)
 
-    def add(self, sessions: Clicks, ages: Floats, elapsed: float) -> None:
-        """Let `elapsed` windows pass, then add sessions whose clicks are `ages` windows old."""
+    def add(self, growth: Growth, ages: Floats, elapsed: float) -> None:
+        """Let `elapsed` windows pass, then add new clicks; all clicks are `ages` windows old."""
+        sessions = growth.sessions
         rows = sessions.earlier.latest(1)[:, 0].repeat(sessions.lengths)
         positions = np.arange(1, len(rows) + 1) - sessions.offsets[:-1].repeat(sessions.lengths)
-        [clicks] = ((rows >= N_RESERVED) & (sessions.items >= N_RESERVED)).nonzero()
+        is_known = (rows >= N_RESERVED) & (sessions.items >= N_RESERVED)
+        [clicks] = (is_known & growth.is_new).nonzero()
         decay = 2.0 ** (-ages[clicks, None] / self.table.half_lives)
         worth = decay / positions[clicks, None]
         self.table.add(rows[clicks], sessions.items[clicks], worth, elapsed)
 
-    def lookups(self, prefixes: Clicks, _end: int) -> list[Lookup]:
+    def lookups(self, prefixes: Clicks, now: Moment) -> list[Lookup]:
         """Return the row of the past's last item."""
         ones = np.ones((1, len(self.names)), np.float32)
-        return [Lookup(self.table.cells, prefixes.earlier.latest(1), ones)]
+        return [self.table.lookup(prefixes.earlier.latest(1), ones, now)]

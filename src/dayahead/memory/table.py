@@ -16,6 +16,8 @@ Floats32 = NDArray[np.float32]
 Columns = NDArray[np.int32]
 FLOOR = 0.02
 """A cell is dropped when none of its channels is above this."""
+LEVEL_RATIO = 8
+"""The second level of a table has at most this fraction of the first one's cells."""
 
 
 class Sums(NamedTuple):
@@ -42,10 +44,27 @@ class Cells(NamedTuple):
     """[R, K] total of each row."""
 
 
-class Lookup(NamedTuple):
-    """The rows of a table that each of B prefixes reads."""
+class Moment(NamedTuple):
+    """A time at which memories are read."""
+
+    time: int
+    """Microseconds since 1970."""
+    since: float = 0.0
+    """Windows since the memories counted last."""
+
+
+class Level(NamedTuple):
+    """Cells that were written at one time."""
 
     cells: Cells
+    decay: Floats32
+    """[K] by which their values have decayed since."""
+
+
+class Lookup(NamedTuple):
+    """The rows of a table that each of B prefixes reads; its cells are in two levels, which add."""
+
+    levels: tuple[Level, Level]
     rows: Ints
     """[B, R] keys of the rows; missing ones count as empty."""
     weights: Floats32
@@ -53,7 +72,13 @@ class Lookup(NamedTuple):
 
     def sums(self, candidates: Columns, n: int) -> Sums:
         """Sum up the rows at each prefix's candidates [B, C], which are below `n`; 0 is none."""
-        return Sums(*_read(*self, candidates, n))
+        n_channels = self.weights.shape[1]
+        counts = np.zeros((*candidates.shape, n_channels), np.float32)
+        sums = Sums(counts, np.zeros((len(candidates), n_channels), np.float32))
+        for cells, decay in self.levels:
+            if len(cells.rows):
+                _add_rows(sums, cells, self.rows, self.weights * decay, candidates, n)
+        return sums
 
 
 class _Sorted(NamedTuple):
@@ -64,30 +89,60 @@ class _Sorted(NamedTuple):
     values: Floats | Floats32
 
 
+def no_cells(n_channels: int) -> Cells:
+    """Return cells without rows."""
+    none = np.zeros((0, n_channels), np.float32)
+    no = np.zeros(0, np.int64)
+    return Cells(no, np.zeros(1, np.int64), np.zeros(0, np.int32), none, none)
+
+
+def _indexed(cells: _Sorted) -> Cells:
+    rows, columns, values = cells
+    if not len(rows):
+        return no_cells(values.shape[1])
+    starts = np.flatnonzero(np.diff(rows, prepend=-1))
+    offsets = np.append(starts, len(rows))
+    # Summed in float64: a row may have as many cells as there are items.
+    masses = np.add.reduceat(values, starts, dtype=np.float64).astype(np.float32)
+    return Cells(rows[starts], offsets, columns, values.astype(np.float32, copy=False), masses)
+
+
+def _flat(cells: Cells) -> _Sorted:
+    rows = cells.rows.repeat(np.diff(cells.offsets))
+    return _Sorted(rows, cells.columns, cells.values)
+
+
 class DecayedTable:
-    """Sums over events, each with the weight 2^(-age/h) in the channel of half-life h."""
+    """Sums over events, each with the weight 2^(-age/h) in the channel of half-life h.
+
+    Where it `is_live`, few events are added at a time: these go to a small second level, so that
+    the large one need not be written anew each time, as in a log-structured merge tree (O'Neil et
+    al. 1996).
+    """
 
     parts = _Sorted._fields
     """Names of the tensors of its state."""
 
-    def __init__(self, half_lives: tuple[float, ...]) -> None:
+    def __init__(self, half_lives: tuple[float, ...], *, is_live: bool = False) -> None:
         self.half_lives = np.array(half_lives)
-        none = np.zeros((0, len(half_lives)), np.float32)
-        self._set(np.zeros(0, np.int64), np.zeros(0, np.int32), none)
+        self.is_live = is_live
+        self.cells = self.recent = no_cells(len(half_lives))
+        """The two levels; `recent` is as of the last addition."""
+        self.decay = np.ones(len(half_lives))
+        """[K] by which `cells` has decayed since it was written."""
 
-    def _set(self, rows: Ints, columns: Columns, values: Floats32) -> None:
-        starts = np.flatnonzero(np.diff(rows, prepend=-1))
-        offsets = np.append(starts, len(rows))
-        # Summed in float64: a row may have as many cells as there are items.
-        masses = np.add.reduceat(values, starts, dtype=np.float64) if len(rows) else values
-        self.cells = Cells(rows[starts], offsets, columns, values, masses.astype(np.float32))
+    def lookup(self, rows: Ints, weights: Floats32, now: Moment) -> Lookup:
+        """Return rows [B, R] with weights [R, K], decayed up to a time."""
+        since = 2.0 ** (-now.since / self.half_lives)
+        levels = (
+            Level(self.cells, (self.decay * since).astype(np.float32)),
+            Level(self.recent, since.astype(np.float32)),
+        )
+        return Lookup(levels, rows, weights)
 
     def __len__(self) -> int:
         """Return the number of cells."""
-        return len(self.cells.columns)
-
-    def _row_of_cell(self) -> Ints:
-        return self.cells.rows.repeat(np.diff(self.cells.offsets))
+        return len(self.cells.columns) + len(self.recent.columns)
 
     def add(self, rows: Ints, columns: Ints, values: Floats, elapsed: float) -> None:
         """Let `elapsed` windows pass, then add values [M, K] to the cells; equal cells sum."""
@@ -99,17 +154,37 @@ class DecayedTable:
         if len(starts):
             values = np.add.reduceat(values, starts)
         new = _Sorted(rows[starts], columns[starts].astype(np.int32), values)
-        old = _Sorted(self._row_of_cell(), self.cells.columns, self.cells.values)
-        self._set(*_merged(old, new, 2.0 ** (-elapsed / self.half_lives)))
+        factors = 2.0 ** (-elapsed / self.half_lives)
+        if not self.is_live:
+            self.cells = _merged(self.cells, new, factors, FLOOR)
+            return
+        self.decay = self.decay * factors
+        self.recent = _merged(self.recent, new, factors, 0.0)
+        if len(self.recent.columns) * LEVEL_RATIO > len(self.cells.columns):
+            self.compact()
+
+    def compact(self) -> None:
+        """Move all cells to the first level."""
+        if len(self.recent.columns) or (self.decay != 1).any():
+            self.cells = _merged(self.cells, _flat(self.recent), self.decay, FLOOR)
+            self.recent = no_cells(len(self.half_lives))
+            self.decay = np.ones(len(self.half_lives))
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Rows int64 [N], columns int32 [N] and values float32 [N, K] of all cells."""
-        arrays = self._row_of_cell(), self.cells.columns, self.cells.values
-        return dict(zip(_Sorted._fields, map(torch.from_numpy, arrays), strict=True))
+        """Rows int64 [N], columns int32 [N] and values float32 [N, K] of all cells, compacted."""
+        self.compact()
+        return dict(zip(self.parts, map(torch.from_numpy, _flat(self.cells)), strict=True))
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Replace all cells."""
-        self._set(*(state[name].numpy() for name in _Sorted._fields))
+        self.cells = _indexed(_Sorted(*(state[name].numpy() for name in self.parts)))
+        self.recent = no_cells(len(self.half_lives))
+        self.decay = np.ones(len(self.half_lives))
+
+
+def _merged(old: Cells, new: _Sorted, factors: Floats, floor: float) -> Cells:
+    """Add new cells to old ones, which decay; drop those at or below a floor in all channels."""
+    return _indexed(_Sorted(*_merged_cells(_flat(old), new, factors, floor)))
 
 
 @compiled
@@ -121,8 +196,9 @@ def _key(cells: _Sorted, i: int) -> tuple[np.int64, np.int64]:
 
 
 @compiled
-def _merged(old: _Sorted, new: _Sorted, factors: Floats) -> tuple[Ints, Columns, Floats32]:
-    """Merge sorted cells with sorted new ones, decaying the old; drop cells at or below FLOOR."""
+def _merged_cells(
+    old: _Sorted, new: _Sorted, factors: Floats, floor: float
+) -> tuple[Ints, Columns, Floats32]:
     size = len(old.rows) + len(new.rows)
     rows, columns = np.empty(size, np.int64), np.empty(size, np.int32)
     values = np.zeros((size, len(factors)), np.float32)
@@ -138,7 +214,7 @@ def _merged(old: _Sorted, new: _Sorted, factors: Floats) -> tuple[Ints, Columns,
         for k in range(len(factors)):
             value = old.values[i, k] * factors[k] if is_old else 0.0
             values[end, k] = value + (new.values[j, k] if is_new else 0.0)
-            is_alive |= values[end, k] > FLOOR
+            is_alive |= values[end, k] > floor
         i, j, end = i + is_old, j + is_new, end + is_alive
     # Copies: views would keep the whole buffers alive.
     return rows[:end].copy(), columns[:end].copy(), values[:end].copy()
@@ -151,11 +227,9 @@ def _add_weighted(sums: Floats32, weights: Floats32, values: Floats32) -> None:
 
 
 @compiled
-def _read(
-    cells: Cells, rows: Ints, weights: Floats32, candidates: Columns, n: int
-) -> tuple[Floats32, Floats32]:
-    counts = np.zeros((*candidates.shape, weights.shape[1]), np.float32)
-    masses = np.zeros((len(candidates), weights.shape[1]), np.float32)
+def _add_rows(
+    sums: Sums, cells: Cells, rows: Ints, weights: Floats32, candidates: Columns, n: int
+) -> None:
     slots = np.full(n, -1, np.int64)
     for b in range(len(candidates)):
         for c in range(candidates.shape[1]):
@@ -165,11 +239,10 @@ def _read(
         for r in range(rows.shape[1]):
             row = np.searchsorted(cells.rows, rows[b, r])
             if row < len(cells.rows) and cells.rows[row] == rows[b, r]:
-                _add_weighted(masses[b], weights[r], cells.masses[row])
+                _add_weighted(sums.masses[b], weights[r], cells.masses[row])
                 for cell in range(cells.offsets[row], cells.offsets[row + 1]):
                     slot = slots[cells.columns[cell]]
                     if slot >= 0:
-                        _add_weighted(counts[b, slot], weights[r], cells.values[cell])
+                        _add_weighted(sums.counts[b, slot], weights[r], cells.values[cell])
         for c in range(candidates.shape[1]):
             slots[candidates[b, c]] = -1
-    return counts, masses

@@ -23,7 +23,7 @@ MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
 @dataclass(frozen=True)
-class LiveNetwork:
+class JointNetwork:
     """A network trained along with the head: its feature is recomputed at every step."""
 
     first: int
@@ -71,11 +71,11 @@ class HeadTrainer:
         examples: Examples,
         epochs: int,
         generator: torch.Generator,
-        network: LiveNetwork | None = None,
+        network: JointNetwork | None = None,
     ) -> float | None:
         """Train on the examples, whose targets are all candidates; return the mean loss, or None.
 
-        A live network is fitted by the same loss.
+        Such a network is fitted by the same loss.
 
         Raises:
             TrainingError: a loss is not finite.

@@ -11,12 +11,14 @@ from dayahead.config.baselines import (
     LinearConfig,
     NeighbourConfig,
 )
+from dayahead.config.live import LiveConfig
 from dayahead.config.memory import MemoryConfig
 from dayahead.config.model import LossConfig, ModelConfig, TaskConfig
 from dayahead.core.columns import ITEM_ID
 from dayahead.core.errors import ConfigError
 from dayahead.core.plugins import load_plugin
 from dayahead.distributed.sharding import WHOLE, Shard
+from dayahead.memory.settings import MemorySettings
 from dayahead.model.counting import Baseline, Cooccurrence, Transitions
 from dayahead.model.linear import LinearModel
 from dayahead.model.memory_recommender import MemoryRecommender
@@ -53,6 +55,10 @@ class ModelSettings(Protocol):
     @property
     def memory(self) -> MemoryConfig:
         """Settings of memory."""
+
+    @property
+    def live(self) -> LiveConfig:
+        """How memory counts within a window."""
 
 
 def _neighbours(settings: ModelSettings) -> Baseline:
@@ -186,10 +192,19 @@ def build_memory(
             f"only; leave {'it' if len(others) == 1 else 'them'} out, or set model.network to one "
             f"that reads features, such as gpt2"
         )
-    with_past = settings.model.n_past_read > 0
-    return MemoryRecommender(
-        settings.memory, categories, statistics.window_length, seed, network, with_past=with_past
+    live = settings.live
+    of_memory = MemorySettings(
+        config=settings.memory,
+        unit=statistics.window_length,
+        columns=categories,
+        with_network=network is not None,
+        with_past=settings.model.n_past_read > 0,
+        tick=live.tick_microseconds,
+        gap=live.gap_microseconds,
+        min_length=statistics.sessions.min_length,
+        seed=seed,
     )
+    return MemoryRecommender(of_memory, network)
 
 
 def vocabulary_columns(config: ModelConfig, statistics: Statistics) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from dayahead.config.baselines import (
     LinearConfig,
     NeighbourConfig,
 )
+from dayahead.config.live import LiveConfig
 from dayahead.config.loading import STRICT, validated
 from dayahead.config.memory import MemoryConfig
 from dayahead.config.model import LossConfig, ModelConfig, TaskConfig
@@ -69,6 +70,7 @@ class ModelConfigFile:
     neighbours: NeighbourConfig
     linear: LinearConfig
     memory: MemoryConfig
+    live: LiveConfig
     seed: int
     sizes: dict[str, int]
     """Size of each vocabulary."""

@@ -1,6 +1,6 @@
 """The architecture `memory` as a `Model`: converts padded batches to rows of clicks."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -8,18 +8,19 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from dayahead.config.memory import MemoryConfig
 from dayahead.core.columns import EVENT_TIME, IS_PAST, ITEM_ID, LATEST_TIME, N_RESERVED
 from dayahead.core.errors import ModelFileError
 from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.core.ragged import offsets_of
 from dayahead.memory.clicks import Clicks, Positions
 from dayahead.memory.items import NEVER
-from dayahead.memory.model import TRAINING_STATE, MemoryModel, NetworkScores, NetworkUpdate
+from dayahead.memory.model import TRAINING_STATE, MemoryModel, NetworkUpdate
+from dayahead.memory.running import COUNTERS, Events
 from dayahead.memory.settings import MemorySettings
 from dayahead.memory.table import DecayedTable
 from dayahead.memory.training import MOMENTS
-from dayahead.model.model import CountingModel, Ints
+from dayahead.memory.window import NetworkScores
+from dayahead.model.model import CountingModel, Ints, Padded
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.output_layer import Columns, Scorer
 from dayahead.model.state_rules import COUNTS, TIMES, Limits, Rows
@@ -28,45 +29,25 @@ from dayahead.model.tasks import is_before
 ROW_KEYS: Limits = (0, 2.0**62)
 """Row keys of tables: they are searched for, not used as indices."""
 _MEMORIES, _HEAD, _MOMENTS = "memory.memories.", "memory.head.", "memory.moments."
-_REPLAY = "memory.replay."
+_REPLAY, _RUNNING = "memory.replay.", "memory.running."
 
 
 class MemoryRecommender(CountingModel):
     """Memories of clicks joined by a head, which is fitted on a window before they are updated.
 
     Args:
-        config: sizes, and the training of the head.
-        categories: categorical columns from which features are made, in addition to the items.
-        unit: length of a window in microseconds, the unit of half-lives.
-        seed: seed of the head's initial weights and of the order of its examples.
+        settings: of memories and head.
         network: a network whose scores are a feature. It is fitted by its own trainer.
-        with_past: whether features of the user's past (the column IS_PAST) are used.
     """
 
     has_named_features = True
     read_by_fits_alone = tuple(f"memory.{prefix}" for prefix in TRAINING_STATE)
 
-    def __init__(
-        self,
-        config: MemoryConfig,
-        categories: tuple[str, ...],
-        unit: int,
-        seed: int,
-        network: NextItemModel | None = None,
-        *,
-        with_past: bool = False,
-    ) -> None:
+    def __init__(self, settings: MemorySettings, network: NextItemModel | None = None) -> None:
         super().__init__()
-        self.categories = categories
+        self.categories = settings.columns
+        self.tick = settings.tick
         self._network = network
-        settings = MemorySettings(
-            config=config,
-            unit=unit,
-            columns=categories,
-            with_network=network is not None,
-            with_past=with_past,
-            seed=seed,
-        )
         self.memory = MemoryModel(settings)
         self._end = 0
         self._new: list[Clicks] = []
@@ -82,6 +63,30 @@ class MemoryRecommender(CountingModel):
         self.memory.grow(sizes)
         if self.network is not None:
             self.network.grow(dict(sizes))
+
+    def follow(
+        self,
+        sizes: Mapping[str, int],
+        sessions: Iterable[Padded],
+        end: int,
+        network: NetworkScores | None = None,
+    ) -> None:
+        """Start to count a window that ends at `end`; `network` is as in `MemoryModel.open`."""
+        parts = [self._clicks(columns, lengths) for columns, lengths in sessions]
+        self.memory.open(Clicks.cat(parts, len(self.categories)), end, network, sizes)
+
+    def advance(self, until: int) -> None:
+        """Count the clicks before a tick of the window that is followed."""
+        self.memory.advance(until)
+
+    def rewind(self) -> None:
+        """Return to the state after the last fit."""
+        self.memory.rewind()
+
+    @property
+    def new_items(self) -> Ints:
+        """Items counted since the last fit that it did not know, ascending."""
+        return self.memory.memories.new_items
 
     def start_window(self, end: int) -> None:
         """Reset the popularity. The window ends at `end`, microseconds since 1970."""
@@ -147,14 +152,32 @@ class MemoryRecommender(CountingModel):
                 )
                 limits = {rows: ROW_KEYS, columns: indices, values: COUNTS}
                 yield Rows((rows, columns, values), limits, is_sorted=True)
-        names = (f"{_MEMORIES}sessions.{name}" for name in ("items", "offsets", "times"))
-        items, offsets, times = names
-        yield Rows((times,), {times: TIMES})
+        names = (f"{_MEMORIES}sessions.{name}" for name in ("items", "offsets", "times", "ids"))
+        items, offsets, times, ids = names
+        yield Rows((times, ids), {times: TIMES, ids: COUNTS})
         yield Rows((items,), {items: indices}, offsets=offsets, groups=times)
+        if self.tick:
+            yield from self._running_rules(indices)
         replayed = ("targets", "features", "is_candidate", "is_own", "context")
         targets, *others = (f"{_REPLAY}{name}" for name in replayed)
         n_candidates = self.memory.settings.config.n_candidates
         yield Rows((targets, *others), {targets: (-1, n_candidates - 1)})
+
+    def _running_rules(self, indices: Limits) -> Iterator[Rows]:
+        """Return the rules of sessions that have not ended."""
+        ids, n_counted, offsets = (f"{_RUNNING}{name}" for name in ("ids", "n_counted", "offsets"))
+        yield Rows((ids, n_counted), {ids: COUNTS, n_counted: COUNTS})
+        for part, first in (("pending", "times"), ("counted", "keys")):
+            names = [first, *(name for name in Events._fields if name != first)]
+            limits = dict.fromkeys(names, COUNTS)
+            limits |= {"items": indices, "pasts": indices, "times": TIMES}
+            events = Rows(
+                tuple(f"{_RUNNING}{part}.{name}" for name in names),
+                {f"{_RUNNING}{part}.{name}": each for name, each in limits.items()},
+                is_sorted=True,
+            )
+            is_grouped = part == "counted"
+            yield replace(events, offsets=offsets, groups=ids) if is_grouped else events
 
     def limits(self) -> Mapping[str, Limits]:
         """Return the limits of times and counts."""
@@ -166,6 +189,7 @@ class MemoryRecommender(CountingModel):
             f"{_MEMORIES}clock": TIMES,
             "memory.n_fits": COUNTS,
             f"{_HEAD}n_standardised": COUNTS,
+            **{f"{_RUNNING}{name}": COUNTS for name in COUNTERS},
         }
 
     def optional_tensors(self) -> Mapping[str, Tensor]:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from dayahead.model.next_item import NextItemModel
 
 Ints = NDArray[np.int64]
+Padded = tuple[Columns, Int[Tensor, " B"]]
+"""Right-padded columns [B, L] of sessions, the times in microseconds, and their lengths."""
 POPULARITY, ENDS = "popularity", "session_ends"
 """Names of tensors in model.safetensors."""
 
@@ -35,6 +37,10 @@ class Model(ABC):
     """Which rows of the item tables this process holds."""
     read_by_fits_alone: tuple[str, ...] = ()
     """Prefixes of the tensors of `state_dict` that scores do not depend on, only further fits."""
+
+    tick: int = 0
+    """Microseconds between two counts of a window that is followed; 0: the model changes only when
+    it is fitted."""
 
     has_named_features = False
     """Whether `explain` can say what raises a score."""
@@ -57,6 +63,26 @@ class Model(ABC):
     @abstractmethod
     def grow(self, sizes: Mapping[str, int]) -> None:
         """Add the first `sizes[column]` values of each vocabulary."""
+
+    def follow(self, sizes: Mapping[str, int], sessions: Iterable[Padded], end: int) -> None:  # noqa: B027
+        """Start to count a window before it is fitted on, where there is a tick.
+
+        Args:
+            sizes: number of values of each vocabulary at the window.
+            sessions: its train sessions.
+            end: of the window, microseconds since 1970.
+        """
+
+    def advance(self, until: int) -> None:  # noqa: B027
+        """Count the clicks before `until`, a tick, of the window that is followed."""
+
+    def rewind(self) -> None:  # noqa: B027
+        """Return to the state after the last fit."""
+
+    @property
+    def new_items(self) -> Ints:
+        """Items counted since the last fit that it did not know, ascending vocabulary indices."""
+        return np.zeros(0, np.int64)
 
     @abstractmethod
     def state_dict(self) -> dict[str, Tensor]:

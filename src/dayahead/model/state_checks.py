@@ -69,7 +69,8 @@ def check_values(model: Model, state: Mapping[str, Tensor]) -> None:
         if rule.names[0] in state:
             _check_rows(rule, state)
     for name, limits in model.limits().items():
-        _check_limits(name, state[name], limits)
+        if name in state:
+            _check_limits(name, state[name], limits)
 
 
 def _check_rows(rule: Rows, state: Mapping[str, Tensor]) -> None:

@@ -18,6 +18,7 @@ from dayahead.core.columns import IS_PAST, ITEM_ID, PAST_PREFIX
 from dayahead.core.errors import WindowError
 from dayahead.distributed.process import Rank, to_device
 from dayahead.model.inputs import without_later
+from dayahead.model.model import Padded
 
 
 @dataclass(frozen=True)
@@ -208,6 +209,10 @@ class LoadedBatches:
         kept = self.every_row[torch.isin(self.every_row, wanted)]
         lengths = self.sessions.lengths
         return replace(self, rows=_cut_sorted(kept, lengths, len(self.rows[0]) if self.rows else 1))
+
+    def padded(self) -> Iterator[Padded]:
+        """Yield all rows, whatever this process's rank is."""
+        return ((batch.columns, batch.lengths) for batch in self.unsplit())
 
     def __iter__(self) -> Iterator[Batch]:
         """Yield this process's rows, batch by batch."""

@@ -3,10 +3,12 @@
 import logging
 import socket
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from dayahead.config.baselines import MEMORY
 from dayahead.config.changed_settings import unread_settings
+from dayahead.config.live import LiveConfig
 from dayahead.config.params import EvaluationConfig, Params, TrainingConfig, flat_settings
 from dayahead.core.columns import ROLES, SESSION_ID
 from dayahead.core.errors import ConfigError
@@ -52,6 +54,8 @@ def select_windows(folder: WindowFolder, params: Params) -> tuple[list[Window], 
             f"window.last to a later one"
         )
     _check_split(folder, evaluated, params.evaluation.split)
+    if params.model.architecture == MEMORY and params.live.tick_microseconds:
+        _check_tick(folder, windows, params.live)
     _check_attention_sessions(folder, evaluated, params.evaluation)
     _check_profile(folder, windows, params)
     return windows, evaluated
@@ -90,6 +94,21 @@ def _check_split(folder: WindowFolder, evaluated: list[Window], split: str) -> N
             f"{len(evaluated)} evaluated windows, first in {empty[0]}; raise "
             f"window.min_sessions, or widen the split's interval in the data set's file"
         )
+
+
+def _check_tick(folder: WindowFolder, windows: Sequence[Window], config: LiveConfig) -> None:
+    """Check that every window begins and ends at a tick."""
+    for window in windows:
+        end = folder.ends[window.name]
+        start = datetime.fromisoformat(window.start)
+        for name, time in (("begins", round(start.timestamp() * 1_000_000)), ("ends", end)):
+            if time % config.tick_microseconds:
+                moment = datetime.fromtimestamp(time / 1_000_000, UTC).isoformat()
+                raise ConfigError(
+                    f"params.yaml: live.tick: {config.tick} does not divide the windows: "
+                    f"{window.name} {name} at {moment}, which is no multiple of it since 1970; "
+                    f"take a tick that is, or set window.origin to calendar"
+                )
 
 
 def _check_attention_sessions(

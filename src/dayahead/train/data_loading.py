@@ -136,6 +136,16 @@ class Loader:
         rows = sorted_rows(sessions.lengths, self.params.evaluation.batch_size)
         return LoadedBatches(sessions, rows, rank)
 
+    def train_sessions(self, window: Window) -> LoadedBatches:
+        """Return one pass over all train sessions of a window."""
+        table = self.folder.read(window, "train", self.columns)
+        return self._sorted_batches(table, Rank(index=0, world_size=1))
+
+    def evaluated_sessions(self, window: Window) -> Sessions:
+        """Return the sessions that a window is evaluated on, in file order."""
+        table = self.folder.read(window, self.params.evaluation.split, self.columns)
+        return Sessions.from_table(table, self.past_length)
+
     def evaluation_sessions(self, window: Window) -> pa.Table:
         """Return a window's sessions in order: ids, and items where `n_targets_of` needs them."""
         is_last = self.params.evaluation.positions == "last"

@@ -17,7 +17,7 @@ from dayahead.distributed.process import Process
 from dayahead.distributed.sharding import Shard
 from dayahead.metrics import ranking
 from dayahead.model.model import Model
-from dayahead.model.own_items import Scored, columns_of
+from dayahead.model.own_items import Scored, SessionScorer, columns_of
 from dayahead.outputs.tables import WindowRanks
 from dayahead.train.batches import Batch, Batches
 
@@ -56,7 +56,7 @@ class RankedTargets:
 
 
 @dataclass(frozen=True)
-class _Prefixes:
+class Prefixes:
     """Session prefixes to score, shortest first, and the items that follow them."""
 
     columns: Mapping[str, Tensor]
@@ -65,6 +65,42 @@ class _Prefixes:
     targets: Int[Tensor, " P"]
     indices: Int[Tensor, " P"]
     """Index of each target among all targets of the window."""
+
+    def to(self, device: torch.device) -> "Prefixes":
+        """Move everything to a device."""
+        columns = {name: values.to(device) for name, values in self.columns.items()}
+        return Prefixes(
+            columns, *(e.to(device) for e in (self.n_known, self.targets, self.indices))
+        )
+
+
+class FoundRanks:
+    """Ranks of a window's targets, and their `top_k` best candidates, as they are found."""
+
+    def __init__(self, n_targets: int, top_k: int, process: Process) -> None:
+        self.top_k = top_k
+        self.process = process
+        device = process.device
+        # Rows: targets, ranks, top items. An extra last column takes the dummies of idle processes.
+        self.found = torch.zeros(2 + top_k, n_targets + 1, dtype=torch.int32, device=device)
+        self.top_scores = torch.zeros(top_k, n_targets + 1, device=device)
+
+    def add(self, part: Prefixes, scorer: SessionScorer, ranks_of: "ShardedRanking") -> None:
+        """Score and rank some targets."""
+        scored = scorer(part.columns, part.n_known).to(self.process.device)
+        ranks, items, highest = ranks_of(scored, part.targets)
+        rows = torch.cat([part.targets[None], ranks[None], items.T])
+        self.found[:, part.indices] = rows.int()
+        self.top_scores[:, part.indices] = highest.T
+
+    def joined(self) -> RankedTargets:
+        """Return what all processes have found; a collective."""
+        # Exact: each target is ranked by one process, and the others add 0.
+        both = (self.found, self.top_scores)
+        found, top_scores = (self.process.all_reduce(each).cpu()[:, :-1] for each in both)
+        return RankedTargets(
+            found[0].numpy(), found[1].numpy(), found[2:].T.numpy(), top_scores.T.numpy()
+        )
 
 
 def evaluate(
@@ -99,26 +135,16 @@ def evaluate(
     scorer = model.session_scorer(wanted, overwrites=True)
     ranks_of = ShardedRanking(model.shard, wanted, top_k)
     most_rows = max(1, SCORES_AT_ONCE // max(1, len(wanted)))
-    # Rows: targets, ranks, top items. The extra last column takes the dummies of idle processes.
-    size = (2 + min(top_k, len(wanted)), int(counts.sum()) + 1)
-    found = torch.zeros(size, dtype=torch.int32, device=device)
-    top_scores = torch.zeros(size[0] - 2, size[1], device=device)
+    found = FoundRanks(int(counts.sum()), min(top_k, len(wanted)), process)
     for batch in steps(batches):
         for part in _synchronised_prefixes(batch, counts, model.shard, device, most_rows):
-            scored = scorer(part.columns, part.n_known).to(device)
-            ranks, items, highest = ranks_of(scored, part.targets)
-            found[:, part.indices] = torch.cat([part.targets[None], ranks[None], items.T]).int()
-            top_scores[:, part.indices] = highest.T
-    # Exact: each target is ranked by one process, and the others add 0.
-    found, top_scores = (process.all_reduce(each).cpu()[:, :-1] for each in (found, top_scores))
-    return RankedTargets(
-        found[0].numpy(), found[1].numpy(), found[2:].T.numpy(), top_scores.T.numpy()
-    )
+            found.add(part, scorer, ranks_of)
+    return found.joined()
 
 
 def _synchronised_prefixes(
     batch: Batch, counts: Int[Tensor, " S"], shard: Shard, device: torch.device, most_rows: int
-) -> Iterator[_Prefixes]:
+) -> Iterator[Prefixes]:
     """Yield the prefixes of a batch; if items are sharded, equally often on every process."""
     own = batch.without_empty_rows().to(device)
     parts = _target_parts(own, counts, most_rows)
@@ -127,11 +153,11 @@ def _synchronised_prefixes(
         n_idle = int(shard.stack(torch.tensor(len(parts), device=device)).max()) - len(parts)
     for rows, n_known, indices in parts:
         columns = {name: values[rows] for name, values in own.columns.items()}
-        yield _Prefixes(columns, n_known, own.columns[ITEM_ID][rows, n_known], indices)
+        yield Prefixes(columns, n_known, own.columns[ITEM_ID][rows, n_known], indices)
     one = torch.ones(1, dtype=torch.int64, device=device)
     # Two columns: tasks like `mlm` predict at the position after the only known one.
     first = {name: values[:1, :2].to(device) for name, values in batch.columns.items()}
-    yield from [_Prefixes(first, n_known=one, targets=one * 0, indices=-one)] * n_idle
+    yield from [Prefixes(first, n_known=one, targets=one * 0, indices=-one)] * n_idle
 
 
 def _target_parts(

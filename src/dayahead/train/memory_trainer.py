@@ -14,7 +14,7 @@ from dayahead.core.phases import in_phase, phase
 from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.distributed.process import Process
 from dayahead.memory.clicks import Positions
-from dayahead.memory.model import NetworkScores
+from dayahead.memory.window import NetworkScores
 from dayahead.model.checkpoint import WEIGHTS, restore_weights, weights_of
 from dayahead.model.inputs import without_later
 from dayahead.model.memory_recommender import MemoryRecommender
@@ -67,6 +67,11 @@ class MemoryTrainer:
     def n_steps(self, epochs: list[Batches]) -> int:
         """Return the network's steps; end to end, those of one pass."""
         return epochs[0].n_steps if self._is_end_to_end else self.network.n_steps(epochs)
+
+    def follow(self, window: str, sizes: dict[str, int], sessions: LoadedBatches) -> None:
+        """Let the model count a window before it is fitted on."""
+        network = self._scores_of(self.network.model, sessions.unsplit())
+        self.model.follow(sizes, sessions.padded(), self.ends[window], network)
 
     @property
     def _is_end_to_end(self) -> bool:

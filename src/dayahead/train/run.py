@@ -37,7 +37,8 @@ from dayahead.outputs.tables import write_evidence
 from dayahead.train.batches import Batches
 from dayahead.train.catalogue import Catalogue
 from dayahead.train.data_loading import Loader
-from dayahead.train.evaluate import evaluate
+from dayahead.train.evaluate import RankedTargets, evaluate
+from dayahead.train.live_evaluation import Request, evaluate_live
 from dayahead.train.loss_curve import Curve
 from dayahead.train.results import (
     EVIDENCE,
@@ -210,9 +211,14 @@ class Run:
         with phase("data"):
             sessions = self.loader.evaluation_sessions(window)
             n_targets = self.loader.n_targets_of(sessions)
+        examples = _example_rows(len(sessions))
+        if self.model.tick:
+            ranked, shown = self._evaluate_live(window, n_targets, examples)
+        else:
             batches = self.loader.evaluation_batches(window, self.process.rank)
-        top_k = config.predictions
-        ranked = evaluate(self.model, batches, n_targets, self.candidates, self.process, top_k)
+            ranked = evaluate(
+                self.model, batches, n_targets, self.candidates, self.process, config.predictions
+            )
         ranks = ranked.as_window_ranks(sessions[SESSION_ID], n_targets, config.positions)
         seconds = time.perf_counter() - start
         timing = Timing(
@@ -223,8 +229,10 @@ class Run:
             evaluate_sessions_per_second=ranks.n_sessions / seconds,
             state_bytes=fit.state_bytes,
         )
+        if not self.model.tick:
+            shown = self._evaluate_examples(window, examples)
         raw = self.folder.vocabulary(ITEM_ID)[VALUE]
-        predictions = prediction_table(ranks, ranked, raw) if top_k else None
+        predictions = prediction_table(ranks, ranked, raw) if config.predictions else None
         return EvaluatedWindow(
             window=window.name,
             ranks=ranks,
@@ -234,22 +242,44 @@ class Run:
             predictions=predictions,
             attention=self._attention(window, sessions[SESSION_ID]),
             curve=fit.curve,
-            examples=self._examples(window, len(sessions)),
+            examples=[
+                Example(*each)
+                for each in zip(examples.tolist(), shown.top_items.tolist(), strict=True)
+            ],
         )
 
+    def _evaluate_live(
+        self, window: Window, n_targets: NDArray[np.int64], examples: NDArray[np.int64]
+    ) -> tuple[RankedTargets, RankedTargets]:
+        """Rank the targets of a window while the model counts it, and those of the examples."""
+        with phase("data"):
+            train = self.loader.train_sessions(window)
+            sessions = self.loader.evaluated_sessions(window)
+        self.trainer.follow(window.name, self.catalogue.sizes_at(window), train)
+        when = self.model.tick, self.folder.ends[window.name]
+        is_example = np.isin(np.arange(len(sessions)), examples).astype(np.int64)
+        requests = [
+            Request.of(sessions, n_targets, *when, self.params.evaluation.predictions),
+            Request.of(sessions, is_example, *when, N_RECOMMENDED),
+        ]
+        size = self.params.evaluation.batch_size
+        found, shown = evaluate_live(self.model, requests, self._candidates_now, self.process, size)
+        return found, shown
+
+    def _candidates_now(self) -> NDArray[np.int32]:
+        """Return the candidates and, where they are those seen, the items counted since."""
+        if self.params.evaluation.candidates == "all":
+            return self.candidates
+        return np.union1d(self.seen, self.model.new_items).astype(np.int32)
+
     @in_phase("examples")
-    def _examples(self, window: Window, n_sessions: int) -> Sequence[Example]:
-        """Return recommendations for a few sessions, evenly spaced over the window."""
-        if n_sessions == 0:
-            return ()
-        rows = np.unique(np.linspace(0, n_sessions - 1, N_EXAMPLES).astype(np.int64))
+    def _evaluate_examples(self, window: Window, rows: NDArray[np.int64]) -> RankedTargets:
+        """Return recommendations for some sessions."""
         batches = self.loader.session_sample(window, rows, self.process.rank)
         n_targets = np.ones(len(rows), np.int64)
-        ranked = evaluate(
+        return evaluate(
             self.model, batches, n_targets, self.candidates, self.process, N_RECOMMENDED
         )
-        items = ranked.top_items.tolist()
-        return [Example(*each) for each in zip(rows.tolist(), items, strict=True)]
 
     def _attention(self, window: Window, ids: pa.ChunkedArray) -> pa.Table | None:
         """Return attention weights of a window's chosen sessions, on the main process.
@@ -276,6 +306,7 @@ class Run:
     @in_phase("save")
     def save(self, window: Window) -> None:
         """Write models/ and evidence.csv, of the fit of `window`; every process calls this."""
+        self.model.rewind()
         weights = sharded_state(weights_of(self.model), self.model, self.process)
         if not self.process.is_main:
             send_rows(weights)
@@ -292,6 +323,7 @@ class Run:
             neighbours=params.neighbours,
             linear=params.linear,
             memory=params.memory,
+            live=params.live,
             seed=params.training.seed,
             sizes=sizes,
             first_sizes=self.first_sizes,
@@ -308,3 +340,9 @@ class Run:
         popularity = self.folder.item_counts(window, "train")[self.candidates]
         stored = StoredModel(config, self.model, self.candidates, popularity, vocabularies)
         save_model(self.study.models, stored, weights)
+
+
+def _example_rows(n_sessions: int) -> NDArray[np.int64]:
+    """Return a few rows, evenly spaced; none where there is no session."""
+    n_rows = min(n_sessions, N_EXAMPLES)
+    return np.unique(np.linspace(0, max(0, n_sessions - 1), n_rows).astype(np.int64))

@@ -24,7 +24,7 @@ from dayahead.model.next_item import NextItemModel
 from dayahead.model.output_layer import check_triton
 from dayahead.model.rng import StepRandom, derived_seed
 from dayahead.model.tensor_files import AnyTensor, ShardedTensor, StoredTensor
-from dayahead.train.batches import Batch, Batches
+from dayahead.train.batches import Batch, Batches, LoadedBatches
 from dayahead.train.loss_curve import Curve, loss_curve
 from dayahead.train.optimizer import (
     MOMENTS,
@@ -59,6 +59,9 @@ class Trainer(Protocol):
 
     def fit(self, window: str, epochs: list[Batches], on_step: OnStep) -> float | None:
         """Fit on a window; return the mean loss, None where there is none."""
+
+    def follow(self, window: str, sizes: dict[str, int], sessions: LoadedBatches) -> None:
+        """Let a model with ticks count a window's train sessions before it is fitted on."""
 
     def state(self) -> dict[str, Tensor]:
         """Return the state that the next fit starts from, on the CPU."""
@@ -98,6 +101,10 @@ class CountingTrainer:
             self.model.count(batch.columns, batch.lengths)
             on_step(batch.n_global)
         return self.model.finish_window()
+
+    def follow(self, window: str, sizes: dict[str, int], sessions: LoadedBatches) -> None:
+        """Let the model count a window before it is fitted on."""
+        self.model.follow(sizes, sessions.padded(), self.ends[window])
 
     def state(self) -> dict[str, Tensor]:
         """Return the counts."""
@@ -273,6 +280,9 @@ class GradientTrainer:
             f"model.item_init_std ({model.item_init_std}) or model.init_std ({model.init_std}), "
             f"or set model.architecture ({model.architecture}) to gpt2"
         )
+
+    def follow(self, window: str, sizes: dict[str, int], sessions: LoadedBatches) -> None:
+        """Do nothing: a network alone changes only when it is fitted."""
 
     def state(self) -> dict[str, Tensor]:
         """Return the weights and, where it is carried on, the optimizer's state, on the CPU.

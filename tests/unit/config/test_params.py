@@ -79,6 +79,25 @@ def test_a_missing_setting_is_named():
     assert "loss.label_smoothing" in line
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("live.tick", 5, "expected 0, or a duration such as 10min"),
+        ("live.tick", "5", "expected a duration up to a year"),
+        ("live.tick", "0min", "expected a duration up to a year"),
+        ("live.session_gap", "soon", "expected a duration up to a year"),
+        ("memory.past_half_lives", ["4h", 3.0], "numbers of windows, or durations such as 4h"),
+        ("memory.past_half_lives", ["4h", "60min"], "in ascending order, each once"),
+        ("memory.past_half_lives", ["1h", "60min"], "in ascending order, each once"),
+        ("memory.past_half_lives", ["always"], "expected a duration up to a year"),
+    ],
+)
+def test_durations_are_checked(key, value, message):
+    [line] = errors_in(edited({key: value}))
+    assert line.startswith(f"params.yaml: {key}: ")
+    assert message in line
+
+
 NUMBERS = [
     f"{section}.{key}"
     for section, values in VALUES.items()

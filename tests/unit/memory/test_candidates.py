@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from dayahead.memory import candidates
+from dayahead.memory.evidence import nearest
 from dayahead.memory.memories import Memories
 from dayahead.memory.neighbours import DOUBT, SHARE
 from dayahead.memory.pairs import DOUBT as PAIR_DOUBT
@@ -70,7 +71,7 @@ def test_the_mixture_agrees_with_loops():
         share = SHARE / len(CONFIG.neighbour_half_lives)
         wanted += share * near.counts[0, :, k] / (near.masses[0, k] + DOUBT)
     for (kind, half_life), share in SHARES.items():
-        k = pairs.channels.index((kind, half_life))
+        k = nearest(pairs.channels, kind, half_life)
         weights = (1, FADE if kind in {"forward", "backward"} else 0)
         for weight, sums in zip(weights, of_pairs, strict=True):
             wanted += weight * share * sums.counts[0, :, k] / (sums.masses[0, k] + PAIR_DOUBT)

@@ -1,14 +1,16 @@
 """Category memory: next clicks by value and by value and last item, against loops."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
 from dayahead.memory.categories import CategoryMemory
+from dayahead.memory.growth import Growth
 from support.clicks import HOUR, clicks, random_clicks, seeds, sessions_of
-from support.memory_models import CONFIG, counted
+from support.memory_models import CONFIG, SETTINGS, counted
 
 A, B, C = 2, 3, 4
 [HALF_LIFE] = CONFIG.category_half_lives
@@ -17,9 +19,9 @@ EVERY = np.arange(2, 14, dtype=np.int32)[None]
 
 
 def memory_of(*windows):
-    memory = CategoryMemory(CONFIG, COLUMNS[: windows[0].categories.shape[1]])
+    memory = CategoryMemory(replace(SETTINGS, columns=COLUMNS[: windows[0].categories.shape[1]]))
     for end, sessions in enumerate(windows, start=1):
-        memory.add(sessions, np.maximum(end - sessions.times / HOUR, 0), 1.0)
+        memory.add(Growth.whole(sessions), np.maximum(end - sessions.times / HOUR, 0), 1.0)
     return memory
 
 
@@ -42,8 +44,8 @@ def test_columns_with_equal_values_stay_apart():
 
 
 def test_no_columns_give_no_evidence():
-    memory = CategoryMemory(CONFIG, ())
-    memory.add(clicks([[A, B]], categories=[[(), ()]]), np.zeros(2), 1.0)
+    memory = CategoryMemory(replace(SETTINGS, columns=()))
+    memory.add(Growth.whole(clicks([[A, B]], categories=[[(), ()]])), np.zeros(2), 1.0)
     sums = counted(memory, clicks([[A]], categories=[[()]]), EVERY, 20)
     assert (sums.counts.shape, sums.masses.shape) == ((1, 12, 0), (1, 0))
 

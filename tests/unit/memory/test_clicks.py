@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from dayahead.core.columns import N_RESERVED
 from dayahead.memory.clicks import Clicks
 from support.clicks import clicks, prefixes_of, random_clicks, seeds, sessions_of, with_pasts
 
@@ -33,12 +34,17 @@ def items_of(rows):
     return [[item for item, *_ in row] for row in sessions_of(rows)]
 
 
+def first(*sizes):
+    """Flags of the first values of each vocabulary."""
+    return [np.arange(12) < N_RESERVED + size for size in sizes]
+
+
 def test_rows_keep_their_past():
     rows = replace(clicks([[A, B], [C], [B, A]]), past=clicks([[C], [A], [99, B]]))
     assert items_of(rows.take(np.array([2, 0])).past) == [[99, B], [C]]
     prefixes = prefixes_of(rows)
     assert items_of(prefixes.past) == [[C], [99, B]]
-    assert items_of(prefixes.known([7, 9]).past) == [[C], [0, B]]
+    assert items_of(prefixes.known(first(7, 9)).past) == [[C], [0, B]]
     assert items_of(rows.after_past()) == [[C, A, B], [A, C], [99, B, B, A]]
     assert rows.after_past().past is None
 
@@ -55,12 +61,12 @@ def test_rows_without_a_past_have_an_empty_one():
 
 def test_values_beyond_a_vocabulary_are_unknown_and_items_0():
     rows = clicks([[A, 1, 9, 0]], categories=[[(4, 2), (5, 0), (3, 9), (0, 1)]])
-    known = replace(rows, past=rows).known([7, 3, 1])
+    known = replace(rows, past=rows).known(first(7, 3, 1))
     for each in (known, known.past):
         assert each.items.tolist() == [A, 0, 0, 0]
         assert each.categories.tolist() == [[4, 2], [1, 0], [3, 1], [0, 1]]
-    assert known.known([8, 9, 9]).items.tolist() == [A, 0, 0, 0]
-    assert rows.known([8, 3, 1]).items.tolist() == [A, 0, 9, 0]
+    assert known.known(first(8, 9, 9)).items.tolist() == [A, 0, 0, 0]
+    assert rows.known(first(8, 3, 1)).items.tolist() == [A, 0, 9, 0]
 
 
 def test_rows_are_ordered_by_their_last_time_without_empty_ones():

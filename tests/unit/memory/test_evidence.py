@@ -12,10 +12,13 @@ from dayahead.core.errors import ConfigError
 from dayahead.memory.clicks import Clicks
 from dayahead.memory.evidence import CountMemory, channels, nearest
 from dayahead.memory.memories import Memories
-from dayahead.memory.table import DecayedTable, Lookup
+from dayahead.memory.settings import HalfLife
+from dayahead.memory.table import DecayedTable
 from support.memory_models import CONFIG, SETTINGS, SMALL, equal_states, fitted, window
 
-CHANNELS = channels(next=[0.25, 1.0, 16.0], end=[4.0])
+CHANNELS = channels(
+    next=[HalfLife(str(each), each) for each in (0.25, 1.0, 16.0)], end=[HalfLife("4", 4.0)]
+)
 
 
 class HourMemory(CountMemory):
@@ -29,13 +32,13 @@ class HourMemory(CountMemory):
         self.table = DecayedTable((4.0,))
         self.tables = {"counts": self.table}
 
-    def add(self, sessions, ages, elapsed):
-        worth = 2.0 ** (-ages[:, None] / self.table.half_lives)
-        self.table.add(_hours(sessions), sessions.items, worth, elapsed)
+    def add(self, growth, ages, elapsed):
+        worth = 2.0 ** (-ages[:, None] / self.table.half_lives) * growth.is_new[:, None]
+        self.table.add(_hours(growth.sessions), growth.sessions.items, worth, elapsed)
 
-    def lookups(self, prefixes, _end):
+    def lookups(self, prefixes, now):
         rows = _hours(prefixes)[prefixes.last][:, None]
-        return [Lookup(self.table.cells, rows, np.ones((1, 1), np.float32))]
+        return [self.table.lookup(rows, np.ones((1, 1), np.float32), now)]
 
 
 def _hours(sessions: Clicks):
@@ -119,3 +122,18 @@ def test_half_lives_must_be_ascending_and_above_0(values):
 )  # fmt: skip
 def test_the_nearest_half_life_is_so_by_ratio(channel, index):
     assert nearest(CHANNELS, *channel) == index
+
+
+def test_half_lives_may_be_durations():
+    config = replace(CONFIG, pair_next_half_lives=("15min", "1h"), neighbour_half_lives=("2h",))
+    memories = Memories(replace(SETTINGS, config=config))
+    assert memories.pairs.names[:2] == ("pair.next.15min", "pair.next.1h")
+    assert memories.pairs.table.half_lives[:2].tolist() == [0.25, 1.0]  # of windows of an hour
+    assert memories.memories["sessions"].half_lives.tolist() == [2.0]
+    assert "neighbours.items.2h" in memories.features
+
+
+def test_counts_with_durations_are_those_with_numbers():
+    named = replace(SMALL, pair_next_half_lives=("15min", "1h", "4h", "16h"))
+    models = [fitted(window(0, 0), window(1, 1), config=config) for config in (SMALL, named)]
+    assert equal_states(*models)

@@ -4,24 +4,27 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from dayahead.memory.evidence import nearest
+from dayahead.memory.growth import Growth
 from dayahead.memory.items import NEVER, ItemMemory
+from dayahead.memory.table import Moment
 from support.clicks import HOUR, clicks, random_clicks, seeds, sessions_of
-from support.memory_models import CONFIG
+from support.memory_models import SETTINGS
 
 A, B, C = 2, 3, 4
-CHANNELS = ItemMemory(CONFIG).channels
+CHANNELS = ItemMemory(SETTINGS).channels
 
 
 def memory_of(*windows, n_items=12):
-    memory = ItemMemory(CONFIG)
+    memory = ItemMemory(SETTINGS)
     memory.grow(n_items)
     for end, sessions in enumerate(windows, start=1):
-        memory.add(sessions, np.maximum(end - sessions.times / HOUR, 0), 1.0)
+        memory.add(Growth.whole(sessions), np.maximum(end - sessions.times / HOUR, 0), 1.0)
     return memory
 
 
 def count(memory, item, *channel):
-    return memory.counts[item, CHANNELS.index(channel)]
+    return memory.counts[item, nearest(CHANNELS, *channel)]
 
 
 def test_clicks_later_ones_and_ends_are_counted():
@@ -51,7 +54,8 @@ def test_reserved_items_are_never_seen():
 
 
 def test_popularity_is_a_share_that_no_item_lacks():
-    popularity = memory_of(clicks([[A, B, C], [A, B]])).popularity()
+    memory = memory_of(clicks([[A, B, C], [A, B]]))
+    popularity = memory.known(Moment(HOUR), HOUR).popularity
     assert popularity.sum() == pytest.approx(1)
     assert popularity[B] > popularity[C] > popularity[A] > popularity[5] > 0
 
@@ -72,7 +76,7 @@ def test_all_channels_agree_with_loops(seed):
     for session in [session for window in windows for session in sessions_of(window)]:
         for i, (item, hour, _) in enumerate(session):
             kinds = {"clicks": True, "later": i > 0, "end": i == len(session) - 1}
-            for channel, (kind, half_life) in enumerate(CHANNELS):
+            for channel, (kind, (_, half_life)) in enumerate(CHANNELS):
                 if item >= 2:
                     wanted[item, channel] += kinds[kind] * 0.5 ** ((3 - hour) / half_life)
     assert memory_of(*windows).counts == pytest.approx(wanted, rel=1e-5, abs=1e-6)

@@ -7,19 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dayahead.memory.growth import Growth
 from dayahead.memory.neighbours import SessionMemory, _kth_lowest
 from support.clicks import HOUR, clicks, random_clicks, seeds, sessions_of
-from support.memory_models import CONFIG, counted
+from support.memory_models import CONFIG, SETTINGS, counted
 
 A, B, C, D = range(2, 6)
 HALF_LIVES = CONFIG.neighbour_half_lives
 
 
 def memory_of(*windows, **settings):
-    memory = SessionMemory(replace(CONFIG, **settings), HOUR)
+    memory = SessionMemory(replace(SETTINGS, config=replace(CONFIG, **settings)))
     memory.grow(12)
     for sessions in windows:
-        memory.add(sessions.take(sessions.order()), None, None)
+        memory.add(Growth.whole(sessions.take(sessions.order())), None, None)
     return memory
 
 
@@ -158,7 +159,7 @@ def test_the_kth_lowest_is_that_of_a_sort(seed):
 
 def test_a_state_brings_back_what_is_searched():
     memory = memory_of(random_clicks(0), random_clicks(1, start=1))
-    copy = SessionMemory(CONFIG, HOUR)
+    copy = SessionMemory(SETTINGS)
     copy.load_state_dict(memory.state_dict())
     copy.grow(12)
     assert values(copy, [A, B, C]) == values(memory, [A, B, C])

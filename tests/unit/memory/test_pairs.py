@@ -4,26 +4,28 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from dayahead.memory.evidence import nearest
+from dayahead.memory.growth import Growth
 from dayahead.memory.pairs import FADE, REACH, PairMemory
 from support.clicks import HOUR, clicks, random_clicks, seeds, sessions_of
-from support.memory_models import CONFIG, counted
+from support.memory_models import SETTINGS, counted
 
 A, B, C, D = range(2, 6)
 EVERY = np.arange(2, 20, dtype=np.int32)
-CHANNELS = PairMemory(CONFIG).channels
+CHANNELS = PairMemory(SETTINGS).channels
 
 
 def memory_of(*windows):
     """Windows of an hour each, from hour 0 on."""
-    memory = PairMemory(CONFIG)
+    memory = PairMemory(SETTINGS)
     for end, sessions in enumerate(windows, start=1):
-        memory.add(sessions, np.maximum(end - sessions.times / HOUR, 0), 1.0)
+        memory.add(Growth.whole(sessions), np.maximum(end - sessions.times / HOUR, 0), 1.0)
     return memory
 
 
 def counts(memory, prefix, item, *channel):
     sums = counted(memory, clicks([prefix]), np.array([[item]], np.int32), 20)
-    return sums.counts[0, 0, CHANNELS.index(channel)]
+    return sums.counts[0, 0, nearest(CHANNELS, *channel)]
 
 
 def test_the_next_click_counts_once():
@@ -63,7 +65,7 @@ def test_a_pair_is_pruned_after_91_windows():
     """16 log2(50) is 90.3."""
     memory = memory_of(clicks([[A, B]]), *[clicks([])] * 90)
     assert len(memory.table) == 2
-    memory.add(clicks([]), np.zeros(0), 1.0)
+    memory.add(Growth.whole(clicks([])), np.zeros(0), 1.0)
     assert len(memory.table) == 0
 
 
@@ -94,7 +96,7 @@ def expected(windows, prefix, item):
 def pair_worth(pair, distance, position, age, prefix, item):
     (a, b), (is_first, is_end) = pair, position
     worth = np.zeros(len(CHANNELS))
-    for channel, (kind, half_life) in enumerate(CHANNELS):
+    for channel, (kind, (_, half_life)) in enumerate(CHANNELS):
         decay = 0.5 ** (age / half_life)
         forward = sum(FADE**k for k, x in enumerate(prefix[::-1]) if (x, item) == (a, b))
         backward = sum(FADE**k for k, x in enumerate(prefix[::-1]) if (x, item) == (b, a))
@@ -127,5 +129,5 @@ def test_all_channels_agree_with_loops(seed):
 def test_clicks_out_of_reach_are_no_pair():
     memory = memory_of(clicks([[A, *range(6, 6 + REACH - 1), B, C]]))
     sums = counted(memory, clicks([[A]]), np.array([[B, C]], np.int32), 30)
-    found = sums.counts[0, :, CHANNELS.index(("forward", 1.0))]
+    found = sums.counts[0, :, nearest(CHANNELS, "forward", 1.0)]
     assert found == pytest.approx([1 / REACH, 0])

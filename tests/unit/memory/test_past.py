@@ -15,12 +15,12 @@ from dayahead.memory.model import MemoryModel
 from dayahead.memory.own import PastItems
 from dayahead.memory.past import PastMemory
 from support.clicks import HOUR, clicks, prefixes_of, random_clicks, seeds, with_pasts
-from support.memory_models import CONFIG, N_ITEMS, SETTINGS, SIZES, equal_states, fitted, window
+from support.memory_models import N_ITEMS, SETTINGS, SIZES, equal_states, fitted, window
 
 A, B, C, D, E = range(2, 7)
 EVERY = np.arange(2, 2 + N_ITEMS)
 READS_PAST = replace(SETTINGS, with_past=True)
-PAST_NAMES = (*PastItems.names, *PastMemory(CONFIG).names)
+PAST_NAMES = (*PastItems.names, *PastMemory(SETTINGS).names)
 PAST_DOUBT = PastMemory.prior
 PREFIXES = prefixes_of(with_pasts(random_clicks(99, start=3), 98))
 

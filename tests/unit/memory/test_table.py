@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import given
 
-from dayahead.memory.table import DecayedTable, Lookup
+from dayahead.memory.table import DecayedTable, Moment
 from support.clicks import seeds
 
 A, B, C = 2, 3, 4
@@ -78,10 +78,19 @@ def test_rows_are_read_at_the_candidates_and_summed_with_their_weights():
     add(table, [((A, B), [1, 10]), ((A, C), [2, 20]), ((B, C), [4, 40])])
     weights = np.array([[1, 0.5], [0, 0.5]], np.float32)
     candidates = np.array([[C, B, 0], [B, 7, C]], np.int32)
-    lookup = Lookup(table.cells, np.array([[A, B], [C, 99]]), weights)
-    sums = lookup.sums(candidates, 8)
+    rows = np.array([[A, B], [C, 99]])
+    sums = table.lookup(rows, weights, Moment(0)).sums(candidates, 8)
     assert sums.counts.tolist() == [[[2, 30], [1, 5], [0, 0]], [[0, 0]] * 3]
     assert sums.masses.tolist() == [[3, 35], [0, 0]]
+
+
+def test_rows_are_read_as_they_have_decayed_since_they_were_written():
+    table = DecayedTable((1.0, 2.0))
+    add(table, [((A, B), [8, 8])])
+    row, weight = np.array([[A]]), np.ones((1, 2), np.float32)
+    sums = table.lookup(row, weight, Moment(0, since=2.0)).sums(np.array([[B]], np.int32), 8)
+    assert sums.counts.tolist() == [[[2, 4]]]
+    assert sums.masses.tolist() == [[2, 4]]
 
 
 def test_a_state_brings_back_every_cell():
@@ -90,3 +99,30 @@ def test_a_state_brings_back_every_cell():
     copy.load_state_dict(table.state_dict())
     assert all(map(np.array_equal, copy.cells, table.cells))
     assert all(isinstance(tensor, torch.Tensor) for tensor in table.state_dict().values())
+
+
+def test_two_levels_hold_what_one_does():
+    """However much is in the second level, counts are those of a table that is written anew."""
+    dice = np.random.default_rng(0)
+    one, two = DecayedTable((1.0, 4.0)), DecayedTable((1.0, 4.0), is_live=True)
+    candidates = np.arange(2, 12, dtype=np.int32)[None]
+    weights = np.ones((10, 2), np.float32)
+    n_levels = set()
+    for _ in range(30):
+        rows, columns = dice.integers(2, 12, (2, 40 if len(one) == 0 else 1))
+        values = dice.random((len(rows), 2)) + 1
+        for table in (one, two):
+            table.add(rows, columns, values, 0.1)
+        n_levels.add(len(two.recent.rows) > 0)
+        now = Moment(0, since=0.5)
+        found = [
+            table.lookup(candidates.astype(int), weights, now).sums(candidates, 12)
+            for table in (one, two)
+        ]
+        for each, other in zip(*found, strict=True):
+            assert each == pytest.approx(other, rel=1e-5)
+    assert n_levels == {True, False}
+    two.compact()
+    assert contents(two).keys() == contents(one).keys()
+    for key, value in contents(two).items():
+        assert value == pytest.approx(contents(one)[key], rel=1e-5)

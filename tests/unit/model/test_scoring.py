@@ -61,7 +61,7 @@ def spliced(first, second, is_first):
 
 
 @every_scorer
-@settings(max_examples=12)
+@settings(max_examples=25)
 @given(batches())
 def test_no_score_depends_on_the_target_or_later_events(name, batch):
     n_known, seed = batch
@@ -72,7 +72,7 @@ def test_no_score_depends_on_the_target_or_later_events(name, batch):
 
 
 @every_scorer
-@settings(max_examples=12)
+@settings(max_examples=25)
 @given(batches(min_sessions=2), st.integers(1, LONGEST - 1))
 def test_a_session_changes_no_other_at_a_fixed_shape(name, batch, other_length):
     n_known, seed = batch
@@ -84,7 +84,7 @@ def test_a_session_changes_no_other_at_a_fixed_shape(name, batch, other_length):
 
 
 @every_scorer
-@settings(max_examples=12)
+@settings(max_examples=25)
 @given(batches())
 def test_a_session_scores_alone_as_in_a_batch_and_without_padding(name, batch):
     n_known, seed = batch

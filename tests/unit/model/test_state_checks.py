@@ -7,7 +7,7 @@ import torch
 
 from dayahead.core.errors import ModelFileError
 from dayahead.model.checkpoint import restore_weights, weights_of
-from support.tiny_settings import baseline, count_window, tiny_model
+from support.tiny_settings import baseline, count_sessions, count_window, tiny_model
 
 COUNTING = ("memory", "popularity", "transitions", "cooccurrence", "stan", "slist")
 N_ITEMS = 30
@@ -17,13 +17,28 @@ NEVER = ("items.first", "items.latest")
 """Times that may be as low as an int64 is."""
 
 
-@pytest.fixture(scope="module", params=COUNTING)
+@pytest.fixture(scope="module", params=[*COUNTING, "memory with ticks"])
 def fitted(request):
     """A new model, and the state of one that counted two windows."""
-    model = baseline(request.param, N_ITEMS)
+    architecture, _, ticks = request.param.partition(" with ")
+    live = {"live": {"tick": "10min"}} if ticks else {}
+    model = baseline(architecture, N_ITEMS, **live)
+    sessions = [[2, 3, 4, 5], [3, 2], [4, 4, 2], [5, 6, 31]]
     for start in (0, 86_400):
-        count_window(model, [[2, 3, 4, 5], [3, 2], [4, 4, 2], [5, 6, 31]], start)
-    return baseline(request.param, 0), weights_of(model)
+        if ticks:  # two sessions before the window's end, and two after it
+            model.start_window((start + 86_400) * 1_000_000)
+            count_sessions(model, sessions, start + 86_398)
+            model.finish_window()
+        else:
+            count_window(model, sessions, start)
+    return baseline(architecture, 0, **live), weights_of(model)
+
+
+def test_the_state_with_ticks_holds_clicks_that_wait_and_running_sessions(fitted):
+    _, state = fitted
+    for part in ("pending", "counted"):
+        times = state.get(f"memory.running.{part}.times")
+        assert times is None or len(times)
 
 
 def changed(state, name, change):

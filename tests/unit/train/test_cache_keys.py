@@ -46,6 +46,8 @@ NEEDED = {
     },
     **{f"linear.{name}": SLIST for name in OTHER["linear"]},
     **{f"memory.{name}": MEMORY for name in OTHER["memory"]},
+    "live.tick": MEMORY,
+    "live.session_gap": {**MEMORY, "live": {"tick": "1h"}},
     "task.mlm_probability": {"task": {"name": "mlm"}},
     "task.plm_probability": PLM,
     "task.plm_max_span": PLM,
@@ -80,6 +82,7 @@ WITHOUT_EFFECT = [
     *((VSTAN, f"neighbours.{name}") for name in ("step_weight", "push_reminders")),
     ({"model": {"architecture": "slit"}}, "linear.similarity_share"),
     ({**MEMORY, "memory": {"head": "mixture"}}, "memory.head_width"),
+    (MEMORY, "live.session_gap"),
     ({"model": {"architecture": "slis"}}, "linear.train_scale"),
     *((TRANSITIONS, f"training.{name}") for name in ("epochs", "batch_size", "precision")),
 ]

@@ -1,0 +1,76 @@
+"""A window while its clicks are counted: each tick's examples are read before its clicks count."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dayahead.memory.clicks import Clicks, Ints, Positions
+from dayahead.memory.head_examples import Examples
+
+NetworkScores = Callable[[Positions, Int[Tensor, "B C"]], Float[Tensor, "B C"]]
+"""From the positions of prefixes and their candidates to scores, which are logits of a softmax."""
+
+
+@dataclass
+class OpenWindow:
+    """What the head will learn from a window."""
+
+    sessions: Clicks
+    """All of the window, in order of time."""
+    learned: Clicks
+    """Those of them from which the head learns, in this order too."""
+    rows: Ints
+    """Their rows in the window as it was given, for the network."""
+    end: int
+    """Microseconds since 1970."""
+    network: NetworkScores | None
+    generator: torch.Generator
+    positions: Positions
+    """[P] of the examples, in the order in which they are read."""
+    ticks: Ints
+    """[P] when each is read: the last tick up to the prefix's last click; 0 without ticks."""
+    before: tuple[Mapping[str, Tensor], Mapping[str, Tensor]] | None = None
+    """States of memories and running sessions before the window, where there are ticks."""
+    n_read: int = 0
+    examples: list[Examples] = field(default_factory=list)
+    predicted: list[tuple[Positions, NDArray[np.int32]]] = field(default_factory=list)
+    """Positions of the examples in the window, and their candidates."""
+
+    def next_tick(self) -> int | None:
+        """Return the tick of the next examples, None where all are read."""
+        return int(self.ticks[self.n_read]) if self.n_read < len(self.ticks) else None
+
+    def due(self, tick: int) -> Positions:
+        """Return the positions of a tick, and go on to those after it."""
+        end = int(np.searchsorted(self.ticks, tick, side="right"))
+        start, self.n_read = self.n_read, end
+        return self.positions.take(np.arange(start, end))
+
+    def in_window(self, positions: Positions) -> Positions:
+        """Return positions among the rows of the window as it was given."""
+        return Positions(self.rows[positions.rows], positions.n_after)
+
+
+def drawn_positions(
+    sessions: Clicks, end: int, n_most: int, tick: int, generator: torch.Generator
+) -> tuple[Positions, Ints]:
+    """Draw examples, which are all clicks but the first of a session; return their ticks too.
+
+    With a tick these are in order of the ticks, and none that is asked for after the window's end.
+    """
+    every = sessions.positions()
+    eligible = np.arange(len(every.rows))
+    times = sessions.times_before(every)
+    if tick:
+        eligible = eligible[times < end]
+    drawn = torch.randperm(len(eligible), generator=generator)[:n_most]
+    # Back in order of time: the replay keeps the last examples.
+    chosen = eligible[np.sort(drawn.numpy())]
+    ticks = times[chosen] // tick * tick if tick else chosen * 0
+    order = np.argsort(ticks, kind="stable")
+    return every.take(chosen[order]), ticks[order]

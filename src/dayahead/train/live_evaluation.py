@@ -1,0 +1,98 @@
+"""Evaluate a model that counts within the window: each target is ranked as of its tick.
+
+A target is asked for right after the last click of its prefix, as a service is, and the model has
+counted the clicks before the last tick up to then (prequential: Gama et al. 2013).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dayahead.core.columns import EVENT_TIME, ITEM_ID
+from dayahead.core.phases import steps
+from dayahead.core.ragged import row_of_each, step_of_each
+from dayahead.distributed.process import Process, Rank
+from dayahead.model.model import Model
+from dayahead.train.batches import Sessions
+from dayahead.train.evaluate import FoundRanks, Prefixes, RankedTargets, ShardedRanking
+
+
+@dataclass(frozen=True)
+class Request:
+    """Targets to rank: T prefixes of sessions."""
+
+    sessions: Sessions
+    rows: Int[Tensor, " T"]
+    """Session of each prefix, in order of ticks."""
+    n_known: Int[Tensor, " T"]
+    """Events of each prefix."""
+    indices: Int[Tensor, " T"]
+    """Index of the target among all targets, session after session."""
+    ticks: NDArray[np.int64]
+    """[T] last tick up to the prefix's last event, and not after the window's end."""
+    top_k: int = 0
+    """Number of highest-scored candidates to return for each target."""
+
+    @classmethod
+    def of(
+        cls, sessions: Sessions, n_targets: NDArray[np.int64], tick: int, end: int, top_k: int
+    ) -> "Request":
+        """Ask for the last `n_targets` [S] items of each session."""
+        rows = row_of_each(n_targets)
+        n_after = n_targets[rows] - step_of_each(n_targets)  # from the target to the end
+        n_known = sessions.lengths.numpy()[rows] - n_after
+        times = sessions.columns[EVENT_TIME].numpy()[sessions.offsets.numpy()[rows] + n_known - 1]
+        ticks = np.minimum(times // tick * tick, end)
+        # Prefixes of similar length go together, which saves padding.
+        order = np.lexsort([n_known, ticks])
+        of_rows, of_known = (torch.from_numpy(each[order]) for each in (rows, n_known))
+        return cls(sessions, of_rows, of_known, torch.from_numpy(order), ticks[order], top_k)
+
+    def prefixes_at(self, tick: int, rank: Rank, size: int) -> Iterator[Prefixes]:
+        """Yield this process's prefixes of a tick, at most `size` at a time."""
+        start, end = np.searchsorted(self.ticks, [tick, tick + 1])
+        own = torch.from_numpy(np.arange(start + rank.index, end, rank.world_size))
+        for part in torch.split(own, size) if len(own) else ():
+            # The batch of one process, as the prefixes are divided already.
+            columns = self.sessions.gather(self.rows[part], Rank(index=0, world_size=1)).columns
+            n_known = self.n_known[part]
+            targets = columns[ITEM_ID][torch.arange(len(part)), n_known]
+            yield Prefixes(columns, n_known, targets, self.indices[part])
+
+
+def evaluate_live(
+    model: Model,
+    requests: Sequence[Request],
+    candidates: Callable[[], NDArray[np.int32]],
+    process: Process,
+    batch_size: int,
+) -> list[RankedTargets]:
+    """Rank the targets of each request while the model counts the window that it follows.
+
+    Args:
+        model: with a tick; it follows the window.
+        requests: what is asked of the same window.
+        candidates: returns the candidates at the tick, ascending; there are never fewer.
+        process: this process.
+        batch_size: prefixes scored at once over all processes together.
+
+    Raises:
+        ScoreError: a score is not finite.
+    """
+    n_first = len(candidates())
+    found = [FoundRanks(len(each.rows), min(each.top_k, n_first), process) for each in requests]
+    size = max(1, batch_size // process.rank.world_size)
+    for tick in steps(np.unique(np.concatenate([each.ticks for each in requests])).tolist()):
+        model.advance(tick)
+        wanted = torch.from_numpy(candidates()).long().to(process.device)
+        scorer = model.session_scorer(wanted, overwrites=True)
+        for request, ranks in zip(requests, found, strict=True):
+            ranks_of = ShardedRanking(model.shard, wanted, ranks.top_k)
+            for prefixes in request.prefixes_at(tick, process.rank, size):
+                ranks.add(prefixes.to(process.device), scorer, ranks_of)
+    return [each.joined() for each in found]

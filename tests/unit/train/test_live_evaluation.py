@@ -1,0 +1,214 @@
+"""Evaluation tick by tick: leaks, fits that go on from it, caches, processes, a saved model."""
+
+import shutil
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from dayahead.core.columns import EVENT_TIME, ITEM_ID, SESSION_ID, SESSION_START
+from dayahead.core.errors import ConfigError
+from dayahead.core.files import read_json, write_parquet
+from dayahead.distributed.launch import run_processes
+from dayahead.distributed.process import Rank
+from dayahead.outputs.examples import N_EXAMPLES, N_RECOMMENDED, read_examples
+from dayahead.outputs.tables import read_ranks
+from dayahead.train.batches import Sessions
+from dayahead.train.live_evaluation import Request
+from dayahead.train.stage import train
+from support.memory_models import MEMORY_WITH_GPT2
+from support.tiny_settings import compute_config, merge_sections, tiny_study, train_study
+from support.window_folders import day, markov_days, write_window_folder
+from support.worker_studies import run_and_record
+
+SPREAD = timedelta(hours=1)
+LIVE = {"model": {"architecture": "memory"}, "live": {"tick": "30min", "session_gap": "30min"}}
+WITH_GPT2 = merge_sections(LIVE, **MEMORY_WITH_GPT2)
+DAYS = markov_days(n_days=3, sessions_per_day=20, n_items=30)
+EVERYTHING = {"evaluation": {"split": "all", "positions": "all", "predictions": 3}}
+
+
+@pytest.fixture(scope="module")
+def windows(tmp_path_factory):
+    """Three days; a session starts every hour, and clicks five minutes apart."""
+    folder = write_window_folder(tmp_path_factory.mktemp("windows"), DAYS, features=True)
+    for path in folder.glob("session_start*.parquet"):
+        rewrite(path, spread)
+    return folder
+
+
+def rewrite(path, change):
+    write_parquet(path, change(pq.read_table(path, partitioning=None)))
+
+
+def spread(table):
+    numbers = [int(name[2:]) for name in table[SESSION_ID].to_pylist()]
+    starts = table[SESSION_START].to_pylist()
+    starts = [start + number * SPREAD for start, number in zip(starts, numbers, strict=True)]
+    times = [
+        [start + n * timedelta(minutes=5) for n in range(len(row))]
+        for start, row in zip(starts, table[EVENT_TIME].to_pylist(), strict=True)
+    ]
+    return replaced(replaced(table, SESSION_START, starts), EVENT_TIME, times)
+
+
+def replaced(table, name, values):
+    field = table.schema.field(name)
+    return table.set_column(table.column_names.index(name), field, pa.array(values, field.type))
+
+
+def weights_in(out):
+    return load_file(out / "models" / "model.safetensors")
+
+
+def same_weights(one, other):
+    one, other = weights_in(one), weights_in(other)
+    assert one.keys() == other.keys()
+    return all(torch.equal(value, other[name]) for name, value in one.items())
+
+
+def found_by(out, number):
+    """Rank, recommendations and their scores by target: (session, position)."""
+    table = pq.read_table(out / "results" / "predictions" / f"{day(number)}.parquet")
+    names = (SESSION_ID, "position", "rank", "items", "scores")
+    rows = zip(*(table[name].to_pylist() for name in names), strict=True)
+    return {(name, position): values for name, position, *values in rows}
+
+
+@pytest.mark.parametrize("sections", [LIVE, WITH_GPT2], ids=["none", "gpt2"])
+def test_no_rank_depends_on_clicks_at_or_after_its_tick(windows, tmp_path, sections):
+    copied = Path(shutil.copytree(windows, tmp_path / "copied"))
+    dice = np.random.default_rng(0)
+    path = copied / f"session_start_date={day(2)}-train.parquet"
+    times = pq.read_table(path)[EVENT_TIME].to_pylist()
+
+    def changed(table):
+        rows = zip(table[ITEM_ID].to_pylist(), times, strict=True)
+        items = [
+            [item if time.hour < 10 else int(dice.integers(2, 32)) for item, time in zip(*row)]  # noqa: B905
+            for row in rows
+        ]
+        return replaced(table, ITEM_ID, items)
+
+    rewrite(path, changed)
+    # What is evaluated is in the other roles' files.
+    sections = merge_sections(sections, **EVERYTHING)
+    before, after = (
+        found_by(train_study(folder, tmp_path / name, sections), 2)
+        for name, folder in (("before", windows), ("after", copied))
+    )
+    asked = {key: times[int(key[0][2:])][key[1] - 1] for key in before}
+    early = {key for key, time in asked.items() if time.hour < 10}
+    assert 0 < len(early) < len(asked)
+    assert all(before[key] == after[key] for key in early)
+    assert any(before[key] != after[key] for key in asked.keys() - early)
+
+
+@pytest.mark.parametrize("sections", [LIVE, WITH_GPT2], ids=["none", "gpt2"])
+def test_an_evaluated_window_is_fitted_as_one_that_is_not(windows, tmp_path, sections):
+    whole = train_study(windows, tmp_path / "whole", sections)
+    cached = tiny_study(windows, tmp_path / "again", sections, cache=tmp_path / "whole-cache")
+    shutil.rmtree(cached.cache / "fits")
+    train(cached)  # evaluations come from the cache, so each fit counts its window by itself
+    assert same_weights(whole, tmp_path / "again")
+
+
+def test_a_run_goes_on_from_a_cached_fit(windows, tmp_path):
+    train_study(windows, tmp_path / "whole", LIVE)
+    for name in ("short", "long"):
+        train_study(
+            windows, tmp_path / name, LIVE, cache=tmp_path / "cache", last=day(1 + (name == "long"))
+        )
+    assert same_weights(tmp_path / "whole", tmp_path / "long")
+    assert_equal_ranks(tmp_path / "whole", tmp_path / "long")
+
+
+def assert_equal_ranks(one, other):
+    for number in (1, 2):
+        a, b = (read_ranks(out / "results", day(number)) for out in (one, other))
+        assert np.array_equal(a.ranks, b.ranks)
+
+
+def test_a_model_that_is_not_fitted_on_the_last_window_is_saved_as_of_its_fit(windows, tmp_path):
+    last = {"training": {"fit_last": False}}
+    train_study(windows, tmp_path / "longer", merge_sections(LIVE, **last))
+    train_study(windows, tmp_path / "shorter", LIVE, last=day(1))
+    assert same_weights(tmp_path / "longer", tmp_path / "shorter")
+    end = read_json(tmp_path / "longer" / "models" / "config.json")["end"]
+    assert weights_in(tmp_path / "longer")["weights.memory.memories.clock"].item() == end
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sections", [LIVE, WITH_GPT2], ids=["none", "gpt2"])
+def test_two_processes_agree_with_one(windows, tmp_path, sections):
+    sections = merge_sections(sections, **EVERYTHING)
+    one = train_study(windows, tmp_path / "one", sections)
+    study = tiny_study(windows, tmp_path / "two", sections)
+    run_processes(run_and_record, compute_config(processes=2), {"two": study}, tmp_path)
+    same = [found_by(out, 2) for out in (one, tmp_path / "two")]
+    assert same[0].keys() == same[1].keys()
+    for key, (rank, items, scores) in same[0].items():
+        assert (rank, items) == tuple(same[1][key][:2])
+        assert scores == pytest.approx(same[1][key][2], abs=1e-5)
+
+
+def test_examples_are_recommended_as_of_their_tick(windows, tmp_path):
+    lists = {"evaluation": {"split": "all", "predictions": N_RECOMMENDED}}
+    out = train_study(windows, tmp_path / "out", merge_sections(LIVE, **lists))
+    table = pq.read_table(out / "results" / "predictions" / f"{day(2)}.parquet")
+    index = {value: n + 2 for n, value in enumerate(
+        pq.read_table(windows / "vocabulary" / "item_id.parquet")["value"].to_pylist()
+    )}  # fmt: skip
+    predicted = [[index[item] for item in items] for items in table["items"].to_pylist()]
+    examples = read_examples(out / "results", day(2))
+    assert len(examples) == N_EXAMPLES
+    assert all([*each.recommended] == predicted[each.row] for each in examples)
+
+
+def test_an_item_of_the_window_is_a_candidate_from_the_next_tick_on(tmp_path):
+    """Item 9 is new on the second day, and the second and third session end with it."""
+    days = [[[1, 2], [2, 3], [3, 1]], [[1, 9], [2, 9], [3, 9]]]
+    folder = write_window_folder(tmp_path / "windows", days)
+    for path in folder.glob("session_start*.parquet"):
+        rewrite(path, spread)
+    sections = merge_sections(LIVE, evaluation={"split": "all"})
+    train_study(folder, tmp_path / "live", sections)
+    assert (read_ranks(tmp_path / "live" / "results", day(1)).ranks > 0).tolist() == [
+        False,
+        True,
+        True,
+    ]
+    sections = merge_sections(sections, live={"tick": 0})
+    train_study(folder, tmp_path / "nightly", sections)
+    assert (read_ranks(tmp_path / "nightly" / "results", day(1)).ranks == 0).all()
+
+
+@pytest.mark.parametrize("tick", ["7min", "2d"])
+def test_a_tick_divides_the_windows(windows, tmp_path, tick):
+    message = f"live.tick: {tick} does not divide the windows: 2026-01-01 ends at 2026-01-02T00:00"
+    with pytest.raises(ConfigError, match=message):
+        train_study(windows, tmp_path / "out", merge_sections(LIVE, live={"tick": tick}))
+
+
+def test_targets_are_asked_for_at_the_last_click_of_their_prefix():
+    minutes = torch.tensor([0, 5, 29, 30, 61])
+    sessions = Sessions(
+        {ITEM_ID: torch.arange(2, 7), EVENT_TIME: minutes * 60_000_000}, torch.tensor([0, 3, 5])
+    )
+    tick, end = 30 * 60_000_000, 60 * 60_000_000
+    request = Request.of(sessions, np.array([2, 1]), tick, end, 0)
+    assert (request.ticks // tick).tolist() == [0, 0, 1]
+    [first] = request.prefixes_at(0, Rank(0, 1), 9)
+    assert first.n_known.tolist() == [1, 2]
+    assert first.targets.tolist() == [3, 4]
+    assert first.indices.tolist() == [0, 1]
+    [second] = request.prefixes_at(tick, Rank(0, 1), 9)
+    assert (second.targets.tolist(), second.indices.tolist()) == ([6], [2])
+    assert [*request.prefixes_at(tick, Rank(1, 2), 9)] == []
+    late = Request.of(sessions, np.array([2, 1]), tick, tick // 2, 0)
+    assert late.ticks.tolist() == [0, 0, tick // 2]  # after the window's end nothing more counts
