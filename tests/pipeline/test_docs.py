@@ -8,14 +8,17 @@ import os
 import re
 import shutil
 import subprocess
+import tomllib
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from dayahead.__main__ import app
+from dayahead.config.loading import read_yaml
 from dayahead.config.params import Params, load_params
-from dayahead.dataset.schema import DatasetConfig
+from dayahead.dataset.schema import DatasetConfig, load_dataset
+from dayahead.download.synthetic import generate
 from support.tools import load_tool
 
 ROOT = Path(__file__).parents[2]
@@ -48,6 +51,10 @@ def blocks(page, mark):
     return "".join(block["text"] for block in found)
 
 
+def test_the_readme_is_short():
+    assert len(text_of(ROOT / "README.md").splitlines()) <= 150
+
+
 def test_the_generated_pages_are_current():
     for name, text in load_tool("settings_pages").pages().items():
         assert text_of(ROOT / "docs" / name) == text, "run `make docs`"
@@ -67,6 +74,13 @@ def test_the_pages_are_those_of_the_defaults_whatever_params_yaml_says(tmp_path)
     tool.write(tmp_path, tmp_path / "params.yaml")
     assert text_of(tmp_path / tool.DEFAULTS) == own
     assert "`12345`" in text_of(tmp_path / "docs" / "settings.md")
+
+
+def test_the_navigation_lists_every_page():
+    config = tomllib.loads(text_of(ROOT / "zensical.toml"))
+    listed = re.findall(r"'([\w/-]+\.md)'", str(config["project"]["nav"]))
+    pages = [str(page.relative_to(ROOT / "docs")) for page in [*DOCS, *TUTORIALS]]
+    assert sorted(listed) == sorted(pages)
 
 
 def violations(rule):
@@ -97,6 +111,16 @@ def test_verbs_of_make_exist():
     def unknown(page):
         verbs = set(re.findall(r"\bmake ([a-z]+(?:-[a-z]+)*)", code_of(page)))
         return {verb for verb in verbs if f"\n{verb}:" not in MAKEFILE}
+
+    assert violations(unknown) == {}
+
+
+def test_item_ids_of_examples_are_in_the_embedded_log():
+    known = set(generate(load_dataset("synthetic").source.synthetic)["item_id"].to_pylist())
+
+    def unknown(page):
+        found = re.findall(r"(?:--session |recommend\(\[)(\d[\d, ]*)", code_of(page))
+        return [each for ids in found for each in ids.split(",") if int(each) not in known]
 
     assert violations(unknown) == {}
 
@@ -150,6 +174,55 @@ def test_data_sets_and_presets_exist():
         return [file for file in files if not (ROOT / file).is_file()]
 
     assert violations(unknown) == {}
+
+
+def test_files_of_the_source_exist():
+    rooms = [path.parent.name for path in (ROOT / "src" / "dayahead").glob("*/__init__.py")]
+    tops = "|".join(
+        [
+            "src",
+            "stages",
+            "tools",
+            "benchmarks",
+            "tests",
+            "docs",
+            "presets",
+            "searches",
+            "containers",
+            *rooms,
+        ]
+    )
+
+    def missing(page):
+        named = re.findall(rf"`((?:{tops})/[\w./-]+)`", text_of(page))
+        bases = (ROOT, ROOT / "src" / "dayahead")
+        return [name for name in named if not any((base / name).exists() for base in bases)]
+
+    assert violations(missing) == {}
+
+
+def test_the_tree_of_rooms_is_whole():
+    listed = re.findall(r"^  (\w+)/ ", text_of(ROOT / "docs" / "contributing.md"), re.M)
+    rooms = [path.parent.name for path in (ROOT / "src" / "dayahead").glob("*/__init__.py")]
+    assert sorted(listed) == sorted(rooms)
+
+
+def test_the_workflow_calls_verbs_of_make():
+    jobs = read_yaml(ROOT / ".github" / "workflows" / "ci.yaml")["jobs"]
+    runs = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+    assert runs
+    runs = [run for run in runs if not run.startswith("apt-get ")]
+    assert [run for run in runs if f"\n{run.removeprefix('make ')}:" not in MAKEFILE] == []
+
+
+def test_experiments_leave_params_yaml_as_it_is():
+    """`dvc exp run -S` changes it, and the next experiment would start from there."""
+
+    def changing(page):
+        calls = re.findall(r"dvc exp run [^\n#]*(?:-S [\w'+]|preset)[^\n#]*", code_of(page))
+        return [call for call in calls if not re.search("--temp|--queue|dataset=mine", call)]
+
+    assert violations(changing) == {}
 
 
 STUBS = """

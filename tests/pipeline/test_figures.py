@@ -10,9 +10,12 @@ import pytest
 from support.tools import load_tool
 
 ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "docs" / "results.md"
 PROTOCOL = ROOT / "docs" / "protocol.md"
 FIRST_HOUR = int(datetime(2017, 10, 2, tzinfo=UTC).timestamp()) // 3600
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FIGURE = re.compile(r"(?<![\w.\[])0?\.\d{3,4}\b")
+RECORDED = "## Recorded"
 SUMMARY = """
 Running stage 'train':
 AOD           ndcg_at_10    ndcg_at_20    recall_at_20
@@ -59,6 +62,13 @@ def test_a_summary_becomes_a_table(tool):
     assert tool.as_markdown(SUMMARY) == TABLE
 
 
+def test_figures_agree_to_the_last_digit():
+    assert differences(TABLE, TABLE.replace(".0701", ".0702")) == []
+    assert differences(TABLE, TABLE.replace(".259", ".260")) == []
+    assert differences(TABLE, TABLE.replace(".0701", ".0703")) != []
+    assert differences(TABLE, TABLE.replace("gpt2", "llama")) != []
+
+
 def test_a_table_is_written_below_its_commands(tool, monkeypatch):
     commands = "```bash\nother\n```\n```bash\nmake a  # b\n```\n"
     page = f"{commands}<!-- figures -->\nold\n<!-- end of figures -->"
@@ -67,6 +77,25 @@ def test_a_table_is_written_below_its_commands(tool, monkeypatch):
     monkeypatch.delenv("DAYAHEAD_DATA", raising=False)
     real = page.replace("make a", "dvc exp run -S dataset=g1")
     assert tool.renewed(real) == real
+
+
+def test_results_are_rerun_or_recorded_in_one_place(tool):
+    """Elsewhere nothing would notice that a figure is no longer true."""
+
+    def strewn(page):
+        text = re.sub(r"`[^`\n]+`", "", tool.FIGURES.sub("", text_of(page)))
+        return FIGURE.findall(text.split(RECORDED)[0] if page == RESULTS else text)
+
+    assert {page.name: found for page in PAGES if (found := strewn(page))} == {}
+
+
+def test_recorded_results_have_command_commit_and_date():
+    introduction, *sections = re.split(r"^### ", text_of(RESULTS).split(RECORDED)[1], flags=re.M)
+    assert "two cores without a GPU" in introduction
+    for section in sections:
+        assert re.search(r"Commits? `[0-9a-f]{7}`", section), section
+        assert re.search(r"\b2026-\d\d-\d\d\b", section), section
+        assert "```bash" in section, section
 
 
 @pytest.mark.slow

@@ -71,6 +71,18 @@ def test_renumbered_items_are_refused_and_nothing_is_trained(root):
     assert linked(root) == [day(4), day(3)]
 
 
+@pytest.mark.slow
+def test_the_night_after_a_refused_one_is_not_compared_with_it(root):
+    night = after_nights(root, 4)
+    days = [ordinary_day(number) for number in range(4)]
+    night.pipeline.deliver([*days, ordinary_day(4, n_sessions=400)])
+    assert "10 x the sessions expected of it" in night.run().why
+    for number in (5, 6):
+        every = [*days, ordinary_day(4, n_sessions=400), *map(ordinary_day, range(5, number + 1))]
+        night.pipeline.deliver(every)
+        assert night.run().outcome == "published", night.history.read().decisions[-1].why
+
+
 def test_windows_of_missed_nights_are_all_checked(root):
     night = after_nights(root, 4)
     days = [ordinary_day(number) for number in range(4)]
@@ -83,6 +95,22 @@ def test_windows_of_missed_nights_are_all_checked(root):
 
 def refused_windows(night):
     return night.history.read().refused_windows
+
+
+@pytest.mark.slow
+def test_a_change_that_lasts_is_the_new_normal(root):
+    night = after_nights(root, 5)
+    days, outcomes = [ordinary_day(number) for number in range(5)], []
+    for number in range(5, 9):
+        days.append(ordinary_day(number, n_sessions=400))
+        night.pipeline.deliver(days)
+        outcomes.append(night.run())
+        if number == 6:
+            assert refused_windows(night) == {day(5), day(6)}
+    assert [each.outcome for each in outcomes] == ["refused"] * 2 + ["published"] * 2
+    assert outcomes[2].why.endswith("refused for the same: taken as the new normal")
+    assert night.history.read().decisions[-2].details["readmitted"] == [day(5), day(6)]
+    assert refused_windows(night) == set()
 
 
 @pytest.mark.slow
