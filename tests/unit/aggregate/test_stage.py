@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from markupsafe import Markup
 
 from dayahead.aggregate.findings import Folders
 from dayahead.aggregate.stage import aggregate
@@ -59,13 +58,6 @@ def folders(tmp_path):
     return write_folders(tmp_path)
 
 
-@pytest.fixture
-def without_charts(monkeypatch):
-    """Drawn charts, most of a run's time, are left out where no test looks at them."""
-    for name in ("bars", "curves", "fit_curves"):
-        monkeypatch.setattr(f"dayahead.aggregate.figures.{name}", lambda *_: Markup())
-
-
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     """Results folder that `aggregate` has written to; tests only read it."""
@@ -94,7 +86,6 @@ def test_the_transformers4rec_export(written):
     assert first.endswith(",5.5")
 
 
-@pytest.mark.usefixtures("without_charts")
 def test_train_metrics_are_exported(tmp_path, folders):
     train = {f"{kind}_at_{k}": 0.5 for kind in ("recall", "ndcg", "mrr") for k in CUTOFFS}
     results = write_results(tmp_path / "r", DAYS, train_loss=5.5, train_metrics=train)
@@ -106,7 +97,6 @@ def test_train_metrics_are_exported(tmp_path, folders):
     assert len(head.split(",")) == len(first.split(",")) == 14
 
 
-@pytest.mark.usefixtures("without_charts")
 def test_with_all_positions_means_are_over_targets(tmp_path):
     results = write_results(tmp_path / "r", DAYS)
     sessions = {"a": [2, 3, 4], "b": [5, 6]}
@@ -247,7 +237,6 @@ def test_the_report_of_a_baseline_compares_with_the_others(folders):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("without_charts")
 def test_what_a_better_baseline_and_few_windows_show(folders, tmp_path):
     best = [result_of(window, [1, 0, 1, 1]) for window in DAYS]
     write_baselines(folders[0], best, {day: [1, 0, 1, 1] for day in DAYS})
@@ -267,7 +256,6 @@ def own_rows():
     return [result_of(window, ranks) for window, ranks in DAYS.items()]
 
 
-@pytest.mark.usefixtures("without_charts")
 def test_the_report_shows_what_a_head_has_learned(folders, page):
     assert "Evidence" not in text_of(page)
     weights = {f"pair.{number}": (-1) ** number * number / 8 for number in range(18)}
@@ -280,7 +268,6 @@ def test_the_report_shows_what_a_head_has_learned(folders, page):
 
 
 @pytest.mark.parametrize("has_curves", [pytest.param(True, marks=pytest.mark.slow), False])
-@pytest.mark.usefixtures("without_charts")
 def test_what_is_said_of_the_loss_within_fits_stands_below_its_chart_alone(folders, has_curves):
     if not has_curves:  # as of memory without a network, or end to end
         add_losses(folders[0], "2019-10-02", [], is_first=True)
