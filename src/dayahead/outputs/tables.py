@@ -190,13 +190,12 @@ def read_baselines(
     for name in baselines_beside(architecture):
         path = baseline_path(results, name)
         found[name] = read_windows(path, cutoffs)
-        expected, evaluated = (
-            [(row.window, row.n_sessions, row.target_outside) for row in table]
-            for table in (rows, found[name])
-        )
-        if evaluated != expected:
-            pairs = zip_longest(expected, evaluated)
-            [window, *_] = next(own or other for own, other in pairs if own != other)
+        for own, other in zip_longest(rows, found[name]):
+            # A run with ticks has more candidates: items of the window are added to them.
+            is_same = own and other and own.target_outside <= other.target_outside
+            if is_same and own.window == other.window and own.n_sessions == other.n_sessions:
+                continue
+            window = (own or other).window
             raise DataError(
                 f"{path}: expected the windows, sessions and candidates of windows.csv, found "
                 f"others from window {window} on; run `dvc repro -f train`"

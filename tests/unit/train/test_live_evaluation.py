@@ -17,8 +17,9 @@ from dayahead.core.files import read_json, write_parquet
 from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Rank
 from dayahead.outputs.examples import N_EXAMPLES, N_RECOMMENDED, read_examples
-from dayahead.outputs.tables import read_ranks
+from dayahead.outputs.tables import read_baselines, read_ranks, read_windows
 from dayahead.train.batches import Sessions
+from dayahead.train.compared_baselines import train_baselines
 from dayahead.train.live_evaluation import Request
 from dayahead.train.stage import train
 from support.memory_models import MEMORY_WITH_GPT2
@@ -186,6 +187,21 @@ def test_an_item_of_the_window_is_a_candidate_from_the_next_tick_on(tmp_path):
     sections = merge_sections(sections, live={"tick": 0})
     train_study(folder, tmp_path / "nightly", sections)
     assert (read_ranks(tmp_path / "nightly" / "results", day(1)).ranks == 0).all()
+
+
+def test_baselines_beside_it_have_the_candidates_of_the_fit(tmp_path):
+    days = [[[1, 2], [2, 3], [3, 1]], [[1, 9], [2, 9], [3, 9]]]
+    folder = write_window_folder(tmp_path / "windows", days)
+    for path in folder.glob("session_start*.parquet"):
+        rewrite(path, spread)
+    study = tiny_study(folder, tmp_path / "out", merge_sections(LIVE, evaluation={"split": "all"}))
+    train(study)
+    train_baselines(study)
+    cutoffs = study.params.evaluation.cutoffs
+    rows = read_windows(study.results / "windows.csv", cutoffs)
+    tables = read_baselines(study.results, "memory", rows, cutoffs)
+    assert rows[0].target_outside == pytest.approx(1 / 3)
+    assert [table[0].target_outside for table in tables.values()] == [1.0] * len(tables)
 
 
 @pytest.mark.parametrize("tick", ["7min", "2d"])
