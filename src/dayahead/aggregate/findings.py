@@ -14,6 +14,7 @@ from dayahead.aggregate.shown_sessions import ShownSession, shown_sessions
 from dayahead.aggregate.slices import Slicing, slicings_of, sums_by_group
 from dayahead.aggregate.targets import Fitted, targets_of
 from dayahead.aggregate.window_items import WindowItems, items_by_window
+from dayahead.config.baselines import MEMORY
 from dayahead.config.changed_settings import Setting
 from dayahead.core.errors import DataError
 from dayahead.core.phases import PhaseRow, in_phase, phase, read_phases
@@ -100,7 +101,12 @@ def find(
     with phase("average"):
         summary = average(own.rows, [found.ranks for found in own.ranks], cutoffs)
     architecture = str(settings["model.architecture"])
-    tables, others = _tables_and_ranks(results, architecture, own, cutoffs)
+    has_ticks = architecture == MEMORY and bool(settings.get("live.tick"))
+    tables = read_baselines(results, architecture, own.rows, cutoffs)
+    others: dict[str, Mapping[str, Ranks]] = {
+        name: read_baseline_ranks(results, name, own.by_window, has_ticks=has_ticks)
+        for name in tables
+    }
     tables |= {name: [*run.rows] for name, run in beside.items()}
     others |= {name: run.by_window for name, run in beside.items()}
     folder = WindowFolder(folders.windows)
@@ -125,14 +131,6 @@ def find(
         items=items,
         origin=origin_of(folders.raw, results, settings),
     )
-
-
-def _tables_and_ranks(
-    results: Path, architecture: str, own: RunResults, cutoffs: Sequence[int]
-) -> tuple[dict[str, list[WindowResult]], dict[str, Mapping[str, Ranks]]]:
-    """Read both tables of each counting baseline, by its name."""
-    tables = read_baselines(results, architecture, own.rows, cutoffs)
-    return tables, {name: read_baseline_ranks(results, name, own.by_window) for name in tables}
 
 
 def _check_windows(folder: WindowFolder, own: RunResults) -> None:

@@ -16,6 +16,7 @@ from dayahead.core.errors import ConfigError
 from dayahead.core.files import read_json, write_parquet
 from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Rank
+from dayahead.outputs.baseline_ranks import read_baseline_ranks
 from dayahead.outputs.examples import N_EXAMPLES, N_RECOMMENDED, read_examples
 from dayahead.outputs.tables import read_baselines, read_ranks, read_windows
 from dayahead.train.batches import Sessions
@@ -202,6 +203,9 @@ def test_baselines_beside_it_have_the_candidates_of_the_fit(tmp_path):
     tables = read_baselines(study.results, "memory", rows, cutoffs)
     assert rows[0].target_outside == pytest.approx(1 / 3)
     assert [table[0].target_outside for table in tables.values()] == [1.0] * len(tables)
+    own = {day(1): read_ranks(study.results, day(1)).ranks}
+    found = read_baseline_ranks(study.results, "own", own, has_ticks=True)
+    assert found[day(1)].tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("tick", ["7min", "2d"])
