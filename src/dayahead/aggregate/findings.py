@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -100,13 +101,7 @@ def find(
     results = folders.results
     with phase("average"):
         summary = average(own.rows, [found.ranks for found in own.ranks], cutoffs)
-    architecture = str(settings["model.architecture"])
-    has_ticks = architecture == MEMORY and bool(settings.get("live.tick"))
-    tables = read_baselines(results, architecture, own.rows, cutoffs)
-    others: dict[str, Mapping[str, Ranks]] = {
-        name: read_baseline_ranks(results, name, own.by_window, has_ticks=has_ticks)
-        for name in tables
-    }
+    tables, others = _tables_and_ranks(results, settings, own, cutoffs)
     tables |= {name: [*run.rows] for name, run in beside.items()}
     others |= {name: run.by_window for name, run in beside.items()}
     folder = WindowFolder(folders.windows)
@@ -131,6 +126,17 @@ def find(
         items=items,
         origin=origin_of(folders.raw, results, settings),
     )
+
+
+def _tables_and_ranks(
+    results: Path, settings: Mapping[str, Setting], own: RunResults, cutoffs: Sequence[int]
+) -> tuple[dict[str, list[WindowResult]], dict[str, Mapping[str, Ranks]]]:
+    """Read both tables of each counting baseline, by its name."""
+    architecture = str(settings["model.architecture"])
+    has_ticks = architecture == MEMORY and bool(settings.get("live.tick"))
+    tables = read_baselines(results, architecture, own.rows, cutoffs)
+    read = partial(read_baseline_ranks, results, own=own.by_window, has_ticks=has_ticks)
+    return tables, {name: read(name) for name in tables}
 
 
 def _check_windows(folder: WindowFolder, own: RunResults) -> None:
