@@ -9,7 +9,6 @@ Command: python benchmarks/live.py
 """
 
 import statistics
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -66,7 +65,7 @@ def measure() -> tuple[Memories, list[Tick]]:
     memories.grow({ITEM_ID: N_ITEMS})
     earlier = sessions_between(dice, N_SESSIONS, 0, DAY)
     memories.add(earlier.take(earlier.order()), DAY)
-    running = RunningSessions(replace(settings))
+    running = RunningSessions(settings)
     n_sessions = N_TICKS * CLICKS_PER_TICK // LENGTH
     running.deliver(sessions_between(dice, n_sessions, DAY, DAY + N_TICKS * TICK))
     ticks = []

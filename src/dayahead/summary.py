@@ -22,7 +22,10 @@ def summarize_run(params: Params, root: Path) -> str:
     results = root / "results"
     rows = read_windows(results / "windows.csv", cutoffs)
     names = list(rows[0].metrics)
-    tables = {architecture: rows, **read_baselines(results, architecture, rows, cutoffs)}
+    tables = {
+        architecture: rows,
+        **read_baselines(results, architecture, rows, cutoffs, has_ticks=params.has_ticks),
+    }
     table = [(name, *mean_metrics(found).values()) for name, found in tables.items()]
     lines = str(tabulate(table, ("AOD", *names), tablefmt="plain", floatfmt=".4f"))
     return (

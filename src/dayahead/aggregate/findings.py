@@ -134,7 +134,7 @@ def _tables_and_ranks(
     """Read both tables of each counting baseline, by its name."""
     architecture = str(settings["model.architecture"])
     has_ticks = architecture == MEMORY and bool(settings.get("live.tick"))
-    tables = read_baselines(results, architecture, own.rows, cutoffs)
+    tables = read_baselines(results, architecture, own.rows, cutoffs, has_ticks=has_ticks)
     read = partial(read_baseline_ranks, results, own=own.by_window, has_ticks=has_ticks)
     return tables, {name: read(name) for name in tables}
 

@@ -123,7 +123,7 @@ def _caveats(comparison: Comparison) -> Iterator[str]:
         )
         yield (
             f"The candidates differ: {a} targets are not among A's and {b} not among B's. Compare "
-            f"evaluation.candidates of the runs."
+            f"evaluation.candidates and live.tick of the runs."
         )
     if comparison.has_enough_windows and not comparison.has_enough_runs:
         yield (

@@ -111,7 +111,8 @@ class EvaluationConfig:
     split: Literal["valid", "test", "all"]
     """Sessions evaluated on: tune on valid, report on test; all: the whole window."""
     candidates: Literal["seen", "all"]
-    """Items in train sessions up to the fitted window, or the whole catalogue of the log."""
+    """Items in train sessions up to the fitted window, with `live.tick` those counted since too; or
+    the whole catalogue of the log."""
     positions: Literal["last", "all"]
     """Targets: a session's last item, or every item after its first. Each target is predicted from
     the items before it; metrics are means over targets."""
@@ -169,6 +170,11 @@ class Params:
     profile: ProfileConfig
     tracking: TrackingConfig
     nightly: NightlyConfig
+
+    @property
+    def has_ticks(self) -> bool:
+        """Whether the model counts clicks within a window."""
+        return self.model.architecture == MEMORY and self.live.tick != 0
 
 
 def load_params(path: Path = Path("params.yaml")) -> Params:

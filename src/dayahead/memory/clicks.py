@@ -115,6 +115,10 @@ class Clicks:
         clicks = self.offsets[positions.rows + 1] - positions.n_after - 1
         return np.asarray(self.times[clicks])
 
+    def times_of_following(self, positions: Positions) -> Ints:
+        """Return the time of the click after each position."""
+        return np.asarray(self.times[self.offsets[positions.rows + 1] - positions.n_after])
+
     def following(self, positions: Positions) -> Ints:
         """Return the item after each position."""
         return np.asarray(self.items[self.offsets[positions.rows + 1] - positions.n_after])

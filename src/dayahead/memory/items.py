@@ -88,24 +88,35 @@ class ItemMemory(Memory):
         """[n] whether an item was ever clicked."""
         return np.asarray(self.first != NEVER)
 
-    def _popularity(self, counts: Floats32) -> Floats:
-        """[n] smoothed share of each item in the clicks after a session's first; sums to 1."""
+    def _popularity(self, counts: Floats32, n_old: int) -> Floats:
+        """[n] smoothed share of each item in the clicks after a session's first; sums to 1.
+
+        New items without a click, which have no share yet, are no part of the sum.
+        """
         later, clicks = nearest(self.channels, "later", 1.0), nearest(self.channels, "clicks", 2.0)
         counts = counts[:, later] + 0.05 * counts[:, clicks].astype(np.float64)
         # Above 0 for every item: features take the logarithm of shares.
         smoothed = counts + 0.01 * self.is_seen + 1e-6
         smoothed[:N_RESERVED] = 1e-6
-        return np.asarray(smoothed / smoothed.sum())
+        is_part = self.is_seen
+        is_part[: N_RESERVED + n_old] = True
+        return np.asarray(smoothed / smoothed[is_part].sum())
 
-    def known(self, now: Moment, unit: int) -> ItemFeatures:
-        """Return the features at a time; `unit` is a window's length in microseconds."""
+    def known(self, now: Moment, unit: int, n_old: int) -> ItemFeatures:
+        """Return the features at a time.
+
+        Args:
+            now: the time.
+            unit: a window's length in microseconds.
+            n_old: items that are not new.
+        """
         end, decay = now.time, 2.0 ** (-now.since / self.half_lives)
         counts = self.counts * decay.astype(np.float32)
         times = np.stack([self.first, self.latest], axis=1)
         ages = np.maximum(end - np.where(times == NEVER, end, times), 0) / unit
         # The offsets keep logarithms finite: counts and ages may be 0.
         logs = np.log(np.concatenate([counts + 0.1, ages + 0.02], axis=1))
-        popularity = self._popularity(counts).astype(np.float32)
+        popularity = self._popularity(counts, n_old).astype(np.float32)
         return ItemFeatures(logs.astype(np.float32), popularity, self.is_seen)
 
     def features(self, batch: CandidateBatch) -> Floats32:

@@ -103,11 +103,9 @@ class Memories:
         return len(self.items.counts) - N_RESERVED
 
     @property
-    def new_items(self) -> Ints:
-        """Items counted since the last fit that it did not know, ascending."""
-        start = N_RESERVED + self.n_old
-        [new] = self.items.is_seen[start:].nonzero()
-        return np.asarray(start + new)
+    def counted_items(self) -> Ints:
+        """Items counted so far, ascending."""
+        return self.items.is_seen.nonzero()[0]
 
     def grow(self, sizes: Mapping[str, int]) -> None:
         """Extend the memories to the first `sizes[column]` values of each vocabulary."""
@@ -124,6 +122,16 @@ class Memories:
         """Read every value of the vocabularies as known from now on; none is new any more."""
         self.n_old = self.n_items
         self.is_known = {name: np.ones_like(flags) for name, flags in self.is_known.items()}
+
+    def of_earlier_half(self, sessions: Clicks) -> "Memories":
+        """Return memories of the earlier half of sessions alone, as of its last click."""
+        early, _ = sessions.halves()
+        earlier = sessions.take(early)
+        memories = type(self)(self.settings)
+        memories.grow(self.sizes)
+        if len(earlier):
+            memories.add(earlier, int(earlier.times.max()))
+        return memories
 
     def add(self, sessions: Clicks, end: int) -> None:
         """Let time pass until `end` and add sessions, ordered by time, of the window before it.
@@ -167,7 +175,9 @@ class Memories:
     def known(self) -> ItemFeatures:
         """Features of items, equal for all prefixes; computed once."""
         if self._known is None:
-            self._known = self.items.known(self.moment, self.settings.unit)
+            # How many items a window brings must not be known before its end.
+            n_old = self.n_old if self.settings.tick else self.n_items
+            self._known = self.items.known(self.moment, self.settings.unit, n_old)
         return self._known
 
     def reader(self, n_candidates: int, allowed: NDArray[np.bool_] | None = None) -> Reader:

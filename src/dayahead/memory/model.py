@@ -104,6 +104,7 @@ class MemoryModel:
                 fitted on the earlier half). Its positions are in the sessions.
             sizes: number of values of each vocabulary at the window, unless it has grown already.
         """
+        self.rewind()
         early, late = sessions.halves()
         order = np.concatenate([early, late])
         rows = order if self.n_fits else late
@@ -131,7 +132,10 @@ class MemoryModel:
         self._count_until(until)
 
     def _count_until(self, until: int) -> None:
+        # A click that comes late counts at the next time: the clock does not go back.
+        until = max(until, self.memories.counted_at)
         while (time := self.running.next_time()) <= until:
+            time = max(time, self.memories.counted_at)
             self.memories.count(self.running.advance(time), time)
         self.memories.move_to(until)
 
@@ -161,14 +165,16 @@ class MemoryModel:
         Returns:
             The head's mean loss, None where there was nothing to learn from.
         """
-        window = self.window or self.open(sessions, end, network)
+        window = self.window
+        if window is None or window.end != end:
+            window = self.open(sessions, end, network)
         if self.settings.tick:
             self.advance(end)
             self._read(window, window.due(end), self.memories)
             self.memories.count(self.running.advance(end), end)
             self.memories.compact()
         else:
-            memories = self.memories if self.n_fits else self._memories_of(sessions)
+            memories = self.memories if self.n_fits else self.memories.of_earlier_half(sessions)
             self._read(window, window.due(0), memories)
             self.memories.add(window.sessions, end)
         self.window = None
@@ -177,16 +183,6 @@ class MemoryModel:
         self.n_fits += 1
         self.known = self.memories.sizes
         return loss
-
-    def _memories_of(self, sessions: Clicks) -> Memories:
-        """Return memories of the earlier half of sessions alone, at the time of its last click."""
-        early, _ = sessions.halves()
-        earlier = sessions.take(early)
-        memories = Memories(self.settings)
-        memories.grow(self.memories.sizes)
-        if len(earlier):
-            memories.add(earlier, int(earlier.times.max()))
-        return memories
 
     def _read(self, window: OpenWindow, positions: Positions, memories: Memories) -> None:
         """Read examples as the memories are now."""

@@ -146,6 +146,7 @@ class SessionMemory(CountMemory):
         self.items = self.items[is_kept.repeat(lengths)]
         self.offsets = offsets_of(lengths[is_kept])
         self.times, self.ids = self.times[is_kept], self.ids[is_kept]
+        self._weights = None
 
     def weights(self, end: int) -> Weights:
         """Return the weight of each session at the time `end`."""

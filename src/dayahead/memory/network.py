@@ -45,8 +45,7 @@ def log_softmax(
     """Return a network's scores of candidates, normalised over the best `n_best` as in training.
 
     A softmax over the catalogue would differ by a constant for each prefix, and take longer. An
-    item that is new since the last fit, to which the network gives no score, has the mean of the
-    others.
+    item that is new since the last fit, to which the network gives no score, has the mean of these.
     """
     is_candidate = candidates > 0
     is_scored = is_candidate & (candidates < N_RESERVED + n_old)
@@ -55,5 +54,6 @@ def log_softmax(
     sums = best.logsumexp(1, keepdim=True)
     sums = sums.masked_fill(sums == -torch.inf, 0.0)  # none of the best has a score
     logs = (scores - sums).masked_fill(~is_scored, 0.0)
-    means = logs.sum(1, keepdim=True) / is_scored.sum(1, keepdim=True).clamp(min=1)
+    n_scored = is_scored[:, :n_best].sum(1, keepdim=True)
+    means = logs[:, :n_best].sum(1, keepdim=True) / n_scored.clamp(min=1)
     return torch.where(is_candidate & ~is_scored, means, logs)

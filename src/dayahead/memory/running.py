@@ -17,7 +17,7 @@ from dayahead.memory.clicks import Clicks, Flags, Ints
 from dayahead.memory.growth import Growth
 from dayahead.memory.settings import MemorySettings
 
-NEVER = np.iinfo(np.int64).max
+NOTHING_WAITS = np.iinfo(np.int64).max
 COUNTERS = ("n_keys", "n_ids")
 """Names of two counts in a state."""
 
@@ -72,9 +72,9 @@ class RunningSessions:
         self.n_keys += len(sessions)
 
     def next_time(self) -> int:
-        """Return the first tick at which there is something to count; NEVER where nothing waits."""
+        """Return the first tick at which there is something to count, or NOTHING_WAITS."""
         tick = self.settings.tick
-        found = NEVER
+        found = NOTHING_WAITS
         if len(self.pending.times):
             found = (int(self.pending.times[0]) // tick + 1) * tick
         if len(self.lengths):

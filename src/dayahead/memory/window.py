@@ -61,13 +61,13 @@ def drawn_positions(
 ) -> tuple[Positions, Ints]:
     """Draw examples, which are all clicks but the first of a session; return their ticks too.
 
-    With a tick these are in order of the ticks, and none that is asked for after the window's end.
+    With a tick these are in order of the ticks, and none is a click after the window's end.
     """
     every = sessions.positions()
     eligible = np.arange(len(every.rows))
     times = sessions.times_before(every)
     if tick:
-        eligible = eligible[times < end]
+        eligible = eligible[sessions.times_of_following(every) < end]
     drawn = torch.randperm(len(eligible), generator=generator)[:n_most]
     # Back in order of time: the replay keeps the last examples.
     chosen = eligible[np.sort(drawn.numpy())]

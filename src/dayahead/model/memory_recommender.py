@@ -84,9 +84,9 @@ class MemoryRecommender(CountingModel):
         self.memory.rewind()
 
     @property
-    def new_items(self) -> Ints:
-        """Items counted since the last fit that it did not know, ascending."""
-        return self.memory.memories.new_items
+    def counted_items(self) -> Ints:
+        """Items counted so far, ascending vocabulary indices."""
+        return self.memory.memories.counted_items
 
     def start_window(self, end: int) -> None:
         """Reset the popularity. The window ends at `end`, microseconds since 1970."""

@@ -80,8 +80,8 @@ class Model(ABC):
         """Return to the state after the last fit."""
 
     @property
-    def new_items(self) -> Ints:
-        """Items counted since the last fit that it did not know, ascending vocabulary indices."""
+    def counted_items(self) -> Ints:
+        """Items counted so far where there is a tick, ascending vocabulary indices."""
         return np.zeros(0, np.int64)
 
     @abstractmethod

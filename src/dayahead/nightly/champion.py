@@ -29,6 +29,12 @@ def nightly_params(root: Path) -> Params:
             "params.yaml: nights need the newest window: set window.last to null and "
             "training.fit_last to true"
         )
+    if params.has_ticks:
+        raise ConfigError(
+            f"params.yaml: live.tick: {params.live.tick}: guards and trials would read metrics of "
+            f"a model that counts within the window, and a published model does not yet; set "
+            f"live.tick to 0"
+        )
     return params
 
 

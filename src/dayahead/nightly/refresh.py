@@ -67,6 +67,7 @@ class Refresh:
             self.params.model.architecture,
             list(self.rows.values()),
             self.params.evaluation.cutoffs,
+            has_ticks=self.params.has_ticks,
         )
         return {name: {row.window: row for row in rows} for name, rows in found.items()}
 

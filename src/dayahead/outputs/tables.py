@@ -177,11 +177,17 @@ def baseline_path(results: Path, baseline: str) -> Path:
 
 
 def read_baselines(
-    results: Path, architecture: str, rows: Sequence[WindowResult], cutoffs: Sequence[int]
+    results: Path,
+    architecture: str,
+    rows: Sequence[WindowResult],
+    cutoffs: Sequence[int],
+    *,
+    has_ticks: bool = False,
 ) -> dict[str, list[WindowResult]]:
     """Read the tables of the baselines that a run of `architecture` is compared with.
 
-    `rows` are the run's own, of windows.csv.
+    `rows` are the run's own, of windows.csv. A run that `has_ticks` has more candidates than its
+    baselines, and so may miss less.
 
     Raises:
         DataError: a table is missing, damaged, or of other windows, sessions or candidates.
@@ -191,9 +197,7 @@ def read_baselines(
         path = baseline_path(results, name)
         found[name] = read_windows(path, cutoffs)
         for own, other in zip_longest(rows, found[name]):
-            # A run with ticks has more candidates: items of the window are added to them.
-            is_same = own and other and own.target_outside <= other.target_outside
-            if is_same and own.window == other.window and own.n_sessions == other.n_sessions:
+            if own and other and _is_comparable(own, other, has_ticks=has_ticks):
                 continue
             window = (own or other).window
             raise DataError(
@@ -201,6 +205,12 @@ def read_baselines(
                 f"others from window {window} on; run `dvc repro -f train`"
             )
     return found
+
+
+def _is_comparable(own: WindowResult, other: WindowResult, *, has_ticks: bool) -> bool:
+    is_same = (own.window, own.n_sessions) == (other.window, other.n_sessions)
+    difference = other.target_outside - own.target_outside
+    return is_same and (difference >= 0 if has_ticks else difference == 0)
 
 
 def write_evidence(path: Path, weights: Mapping[str, float]) -> None:

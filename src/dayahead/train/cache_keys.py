@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from dayahead.config.baselines import MEMORY, is_plugin_baseline
+from dayahead.config.baselines import is_plugin_baseline
 from dayahead.config.effective_settings import effective_settings
 from dayahead.config.params import Params
 from dayahead.core.columns import ITEM_ID, ROLES, VALUE
@@ -78,14 +78,15 @@ class CacheKeys:
         end = max(start, self.folder.n_in_files(ITEM_ID, window))
         settings = self.evaluation_settings
         roles = ROLES if settings["split"] == "all" else (settings["split"],)
-        is_live = self.params.live.tick != 0 and self.params.model.architecture == MEMORY
         value = {
             "model": self.fits[index],
             "window": window.name,
             "sessions": [sha256_of(self.folder.path(window, role)) for role in roles],
             "evaluation": settings,
             # A model with ticks counts the window's train sessions during its evaluation.
-            "counted": sha256_of(self.folder.path(window, "train")) if is_live else None,
+            "counted": sha256_of(self.folder.path(window, "train"))
+            if self.params.has_ticks
+            else None,
             # Lists of predictions contain raw ids, also of items that are new in this window.
             "values": self._values(ITEM_ID, start, end) if settings["predictions"] else None,
         }

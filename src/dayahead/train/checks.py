@@ -54,7 +54,7 @@ def select_windows(folder: WindowFolder, params: Params) -> tuple[list[Window], 
             f"window.last to a later one"
         )
     _check_split(folder, evaluated, params.evaluation.split)
-    if params.model.architecture == MEMORY and params.live.tick_microseconds:
+    if params.has_ticks:
         _check_tick(folder, windows, params.live)
     _check_attention_sessions(folder, evaluated, params.evaluation)
     _check_profile(folder, windows, params)
@@ -107,7 +107,7 @@ def _check_tick(folder: WindowFolder, windows: Sequence[Window], config: LiveCon
                 raise ConfigError(
                     f"params.yaml: live.tick: {config.tick} does not divide the windows: "
                     f"{window.name} {name} at {moment}, which is no multiple of it since 1970; "
-                    f"take a tick that is, or set window.origin to calendar"
+                    f"take one that divides both ends, such as 10min, and window.origin: calendar"
                 )
 
 

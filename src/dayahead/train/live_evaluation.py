@@ -19,7 +19,13 @@ from dayahead.core.ragged import row_of_each, step_of_each
 from dayahead.distributed.process import Process, Rank
 from dayahead.model.model import Model
 from dayahead.train.batches import Sessions
-from dayahead.train.evaluate import FoundRanks, Prefixes, RankedTargets, ShardedRanking
+from dayahead.train.evaluate import (
+    SCORES_AT_ONCE,
+    FoundRanks,
+    Prefixes,
+    RankedTargets,
+    ShardedRanking,
+)
 
 
 @dataclass(frozen=True)
@@ -86,11 +92,12 @@ def evaluate_live(
     """
     n_first = len(candidates())
     found = [FoundRanks(len(each.rows), min(each.top_k, n_first), process) for each in requests]
-    size = max(1, batch_size // process.rank.world_size)
+    own_batch = max(1, batch_size // process.rank.world_size)
     for tick in steps(np.unique(np.concatenate([each.ticks for each in requests])).tolist()):
         model.advance(tick)
         wanted = torch.from_numpy(candidates()).long().to(process.device)
         scorer = model.session_scorer(wanted, overwrites=True)
+        size = min(own_batch, max(1, SCORES_AT_ONCE // max(1, len(wanted))))
         for request, ranks in zip(requests, found, strict=True):
             ranks_of = ShardedRanking(model.shard, wanted, ranks.top_k)
             for prefixes in request.prefixes_at(tick, process.rank, size):

@@ -270,7 +270,7 @@ class Run:
         """Return the candidates and, where they are those seen, the items counted since."""
         if self.params.evaluation.candidates == "all":
             return self.candidates
-        return np.union1d(self.seen, self.model.new_items).astype(np.int32)
+        return np.union1d(self.seen, self.model.counted_items).astype(np.int32)
 
     @in_phase("examples")
     def _evaluate_examples(self, window: Window, rows: NDArray[np.int64]) -> RankedTargets:

@@ -55,7 +55,7 @@ def test_reserved_items_are_never_seen():
 
 def test_popularity_is_a_share_that_no_item_lacks():
     memory = memory_of(clicks([[A, B, C], [A, B]]))
-    popularity = memory.known(Moment(HOUR), HOUR).popularity
+    popularity = memory.known(Moment(HOUR), HOUR, 12).popularity
     assert popularity.sum() == pytest.approx(1)
     assert popularity[B] > popularity[C] > popularity[A] > popularity[5] > 0
 

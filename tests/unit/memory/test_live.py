@@ -178,10 +178,10 @@ def test_an_item_is_known_and_recommended_from_the_next_tick_on():
     model.open(clicks([[new, A]] * 3, [[1 + 3 / 60, 1 + 4 / 60]] * 3), 2 * HOUR)
     prefix = clicks([[A]], [[1.05]])
     model.advance(HOUR)
-    assert model.memories.new_items.tolist() == []
+    assert new not in model.memories.counted_items
     assert new not in model.memories.reader(8)(prefix).candidates
     model.advance(HOUR + 10 * MINUTE)
-    assert model.memories.new_items.tolist() == [new]
+    assert new in model.memories.counted_items
     assert new in model.memories.reader(8)(prefix).candidates
 
 
@@ -221,10 +221,45 @@ def test_examples_are_read_at_their_tick():
     assert np.array_equal(opened.examples[-1].features.numpy(), found.features[is_learned])
 
 
-def test_no_example_is_asked_for_after_the_window():
-    sessions = clicks([[A, B, C]], [[0.9, 1.05, 1.1]])
+def test_no_click_after_the_window_is_an_example():
+    sessions = clicks([[A, B, C], [B, A, C]], [[0.9, 1.05, 1.1], [0.9, 0.95, 1.05]])
+    opened = live_model(window(0, 0)).open(sessions, HOUR)
+    assert opened.learned.following(opened.positions).tolist() == [A]
+
+
+def test_how_many_items_the_window_brings_changes_no_score():
+    found = []
+    for n_items in (N_ITEMS, N_ITEMS + 50):
+        model = live_model(window(0, 0))
+        sessions, end = window(1, 1)
+        model.open(sessions, end, sizes={"item_id": n_items, "device": 9})
+        model.advance(HOUR + 30 * MINUTE)
+        found.append(model.scores(PREFIXES, EVERY))
+        assert model.memories.known.popularity[: N_ITEMS + 2].sum() == pytest.approx(1)
+    assert torch.equal(*found)
+
+
+def test_the_clock_does_not_go_back():
     model = live_model(window(0, 0))
-    assert len(model.open(sessions, HOUR).ticks) == 1
+    late = clicks([[A, B]], [[0.2, 0.3]])  # of the hour before
+    model.open(late, 2 * HOUR)
+    before = model.memories.counted_at
+    model.advance(HOUR - 10 * MINUTE)
+    assert model.memories.now >= before
+    model.advance(HOUR + 10 * MINUTE)
+    assert (A, B) in {*cells(model)}
+    assert np.isfinite(model.memories.known.logs).all()
+
+
+def test_opening_again_starts_anew():
+    one, other = live_model(window(0, 0)), live_model(window(0, 0))
+    sessions, end = window(1, 1)
+    one.open(random_clicks(7, start=1), end)
+    one.advance(HOUR + 30 * MINUTE)
+    for model in (one, other):
+        model.open(sessions, end)
+        model.fit(sessions, end)
+    assert equal_states(one, other)
 
 
 def network(positions, candidates):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dayahead.memory.running import NEVER, RunningSessions
+from dayahead.memory.running import NOTHING_WAITS, RunningSessions
 from support.clicks import HOUR, clicks, random_clicks, seeds, sessions_of, with_pasts
 from support.memory_models import SETTINGS
 
@@ -78,8 +78,8 @@ def test_the_next_time_is_the_first_tick_with_something_to_count():
     found.advance(20 * MINUTE)
     assert found.next_time() == 40 * MINUTE
     found.advance(40 * MINUTE)
-    assert found.next_time() == NEVER
-    assert running().next_time() == NEVER
+    assert found.next_time() == NOTHING_WAITS
+    assert running().next_time() == NOTHING_WAITS
 
 
 def test_the_last_item_of_the_past_comes_with_the_session():

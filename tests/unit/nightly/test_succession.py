@@ -277,5 +277,5 @@ def test_champion_settings_are_those_that_fit_models():
     settings = champion_settings(tiny_params())
     assert settings["model.features"] == []
     assert {name.partition(".")[0] for name in settings} == {
-        *("model", "task", "loss", "neighbours", "linear", "memory", "live", "training"),
+        *("model", "task", "loss", "neighbours", "linear", "memory", "training"),
     }

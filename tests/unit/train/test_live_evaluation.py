@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, SESSION_ID, SESSION_START
-from dayahead.core.errors import ConfigError
+from dayahead.core.errors import ConfigError, DataError
 from dayahead.core.files import read_json, write_parquet
 from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Rank
@@ -190,6 +190,20 @@ def test_an_item_of_the_window_is_a_candidate_from_the_next_tick_on(tmp_path):
     assert (read_ranks(tmp_path / "nightly" / "results", day(1)).ranks == 0).all()
 
 
+@pytest.mark.parametrize("catalogue", ["grow", "full"])
+def test_an_item_that_was_held_but_never_counted_becomes_a_candidate(tmp_path, catalogue):
+    """Item 9 is in the vocabulary of the first day, but in none of its train sessions."""
+    days = [[[1, 2], [2, 3], [9, 9]], [[1, 9], [2, 9], [3, 9]]]
+    folder = write_window_folder(tmp_path / "windows", days)
+    for path in folder.glob("session_start*.parquet"):
+        rewrite(path, spread)
+    rewrite(folder / f"session_start_date={day(0)}-train.parquet", lambda table: table.slice(0, 2))
+    settings = {"model": {"catalogue": catalogue}, "evaluation": {"split": "all"}}
+    out = train_study(folder, tmp_path / "out", merge_sections(LIVE, **settings))
+    ranks = read_ranks(out / "results", day(1)).ranks
+    assert (ranks > 0).tolist() == [False, True, True]
+
+
 def test_baselines_beside_it_have_the_candidates_of_the_fit(tmp_path):
     days = [[[1, 2], [2, 3], [3, 1]], [[1, 9], [2, 9], [3, 9]]]
     folder = write_window_folder(tmp_path / "windows", days)
@@ -200,7 +214,9 @@ def test_baselines_beside_it_have_the_candidates_of_the_fit(tmp_path):
     train_baselines(study)
     cutoffs = study.params.evaluation.cutoffs
     rows = read_windows(study.results / "windows.csv", cutoffs)
-    tables = read_baselines(study.results, "memory", rows, cutoffs)
+    with pytest.raises(DataError, match="expected the windows, sessions and candidates"):
+        read_baselines(study.results, "memory", rows, cutoffs)
+    tables = read_baselines(study.results, "memory", rows, cutoffs, has_ticks=True)
     assert rows[0].target_outside == pytest.approx(1 / 3)
     assert [table[0].target_outside for table in tables.values()] == [1.0] * len(tables)
     own = {day(1): read_ranks(study.results, day(1)).ranks}
