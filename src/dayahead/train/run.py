@@ -215,7 +215,8 @@ class Run:
         if self.model.tick:
             ranked, shown = self._evaluate_live(window, n_targets, examples)
         else:
-            batches = self.loader.evaluation_batches(window, self.process.rank)
+            with phase("data"):
+                batches = self.loader.evaluation_batches(window, self.process.rank)
             ranked = evaluate(
                 self.model, batches, n_targets, self.candidates, self.process, config.predictions
             )
