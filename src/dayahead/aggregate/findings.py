@@ -64,6 +64,11 @@ class Findings:
         return str(self.settings["model.architecture"])
 
     @property
+    def has_ticks(self) -> bool:
+        """Whether the model counted clicks within a window."""
+        return _has_ticks(self.settings)
+
+    @property
     def metric(self) -> str:
         """The metric of the conclusions."""
         return main_metric(self.summary.aod)
@@ -128,12 +133,15 @@ def find(
     )
 
 
+def _has_ticks(settings: Mapping[str, Setting]) -> bool:
+    return settings["model.architecture"] == MEMORY and bool(settings.get("live.tick"))
+
+
 def _tables_and_ranks(
     results: Path, settings: Mapping[str, Setting], own: RunResults, cutoffs: Sequence[int]
 ) -> tuple[dict[str, list[WindowResult]], dict[str, Mapping[str, Ranks]]]:
     """Read both tables of each counting baseline, by its name."""
-    architecture = str(settings["model.architecture"])
-    has_ticks = architecture == MEMORY and bool(settings.get("live.tick"))
+    architecture, has_ticks = str(settings["model.architecture"]), _has_ticks(settings)
     tables = read_baselines(results, architecture, own.rows, cutoffs, has_ticks=has_ticks)
     read = partial(read_baseline_ranks, results, own=own.by_window, has_ticks=has_ticks)
     return tables, {name: read(name) for name in tables}
