@@ -66,7 +66,7 @@ bench-preprocess: $(DEV_READY)  ## measure preprocessing: against its peers, at 
 	python -W ignore benchmarks/operators.py
 	python -W ignore benchmarks/scaling.py
 
-bench-live: $(READY)  ## measure a tick of memories that hold a million pairs
+bench-live: $(READY)  ## measure a tick of memories that hold 200,000 sessions
 	python benchmarks/live.py
 
 bench-processes: $(READY)  ## measure several processes and a longer log, on $$DAYAHEAD_DATA: an hour
