@@ -7,7 +7,7 @@ import numpy as np
 
 from dayahead.memory.clicks import Clicks, Ints
 from dayahead.memory.compiled import compiled
-from dayahead.memory.table import Cells, Columns, Floats32, Level
+from dayahead.memory.table import Columns, Floats32, Level, row_of
 
 POPULAR_SHARE = 0.4
 OWN_SHARE = 10.0
@@ -82,23 +82,16 @@ def _add(pool: _Pool, n_touched: int, item: int, score: float | np.float32) -> i
 
 
 @compiled
-def _row_of(cells: Cells, key: int) -> int:
-    """Return the position of a row, -1 where it is missing."""
-    row = np.searchsorted(cells.rows, key)
-    return int(row) if row < len(cells.rows) and cells.rows[row] == key else -1
-
-
-@compiled
 def _add_row(pool: _Pool, n_touched: int, proposal: Proposal, b: int, r: int) -> int:
     """Add the items in one of the rows that a memory proposes for prefix b."""
     key, channels = proposal.rows[b, r], proposal.channels
     totals = np.full(len(channels), np.float32(proposal.doubt))
     for level in proposal.levels:
-        row = _row_of(level.cells, key)
+        row = row_of(level.cells, key)
         if row >= 0:
             totals += level.cells.masses[row][channels] * level.decay[channels]
     for level in proposal.levels:
-        row, cells = _row_of(level.cells, key), level.cells
+        row, cells = row_of(level.cells, key), level.cells
         if row < 0:
             continue
         factors = proposal.weights[r] * level.decay[channels] / totals

@@ -112,16 +112,19 @@ class Clicks:
 
     def times_before(self, positions: Positions) -> Ints:
         """Return the time of the last click of each prefix: when its prediction is asked for."""
-        clicks = self.offsets[positions.rows + 1] - positions.n_after - 1
-        return np.asarray(self.times[clicks])
+        return np.asarray(self.times[self._after(positions) - 1])
 
     def times_of_following(self, positions: Positions) -> Ints:
         """Return the time of the click after each position."""
-        return np.asarray(self.times[self.offsets[positions.rows + 1] - positions.n_after])
+        return np.asarray(self.times[self._after(positions)])
 
     def following(self, positions: Positions) -> Ints:
         """Return the item after each position."""
-        return np.asarray(self.items[self.offsets[positions.rows + 1] - positions.n_after])
+        return np.asarray(self.items[self._after(positions)])
+
+    def _after(self, positions: Positions) -> Ints:
+        """Return the click after each position."""
+        return np.asarray(self.offsets[positions.rows + 1] - positions.n_after)
 
     def _first_clicks(self, rows: Ints, lengths: Ints) -> "Clicks":
         clicks = ranges(self.offsets[rows], lengths)

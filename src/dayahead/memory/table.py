@@ -116,7 +116,7 @@ class DecayedTable:
     """Sums over events, each with the weight 2^(-age/h) in the channel of half-life h.
 
     Where it `is_live`, few events are added at a time: these go to a small second level, so that
-    the large one need not be written anew each time, as in a log-structured merge tree (O'Neil et
+    the large one need not be rebuilt each time, as in a log-structured merge tree (O'Neil et
     al. 1996).
     """
 
@@ -227,6 +227,13 @@ def _add_weighted(sums: Floats32, weights: Floats32, values: Floats32) -> None:
 
 
 @compiled
+def row_of(cells: Cells, key: int) -> int:
+    """Return the position of a row, -1 where it is missing."""
+    row = np.searchsorted(cells.rows, key)
+    return int(row) if row < len(cells.rows) and cells.rows[row] == key else -1
+
+
+@compiled
 def _add_rows(
     sums: Sums, cells: Cells, rows: Ints, weights: Floats32, candidates: Columns, n: int
 ) -> None:
@@ -237,8 +244,8 @@ def _add_rows(
         # Candidate 0 is padding and must match no column.
         slots[0] = -1
         for r in range(rows.shape[1]):
-            row = np.searchsorted(cells.rows, rows[b, r])
-            if row < len(cells.rows) and cells.rows[row] == rows[b, r]:
+            row = row_of(cells, rows[b, r])
+            if row >= 0:
                 _add_weighted(sums.masses[b], weights[r], cells.masses[row])
                 for cell in range(cells.offsets[row], cells.offsets[row + 1]):
                     slot = slots[cells.columns[cell]]

@@ -34,7 +34,7 @@ class Request:
 
     sessions: Sessions
     rows: Int[Tensor, " T"]
-    """Session of each prefix, in order of ticks."""
+    """Session of each prefix, in order of ticks, the shorter prefixes of a tick first."""
     n_known: Int[Tensor, " T"]
     """Events of each prefix."""
     indices: Int[Tensor, " T"]

@@ -102,7 +102,7 @@ def test_a_state_brings_back_every_cell():
 
 
 def test_two_levels_hold_what_one_does():
-    """However much is in the second level, counts are those of a table that is written anew."""
+    """However much is in the second level, counts are those of a table that is rebuilt."""
     dice = np.random.default_rng(0)
     one, two = DecayedTable((1.0, 4.0)), DecayedTable((1.0, 4.0), is_live=True)
     candidates = np.arange(2, 12, dtype=np.int32)[None]
