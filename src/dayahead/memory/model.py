@@ -41,8 +41,8 @@ MemoryScorer = Callable[[Clicks, NetworkScores | None], Float32[Tensor, "B C"]]
 """From prefixes, none empty, whose last click is the latest one known, and the network's scores
 where there is a network, to scores of items."""
 _FITS = "n_fits"
-TRAINING_STATE = ("moments.", "replay.", "running.")
-"""Prefixes of the tensors that only further fits read, not scores."""
+TRAINING_STATE = ("moments.", "replay.")
+"""Prefixes of the tensors that only further fits read."""
 
 
 class MemoryModel:

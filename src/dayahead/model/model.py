@@ -36,7 +36,7 @@ class Model(ABC):
     shard: Shard = WHOLE
     """Which rows of the item tables this process holds."""
     read_by_fits_alone: tuple[str, ...] = ()
-    """Prefixes of the tensors of `state_dict` that scores do not depend on, only further fits."""
+    """Prefixes of the tensors of `state_dict` that only further fits read."""
 
     tick: int = 0
     """Microseconds between two counts of a window that is followed; 0: the model changes only when
