@@ -82,7 +82,7 @@ def serve(  # noqa: PLR0913, PLR0917
     """
     import torch
 
-    from dayahead.serve.live_model import ModelSource
+    from dayahead.serve.model_source import ModelSource
     from dayahead.serve.service import Service
 
     limits = Limits(

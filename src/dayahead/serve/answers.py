@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from dayahead.core.columns import EVENT_TIME, ITEM_ID
 from dayahead.core.errors import ConfigError, DataError, DayaheadError
-from dayahead.serve.live_model import LoadedModel
-from dayahead.serve.live_sessions import LiveSessions
 from dayahead.serve.messages import Answer, Event, Model, Scored, SessionRequest, columns_of
+from dayahead.serve.model_source import LoadedModel
+from dayahead.serve.raw_sessions import RawSessions
 from dayahead.serve.recommender import Recommender
 from dayahead.serve.request import ColdStart, Options
 
@@ -69,14 +69,14 @@ def _table(recommender: Recommender, events: list[Event]) -> pa.Table:
     if events and (missing := sorted(raw - columns.keys())):
         raise DataError(f"events: {', '.join(missing)} is missing; this model reads it")
     table = recommender.events_with(columns)
-    LiveSessions(table, np.array([0, len(table)])).check_times()
+    RawSessions(table, np.array([0, len(table)])).check_times()
     return table
 
 
 def _answered(model: LoadedModel, prepared: Sequence[Prepared]) -> list[Result]:
     tables, pasts, options = (list(each) for each in zip(*prepared, strict=True))
     recommender = model.recommender
-    sessions = LiveSessions.of(tables, pasts)
+    sessions = RawSessions.of(tables, pasts)
     found = recommender.rank(sessions, options)
     about = Model(model.version, model.window)
     unknown = _unknown(sessions, found.is_unknown)
@@ -97,7 +97,7 @@ def _answered(model: LoadedModel, prepared: Sequence[Prepared]) -> list[Result]:
     return results
 
 
-def _unknown(sessions: LiveSessions, is_unknown: NDArray[np.bool_]) -> list[list[int | str | None]]:
+def _unknown(sessions: RawSessions, is_unknown: NDArray[np.bool_]) -> list[list[int | str | None]]:
     """Return the items of each session that the model does not know, each once."""
     unknown: list[dict[int | str | None, None]] = [{} for _ in range(len(sessions))]
     rows = sessions.row_sessions[is_unknown].tolist()

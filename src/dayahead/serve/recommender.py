@@ -24,8 +24,8 @@ from dayahead.features.session_encoder import Arrays, SessionEncoder
 from dayahead.features.vocabulary import KnownValues
 from dayahead.features.workflow import input_types
 from dayahead.model.checkpoint import StoredModel, load_model
-from dayahead.serve.live_sessions import LiveSessions
 from dayahead.serve.ranking import Asked, Filter, Named, Ranked, RankingModel, rank_sessions
+from dayahead.serve.raw_sessions import RawSessions
 from dayahead.serve.raw_values import cast_csv_column, csv_options, item_id, typed_column
 from dayahead.serve.request import ColdStart, ItemIds, Options
 from dayahead.train.batches import Sessions
@@ -147,7 +147,7 @@ class Recommender:
         if len(events) == 0:
             raise DataError("the session is empty; expected at least one event")
         options = Options(top_k=top_k, cold_start=cold_start, exclude_seen=exclude_seen)
-        found = self.rank(LiveSessions.of([events], [past]), [options])
+        found = self.rank(RawSessions.of([events], [past]), [options])
         if found.is_cold[0] and cold_start == "refuse":
             raise DataError(
                 f"the model knows none of the item ids of the session: "
@@ -158,7 +158,7 @@ class Recommender:
         [top] = self.listed(found)
         return top
 
-    def rank(self, sessions: LiveSessions, options: Sequence[Options]) -> Ranked:
+    def rank(self, sessions: RawSessions, options: Sequence[Options]) -> Ranked:
         """Rank the candidates after many sessions at once, each by its own options.
 
         A session without events is cold too. A cold one whose options say `refuse` has no items.
@@ -205,7 +205,7 @@ class Recommender:
         both = pa.chunked_array([*known.chunks, found.others.values], known.type)
         return both.take(pa.array(rows)).combine_chunks()
 
-    def _others(self, sessions: LiveSessions, is_unknown: NDArray[np.bool_]) -> KnownValues:
+    def _others(self, sessions: RawSessions, is_unknown: NDArray[np.bool_]) -> KnownValues:
         """Return the raw ids of the sessions' items that the model does not know, each once."""
         type_ = self.column_types[ITEM_ID]
         items = sessions.events[ITEM_ID].filter(pa.array(is_unknown)).cast(type_)
@@ -279,7 +279,7 @@ class Recommender:
 
     def _batch(self, events: pa.Table, past: pa.Table | None) -> tuple[dict[str, Tensor], Tensor]:
         """Return a scorer's input for one session: columns [1, L], and the number of events."""
-        sessions = self._encoded(self._without_empty(LiveSessions.of([events], [past])))
+        sessions = self._encoded(self._without_empty(RawSessions.of([events], [past])))
         columns = {name: pad(values, (0, 1))[None] for name, values in sessions.columns.items()}
         return columns, sessions.lengths
 
@@ -302,7 +302,7 @@ class Recommender:
                 f"{path}: expected a CSV with the columns {', '.join(types)}: {error}"
             ) from None
 
-    def _without_empty(self, sessions: LiveSessions) -> LiveSessions:
+    def _without_empty(self, sessions: RawSessions) -> RawSessions:
         """Give each session without events one event of an unknown item."""
         empty = np.flatnonzero(np.diff(sessions.offsets) == 0)
         if not len(empty):
@@ -314,12 +314,12 @@ class Recommender:
         both = pa.concat_tables([events, pa.table(nulls, schema=events.schema)])
         order = np.argsort(np.concatenate([sessions.row_sessions, empty]), kind="stable")
         offsets = offsets_of(np.maximum(np.diff(sessions.offsets), 1))
-        return LiveSessions(both.take(pa.array(order)), offsets, sessions.past)
+        return RawSessions(both.take(pa.array(order)), offsets, sessions.past)
 
-    def _encoded(self, sessions: LiveSessions, others: KnownValues | None = None) -> Sessions:
+    def _encoded(self, sessions: RawSessions, others: KnownValues | None = None) -> Sessions:
         return self._with_past(sessions, others).without_later(self.stored.config.known)
 
-    def _with_past(self, sessions: LiveSessions, others: KnownValues | None) -> Sessions:
+    def _with_past(self, sessions: RawSessions, others: KnownValues | None) -> Sessions:
         sessions.check_times()
         arrays, offsets = self._encoder.encode_sessions(sessions.events, sessions.offsets, others)
         own = _as_sessions(arrays, offsets)

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Sequence
 from dayahead.core.errors import DayaheadError, first_line
 from dayahead.serve.answers import Result, answer_requests
 from dayahead.serve.limits import Limits, n_entries_of
-from dayahead.serve.live_model import LoadedModel, ModelSource
 from dayahead.serve.messages import SessionRequest
 from dayahead.serve.metrics import Metrics
 from dayahead.serve.micro_batches import MicroBatches, Room
+from dayahead.serve.model_source import LoadedModel, ModelSource
 from dayahead.serve.request import ColdStart
 
 MAX_BATCH = 256

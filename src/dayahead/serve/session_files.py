@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, SESSION_ID, TIMESTAMP
 from dayahead.core.errors import DataError
 from dayahead.core.ragged import offsets_of
-from dayahead.serve.live_sessions import LiveSessions
+from dayahead.serve.raw_sessions import RawSessions
 from dayahead.serve.raw_values import cast_column, cast_csv_column, csv_options
 
 SESSIONS_READ = 8_192
@@ -34,7 +34,7 @@ class Part:
     """Some sessions of a file, with their ids."""
 
     ids: pa.Array
-    sessions: LiveSessions
+    sessions: RawSessions
 
 
 class SessionFile:
@@ -182,7 +182,7 @@ class SessionFile:
         return pa.table(typed)
 
     def _part(self, ids: pa.Array, events: pa.Table, offsets: NDArray[np.int64]) -> Part:
-        sessions = LiveSessions(events, offsets)
+        sessions = RawSessions(events, offsets)
         try:
             sessions.check_times(ids)
         except DataError as error:

@@ -7,8 +7,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from dayahead.serve.http import create_app
-from dayahead.serve.live_model import ModelSource
 from dayahead.serve.micro_batches import Room
+from dayahead.serve.model_source import ModelSource
 from dayahead.serve.service import Service
 
 FEATURES = ("category", "price")

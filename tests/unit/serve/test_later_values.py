@@ -11,7 +11,7 @@ import torch
 from dayahead.core.columns import EVENT_TIME, IS_PAST, ITEM_ID, N_RESERVED, SESSION_ID, USER_ID
 from dayahead.distributed.process import Rank
 from dayahead.serve.export import export_model, max_events
-from dayahead.serve.live_sessions import LiveSessions
+from dayahead.serve.raw_sessions import RawSessions
 from dayahead.serve.recommender import Recommender
 from dayahead.serve.request import Options
 from dayahead.train.batches import Sessions
@@ -155,7 +155,7 @@ def test_a_session_of_later_items_is_cold(fit, catalogue):
         own = {ITEM_ID: items, "colour": ["red"] * len(items)}
         before = {ITEM_ID: past, "colour": ["red"] * len(past), EVENT_TIME: [0.0] * len(past)}
         tables = [recommender.events_with(each) for each in (own, before)]
-        sessions = LiveSessions.of([tables[0]], [tables[1]])
+        sessions = RawSessions.of([tables[0]], [tables[1]])
         found = recommender.rank(sessions, [Options(top_k=3, cold_start="popularity")])
         return bool(found.is_cold[0]), found.is_unknown.tolist()
 
@@ -169,7 +169,7 @@ def test_past_events_that_are_none_make_no_session_warm(fit):
     own = {ITEM_ID: [LATER], "colour": ["red"], EVENT_TIME: [1e9]}
     after = {ITEM_ID: [3], "colour": ["red"], EVENT_TIME: [1e9 + 60]}
     tables = [recommender.events_with(each) for each in (own, after)]
-    sessions = LiveSessions.of([tables[0]], [tables[1]])
+    sessions = RawSessions.of([tables[0]], [tables[1]])
     found = recommender.rank(sessions, [Options(top_k=3, cold_start="popularity")])
     assert bool(found.is_cold[0])
 

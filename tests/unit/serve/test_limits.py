@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 from dayahead.core.errors import ConfigError
 from dayahead.serve.http import create_app
 from dayahead.serve.limits import Limits
-from dayahead.serve.live_model import ModelSource
+from dayahead.serve.model_source import ModelSource
 from dayahead.serve.service import Service
 
 JSON = {"content-type": "application/json"}

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from dayahead.core.errors import DataError
-from dayahead.serve.live_sessions import LiveSessions
+from dayahead.serve.raw_sessions import RawSessions
 from dayahead.serve.request import Options
 from support.window_folders import markov_days, raw_events
 
@@ -38,7 +38,7 @@ MODELS = [
 
 def joined(sessions, number=1):
     tables = [raw_events(items, number, row) for row, items in enumerate(sessions)]
-    return LiveSessions.of(tables, [None] * len(tables))
+    return RawSessions.of(tables, [None] * len(tables))
 
 
 def same(found, expected):

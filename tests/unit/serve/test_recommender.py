@@ -13,7 +13,7 @@ import torch
 from dayahead.config.baselines import BASELINES, MEMORY
 from dayahead.core.errors import ConfigError, DataError, ModelFileError
 from dayahead.distributed.process import Rank
-from dayahead.serve.live_sessions import LiveSessions
+from dayahead.serve.raw_sessions import RawSessions
 from dayahead.serve.recommender import Recommender
 from dayahead.serve.request import Options
 from dayahead.train.batches import Sessions
@@ -109,7 +109,7 @@ def test_own_items_that_may_not_be_recommended_are_left_out(fitted):
     events = raw_events([NEW, KNOWN, 98])
 
     def top(**options):
-        found = recommender.rank(LiveSessions.of([events], [None]), [Options(**options)])
+        found = recommender.rank(RawSessions.of([events], [None]), [Options(**options)])
         return [item for item, _ in recommender.listed(found)[0]]
 
     assert top(top_k=3) == [98, KNOWN, NEW]

@@ -11,7 +11,7 @@ import torch
 from dayahead.core.columns import EVENT_TIME, ITEM_ID
 from dayahead.core.errors import ConfigError
 from dayahead.distributed.process import Rank
-from dayahead.serve.live_sessions import LiveSessions
+from dayahead.serve.raw_sessions import RawSessions
 from dayahead.serve.recommender import Recommender
 from dayahead.serve.request import Options
 from dayahead.train.batches import Sessions
@@ -128,7 +128,7 @@ def test_evaluate_and_recommend_give_the_same_scores_after_a_past(folder, tmp_pa
             alone = [score for _, score in recommender.recommend_after(session, 99)]
             assert not np.allclose(alone, live)
     rows = range(N_WITHOUT_PAST - 4, N_WITHOUT_PAST + 8)
-    at_once = LiveSessions.of(
+    at_once = RawSessions.of(
         [raw_events(DAYS[1][row][:-1], 1, row) for row in rows],
         [events_before(PASTS[1][row], 1, row) if PASTS[1][row] else None for row in rows],
     )

@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from dayahead.core.errors import ConfigError, ModelFileError
-from dayahead.serve import live_model
-from dayahead.serve.live_model import ModelSource
+from dayahead.serve import model_source
+from dayahead.serve.model_source import ModelSource
 from dayahead.serve.recommender import Recommender
 
 
@@ -83,7 +83,7 @@ def test_a_model_that_could_not_be_loaded_for_now_is_tried_again(models, monkeyp
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr(live_model.Recommender, "load", lacks_memory)
+        patch.setattr(model_source.Recommender, "load", lacks_memory)
         with pytest.raises(MemoryError):
             source.load_if_new()
     assert source.load_if_new().version == "new"
@@ -92,7 +92,7 @@ def test_a_model_that_could_not_be_loaded_for_now_is_tried_again(models, monkeyp
 def test_a_model_whose_items_are_not_its_candidates_is_refused(models, monkeypatch):
     stored = Recommender.load(models / "old").stored
     damaged = Recommender(replace(stored, candidates=stored.candidates + 1_000))
-    monkeypatch.setattr(live_model.Recommender, "load", lambda _folder: damaged)
+    monkeypatch.setattr(model_source.Recommender, "load", lambda _folder: damaged)
     with pytest.raises(ModelFileError, match="the model cannot be used"):
         ModelSource.chosen(models / "old", None).load()
 
@@ -186,7 +186,7 @@ def test_a_model_whose_files_change_while_it_is_loaded_is_loaded_again(models, m
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(live_model.Recommender, "load", load_meanwhile)
+        patch.setattr(model_source.Recommender, "load", load_meanwhile)
         with pytest.raises(ModelFileError, match="files changed"):
             source.load()
     assert source.load_if_new().version == "old"

@@ -9,7 +9,7 @@ from dayahead.core.columns import ITEM_ID, N_RESERVED, VALUE
 from dayahead.core.errors import ConfigError, ModelFileError, ScoreError
 from dayahead.core.fingerprints import sha256_of
 from dayahead.model.checkpoint import CONFIG, READ_ERRORS, TENSORS
-from dayahead.serve.live_sessions import LiveSessions
+from dayahead.serve.raw_sessions import RawSessions
 from dayahead.serve.recommender import Recommender
 from dayahead.serve.request import Options
 from dayahead.windows.folder import vocabulary_path
@@ -128,7 +128,7 @@ def _probe(recommender: Recommender, folder: Path) -> None:
         rows = stored.candidates[:N_PROBED] - N_RESERVED
         items = stored.vocabularies[ITEM_ID][VALUE].take(rows)
         tables = [recommender.events_with({ITEM_ID: [item]}) for item in items.to_pylist()]
-        sessions = LiveSessions.of(tables, [None] * len(tables))
+        sessions = RawSessions.of(tables, [None] * len(tables))
         recommender.rank(sessions, [Options(cold_start="model")] * len(tables))
     except (*READ_ERRORS, ScoreError) as error:
         raise ModelFileError(f"{folder}: the model cannot be used ({error})") from None

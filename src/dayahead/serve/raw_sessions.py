@@ -1,4 +1,4 @@
-"""Incoming sessions, before their ids are looked up."""
+"""Sessions of raw events, before their ids are looked up."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from dayahead.core.ragged import row_of_each
 
 
 @dataclass(frozen=True)
-class LiveSessions:
+class RawSessions:
     """Raw events of sessions: session s has the rows offsets[s]:offsets[s + 1], maybe none.
 
     `past` has one row per session with the earlier events of its user; None if none are known.
@@ -21,15 +21,15 @@ class LiveSessions:
 
     events: pa.Table
     offsets: NDArray[np.int64]
-    past: "LiveSessions | None" = None
+    past: "RawSessions | None" = None
 
     @classmethod
-    def of(cls, tables: Sequence[pa.Table], pasts: Sequence[pa.Table | None]) -> "LiveSessions":
+    def of(cls, tables: Sequence[pa.Table], pasts: Sequence[pa.Table | None]) -> "RawSessions":
         """Join tables of one or more sessions' events and pasts, with the same columns each."""
         none = tables[0].slice(0, 0)
         known = [none if past is None else past.select(none.column_names) for past in pasts]
         has_past = any(past is not None for past in pasts)
-        return cls(*_joined(tables), LiveSessions(*_joined(known)) if has_past else None)
+        return cls(*_joined(tables), RawSessions(*_joined(known)) if has_past else None)
 
     def check_times(self, ids: pa.Array | None = None) -> None:
         """Raise DataError if an event has no time or one that cannot be, naming the session's id.
