@@ -5,17 +5,21 @@ import resource
 import signal
 import socket
 import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dayahead.core.errors import ConfigError
+from dayahead.live.clock import Kind
 from dayahead.serve.limits import MIB, Limits
 from dayahead.serve.request import ColdStart
 
 if TYPE_CHECKING:
-    from dayahead.serve.service import Service
+    from dayahead.serve.service import NewFeed, Service
 
 DRAIN_SECONDS = 30
 BACKLOG = 2048
@@ -54,6 +58,21 @@ RequestSeconds = Annotated[
     float, typer.Option(help="For a client to send a header, and then for the body.")
 ]
 AnswerSeconds = Annotated[float, typer.Option(help="For a client to receive an answer.")]
+Live = Annotated[
+    bool, typer.Option("--live", help="Take events, and count their clicks between two fits.")
+]
+EventsLog = Annotated[
+    str, typer.Option(help="Where events are kept: an SQLite file of this service.")
+]
+Clock = Annotated[
+    Kind,
+    typer.Option(help="What time it is: the machine's, or that of the newest event, for replays."),
+]
+KeepHours = Annotated[
+    float, typer.Option(min=0, help="How long events are kept after they are part of a fit.")
+]
+MaxLiveEvents = Annotated[int, typer.Option(min=1, help="Events of a request to /events.")]
+MaxLiveWaiting = Annotated[int, typer.Option(min=2, help="Events that wait to be written.")]
 
 
 def serve(  # noqa: PLR0913, PLR0917
@@ -75,6 +94,12 @@ def serve(  # noqa: PLR0913, PLR0917
     max_connections: MaxConnections = Limits.connections,
     request_seconds: RequestSeconds = Limits.request_seconds,
     answer_seconds: AnswerSeconds = Limits.answer_seconds,
+    live: Live = False,
+    events_log: EventsLog = "live/events.sqlite",
+    clock: Clock = "wall",
+    keep_hours: KeepHours = 48.0,
+    max_live_events: MaxLiveEvents = Limits.live_events,
+    max_live_waiting: MaxLiveWaiting = Limits.live_waiting,
 ) -> None:
     """Answer sessions over HTTP, with the newest model.
 
@@ -97,14 +122,29 @@ def serve(  # noqa: PLR0913, PLR0917
         connections=max_connections,
         request_seconds=request_seconds,
         answer_seconds=answer_seconds,
+        live_events=max_live_events,
+        live_waiting=max_live_waiting,
     )
     _allow_files(limits.connections)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("dayahead").setLevel(logging.INFO)
     torch.set_num_threads(threads)
     source = ModelSource.chosen(models, published)
-    with _listening(host, port) as listening:
-        _run(Service(source, cold_start, reload_seconds, limits), listening, host)
+    opened = _feed(events_log, clock, keep_hours) if live else nullcontext()
+    with _listening(host, port) as listening, opened as feed:
+        _run(Service(source, cold_start, reload_seconds, limits, feed), listening, host)
+
+
+@contextmanager
+def _feed(events_log: str, clock: Kind, keep_hours: float) -> Iterator["NewFeed"]:
+    """Open a log of events; yield what makes a feed of it."""
+    from dayahead.live.clock import clock_of
+    from dayahead.live.sqlite_log import SqliteLog
+    from dayahead.serve.live_feed import LiveFeed
+
+    time = clock_of(clock)
+    with closing(SqliteLog(Path(events_log), time)) as events:
+        yield partial(LiveFeed, events, time, 3600 * keep_hours)
 
 
 def _run(service: "Service", listening: socket.socket, host: str) -> None:

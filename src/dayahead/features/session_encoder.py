@@ -30,7 +30,15 @@ class SessionEncoder:
         self._rules = statistics.sessions
         self._types = input_types(statistics)
         self._items = KnownValues(vocabularies[ITEM_ID][VALUE])
+        self._n_with_age = len(self._items.values)
         self._chains = feature_chains(statistics, vocabularies, {})
+        kinds = zip(statistics.features.items(), self._chains, strict=True)
+        self.known = {ITEM_ID: self._items} | {
+            name: chain.operators[0].known
+            for (name, feature), chain in kinds
+            if feature.kind == "categorical"
+        }
+        """The values of item_id and of each categorical feature; more may be added."""
 
     def encode_session(self, events: pa.Table) -> Arrays:
         """Encode a live session's raw events, as `encode_sessions` does."""
@@ -69,8 +77,10 @@ class SessionEncoder:
         table = input_table(events, self._types)
         raw = {name: table[name].combine_chunks() for name in table.column_names}
         raw |= {name: floats(each) for name, each in raw.items() if each.type == pa.float64()}
-        raw[ITEM_ID] = self.item_indices(table[ITEM_ID])
-        numbers = raw[ITEM_ID] if others is None else self.item_numbers(table[ITEM_ID], others)
+        indices = self.item_indices(table[ITEM_ID])
+        numbers = indices if others is None else self.item_numbers(table[ITEM_ID], others)
+        # An item that was added has no age, just as one that is unknown.
+        raw[ITEM_ID] = np.where(indices < N_RESERVED + self._n_with_age, indices, np.int32(UNKNOWN))
         encoded = {ITEM_ID: numbers, EVENT_TIME: np.array(raw[EVENT_TIME])}
         for chain in self._chains:
             encoded |= chain.transform(raw)

@@ -27,7 +27,7 @@ from dayahead.core.columns import (
 from dayahead.features.arrays import Ints, codes_of, first_of_each
 
 FEW = 1_000
-"""Fewer values are looked up in a hash table that is kept; Arrow builds one for each call."""
+"""Fewer values are looked up in a hash table, which is kept; Arrow builds one for each call."""
 
 
 def vocabulary_schema(value_type: pa.DataType) -> pa.Schema:
@@ -120,9 +120,15 @@ class KnownValues:
     def __init__(self, values: pa.Array | pa.ChunkedArray) -> None:
         self.values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
 
+    def add(self, values: pa.Array) -> None:
+        """Append values that are not known."""
+        start = len(self.values)
+        self.values = pa.concat_arrays([self.values, values])
+        self._positions.update(zip(values.to_pylist(), range(start, len(self.values)), strict=True))
+
     def positions(self, values: pa.Array) -> NDArray[np.int32]:
         """Look up values: -1 for null and for values that are not known."""
-        if len(values) < FEW:
+        if len(values) < FEW or "_positions" in vars(self):
             found = [self._positions.get(value, -1) for value in values.to_pylist()]
             return np.array(found, np.int32)
         positions = pc.index_in(values, value_set=self.values, skip_nulls=True)

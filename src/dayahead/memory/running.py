@@ -65,11 +65,21 @@ class RunningSessions:
         """Take sessions of which nothing was delivered before."""
         keys = self.n_keys + row_of_each(sessions.lengths)
         pasts = sessions.earlier.latest(1)[:, 0].repeat(sessions.lengths)
-        new = Events(keys, sessions.times, sessions.items, sessions.categories, pasts)
-        waiting = self.pending.followed_by(new)
+        self.receive(Events(keys, sessions.times, sessions.items, sessions.categories, pasts))
+
+    def receive(self, events: Events) -> None:
+        """Take clicks of any sessions; the keys of new sessions follow those given so far."""
+        waiting = self.pending.followed_by(events)
         # Stable: clicks of one session at the same time keep their order.
         self.pending = waiting.take(np.lexsort([waiting.keys, waiting.times]))
-        self.n_keys += len(sessions)
+        self.n_keys = max(self.n_keys, int(events.keys.max(initial=-1)) + 1)
+
+    def last_clicks(self) -> dict[tuple[int, int], int]:
+        """Return the keys of running sessions by time and item of their last counted click."""
+        last = np.cumsum(self.lengths) - 1
+        ends = self.counted.take(last)
+        clicks = zip(ends.times.tolist(), ends.items.tolist(), strict=True)
+        return dict(zip(clicks, ends.keys.tolist(), strict=True))
 
     def next_time(self) -> int:
         """Return the first tick at which there is something to count, or NOTHING_WAITS."""
@@ -89,7 +99,7 @@ class RunningSessions:
         self.pending = self.pending.take(slice(n_new, None))
         # Stable: a session's new clicks, in order of time, come after those it had.
         order = np.argsort(events.keys, kind="stable")
-        n_before, events = len(self.counted.keys), events.take(order)
+        n_before, events = len(self.counted.keys), _in_order_of_time(events.take(order))
         [starts] = self._is_start(events).nonzero()
         offsets = np.append(starts, len(order))
         lengths = np.diff(offsets)
@@ -161,3 +171,13 @@ class RunningSessions:
         self.lengths = np.diff(state["offsets"].numpy())
         self.n_counted, self.ids = state["n_counted"].numpy(), state["ids"].numpy()
         self.n_keys, self.n_ids = (int(state[name]) for name in COUNTERS)
+
+
+def _in_order_of_time(events: Events) -> Events:
+    """Let no click be before those that its session had when it came: it counts at their time."""
+    is_late = (np.diff(events.keys) == 0) & (np.diff(events.times) < 0)
+    times = events.times.copy() if is_late.any() else events.times
+    for key in np.unique(events.keys[1:][is_late]):
+        start, end = np.searchsorted(events.keys, [key, key + 1])
+        times[start:end] = np.maximum.accumulate(times[start:end])
+    return events._replace(times=times)

@@ -57,6 +57,11 @@ class MemoryRecommender(CountingModel):
         """The network whose scores are a feature."""
         return self._network
 
+    @property
+    def counter(self) -> MemoryModel | None:
+        """The memories and the head, where there is a tick."""
+        return self.memory if self.tick else None
+
     def grow(self, sizes: Mapping[str, int]) -> None:
         """Extend memories and network to the first `sizes[column]` values of each vocabulary."""
         super().grow(sizes)

@@ -18,6 +18,7 @@ from dayahead.model.state_rules import COUNTS, Limits, Rows
 from dayahead.model.tasks import is_before
 
 if TYPE_CHECKING:
+    from dayahead.memory.model import MemoryModel
     from dayahead.model.next_item import NextItemModel
 
 Ints = NDArray[np.int64]
@@ -53,6 +54,11 @@ class Model(ABC):
     @property
     def network(self) -> "NextItemModel | None":
         """The network: the model itself, a part of it, or none."""
+        return None
+
+    @property
+    def counter(self) -> "MemoryModel | None":
+        """The part that counts clicks as they come, where there is a tick."""
         return None
 
     @property

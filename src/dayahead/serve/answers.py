@@ -47,12 +47,14 @@ def _prepared(
         if request.past is not None:
             recommender.check_reads_past()
             return (
-                _table(recommender, request.events or []),
-                _table(recommender, request.past),
+                table_of(recommender, request.events or []),
+                table_of(recommender, request.past),
                 options,
             )
+        if request.session_id is not None:
+            return recommender.events_of_session(request.session_id), None, options
         if request.events is not None:
-            return _table(recommender, request.events), None, options
+            return table_of(recommender, request.events), None, options
         if recommender.features:
             raise ConfigError(
                 f"this model reads {', '.join(recommender.features)} besides the item id; send "
@@ -63,7 +65,12 @@ def _prepared(
         return error
 
 
-def _table(recommender: Recommender, events: list[Event]) -> pa.Table:
+def table_of(recommender: Recommender, events: Sequence[Event]) -> pa.Table:
+    """Return events as the model reads them.
+
+    Raises:
+        DataError: a value is not of its type, or all lack a field that the model reads.
+    """
     raw = recommender.column_types.keys() - {ITEM_ID, EVENT_TIME}
     columns = columns_of(events, raw)
     if events and (missing := sorted(raw - columns.keys())):

@@ -1,6 +1,7 @@
 """The HTTP service: recommendations, health and metrics."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,7 +14,15 @@ from starlette.exceptions import HTTPException
 
 from dayahead.core.errors import DataError, DayaheadError
 from dayahead.serve.limits import MIB, Limits
-from dayahead.serve.messages import Answer, Answers, BatchRequest, Failure, SessionRequest
+from dayahead.serve.messages import (
+    Answer,
+    Answers,
+    BatchRequest,
+    EventBatch,
+    Failure,
+    SessionRequest,
+    Taken,
+)
 from dayahead.serve.metrics import RequestTimer
 from dayahead.serve.micro_batches import Overloaded
 from dayahead.serve.request_body import JsonRoute, WholeBody
@@ -23,8 +32,11 @@ N_ERRORS = 5
 """Number of errors of a request that an answer lists."""
 NAME_LENGTH = 100
 """Number of characters of a field's name that an answer repeats."""
+log = logging.getLogger(__name__)
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
-_WRITERS: dict[type, TypeAdapter[Any]] = {each: TypeAdapter(each) for each in (Answer, Failure)}
+_WRITERS: dict[type, TypeAdapter[Any]] = {
+    each: TypeAdapter(each) for each in (Answer, Failure, Taken)
+}
 REFUSED: dict[int | str, dict[str, Any]] = {
     status: {"model": Failure} for status in (400, 408, 413, 415, 422, 500, 503)
 }
@@ -51,6 +63,8 @@ def create_app(service: Service) -> FastAPI:
     app.add_exception_handler(Overloaded, _overloaded)
     app.add_exception_handler(Exception, _failed)
     _add_recommendations(app, service)
+    if service.feed is not None:
+        _add_events(app, service)
     _add_state(app, service)
     return app
 
@@ -75,6 +89,21 @@ def _add_recommendations(app: FastAPI, service: Service) -> None:
         return _json(answers, service.limits, b'{"answers":[', b"]}")
 
 
+def _add_events(app: FastAPI, service: Service) -> None:
+    @app.post("/events", status_code=202, response_model=Taken, responses=REFUSED)
+    async def events(batch: EventBatch) -> Response:
+        """Take events as they happen; those accepted are on disk, and count from the next tick."""
+        try:
+            taken = await service.take(batch.events)
+        except OSError as error:
+            log.error("events are refused: %s", error)  # noqa: TRY400 - one line
+            message = "the events could not be written; send them again"
+            return JSONResponse({"error": message}, 503, headers={"Retry-After": "1"})
+        # Nothing is lost where all are refused, so sending them again would not help.
+        is_refused = len(taken.refused) == len(batch.events)
+        return _json([taken], service.limits, status=422 if is_refused else 202)
+
+
 def _add_state(app: FastAPI, service: Service) -> None:
     @app.get("/health")
     async def health() -> dict[str, str]:
@@ -85,6 +114,8 @@ def _add_state(app: FastAPI, service: Service) -> None:
     async def ready() -> Response:
         """Say whether requests are answered, and with which model."""
         about = {"version": service.model.version, "window": service.model.window}
+        if service.feed is not None:
+            about["counted_until"] = service.feed.counted_until
         return JSONResponse(
             {"ready": service.is_ready, "model": about}, 200 if service.is_ready else 503
         )
@@ -96,7 +127,12 @@ def _add_state(app: FastAPI, service: Service) -> None:
 
 
 def _json(
-    answers: Sequence[Answer | Failure], limits: Limits, begin: bytes = b"", end: bytes = b""
+    answers: Sequence[Answer | Failure | Taken],
+    limits: Limits,
+    begin: bytes = b"",
+    end: bytes = b"",
+    *,
+    status: int = 200,
 ) -> Response:
     texts, n_bytes = [], 0
     for each in answers:
@@ -107,7 +143,7 @@ def _json(
                 f"the answer is larger than {limits.answer_bytes / MIB:.3g} MiB (dayahead serve "
                 f"--max-answer-mib); ask for fewer sessions, or a smaller top_k"
             )
-    return Response(begin + b",".join(texts) + end, media_type="application/json")
+    return Response(begin + b",".join(texts) + end, status, media_type="application/json")
 
 
 async def _invalid(_request: Request, error: Exception) -> Response:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dayahead.core.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from dayahead.serve.messages import SessionRequest
+    from dayahead.serve.messages import Event, LiveEvent, SessionRequest
 
 MIB = 2**20
 
@@ -29,6 +29,10 @@ class Limits:
     """Items that a session may ask for."""
     entries: int = 120_000
     """Events, items asked for, ids in allow and deny: those of all sessions of a request."""
+    live_events: int = 1_000
+    """Events of a request to /events."""
+    live_waiting: int = 100_000
+    """Events that wait to be written."""
     answer_bytes: int = 16 * MIB
     """Bytes of an answer's body."""
     waiting: int = 1_000_000
@@ -76,18 +80,31 @@ class Limits:
             found = f"{n_entries:,} entries (events, top_k, allow and deny of all sessions)"
             raise DataError(_over(found, "entries", self.entries))
 
+    def check_events(self, events: "Sequence[LiveEvent]") -> None:
+        """Check the events of a body.
+
+        Raises:
+            DataError: a limit is exceeded.
+        """
+        if len(events) > self.live_events:
+            raise DataError(_over(f"{len(events):,} events", "live-events", self.live_events))
+        self._check_fields("events", events)
+
     def _check_session(self, request: "SessionRequest") -> None:
         for name in ("session", "events", "past"):
             n_events = len(getattr(request, name) or ())
             if n_events > self.events:
                 raise DataError(_over(f"{name}: {n_events:,} events", "events", self.events))
         for name in ("events", "past"):
-            for row, event in enumerate(getattr(request, name) or ()):
-                if (n_fields := len(event.model_extra or ()) + 2) > self.fields:
-                    found = f"{name}.{row}: {n_fields:,} fields"
-                    raise DataError(_over(found, "fields", self.fields))
+            self._check_fields(name, getattr(request, name) or ())
         if request.top_k > self.top_k:
             raise DataError(_over(f"top_k: {request.top_k:,}", "top-k", self.top_k))
+
+    def _check_fields(self, name: str, events: "Sequence[Event]") -> None:
+        for row, event in enumerate(events):
+            if (n_fields := len(event.model_extra or ()) + 2) > self.fields:
+                found = f"{name}.{row}: {n_fields:,} fields"
+                raise DataError(_over(found, "fields", self.fields))
 
 
 def n_entries_of(request: "SessionRequest", n_items: int) -> int:

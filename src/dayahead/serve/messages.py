@@ -11,6 +11,7 @@ from pydantic import (
     ConfigDict,
     Field,
     StrictBool,
+    StrictFloat,
     StrictInt,
     StrictStr,
     field_validator,
@@ -51,6 +52,24 @@ class Event(BaseModel):
         return time.replace(tzinfo=UTC) if time.tzinfo is None else time
 
 
+Name = Annotated[StrictStr, Field(min_length=1, max_length=200)]
+Scalar = StrictStr | StrictInt | StrictFloat | StrictBool | None
+
+
+class LiveEvent(Event):
+    """An event of a running session."""
+
+    # Values of any further field; FastAPI's schema has them too.
+    __pydantic_extra__: dict[str, Scalar]
+
+    event_id: Name
+    """An event that is sent again under this id counts once."""
+    session_id: Name
+    user_id: Name | None = None
+    """By which `dayahead forget` finds it."""
+    item_id: ItemId
+
+
 class Asked(BaseModel):
     """A message of which every field is known."""
 
@@ -73,6 +92,8 @@ class SessionRequest(Asked):
     """Raw item ids, oldest first; may be empty."""
     events: Listed[Event] | None = None
     """Instead of `session`, for models that read features."""
+    session_id: Name | None = None
+    """Instead of both: a session whose events were sent to /events."""
     past: Listed[Event] | None = None
     """The user's earlier events, for models that read them."""
     top_k: Annotated[StrictInt, Field(ge=1)] = 10
@@ -86,8 +107,9 @@ class SessionRequest(Asked):
 
     @model_validator(mode="after")
     def _has_one_session(self) -> "SessionRequest":
-        if (self.session is None) == (self.events is None):
-            raise ValueError("give one of session and events")
+        given = (self.session, self.events, self.session_id)
+        if sum(each is not None for each in given) != 1:
+            raise ValueError("give one of session, events and session_id")
         if self.past is not None and self.events is None:
             raise ValueError("past requires events, whose times define the past")
         return self
@@ -97,6 +119,31 @@ class BatchRequest(Asked):
     """Several sessions."""
 
     requests: Annotated[Listed[SessionRequest], Field(min_length=1)]
+
+
+class EventBatch(Asked):
+    """Events as they happen."""
+
+    events: Annotated[Listed[LiveEvent], Field(min_length=1)]
+
+
+@dataclass(slots=True)
+class Refused:
+    """An event that was not taken."""
+
+    event_id: str
+    error: str
+
+
+@dataclass(slots=True)
+class Taken:
+    """What came of some events."""
+
+    accepted: int
+    """Events that are on disk, and count from the next tick on."""
+    duplicates: int
+    """Events that were there already."""
+    refused: list[Refused]
 
 
 @dataclass(slots=True)

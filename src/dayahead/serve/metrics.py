@@ -7,7 +7,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 SESSIONS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-ENDPOINTS = ("/recommend", "/recommend/batch", "/health", "/ready", "/metrics")
+ENDPOINTS = ("/recommend", "/recommend/batch", "/events", "/health", "/ready", "/metrics")
 
 
 class Metrics:
@@ -40,6 +40,28 @@ class Metrics:
         self.model = Gauge(
             "dayahead_model", "1 for the model in use.", ["version", "window"], registry=own
         )
+
+        self.events = Counter(
+            "dayahead_events", "Events by what came of them: accepted, duplicate, refused.",
+            ["result"], registry=own,
+        )  # fmt: skip
+        self.ticks = Histogram(
+            "dayahead_tick_seconds", "Seconds to count the clicks of a tick.",
+            registry=own, buckets=SECONDS,
+        )  # fmt: skip
+        self.clicks = Counter("dayahead_clicks", "Clicks that the model has counted.", registry=own)
+        self.counted_until = Gauge(
+            "dayahead_counted_until_seconds", "Time up to which clicks are counted, since 1970.",
+            registry=own,
+        )  # fmt: skip
+        self.lag = Gauge(
+            "dayahead_event_lag_seconds", "Seconds from the newest event to its arrival.",
+            registry=own,
+        )  # fmt: skip
+        self.live = Gauge(
+            "dayahead_live", "What the live model holds: sessions, new_items, pairs.", ["what"],
+            registry=own,
+        )  # fmt: skip
 
     def set_model(self, version: str, window: str) -> None:
         """Name the model in use."""

@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 
 In = TypeVar("In")
 Out = TypeVar("Out")
+Done = TypeVar("Done")
 log = logging.getLogger(__name__)
 
 
@@ -54,9 +55,12 @@ class MicroBatches(Generic[In, Out]):
     Args:
         answer: returns an answer for each request of a batch.
         room: limits of batches and of waiting requests.
+        thread: its name.
     """
 
-    def __init__(self, answer: Callable[[Sequence[In]], list[Out]], room: Room[In]) -> None:
+    def __init__(
+        self, answer: Callable[[Sequence[In]], list[Out]], room: Room[In], thread: str = "model"
+    ) -> None:
         self._answer = answer
         self._room = room
         self._askers: deque[deque[_Waiting[In, Out]]] = deque()
@@ -64,7 +68,7 @@ class MicroBatches(Generic[In, Out]):
         """Cost of all waiting requests."""
         self._is_needed = asyncio.Event()
         self._is_closing = False
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="model")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=thread)
 
     async def ask(self, requests: Sequence[In]) -> list[Out]:
         """Return the answers to some requests.
@@ -110,6 +114,10 @@ class MicroBatches(Generic[In, Out]):
                 self._askers.append(asker)
         self._cost -= sum(each.cost for each in taken)
         return taken
+
+    async def between(self, work: Callable[[], Done]) -> Done:
+        """Return what a function gives that is called on the thread between two batches."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def close(self) -> None:
         """Let `run` end once nothing waits."""

@@ -1,5 +1,6 @@
 """Recommendations for a live session, from a saved model."""
 
+import reprlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -99,7 +100,7 @@ class Recommender:
                 continue
             values = columns.get(name, [None] * n_events)
             if name == EVENT_TIME and name not in columns:
-                values = [self.stored.config.end] * n_events
+                values = [self.now] * n_events
             found[name] = typed_column(name, values, type_)
         return pa.table(found)
 
@@ -310,7 +311,7 @@ class Recommender:
         events = sessions.events
         types = {field.name: field.type for field in events.schema}
         nulls = {name: pa.nulls(len(empty), type_) for name, type_ in types.items()}
-        nulls[EVENT_TIME] = pa.array([self.stored.config.end] * len(empty), types[EVENT_TIME])
+        nulls[EVENT_TIME] = pa.array([self.now] * len(empty), types[EVENT_TIME])
         both = pa.concat_tables([events, pa.table(nulls, schema=events.schema)])
         order = np.argsort(np.concatenate([sessions.row_sessions, empty]), kind="stable")
         offsets = offsets_of(np.maximum(np.diff(sessions.offsets), 1))
@@ -349,6 +350,22 @@ class Recommender:
             )
 
     @property
+    def now(self) -> int:
+        """When events without a time happen, microseconds since 1970: the last window's end."""
+        return self.stored.config.end
+
+    def events_of_session(self, session: str) -> pa.Table:
+        """Return the events of a session that the model has seen.
+
+        Raises:
+            ConfigError: it sees none.
+        """
+        raise ConfigError(
+            f"session_id {reprlib.repr(session)}: this service takes no events; send session or "
+            f"events instead, or start it with --live"
+        )
+
+    @property
     def features(self) -> tuple[str, ...]:
         """Side features that the model reads."""
         return self.stored.config.model.features
@@ -367,9 +384,13 @@ class Recommender:
     @cached_property
     def _ranking(self) -> RankingModel:
         candidates = torch.from_numpy(self.stored.candidates).long()
-        popularity = torch.from_numpy(self.stored.popularity.astype(np.float32))
         scorer = self.stored.model.session_scorer(candidates)
-        return RankingModel(scorer, candidates, popularity)
+        return RankingModel(scorer, candidates, torch.from_numpy(self._popularity))
+
+    @property
+    def _popularity(self) -> NDArray[np.float32]:
+        """By which the candidates are ranked after cold sessions."""
+        return self.stored.popularity.astype(np.float32)
 
     @cached_property
     def column_types(self) -> dict[str, Any]:

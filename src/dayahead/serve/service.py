@@ -2,13 +2,16 @@
 
 import asyncio
 import contextlib
+import itertools
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 
 from dayahead.core.errors import DayaheadError, first_line
 from dayahead.serve.answers import Result, answer_requests
 from dayahead.serve.limits import Limits, n_entries_of
-from dayahead.serve.messages import SessionRequest
+from dayahead.serve.live_feed import LiveFeed
+from dayahead.serve.messages import LiveEvent, SessionRequest, Taken
 from dayahead.serve.metrics import Metrics
 from dayahead.serve.micro_batches import MicroBatches, Room
 from dayahead.serve.model_source import LoadedModel, ModelSource
@@ -20,6 +23,10 @@ PASS_ENTRIES = 50_000
 """Maximum number of entries of the sessions in one pass, so that it ends soon."""
 SMALL_ENTRIES = 2_000
 """Maximum number of entries of a small request, accepted even when half of the queue is full."""
+PRUNE_SECONDS = 3600
+"""Seconds between two removals of old events."""
+Batches = MicroBatches[SessionRequest, Result]
+NewFeed = Callable[[Metrics, Limits], LiveFeed]
 log = logging.getLogger(__name__)
 
 
@@ -31,9 +38,11 @@ class Service:
         cold_start: the default where a request does not say.
         reload_seconds: seconds between checks for a new model.
         limits: limits of requests.
+        feed: given the service's metrics and limits, returns what takes events; None: nothing does.
 
     Raises:
         ModelFileError: there is no complete model.
+        ConfigError: events are to be taken, and the model does not count them.
     """
 
     def __init__(
@@ -42,14 +51,17 @@ class Service:
         cold_start: ColdStart,
         reload_seconds: float,
         limits: Limits = Limits(),  # noqa: B008 - it is frozen
+        feed: NewFeed | None = None,
     ) -> None:
         self.limits = limits
         self.metrics = Metrics()
         self._source = source
         self._cold_start = cold_start
         self._reload_seconds = reload_seconds
-        self._batches: MicroBatches[SessionRequest, Result] | None = None
-        self._use(source.load())
+        self._batches: Batches | None = None
+        self.feed = feed(self.metrics, limits) if feed else None
+        model = source.load()
+        self._use(self.feed.use(self.feed.follow(model)) if self.feed else model)
 
     @property
     def is_ready(self) -> bool:
@@ -71,20 +83,37 @@ class Service:
             self.metrics.sessions.labels(kind).inc()
         return results
 
+    async def take(self, events: Sequence[LiveEvent]) -> Taken:
+        """Take events; they are on disk when it returns.
+
+        Raises:
+            DataError: there are too many, or one has too many fields.
+            OSError: they could not be written.
+            Overloaded: too many wait to be written.
+        """
+        assert self.feed is not None, "take() without a feed"
+        self.limits.check_events(events)
+        return await self.feed.take(self.model.recommender, events)
+
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Answer requests and look for new models; at the end, answer those that still wait."""
-        batches: MicroBatches[SessionRequest, Result] = MicroBatches(self._answer, self._room())
+        batches: Batches = MicroBatches(self._answer, self._room())
         self._batches = batches
         answering = asyncio.create_task(batches.run())
-        watching = asyncio.create_task(self._watch())
-        try:
-            yield
-        finally:
-            watching.cancel()
-            batches.close()
-            await answering
-            self._batches = None
+        beside = [asyncio.create_task(self._watch(batches))]
+        async with contextlib.AsyncExitStack() as stack:
+            if self.feed is not None:
+                await stack.enter_async_context(self.feed.running())
+                beside.append(asyncio.create_task(self._count(batches, self.feed)))
+            try:
+                yield
+            finally:
+                for task in beside:
+                    task.cancel()
+                batches.close()
+                await answering
+                self._batches = None
 
     def _room(self) -> Room[SessionRequest]:
         return Room(
@@ -102,18 +131,25 @@ class Service:
     def _answer(self, requests: Sequence[SessionRequest]) -> list[Result]:
         self.metrics.batches.observe(len(requests))
         # `self.model` is read once, so that one model answers the whole batch.
-        return answer_requests(self.model, requests, self._cold_start)
+        model = self.model if self.feed is None else self.feed.current()
+        return answer_requests(model, requests, self._cold_start)
 
     def _use(self, model: LoadedModel) -> None:
         self.model = model
         self.metrics.set_model(model.version, model.window)
 
-    async def _watch(self) -> None:
+    async def _watch(self, batches: Batches) -> None:
+        """Look for new models, and replace the one in use by them."""
         while True:
             await asyncio.sleep(self._reload_seconds)
             try:
                 # Loading takes seconds; meanwhile the event loop goes on with requests.
                 found = await asyncio.to_thread(self._source.load_if_new)
+                if found is None:
+                    continue
+                if (feed := self.feed) is not None:
+                    follower = await asyncio.to_thread(feed.follow, found)
+                    found = await batches.between(partial(feed.use, follower))
             except Exception as error:  # noqa: BLE001 - whatever it is, the old model keeps serving
                 self.metrics.reloads.labels("refused").inc()
                 log.warning(
@@ -122,7 +158,17 @@ class Service:
                     first_line(error),
                 )
                 continue
-            if found is not None:
-                log.info("model %s follows %s", found.version, self.model.version)
-                self._use(found)
-                self.metrics.reloads.labels("served").inc()
+            log.info("model %s follows %s", found.version, self.model.version)
+            self._use(found)
+            self.metrics.reloads.labels("served").inc()
+
+    async def _count(self, batches: Batches, feed: LiveFeed) -> None:
+        """Count the clicks of each tick, also while nobody asks; prune the log now and then."""
+        for second in itertools.count():
+            await asyncio.sleep(1)
+            try:
+                await batches.between(feed.current)
+                if second % PRUNE_SECONDS == 0:
+                    await asyncio.to_thread(feed.prune)
+            except Exception:
+                log.exception("clicks could not be counted; it is tried again")

@@ -115,8 +115,8 @@ WITHOUT_PRICE = [{key: each[key] for key in each if key != "price"} for each in 
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({}, "give one of session and events"),
-        ({"session": [1], "events": EVENTS}, "give one of session and events"),
+        ({}, "give one of session, events and session_id"),
+        ({"session": [1], "events": EVENTS}, "give one of session, events and session_id"),
         ({"session": [1], "past": EVENTS}, "past requires events"),
         ({"events": EVENTS, "past": EVENTS}, "reads no past events"),
         ({"session": [1], "top_k": 0}, "top_k: Input should be greater than or equal to 1"),

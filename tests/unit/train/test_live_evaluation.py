@@ -1,19 +1,17 @@
 """Evaluation tick by tick: leaks, fits that go on from it, caches, processes, a saved model."""
 
 import shutil
-from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from dayahead.core.columns import EVENT_TIME, ITEM_ID, SESSION_ID, SESSION_START
+from dayahead.core.columns import EVENT_TIME, ITEM_ID, SESSION_ID
 from dayahead.core.errors import ConfigError, DataError
-from dayahead.core.files import read_json, write_parquet
+from dayahead.core.files import read_json
 from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Rank
 from dayahead.outputs.baseline_ranks import read_baseline_ranks
@@ -23,45 +21,20 @@ from dayahead.train.batches import Sessions
 from dayahead.train.compared_baselines import train_baselines
 from dayahead.train.live_evaluation import Request
 from dayahead.train.stage import train
+from support.live_windows import LIVE, replaced, rewrite, spread, write_live_windows
 from support.memory_models import MEMORY_WITH_GPT2
 from support.tiny_settings import compute_config, merge_sections, tiny_study, train_study
-from support.window_folders import day, markov_days, write_window_folder
+from support.window_folders import day, write_window_folder
 from support.worker_studies import run_and_record
 
-SPREAD = timedelta(hours=1)
-LIVE = {"model": {"architecture": "memory"}, "live": {"tick": "30min", "session_gap": "30min"}}
 WITH_GPT2 = merge_sections(LIVE, **MEMORY_WITH_GPT2)
-DAYS = markov_days(n_days=3, sessions_per_day=20, n_items=30)
 EVERYTHING = {"evaluation": {"split": "all", "positions": "all", "predictions": 3}}
 
 
 @pytest.fixture(scope="module")
 def windows(tmp_path_factory):
     """Three days; a session starts every hour, and clicks five minutes apart."""
-    folder = write_window_folder(tmp_path_factory.mktemp("windows"), DAYS, features=True)
-    for path in folder.glob("session_start*.parquet"):
-        rewrite(path, spread)
-    return folder
-
-
-def rewrite(path, change):
-    write_parquet(path, change(pq.read_table(path, partitioning=None)))
-
-
-def spread(table):
-    numbers = [int(name[2:]) for name in table[SESSION_ID].to_pylist()]
-    starts = table[SESSION_START].to_pylist()
-    starts = [start + number * SPREAD for start, number in zip(starts, numbers, strict=True)]
-    times = [
-        [start + n * timedelta(minutes=5) for n in range(len(row))]
-        for start, row in zip(starts, table[EVENT_TIME].to_pylist(), strict=True)
-    ]
-    return replaced(replaced(table, SESSION_START, starts), EVENT_TIME, times)
-
-
-def replaced(table, name, values):
-    field = table.schema.field(name)
-    return table.set_column(table.column_names.index(name), field, pa.array(values, field.type))
+    return write_live_windows(tmp_path_factory.mktemp("windows"))
 
 
 def weights_in(out):

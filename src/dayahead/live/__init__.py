@@ -1,0 +1,1 @@
+"""Clicks that are reported as they happen, and the saved model that counts them."""

@@ -1,0 +1,197 @@
+"""A saved model that counts clicks as they come: its state at a tick is that of those before it."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dayahead.core.columns import ITEM_ID, UNKNOWN, VALUE
+from dayahead.core.errors import ConfigError
+from dayahead.features.session_encoder import SessionEncoder
+from dayahead.features.vocabulary import KnownValues
+from dayahead.live.event import Event
+from dayahead.live.seen_sessions import SeenSessions
+from dayahead.memory.clicks import Flags, Ints
+from dayahead.memory.running import Events
+from dayahead.model.checkpoint import StoredModel
+
+MOST_NEW = 1_000_000
+"""New values of a column, for which there is room; further ones are read as unknown."""
+Arrived = tuple[int, Event]
+"""A click that counts, with the key of its session."""
+
+
+class LiveModel:
+    """A saved model with what has been clicked since the end of its last window.
+
+    Clicks before that end are part of their sessions, but do not count: the model has counted them.
+    The state depends on the model and the log alone, not on when the clicks were delivered: a click
+    counts at the first tick after it has happened and arrived.
+
+    Args:
+        stored: a model with a tick; it is changed.
+
+    Raises:
+        ConfigError: the model does not count clicks within a window.
+    """
+
+    def __init__(self, stored: StoredModel) -> None:
+        config, counter = stored.config, stored.model.counter
+        if counter is None:
+            raise ConfigError(
+                f"serve --live: the model ({config.model.architecture}, live.tick "
+                f"{config.live.tick}) does not count clicks between two fits; fit `memory` with "
+                f"live.tick, or serve it without --live"
+            )
+        if config.model.n_past_read:
+            raise ConfigError(
+                "serve --live: the model reads users' earlier sessions (model.past_length), which "
+                "events do not have; set model.past_length to 0, or serve it without --live"
+            )
+        self._stored, self._counter = stored, counter
+        self.tick, self.gap = counter.settings.tick, counter.settings.gap
+        self.start = config.end
+        """End of the model's last window, microseconds since 1970."""
+        self.sessions = SeenSessions(config.statistics.sessions, self.gap)
+        self.encoder = SessionEncoder(config.statistics, stored.vocabularies)
+        self.position = 0
+        """Position of the last event delivered."""
+        self._first = {name: len(known.values) for name, known in self.encoder.known.items()}
+        self._arrived: deque[Arrived] = deque()
+        self._keys: dict[int, int] = {}
+        """Keys of sessions that were running at the end of the model's last window."""
+        self._last_clicks = counter.running.last_clicks()
+        self._n_before = counter.running.n_keys
+
+    def deliver(self, events: Sequence[Event]) -> None:
+        """Take events in the order of their positions."""
+        for event in events:
+            session, counts = self.sessions.add(event)
+            if event.time < self.start:
+                self._link(session.key, event)
+            elif counts:
+                self._arrived.append((session.key, event))
+            self.position = event.position
+
+    def _link(self, session: int, event: Event) -> None:
+        """Go on with a session that the model has counted in part, known by its last click."""
+        item = pa.array([event.fields[ITEM_ID]])
+        click = event.time, int(self._known(ITEM_ID).indices(item)[0])
+        self._keys.pop(session, None)
+        if click in self._last_clicks:
+            self._keys[session] = self._last_clicks[click]
+
+    def advance(self, until: int) -> int:
+        """Count the clicks before a tick; return how many have arrived by then."""
+        n_counted = 0
+        waiting: list[Arrived] = []
+        for time, clicks in groupby(self._arrived_before(until), self._tick_of_arrival):
+            new = list(clicks)
+            n_counted += len(new)
+            # Ticks can be counted together where each click counts at the tick after it. A click
+            # that is late or early must find, or leave, the vocabularies as they are at its tick.
+            if any(event.time // self.tick != event.arrived // self.tick for _, event in new):
+                self._receive(waiting, time - self.tick)
+                self._receive(new, time)
+                waiting = []
+            else:
+                waiting += new
+        self._receive(waiting, until)
+        self.sessions.drop_ended(until)
+        return n_counted
+
+    def _arrived_before(self, until: int) -> list[Arrived]:
+        found = []
+        while self._arrived and self._arrived[0][1].arrived < until:
+            found.append(self._arrived.popleft())
+        return found
+
+    def _tick_of_arrival(self, click: Arrived) -> int:
+        return (click[1].arrived // self.tick + 1) * self.tick
+
+    def _receive(self, clicks: list[Arrived], until: int) -> None:
+        """Add clicks to those that wait for their tick, and let time pass until another."""
+        if clicks:
+            # By time, as in a window, so that new values have the order that they have there.
+            clicks = sorted(clicks, key=lambda click: click[1].time)
+            columns = (ITEM_ID, *self._counter.settings.columns)
+            items, *values = (
+                self._indices(name, [event.fields.get(name) for _, event in clicks])
+                for name in columns
+            )
+            sizes = {name: len(self._known(name).values) for name in columns}
+            if sizes != self._counter.memories.sizes:
+                self._counter.grow(sizes)
+            n_before, linked = self._n_before, self._keys
+            keys = [linked.get(session, n_before + session) for session, _ in clicks]
+            times = np.array([event.time for _, event in clicks])
+            categories = np.array(values, np.int64).reshape(len(values), len(clicks)).T
+            new = Events(np.array(keys), times, items, categories, np.zeros_like(times))
+            self._counter.running.receive(new)
+        self._counter.advance(until)
+
+    def _known(self, column: str) -> KnownValues:
+        known: KnownValues = self.encoder.known[column]
+        return known
+
+    def _indices(self, column: str, values: list[object]) -> Ints:
+        """Return vocabulary indices; new values get theirs in the order given."""
+        known = self._known(column)
+        raw = _typed(values, known.values.type)
+        found = known.indices(raw)
+        is_new = (found == UNKNOWN) & ~np.asarray(raw.is_null())
+        if is_new.any():
+            room = self._first[column] + MOST_NEW - len(known.values)
+            known.add(raw.filter(pa.array(is_new)).unique()[: max(0, room)])
+            found = known.indices(raw)
+        return found.astype(np.int64)
+
+    @property
+    def now(self) -> int:
+        """The last tick, microseconds since 1970."""
+        return self._counter.memories.now
+
+    @property
+    def is_known(self) -> Flags:
+        """[n] whether the item of each vocabulary index has been counted."""
+        return self._counter.memories.is_known[ITEM_ID]
+
+    def stored(self) -> StoredModel:
+        """Return the model as of now: candidates and vocabularies with what is new."""
+        memories = self._counter.memories
+        candidates = np.union1d(self._stored.candidates, memories.counted_items).astype(np.int32)
+        return replace(
+            self._stored,
+            candidates=candidates,
+            vocabularies={
+                name: pa.table({VALUE: known.values}) for name, known in self.encoder.known.items()
+            },
+        )
+
+    def popularity_of(self, candidates: NDArray[np.int32]) -> NDArray[np.float32]:
+        """Return the expected share of items [C] in the next clicks."""
+        return np.asarray(self._counter.memories.known.popularity[candidates])
+
+    @property
+    def n_new_items(self) -> int:
+        """Items that have been added since the model's last window."""
+        return len(self._known(ITEM_ID).values) - self._first[ITEM_ID]
+
+    @property
+    def n_pairs(self) -> int:
+        """Pairs of items that the memories hold."""
+        return len(self._counter.memories.pairs.table)
+
+
+def _typed(values: list[object], type_: pa.DataType) -> pa.Array:
+    """Return values in a type; null where one is of another, as the log is older than the model."""
+    try:
+        return pa.array(values, type_)
+    except (pa.ArrowException, TypeError, OverflowError):
+        if len(values) == 1:
+            return pa.nulls(1, type_)
+        return pa.concat_arrays([_typed([each], type_) for each in values])

@@ -1,0 +1,71 @@
+"""Reported events, checked one by one: what a model cannot count is refused by name."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from dayahead.core.columns import EVENT_TIME, ITEM_ID
+from dayahead.core.errors import DataError
+from dayahead.live.event import Event
+from dayahead.serve.answers import table_of
+from dayahead.serve.messages import LiveEvent, Refused
+from dayahead.serve.recommender import Recommender
+
+MICROSECOND = timedelta(microseconds=1)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def check_events(
+    recommender: Recommender, events: Sequence[LiveEvent], earliest: int, latest: int
+) -> tuple[list[Event], list[Refused]]:
+    """Return the events that can be taken, and why the others cannot.
+
+    Args:
+        recommender: the model in use, which says what types the fields have.
+        events: some events, at least one.
+        earliest: microseconds since 1970; an earlier event cannot be taken.
+        latest: a later one neither.
+    """
+    good: list[Event] = []
+    refused: list[Refused] = []
+    for event, item in zip(events, _items_of(recommender, events), strict=True):
+        time = (event.event_time - EPOCH) // MICROSECOND
+        if isinstance(item, DataError):
+            refused.append(Refused(event.event_id, str(item)))
+        elif not earliest <= time <= latest:
+            refused.append(Refused(event.event_id, _untimely(event, earliest, latest)))
+        else:
+            fields = {**(event.model_extra or {}), ITEM_ID: item}
+            good.append(Event(event.event_id, event.session_id, event.user_id, time, fields))
+    return good, refused
+
+
+def _items_of(
+    recommender: Recommender, events: Sequence[LiveEvent]
+) -> Sequence[int | str | DataError]:
+    """Return the typed item of each event, or why one of its fields has another type."""
+    try:
+        # Checked together, which is fast; one by one only where there is an error.
+        items: list[int | str] = table_of(recommender, events)[ITEM_ID].to_pylist()
+    except DataError as error:
+        if len(events) == 1:
+            return [error]
+        return [item for event in events for item in _items_of(recommender, [event])]
+    return items
+
+
+def _untimely(event: LiveEvent, earliest: int, latest: int) -> str:
+    if (event.event_time - EPOCH) // MICROSECOND > latest:
+        return (
+            f"{EVENT_TIME} {event.event_time.isoformat()} is in the future; expected at most "
+            f"{shown_time(latest)}: set the client's clock"
+        )
+    return (
+        f"{EVENT_TIME} {event.event_time.isoformat()} is too old: the model was fitted on all that "
+        f"happened before its last window's end; expected {shown_time(earliest)} or later. The log "
+        f"of the next fit may have it"
+    )
+
+
+def shown_time(time: int) -> str:
+    """Return a time, microseconds since 1970, in ISO 8601."""
+    return (EPOCH + time * MICROSECOND).isoformat()

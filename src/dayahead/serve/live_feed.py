@@ -1,0 +1,180 @@
+"""The events that a service takes, and the model that counts them."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+from dayahead.live.clock import Clock
+from dayahead.live.event import Event
+from dayahead.live.event_log import EventLog
+from dayahead.live.live_model import LiveModel
+from dayahead.serve.event_checks import check_events, shown_time
+from dayahead.serve.limits import Limits
+from dayahead.serve.live_recommender import LiveRecommender
+from dayahead.serve.messages import LiveEvent, Taken
+from dayahead.serve.metrics import Metrics
+from dayahead.serve.micro_batches import MicroBatches, Room
+from dayahead.serve.model_source import LoadedModel
+from dayahead.serve.recommender import Recommender
+
+READ_AT_ONCE = 10_000
+"""Events of the log that are delivered at once."""
+WRITTEN_AT_ONCE = 5_000
+"""Events of one transaction, more or less."""
+SECOND = 1_000_000
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Follower:
+    """A loaded model that has counted the log up to some event."""
+
+    model: LiveModel
+    version: str
+
+
+class LiveFeed:
+    """Passes the events of a log to the model in use.
+
+    `use` and `current` are called on the model's thread.
+
+    Args:
+        events: the log; it is read from its start for each new model.
+        clock: that of the log.
+        keep_seconds: how long events are kept after they were counted by a fit.
+        metrics: of the service.
+        limits: of the service.
+    """
+
+    def __init__(
+        self,
+        events: EventLog,
+        clock: Clock,
+        keep_seconds: float,
+        metrics: Metrics,
+        limits: Limits,
+    ) -> None:
+        self._events = events
+        self._clock = clock
+        self._keep = int(keep_seconds * SECOND)
+        self._metrics = metrics
+        self._limits = limits
+        self._writing: MicroBatches[list[Event], list[bool]] | None = None
+        self._follower: Follower | None = None
+        self._current: LoadedModel | None = None
+
+    def follow(self, loaded: LoadedModel) -> Follower:
+        """Let a model that has been loaded count the log so far; the model in use goes on.
+
+        Raises:
+            ConfigError: the model does not count clicks.
+        """
+        model = LiveModel(loaded.recommender.stored)
+        self._catch_up(model)
+        until = self._events.settled() // model.tick * model.tick
+        model.advance(max(until, model.start))
+        return Follower(model, loaded.version)
+
+    def _catch_up(self, model: LiveModel) -> None:
+        batch: list[Event] = []
+        for event in self._events.read(model.position):
+            batch.append(event)
+            if len(batch) == READ_AT_ONCE:
+                model.deliver(batch)
+                batch.clear()
+        model.deliver(batch)
+
+    def use(self, follower: Follower) -> LoadedModel:
+        """Answer with a model from now on; return it."""
+        with self._events.paused():
+            self._catch_up(follower.model)
+            self._events.deliver = follower.model.deliver
+        self._follower, self._current = follower, None
+        return self.current()
+
+    def current(self) -> LoadedModel:
+        """Return the model as of the last tick, once it has counted the clicks before that."""
+        follower = self._in_use()
+        model = follower.model
+        until = max(self._events.settled() // model.tick * model.tick, model.now)
+        if self._current is None or until > model.now:
+            start = time.perf_counter()
+            n_clicks = model.advance(until)
+            self._current = LoadedModel(LiveRecommender.at_tick(model), follower.version)
+            self._count_tick(model, n_clicks, time.perf_counter() - start)
+        return self._current
+
+    @property
+    def counted_until(self) -> str:
+        """The last tick, in ISO 8601."""
+        return shown_time(self._in_use().model.now)
+
+    def _in_use(self) -> Follower:
+        assert self._follower is not None, "no model is in use yet"
+        return self._follower
+
+    def _count_tick(self, model: LiveModel, n_clicks: int, seconds: float) -> None:
+        self._metrics.ticks.observe(seconds)
+        self._metrics.clicks.inc(n_clicks)
+        self._metrics.counted_until.set(model.now / SECOND)
+        held = {"sessions": len(model.sessions), "new_items": model.n_new_items}
+        for name, number in (held | {"pairs": model.n_pairs}).items():
+            self._metrics.live.labels(name).set(number)
+
+    async def take(self, recommender: Recommender, events: Sequence[LiveEvent]) -> Taken:
+        """Write events to the log; they are on disk when it returns.
+
+        Raises:
+            OSError: they could not be written.
+            Overloaded: too many wait to be written.
+        """
+        model, writing = self._in_use().model, self._writing
+        assert writing is not None, "take() outside of running()"
+        earliest = model.start - model.gap
+        latest = self._clock.latest_possible()
+        good, refused = check_events(recommender, events, earliest, latest)
+        [is_new] = await writing.ask([good]) if good else [[]]
+        if good:
+            self._metrics.lag.set((self._clock.now() - good[-1].time) / SECOND)
+        taken = Taken(sum(is_new), len(good) - sum(is_new), refused)
+        counts = {
+            "accepted": taken.accepted,
+            "duplicate": taken.duplicates,
+            "refused": len(refused),
+        }
+        for name, number in counts.items():
+            self._metrics.events.labels(name).inc(number)
+        return taken
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Write what comes; at the end, what still waits."""
+        room: Room[list[Event]] = Room(
+            cost=len,
+            max_batch=WRITTEN_AT_ONCE,
+            batch_cost=WRITTEN_AT_ONCE,
+            waiting_cost=self._limits.live_waiting,
+            small_cost=self._limits.live_events,
+        )
+        self._writing = MicroBatches(self._write, room, "events")
+        writing = asyncio.create_task(self._writing.run())
+        try:
+            yield
+        finally:
+            self._writing.close()
+            await writing
+            self._writing = None
+
+    def _write(self, requests: Sequence[list[Event]]) -> list[list[bool]]:
+        """Write the events of several requests in one transaction."""
+        is_new = iter(self._events.append([event for events in requests for event in events]))
+        return [[next(is_new) for _ in events] for events in requests]
+
+    def prune(self) -> None:
+        """Remove the events that no model needs, and that have been kept long enough."""
+        until = min(self._in_use().model.start, self._clock.now()) - self._keep
+        if n_removed := self._events.prune(until):
+            log.info("%d events were removed from the log", n_removed)

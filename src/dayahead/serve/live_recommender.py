@@ -1,0 +1,61 @@
+"""Recommendations of a model that counts clicks as they come, as of one tick."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dayahead.core.columns import EVENT_TIME, N_RESERVED
+from dayahead.features.session_encoder import SessionEncoder
+from dayahead.features.vocabulary import KnownValues
+from dayahead.live.live_model import LiveModel
+from dayahead.serve.raw_sessions import RawSessions
+from dayahead.serve.recommender import Recommender
+from dayahead.train.batches import Sessions
+
+
+@dataclass(frozen=True)
+class LiveRecommender(Recommender):
+    """The model's `stored` state of a tick; its recommendations are those of evaluation there."""
+
+    live: LiveModel = field(kw_only=True)
+
+    @classmethod
+    def at_tick(cls, live: LiveModel) -> "LiveRecommender":
+        """Recommend as of the last tick that was counted, until the next one is."""
+        return cls(live.stored(), live=live)
+
+    @cached_property
+    def now(self) -> int:  # type: ignore[override]
+        """When events without a time happen, microseconds since 1970: at the tick."""
+        return self.live.now
+
+    def events_of_session(self, session: str) -> pa.Table:
+        """Return the latest events of a session; none where it is unknown."""
+        events = self.live.sessions.events_of(session)
+        names = self.column_types.keys() - {EVENT_TIME}
+        columns = {name: [each.fields.get(name) for each in events] for name in names}
+        return self.events_with(columns | {EVENT_TIME: [each.time for each in events]})
+
+    @property
+    def _encoder(self) -> SessionEncoder:  # type: ignore[override]
+        return self.live.encoder
+
+    @cached_property
+    def _known_items(self) -> NDArray[np.bool_]:
+        return np.append(self.live.is_known, False)
+
+    def _is_unknown(self, items: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Say which vocabulary indices have not been counted."""
+        is_known = self._known_items[np.minimum(items, len(self._known_items) - 1)]
+        return np.asarray(~is_known | (items < N_RESERVED))
+
+    @property
+    def _popularity(self) -> NDArray[np.float32]:
+        return self.live.popularity_of(self.stored.candidates)
+
+    def _encoded(self, sessions: RawSessions, others: KnownValues | None = None) -> Sessions:
+        # What is new since the fit is not hidden: memories know it once it is counted.
+        return self._with_past(sessions, others)

@@ -1,0 +1,65 @@
+"""Windows whose sessions spread over their days, for models that count within a day."""
+
+from datetime import timedelta
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dayahead.core.columns import EVENT_TIME, ITEM_ID, N_RESERVED, SESSION_ID, SESSION_START, VALUE
+from dayahead.core.files import write_parquet
+from dayahead.windows.folder import WindowFolder
+from support.window_folders import day, markov_days, write_window_folder
+
+APART = timedelta(hours=1)
+LIVE = {"model": {"architecture": "memory"}, "live": {"tick": "30min", "session_gap": "30min"}}
+DAYS = markov_days(n_days=3, sessions_per_day=20, n_items=30)
+
+
+def write_live_windows(folder, days=DAYS, **more):
+    """Write windows in which a session starts every hour, and clicks are five minutes apart."""
+    folder = write_window_folder(folder, days, features=True, **more)
+    for path in folder.glob("session_start*.parquet"):
+        rewrite(path, spread)
+    return folder
+
+
+def rewrite(path, change):
+    write_parquet(path, change(pq.read_table(path, partitioning=None)))
+
+
+def spread(table):
+    numbers = [int(name[2:]) for name in table[SESSION_ID].to_pylist()]
+    starts = table[SESSION_START].to_pylist()
+    starts = [start + number * APART for start, number in zip(starts, numbers, strict=True)]
+    times = [
+        [start + n * timedelta(minutes=5) for n in range(len(row))]
+        for start, row in zip(starts, table[EVENT_TIME].to_pylist(), strict=True)
+    ]
+    return replaced(replaced(table, SESSION_START, starts), EVENT_TIME, times)
+
+
+def replaced(table, name, values):
+    field = table.schema.field(name)
+    return table.set_column(table.column_names.index(name), field, pa.array(values, field.type))
+
+
+def events_of(folder, number):
+    """Return a day's clicks in order of time, as clients report them."""
+    windows = WindowFolder(folder)
+    raw = windows.vocabulary(ITEM_ID)[VALUE].to_pylist()
+    path = folder / f"session_start_date={day(number)}-train.parquet"
+    found = []
+    for row in pq.read_table(path, partitioning=None).to_pylist():
+        for n, (index, time) in enumerate(zip(row[ITEM_ID], row[EVENT_TIME], strict=True)):
+            item = raw[index - N_RESERVED]
+            found.append(
+                {
+                    "event_id": f"{row[SESSION_ID]}/{n}",
+                    "session_id": row[SESSION_ID],
+                    "item_id": item,
+                    "event_time": time.isoformat(),
+                    "category": item % 3,
+                    "price": item / 10,
+                }
+            )
+    return sorted(found, key=lambda event: event["event_time"])

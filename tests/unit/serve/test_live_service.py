@@ -1,0 +1,93 @@
+"""A service that counts clicks as they come answers as evaluation ranks, tick by tick."""
+
+import pyarrow.parquet as pq
+import pytest
+from starlette.testclient import TestClient
+
+from dayahead.core.columns import SESSION_ID
+from dayahead.live.clock import EventClock
+from dayahead.live.sqlite_log import SqliteLog
+from dayahead.serve.http import create_app
+from dayahead.serve.live_feed import LiveFeed
+from dayahead.serve.model_source import ModelSource
+from dayahead.serve.service import Service
+from support.live_windows import DAYS, LIVE, events_of, write_live_windows
+from support.memory_models import MEMORY_WITH_GPT2
+from support.tiny_settings import merge_sections, train_study
+from support.window_folders import day
+
+TOP_K = 12
+STUDY = {
+    "evaluation": {"split": "all", "positions": "all", "predictions": TOP_K},
+    "training": {"fit_last": False},
+}
+KINDS = {
+    "memory": LIVE,
+    "category": merge_sections(LIVE, model={"features": ("category",)}),
+    "gpt2": merge_sections(LIVE, **MEMORY_WITH_GPT2),
+    "gpt2 with features": merge_sections(
+        LIVE, **merge_sections(MEMORY_WITH_GPT2, model={"features": ("category", "price")})
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def windows(tmp_path_factory):
+    *earlier, last = DAYS
+    # New items, one of them only in a session of its own.
+    last = [[*row[:2], 40 + n % 3, *row[2:]] for n, row in enumerate(last)] + [[50, 51, 50, 51]]
+    return write_live_windows(tmp_path_factory.mktemp("windows"), [*earlier, last])
+
+
+@pytest.fixture(scope="module")
+def study(windows, tmp_path_factory):
+    """Folder of a study whose models/ are fitted on two days, and evaluated on the third."""
+
+    def run(kind):
+        folder = tmp_path_factory.mktemp(kind)
+        return train_study(windows, folder, merge_sections(KINDS[kind], **STUDY))
+
+    return run
+
+
+def service(models, log, **more):
+    clock = EventClock()
+    events = SqliteLog(log, clock)
+
+    def feed(metrics, limits):
+        return LiveFeed(events, clock, 3600.0, metrics, limits)
+
+    return Service(ModelSource(models), "model", 1000, feed=feed, **more), events
+
+
+def predicted(out):
+    """Items and scores of each target's prefix."""
+    table = pq.read_table(out / "results" / "predictions" / f"{day(2)}.parquet")
+    rows = zip(
+        *(table[name].to_pylist() for name in (SESSION_ID, "position", "items", "scores")),
+        strict=True,
+    )
+    return {(name, position): (items, scores) for name, position, items, scores in rows}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_replayed_day_is_answered_as_it_was_evaluated(windows, study, tmp_path, kind):
+    out = study(kind)
+    expected = predicted(out)
+    served, log = service(out / "models", tmp_path / "events.sqlite")
+    n_clicks, n_asked = {}, 0
+    with TestClient(create_app(served)) as client:
+        for event in events_of(windows, 2):
+            assert client.post("/events", json={"events": [event]}).json()["accepted"] == 1
+            session = event["session_id"]
+            n_clicks[session] = n_clicks.get(session, 0) + 1
+            if (session, n_clicks[session]) not in expected:
+                continue
+            n_asked += 1
+            asked = {"session_id": session, "top_k": TOP_K}
+            answer = client.post("/recommend", json=asked).json()
+            items, scores = expected[session, n_clicks[session]]
+            assert [each["item"] for each in answer["items"]] == items, (session, event)
+            assert [each["score"] for each in answer["items"]] == pytest.approx(scores, abs=1e-5)
+    log.close()
+    assert n_asked == len(expected) > 40
