@@ -56,7 +56,7 @@ async def _client(
     for request in waiting:
         start = time.perf_counter()
         try:
-            status, body = await _post(reader, writer, json.dumps(request).encode())
+            status, body = await post(reader, writer, "/recommend", json.dumps(request).encode())
             if status != 200:
                 load.failures.append(f"{status} {body[:200]!r}")
             else:
@@ -70,11 +70,12 @@ async def _client(
     await writer.wait_closed()
 
 
-async def _post(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: bytes
+async def post(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str, body: bytes
 ) -> tuple[int, bytes]:
+    """Post JSON on an open connection; return status and body of the answer."""
     head = (
-        f"POST /recommend HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+        f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
         f"content-length: {len(body)}\r\n\r\n"
     )
     writer.write(head.encode() + body)

@@ -32,8 +32,8 @@ SELECT = (
     "ORDER BY position"
 )
 INSERT = (
-    "INSERT OR IGNORE INTO events (id, session, user, time, fields, arrived) "
-    "VALUES (?, ?, ?, ?, ?, ?)"
+    "INSERT INTO events (id, session, user, time, fields, arrived) VALUES (?, ?, ?, ?, ?, ?) "
+    "ON CONFLICT (id) DO NOTHING"
 )
 PRUNE = (
     "DELETE FROM events WHERE position IN (SELECT position FROM events ORDER BY position LIMIT ?) "
