@@ -74,7 +74,8 @@ def compare(port: int, clicks: Clicks, study: Path, window: str, n_asked: int) -
         if session in chosen and lengths[session] == 1:
             client.send(waiting)
             waiting.clear()
-            answer = client.post("/recommend", {"session_id": session, "top_k": top_k})
+            asked = {"session_id": session, "top_k": top_k, "cold_start": "model"}
+            answer = client.post("/recommend", asked)
             row = rows[session]
             items = [each["item"] for each in answer["items"]]
             scores = np.array([each["score"] for each in answer["items"]])

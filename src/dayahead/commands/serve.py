@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dayahead.core.collector import avoid_long_pauses
 from dayahead.core.errors import ConfigError
 from dayahead.live.clock import Kind
 from dayahead.serve.limits import MIB, Limits
@@ -165,6 +166,7 @@ def _run(service: "Service", listening: socket.socket, host: str) -> None:
         logging.warning("all who reach %s may ask: there are no users or passwords", host)
     shown = _address(host, listening.getsockname()[1])
     print(f"Model {service.model.version} answers on http://{shown}", flush=True)
+    avoid_long_pauses()
     # After draining, uvicorn raises the signal again; this must not be an exit status of failure.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     uvicorn.Server(config).run(sockets=[listening])

@@ -3,6 +3,8 @@
 import atexit
 import gc
 
+FULL_EVERY = 1_000
+"""Collections of the middle generation from one of all objects to the next; by default 10."""
 NEW_OBJECTS = 10_000
 """Net number of new objects that triggers a collection; Python's default is 700."""
 
@@ -15,3 +17,13 @@ def collect_rarely() -> None:
     """
     gc.set_threshold(NEW_OBJECTS)
     atexit.register(gc.freeze)
+
+
+def avoid_long_pauses() -> None:
+    """Collect young objects only, nearly always: a collection of all stops a service for a second.
+
+    A service keeps millions of objects. Those that it has when it starts are never collected.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(NEW_OBJECTS, 10, FULL_EVERY)

@@ -1,9 +1,7 @@
 """A saved model that counts clicks as they come: its state at a tick is that of those before it."""
 
-from collections import deque
 from collections.abc import Sequence
-from dataclasses import replace
-from itertools import groupby
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +10,6 @@ from numpy.typing import NDArray
 from dayahead.core.columns import ITEM_ID, UNKNOWN, VALUE
 from dayahead.core.errors import ConfigError
 from dayahead.features.session_encoder import SessionEncoder
-from dayahead.features.vocabulary import KnownValues
 from dayahead.live.event import Event
 from dayahead.live.seen_sessions import SeenSessions
 from dayahead.memory.clicks import Flags, Ints
@@ -21,8 +18,27 @@ from dayahead.model.checkpoint import StoredModel
 
 MOST_NEW = 1_000_000
 """New values of a column, for which there is room; further ones are read as unknown."""
-Arrived = tuple[int, Event]
-"""A click that counts, with the key of its session."""
+
+
+@dataclass
+class Arrivals:
+    """Clicks that arrived between two ticks."""
+
+    values: dict[str, list[object]]
+    """Raw values of item_id and of the categorical features that the memories read."""
+    keys: list[int] = field(default_factory=list)
+    """Of their sessions."""
+    times: list[int] = field(default_factory=list)
+    is_in_time: bool = True
+    """Whether all of them happened between these ticks too."""
+
+    def add(self, key: int, event: Event, *, is_in_time: bool) -> None:
+        """Add a click of the session with a key."""
+        self.keys.append(key)
+        self.times.append(event.time)
+        for name, values in self.values.items():
+            values.append(event.fields.get(name))
+        self.is_in_time &= is_in_time
 
 
 class LiveModel:
@@ -61,7 +77,9 @@ class LiveModel:
         self.position = 0
         """Position of the last event delivered."""
         self._first = {name: len(known.values) for name, known in self.encoder.known.items()}
-        self._arrived: deque[Arrived] = deque()
+        self._columns = (ITEM_ID, *counter.settings.columns)
+        self._arrived: dict[int, Arrivals] = {}
+        """By the tick before their arrival."""
         self._keys: dict[int, int] = {}
         """Keys of sessions that were running at the end of the model's last window."""
         self._last_clicks = counter.running.last_clicks()
@@ -74,13 +92,17 @@ class LiveModel:
             if event.time < self.start:
                 self._link(session.key, event)
             elif counts:
-                self._arrived.append((session.key, event))
+                tick = event.arrived // self.tick
+                if tick not in self._arrived:
+                    self._arrived[tick] = Arrivals({name: [] for name in self._columns})
+                key = self._keys.get(session.key, self._n_before + session.key)
+                self._arrived[tick].add(key, event, is_in_time=event.time // self.tick == tick)
             self.position = event.position
 
     def _link(self, session: int, event: Event) -> None:
         """Go on with a session that the model has counted in part, known by its last click."""
         item = pa.array([event.fields[ITEM_ID]])
-        click = event.time, int(self._known(ITEM_ID).indices(item)[0])
+        click = event.time, int(self.encoder.known[ITEM_ID].indices(item)[0])
         self._keys.pop(session, None)
         if click in self._last_clicks:
             self._keys[session] = self._last_clicks[click]
@@ -88,67 +110,52 @@ class LiveModel:
     def advance(self, until: int) -> int:
         """Count the clicks before a tick; return how many have arrived by then."""
         n_counted = 0
-        waiting: list[Arrived] = []
-        for time, clicks in groupby(self._arrived_before(until), self._tick_of_arrival):
-            new = list(clicks)
-            n_counted += len(new)
-            # Ticks can be counted together where each click counts at the tick after it. A click
-            # that is late or early must find, or leave, the vocabularies as they are at its tick.
-            if any(event.time // self.tick != event.arrived // self.tick for _, event in new):
-                self._receive(waiting, time - self.tick)
-                self._receive(new, time)
-                waiting = []
-            else:
-                waiting += new
+        waiting: list[Arrivals] = []
+        for tick in sorted(each for each in self._arrived if (each + 1) * self.tick <= until):
+            new = self._arrived.pop(tick)
+            n_counted += len(new.keys)
+            if new.is_in_time:
+                waiting.append(new)
+                continue
+            # Ticks are counted together where each click counts at the tick after it. One that is
+            # late or early must find, or leave, the vocabularies as they are at its tick.
+            self._receive(waiting, tick * self.tick)
+            self._receive([new], (tick + 1) * self.tick)
+            waiting = []
         self._receive(waiting, until)
         self.sessions.drop_ended(until)
         return n_counted
 
-    def _arrived_before(self, until: int) -> list[Arrived]:
-        found = []
-        while self._arrived and self._arrived[0][1].arrived < until:
-            found.append(self._arrived.popleft())
-        return found
-
-    def _tick_of_arrival(self, click: Arrived) -> int:
-        return (click[1].arrived // self.tick + 1) * self.tick
-
-    def _receive(self, clicks: list[Arrived], until: int) -> None:
+    def _receive(self, parts: Sequence[Arrivals], until: int) -> None:
         """Add clicks to those that wait for their tick, and let time pass until another."""
-        if clicks:
+        if parts:
+            times = np.array([time for part in parts for time in part.times])
+            keys = np.array([key for part in parts for key in part.keys])
             # By time, as in a window, so that new values have the order that they have there.
-            clicks = sorted(clicks, key=lambda click: click[1].time)
-            columns = (ITEM_ID, *self._counter.settings.columns)
-            items, *values = (
-                self._indices(name, [event.fields.get(name) for _, event in clicks])
-                for name in columns
+            order = np.argsort(times, kind="stable")
+            items, *categories = (
+                self._indices(name, [each for part in parts for each in part.values[name]], order)
+                for name in self._columns
             )
-            sizes = {name: len(self._known(name).values) for name in columns}
+            sizes = {name: len(self.encoder.known[name].values) for name in self._columns}
             if sizes != self._counter.memories.sizes:
                 self._counter.grow(sizes)
-            n_before, linked = self._n_before, self._keys
-            keys = [linked.get(session, n_before + session) for session, _ in clicks]
-            times = np.array([event.time for _, event in clicks])
-            categories = np.array(values, np.int64).reshape(len(values), len(clicks)).T
-            new = Events(np.array(keys), times, items, categories, np.zeros_like(times))
+            values = np.array(categories, np.int64).reshape(len(categories), len(order)).T
+            new = Events(keys[order], times[order], items, values, np.zeros_like(times))
             self._counter.running.receive(new)
         self._counter.advance(until)
 
-    def _known(self, column: str) -> KnownValues:
-        known: KnownValues = self.encoder.known[column]
-        return known
-
-    def _indices(self, column: str, values: list[object]) -> Ints:
-        """Return vocabulary indices; new values get theirs in the order given."""
-        known = self._known(column)
-        raw = _typed(values, known.values.type)
+    def _indices(self, column: str, values: list[object], order: Ints) -> Ints:
+        """Return vocabulary indices in an order, in which new values get theirs."""
+        known = self.encoder.known[column]
+        raw = _typed(values, known.values.type).take(pa.array(order))
         found = known.indices(raw)
         is_new = (found == UNKNOWN) & ~np.asarray(raw.is_null())
         if is_new.any():
             room = self._first[column] + MOST_NEW - len(known.values)
             known.add(raw.filter(pa.array(is_new)).unique()[: max(0, room)])
             found = known.indices(raw)
-        return found.astype(np.int64)
+        return np.asarray(found, np.int64)
 
     @property
     def now(self) -> int:
@@ -179,7 +186,7 @@ class LiveModel:
     @property
     def n_new_items(self) -> int:
         """Items that have been added since the model's last window."""
-        return len(self._known(ITEM_ID).values) - self._first[ITEM_ID]
+        return len(self.encoder.known[ITEM_ID].values) - self._first[ITEM_ID]
 
     @property
     def n_pairs(self) -> int:
