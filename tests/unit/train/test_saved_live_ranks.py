@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from dayahead import evaluate
+import dayahead
 from dayahead.metrics.metrics import target_metric
 from dayahead.model.checkpoint import load_model
 from dayahead.outputs.tables import read_ranks, read_windows
@@ -64,7 +64,12 @@ def test_its_ranks_are_those_of_the_pipeline(windows, tmp_path, sections, catalo
 def test_the_interface_evaluates_it_so_too(windows, tmp_path):
     out = train_study(windows, tmp_path / "out", merge_sections(LIVE, training={"fit_last": False}))
     [*_, last] = read_windows(out / "results" / "windows.csv", [1, 5])
-    assert evaluate(out / "models", windows, split="all", cutoffs=[1, 5]) == last.metrics
+    recommender = dayahead.load_model(out / "models")
+    before = recommender.recommend([3, 4], 5)
+    for _ in range(2):
+        found = dayahead.evaluate(recommender, windows, split="all", cutoffs=[1, 5])
+        assert found == last.metrics
+        assert recommender.recommend([3, 4], 5) == before
 
 
 def test_it_counts_the_windows_between_as_a_service_does(tmp_path):
