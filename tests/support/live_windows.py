@@ -1,4 +1,4 @@
-"""Windows whose sessions spread over their days, for models that count within a day."""
+"""Windows whose sessions are spread over the day, and models that count them as they come."""
 
 from datetime import timedelta
 
@@ -8,18 +8,19 @@ import pyarrow.parquet as pq
 from dayahead.core.columns import EVENT_TIME, ITEM_ID, N_RESERVED, SESSION_ID, SESSION_START, VALUE
 from dayahead.core.files import write_parquet
 from dayahead.windows.folder import WindowFolder
-from support.window_folders import day, markov_days, write_window_folder
+from support.memory_models import MEMORY_WITH_GPT2
+from support.tiny_settings import merge_sections
+from support.window_folders import day
 
-APART = timedelta(hours=1)
+SPREAD = timedelta(hours=1)
 LIVE = {"model": {"architecture": "memory"}, "live": {"tick": "30min", "session_gap": "30min"}}
-DAYS = markov_days(n_days=3, sessions_per_day=20, n_items=30)
+WITH_GPT2 = merge_sections(LIVE, **MEMORY_WITH_GPT2)
 
 
-def write_live_windows(folder, days=DAYS, **more):
-    """Write windows in which a session starts every hour, and clicks are five minutes apart."""
-    folder = write_window_folder(folder, days, features=True, **more)
+def spread_sessions(folder, apart=SPREAD):
+    """Let a session of a window folder start `apart` from the next, and click every 5 minutes."""
     for path in folder.glob("session_start*.parquet"):
-        rewrite(path, spread)
+        rewrite(path, lambda table: _spread(table, apart))
     return folder
 
 
@@ -27,10 +28,10 @@ def rewrite(path, change):
     write_parquet(path, change(pq.read_table(path, partitioning=None)))
 
 
-def spread(table):
+def _spread(table, apart):
     numbers = [int(name[2:]) for name in table[SESSION_ID].to_pylist()]
     starts = table[SESSION_START].to_pylist()
-    starts = [start + number * APART for start, number in zip(starts, numbers, strict=True)]
+    starts = [start + number * apart for start, number in zip(starts, numbers, strict=True)]
     times = [
         [start + n * timedelta(minutes=5) for n in range(len(row))]
         for start, row in zip(starts, table[EVENT_TIME].to_pylist(), strict=True)

@@ -98,6 +98,7 @@ class PretendedModel:
     folder: Path
     pipeline: PretendedPipeline
     faults: int = 0
+    tick = 0
 
     def ranks(self, window):
         fitted = json.loads((self.folder / "config.json").read_text())["fitted"]

@@ -1,7 +1,6 @@
 """Properties of each target before it is predicted: its session, its item's age and popularity."""
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -9,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dayahead.core.columns import EVENT_TIME, FIRST_TIME, ITEM_ID, N_RESERVED, SESSION_ID, TIMESTAMP
+from dayahead.core.columns import EVENT_TIME, FIRST_TIME, ITEM_ID, N_RESERVED, SESSION_ID
 from dayahead.core.errors import DataError
 from dayahead.core.ragged import offsets_of
 from dayahead.outputs.tables import WindowRanks
@@ -56,9 +55,8 @@ def targets_of(
     """
     items = np.asarray(ranks.targets)
     first = folder.vocabulary(ITEM_ID)[FIRST_TIME].cast(pa.int64()).to_numpy()
-    start = pa.scalar(datetime.fromisoformat(window.start), TIMESTAMP).value
     is_known = items >= N_RESERVED
-    since = np.where(is_known, start - first[np.maximum(items - N_RESERVED, 0)], -1)
+    since = np.where(is_known, window.start_time - first[np.maximum(items - N_RESERVED, 0)], -1)
     n_before, times = _clicks_before(folder, window, split, ranks)
     return Targets(
         n_before=n_before,

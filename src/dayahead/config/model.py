@@ -21,7 +21,7 @@ from dayahead.config.loading import (
 from dayahead.core.plugins import plugins
 
 Remind = Literal["auto", "none", "score", "boost", "first"]
-FITTED = ("model", "task", "loss", "neighbours", "linear", "memory", "training")
+FITTED = ("model", "task", "loss", "neighbours", "linear", "memory", "live", "training")
 """Sections that say how models are fitted, which a challenger or a search may change: the others
 say what is evaluated, on what, and on which machine."""
 SOFTMAXES = ("softmax", "sampled_softmax")

@@ -75,10 +75,13 @@ class MemoryRecommender(CountingModel):
         sessions: Iterable[Padded],
         end: int,
         network: NetworkScores | None = None,
+        *,
+        to_fit: bool = True,
     ) -> None:
         """Start to count a window that ends at `end`; `network` is as in `MemoryModel.open`."""
         parts = [self._clicks(columns, lengths) for columns, lengths in sessions]
-        self.memory.open(Clicks.cat(parts, len(self.categories)), end, network, sizes)
+        clicks = Clicks.cat(parts, len(self.categories))
+        self.memory.open(clicks, end, network, sizes, to_fit=to_fit)
 
     def advance(self, until: int) -> None:
         """Count the clicks before a tick of the window that is followed."""

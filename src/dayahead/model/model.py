@@ -70,13 +70,21 @@ class Model(ABC):
     def grow(self, sizes: Mapping[str, int]) -> None:
         """Add the first `sizes[column]` values of each vocabulary."""
 
-    def follow(self, sizes: Mapping[str, int], sessions: Iterable[Padded], end: int) -> None:  # noqa: B027
+    def follow(  # noqa: B027
+        self,
+        sizes: Mapping[str, int],
+        sessions: Iterable[Padded],
+        end: int,
+        *,
+        to_fit: bool = True,
+    ) -> None:
         """Start to count a window before it is fitted on, where there is a tick.
 
         Args:
             sizes: number of values of each vocabulary at the window.
             sessions: its train sessions.
             end: of the window, microseconds since 1970.
+            to_fit: whether the model is fitted on the window after it has counted it.
         """
 
     def advance(self, until: int) -> None:  # noqa: B027

@@ -6,7 +6,7 @@ from typing import Any
 from dayahead.config.params import Params, checked_params, load_params
 from dayahead.core.errors import ConfigError
 from dayahead.metrics.metrics import metric_names
-from dayahead.nightly.history import Entry, State
+from dayahead.nightly.history import NO_TICK, Entry, State
 from dayahead.nightly.pipeline import challenger_params
 from dayahead.nightly.succession import Trial, champion_settings
 
@@ -28,12 +28,6 @@ def nightly_params(root: Path) -> Params:
         raise ConfigError(
             "params.yaml: nights need the newest window: set window.last to null and "
             "training.fit_last to true"
-        )
-    if params.has_ticks:
-        raise ConfigError(
-            f"params.yaml: live.tick: {params.live.tick}: guards and trials would read metrics of "
-            f"a model that counts within the window, and a published model does not yet; set "
-            f"live.tick to 0"
         )
     return params
 
@@ -93,6 +87,7 @@ def trial_of(params: Params, path: Path, name: str) -> Trial:
 
 
 def _differences(before: dict[str, Any], after: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    before, after = NO_TICK | before, NO_TICK | after
     names = sorted({*before, *after})
     pairs = {name: (before.get(name), after.get(name)) for name in names}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}

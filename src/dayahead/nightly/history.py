@@ -25,6 +25,8 @@ DECISIONS = ("published", "held", "refused")
 """Kinds of entries that decide on a new window; exactly one of them is the outcome of a night."""
 ACTIONS = (*DECISIONS, "rolled back")
 """Kinds that change, or may change, what is published."""
+NO_TICK = {"live.tick": 0}
+"""Part of a champion's settings where they lack it."""
 EXACT = ConfigDict(extra="forbid", strict=True)
 
 

@@ -11,7 +11,7 @@ from dayahead.aggregate.charts import curves
 from dayahead.aggregate.environment import page_environment
 from dayahead.config.nightly import NightlyConfig
 from dayahead.core.files import write_text
-from dayahead.nightly.history import DECISIONS, Entry, State
+from dayahead.nightly.history import DECISIONS, NO_TICK, Entry, State
 
 N_OPEN: Final = 60
 """Number of nights shown; the others are folded away."""
@@ -85,11 +85,11 @@ def _trials(state: State) -> list[dict[str, Any]]:
 
 def _changes(state: State, enrolled: Entry) -> dict[str, Any]:
     """Return the settings in which a challenger differs from the champion at its enrolment."""
-    before: dict[str, Any] = {}
+    before: dict[str, Any] = NO_TICK
     for entry in state.entries:
         if entry.kind == "champion":
-            before = entry.details["settings"]
+            before = NO_TICK | entry.details["settings"]
         if entry is enrolled:
             break
-    own = enrolled.details["settings"]
+    own = NO_TICK | enrolled.details["settings"]
     return {name: value for name, value in own.items() if before.get(name) != value}

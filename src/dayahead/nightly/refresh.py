@@ -7,8 +7,10 @@ itself only has to pass a smoke test.
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from dayahead.config.params import Params
 from dayahead.core.errors import DataError, DayaheadError
@@ -85,6 +87,20 @@ class Refresh:
             )
 
     @property
+    def tick(self) -> int | str:
+        """The setting live.tick, 0 where the model does not count within a window."""
+        return self.params.live.tick if self.params.has_ticks else 0
+
+    @property
+    def counting(self) -> dict[str, Any]:
+        """With ticks, until when the new model has counted, and by which rules, to record."""
+        if not self.tick:
+            return {}
+        end = datetime.fromtimestamp(self.windows.ends[self.newest.name] / 1_000_000, UTC)
+        rules = {"tick": self.tick, "session_gap": self.params.live.session_gap}
+        return {"live": {"until": f"{end:%Y-%m-%d %H:%M} UTC", **rules}}
+
+    @property
     def metrics(self) -> dict[str, float]:
         """The metric of decisions in the newest window: the champion's and the baselines'."""
         name, window = self.params.nightly.metric, self.newest.name
@@ -120,7 +136,8 @@ class Refresh:
         config = self.params.nightly
         name = published.resolve().name
         try:
-            theirs = self.open(published, self.windows, self.params).ranks(self.newest)
+            model = self.open(published, self.windows, self.params)
+            theirs = model.ranks(self.newest)
         except DayaheadError as error:
             why = f"not compared: the published {name} cannot be evaluated any more ({error})"
             return Check("champion_margin", True, why), False
@@ -128,6 +145,8 @@ class Refresh:
         old, new = (target_metric(config.metric, each.ranks) for each in (theirs, own))
         # One run each, with targets in place of windows: there is one window only.
         difference = difference_test(old[None], new[None])
+        if model.tick != self.tick:
+            name += f" ({_counting(model.tick)}; that of the settings {_counting(self.tick)})"
         check = champion_check(difference, len(new), name, config)
         return check, is_certainly_better(difference)
 
@@ -142,3 +161,7 @@ class Refresh:
             for rows in (self.rows, *self.baselines.values())
         )
         return MetricSeries(names, own, dict(zip(self.baselines, baselines, strict=True)))
+
+
+def _counting(tick: int | str) -> str:
+    return f"counts every {tick}" if tick else "stands still within the window"

@@ -39,6 +39,11 @@ class SavedModel:
         """
         return load_model(self.folder, to_fit=False)
 
+    @property
+    def tick(self) -> int | str:
+        """Its setting live.tick, 0 where it does not count within a window."""
+        return self.stored.config.live.tick if self.stored.model.tick else 0
+
     def ranks(self, window: Window) -> WindowRanks:
         """Rank the targets of a window, as the pipeline does after a fit.
 

@@ -177,9 +177,13 @@ def _compared(
 
 
 def champion_settings(params: Params) -> dict[str, Any]:
-    """Return the settings that a challenger may change, as the history holds them."""
+    """Return the settings that a challenger may change, as the history holds them.
+
+    Without ticks those of the section `live` are left out, as histories lack them that are older.
+    """
+    sections = {*FITTED} - ({"live"} if not params.has_ticks else set())
     flat = flat_settings(params)
-    chosen = {name: value for name, value in flat.items() if name.partition(".")[0] in FITTED}
+    chosen = {name: value for name, value in flat.items() if name.partition(".")[0] in sections}
     return {n: list(v) if isinstance(v, tuple) else v for n, v in sorted(chosen.items())}
 
 

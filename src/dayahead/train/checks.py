@@ -99,9 +99,7 @@ def _check_split(folder: WindowFolder, evaluated: list[Window], split: str) -> N
 def _check_tick(folder: WindowFolder, windows: Sequence[Window], config: LiveConfig) -> None:
     """Check that every window begins and ends at a tick."""
     for window in windows:
-        end = folder.ends[window.name]
-        start = datetime.fromisoformat(window.start)
-        for name, time in (("begins", round(start.timestamp() * 1_000_000)), ("ends", end)):
+        for name, time in (("begins", window.start_time), ("ends", folder.ends[window.name])):
             if time % config.tick_microseconds:
                 moment = datetime.fromtimestamp(time / 1_000_000, UTC).isoformat()
                 raise ConfigError(

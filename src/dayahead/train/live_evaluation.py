@@ -46,7 +46,7 @@ class Request:
 
     @classmethod
     def of(
-        cls, sessions: Sessions, n_targets: NDArray[np.int64], tick: int, end: int, top_k: int
+        cls, sessions: Sessions, n_targets: NDArray[np.int64], tick: int, end: int, top_k: int = 0
     ) -> "Request":
         """Ask for the last `n_targets` [S] items of each session."""
         rows = row_of_each(n_targets)

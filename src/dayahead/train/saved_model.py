@@ -1,27 +1,33 @@
 """A saved model evaluated on a window that came after it."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import pyarrow.compute as pc
 import torch
+from numpy.typing import NDArray
 
-from dayahead.core.columns import ITEM_ID, SESSION_ID, VALUE
+from dayahead.config.model import ModelConfig
+from dayahead.core.columns import EVENT_TIME, ITEM_ID, SESSION_ID, VALUE
 from dayahead.core.errors import ConfigError, ModelFileError
 from dayahead.distributed.process import Process, Rank
 from dayahead.model.checkpoint import StoredModel
+from dayahead.model.model import Padded
 from dayahead.outputs.tables import WindowRanks, WindowResult, window_result
 from dayahead.train.batches import LoadedBatches, Sessions, sorted_rows
+from dayahead.train.catalogue import Catalogue
 from dayahead.train.data_loading import columns_read
-from dayahead.train.evaluate import evaluate
+from dayahead.train.evaluate import RankedTargets, evaluate
+from dayahead.train.live_evaluation import Request, evaluate_live
 from dayahead.windows.folder import Role, Window, WindowFolder
 from dayahead.windows.metadata import Statistics
 
 BATCH_SIZE = 512
 """Sessions scored at once; no metric depends on it."""
+_PROCESS = Process(Rank(0, 1), torch.device("cpu"))
 
 
 def evaluate_saved(
@@ -60,24 +66,92 @@ def saved_ranks(
 ) -> WindowRanks:
     """Rank the targets of a window's sessions with a saved model, on the CPU.
 
+    A model with ticks counts the train sessions since its fit as they come, this window's too, and
+    is then again as it was saved.
+
     Raises:
         ModelFileError: the model belongs to another folder of windows.
         DataError: a file is damaged.
     """
     check_same_data(stored, folder)
     config = stored.config.model
-    columns = [SESSION_ID, *columns_read(config, folder.statistics)]
-    table = folder.read(window, split, columns)
+    columns = columns_read(config, folder.statistics)
+    table = folder.read(window, split, [SESSION_ID, *columns])
     sessions = Sessions.from_table(table.drop([SESSION_ID]), config.n_past_read)
-    # Later values are unknown, as they were when the model was saved.
-    sessions = sessions.without_later(stored.config.known)
-    process = Process(Rank(0, 1), torch.device("cpu"))
-    batches = LoadedBatches(sessions, sorted_rows(sessions.lengths, BATCH_SIZE), process.rank)
     n_targets = np.ones(len(table), np.int64)
     if positions == "all":
         n_targets = pc.list_value_length(table[ITEM_ID]).to_numpy().astype(np.int64) - 1
-    ranked = evaluate(stored.model, batches, n_targets, stored.candidates, process)
+    if stored.model.tick:
+        ranked = _live_ranks(stored, _Followed.of(stored, folder, window), sessions, n_targets)
+    else:
+        # Later values are unknown, as they were when the model was saved.
+        batches = _batches(sessions.without_later(stored.config.known))
+        ranked = evaluate(stored.model, batches, n_targets, stored.candidates, _PROCESS)
     return ranked.as_window_ranks(table[SESSION_ID], n_targets, positions)
+
+
+@dataclass(frozen=True)
+class _Followed:
+    """Windows that a saved model counts, until the end of the one that it is evaluated on.
+
+    They are those after its fit. A window that it was fitted on comes again instead, right after
+    the last one: its clicks would count twice at their own times, which are before the fit's end.
+    """
+
+    folder: WindowFolder
+    windows: Sequence[Window]
+    sizes: Mapping[str, int]
+    """Number of values of each vocabulary at the last of them."""
+    delay: int
+    """How much later than they were their clicks come, in microseconds."""
+
+    @classmethod
+    def of(cls, stored: StoredModel, folder: WindowFolder, window: Window) -> "_Followed":
+        config = stored.config
+        new = [each for each in folder.windows if config.window < each.name <= window.name]
+        if new:
+            return cls(folder, new, Catalogue(folder, config.model).sizes_at(window), 0)
+        return cls(folder, [window], config.sizes, config.end - window.start_time)
+
+    @property
+    def end(self) -> int:
+        """End of the last window, microseconds since 1970."""
+        return self.folder.ends[self.windows[-1].name] + self.delay
+
+    def train_sessions(self, config: ModelConfig) -> Iterator[Padded]:
+        columns = columns_read(config, self.folder.statistics)
+        for window in self.windows:
+            table = self.folder.read(window, "train", columns)
+            sessions = Sessions.from_table(table, config.n_past_read)
+            yield from _batches(self.delayed(sessions)).padded()
+
+    def delayed(self, sessions: Sessions) -> Sessions:
+        times = sessions.columns[EVENT_TIME] + self.delay
+        return replace(sessions, columns=sessions.columns | {EVENT_TIME: times})
+
+
+def _live_ranks(
+    stored: StoredModel, followed: _Followed, sessions: Sessions, n_targets: NDArray[np.int64]
+) -> RankedTargets:
+    """Rank the targets as of their ticks, while the model counts what came after its fit."""
+    model = stored.model
+    asked = followed.delayed(sessions)
+    request = Request.of(asked, n_targets, model.tick, followed.end)
+
+    def candidates() -> NDArray[np.int32]:
+        return np.union1d(stored.candidates, model.counted_items).astype(np.int32)
+
+    train = followed.train_sessions(stored.config.model)
+    try:
+        model.follow(followed.sizes, train, followed.end, to_fit=False)
+        [ranked] = evaluate_live(model, [request], candidates, _PROCESS, BATCH_SIZE)
+    finally:
+        model.rewind()
+    return ranked
+
+
+def _batches(sessions: Sessions) -> LoadedBatches:
+    return LoadedBatches(sessions, sorted_rows(sessions.lengths, BATCH_SIZE), _PROCESS.rank)
 
 
 def _later_window(folder: WindowFolder, fitted: str, name: str | None) -> Window:

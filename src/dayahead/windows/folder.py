@@ -90,6 +90,11 @@ class Window:
     start: str
     """ISO 8601, UTC."""
 
+    @property
+    def start_time(self) -> int:
+        """Its start in microseconds since 1970."""
+        return int(pa.scalar(datetime.fromisoformat(self.start), TIMESTAMP).value)
+
 
 @dataclass(frozen=True)
 class WindowFolder:

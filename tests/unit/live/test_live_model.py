@@ -14,8 +14,9 @@ from dayahead.live import live_model
 from dayahead.live.event import Event
 from dayahead.live.live_model import LiveModel
 from dayahead.model.checkpoint import load_model
-from support.live_windows import LIVE, events_of, write_live_windows
+from support.live_windows import LIVE, events_of, spread_sessions
 from support.tiny_settings import merge_sections, train_study
+from support.window_folders import markov_days, write_window_folder
 
 MINUTE = 60_000_000
 TICK = 30 * MINUTE
@@ -24,7 +25,9 @@ STUDY = merge_sections(LIVE, training={"fit_last": False}, model={"features": ("
 
 @pytest.fixture(scope="module")
 def windows(tmp_path_factory):
-    return write_live_windows(tmp_path_factory.mktemp("windows"))
+    days = markov_days(n_days=3, sessions_per_day=20, n_items=30)
+    folder = write_window_folder(tmp_path_factory.mktemp("windows"), days, features=True)
+    return spread_sessions(folder)
 
 
 @pytest.fixture(scope="module")

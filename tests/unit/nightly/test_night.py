@@ -236,7 +236,6 @@ def test_a_dry_run_leaves_no_trace(root):
         ({"nightly": {"metric": "ndcg_at_7"}}, "add its cutoff"),
         ({"window": {"last": "2026-01-03"}}, "set window.last to null"),
         ({"training": {"fit_last": False}}, "training.fit_last to true"),
-        ({"model": {"architecture": "memory"}, "live": {"tick": "1h"}}, "set live.tick to 0"),
     ],
 )
 def test_settings_that_do_not_suit_nights_are_refused(root, sections, message):

@@ -11,10 +11,9 @@ from dayahead.serve.http import create_app
 from dayahead.serve.live_feed import LiveFeed
 from dayahead.serve.model_source import ModelSource
 from dayahead.serve.service import Service
-from support.live_windows import DAYS, LIVE, events_of, write_live_windows
-from support.memory_models import MEMORY_WITH_GPT2
+from support.live_windows import LIVE, WITH_GPT2, events_of, spread_sessions
 from support.tiny_settings import merge_sections, train_study
-from support.window_folders import day
+from support.window_folders import day, markov_days, write_window_folder
 
 TOP_K = 12
 STUDY = {
@@ -24,19 +23,18 @@ STUDY = {
 KINDS = {
     "memory": LIVE,
     "category": merge_sections(LIVE, model={"features": ("category",)}),
-    "gpt2": merge_sections(LIVE, **MEMORY_WITH_GPT2),
-    "gpt2 with features": merge_sections(
-        LIVE, **merge_sections(MEMORY_WITH_GPT2, model={"features": ("category", "price")})
-    ),
+    "gpt2": WITH_GPT2,
+    "gpt2 with features": merge_sections(WITH_GPT2, model={"features": ("category", "price")}),
 }
 
 
 @pytest.fixture(scope="module")
 def windows(tmp_path_factory):
-    *earlier, last = DAYS
+    *earlier, last = markov_days(n_days=3, sessions_per_day=20, n_items=30)
     # New items, one of them only in a session of its own.
     last = [[*row[:2], 40 + n % 3, *row[2:]] for n, row in enumerate(last)] + [[50, 51, 50, 51]]
-    return write_live_windows(tmp_path_factory.mktemp("windows"), [*earlier, last])
+    folder = tmp_path_factory.mktemp("windows")
+    return spread_sessions(write_window_folder(folder, [*earlier, last], features=True))
 
 
 @pytest.fixture(scope="module")

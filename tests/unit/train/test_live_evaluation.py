@@ -21,20 +21,20 @@ from dayahead.train.batches import Sessions
 from dayahead.train.compared_baselines import train_baselines
 from dayahead.train.live_evaluation import Request
 from dayahead.train.stage import train
-from support.live_windows import LIVE, replaced, rewrite, spread, write_live_windows
-from support.memory_models import MEMORY_WITH_GPT2
+from support.live_windows import LIVE, WITH_GPT2, replaced, rewrite, spread_sessions
 from support.tiny_settings import compute_config, merge_sections, tiny_study, train_study
-from support.window_folders import day, write_window_folder
+from support.window_folders import day, markov_days, write_window_folder
 from support.worker_studies import run_and_record
 
-WITH_GPT2 = merge_sections(LIVE, **MEMORY_WITH_GPT2)
+DAYS = markov_days(n_days=3, sessions_per_day=20, n_items=30)
 EVERYTHING = {"evaluation": {"split": "all", "positions": "all", "predictions": 3}}
 
 
 @pytest.fixture(scope="module")
 def windows(tmp_path_factory):
     """Three days; a session starts every hour, and clicks five minutes apart."""
-    return write_live_windows(tmp_path_factory.mktemp("windows"))
+    folder = tmp_path_factory.mktemp("windows")
+    return spread_sessions(write_window_folder(folder, DAYS, features=True))
 
 
 def weights_in(out):
@@ -148,9 +148,7 @@ def test_examples_are_recommended_as_of_their_tick(windows, tmp_path):
 def test_an_item_of_the_window_is_a_candidate_from_the_next_tick_on(tmp_path):
     """Item 9 is new on the second day, and the second and third session end with it."""
     days = [[[1, 2], [2, 3], [3, 1]], [[1, 9], [2, 9], [3, 9]]]
-    folder = write_window_folder(tmp_path / "windows", days)
-    for path in folder.glob("session_start*.parquet"):
-        rewrite(path, spread)
+    folder = spread_sessions(write_window_folder(tmp_path / "windows", days))
     sections = merge_sections(LIVE, evaluation={"split": "all"})
     train_study(folder, tmp_path / "live", sections)
     assert (read_ranks(tmp_path / "live" / "results", day(1)).ranks > 0).tolist() == [
@@ -167,9 +165,7 @@ def test_an_item_of_the_window_is_a_candidate_from_the_next_tick_on(tmp_path):
 def test_an_item_that_was_held_but_never_counted_becomes_a_candidate(tmp_path, catalogue):
     """Item 9 is in the vocabulary of the first day, but in none of its train sessions."""
     days = [[[1, 2], [2, 3], [9, 9]], [[1, 9], [2, 9], [3, 9]]]
-    folder = write_window_folder(tmp_path / "windows", days)
-    for path in folder.glob("session_start*.parquet"):
-        rewrite(path, spread)
+    folder = spread_sessions(write_window_folder(tmp_path / "windows", days))
     rewrite(folder / f"session_start_date={day(0)}-train.parquet", lambda table: table.slice(0, 2))
     settings = {"model": {"catalogue": catalogue}, "evaluation": {"split": "all"}}
     out = train_study(folder, tmp_path / "out", merge_sections(LIVE, **settings))
@@ -179,9 +175,7 @@ def test_an_item_that_was_held_but_never_counted_becomes_a_candidate(tmp_path, c
 
 def test_baselines_beside_it_have_the_candidates_of_the_fit(tmp_path):
     days = [[[1, 2], [2, 3], [3, 1]], [[1, 9], [2, 9], [3, 9]]]
-    folder = write_window_folder(tmp_path / "windows", days)
-    for path in folder.glob("session_start*.parquet"):
-        rewrite(path, spread)
+    folder = spread_sessions(write_window_folder(tmp_path / "windows", days))
     study = tiny_study(folder, tmp_path / "out", merge_sections(LIVE, evaluation={"split": "all"}))
     train(study)
     train_baselines(study)
