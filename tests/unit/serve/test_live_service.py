@@ -2,15 +2,9 @@
 
 import pyarrow.parquet as pq
 import pytest
-from starlette.testclient import TestClient
 
 from dayahead.core.columns import SESSION_ID
-from dayahead.live.clock import EventClock
-from dayahead.live.sqlite_log import SqliteLog
-from dayahead.serve.http import create_app
-from dayahead.serve.live_feed import LiveFeed
-from dayahead.serve.model_source import ModelSource
-from dayahead.serve.service import Service
+from support.live_services import live_client
 from support.live_windows import LIVE, WITH_GPT2, events_of, spread_sessions
 from support.tiny_settings import merge_sections, train_study
 from support.window_folders import day, markov_days, write_window_folder
@@ -48,16 +42,6 @@ def study(windows, tmp_path_factory):
     return run
 
 
-def service(models, log, **more):
-    clock = EventClock()
-    events = SqliteLog(log, clock)
-
-    def feed(metrics, limits):
-        return LiveFeed(events, clock, 3600.0, metrics, limits)
-
-    return Service(ModelSource(models), "model", 1000, feed=feed, **more), events
-
-
 def predicted(out):
     """Items and scores of each target's prefix."""
     table = pq.read_table(out / "results" / "predictions" / f"{day(2)}.parquet")
@@ -72,20 +56,17 @@ def predicted(out):
 def test_a_replayed_day_is_answered_as_it_was_evaluated(windows, study, tmp_path, kind):
     out = study(kind)
     expected = predicted(out)
-    served, log = service(out / "models", tmp_path / "events.sqlite")
     n_clicks, n_asked = {}, 0
-    with TestClient(create_app(served)) as client:
+    with live_client(out / "models", tmp_path / "events.sqlite") as live:
         for event in events_of(windows, 2):
-            assert client.post("/events", json={"events": [event]}).json()["accepted"] == 1
+            assert live.send(event)[1]["accepted"] == 1
             session = event["session_id"]
             n_clicks[session] = n_clicks.get(session, 0) + 1
             if (session, n_clicks[session]) not in expected:
                 continue
             n_asked += 1
-            asked = {"session_id": session, "top_k": TOP_K}
-            answer = client.post("/recommend", json=asked).json()
+            found = live.items(session, top_k=TOP_K, cold_start="model")
             items, scores = expected[session, n_clicks[session]]
-            assert [each["item"] for each in answer["items"]] == items, (session, event)
-            assert [each["score"] for each in answer["items"]] == pytest.approx(scores, abs=1e-5)
-    log.close()
+            assert [item for item, _ in found] == items, (session, event)
+            assert [score for _, score in found] == pytest.approx(scores, abs=1e-5)
     assert n_asked == len(expected) > 40
