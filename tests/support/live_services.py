@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from starlette.testclient import TestClient
 
 from dayahead.live.clock import EventClock
+from dayahead.live.redis_log import RedisLog
 from dayahead.live.sqlite_log import SqliteLog
 from dayahead.serve.http import create_app
 from dayahead.serve.limits import Limits
@@ -35,8 +36,9 @@ class LiveClient:
 
 @contextmanager
 def live_client(models, log, clock=None, limits=Limits(), keep=3600.0, reload_seconds=1000):  # noqa: B008
+    """Serve a model; the log is a path, or the URL of a Redis server."""
     clock = clock or EventClock()
-    events = SqliteLog(log, clock)
+    events = RedisLog(log, clock) if isinstance(log, str) else SqliteLog(log, clock)
 
     def feed(metrics, given):
         return LiveFeed(events, clock, keep, metrics, given)

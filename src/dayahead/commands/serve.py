@@ -63,7 +63,11 @@ Live = Annotated[
     bool, typer.Option("--live", help="Take events, and count their clicks between two fits.")
 ]
 EventsLog = Annotated[
-    str, typer.Option(help="Where events are kept: an SQLite file of this service.")
+    str,
+    typer.Option(
+        envvar="DAYAHEAD_EVENTS_LOG",
+        help="Where events are kept: an SQLite file of this service, or redis://HOST of several.",
+    ),
 ]
 Clock = Annotated[
     Kind,
@@ -140,11 +144,14 @@ def serve(  # noqa: PLR0913, PLR0917
 def _feed(events_log: str, clock: Kind, keep_hours: float) -> Iterator["NewFeed"]:
     """Open a log of events; yield what makes a feed of it."""
     from dayahead.live.clock import clock_of
+    from dayahead.live.redis_log import RedisLog
     from dayahead.live.sqlite_log import SqliteLog
     from dayahead.serve.live_feed import LiveFeed
 
     time = clock_of(clock)
-    with closing(SqliteLog(Path(events_log), time)) as events:
+    is_redis = events_log.startswith(("redis://", "rediss://"))
+    opened = RedisLog(events_log, time) if is_redis else SqliteLog(Path(events_log), time)
+    with closing(opened) as events:
         yield partial(LiveFeed, events, time, 3600 * keep_hours)
 
 

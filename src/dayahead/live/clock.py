@@ -15,6 +15,9 @@ MOST_AHEAD = 60_000_000
 class Clock(ABC):
     """A time that only grows, in microseconds since 1970."""
 
+    follows_events = False
+    """Whether the time is that of the newest event."""
+
     def __init__(self) -> None:
         self._latest = 0
 
@@ -54,6 +57,8 @@ class WallClock(Clock):
 
 class EventClock(Clock):
     """The time of the newest event: a log is replayed as fast as it comes."""
+
+    follows_events = True
 
     def now(self) -> int:
         """Return the time of the newest event."""

@@ -13,18 +13,19 @@ Deliver = Callable[[Sequence[Event]], None]
 class EventLog(ABC):
     """Events in the order in which they arrived; one that is reported again is left out.
 
-    Each event is passed to `deliver` once, after it is on disk.
+    Each event is passed to `deliver` once it is on disk, at the latest by the next `settled`.
     """
 
-    deliver: Deliver
-    """To be set before events come."""
+    def __init__(self) -> None:
+        self.deliver: Deliver = lambda _: None
+        """To be replaced once a model is in use, which reads from the log what came before."""
 
     @abstractmethod
     def append(self, events: Sequence[Event]) -> list[bool]:
-        """Write events, deliver those that are new, and say of each whether it is.
+        """Write events, and say of each whether it is new.
 
         Raises:
-            OSError: they could not be written; none is, and none is delivered.
+            OSError: they could not be written.
         """
 
     @abstractmethod

@@ -56,6 +56,7 @@ class SqliteLog(EventLog):
     """
 
     def __init__(self, path: Path, clock: Clock) -> None:
+        super().__init__()
         self.path = path
         self.clock = clock
         self._lock = threading.RLock()

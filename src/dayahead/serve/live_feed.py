@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from dayahead.live.clock import Clock
 from dayahead.live.event import Event
@@ -20,8 +21,6 @@ from dayahead.serve.micro_batches import MicroBatches, Room
 from dayahead.serve.model_source import LoadedModel
 from dayahead.serve.recommender import Recommender
 
-READ_AT_ONCE = 10_000
-"""Events of the log that are delivered at once."""
 WRITTEN_AT_ONCE = 5_000
 """Events of one transaction, more or less."""
 SECOND = 1_000_000
@@ -79,19 +78,14 @@ class LiveFeed:
         return Follower(model, loaded.version)
 
     def _catch_up(self, model: LiveModel) -> None:
-        batch: list[Event] = []
         for event in self._events.read(model.position):
-            batch.append(event)
-            if len(batch) == READ_AT_ONCE:
-                model.deliver(batch)
-                batch.clear()
-        model.deliver(batch)
+            model.deliver([event])
 
     def use(self, follower: Follower) -> LoadedModel:
         """Answer with a model from now on; return it."""
         with self._events.paused():
             self._catch_up(follower.model)
-            self._events.deliver = follower.model.deliver
+            self._events.deliver = partial(_deliver, follower.model)
         self._follower, self._current = follower, None
         return self.current()
 
@@ -99,13 +93,21 @@ class LiveFeed:
         """Return the model as of the last tick, once it has counted the clicks before that."""
         follower = self._in_use()
         model = follower.model
-        until = max(self._events.settled() // model.tick * model.tick, model.now)
+        until = max(self._settled() // model.tick * model.tick, model.now)
         if self._current is None or until > model.now:
             start = time.perf_counter()
             n_clicks = model.advance(until)
             self._current = LoadedModel(LiveRecommender.at_tick(model), follower.version)
             self._count_tick(model, n_clicks, time.perf_counter() - start)
         return self._current
+
+    def _settled(self) -> int:
+        try:
+            return self._events.settled()
+        except OSError as error:
+            # What has been counted goes on to be served.
+            log.warning("no events are counted meanwhile: %s", error)
+            return 0
 
     @property
     def counted_until(self) -> str:
@@ -178,3 +180,8 @@ class LiveFeed:
         until = min(self._in_use().model.start, self._clock.now()) - self._keep
         if n_removed := self._events.prune(until):
             log.info("%d events were removed from the log", n_removed)
+
+
+def _deliver(model: LiveModel, events: Sequence[Event]) -> None:
+    """Deliver the events that the model has not read from the log already."""
+    model.deliver([each for each in events if each.position > model.position])

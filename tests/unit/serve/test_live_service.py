@@ -6,6 +6,7 @@ import pytest
 from dayahead.core.columns import SESSION_ID
 from support.live_services import live_client
 from support.live_windows import LIVE, WITH_GPT2, events_of, spread_sessions
+from support.redis_servers import running_redis
 from support.tiny_settings import merge_sections, train_study
 from support.window_folders import day, markov_days, write_window_folder
 
@@ -70,3 +71,23 @@ def test_a_replayed_day_is_answered_as_it_was_evaluated(windows, study, tmp_path
             assert [item for item, _ in found] == items, (session, event)
             assert [score for _, score in found] == pytest.approx(scores, abs=1e-5)
     assert n_asked == len(expected) > 40
+
+
+def test_services_behind_one_stream_answer_alike(windows, study, tmp_path):
+    """At every tick, whichever of them takes the events; so does one that starts later."""
+    models, events = study("memory") / "models", events_of(windows, 2)
+    with running_redis(tmp_path) as (url, _), live_client(models, url) as one:
+        with live_client(models, url) as other:
+            for n, event in enumerate(events):
+                taken_by, asked = (one, other) if n % 3 else (other, one)
+                assert taken_by.send(event)[1]["accepted"] == 1
+                assert asked.send(event)[1]["duplicates"] == 1
+                found = [live.items(event["session_id"], top_k=TOP_K) for live in (asked, taken_by)]
+                assert found[0] == found[1]
+                assert len(found[0]) == TOP_K
+        with live_client(models, url) as late:
+            for event in events:
+                assert late.items(event["session_id"]) == one.items(event["session_id"])
+    with live_client(models, tmp_path / "alone.sqlite") as alone:
+        alone.send(*events)
+        assert alone.items(events[-1]["session_id"], top_k=TOP_K) == found[0]
