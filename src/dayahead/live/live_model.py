@@ -1,5 +1,6 @@
 """A saved model that counts clicks as they come: its state at a tick is that of those before it."""
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -77,6 +78,7 @@ class LiveModel:
         self.position = 0
         """Position of the last event delivered."""
         self._first = {name: len(known.values) for name, known in self.encoder.known.items()}
+        self._lock = threading.Lock()
         self._columns = (ITEM_ID, *counter.settings.columns)
         self._arrived: dict[int, Arrivals] = {}
         """By the tick before their arrival."""
@@ -86,18 +88,22 @@ class LiveModel:
         self._n_before = counter.running.n_keys
 
     def deliver(self, events: Sequence[Event]) -> None:
-        """Take events in the order of their positions."""
-        for event in events:
-            session, counts = self.sessions.add(event)
-            if event.time < self.start:
-                self._link(session.key, event)
-            elif counts:
-                tick = event.arrived // self.tick
-                if tick not in self._arrived:
-                    self._arrived[tick] = Arrivals({name: [] for name in self._columns})
-                key = self._keys.get(session.key, self._n_before + session.key)
-                self._arrived[tick].add(key, event, is_in_time=event.time // self.tick == tick)
-            self.position = event.position
+        """Take events in the order of their positions, on any thread."""
+        with self._lock:
+            for event in events:
+                self._add(event)
+                self.position = event.position
+
+    def _add(self, event: Event) -> None:
+        session, counts = self.sessions.add(event)
+        if event.time < self.start:
+            self._link(session.key, event)
+        elif counts:
+            tick = event.arrived // self.tick
+            if tick not in self._arrived:
+                self._arrived[tick] = Arrivals({name: [] for name in self._columns})
+            key = self._keys.get(session.key, self._n_before + session.key)
+            self._arrived[tick].add(key, event, is_in_time=event.time // self.tick == tick)
 
     def _link(self, session: int, event: Event) -> None:
         """Go on with a session that the model has counted in part, known by its last click."""
@@ -109,11 +115,12 @@ class LiveModel:
 
     def advance(self, until: int) -> int:
         """Count the clicks before a tick; return how many have arrived by then."""
-        n_counted = 0
+        with self._lock:
+            ticks = sorted(each for each in self._arrived if (each + 1) * self.tick <= until)
+            arrived = {tick: self._arrived.pop(tick) for tick in ticks}
+            self.sessions.drop_ended(until)
         waiting: list[Arrivals] = []
-        for tick in sorted(each for each in self._arrived if (each + 1) * self.tick <= until):
-            new = self._arrived.pop(tick)
-            n_counted += len(new.keys)
+        for tick, new in arrived.items():
             if new.is_in_time:
                 waiting.append(new)
                 continue
@@ -123,8 +130,7 @@ class LiveModel:
             self._receive([new], (tick + 1) * self.tick)
             waiting = []
         self._receive(waiting, until)
-        self.sessions.drop_ended(until)
-        return n_counted
+        return sum(len(each.keys) for each in arrived.values())
 
     def _receive(self, parts: Sequence[Arrivals], until: int) -> None:
         """Add clicks to those that wait for their tick, and let time pass until another."""

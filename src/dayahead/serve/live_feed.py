@@ -19,7 +19,6 @@ from dayahead.serve.messages import LiveEvent, Taken
 from dayahead.serve.metrics import Metrics
 from dayahead.serve.micro_batches import MicroBatches, Room
 from dayahead.serve.model_source import LoadedModel
-from dayahead.serve.recommender import Recommender
 
 WRITTEN_AT_ONCE = 5_000
 """Events of one transaction, more or less."""
@@ -62,8 +61,8 @@ class LiveFeed:
         self._metrics = metrics
         self._limits = limits
         self._writing: MicroBatches[list[Event], list[bool]] | None = None
-        self._follower: Follower | None = None
-        self._current: LoadedModel | None = None
+        self._in_use: tuple[Follower, LoadedModel] | None = None
+        """The model in use, and what it recommends as of its last tick."""
 
     def follow(self, loaded: LoadedModel) -> Follower:
         """Let a model that has been loaded count the log so far; the model in use goes on.
@@ -73,8 +72,7 @@ class LiveFeed:
         """
         model = LiveModel(loaded.recommender.stored)
         self._catch_up(model)
-        until = self._events.settled() // model.tick * model.tick
-        model.advance(max(until, model.start))
+        model.advance(self._last_tick(model))
         return Follower(model, loaded.version)
 
     def _catch_up(self, model: LiveModel) -> None:
@@ -86,20 +84,29 @@ class LiveFeed:
         with self._events.paused():
             self._catch_up(follower.model)
             self._events.deliver = partial(_deliver, follower.model)
-        self._follower, self._current = follower, None
-        return self.current()
+        return self._counted(follower, self._last_tick(follower.model))
 
     def current(self) -> LoadedModel:
         """Return the model as of the last tick, once it has counted the clicks before that."""
-        follower = self._in_use()
-        model = follower.model
-        until = max(self._settled() // model.tick * model.tick, model.now)
-        if self._current is None or until > model.now:
-            start = time.perf_counter()
-            n_clicks = model.advance(until)
-            self._current = LoadedModel(LiveRecommender.at_tick(model), follower.version)
-            self._count_tick(model, n_clicks, time.perf_counter() - start)
-        return self._current
+        follower, current = self._used()
+        until = self._last_tick(follower.model)
+        return self._counted(follower, until) if until > follower.model.now else current
+
+    def _counted(self, follower: Follower, until: int) -> LoadedModel:
+        """Let a model count the clicks before a tick, and answer with it from now on."""
+        start, model = time.perf_counter(), follower.model
+        self._metrics.clicks.inc(model.advance(until))
+        found = LoadedModel(LiveRecommender.at_tick(model), follower.version)
+        self._in_use = follower, found
+        self._metrics.ticks.observe(time.perf_counter() - start)
+        self._metrics.counted_until.set(model.now / SECOND)
+        held = {"sessions": len(model.sessions), "new_items": model.n_new_items}
+        for name, number in (held | {"pairs": model.n_pairs}).items():
+            self._metrics.live.labels(name).set(number)
+        return found
+
+    def _last_tick(self, model: LiveModel) -> int:
+        return max(self._settled() // model.tick * model.tick, model.now)
 
     def _settled(self) -> int:
         try:
@@ -112,32 +119,23 @@ class LiveFeed:
     @property
     def counted_until(self) -> str:
         """The last tick, in ISO 8601."""
-        return shown_time(self._in_use().model.now)
+        return shown_time(self._used()[0].model.now)
 
-    def _in_use(self) -> Follower:
-        assert self._follower is not None, "no model is in use yet"
-        return self._follower
+    def _used(self) -> tuple[Follower, LoadedModel]:
+        assert self._in_use is not None, "no model is in use yet"
+        return self._in_use
 
-    def _count_tick(self, model: LiveModel, n_clicks: int, seconds: float) -> None:
-        self._metrics.ticks.observe(seconds)
-        self._metrics.clicks.inc(n_clicks)
-        self._metrics.counted_until.set(model.now / SECOND)
-        held = {"sessions": len(model.sessions), "new_items": model.n_new_items}
-        for name, number in (held | {"pairs": model.n_pairs}).items():
-            self._metrics.live.labels(name).set(number)
-
-    async def take(self, recommender: Recommender, events: Sequence[LiveEvent]) -> Taken:
+    async def take(self, events: Sequence[LiveEvent]) -> Taken:
         """Write events to the log; they are on disk when it returns.
 
         Raises:
             OSError: they could not be written.
             Overloaded: too many wait to be written.
         """
-        model, writing = self._in_use().model, self._writing
+        (follower, current), writing = self._used(), self._writing
         assert writing is not None, "take() outside of running()"
-        earliest = model.start - model.gap
-        latest = self._clock.latest_possible()
-        good, refused = check_events(recommender, events, earliest, latest)
+        between = follower.model.start - follower.model.gap, self._clock.latest_possible()
+        good, refused = check_events(current.recommender, events, *between)
         [is_new] = await writing.ask([good]) if good else [[]]
         if good:
             self._metrics.lag.set((self._clock.now() - good[-1].time) / SECOND)
@@ -177,7 +175,7 @@ class LiveFeed:
 
     def prune(self) -> None:
         """Remove the events that no model needs, and that have been kept long enough."""
-        until = min(self._in_use().model.start, self._clock.now()) - self._keep
+        until = min(self._used()[0].model.start, self._clock.now()) - self._keep
         if n_removed := self._events.prune(until):
             log.info("%d events were removed from the log", n_removed)
 

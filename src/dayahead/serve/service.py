@@ -93,7 +93,7 @@ class Service:
         """
         assert self.feed is not None, "take() without a feed"
         self.limits.check_events(events)
-        return await self.feed.take(self.model.recommender, events)
+        return await self.feed.take(events)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
