@@ -13,6 +13,9 @@ from dayahead.serve.live_feed import LiveFeed
 from dayahead.serve.model_source import ModelSource
 from dayahead.serve.service import Service
 
+LIMITS = Limits()
+KEEP_SECONDS = 3600.0
+
 
 class LiveClient:
     """A client of a service with its log."""
@@ -35,13 +38,13 @@ class LiveClient:
 
 
 @contextmanager
-def live_client(models, log, clock=None, limits=Limits(), keep=3600.0, reload_seconds=1000):  # noqa: B008
+def live_client(models, log, clock=None, *, limits=LIMITS, reload_seconds=1000, files=()):
     """Serve a model; the log is a path, or the URL of a Redis server."""
     clock = clock or EventClock()
     events = RedisLog(log, clock) if isinstance(log, str) else SqliteLog(log, clock)
 
     def feed(metrics, given):
-        return LiveFeed(events, clock, keep, metrics, given)
+        return LiveFeed(events, clock, KEEP_SECONDS, files, metrics, given)
 
     try:
         service = Service(ModelSource(models), "popularity", reload_seconds, limits, feed)

@@ -5,7 +5,7 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -73,6 +73,10 @@ Clock = Annotated[
     Kind,
     typer.Option(help="What time it is: the machine's, or that of the newest event, for replays."),
 ]
+Follow = Annotated[
+    list[Path] | None,
+    typer.Option(help="File to which events are appended, one JSON object a line; repeatable."),
+]
 KeepHours = Annotated[
     float, typer.Option(min=0, help="How long events are kept after they are part of a fit.")
 ]
@@ -102,6 +106,7 @@ def serve(  # noqa: PLR0913, PLR0917
     live: Live = False,
     events_log: EventsLog = "live/events.sqlite",
     clock: Clock = "wall",
+    follow: Follow = None,
     keep_hours: KeepHours = 48.0,
     max_live_events: MaxLiveEvents = Limits.live_events,
     max_live_waiting: MaxLiveWaiting = Limits.live_waiting,
@@ -135,24 +140,28 @@ def serve(  # noqa: PLR0913, PLR0917
     logging.getLogger("dayahead").setLevel(logging.INFO)
     torch.set_num_threads(threads)
     source = ModelSource.chosen(models, published)
-    opened = _feed(events_log, clock, keep_hours) if live else nullcontext()
+    opened = _feed(events_log, clock, keep_hours, follow or []) if live else nullcontext()
     with _listening(host, port) as listening, opened as feed:
         _run(Service(source, cold_start, reload_seconds, limits, feed), listening, host)
 
 
 @contextmanager
-def _feed(events_log: str, clock: Kind, keep_hours: float) -> Iterator["NewFeed"]:
+def _feed(
+    events_log: str, clock: Kind, keep_hours: float, followed: Sequence[Path]
+) -> Iterator["NewFeed"]:
     """Open a log of events; yield what makes a feed of it."""
     from dayahead.live.clock import clock_of
     from dayahead.live.redis_log import RedisLog
     from dayahead.live.sqlite_log import SqliteLog
+    from dayahead.serve.event_file import EventFile
     from dayahead.serve.live_feed import LiveFeed
 
     time = clock_of(clock)
     is_redis = events_log.startswith(("redis://", "rediss://"))
     opened = RedisLog(events_log, time) if is_redis else SqliteLog(Path(events_log), time)
     with closing(opened) as events:
-        yield partial(LiveFeed, events, time, 3600 * keep_hours)
+        files = [EventFile(each) for each in followed]
+        yield partial(LiveFeed, events, time, 3600 * keep_hours, files)
 
 
 def _run(service: "Service", listening: socket.socket, host: str) -> None:

@@ -13,6 +13,7 @@ from dayahead.live.event import Event
 from dayahead.live.event_log import EventLog
 from dayahead.live.live_model import LiveModel
 from dayahead.serve.event_checks import check_events, shown_time
+from dayahead.serve.event_file import EventFile
 from dayahead.serve.limits import Limits
 from dayahead.serve.live_recommender import LiveRecommender
 from dayahead.serve.messages import LiveEvent, Taken
@@ -43,6 +44,7 @@ class LiveFeed:
         events: the log; it is read from its start for each new model.
         clock: that of the log.
         keep_seconds: how long events are kept after they were counted by a fit.
+        files: files that are followed beside what is taken.
         metrics: of the service.
         limits: of the service.
     """
@@ -52,12 +54,14 @@ class LiveFeed:
         events: EventLog,
         clock: Clock,
         keep_seconds: float,
+        files: Sequence[EventFile],
         metrics: Metrics,
         limits: Limits,
     ) -> None:
         self._events = events
         self._clock = clock
         self._keep = int(keep_seconds * SECOND)
+        self._files = files
         self._metrics = metrics
         self._limits = limits
         self._writing: MicroBatches[list[Event], list[bool]] | None = None
@@ -151,7 +155,7 @@ class LiveFeed:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Write what comes; at the end, what still waits."""
+        """Write what comes, also from files; at the end, what still waits."""
         room: Room[list[Event]] = Room(
             cost=len,
             max_batch=WRITTEN_AT_ONCE,
@@ -161,9 +165,12 @@ class LiveFeed:
         )
         self._writing = MicroBatches(self._write, room, "events")
         writing = asyncio.create_task(self._writing.run())
+        files = [asyncio.create_task(each.follow(self.take)) for each in self._files]
         try:
             yield
         finally:
+            for each in files:
+                each.cancel()
             self._writing.close()
             await writing
             self._writing = None
