@@ -4,9 +4,8 @@ from contextlib import contextmanager
 
 from starlette.testclient import TestClient
 
+from dayahead.commands.serve import _event_log
 from dayahead.live.clock import EventClock
-from dayahead.live.redis_log import RedisLog
-from dayahead.live.sqlite_log import SqliteLog
 from dayahead.serve.http import create_app
 from dayahead.serve.limits import Limits
 from dayahead.serve.live_feed import LiveFeed
@@ -41,10 +40,10 @@ class LiveClient:
 def live_client(models, log, clock=None, *, limits=LIMITS, reload_seconds=1000, files=()):
     """Serve a model; the log is a path, or the URL of a Redis server."""
     clock = clock or EventClock()
-    events = RedisLog(log, clock) if isinstance(log, str) else SqliteLog(log, clock)
+    events = _event_log(str(log), clock)
 
-    def feed(metrics, given):
-        return LiveFeed(events, clock, KEEP_SECONDS, files, metrics, given)
+    def feed(metrics):
+        return LiveFeed(events, clock, KEEP_SECONDS, files, metrics)
 
     try:
         service = Service(ModelSource(models), "popularity", reload_seconds, limits, feed)

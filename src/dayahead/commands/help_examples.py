@@ -10,6 +10,7 @@ EXAMPLES = {
     "serve": (
         "dayahead serve",
         "dayahead serve --published published --port 8000",
+        "dayahead serve --published published --live",
     ),
     "export": (
         "dayahead export exported",

@@ -20,6 +20,8 @@ from dayahead.serve.limits import MIB, Limits
 from dayahead.serve.request import ColdStart
 
 if TYPE_CHECKING:
+    from dayahead.live.clock import Clock as LogClock
+    from dayahead.live.event_log import EventLog
     from dayahead.serve.service import NewFeed, Service
 
 DRAIN_SECONDS = 30
@@ -40,7 +42,7 @@ Cold = Annotated[
 Threads = Annotated[int, typer.Option(min=1, help="CPU threads of the model.")]
 ReloadSeconds = Annotated[float, typer.Option(min=0.1, help="How often a new model is looked for.")]
 MaxBody = Annotated[int, typer.Option(min=1, help="MiB of a request's body.")]
-MaxSessions = Annotated[int, typer.Option(min=1, help="Sessions of a request.")]
+MaxSessions = Annotated[int, typer.Option(min=1, help="Sessions, or events, of a request.")]
 MaxEvents = Annotated[int, typer.Option(min=1, help="Events of a session, and of its past.")]
 MaxFields = Annotated[int, typer.Option(min=2, help="Fields of an event.")]
 MaxTopK = Annotated[int, typer.Option(min=1, help="Items that a session may ask for.")]
@@ -80,8 +82,6 @@ Follow = Annotated[
 KeepHours = Annotated[
     float, typer.Option(min=0, help="How long events are kept after they are part of a fit.")
 ]
-MaxLiveEvents = Annotated[int, typer.Option(min=1, help="Events of a request to /events.")]
-MaxLiveWaiting = Annotated[int, typer.Option(min=2, help="Events that wait to be written.")]
 
 
 def serve(  # noqa: PLR0913, PLR0917
@@ -108,15 +108,11 @@ def serve(  # noqa: PLR0913, PLR0917
     clock: Clock = "wall",
     follow: Follow = None,
     keep_hours: KeepHours = 48.0,
-    max_live_events: MaxLiveEvents = Limits.live_events,
-    max_live_waiting: MaxLiveWaiting = Limits.live_waiting,
 ) -> None:
-    """Answer sessions over HTTP, with the newest model.
+    """Answer sessions over HTTP, with the newest model; with --live it counts clicks as they come.
 
     On SIGTERM it finishes the requests in progress.
     """
-    import torch
-
     from dayahead.serve.model_source import ModelSource
     from dayahead.serve.service import Service
 
@@ -132,13 +128,8 @@ def serve(  # noqa: PLR0913, PLR0917
         connections=max_connections,
         request_seconds=request_seconds,
         answer_seconds=answer_seconds,
-        live_events=max_live_events,
-        live_waiting=max_live_waiting,
     )
-    _allow_files(limits.connections)
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("dayahead").setLevel(logging.INFO)
-    torch.set_num_threads(threads)
+    _set_up(limits.connections, threads)
     source = ModelSource.chosen(models, published)
     opened = _feed(events_log, clock, keep_hours, follow or []) if live else nullcontext()
     with _listening(host, port) as listening, opened as feed:
@@ -151,17 +142,27 @@ def _feed(
 ) -> Iterator["NewFeed"]:
     """Open a log of events; yield what makes a feed of it."""
     from dayahead.live.clock import clock_of
-    from dayahead.live.redis_log import RedisLog
-    from dayahead.live.sqlite_log import SqliteLog
     from dayahead.serve.event_file import EventFile
     from dayahead.serve.live_feed import LiveFeed
 
     time = clock_of(clock)
-    is_redis = events_log.startswith(("redis://", "rediss://"))
-    opened = RedisLog(events_log, time) if is_redis else SqliteLog(Path(events_log), time)
-    with closing(opened) as events:
+    with closing(_event_log(events_log, time)) as events:
         files = [EventFile(each) for each in followed]
         yield partial(LiveFeed, events, time, 3600 * keep_hours, files)
+
+
+def _event_log(place: str, clock: "LogClock") -> "EventLog":
+    if not place.startswith(("redis://", "rediss://")):
+        from dayahead.live.sqlite_log import SqliteLog
+
+        return SqliteLog(Path(place), clock)
+    try:
+        from dayahead.live.redis_log import RedisLog
+    except ImportError:
+        raise ConfigError(
+            "serve: a log of events in Redis needs the package redis: pip install 'dayahead[redis]'"
+        ) from None
+    return RedisLog(place, clock)
 
 
 def _run(service: "Service", listening: socket.socket, host: str) -> None:
@@ -186,6 +187,15 @@ def _run(service: "Service", listening: socket.socket, host: str) -> None:
     # After draining, uvicorn raises the signal again; this must not be an exit status of failure.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     uvicorn.Server(config).run(sockets=[listening])
+
+
+def _set_up(n_connections: int, threads: int) -> None:
+    import torch
+
+    _allow_files(n_connections)
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("dayahead").setLevel(logging.INFO)
+    torch.set_num_threads(threads)
 
 
 def _allow_files(n_connections: int) -> None:

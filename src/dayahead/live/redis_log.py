@@ -6,6 +6,8 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import redis
+
 from dayahead.core.errors import ConfigError, UnreachableError
 from dayahead.core.redaction import redacted
 from dayahead.live.clock import Clock
@@ -52,22 +54,14 @@ class RedisLog(EventLog):
         clock: for replays, a clock that follows events; the server's is used instead of another.
 
     Raises:
-        ConfigError: the package redis is not installed, or the URL is none.
+        ConfigError: the URL is none.
         UnreachableError: the server does not answer.
     """
 
     def __init__(self, url: str, clock: Clock) -> None:
         super().__init__()
-        try:
-            import redis
-        except ImportError:
-            raise ConfigError(
-                f"{redacted(url)}: a log of events in Redis needs the package redis; install "
-                f"dayahead[redis]"
-            ) from None
         self.url = redacted(url)
         self._clock = clock
-        self._errors = redis.RedisError
         self._lock = threading.RLock()
         self._position = 0
         """Of the last event delivered."""
@@ -87,7 +81,7 @@ class RedisLog(EventLog):
     def _warn_if_volatile(self) -> None:
         try:
             found = self._server.config_get("append*")
-        except self._errors:  # a hosted server does not show its settings
+        except redis.RedisError:  # a hosted server does not show its settings
             return
         if (found.get("appendonly"), found.get("appendfsync")) != ("yes", "always"):
             log.warning(
@@ -157,7 +151,7 @@ class RedisLog(EventLog):
     def _as_os_errors(self) -> Iterator[None]:
         try:
             yield
-        except self._errors as error:
+        except redis.RedisError as error:
             raise OSError(f"{self.url}: {error}") from error
 
 

@@ -20,7 +20,7 @@ class Limits:
     body_bytes: int = 4 * MIB
     """Bytes of a request's body."""
     sessions: int = 1_000
-    """Sessions of a request."""
+    """Sessions of a request, or events of one to /events."""
     events: int = 10_000
     """Events of a session, and of its past; the model reads only the last ones."""
     fields: int = 100
@@ -29,10 +29,6 @@ class Limits:
     """Items that a session may ask for."""
     entries: int = 120_000
     """Events, items asked for, ids in allow and deny: those of all sessions of a request."""
-    live_events: int = 1_000
-    """Events of a request to /events."""
-    live_waiting: int = 100_000
-    """Events that wait to be written."""
     answer_bytes: int = 16 * MIB
     """Bytes of an answer's body."""
     waiting: int = 1_000_000
@@ -86,8 +82,8 @@ class Limits:
         Raises:
             DataError: a limit is exceeded.
         """
-        if len(events) > self.live_events:
-            raise DataError(_over(f"{len(events):,} events", "live-events", self.live_events))
+        if len(events) > self.sessions:
+            raise DataError(_over(f"{len(events):,} events", "sessions", self.sessions))
         self._check_fields("events", events)
 
     def _check_session(self, request: "SessionRequest") -> None:

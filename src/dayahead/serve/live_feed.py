@@ -14,7 +14,6 @@ from dayahead.live.event_log import EventLog
 from dayahead.live.live_model import LiveModel
 from dayahead.serve.event_checks import check_events, shown_time
 from dayahead.serve.event_file import EventFile
-from dayahead.serve.limits import Limits
 from dayahead.serve.live_recommender import LiveRecommender
 from dayahead.serve.messages import LiveEvent, Taken
 from dayahead.serve.metrics import Metrics
@@ -23,6 +22,8 @@ from dayahead.serve.model_source import LoadedModel
 
 WRITTEN_AT_ONCE = 5_000
 """Events of one transaction, more or less."""
+WAITING = 100_000
+"""Events that may wait to be written."""
 SECOND = 1_000_000
 log = logging.getLogger(__name__)
 
@@ -46,7 +47,6 @@ class LiveFeed:
         keep_seconds: how long events are kept after they were counted by a fit.
         files: files that are followed beside what is taken.
         metrics: of the service.
-        limits: of the service.
     """
 
     def __init__(
@@ -56,14 +56,12 @@ class LiveFeed:
         keep_seconds: float,
         files: Sequence[EventFile],
         metrics: Metrics,
-        limits: Limits,
     ) -> None:
         self._events = events
         self._clock = clock
         self._keep = int(keep_seconds * SECOND)
         self._files = files
         self._metrics = metrics
-        self._limits = limits
         self._writing: MicroBatches[list[Event], list[bool]] | None = None
         self._in_use: tuple[Follower, LoadedModel] | None = None
         """The model in use, and what it recommends as of its last tick."""
@@ -160,8 +158,8 @@ class LiveFeed:
             cost=len,
             max_batch=WRITTEN_AT_ONCE,
             batch_cost=WRITTEN_AT_ONCE,
-            waiting_cost=self._limits.live_waiting,
-            small_cost=self._limits.live_events,
+            waiting_cost=WAITING,
+            small_cost=WRITTEN_AT_ONCE,
         )
         self._writing = MicroBatches(self._write, room, "events")
         writing = asyncio.create_task(self._writing.run())

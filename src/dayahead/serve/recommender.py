@@ -355,11 +355,7 @@ class Recommender:
         return self.stored.config.end
 
     def events_of_session(self, session: str) -> pa.Table:
-        """Return the events of a session that the model has seen.
-
-        Raises:
-            ConfigError: it sees none.
-        """
+        """Raise ConfigError: of no session events are seen."""
         raise ConfigError(
             f"session_id {reprlib.repr(session)}: this service takes no events; send session or "
             f"events instead, or start it with --live"

@@ -26,7 +26,7 @@ SMALL_ENTRIES = 2_000
 PRUNE_SECONDS = 3600
 """Seconds between two removals of old events."""
 Batches = MicroBatches[SessionRequest, Result]
-NewFeed = Callable[[Metrics, Limits], LiveFeed]
+NewFeed = Callable[[Metrics], LiveFeed]
 log = logging.getLogger(__name__)
 
 
@@ -38,7 +38,7 @@ class Service:
         cold_start: the default where a request does not say.
         reload_seconds: seconds between checks for a new model.
         limits: limits of requests.
-        feed: given the service's metrics and limits, returns what takes events; None: nothing does.
+        feed: returns what takes events, given the service's metrics; None: nothing does.
 
     Raises:
         ModelFileError: there is no complete model.
@@ -59,7 +59,7 @@ class Service:
         self._cold_start = cold_start
         self._reload_seconds = reload_seconds
         self._batches: Batches | None = None
-        self.feed = feed(self.metrics, limits) if feed else None
+        self.feed = feed(self.metrics) if feed else None
         model = source.load()
         self._use(self.feed.use(self.feed.follow(model)) if self.feed else model)
 

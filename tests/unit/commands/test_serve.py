@@ -290,3 +290,19 @@ def test_more_connections_than_files_may_be_is_one_clear_error(monkeypatch):
     monkeypatch.setattr(command.resource, "getrlimit", lambda _: (100, 1_255))
     with pytest.raises(ConfigError, match="1000 connections need 1256 open files, and 1255"):
         command._allow_files(1_000)
+
+
+def test_the_package_of_a_redis_log_is_named_where_it_is_missing(published, monkeypatch):
+    monkeypatch.setitem(sys.modules, "dayahead.live.redis_log", None)
+    options = ["--published", str(published), "--port", "0", "--live", "--events-log", "redis://h"]
+    result = CliRunner().invoke(app, ["serve", *options])
+    assert isinstance(result.exception, ConfigError)
+    assert "pip install 'dayahead[redis]'" in str(result.exception)
+
+
+def test_a_model_without_ticks_is_not_served_live(published, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(
+        app, ["serve", "--published", str(published), "--port", "0", "--live"]
+    )
+    assert "does not count clicks between two fits" in str(result.exception)

@@ -1,6 +1,5 @@
 """The log of events in a real Redis server: several services follow one stream."""
 
-import builtins
 import threading
 
 import pytest
@@ -8,8 +7,10 @@ import pytest
 from dayahead.core.errors import ConfigError, UnreachableError
 from dayahead.live.clock import EventClock, WallClock
 from dayahead.live.event import Event
-from dayahead.live.redis_log import RedisLog
 from support.redis_servers import running_redis
+
+pytest.importorskip("redis")
+from dayahead.live.redis_log import RedisLog
 
 
 def event(name, time=0):
@@ -153,16 +154,3 @@ def test_a_server_that_does_not_answer_is_one_line_without_its_password():
     assert "hidden" not in str(raised.value)
     with pytest.raises(ConfigError, match="Port could not"):
         RedisLog("redis://127.0.0.1:port", EventClock())
-
-
-def test_the_package_is_named_where_it_is_missing(monkeypatch):
-    real = builtins.__import__
-
-    def without_redis(name, *rest):
-        if name == "redis":
-            raise ImportError(name)
-        return real(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", without_redis)
-    with pytest.raises(ConfigError, match=r"install dayahead\[redis\]"):
-        RedisLog("redis://127.0.0.1", EventClock())

@@ -165,11 +165,11 @@ def test_events_have_the_fields_that_the_model_reads(windows, tmp_path):
 
 
 def test_limits_of_events(models, tmp_path):
-    limits = Limits(live_events=2, fields=5)
+    limits = Limits(sessions=2, fields=5)
     with live_client(models, tmp_path / "events.sqlite", limits=limits) as live:
         status, answer = live.send(*(event(f"{n}", 1, "00:01") for n in range(3)))
         assert status == 422
-        assert "at most 2 (dayahead serve --max-live-events)" in answer["error"]
+        assert "at most 2 (dayahead serve --max-sessions)" in answer["error"]
         status, answer = live.send(event("a", 1, "00:01", a=1, b=2, c=3, d=4))
         assert status == 422
         assert "events.0: 6 fields" in answer["error"]
