@@ -20,9 +20,9 @@ from dayahead.config.changed_settings import Setting
 from dayahead.core.errors import DataError
 from dayahead.core.phases import PhaseRow, in_phase, phase, read_phases
 from dayahead.metrics.metrics import Ranks, Values, main_metric, mean, target_metric
-from dayahead.outputs.baseline_ranks import read_baseline_ranks
 from dayahead.outputs.examples import read_examples
 from dayahead.outputs.losses import read_losses
+from dayahead.outputs.ranks_by_window import read_baseline_ranks
 from dayahead.outputs.run import RunResults
 from dayahead.outputs.tables import WindowResult, read_baselines, read_evidence
 from dayahead.statistics.differences import BaselineComparison, compare_with_baseline

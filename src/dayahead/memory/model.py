@@ -92,6 +92,7 @@ class MemoryModel:
         end: int,
         network: NetworkScores | None = None,
         sizes: Mapping[str, int] | None = None,
+        n_examples: int | None = None,
     ) -> OpenWindow:
         """Start a window: choose what the head will learn from it.
 
@@ -103,6 +104,7 @@ class MemoryModel:
             network: the network, if any, in its state before the window (in the first window:
                 fitted on the earlier half). Its positions are in the sessions.
             sizes: number of values of each vocabulary at the window, unless it has grown already.
+            n_examples: most examples that the head learns from; None: as the settings say.
         """
         self.rewind()
         early, late = sessions.halves()
@@ -112,7 +114,8 @@ class MemoryModel:
         [seed] = np.random.SeedSequence([self.settings.seed, self.n_fits]).generate_state(1)
         generator = torch.Generator().manual_seed(int(seed))
         learned, tick = sessions.take(rows), self.settings.tick
-        drawn = drawn_positions(learned, end, self.settings.config.n_examples, tick, generator)
+        n_most = self.settings.config.n_examples if n_examples is None else n_examples
+        drawn = drawn_positions(learned, end, n_most, tick, generator)
         window = OpenWindow(sessions.take(order), learned, rows, end, network, generator, *drawn)
         if tick:
             window.before = self.memories.state_dict(), self.running.state_dict()

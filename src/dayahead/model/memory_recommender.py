@@ -70,10 +70,13 @@ class MemoryRecommender(CountingModel):
         sessions: Iterable[Padded],
         end: int,
         network: NetworkScores | None = None,
+        *,
+        is_fitted_next: bool = True,
     ) -> None:
         """Start to count a window that ends at `end`; `network` is as in `MemoryModel.open`."""
         parts = [self._clicks(columns, lengths) for columns, lengths in sessions]
-        self.memory.open(Clicks.cat(parts, len(self.categories)), end, network, sizes)
+        n_examples = None if is_fitted_next else 0
+        self.memory.open(Clicks.cat(parts, len(self.categories)), end, network, sizes, n_examples)
 
     def advance(self, until: int) -> None:
         """Count the clicks before a tick of the window that is followed."""

@@ -64,13 +64,22 @@ class Model(ABC):
     def grow(self, sizes: Mapping[str, int]) -> None:
         """Add the first `sizes[column]` values of each vocabulary."""
 
-    def follow(self, sizes: Mapping[str, int], sessions: Iterable[Padded], end: int) -> None:  # noqa: B027
+    def follow(  # noqa: B027
+        self,
+        sizes: Mapping[str, int],
+        sessions: Iterable[Padded],
+        end: int,
+        *,
+        is_fitted_next: bool = True,
+    ) -> None:
         """Start to count a window before it is fitted on, where there is a tick.
 
         Args:
             sizes: number of values of each vocabulary at the window.
             sessions: its train sessions.
             end: of the window, microseconds since 1970.
+            is_fitted_next: whether the next fit may be on this window and goes on from here. If
+                not, the sessions may be of several windows after the last fit.
         """
 
     def advance(self, until: int) -> None:  # noqa: B027

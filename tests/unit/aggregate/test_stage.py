@@ -11,8 +11,8 @@ import pytest
 from dayahead.aggregate.findings import Folders
 from dayahead.aggregate.stage import aggregate
 from dayahead.core.errors import DataError, WindowError
-from dayahead.outputs.baseline_ranks import write_baseline_ranks
 from dayahead.outputs.losses import add_losses
+from dayahead.outputs.ranks_by_window import write_baseline_ranks
 from dayahead.outputs.tables import (
     baseline_path,
     window_result,

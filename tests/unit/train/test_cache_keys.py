@@ -21,7 +21,7 @@ from support.tiny_settings import merge_sections, tiny_study
 from support.window_folders import day, markov_days, write_window_folder
 
 DAYS = markov_days(n_days=5, sessions_per_day=12, n_items=300)
-IN_NO_KEY = {"fit_last", "cutoffs"}
+IN_NO_KEY = {"fit_last", "cutoffs", "horizon"}
 PLM, RTD, GBCE = ({"task": {"name": "plm"}}, {"task": {"name": "rtd"}}, {"loss": {"name": "gbce"}})
 BPR_MAX = {"loss": {"name": "bpr_max"}}
 ADAGRAD = {"training": {"optimizer": "adagrad"}}

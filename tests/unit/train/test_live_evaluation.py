@@ -1,34 +1,32 @@
 """Evaluation tick by tick: leaks, fits that go on from it, caches, processes, a saved model."""
 
 import shutil
-from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from dayahead.core.columns import EVENT_TIME, ITEM_ID, SESSION_ID, SESSION_START
+from dayahead.core.columns import EVENT_TIME, ITEM_ID, SESSION_ID
 from dayahead.core.errors import ConfigError, DataError
-from dayahead.core.files import read_json, write_parquet
+from dayahead.core.files import read_json
 from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Rank
-from dayahead.outputs.baseline_ranks import read_baseline_ranks
 from dayahead.outputs.examples import N_EXAMPLES, N_RECOMMENDED, read_examples
+from dayahead.outputs.ranks_by_window import read_baseline_ranks
 from dayahead.outputs.tables import read_baselines, read_ranks, read_windows
 from dayahead.train.batches import Sessions
 from dayahead.train.compared_baselines import train_baselines
 from dayahead.train.live_evaluation import Request
 from dayahead.train.stage import train
 from support.memory_models import MEMORY_WITH_GPT2
+from support.spread_windows import replaced, rewrite, write_spread_windows
 from support.tiny_settings import compute_config, merge_sections, tiny_study, train_study
-from support.window_folders import day, markov_days, write_window_folder
+from support.window_folders import day, markov_days
 from support.worker_studies import run_and_record
 
-SPREAD = timedelta(hours=1)
 LIVE = {"model": {"architecture": "memory"}, "live": {"tick": "30min", "session_gap": "30min"}}
 WITH_GPT2 = merge_sections(LIVE, **MEMORY_WITH_GPT2)
 DAYS = markov_days(n_days=3, sessions_per_day=20, n_items=30)
@@ -38,30 +36,7 @@ EVERYTHING = {"evaluation": {"split": "all", "positions": "all", "predictions": 
 @pytest.fixture(scope="module")
 def windows(tmp_path_factory):
     """Three days; a session starts every hour, and clicks five minutes apart."""
-    folder = write_window_folder(tmp_path_factory.mktemp("windows"), DAYS, features=True)
-    for path in folder.glob("session_start*.parquet"):
-        rewrite(path, spread)
-    return folder
-
-
-def rewrite(path, change):
-    write_parquet(path, change(pq.read_table(path, partitioning=None)))
-
-
-def spread(table):
-    numbers = [int(name[2:]) for name in table[SESSION_ID].to_pylist()]
-    starts = table[SESSION_START].to_pylist()
-    starts = [start + number * SPREAD for start, number in zip(starts, numbers, strict=True)]
-    times = [
-        [start + n * timedelta(minutes=5) for n in range(len(row))]
-        for start, row in zip(starts, table[EVENT_TIME].to_pylist(), strict=True)
-    ]
-    return replaced(replaced(table, SESSION_START, starts), EVENT_TIME, times)
-
-
-def replaced(table, name, values):
-    field = table.schema.field(name)
-    return table.set_column(table.column_names.index(name), field, pa.array(values, field.type))
+    return write_spread_windows(tmp_path_factory.mktemp("windows"), DAYS, features=True)
 
 
 def weights_in(out):
@@ -175,9 +150,7 @@ def test_examples_are_recommended_as_of_their_tick(windows, tmp_path):
 def test_an_item_of_the_window_is_a_candidate_from_the_next_tick_on(tmp_path):
     """Item 9 is new on the second day, and the second and third session end with it."""
     days = [[[1, 2], [2, 3], [3, 1]], [[1, 9], [2, 9], [3, 9]]]
-    folder = write_window_folder(tmp_path / "windows", days)
-    for path in folder.glob("session_start*.parquet"):
-        rewrite(path, spread)
+    folder = write_spread_windows(tmp_path / "windows", days)
     sections = merge_sections(LIVE, evaluation={"split": "all"})
     train_study(folder, tmp_path / "live", sections)
     assert (read_ranks(tmp_path / "live" / "results", day(1)).ranks > 0).tolist() == [
@@ -194,9 +167,7 @@ def test_an_item_of_the_window_is_a_candidate_from_the_next_tick_on(tmp_path):
 def test_an_item_that_was_held_but_never_counted_becomes_a_candidate(tmp_path, catalogue):
     """Item 9 is in the vocabulary of the first day, but in none of its train sessions."""
     days = [[[1, 2], [2, 3], [9, 9]], [[1, 9], [2, 9], [3, 9]]]
-    folder = write_window_folder(tmp_path / "windows", days)
-    for path in folder.glob("session_start*.parquet"):
-        rewrite(path, spread)
+    folder = write_spread_windows(tmp_path / "windows", days)
     rewrite(folder / f"session_start_date={day(0)}-train.parquet", lambda table: table.slice(0, 2))
     settings = {"model": {"catalogue": catalogue}, "evaluation": {"split": "all"}}
     out = train_study(folder, tmp_path / "out", merge_sections(LIVE, **settings))
@@ -206,9 +177,7 @@ def test_an_item_that_was_held_but_never_counted_becomes_a_candidate(tmp_path, c
 
 def test_baselines_beside_it_have_the_candidates_of_the_fit(tmp_path):
     days = [[[1, 2], [2, 3], [3, 1]], [[1, 9], [2, 9], [3, 9]]]
-    folder = write_window_folder(tmp_path / "windows", days)
-    for path in folder.glob("session_start*.parquet"):
-        rewrite(path, spread)
+    folder = write_spread_windows(tmp_path / "windows", days)
     study = tiny_study(folder, tmp_path / "out", merge_sections(LIVE, evaluation={"split": "all"}))
     train(study)
     train_baselines(study)
