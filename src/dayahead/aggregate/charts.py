@@ -59,6 +59,8 @@ _MAX_MARKERS: Final = 40
 """With more windows, a line without markers is easier to read."""
 _DASHES: Final = ((0, (1, 1.5)), (0, (5, 1.5)), (0, (5, 1.5, 1, 1.5)), (0, (9, 3)), (0, (2, 4)))
 """Dash patterns of the lines other than the run's, in order."""
+_MIN_SPAN: Final = 3
+"""Ages up to fewer hours are labelled in minutes, those up to fewer minutes in seconds."""
 _THOUSANDS: Final = 1000
 _WHOLE: Final = "{x:,.0f}"
 """Format of ticks from a thousand on."""
@@ -121,6 +123,36 @@ def bars(
         axes.yaxis.set_major_formatter(_WHOLE)
     about = f"{windows[0]} to {windows[-1]}"
     return _themed(svg.getvalue(), key, _alternative(about, {key: heights}))
+
+
+def age_curves(key: str, ages: Sequence[float], own: Series, beside: Series) -> Markup:
+    """Draw lines over the age of what a model knows, the run's own in front.
+
+    Args:
+        key: prefix of the element's ids, unique on the page.
+        ages: hours, ascending.
+        own: values at these ages.
+        beside: values drawn as grey dashed lines behind them.
+    """
+    with _drawing(_age_ticks(ages[-1])) as (axes, svg):
+        for number, (label, heights) in enumerate(beside.items()):
+            dashes = _DASHES[number % len(_DASHES)]
+            axes.plot(ages, _known(heights), color=_MUTED, lw=1.2, ls=dashes, label=label)
+        for label, heights in own.items():
+            axes.plot(ages, _known(heights), color=_ACCENT, lw=1.4, marker="o", ms=3, label=label)
+        _legend(axes, len(own) + len(beside))
+    return _themed(svg.getvalue(), key, _alternative("from young to old", {**own, **beside}))
+
+
+def _age_ticks(longest: float) -> dict[float, str]:
+    """Label ages in hours by hours, minutes or seconds."""
+    units = {"h": 1.0, "min": 60.0, "s": 3600.0}
+    unit, per_hour = next(
+        (each for each in units.items() if longest * each[1] >= _MIN_SPAN), ("s", units["s"])
+    )
+    locator = MaxNLocator(_MAX_TICKS, steps=[1, 2, 3, 4, 6, 10])
+    values = np.asarray(locator.tick_values(0, longest * per_hour))
+    return {value / per_hour: f"{value:g} {unit}" for value in values.tolist() if value >= 0}
 
 
 def fit_curves(key: str, losses: Mapping[str, Sequence[tuple[int, float]]]) -> Markup:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from dayahead.aggregate.ages import Ageing
 from dayahead.aggregate.findings import Findings
 from dayahead.statistics.differences import BaselineComparison, Difference
 
@@ -39,6 +40,45 @@ def _finding(architecture: str, baseline: BaselineComparison, metric: str) -> st
     if sign == 0:
         return f"{architecture} and {baseline.name}: no clear difference in these windows"
     return f"{architecture} is {'above' if sign > 0 else 'below'} {baseline.name} in these windows"
+
+
+def age_conclusion(ageing: Ageing) -> tuple[str, str] | None:
+    """Say what fitting half or twice as often would bring or cost, and the figures.
+
+    None where there are too few windows to tell.
+    """
+    half, twice, name = ageing.half_as_often, ageing.twice_as_often, title_of(ageing.metric)
+    if twice is None or twice.ci95 is None:
+        return None
+    over = f"over {ageing.n_windows:,} windows"
+    if half is None or half.ci95 is None:
+        above = {1: "above", 0: "not clearly above or below", -1: "below"}[sign_of(twice) or 0]
+        by = f" {abs(twice.difference):.4f}" if sign_of(twice) else ""
+        return (
+            f"In the first half of the time since the last fit {name} is{by} {above} its mean.",
+            f"Fitting twice as often would change it by as much ({_interval(twice)}, {over}) if "
+            f"the time of day made no difference; evaluation.horizon: 2 tells the two apart.",
+        )
+    effects = [_effect(test, name) for test in (half, twice)]
+    same = effects[0] == effects[1]
+    return (
+        f"Fitting half as often, or twice as often, would {effects[0]}."
+        if same
+        else f"Fitting half as often would {effects[0]}; twice as often would {effects[1]}.",
+        f"Changes: {_interval(half)}, and {_interval(twice)}, {over} that two models have ranked.",
+    )
+
+
+def _effect(change: Difference, metric: str) -> str:
+    sign = sign_of(change)
+    if not sign:
+        return f"make no clear difference to {metric}"
+    return f"{'bring' if sign > 0 else 'cost'} {abs(change.difference):.4f} {metric}"
+
+
+def _interval(test: Difference) -> str:
+    low, high = test.ci95 or (0.0, 0.0)
+    return f"{test.difference:+.4f}, 95 % interval {low:+.4f} to {high:+.4f}"
 
 
 def slice_conclusion(findings: Findings, rival: BaselineComparison) -> str:
