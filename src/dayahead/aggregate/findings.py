@@ -118,10 +118,7 @@ def find(
     _check_windows(folder, own)
     split: Any = settings["evaluation.split"]
     profile = results / "profile" / "phases.csv"
-    ages = AgeSums(
-        [*summary.aod], main_metric(summary.aod), folder.statistics.window_length, _tick(settings)
-    )
-    later = _later(results, settings, own)
+    ages, later = _no_ages(folder, [*summary.aod], settings), _later(results, settings, own)
     with phase("slices"):
         items, slicings = _by_target(folder, split, own, others, later, ages)
     return Findings(
@@ -147,9 +144,12 @@ def _has_ticks(settings: Mapping[str, Setting]) -> bool:
     return settings["model.architecture"] == MEMORY and bool(settings.get("live.tick"))
 
 
-def _tick(settings: Mapping[str, Setting]) -> int:
-    """Return the tick in microseconds; 0: none."""
-    return microseconds_of(str(settings["live.tick"])) if _has_ticks(settings) else 0
+def _no_ages(
+    folder: WindowFolder, metrics: Sequence[str], settings: Mapping[str, Setting]
+) -> AgeSums:
+    """Return the sums by age before the first window."""
+    tick = microseconds_of(str(settings["live.tick"])) if _has_ticks(settings) else 0
+    return AgeSums(metrics, main_metric(metrics), folder.statistics.window_length, tick)
 
 
 def _later(results: Path, settings: Mapping[str, Setting], own: RunResults) -> Later:
