@@ -1,5 +1,6 @@
 """Charts of the report: SVG elements in the colours of the page, which change with its theme."""
 
+import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -59,6 +60,10 @@ _MAX_MARKERS: Final = 40
 """With more windows, a line without markers is easier to read."""
 _DASHES: Final = ((0, (1, 1.5)), (0, (5, 1.5)), (0, (5, 1.5, 1, 1.5)), (0, (9, 3)), (0, (2, 4)))
 """Dash patterns of the lines other than the run's, in order."""
+_AGE_UNITS: Final = {"h": 1, "min": 60, "s": 3600}
+_MINUTES: Final = (1, 2, 3, 5, 10, 15, 20, 30)
+"""Steps of minutes and of seconds."""
+_HOURS: Final = (1, 2, 3, 4, 6, 8, 12, *(24 * 2**n for n in range(20)))
 _MIN_SPAN: Final = 3
 """Ages up to fewer hours are labelled in minutes, those up to fewer minutes in seconds."""
 _THOUSANDS: Final = 1000
@@ -145,14 +150,13 @@ def age_curves(key: str, ages: Sequence[float], own: Series, beside: Series) -> 
 
 
 def _age_ticks(longest: float) -> dict[float, str]:
-    """Label ages in hours by hours, minutes or seconds."""
-    units = {"h": 1.0, "min": 60.0, "s": 3600.0}
+    """Label at most 7 ages, in hours, minutes or seconds."""
     unit, per_hour = next(
-        (each for each in units.items() if longest * each[1] >= _MIN_SPAN), ("s", units["s"])
+        (each for each in _AGE_UNITS.items() if longest * each[1] >= _MIN_SPAN), ("s", 3600)
     )
-    locator = MaxNLocator(_MAX_TICKS, steps=[1, 2, 3, 4, 6, 10])
-    values = np.asarray(locator.tick_values(0, longest * per_hour))
-    return {value / per_hour: f"{value:g} {unit}" for value in values.tolist() if value >= 0}
+    end, steps = longest * per_hour, _HOURS if unit == "h" else _MINUTES
+    step = next(each for each in steps if end <= _MAX_TICKS * each)
+    return {n / per_hour: f"{n} {unit}" for n in range(0, math.ceil(end / step) * step + 1, step)}
 
 
 def fit_curves(key: str, losses: Mapping[str, Sequence[tuple[int, float]]]) -> Markup:
