@@ -31,7 +31,7 @@ SECTIONS = {
 def finished(tmp_path_factory):
     """A study with ticks and a horizon of 2, and its folders, whose results are aggregated."""
     root = tmp_path_factory.mktemp("horizon")
-    days = markov_days(N_DAYS, sessions_per_day=22, n_items=15)
+    days = markov_days(N_DAYS, sessions_per_day=12, n_items=15)
     folder = write_spread_windows(root / "windows", days)
     study = tiny_study(folder, root / "out", SECTIONS)
     write_raw_manifest(root / "raw")
@@ -59,8 +59,8 @@ def test_the_table_has_every_target_by_each_age(finished):
     n_own = sum(sizes.values())
     assert sum(int(row["n_targets"]) for row in of_fit) == 2 * n_own - sizes[day(1)]
     assert sum(int(row["n_targets"]) for row in of_tick) == n_own
-    # A session starts every hour, 22 a day, and every click is 5 minutes after the one before.
-    assert [float(row["from_hours"]) for row in of_fit] == [*range(22), *range(24, 46)]
+    # A session starts every hour, 12 a day, and every click is 5 minutes after the one before.
+    assert [float(row["from_hours"]) for row in of_fit] == [*range(12), *range(24, 36)]
     assert len(of_tick) < 10
 
 

@@ -26,7 +26,7 @@ from support.tiny_settings import (
 from support.window_folders import bytes_in, day, markov_days, write_window_folder
 from support.worker_studies import run_and_record
 
-DAYS = markov_days(n_days=4, sessions_per_day=20, n_items=12)
+DAYS = markov_days(n_days=4, sessions_per_day=12, n_items=12)
 TWO, THREE = ({"evaluation": {"split": "all", "horizon": horizon}} for horizon in (2, 3))
 ONE = {"evaluation": {"split": "all", "horizon": 1}}
 MEMORY = {"model": {"architecture": "memory"}}
@@ -143,7 +143,9 @@ def test_ticks_count_on_after_the_fit_and_nothing_else_does(windows, tmp_path):
     dice = np.random.default_rng(0)
 
     def shuffled(table):
-        items = [dice.integers(2, 14, len(row)).tolist() for row in table[ITEM_ID].to_pylist()]
+        rows = table[ITEM_ID].to_pylist()
+        every = np.concatenate(rows)
+        items = [dice.choice(every, len(row)).tolist() for row in rows]
         return replaced(table, ITEM_ID, items)
 
     rewrite(copied / f"session_start_date={day(1)}-train.parquet", shuffled)
@@ -165,10 +167,11 @@ def test_no_rank_of_a_later_window_depends_on_clicks_at_or_after_its_tick(
     times = pq.read_table(path)[EVENT_TIME].to_pylist()
 
     def changed(table):
-        rows = zip(table[ITEM_ID].to_pylist(), times, strict=True)
+        rows = table[ITEM_ID].to_pylist()
+        every = np.concatenate(rows)
         items = [
-            [item if time.hour < 10 else int(dice.integers(2, 14)) for item, time in zip(*row)]  # noqa: B905
-            for row in rows
+            [item if time.hour < 6 else int(dice.choice(every)) for item, time in zip(*row)]  # noqa: B905
+            for row in zip(rows, times, strict=True)
         ]
         return replaced(table, ITEM_ID, items)
 
@@ -179,7 +182,7 @@ def test_no_rank_of_a_later_window_depends_on_clicks_at_or_after_its_tick(
         for name, folder in (("before", windows), ("after", copied))
     )
     # Targets are asked for at the click before them.
-    is_early = np.array([time.hour < 10 for row in times for time in row[:-1]])
+    is_early = np.array([time.hour < 6 for row in times for time in row[:-1]])
     assert 0 < is_early.sum() < len(is_early)
     assert np.array_equal(before[is_early], after[is_early])
     assert not np.array_equal(before, after)
@@ -204,5 +207,5 @@ def test_two_processes_agree_with_one(windows, tmp_path, sections):
     study = tiny_study(windows, tmp_path / "two", sections)
     run_processes(run_and_record, compute_config(processes=2), {"two": study}, tmp_path)
     found, expected = (np.concatenate([*later(out).values()]) for out in (tmp_path / "two", one))
-    assert len(found) == len(expected) == 2 * 20
+    assert len(found) == len(expected) == 2 * 12
     assert (found == expected).mean() > 0.9  # sums are rounded otherwise
