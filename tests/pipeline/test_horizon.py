@@ -67,7 +67,7 @@ def test_the_table_has_every_target_by_each_age(finished):
 def test_the_report_has_charts_and_the_sentence(finished):
     study, _, found = finished
     assert found.ageing.n_windows == N_DAYS - 2
-    assert len(found.ageing.figures) == 6
+    assert len(found.ageing.figures) == 6 + 3 * (found.ageing.first_half is not None)
     text = (study.results / "report.html").read_text()
     assert "by the time since the last fit" in text
     assert "by the time since the last tick" in text

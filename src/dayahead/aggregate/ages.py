@@ -60,13 +60,15 @@ class Ageing:
     horizon: int
     """Windows after each fit that are evaluated."""
     n_windows: int
-    """Windows that the tests are over."""
+    """Windows that two models have ranked; with a horizon of 1, those of `first_half`."""
     half_as_often: Difference | None
     """Change of the metric if every second fit were left out; None with a horizon of 1."""
     twice_as_often: Difference | None
-    """Change of the metric with a fit in the middle of each window too; with a horizon of 1 the
-    metric in the first half of the time since the fit minus that over all of it, in which the time
-    of day has a part. None without such windows."""
+    """Change of the metric with a fit in the middle of each window too; None with a horizon of 1.
+    Half of what a window of age costs the targets in the later half."""
+    first_half: Difference | None
+    """The metric in the first half of the time since the last fit minus that over all of it, in
+    which the time of day has a part; None without windows with targets in both halves."""
 
     def since(self, kind: Since) -> Sequence[AgeGroup]:
         """Return the groups of one kind of age, the youngest first."""
@@ -75,9 +77,9 @@ class Ageing:
     @property
     def figures(self) -> dict[str, float]:
         """Return the changes and their intervals, those that there are, by name."""
-        tests = {"half_as_often": self.half_as_often, "twice_as_often": self.twice_as_often}
         found: dict[str, float] = {}
-        for name, test in tests.items():
+        for name in ("half_as_often", "twice_as_often", "first_half"):
+            test: Difference | None = getattr(self, name)
             if test is not None and test.ci95 is not None:
                 values = (test.difference, *test.ci95)
                 ends = ("", "_low", "_high")
@@ -107,6 +109,7 @@ class AgeSums:
         self.half: list[float] = []
         self.twice: list[float] = []
         self.early: list[float] = []
+        """Changes of the main metric by window, of which `Ageing` has the means."""
 
     def add(
         self, ages: Ints, since_tick: Ints, own: Ranks, later: Mapping[int, tuple[Ranks, int]]
@@ -146,7 +149,6 @@ class AgeSums:
 
     def result(self, horizon: int) -> Ageing:
         """Return the means and tests over all windows added."""
-        twice = self.early if horizon == 1 else self.twice
         return Ageing(
             groups=[
                 *self._groups("fit", self.length, N_BINS),
@@ -155,9 +157,10 @@ class AgeSums:
             length=self.length / HOUR,
             metric=self.metric,
             horizon=horizon,
-            n_windows=len(twice),
-            half_as_often=None if horizon == 1 else _test(self.half),
-            twice_as_often=_test(twice),
+            n_windows=len(self.early if horizon == 1 else self.half),
+            half_as_often=_test(self.half) if horizon > 1 else None,
+            twice_as_often=_test(self.twice) if horizon > 1 else None,
+            first_half=_test(self.early),
         )
 
     def _groups(self, since: Since, length: int, n_bins: int) -> list[AgeGroup]:

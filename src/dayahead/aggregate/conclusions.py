@@ -48,24 +48,29 @@ def age_conclusion(ageing: Ageing) -> tuple[str, str] | None:
     None where there are too few windows to tell.
     """
     half, twice, name = ageing.half_as_often, ageing.twice_as_often, title_of(ageing.metric)
-    if twice is None or twice.ci95 is None:
-        return None
     over = f"over {ageing.n_windows:,} windows"
-    if half is None or half.ci95 is None:
-        above = {1: "above", 0: "not clearly above or below", -1: "below"}[sign_of(twice) or 0]
-        by = f" {abs(twice.difference):.4f}" if sign_of(twice) else ""
-        return (
-            f"In the first half of the time since the last fit {name} is{by} {above} its mean.",
-            f"Fitting twice as often would change it by as much ({_interval(twice)}, {over}) if "
-            f"the time of day made no difference; evaluation.horizon: 2 tells the two apart.",
-        )
+    if half is None or twice is None:
+        return _first_half(ageing.first_half, name, over) if ageing.horizon == 1 else None
+    if sign_of(half) is None:
+        return None
     effects = [_effect(test, name) for test in (half, twice)]
-    same = effects[0] == effects[1]
     return (
         f"Fitting half as often, or twice as often, would {effects[0]}."
-        if same
+        if effects[0] == effects[1]
         else f"Fitting half as often would {effects[0]}; twice as often would {effects[1]}.",
         f"Changes: {_interval(half)}, and {_interval(twice)}, {over} that two models have ranked.",
+    )
+
+
+def _first_half(test: Difference | None, metric: str, over: str) -> tuple[str, str] | None:
+    if test is None or (sign := sign_of(test)) is None:
+        return None
+    by = f"{abs(test.difference):.4f} {'above' if sign > 0 else 'below'}"
+    return (
+        f"In the first half of the time since the last fit {metric} is "
+        f"{by if sign else 'not clearly above or below'} its mean.",
+        f"Fitting twice as often would change it by as much ({_interval(test)}, {over}) if the "
+        f"time of day made no difference; evaluation.horizon: 2 tells the two apart.",
     )
 
 

@@ -69,7 +69,10 @@ def test_changes_by_hand():
     assert found.n_windows == 5
     alone = sums.result(horizon=1)
     assert alone.half_as_often is None
-    assert alone.twice_as_often.difference == pytest.approx(1 - 2 / 3)
+    assert alone.twice_as_often is None
+    assert alone.first_half.difference == pytest.approx(1 - 2 / 3)
+    assert age_conclusion(alone)[0].endswith("NDCG@10 is 0.3333 above its mean.")
+    assert [*alone.figures] == [f"first_half_ndcg_at_10{end}" for end in ("", "_low", "_high")]
     assert found.figures == {
         "half_as_often_ndcg_at_10": pytest.approx(-1 / 12),
         "half_as_often_ndcg_at_10_low": pytest.approx(-1 / 12),
@@ -77,6 +80,7 @@ def test_changes_by_hand():
         "twice_as_often_ndcg_at_10": pytest.approx(1 / 12),
         "twice_as_often_ndcg_at_10_low": pytest.approx(1 / 12),
         "twice_as_often_ndcg_at_10_high": pytest.approx(1 / 12),
+        **alone.figures,
     }
 
 
