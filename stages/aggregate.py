@@ -17,9 +17,10 @@ def main() -> None:
 
         folders = Folders(Path("results"), Path("data/windows"), Path("data/raw"))
         run.log_input(params.dataset, folders.windows, folders.windows / "windows.json")
-        average = aggregate(folders, params.evaluation.cutoffs, flat_settings(params))
-        run.log_metrics({f"aod_{name}": value for name, value in average.aod.items()})
-        for name in ("aod.json", "report.html"):
+        found = aggregate(folders, params.evaluation.cutoffs, flat_settings(params))
+        aod = {f"aod_{name}": value for name, value in found.summary.aod.items()}
+        run.log_metrics(aod | found.ageing.figures)
+        for name in ("aod.json", "staleness.csv", "report.html"):
             run.log_artifact(folders.results / name, "results")
 
 

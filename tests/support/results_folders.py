@@ -21,9 +21,9 @@ from dayahead.core.columns import (
 )
 from dayahead.core.files import write_json, write_parquet
 from dayahead.dataset.manifest import RawManifest, SourceRecord
-from dayahead.outputs.baseline_ranks import write_baseline_ranks
 from dayahead.outputs.examples import Example, write_examples
 from dayahead.outputs.losses import add_losses
+from dayahead.outputs.ranks_by_window import write_baseline_ranks
 from dayahead.outputs.tables import (
     WindowRanks,
     baseline_path,

@@ -9,26 +9,30 @@ from typing import Any, Final
 
 import numpy as np
 
+from dayahead.aggregate.ages import Ageing, AgeSums
 from dayahead.aggregate.averaging import Average, average
 from dayahead.aggregate.origin import Origin, origin_of
 from dayahead.aggregate.shown_sessions import ShownSession, shown_sessions
 from dayahead.aggregate.slices import Slicing, slicings_of, sums_by_group
-from dayahead.aggregate.targets import Fitted, targets_of
+from dayahead.aggregate.targets import HOUR, Fitted, Targets, targets_of
 from dayahead.aggregate.window_items import WindowItems, items_by_window
 from dayahead.config.baselines import MEMORY
 from dayahead.config.changed_settings import Setting
+from dayahead.core.durations import microseconds_of
 from dayahead.core.errors import DataError
 from dayahead.core.phases import PhaseRow, in_phase, phase, read_phases
 from dayahead.metrics.metrics import Ranks, Values, main_metric, mean, target_metric
-from dayahead.outputs.baseline_ranks import read_baseline_ranks
 from dayahead.outputs.examples import read_examples
 from dayahead.outputs.losses import read_losses
+from dayahead.outputs.ranks_by_window import read_baseline_ranks, read_later_ranks
 from dayahead.outputs.run import RunResults
 from dayahead.outputs.tables import WindowResult, read_baselines, read_evidence
 from dayahead.statistics.differences import BaselineComparison, compare_with_baseline
-from dayahead.windows.folder import WindowFolder
+from dayahead.windows.folder import Window, WindowFolder
 from dayahead.windows.metadata import WindowsManifest
 
+Later = Mapping[int, Mapping[str, Ranks]]
+"""Ranks by window with models fitted n windows before, for n from 2 on."""
 NO_RUNS: Final[Mapping[str, RunResults]] = MappingProxyType({})
 
 
@@ -45,6 +49,7 @@ class Findings:
     baselines: Sequence[BaselineComparison]
     """The counting baselines, and other runs if the report has some."""
     slicings: Sequence[Slicing]
+    ageing: Ageing
     window: str
     """The newest evaluated window, from which the examples are."""
     examples: Sequence[ShownSession]
@@ -113,8 +118,9 @@ def find(
     _check_windows(folder, own)
     split: Any = settings["evaluation.split"]
     profile = results / "profile" / "phases.csv"
+    ages, later = _no_ages(folder, [*summary.aod], settings), _later(results, settings, own)
     with phase("slices"):
-        items, slicings = _by_target(folder, split, own, others, main_metric(summary.aod))
+        items, slicings = _by_target(folder, split, own, others, later, ages)
     return Findings(
         settings=settings,
         rows=own.rows,
@@ -122,6 +128,7 @@ def find(
         outside=mean(own.every_rank == 0),
         baselines=[compare_with_baseline(own.rows, name, rows) for name, rows in tables.items()],
         slicings=slicings,
+        ageing=ages.result(1 + len(later)),
         window=own.rows[-1].window,
         examples=_examples(folder, results, split, own),
         losses=read_losses(results),
@@ -135,6 +142,21 @@ def find(
 
 def _has_ticks(settings: Mapping[str, Setting]) -> bool:
     return settings["model.architecture"] == MEMORY and bool(settings.get("live.tick"))
+
+
+def _no_ages(
+    folder: WindowFolder, metrics: Sequence[str], settings: Mapping[str, Setting]
+) -> AgeSums:
+    """Return the sums by age before the first window."""
+    tick = microseconds_of(str(settings["live.tick"])) if _has_ticks(settings) else 0
+    return AgeSums(metrics, main_metric(metrics), folder.statistics.window_length, tick)
+
+
+def _later(results: Path, settings: Mapping[str, Setting], own: RunResults) -> Later:
+    """Read the ranks of older models, if there are any."""
+    horizon: Any = settings.get("evaluation.horizon", 1)
+    distances = range(2, horizon + 1)
+    return {n_after: read_later_ranks(results, n_after, own.by_window) for n_after in distances}
 
 
 def _tables_and_ranks(
@@ -173,7 +195,8 @@ def _by_target(
     split: Any,  # noqa: ANN401
     own: RunResults,
     others: Mapping[str, Mapping[str, Ranks]],
-    metric: str,
+    later: Later,
+    ages: AgeSums,
 ) -> tuple[list[WindowItems], list[Slicing]]:
     """Read the windows once, for their items and for the groups of their targets."""
     evaluated = {row.window: ranks for row, ranks in zip(own.rows, own.ranks, strict=True)}
@@ -186,6 +209,24 @@ def _by_target(
             ranks = evaluated[window.name]
             targets = targets_of(folder, window, split, ranks, before)
             every = [ranks.ranks, *(each[window.name] for each in others.values())]
-            sums.append(sums_by_group(targets, [target_metric(metric, each) for each in every]))
+            values = [target_metric(ages.metric, each) for each in every]
+            sums.append(sums_by_group(targets, values))
+            _add_ages(ages, folder, window, targets, ranks.ranks, later)
         before = Fitted(folder.ends[window.name], counts)
     return items, slicings_of(sums, list(others))
+
+
+def _add_ages(
+    ages: AgeSums, folder: WindowFolder, window: Window, targets: Targets, own: Ranks, later: Later
+) -> None:
+    """Add a window's targets by the time since the last fit, and since those before it."""
+    fits = [folder.ends[each.name] for each in folder.windows[: window.position]]
+    older = {
+        n_after: (ranks[window.name], fits[-1] - fits[-n_after])
+        for n_after, ranks in later.items()
+        if window.name in ranks
+    }
+    since_fit = np.rint(targets.since_fit * HOUR).astype(np.int64)
+    times = since_fit + fits[-1]
+    last = np.minimum(times // ages.tick * ages.tick, folder.ends[window.name]) if ages.tick else 0
+    ages.add(since_fit, times - last, own, older)

@@ -2,9 +2,15 @@
 
 from typing import Final
 
-from dayahead.aggregate.conclusions import conclusions, sign_of, slice_conclusion, title_of
+from dayahead.aggregate.conclusions import (
+    age_conclusion,
+    conclusions,
+    sign_of,
+    slice_conclusion,
+    title_of,
+)
 from dayahead.aggregate.environment import page_environment
-from dayahead.aggregate.figures import data_charts, metric_charts, training_charts
+from dayahead.aggregate.figures import age_charts, data_charts, metric_charts, training_charts
 from dayahead.aggregate.findings import Findings
 from dayahead.config.changed_settings import changed_settings
 from dayahead.core.phases import idle_seconds
@@ -27,6 +33,8 @@ def render_page(findings: Findings) -> str:
         listing=findings.listing,
         conclusions=list(conclusions(findings)),
         slice_conclusion=slice_conclusion(findings, rival),
+        age_conclusion=age_conclusion(findings.ageing),
+        age_charts=list(age_charts(findings)),
         rival=rival,
         evidence=sorted(findings.evidence.items(), key=lambda entry: -abs(entry[1])),
         n_shown=_N_SHOWN,

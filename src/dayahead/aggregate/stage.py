@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
-from dayahead.aggregate.averaging import Average
-from dayahead.aggregate.findings import Folders, find
+from dayahead.aggregate.ages import write_staleness
+from dayahead.aggregate.findings import Findings, Folders, find
 from dayahead.aggregate.page import render_page
 from dayahead.aggregate.transformers4rec import export_transformers4rec
 from dayahead.config.changed_settings import Setting
@@ -13,8 +13,10 @@ from dayahead.core.phases import phase
 from dayahead.outputs.run import RunResults
 
 
-def aggregate(folders: Folders, cutoffs: Sequence[int], settings: Mapping[str, Setting]) -> Average:
-    """Write aod.json, report.html and the Transformers4Rec export into the results folder.
+def aggregate(
+    folders: Folders, cutoffs: Sequence[int], settings: Mapping[str, Setting]
+) -> Findings:
+    """Write aod.json, staleness.csv, report.html and the Transformers4Rec export into results/.
 
     The folders are as `train`, `preprocess` and `download` write them; `settings` are params.yaml,
     flat: {"model.n_layer": 2, ...}, for the report.
@@ -28,7 +30,8 @@ def aggregate(folders: Folders, cutoffs: Sequence[int], settings: Mapping[str, S
         own = RunResults.read(results, cutoffs)
     findings = find(folders, own, cutoffs, settings)
     write_json(results / "aod.json", asdict(findings.summary))
+    write_staleness(results, findings.ageing)
     with phase("report"):
         write_text(results / "report.html", render_page(findings))
     export_transformers4rec(results, own.rows, findings.summary)
-    return findings.summary
+    return findings

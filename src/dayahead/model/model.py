@@ -84,7 +84,8 @@ class Model(ABC):
             sizes: number of values of each vocabulary at the window.
             sessions: its train sessions.
             end: of the window, microseconds since 1970.
-            to_fit: whether the model is fitted on the window after it has counted it.
+            to_fit: whether the model is fitted on the window after it has counted it. If not, the
+                sessions may be of several windows after the last fit.
         """
 
     def advance(self, until: int) -> None:  # noqa: B027

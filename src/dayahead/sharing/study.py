@@ -98,7 +98,14 @@ def _keys(study: Study, process: Process) -> list[Entry]:
     windows, evaluated = select_windows(folder, study.params)
     cached = CachedWindows(study, Catalogue(folder, study.params.model), windows, process)
     indices = [index for index, window in enumerate(windows[1:]) if window in evaluated]
+    later = [
+        (index, n_after)
+        for n_after in range(2, study.params.evaluation.horizon + 1)
+        for index in range(len(windows) - n_after)
+        if windows[index + n_after] in evaluated
+    ]
     return [
         *(("fits", key) for key in cached.keys.fits),
         *(("evaluations", cached.evaluation_key(index)) for index in indices),
+        *(("evaluations", cached.later_key(*each)) for each in later),
     ]

@@ -73,30 +73,45 @@ class CacheKeys:
 
     def evaluation(self, index: int) -> str:
         """Key of the evaluation, on windows[index + 1], of the model fitted on windows[index]."""
-        window = self.windows[index + 1]
+        window, settings = self.windows[index + 1], self.evaluation_settings
         start = self.catalogue.sizes_at(self.windows[index])[ITEM_ID]
         end = max(start, self.folder.n_in_files(ITEM_ID, window))
-        settings = self.evaluation_settings
-        roles = ROLES if settings["split"] == "all" else (settings["split"],)
         value = {
-            "model": self.fits[index],
-            "window": window.name,
-            "sessions": [sha256_of(self.folder.path(window, role)) for role in roles],
+            **self._ranked(index, 1),
             "evaluation": settings,
-            # A model with ticks counts the window's train sessions during its evaluation.
-            "counted": sha256_of(self.folder.path(window, "train"))
-            if self.params.has_ticks
-            else None,
             # Lists of predictions contain raw ids, also of items that are new in this window.
             "values": self._values(ITEM_ID, start, end) if settings["predictions"] else None,
         }
         return fingerprint(value)
 
+    def later_evaluation(self, index: int, n_after: int) -> str:
+        """Key of the ranks on windows[index + n_after], with the model fitted on windows[index]."""
+        of_ranks = ("split", "candidates", "positions", "batch_size")
+        settings = {name: self.evaluation_settings[name] for name in of_ranks}
+        return fingerprint({**self._ranked(index, n_after), "later": settings})
+
+    def _ranked(self, index: int, n_after: int) -> dict[str, Any]:
+        """Return what the ranks on windows[index + n_after] depend on, besides settings."""
+        followed = self.windows[index + 1 : index + n_after + 1]
+        window, split = followed[-1], self.params.evaluation.split
+        paths = [self.folder.path(window, role) for role in (ROLES if split == "all" else [split])]
+        # A model with ticks counts the train sessions of these windows during the evaluation.
+        counted = [self.folder.path(each, "train") for each in followed if self.params.has_ticks]
+        return {
+            "model": self.fits[index],
+            "window": window.name,
+            "sessions": [sha256_of(path) for path in paths],
+            "counted": [sha256_of(path) for path in counted],
+        }
+
     @cached_property
     def evaluation_settings(self) -> dict[str, Any]:
-        """Settings that evaluations depend on; metrics at any cutoff follow from cached ranks."""
+        """Settings that evaluations depend on; metrics at any cutoff follow from cached ranks.
+
+        The horizon adds evaluations, which have keys of their own, and changes none.
+        """
         settings = asdict(self.params.evaluation)
-        del settings["cutoffs"]
+        del settings["cutoffs"], settings["horizon"]
         return settings
 
     @cached_property

@@ -10,7 +10,7 @@ from pathlib import Path
 from dayahead.config.baselines import baselines_beside
 from dayahead.core.phases import in_phase
 from dayahead.distributed.launch import run_alone
-from dayahead.outputs.baseline_ranks import write_baseline_ranks
+from dayahead.outputs.ranks_by_window import write_baseline_ranks
 from dayahead.outputs.tables import (
     baseline_path,
     mean_metrics,
@@ -53,12 +53,14 @@ def train_baselines(study: Study) -> dict[str, float]:
 def baseline_study(architecture: str, study: Study, scratch: Path) -> Study:
     """Return the study of a baseline to compare a run with; its files go to `scratch`."""
     params = study.params
-    # Only the ranks are needed: no lists, no profile, no fit of the last window.
+    # Only the ranks of the next window are needed: no lists, no profile, no fit of the last one.
     counted = replace(
         params,
         model=replace(params.model, architecture=architecture, features=(), past_length=0),
         training=replace(params.training, fit_last=False),
-        evaluation=replace(params.evaluation, predictions=0, train_sessions=0, attention_of=()),
+        evaluation=replace(
+            params.evaluation, horizon=1, predictions=0, train_sessions=0, attention_of=()
+        ),
         profile=replace(params.profile, window=None),
         compute=replace(params.compute, processes=1, device="cpu", shard_items=False),
     )

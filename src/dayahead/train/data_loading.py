@@ -136,10 +136,10 @@ class Loader:
         rows = sorted_rows(sessions.lengths, self.params.evaluation.batch_size)
         return LoadedBatches(sessions, rows, rank)
 
-    def train_sessions(self, window: Window) -> LoadedBatches:
-        """Return one pass over all train sessions of a window."""
-        table = self.folder.read(window, "train", self.columns)
-        return self._sorted_batches(table, Rank(index=0, world_size=1))
+    def train_sessions(self, *windows: Window) -> LoadedBatches:
+        """Return one pass over all train sessions of one window or several."""
+        tables = [self.folder.read(window, "train", self.columns) for window in windows]
+        return self._sorted_batches(pa.concat_tables(tables), Rank(index=0, world_size=1))
 
     def evaluated_sessions(self, window: Window) -> Sessions:
         """Return the sessions that a window is evaluated on, in file order."""

@@ -21,6 +21,7 @@ from dayahead.core.errors import ModelFileError, lack_of_memory
 from dayahead.core.phases import in_phase, phase
 from dayahead.distributed.process import Process
 from dayahead.distributed.sharding import WHOLE, Shard
+from dayahead.metrics.metrics import Ranks
 from dayahead.model.building import build_model
 from dayahead.model.checkpoint import (
     READ_ERRORS,
@@ -266,6 +267,30 @@ class Run:
         size = self.params.evaluation.batch_size
         found, shown = evaluate_live(self.model, requests, self._candidates_now, self.process, size)
         return found, shown
+
+    @in_phase("horizon")
+    def evaluate_later(self, window: Window, n_after: int) -> Ranks:
+        """Rank the targets of the window that is `n_after` windows after the last fit; 0: a miss.
+
+        A model with ticks counts all these windows, and is then as the fit left it; a collective.
+        """
+        process, config = self.process, self.params.evaluation
+        with phase("data"):
+            n_targets = self.loader.n_targets_of(self.loader.evaluation_sessions(window))
+        if not self.model.tick:
+            with phase("data"):
+                batches = self.loader.evaluation_batches(window, process.rank)
+            return evaluate(self.model, batches, n_targets, self.candidates, process).ranks
+        first = window.position - n_after + 1
+        with phase("data"):
+            counted = self.loader.train_sessions(*self.folder.windows[first : window.position + 1])
+            sessions = self.loader.evaluated_sessions(window)
+        sizes, end = self.catalogue.sizes_at(window), self.folder.ends[window.name]
+        self.model.follow(sizes, counted.padded(), end, to_fit=False)
+        request, size = Request.of(sessions, n_targets, self.model.tick, end, 0), config.batch_size
+        [found] = evaluate_live(self.model, [request], self._candidates_now, process, size)
+        self.model.rewind()
+        return found.ranks
 
     def _candidates_now(self) -> NDArray[np.int32]:
         """Return the candidates and, where they are those seen, the items counted since."""

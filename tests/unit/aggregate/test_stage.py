@@ -11,8 +11,8 @@ import pytest
 from dayahead.aggregate.findings import Folders
 from dayahead.aggregate.stage import aggregate
 from dayahead.core.errors import DataError, WindowError
-from dayahead.outputs.baseline_ranks import write_baseline_ranks
 from dayahead.outputs.losses import add_losses
+from dayahead.outputs.ranks_by_window import write_baseline_ranks
 from dayahead.outputs.tables import (
     baseline_path,
     window_result,
@@ -107,7 +107,7 @@ def test_with_all_positions_means_are_over_targets(tmp_path):
     rows = [window_result(window, found, CUTOFFS, None, {}) for window in DAYS]
     write_windows(results / "windows.csv", rows)
     write_baselines(results, rows, {day: [1, 1, 0] for day in DAYS})
-    summary = run((results, windows))
+    summary = run((results, windows)).summary
     assert summary.n_sessions == 12
     assert summary.aod["recall_at_10"] == summary.session_mean["recall_at_10"] == 2 / 3
     assert "33.33 % of all targets" in (results / "report.html").read_text()
@@ -306,7 +306,7 @@ def test_the_report_of_a_few_hours_without_training_loss(tmp_path):
     results = write_results(tmp_path / "results", hours)
     named = ["2019-10-01T12", *hours, "2019-10-01T15"]
     windows = write_listing(tmp_path / "windows", named, "hour", sessions=TWO)
-    summary = run((results, windows))
+    summary = run((results, windows)).summary
     report = (results / "report.html").read_text()
     assert set(summary.ci95.values()) == {None}
     assert "Average over hours" in report

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from dayahead.core.errors import DataError
-from dayahead.outputs.baseline_ranks import read_baseline_ranks
 from dayahead.outputs.examples import read_examples
 from dayahead.outputs.losses import read_losses
+from dayahead.outputs.ranks_by_window import read_baseline_ranks
 from dayahead.outputs.tables import (
     baseline_path,
     ranks_path,

@@ -50,7 +50,11 @@ def project(tmp_path, monkeypatch):
             {"model": {"architecture": "gpt2"}, "machine": {"strict": True}},
             marks=pytest.mark.slow,
         ),
-        {"model": {"architecture": "popularity"}, "training": {"fit_last": False}},
+        {
+            "model": {"architecture": "popularity"},
+            "training": {"fit_last": False},
+            "evaluation": {"horizon": 2},
+        },
         pytest.param({"machine": {"strict": True}}, marks=pytest.mark.slow),
         pytest.param({"model": DROPOUT, "compute": SEVERAL}, marks=pytest.mark.slow),
         pytest.param(

@@ -9,8 +9,8 @@ from dayahead.config.baselines import COMPARED
 from dayahead.core.errors import TrainingError
 from dayahead.metrics.metrics import mean
 from dayahead.model.checkpoint import load_model
-from dayahead.outputs.baseline_ranks import read_baseline_ranks
 from dayahead.outputs.examples import N_EXAMPLES
+from dayahead.outputs.ranks_by_window import read_baseline_ranks
 from dayahead.outputs.tables import read_evidence, read_ranks, read_windows
 from dayahead.train.compared_baselines import train_baselines
 from dayahead.train.data_loading import Loader

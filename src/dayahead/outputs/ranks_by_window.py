@@ -1,0 +1,123 @@
+"""Tables of ranks by window, without session ids: further ranks of the targets of results/ranks/.
+
+`results/baselines/<name>.parquet` has those of a counting baseline, `results/horizon/<n>.parquet`
+those of the model that was fitted n windows earlier.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from dayahead.core.columns import RANK, WINDOW
+from dayahead.core.errors import DataError
+from dayahead.core.files import write_parquet
+from dayahead.metrics.metrics import Ranks
+from dayahead.outputs.tables import baseline_path, reading
+
+HORIZON: Final = "horizon"
+_SCHEMA = pa.schema(
+    [
+        pa.field(WINDOW, pa.dictionary(pa.int32(), pa.string()), nullable=False),
+        pa.field(RANK, pa.int32()),
+    ]
+)
+
+
+def write_ranks_by_window(path: Path, ranks: Mapping[str, Ranks]) -> None:
+    """Write ranks by window, in the order of the run's ranks; a miss (0) is null."""
+    names, sizes = list(ranks), [len(each) for each in ranks.values()]
+    codes = pa.array(np.repeat(np.arange(len(names)), sizes), pa.int32())
+    every = np.concatenate([*ranks.values(), np.zeros(0, np.int32)])
+    columns = {
+        WINDOW: pa.DictionaryArray.from_arrays(codes, pa.array(names, pa.string())),
+        RANK: pa.array(every, pa.int32(), mask=every == 0),
+    }
+    write_parquet(path, pa.table(columns, schema=_SCHEMA))
+
+
+def read_ranks_by_window(path: Path) -> dict[str, NDArray[np.int32]]:
+    """Read what `write_ranks_by_window` wrote.
+
+    Raises:
+        DataError: the file is missing or damaged.
+    """
+    with reading(path, "ranks by window"):
+        table = pq.ParquetFile(path).read()
+        windows = table[WINDOW].cast(pa.string()).to_numpy()
+        every = table[RANK].cast(pa.int32()).fill_null(0).to_numpy()
+    _, starts, sizes = np.unique(windows.astype(str), return_index=True, return_counts=True)
+    parts = sorted(zip(starts.tolist(), sizes.tolist(), strict=True))
+    return {str(windows[start]): every[start : start + size] for start, size in parts}
+
+
+def write_baseline_ranks(results: Path, baseline: str, ranks: Mapping[str, Ranks]) -> None:
+    """Write the ranks that a baseline gives the run's targets, by window."""
+    write_ranks_by_window(_baseline_path(results, baseline), ranks)
+
+
+def write_later_ranks(results: Path, n_after: int, ranks: Mapping[str, Ranks]) -> None:
+    """Write the ranks with models that were fitted `n_after` windows earlier, by window."""
+    write_ranks_by_window(_later_path(results, n_after), ranks)
+
+
+def read_baseline_ranks(
+    results: Path, baseline: str, own: Mapping[str, Ranks], *, has_ticks: bool = False
+) -> dict[str, NDArray[np.int32]]:
+    """Read a baseline's ranks by window; `own` are the run's ranks of the same targets.
+
+    A run that `has_ticks` has more candidates than its baselines, and so may miss less.
+
+    Raises:
+        DataError: the file is missing or damaged, or it has other windows, targets or candidates.
+    """
+    path = _baseline_path(results, baseline)
+    found = read_ranks_by_window(path)
+    _check(path, found, own, has_fewer_candidates=has_ticks)
+    return found
+
+
+def read_later_ranks(
+    results: Path, n_after: int, own: Mapping[str, Ranks]
+) -> dict[str, NDArray[np.int32]]:
+    """Read the ranks with models that were fitted `n_after` windows earlier, 2 or more.
+
+    `own` are the run's ranks; the first windows have no such model.
+
+    Raises:
+        DataError: the file is missing or damaged, or it has other windows or targets.
+    """
+    path = _later_path(results, n_after)
+    found = read_ranks_by_window(path)
+    last = dict([*own.items()][max(0, len(own) - len(found)) :])
+    _check(path, found, last, has_fewer_candidates=True)
+    return found
+
+
+def _check(
+    path: Path, found: Mapping[str, Ranks], own: Mapping[str, Ranks], *, has_fewer_candidates: bool
+) -> None:
+    """Check windows and targets by what is missed, as the file has no target ids."""
+    sizes = [[(name, len(ranks)) for name, ranks in each.items()] for each in (found, own)]
+    missed, own_missed = (
+        np.concatenate([np.zeros(0), *each.values()]) == 0 for each in (found, own)
+    )
+    if sizes[0] != sizes[1] or not (
+        missed[own_missed].all() if has_fewer_candidates else np.array_equal(missed, own_missed)
+    ):
+        raise DataError(
+            f"{path}: expected the windows, targets and candidates of ranks/, found others; run "
+            f"`dvc repro -f train`"
+        )
+
+
+def _baseline_path(results: Path, baseline: str) -> Path:
+    return baseline_path(results, baseline).with_suffix(".parquet")
+
+
+def _later_path(results: Path, n_after: int) -> Path:
+    return results / HORIZON / f"{n_after}.parquet"
