@@ -309,10 +309,10 @@ def _findings(
     found = []
     n_sessions = len(np.unique(official.sessions))
     if off is not None:
-        where = "ahead" if off.seconds > 0 else "behind"
+        where = "ahead of" if off.seconds > 0 else "behind"
         found.append(
-            f"{off.n_events:,} events ({off.share:.1%}) are {_shown(abs(off.seconds))} {where} of "
-            f"their times in the official log: a client's clock or time zone is wrong"
+            f"{off.n_events:,} events ({_percent(off.share)}) are {_shown(abs(off.seconds))} "
+            f"{where} their times in the official log: a client's clock or time zone is wrong"
         )
     usual = _usual(earlier, "in_live", 1.0)
     in_live = figures["in_live"]
@@ -322,15 +322,15 @@ def _findings(
     )
     if in_live is not None and in_live < expected:
         found.append(
-            f"{1 - in_live:.1%} of the official log's events are missing in the live log, usual "
-            f"are {1 - usual:.1%}: a client did not report them, or the service was down"
+            f"{_percent(1 - in_live)} of the official log's events are missing in the live log, "
+            f"usual are {_percent(1 - usual)}: a client did not report them, or the service was down"
         )
     usual = _usual(earlier, "extra", 0.0)
     extra = figures["extra"]
     if extra is not None and extra > usual + MAX_CHANGE + _noise(usual, n_sessions):
         found.append(
-            f"the live log has {extra:.1%} more events of the same sessions and items, usual are "
-            f"{usual:.1%}: a client may repeat events under another event_id"
+            f"the live log has {_percent(extra)} more events of the same sessions and items, "
+            f"usual are {_percent(usual)}: a client may repeat events under another event_id"
         )
     return found
 
@@ -348,3 +348,7 @@ def _noise(share: float, n_sessions: int) -> float:
 
 def _shown(seconds: float) -> str:
     return f"{seconds / 60:.0f} minutes" if seconds >= 120 else f"{seconds:.0f} seconds"  # noqa: PLR2004
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"

@@ -91,7 +91,7 @@ def test_logs_may_be_empty(rows, theirs):
 def test_what_is_usual_is_learned_after_three_nights():
     rows = [(session, 1, session) for session in range(1000)]
     half = compared(clicks(rows), live(rows[::2]), (0, DAY), [])
-    assert "50.0% of the official log's events are missing" in half["findings"][0]
+    assert "50.0 % of the official log's events are missing" in half["findings"][0]
     assert compared(clicks(rows), live(rows[::2]), (0, DAY), [half] * 2)["findings"]
     assert not compared(clicks(rows), live(rows[::2]), (0, DAY), [half] * 3)["findings"]
     assert compared(clicks(rows), live(rows[::3]), (0, DAY), [half] * 3)["findings"]
@@ -146,9 +146,9 @@ def test_a_night_compares_the_newest_window(root, caplog):
     assert (figures["hours"], figures["of_hours"]) == (24.0, 24.0)
     [finding] = figures["findings"]
     assert finding in caplog.text
-    assert "34.7% of the official log" in finding
+    assert "34.7 % of the official log" in finding
     assert "Live log: 94 events; official log: 144, of which 65.3 % are in the live log;" in page
-    assert '<span class="mark note">live log</span> 34.7%' in page
+    assert '<span class="mark note">live log</span> 34.7 %' in page
 
 
 def test_a_log_that_begins_within_the_window_is_compared_from_there_on(root):
