@@ -317,13 +317,13 @@ def _findings(
     usual = _usual(earlier, "in_live", 1.0)
     in_live = figures["in_live"]
     # Events at another time are no missing ones.
-    expected = (usual * (1 - MAX_CHANGE) - _noise(usual, n_sessions)) * (
-        1 - (off.share if off else 0)
-    )
+    at_same_time = 1 - (off.share if off else 0)
+    expected = (usual * (1 - MAX_CHANGE) - _noise(usual, n_sessions)) * at_same_time
     if in_live is not None and in_live < expected:
         found.append(
             f"{_percent(1 - in_live)} of the official log's events are missing in the live log, "
-            f"usual are {_percent(1 - usual)}: a client did not report them, or the service was down"
+            f"usual are {_percent(1 - usual)}: a client did not report them, or the service was "
+            f"down"
         )
     usual = _usual(earlier, "extra", 0.0)
     extra = figures["extra"]
