@@ -80,7 +80,9 @@ def _print_erasure(erasure: "Erasure", users: list[str], *, dry_run: bool) -> No
 def _check(erasure: "Erasure") -> None:
     """End with an error where something is left, or a user was not found."""
     left = [str(each.path) for each in erasure.kept]
-    problems = [f"in use, so not removed: {', '.join(left)}; run this again later"] if left else []
+    problems = (
+        [f"in use, so not wholly removed: {', '.join(left)}; run this again later"] if left else []
+    )
     if erasure.missing:
         problems.append(
             f"no row found of {', '.join(erasure.missing)}: compare with the ids in the source, "

@@ -11,8 +11,9 @@ from filelock import FileLock, Timeout
 from dayahead.core.cache import DAMAGED, KINDS, Cache
 from dayahead.core.errors import BusyError
 from dayahead.core.files import remove_tree
-from dayahead.erasure.holdings import OUTPUTS, Holding, Holdings, find_holdings
+from dayahead.erasure.holdings import LIVE, OUTPUTS, Holding, Holdings, event_logs, find_holdings
 from dayahead.erasure.suppression import suppress_users
+from dayahead.live.log_file import erase
 
 LOCKS = ("download", "preprocess", "train", "aggregate", "nightly")
 """Names of the locks of processes that write the data to be removed."""
@@ -37,23 +38,34 @@ def forget(
 ) -> Erasure:
     """Remove everything that holds a row of the users or of their sessions, unless `dry_run`.
 
-    First they are listed in the data set's file, so that no later `download` brings them back. This
-    includes users for whom nothing was found, because a source may hold them.
+    Before that they are listed in the data set's file, so that no later `download` brings them
+    back. This includes users for whom nothing was found, because a source may hold them.
 
     Raises:
         BusyError: a stage or a night is at work here.
         ConfigError: the data set's file names no column of users.
+        DataError: a log of events is damaged. Nothing was changed, unless the damage was found
+            while events were being removed.
     """
     with _no_stage_running(root):
-        if not dry_run:
-            suppress_users(dataset, users)
         holdings = find_holdings(root, users, dvc_cache)
         unsearched = _unsearched(root)
         kept = []
         if not dry_run:
-            kept = [each for each in (*holdings.found, *unsearched) if not _is_removed(root, each)]
+            suppress_users(dataset, users)
+            kept = _erased_from_logs(root, users, holdings.sessions)
+            whole = (each for each in (*holdings.found, *unsearched) if each.place != LIVE)
+            kept += [each for each in whole if not _is_removed(root, each)]
     missing = [user for user in users if not holdings.rows[user]]
     return Erasure(holdings, missing, kept, len(unsearched))
+
+
+def _erased_from_logs(
+    root: Path, users: Collection[str], sessions: Collection[str]
+) -> list[Holding]:
+    """Remove events from the logs; return those whose files may still hold some."""
+    # All logs, because one that was in use the last time may hold what is no longer found.
+    return [Holding(LIVE, path, 0) for path in event_logs(root) if not erase(path, users, sessions)]
 
 
 def _unsearched(root: Path) -> list[Holding]:

@@ -1,23 +1,27 @@
-"""Search for rows of users in a project: outputs, caches, records and DVC's cache."""
+"""Search for rows of users in a project: outputs, caches, records, logs of events, DVC's cache."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from dayahead.core.cache import KINDS
 from dayahead.core.columns import SESSION_ID, USER_ID
 from dayahead.erasure.tables import rows_of, tables_in
+from dayahead.live.log_file import count_events, named_in
 
 OUTPUTS = ("data/raw", "data/windows", "results/ranks", "results/predictions", "results/attention")
 """Outputs of stages that hold ids of users or sessions; a rerun writes each of them whole."""
 OTHERS = ("nights", "published", "models", "results", ".dvc/tmp")
 """Other folders that are searched, file by file."""
 
+LIVE = "live"
+"""Folder of the logs of events: their rows are removed, not the files."""
+
 
 @dataclass(frozen=True)
 class Holding:
-    """A file or folder that is removed as a whole."""
+    """A file or folder that is removed as a whole, or a log of events."""
 
     place: str
     """The part of the project that contains it, for the list: data/raw, .dayahead/windows ..."""
@@ -44,7 +48,11 @@ class Holdings:
 
 
 def find_holdings(root: Path, users: Collection[str], dvc_cache: Path) -> Holdings:
-    """Search a project for rows of users, and for rows of their sessions that name no user."""
+    """Search a project for rows of users, and for rows of their sessions that name no user.
+
+    Raises:
+        DataError: a log of events is damaged.
+    """
     holdings = Holdings()
     rows: Counter[tuple[str, Path]] = Counter()
     unnamed = []
@@ -56,13 +64,33 @@ def find_holdings(root: Path, users: Collection[str], dvc_cache: Path) -> Holdin
             holdings.rows.update(named[USER_ID].to_pylist())
             if SESSION_ID in named.column_names:
                 holdings.sessions.update(named[SESSION_ID].drop_null().to_pylist())
+    for log in event_logs(root):
+        counts, sessions = named_in(log, users)
+        holdings.rows.update(counts)
+        holdings.sessions |= sessions
     # Only now are all sessions of the users known.
-    for place, unit, path in unnamed if holdings.sessions else ():
-        of_sessions = rows_of(path, SESSION_ID, holdings.sessions)
-        if of_sessions is not None and len(of_sessions):
-            rows[place, unit] += len(of_sessions)
-    holdings.found = [Holding(place, unit, n) for (place, unit), n in sorted(rows.items())]
+    rows.update(_rows_of_sessions(unnamed, holdings.sessions))
+    rows.update(
+        {(LIVE, log): count_events(log, users, holdings.sessions) for log in event_logs(root)}
+    )
+    holdings.found = [Holding(place, unit, n) for (place, unit), n in sorted(rows.items()) if n]
     return holdings
+
+
+def _rows_of_sessions(
+    tables: Iterable[tuple[str, Path, Path]], sessions: Collection[str]
+) -> Counter[tuple[str, Path]]:
+    """Count the rows of sessions in tables that name no users, by what is removed with them."""
+    rows: Counter[tuple[str, Path]] = Counter()
+    for place, unit, path in tables if sessions else ():
+        found = rows_of(path, SESSION_ID, sessions)
+        rows[place, unit] += 0 if found is None else len(found)
+    return rows
+
+
+def event_logs(root: Path) -> list[Path]:
+    """Return the logs of events that services keep in the project."""
+    return sorted((root / LIVE).glob("*.sqlite"))
 
 
 def _tables(root: Path, dvc_cache: Path) -> Iterator[tuple[str, Path, Path]]:

@@ -26,6 +26,11 @@ def out_of_reach(root: Path, dataset: DatasetConfig) -> list[str]:
         "models (models/, published/, cached fits): they hold no id of a user or session, and what "
         "was learned of their clicks until they are trained again; `dvc repro` does that, then "
         "`dayahead cache --prune 0` removes the old fits",
+        "running services (`dayahead serve --live`): their memory holds sessions, and counts of "
+        "their clicks, until they take over the next model or are restarted: restart them. What "
+        "clients go on reporting of a user is taken: stop them first",
+        "events outside of live/*.sqlite: files of another --events-log (put them into live/ and "
+        "run this again, or delete the rows), Redis streams (delete the entries), and backups",
         f"DVC remotes ({_remotes(root)}): push after the next run, then `dvc gc -w -c` removes "
         f"what no output refers to; delete the remote's folder dayahead/cache, which `dayahead "
         f"cache push` fills",

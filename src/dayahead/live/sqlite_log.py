@@ -3,7 +3,7 @@
 import json
 import sqlite3
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -172,19 +172,3 @@ def connected(path: Path) -> sqlite3.Connection:
             f"give another --events-log, or move the file away"
         ) from None
     return connection
-
-
-def forget_users(path: Path, users: Collection[str], *, dry_run: bool) -> int:
-    """Remove the events of some users from a log of events; return their number."""
-    with closing(connected(path)) as connection:
-        wanted = [(user,) for user in users]
-        counts = [
-            connection.execute("SELECT count(*) FROM events WHERE user = ?", each).fetchone()[0]
-            for each in wanted
-        ]
-        if not dry_run:
-            with connection as transaction:
-                transaction.executemany("DELETE FROM events WHERE user = ?", wanted)
-            # The journal holds earlier pages until it is written back.
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    return sum(counts)

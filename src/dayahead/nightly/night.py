@@ -14,6 +14,7 @@ from dayahead.nightly.admission import Admission, admit
 from dayahead.nightly.champion import check_champion, nightly_params, trial_of
 from dayahead.nightly.guards import Check
 from dayahead.nightly.history import Entry, State, windows_of
+from dayahead.nightly.live_log import live_details
 from dayahead.nightly.pipeline import (
     Pipeline,
     RefusedDataError,
@@ -87,6 +88,7 @@ class Night(Served):
             return None
         new = _new_windows(state, folder)
         admission, details = _admit(folder, new, state, params)
+        details |= live_details(self.root, folder, newest, state)
         checks, details["champion"] = list(admission.checks), champion
         common = {"window": newest.name, "key": key}
         if any(window.name in admission.refused for window in new):

@@ -7,7 +7,7 @@ import pytest
 from dayahead.core.errors import BusyError, DataError
 from dayahead.live.clock import EventClock, WallClock
 from dayahead.live.event import Event
-from dayahead.live.sqlite_log import PRUNED_AT_ONCE, SqliteLog, forget_users
+from dayahead.live.sqlite_log import PRUNED_AT_ONCE, SqliteLog
 
 
 def event(name, time=0, **more):
@@ -114,16 +114,3 @@ def test_more_are_removed_than_at_once(opened, monkeypatch):
     log.append([event(n, n) for n in range(7)])
     assert log.prune(5) == 5
     assert [each.time for each in log.read()] == [5, 6]
-
-
-def test_users_are_forgotten_and_their_bytes_overwritten(opened):
-    log = opened()
-    log.append([event(n)._replace(user=f"user-{n % 2}") for n in range(6)])
-    assert forget_users(log.path, ["user-1", "user-9"], dry_run=True) == 3
-    assert len([*log.read()]) == 6
-    assert forget_users(log.path, ["user-1", "user-9"], dry_run=False) == 3
-    assert [each.id for each in log.read()] == ["e0", "e2", "e4"]
-    log.close()
-    files = [each.read_bytes() for each in log.path.parent.iterdir()]
-    assert not any(b"user-1" in content for content in files)
-    assert any(b"user-0" in content for content in files)

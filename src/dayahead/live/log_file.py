@@ -1,0 +1,107 @@
+"""The file of a log of events beside the service that writes it: reading, and erasing users."""
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Collection, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from dayahead.core.errors import DataError
+from dayahead.live.sqlite_log import BUSY_SECONDS, VERSION, connected
+
+OF_USERS = "user IN (SELECT value FROM json_each(?))"
+OF_SESSIONS = "session IN (SELECT value FROM json_each(?))"
+REMOVED_AT_ONCE = 10_000
+IN_USE = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a log for queries; a service may write it meanwhile.
+
+    Raises:
+        DataError: it is missing, damaged or no log of events, which may also show in the block.
+    """
+    try:
+        # Not mode=ro, which leaves files beside a log that no service has open.
+        address = f"{path.absolute().as_uri()}?mode=rw"
+        with closing(sqlite3.connect(address, timeout=BUSY_SECONDS, uri=True)) as connection:
+            connection.execute("PRAGMA query_only = ON")
+            [version] = connection.execute("PRAGMA user_version").fetchone()
+            if version != VERSION:
+                raise sqlite3.DatabaseError(f"version {version}, expected {VERSION}")
+            yield connection
+    except sqlite3.Error as error:
+        raise DataError(
+            f"{path}: expected a log of events as `dayahead serve --live` writes it, but it cannot "
+            f"be read ({error}); restore it, or move it away and delete it yourself"
+        ) from None
+
+
+def named_in(path: Path, users: Collection[str]) -> tuple[Counter[str], set[str]]:
+    """Return the number of events that name each user, and the sessions that have one of these.
+
+    Raises:
+        DataError: as `reading` does.
+    """
+    counts: Counter[str] = Counter()
+    sessions = set()
+    with reading(path) as connection:
+        query = f"SELECT user, session, count(*) FROM events WHERE {OF_USERS} GROUP BY 1, 2"  # noqa: S608
+        for user, session, n_events in connection.execute(query, (_array(users),)):
+            counts[user] += n_events
+            sessions.add(session)
+    return counts, sessions
+
+
+def count_events(path: Path, users: Collection[str], sessions: Collection[str]) -> int:
+    """Count the events that name one of the users, or are of one of the sessions.
+
+    Raises:
+        DataError: as `reading` does.
+    """
+    with reading(path) as connection:
+        query = f"SELECT count(*) FROM events WHERE {OF_USERS} OR {OF_SESSIONS}"  # noqa: S608
+        [n_events] = connection.execute(query, (_array(users), _array(sessions))).fetchone()
+    return int(n_events)
+
+
+def erase(path: Path, users: Collection[str], sessions: Collection[str]) -> bool:
+    """Remove the events that name one of the users, or are of one of the sessions.
+
+    Events that arrive meanwhile may stay.
+
+    Returns:
+        Whether nothing of them is left in the log's files. Where another process reads or writes
+        the log for longer than BUSY_SECONDS, earlier versions of its pages may be.
+
+    Raises:
+        DataError: the log is damaged, or the disk is full.
+    """
+    with closing(connected(path)) as connection:
+        try:
+            query = f"SELECT position FROM events WHERE {OF_USERS} OR {OF_SESSIONS}"  # noqa: S608
+            positions = connection.execute(query, (_array(users), _array(sessions))).fetchall()
+            for start in range(0, len(positions), REMOVED_AT_ONCE):
+                # A few at a time: what a service has to write waits meanwhile.
+                with connection as transaction:
+                    transaction.execute("BEGIN IMMEDIATE")
+                    some = positions[start : start + REMOVED_AT_ONCE]
+                    transaction.executemany("DELETE FROM events WHERE position = ?", some)
+            # Rows that have been moved between pages leave copies, which secure_delete misses.
+            connection.execute("VACUUM")
+            # The journal holds earlier pages until it is written back.
+            [is_busy, *_] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except sqlite3.Error as error:
+            if error.sqlite_errorcode in IN_USE:
+                return False
+            raise DataError(
+                f"{path}: events could not be removed from this log ({error}); make room or "
+                f"restore it, and run this again"
+            ) from None
+    return not is_busy
+
+
+def _array(texts: Collection[str]) -> str:
+    return json.dumps(sorted(texts), ensure_ascii=False)

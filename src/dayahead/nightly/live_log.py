@@ -1,0 +1,354 @@
+"""The live log beside the official one: whether a service was told what happened in a window.
+
+The official log is data/raw, all events before any rule for sessions; the live log is what clients
+have reported to `dayahead serve --live`. An event is found in the other log where session and item
+are the same and the times differ by a minute at most. Without a column of sessions (they are cut by
+gaps) users take their place.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from pyarrow.dataset import dataset
+
+from dayahead.core.columns import EVENT_TIME, ITEM_ID, SESSION_ID, TIMESTAMP, USER_ID
+from dayahead.core.errors import DayaheadError
+from dayahead.core.redaction import redacted
+from dayahead.dataset.manifest import RawManifest
+from dayahead.live.log_file import reading
+from dayahead.nightly.history import State, windows_of
+from dayahead.windows.folder import Window, WindowFolder
+
+Ints = NDArray[np.int64]
+Hashes = NDArray[np.uint64]
+LIVE_LOG: Final = "live/events.sqlite"
+"""Where `dayahead serve --live` keeps events by default."""
+KEY: Final = "live_log"
+"""Name of the comparison among a decision's details."""
+SECOND: Final = 1_000_000
+SAME: Final = 60 * SECOND
+"""Greatest difference between the times of an event in both logs."""
+MARGIN: Final = 2 * 3600 * SECOND
+"""Time before and after a window that is read, too."""
+STEADY: Final = 20 * SECOND
+"""Differences of time within such a span are one: that of a clock."""
+MAX_CHANGE: Final = 0.1
+"""Share of the events that may be missing, or come twice, beyond what is usual."""
+MIN_OFF: Final = 0.02
+"""Share of the sessions from which on a steady difference of time is reported, and how many."""
+MIN_OFF_SESSIONS: Final = 5
+DEVIATIONS: Final = 3
+USUAL_OF: Final = 7
+"""Nights before this one whose median is usual, once there are MIN_USUAL."""
+MIN_USUAL: Final = 3
+READ_AT_ONCE: Final = 50_000
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Clicks:
+    """Events of a log; each array has shape [events]. Ids are hashes, so that they need no text."""
+
+    sessions: Hashes
+    pairs: Hashes
+    """Of session and item."""
+    times: Ints
+    """Microseconds since 1970, like `arrived`."""
+    arrived: Ints | None = None
+
+    def between(self, start: int, end: int) -> "Clicks":
+        """Return the events from a time on and before another."""
+        is_in = (self.times >= start) & (self.times < end)
+        arrived = None if self.arrived is None else self.arrived[is_in]
+        return Clicks(self.sessions[is_in], self.pairs[is_in], self.times[is_in], arrived)
+
+
+def live_details(root: Path, folder: WindowFolder, window: Window, state: State) -> dict[str, Any]:
+    """Compare both logs in a window, for a decision's details; empty where there is no live log.
+
+    It holds nothing back: what cannot be compared is a finding like others.
+    """
+    if not (root / LIVE_LOG).exists():
+        return {}
+    span = window.start_time, folder.ends[window.name]
+    try:
+        found = _compared_files(root, span, earlier_figures(state, window.name))
+    except (DayaheadError, OSError, pa.ArrowException) as error:
+        found = {"findings": [redacted(f"not compared with the official log: {error}")]}
+    for finding in found["findings"]:
+        _log.warning("%s, window %s: %s", LIVE_LOG, window.name, finding)
+    return {KEY: found}
+
+
+def earlier_figures(state: State, window: str) -> list[Mapping[str, Any]]:
+    """Return the comparisons of the windows before this one, the oldest first."""
+    by_window = {
+        windows_of(entry)[-1]: entry.details[KEY]
+        for entry in state.decisions
+        if windows_of(entry) and entry.details.get(KEY, {}).get("in_live") is not None
+    }
+    return [by_window[name] for name in sorted(by_window) if name < window]
+
+
+def _compared_files(
+    root: Path, span: tuple[int, int], earlier: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    start, end = span
+    raw = root / "data" / "raw"
+    parts = RawManifest.read(raw).parts
+    has_sessions = SESSION_ID in pq.read_schema(raw / parts[0].file).names
+    first, live = _live_clicks(
+        root / LIVE_LOG, start - MARGIN, end + MARGIN, by_user=not has_sessions
+    )
+    if first is None:
+        return {"findings": ["it holds no events: is POST /events called by the clients?"]}
+    # What happened before the log begins cannot be in it.
+    start = min(max(start, first), end)
+    paths = [str(raw / part.file) for part in parts]
+    owner = SESSION_ID if has_sessions else USER_ID
+    official = _official_clicks(paths, owner, start - MARGIN, end + MARGIN)
+    hours = {"hours": _hours(start, end), "of_hours": _hours(*span)}
+    return hours | compared(official, live, (start, end), earlier)
+
+
+def _hours(start: int, end: int) -> float:
+    return round((end - start) / (3600 * SECOND), 1)
+
+
+def _live_clicks(path: Path, start: int, end: int, *, by_user: bool) -> tuple[int | None, Clicks]:
+    """Return when the first event of the log arrived, and its events in a span of time.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    owner = "coalesce(user, '')" if by_user else "session"
+    query = (
+        f"SELECT {owner}, json_extract(fields, '$.{ITEM_ID}'), time, arrived FROM events "  # noqa: S608
+        f"WHERE time >= ? AND time < ?"
+    )
+    parts = []
+    with reading(path) as connection:
+        [first] = connection.execute("SELECT min(arrived) FROM events").fetchone()
+        rows = connection.execute(query, (start, end))
+        while some := rows.fetchmany(READ_AT_ONCE):
+            owners, items, times, arrived = zip(*some, strict=True)
+            ids = pa.array(owners, pa.string()), pa.array(map(str, items), pa.string())
+            parts.append((*_hashed(*ids), np.array(times, np.int64), np.array(arrived, np.int64)))
+    return first, Clicks(*_joined(parts, 4))
+
+
+def _official_clicks(paths: Sequence[str], owner: str, start: int, end: int) -> Clicks:
+    """Return the events of data/raw in a span of time."""
+    time = pc.field(EVENT_TIME)
+    limits = (pa.scalar(each, pa.int64()).cast(TIMESTAMP) for each in (start, end))
+    is_in = (time >= next(limits)) & (time < next(limits))
+    batches = dataset(list(paths)).to_batches(columns=[owner, ITEM_ID, EVENT_TIME], filter=is_in)
+    return Clicks(*_joined(_official_parts(batches), 3))
+
+
+def _official_parts(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[NDArray[Any], ...]]:
+    for batch in batches:
+        owners, items, times = batch.columns
+        ids = owners.cast(pa.string()).fill_null(""), items.cast(pa.string())
+        yield *_hashed(*ids), times.cast(pa.int64()).to_numpy()
+
+
+def _hashed(owners: pa.Array, items: pa.Array) -> tuple[Hashes, Hashes]:
+    pairs = pc.binary_join_element_wise(owners, items, "\n")
+    sessions, both = (
+        pd.util.hash_array(each.to_numpy(zero_copy_only=False), categorize=False)
+        for each in (owners, pairs)
+    )
+    return sessions, both
+
+
+def _joined(parts: Any, n_columns: int) -> list[NDArray[Any]]:  # noqa: ANN401
+    empty = (np.empty(0, np.uint64),) * 2 + (np.empty(0, np.int64),) * (n_columns - 2)
+    return [np.concatenate(column) for column in zip(empty, *parts, strict=True)]
+
+
+def compared(
+    official: Clicks, live: Clicks, span: tuple[int, int], earlier: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Compare the events of both logs in a span of time, and find what is not usual.
+
+    Args:
+        official: events of the span, and MARGIN before and after it.
+        live: the same, with their arrival.
+        span: start and end, microseconds since 1970.
+        earlier: what this returned for windows before.
+
+    Returns:
+        numbers of events, the shares of either log that are found in the other, the share that the
+        live log has more often, the lag in seconds (median and 99th percentile), and findings, a
+        sentence each. Figures that need events are null where there are none.
+    """
+    matching = _Matching.of(official, live)
+    own, theirs = official.between(*span), live.between(*span)
+    assert theirs.arrived is not None
+    off = matching.off_clock(span)
+    lags = (theirs.arrived - theirs.times) / SECOND
+    figures = {
+        "live": len(theirs.times),
+        "official": len(own.times),
+        "in_live": matching.share(own, in_live=True),
+        "in_official": matching.share(theirs, in_live=False),
+        "extra": _extra(own, theirs),
+        "lag": [round(float(q), 3) for q in np.percentile(lags, [50, 99])] if len(lags) else None,
+    }
+    return figures | {"findings": _findings(figures, own, off, earlier)}
+
+
+@dataclass(frozen=True)
+class _Off:
+    """Events whose times differ by the same between both logs."""
+
+    n_events: int
+    share: float
+    """Of the events that were looked at."""
+    seconds: float
+    """Live minus official."""
+
+
+@dataclass(frozen=True)
+class _Matching:
+    """Both logs as sorted numbers, in which neighbours are of one session and item."""
+
+    official: Clicks
+    live: Clicks
+    pairs: Hashes
+    """Those of both logs, ascending."""
+    low: int
+    """Earliest time."""
+    length: int
+    """Milliseconds for which there is room in a number, so that others do not get near."""
+
+    @classmethod
+    def of(cls, official: Clicks, live: Clicks) -> "_Matching":
+        pairs = np.union1d(official.pairs, live.pairs)
+        times = np.concatenate([official.times, live.times])
+        low, high = (int(times.min()), int(times.max())) if len(times) else (0, 0)
+        return cls(official, live, pairs, low, (high - low + 2 * SAME) // 1000 + 1)
+
+    def _numbers(self, clicks: Clicks) -> Ints:
+        numbers = np.searchsorted(self.pairs, clicks.pairs) * self.length
+        found: Ints = numbers + (clicks.times - self.low) // 1000
+        return found
+
+    def share(self, clicks: Clicks, *, in_live: bool) -> float | None:
+        """Return the share of some events of one log that are found in the other."""
+        if not len(clicks.times):
+            return None
+        other = np.sort(self._numbers(self.live if in_live else self.official))
+        if not len(other):
+            return 0.0
+        wanted = self._numbers(clicks)
+        after = np.searchsorted(other, wanted)
+        nearest = np.minimum(
+            np.abs(other[np.minimum(after, len(other) - 1)] - wanted),
+            np.abs(other[np.maximum(after - 1, 0)] - wanted),
+        )
+        return round(float(np.mean(nearest <= SAME // 1000)), 4)
+
+    def off_clock(self, span: tuple[int, int]) -> _Off | None:
+        """Find events whose times differ steadily, of sessions and items that each log has once."""
+        (own, at), (theirs, live_at) = (_once(each) for each in (self.official, self.live))
+        _, first, second = np.intersect1d(own, theirs, assume_unique=True, return_indices=True)
+        at, live_at = at[first], live_at[second]
+        times = self.official.times[at]
+        differences = self.live.times[live_at] - times
+        is_in = (times >= span[0]) & (times < span[1])
+        is_off = is_in & (np.abs(differences) > SAME)
+        if not is_off.any():
+            return None
+        order = np.flatnonzero(is_off)[np.argsort(differences[is_off], kind="stable")]
+        until = np.searchsorted(differences[order], differences[order] + STEADY, side="right")
+        start = int(np.argmax(until - np.arange(len(order))))
+        steady = order[start : until[start]]
+        sessions = self.official.sessions[at]
+        n_off, n_all = (len(np.unique(sessions[each])) for each in (steady, is_in))
+        if n_off < max(MIN_OFF_SESSIONS, MIN_OFF * n_all):
+            return None
+        share = len(steady) / int(is_in.sum())
+        return _Off(len(steady), share, float(np.median(differences[steady])) / SECOND)
+
+
+def _once(clicks: Clicks) -> tuple[Hashes, Ints]:
+    """Return the pairs that occur once, and where."""
+    pairs, first, counts = np.unique(clicks.pairs, return_index=True, return_counts=True)
+    return pairs[counts == 1], first[counts == 1]
+
+
+def _extra(official: Clicks, live: Clicks) -> float | None:
+    """Return the share of events that the live log has more often, of what both logs have."""
+    (own, n_own), (theirs, n_theirs) = (
+        np.unique(each.pairs, return_counts=True) for each in (official, live)
+    )
+    _, first, second = np.intersect1d(own, theirs, assume_unique=True, return_indices=True)
+    if not len(first):
+        return None
+    n_more = np.maximum(n_theirs[second] - n_own[first], 0)
+    return round(float(n_more.sum() / n_own[first].sum()), 4)
+
+
+def _findings(
+    figures: Mapping[str, Any],
+    official: Clicks,
+    off: _Off | None,
+    earlier: Sequence[Mapping[str, Any]],
+) -> list[str]:
+    found = []
+    n_sessions = len(np.unique(official.sessions))
+    if off is not None:
+        where = "ahead of" if off.seconds > 0 else "behind"
+        found.append(
+            f"{off.n_events:,} events ({_percent(off.share)}) are {_shown(abs(off.seconds))} "
+            f"{where} their times in the official log: a client's clock or time zone is wrong"
+        )
+    usual = _usual(earlier, "in_live", 1.0)
+    in_live = figures["in_live"]
+    # Events at another time are no missing ones.
+    at_same_time = 1 - (off.share if off else 0)
+    expected = (usual * (1 - MAX_CHANGE) - _noise(usual, n_sessions)) * at_same_time
+    if in_live is not None and in_live < expected:
+        found.append(
+            f"{_percent(1 - in_live)} of the official log's events are missing in the live log, "
+            f"usual are {_percent(1 - usual)}: a client did not report them, or the service was "
+            f"down"
+        )
+    usual = _usual(earlier, "extra", 0.0)
+    extra = figures["extra"]
+    if extra is not None and extra > usual + MAX_CHANGE + _noise(usual, n_sessions):
+        found.append(
+            f"the live log has {_percent(extra)} more events of the same sessions and items, "
+            f"usual are {_percent(usual)}: a client may repeat events under another event_id"
+        )
+    return found
+
+
+def _usual(earlier: Sequence[Mapping[str, Any]], name: str, at_first: float) -> float:
+    values = [each[name] for each in earlier[-USUAL_OF:] if each[name] is not None]
+    return float(np.median(values)) if len(values) >= MIN_USUAL else at_first
+
+
+def _noise(share: float, n_sessions: int) -> float:
+    """Return what chance may add to a share of events that come and go by session."""
+    share = min(max(share, 0.0), 1.0)
+    return DEVIATIONS * float(np.sqrt(share * (1 - share) / max(n_sessions, 1)))
+
+
+def _shown(seconds: float) -> str:
+    return f"{seconds / 60:.0f} minutes" if seconds >= 120 else f"{seconds:.0f} seconds"  # noqa: PLR2004
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
