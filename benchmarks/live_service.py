@@ -148,6 +148,7 @@ def measure_load(models: Path, clicks: Clicks, folder: Path, rates: Sequence[flo
     start = read_json(fast / "config.json")["end"] / 1e6
     timed = at_rate(clicks, rate, start)
     with running(fast, folder / "events.sqlite") as (port, _):
+        answers(Client(port), ["warm-up"] * 100)
         posted, asked = asyncio.run(load(port, timed, rate, asked_rate, seconds))
     for name, each, unit in (("/events, 50 each", posted, 50), ("/recommend", asked, 1)):
         p50, p99 = (1000 * each.percentile(share) for share in (0.5, 0.99))

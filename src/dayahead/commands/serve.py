@@ -181,9 +181,9 @@ def _run(service: "Service", listening: socket.socket, host: str) -> None:
     )
     if host not in LOOPBACK:
         logging.warning("all who reach %s may ask: there are no users or passwords", host)
+    avoid_long_pauses()
     shown = _address(host, listening.getsockname()[1])
     print(f"Model {service.model.version} answers on http://{shown}", flush=True)
-    avoid_long_pauses()
     # After draining, uvicorn raises the signal again; this must not be an exit status of failure.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     uvicorn.Server(config).run(sockets=[listening])

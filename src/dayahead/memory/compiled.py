@@ -23,9 +23,9 @@ def compiled(function: Function) -> Function:
     same on every run.
     """
     try:
-        return cast(Function, numba.njit(cache=True, error_model="numpy")(function))
+        return cast(Function, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
     except RuntimeError:  # there is no folder to keep it in: each process compiles
-        return cast(Function, numba.njit(error_model="numpy")(function))
+        return cast(Function, numba.njit(nogil=True, error_model="numpy")(function))
 
 
 class ProjectCache(InTreeCacheLocator):  # type: ignore[misc]
