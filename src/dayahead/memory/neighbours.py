@@ -99,13 +99,21 @@ class SessionMemory(CountMemory):
         self.is_live = settings.tick > 0
         self.n_added = 0
         """Sessions added since the last `compact`."""
+        self._is_indexed = False
         self.grow(0)
 
     def grow(self, n_items: int) -> None:
         """Extend the index to a catalogue of `n_items`."""
-        self._index(n_items + N_RESERVED)
+        n = n_items + N_RESERVED
+        if not self._is_indexed:
+            self._index(n)
+            return
+        # No session has the new items yet.
+        offsets = np.pad(self.postings.offsets, (0, n + 1 - len(self.postings.offsets)), "edge")
+        self.postings = Postings(offsets, self.postings.sessions)
 
     def _index(self, n: int) -> None:
+        self._is_indexed = True
         n_posted = max(self.config.n_latest, self.config.n_earlier)
         self.postings = Postings(*_posted(self.items, self.offsets, n, n_posted))
 
@@ -196,7 +204,7 @@ class SessionMemory(CountMemory):
         """Replace all sessions; `grow` indexes them."""
         names = ("items", "offsets", "times", "ids")
         self.items, self.offsets, self.times, self.ids = (state[name].numpy() for name in names)
-        self._weights, self.n_added = None, 0
+        self._weights, self.n_added, self._is_indexed = None, 0, False
 
 
 @compiled

@@ -146,14 +146,7 @@ class DecayedTable:
 
     def add(self, rows: Ints, columns: Ints, values: Floats, elapsed: float) -> None:
         """Let `elapsed` windows pass, then add values [M, K] to the cells; equal cells sum."""
-        order = np.lexsort([columns, rows])
-        rows, columns, values = rows[order], columns[order], values[order]
-        is_start = np.diff(rows, prepend=-1) != 0
-        is_start |= np.diff(columns, prepend=-1) != 0
-        [starts] = is_start.nonzero()
-        if len(starts):
-            values = np.add.reduceat(values, starts)
-        new = _Sorted(rows[starts], columns[starts].astype(np.int32), values)
+        new = _Sorted(*_summed(np.lexsort([columns, rows]), rows, columns, values))
         factors = 2.0 ** (-elapsed / self.half_lives)
         if not self.is_live:
             self.cells = _merged(self.cells, new, factors, FLOOR)
@@ -185,6 +178,26 @@ class DecayedTable:
 def _merged(old: Cells, new: _Sorted, factors: Floats, floor: float) -> Cells:
     """Add new cells to old ones, which decay; drop those at or below a floor in all channels."""
     return _indexed(_Sorted(*_merged_cells(_flat(old), new, factors, floor)))
+
+
+@compiled
+def _summed(
+    order: Ints, rows: Ints, columns: Ints, values: Floats
+) -> tuple[Ints, Columns, Floats]:
+    """Return the distinct cells of sorted ones, and the sums of their values."""
+    size, n_channels = values.shape
+    kept_rows, kept_columns = np.empty(size, np.int64), np.empty(size, np.int32)
+    sums = np.empty((size, n_channels), np.float64)
+    end = 0
+    for i in order:
+        is_new = end == 0 or rows[i] != kept_rows[end - 1] or columns[i] != kept_columns[end - 1]
+        if is_new:
+            kept_rows[end], kept_columns[end] = rows[i], columns[i]
+            sums[end] = 0.0
+            end += 1
+        for k in range(n_channels):
+            sums[end - 1, k] += values[i, k]
+    return kept_rows[:end], kept_columns[:end], sums[:end]
 
 
 @compiled
