@@ -118,7 +118,7 @@ class LiveModel:
         with self._lock:
             ticks = sorted(each for each in self._arrived if (each + 1) * self.tick <= until)
             arrived = {tick: self._arrived.pop(tick) for tick in ticks}
-            self.sessions.drop_ended(until)
+            self.sessions.drop_oldest(until)
         waiting: list[Arrivals] = []
         for tick, new in arrived.items():
             if new.is_in_time:

@@ -9,6 +9,8 @@ from dayahead.windows.metadata import SessionRules
 
 ENDED_KEPT = 100_000
 """Number of sessions, the latest ones, that are kept after their end."""
+MOST_KEPT = 1_000_000
+"""Greatest number of sessions; of more that are running, those without a click for longest go."""
 
 
 @dataclass(slots=True)
@@ -77,10 +79,10 @@ class SeenSessions:
         found = self._sessions.get(session)
         return [] if found is None else found.events
 
-    def drop_ended(self, now: int) -> None:
+    def drop_oldest(self, now: int) -> None:
         """Drop the sessions that ended first, where too many have."""
         while len(self._sessions) > ENDED_KEPT:
             oldest = next(iter(self._sessions.values()))
-            if oldest.latest + self._gap > now:
+            if oldest.latest + self._gap > now and len(self._sessions) <= MOST_KEPT:
                 break
             self._sessions.popitem(last=False)

@@ -181,9 +181,7 @@ def _merged(old: Cells, new: _Sorted, factors: Floats, floor: float) -> Cells:
 
 
 @compiled
-def _summed(
-    order: Ints, rows: Ints, columns: Ints, values: Floats
-) -> tuple[Ints, Columns, Floats]:
+def _summed(order: Ints, rows: Ints, columns: Ints, values: Floats) -> tuple[Ints, Columns, Floats]:
     """Return the distinct cells of sorted ones, and the sums of their values."""
     size, n_channels = values.shape
     kept_rows, kept_columns = np.empty(size, np.int64), np.empty(size, np.int32)

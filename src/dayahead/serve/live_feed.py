@@ -65,6 +65,8 @@ class LiveFeed:
         self._writing: MicroBatches[list[Event], list[bool]] | None = None
         self._in_use: tuple[Follower, LoadedModel] | None = None
         """The model in use, and what it recommends as of its last tick."""
+        self.is_broken = False
+        """Whether a count has failed: the service must be started again."""
 
     def follow(self, loaded: LoadedModel) -> Follower:
         """Let a model that has been loaded count the log so far; the model in use goes on.
@@ -74,7 +76,8 @@ class LiveFeed:
         """
         model = LiveModel(loaded.recommender.stored)
         self._catch_up(model)
-        model.advance(self._last_tick(model))
+        n_clicks = model.advance(self._last_tick(model))
+        log.info("model %s has counted %d clicks of the log", loaded.version, n_clicks)
         return Follower(model, loaded.version)
 
     def _catch_up(self, model: LiveModel) -> None:
@@ -97,7 +100,10 @@ class LiveFeed:
     def _counted(self, follower: Follower, until: int) -> LoadedModel:
         """Let a model count the clicks before a tick, and answer with it from now on."""
         start, model = time.perf_counter(), follower.model
+        # If it fails, the model is in no state of any tick: it must be loaded again.
+        self.is_broken = True
         self._metrics.clicks.inc(model.advance(until))
+        self.is_broken = False
         found = LoadedModel(LiveRecommender.at_tick(model), follower.version)
         self._in_use = follower, found
         self._metrics.ticks.observe(time.perf_counter() - start)

@@ -66,7 +66,8 @@ class Service:
     @property
     def is_ready(self) -> bool:
         """Whether requests are answered: not before `running`, and not after."""
-        return self._batches is not None
+        is_broken = self.feed is not None and self.feed.is_broken
+        return self._batches is not None and not is_broken
 
     async def answer(self, requests: Sequence[SessionRequest]) -> list[Result]:
         """Answer requests, together with others that wait.

@@ -64,8 +64,18 @@ def test_of_the_sessions_that_have_ended_the_latest_are_kept(monkeypatch):
     for time, name in enumerate("abcd"):
         seen.add(click(name, 1, 10 * time))
     seen.add(click("a", 2, 50))  # it is the latest now
-    seen.drop_ended(109)  # none has ended
+    seen.drop_oldest(109)  # none has ended
     assert len(seen) == 4
-    seen.drop_ended(500)
+    seen.drop_oldest(500)
     assert [bool(seen.events_of(name)) for name in "abcd"] == [True, False, False, True]
     assert seen.add(click("b", 1, 510))[0].key == 4
+
+
+def test_there_are_never_too_many_sessions(monkeypatch):
+    monkeypatch.setattr(seen_sessions, "ENDED_KEPT", 1)
+    monkeypatch.setattr(seen_sessions, "MOST_KEPT", 2)
+    seen = sessions()
+    for name in "abc":
+        seen.add(click(name, 1, 10))
+    seen.drop_oldest(11)
+    assert [bool(seen.events_of(name)) for name in "abc"] == [False, True, True]

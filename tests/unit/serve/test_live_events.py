@@ -9,6 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from dayahead.live.clock import WallClock
+from dayahead.live.live_model import LiveModel
 from dayahead.serve.event_file import EventFile
 from dayahead.serve.http import create_app
 from dayahead.serve.limits import Limits
@@ -285,3 +286,23 @@ def test_events_of_a_file_count_as_those_sent(models, tmp_path):
     with live_client(models, tmp_path / "sent.sqlite") as live:
         live.send(*(event(f"{n}", n, f"00:0{n}") for n in range(1, 4)))
         assert live.items("s", top_k=5) == found
+
+
+def test_a_service_that_fails_to_count_is_not_ready(models, tmp_path, monkeypatch, caplog):
+    with live_client(models, tmp_path / "events.sqlite") as live:
+        live.send(event("a", 1, "00:01"), event("b", 2, "00:02"))
+        assert live.client.get("/ready").status_code == 200
+
+        def fail(*_):
+            raise ValueError("no such row")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(LiveModel, "_receive", fail)
+            live.send(event("c", 2, "30:00"))
+            with pytest.raises(ValueError, match="no such row"):
+                live.ask("s")
+        assert live.client.get("/ready").status_code == 503
+    assert "a request failed" in caplog.text
+    with live_client(models, tmp_path / "events.sqlite") as live:
+        assert live.client.get("/ready").status_code == 200
+        assert live.ask("s")[0] == 200

@@ -14,8 +14,8 @@ from dayahead.core.errors import ConfigError, DataError
 from dayahead.core.files import read_json
 from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Rank
-from dayahead.outputs.ranks_by_window import read_baseline_ranks
 from dayahead.outputs.examples import N_EXAMPLES, N_RECOMMENDED, read_examples
+from dayahead.outputs.ranks_by_window import read_baseline_ranks
 from dayahead.outputs.tables import read_baselines, read_ranks, read_windows
 from dayahead.train.batches import Sessions
 from dayahead.train.compared_baselines import train_baselines
