@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dayahead.core.collector import avoid_long_pauses
+from dayahead.core.collector import freeze_and_collect_rarely
 from dayahead.core.errors import ConfigError
 from dayahead.live.clock import Kind
 from dayahead.serve.limits import MIB, Limits
 from dayahead.serve.request import ColdStart
 
 if TYPE_CHECKING:
-    from dayahead.live.clock import Clock as LogClock
+    from dayahead.live.clock import Clock
     from dayahead.live.event_log import EventLog
     from dayahead.serve.service import NewFeed, Service
 
@@ -71,7 +71,7 @@ EventsLog = Annotated[
         help="Where events are kept: an SQLite file of this service, or redis://HOST of several.",
     ),
 ]
-Clock = Annotated[
+ClockKind = Annotated[
     Kind,
     typer.Option(help="What time it is: the machine's, or that of the newest event, for replays."),
 ]
@@ -80,7 +80,7 @@ Follow = Annotated[
     typer.Option(help="File to which events are appended, one JSON object a line; repeatable."),
 ]
 KeepHours = Annotated[
-    float, typer.Option(min=0, help="How long events are kept after they are part of a fit.")
+    int, typer.Option(min=0, help="How long events are kept after they are part of a fit.")
 ]
 
 
@@ -105,9 +105,9 @@ def serve(  # noqa: PLR0913, PLR0917
     answer_seconds: AnswerSeconds = Limits.answer_seconds,
     live: Live = False,
     events_log: EventsLog = "live/events.sqlite",
-    clock: Clock = "wall",
+    clock: ClockKind = "wall",
     follow: Follow = None,
-    keep_hours: KeepHours = 48.0,
+    keep_hours: KeepHours = 48,
 ) -> None:
     """Answer sessions over HTTP, with the newest model; with --live it counts clicks as they come.
 
@@ -138,7 +138,7 @@ def serve(  # noqa: PLR0913, PLR0917
 
 @contextmanager
 def _feed(
-    events_log: str, clock: Kind, keep_hours: float, followed: Sequence[Path]
+    events_log: str, clock: Kind, keep_hours: int, followed: Sequence[Path]
 ) -> Iterator["NewFeed"]:
     """Open a log of events; yield what makes a feed of it."""
     from dayahead.live.clock import clock_of
@@ -151,8 +151,8 @@ def _feed(
         yield partial(LiveFeed, events, time, 3600 * keep_hours, files)
 
 
-def _event_log(place: str, clock: "LogClock") -> "EventLog":
-    if not place.startswith(("redis://", "rediss://")):
+def _event_log(place: str, clock: "Clock") -> "EventLog":
+    if not place.lower().startswith(("redis://", "rediss://")):
         from dayahead.live.sqlite_log import SqliteLog
 
         return SqliteLog(Path(place), clock)
@@ -181,7 +181,7 @@ def _run(service: "Service", listening: socket.socket, host: str) -> None:
     )
     if host not in LOOPBACK:
         logging.warning("all who reach %s may ask: there are no users or passwords", host)
-    avoid_long_pauses()
+    freeze_and_collect_rarely()
     shown = _address(host, listening.getsockname()[1])
     print(f"Model {service.model.version} answers on http://{shown}", flush=True)
     # After draining, uvicorn raises the signal again; this must not be an exit status of failure.

@@ -19,7 +19,7 @@ def collect_rarely() -> None:
     atexit.register(gc.freeze)
 
 
-def avoid_long_pauses() -> None:
+def freeze_and_collect_rarely() -> None:
     """Collect young objects only, nearly always: a collection of all stops a service for a second.
 
     A service keeps millions of objects. Those that it has when it starts are never collected.

@@ -13,7 +13,7 @@ Deliver = Callable[[Sequence[Event]], None]
 class EventLog(ABC):
     """Events in the order in which they arrived; one that is reported again is left out.
 
-    Each event is passed to `deliver` once it is on disk, at the latest by the next `settled`.
+    Each event is passed to `deliver` once it is on disk, at the latest by `complete_until`.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class EventLog(ABC):
         """
 
     @abstractmethod
-    def settled(self) -> int:
+    def complete_until(self) -> int:
         """Deliver what has arrived; return a time before which none will arrive any more.
 
         Microseconds since 1970.

@@ -30,16 +30,16 @@ class Arrivals:
     keys: list[int] = field(default_factory=list)
     """Of their sessions."""
     times: list[int] = field(default_factory=list)
-    is_in_time: bool = True
+    is_same_tick: bool = True
     """Whether all of them happened between these ticks too."""
 
-    def add(self, key: int, event: Event, *, is_in_time: bool) -> None:
+    def add(self, key: int, event: Event, *, is_same_tick: bool) -> None:
         """Add a click of the session with a key."""
         self.keys.append(key)
         self.times.append(event.time)
         for name, values in self.values.items():
             values.append(event.fields.get(name))
-        self.is_in_time &= is_in_time
+        self.is_same_tick &= is_same_tick
 
 
 class LiveModel:
@@ -77,13 +77,15 @@ class LiveModel:
         self.encoder = SessionEncoder(config.statistics, stored.vocabularies)
         self.position = 0
         """Position of the last event delivered."""
-        self._first = {name: len(known.values) for name, known in self.encoder.known.items()}
+        self._n_at_fit = {name: len(known.values) for name, known in self.encoder.known.items()}
         self._lock = threading.Lock()
         self._columns = (ITEM_ID, *counter.settings.columns)
         self._arrived: dict[int, Arrivals] = {}
         """By the tick before their arrival."""
         self._keys: dict[int, int] = {}
         """Keys of sessions that were running at the end of the model's last window."""
+        # The log has what came after the window's end, also in sessions that the fit knew.
+        counter.running.drop_pending()
         self._last_clicks = counter.running.last_clicks()
         self._n_before = counter.running.n_keys
 
@@ -103,7 +105,7 @@ class LiveModel:
             if tick not in self._arrived:
                 self._arrived[tick] = Arrivals({name: [] for name in self._columns})
             key = self._keys.get(session.key, self._n_before + session.key)
-            self._arrived[tick].add(key, event, is_in_time=event.time // self.tick == tick)
+            self._arrived[tick].add(key, event, is_same_tick=event.time // self.tick == tick)
 
     def _link(self, session: int, event: Event) -> None:
         """Go on with a session that the model has counted in part, known by its last click."""
@@ -118,10 +120,9 @@ class LiveModel:
         with self._lock:
             ticks = sorted(each for each in self._arrived if (each + 1) * self.tick <= until)
             arrived = {tick: self._arrived.pop(tick) for tick in ticks}
-            self.sessions.drop_oldest(until)
         waiting: list[Arrivals] = []
         for tick, new in arrived.items():
-            if new.is_in_time:
+            if new.is_same_tick:
                 waiting.append(new)
                 continue
             # Ticks are counted together where each click counts at the tick after it. One that is
@@ -158,7 +159,7 @@ class LiveModel:
         found = known.indices(raw)
         is_new = (found == UNKNOWN) & ~np.asarray(raw.is_null())
         if is_new.any():
-            room = self._first[column] + MOST_NEW - len(known.values)
+            room = self._n_at_fit[column] + MOST_NEW - len(known.values)
             known.add(raw.filter(pa.array(is_new)).unique()[: max(0, room)])
             found = known.indices(raw)
         return np.asarray(found, np.int64)
@@ -192,7 +193,7 @@ class LiveModel:
     @property
     def n_new_items(self) -> int:
         """Items that have been added since the model's last window."""
-        return len(self.encoder.known[ITEM_ID].values) - self._first[ITEM_ID]
+        return len(self.encoder.known[ITEM_ID].values) - self._n_at_fit[ITEM_ID]
 
     @property
     def n_pairs(self) -> int:

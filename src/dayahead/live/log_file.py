@@ -3,40 +3,17 @@
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Collection, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Collection
+from contextlib import closing
 from pathlib import Path
 
 from dayahead.core.errors import DataError
-from dayahead.live.sqlite_log import BUSY_SECONDS, VERSION, connected
+from dayahead.live.sqlite_log import connected, reading
 
 OF_USERS = "user IN (SELECT value FROM json_each(?))"
 OF_SESSIONS = "session IN (SELECT value FROM json_each(?))"
 REMOVED_AT_ONCE = 10_000
 IN_USE = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-
-
-@contextmanager
-def reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a log for queries; a service may write it meanwhile.
-
-    Raises:
-        DataError: it is missing, damaged or no log of events, which may also show in the block.
-    """
-    try:
-        # Not mode=ro, which leaves files beside a log that no service has open.
-        address = f"{path.absolute().as_uri()}?mode=rw"
-        with closing(sqlite3.connect(address, timeout=BUSY_SECONDS, uri=True)) as connection:
-            connection.execute("PRAGMA query_only = ON")
-            [version] = connection.execute("PRAGMA user_version").fetchone()
-            if version != VERSION:
-                raise sqlite3.DatabaseError(f"version {version}, expected {VERSION}")
-            yield connection
-    except sqlite3.Error as error:
-        raise DataError(
-            f"{path}: expected a log of events as `dayahead serve --live` writes it, but it cannot "
-            f"be read ({error}); restore it, or move it away and delete it yourself"
-        ) from None
 
 
 def named_in(path: Path, users: Collection[str]) -> tuple[Counter[str], set[str]]:

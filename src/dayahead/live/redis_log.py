@@ -16,17 +16,16 @@ from dayahead.live.event_log import EventLog
 
 STREAM = "dayahead:events"
 LATEST = "dayahead:latest"
-SEEN = "dayahead:event:"
-"""Prefix of the keys by which an event that is reported again is found."""
-SEEN_SECONDS = 72 * 3600
-"""For how long it is found."""
+IDS = "dayahead:ids"
+"""Ids of events by time of arrival, by which one that is reported again is found."""
 READ_AT_ONCE = 5_000
+ANSWER_SECONDS = 2
 SEQUENCE_BITS = 20
 """A position is the stream's milliseconds and, in so many bits, its number within one."""
 APPEND = """
 local found = {}
 for i = 2, #ARGV, 3 do
-    if redis.call('SET', KEYS[2] .. ARGV[i], '', 'NX', 'EX', ARGV[1]) then
+    if redis.call('ZADD', KEYS[2], 'NX', ARGV[1], ARGV[i]) == 1 then
         local latest = redis.call('GET', KEYS[3])
         if not latest or tonumber(latest) < tonumber(ARGV[i + 1]) then
             latest = ARGV[i + 1]
@@ -66,11 +65,14 @@ class RedisLog(EventLog):
         self._position = 0
         """Of the last event delivered."""
         try:
-            self._server = redis.Redis.from_url(url, socket_timeout=10, decode_responses=True)
+            self._server = redis.Redis.from_url(url, socket_timeout=ANSWER_SECONDS, decode_responses=True)
             self._append = self._server.register_script(APPEND)
             self._server.ping()
-        except ValueError as error:
-            raise ConfigError(f"{self.url}: {error}") from None
+        except ValueError:
+            raise ConfigError(
+                f"{self.url}: expected redis://:password@host:port/database, with special "
+                f"characters of the password percent-encoded"
+            ) from None
         except redis.RedisError as error:
             raise UnreachableError(
                 f"{self.url}: the Redis server does not answer ({error}); start it, or correct "
@@ -98,10 +100,11 @@ class RedisLog(EventLog):
         """
         words = [word for each in events for word in (each.id, each.time, _text(each))]
         with self._as_os_errors():
-            found = self._append(keys=[STREAM, SEEN, LATEST], args=[SEEN_SECONDS, *words])
+            seconds, _ = self._server.time()
+            found = self._append(keys=[STREAM, IDS, LATEST], args=[seconds, *words])
         return [each == 1 for each in found]
 
-    def settled(self) -> int:
+    def complete_until(self) -> int:
         """Deliver what has arrived; return a time before which none will arrive any more."""
         with self._lock, self._as_os_errors():
             seconds, micros = self._server.time()
@@ -141,7 +144,9 @@ class RedisLog(EventLog):
     def prune(self, before: int) -> int:
         """Remove the events that arrived before a time; return their number."""
         with self._as_os_errors():
-            return int(self._server.xtrim(STREAM, minid=max(0, before // 1000), approximate=False))
+            oldest = max(0, before // 1000)
+            self._server.zremrangebyscore(IDS, "-inf", f"({oldest // 1000}")
+            return int(self._server.xtrim(STREAM, minid=oldest, approximate=False))
 
     def close(self) -> None:
         """Close the connections."""

@@ -7,10 +7,10 @@ from dayahead.core.columns import ITEM_ID
 from dayahead.live.event import Event
 from dayahead.windows.metadata import SessionRules
 
-ENDED_KEPT = 100_000
-"""Number of sessions, the latest ones, that are kept after their end."""
+MOST_IDLE = 100_000
+"""Number of sessions beyond which those that have ended are dropped, the oldest first."""
 MOST_KEPT = 1_000_000
-"""Greatest number of sessions; of more that are running, those without a click for longest go."""
+"""Number of sessions beyond which running ones are dropped, too."""
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class SeenSession:
     items: set[object] = field(default_factory=set)
     """Its items, where the rule for repeats needs them."""
     events: list[Event] = field(default_factory=list)
-    """Its latest clicks, in the order in which they came."""
+    """Its latest clicks without repeats, in the order in which they came."""
 
 
 class SeenSessions:
@@ -58,30 +58,31 @@ class SeenSessions:
         else:
             self._sessions.move_to_end(event.session)
         session.latest = max(session.latest, event.time)
+        # As of the log's time, so that a log that is replayed drops the same sessions.
+        self._drop_oldest(event.arrived)
+        if self._is_repeat(session, event.fields[ITEM_ID]):
+            return session, False
         # A new list: another thread may read the old one.
         session.events = [*session.events, event][-self._rules.max_length :]
-        return session, self._counts(session, event.fields[ITEM_ID])
+        counts = self._rules.truncate != "first" or session.n_counted < self._rules.max_length
+        session.n_counted += counts
+        return session, counts
 
-    def _counts(self, session: SeenSession, item: object) -> bool:
-        rules = self._rules
-        is_repeat = rules.repeats == "drop_consecutive" and item == session.last_item
-        if rules.repeats == "drop_all":
+    def _is_repeat(self, session: SeenSession, item: object) -> bool:
+        is_repeat = self._rules.repeats == "drop_consecutive" and item == session.last_item
+        if self._rules.repeats == "drop_all":
             is_repeat = item in session.items
             session.items.add(item)
         session.last_item = item
-        is_beyond = rules.truncate == "first" and session.n_counted >= rules.max_length
-        counts = not (is_repeat or is_beyond)
-        session.n_counted += counts
-        return counts
+        return is_repeat
 
     def events_of(self, session: str) -> list[Event]:
         """Return the latest clicks of a session, in the order in which they came."""
         found = self._sessions.get(session)
         return [] if found is None else found.events
 
-    def drop_oldest(self, now: int) -> None:
-        """Drop the sessions that ended first, where too many have."""
-        while len(self._sessions) > ENDED_KEPT:
+    def _drop_oldest(self, now: int) -> None:
+        while len(self._sessions) > MOST_IDLE:
             oldest = next(iter(self._sessions.values()))
             if oldest.latest + self._gap > now and len(self._sessions) <= MOST_KEPT:
                 break

@@ -41,6 +41,7 @@ PRUNE = (
 )
 PRUNED_AT_ONCE = 10_000
 BUSY_SECONDS = 30
+LOCK_SECONDS = 0.05
 
 
 class SqliteLog(EventLog):
@@ -105,15 +106,19 @@ class SqliteLog(EventLog):
                 written.append(event._replace(position=position, arrived=arrived))
         return written
 
-    def settled(self) -> int:
+    def complete_until(self) -> int:
         """Return a time before which no event will arrive any more."""
         # Times of arrival are given under the lock, so what waits for it does not arrive earlier.
-        with self._lock:
+        if not self._lock.acquire(timeout=LOCK_SECONDS):
+            return 0  # a slow disk must not stop recommendations; the tick comes later
+        try:
             return self.clock.now()
+        finally:
+            self._lock.release()
 
     def read(self, after: int = 0) -> Iterator[Event]:
         """Yield the events after a position, in their order."""
-        with closing(connected(self.path)) as connection:
+        with reading(self.path) as connection:
             for row in connection.execute(SELECT, (after,)):
                 event = Event(*row)
                 yield event._replace(fields=json.loads(row[4]))
@@ -172,3 +177,26 @@ def connected(path: Path) -> sqlite3.Connection:
             f"give another --events-log, or move the file away"
         ) from None
     return connection
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a log for queries; a service may write it meanwhile.
+
+    Raises:
+        DataError: it is missing, damaged or no log of events, which may also show in the block.
+    """
+    try:
+        # Not mode=ro, which leaves files beside a log that no service has open.
+        address = f"{path.absolute().as_uri()}?mode=rw"
+        with closing(sqlite3.connect(address, timeout=BUSY_SECONDS, uri=True)) as connection:
+            connection.execute("PRAGMA query_only = ON")
+            [version] = connection.execute("PRAGMA user_version").fetchone()
+            if version != VERSION:
+                raise sqlite3.DatabaseError(f"version {version}, expected {VERSION}")
+            yield connection
+    except sqlite3.Error as error:
+        raise DataError(
+            f"{path}: expected a log of events as `dayahead serve --live` writes it, but it cannot "
+            f"be read ({error}); restore it, or move it away and delete it yourself"
+        ) from None

@@ -100,6 +100,7 @@ class SessionMemory(CountMemory):
         self.n_added = 0
         """Sessions added since the last `compact`."""
         self._is_indexed = False
+        self.postings: Postings
         self.grow(0)
 
     def grow(self, n_items: int) -> None:

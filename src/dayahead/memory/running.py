@@ -74,6 +74,10 @@ class RunningSessions:
         self.pending = waiting.take(np.lexsort([waiting.keys, waiting.times]))
         self.n_keys = max(self.n_keys, int(events.keys.max(initial=-1)) + 1)
 
+    def drop_pending(self) -> None:
+        """Drop the clicks that are not counted yet."""
+        self.pending = self.pending.take(slice(0))
+
     def last_clicks(self) -> dict[tuple[int, int], int]:
         """Return the keys of running sessions by time and item of their last counted click."""
         last = np.cumsum(self.lengths) - 1

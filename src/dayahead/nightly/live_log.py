@@ -24,7 +24,7 @@ from dayahead.core.columns import EVENT_TIME, ITEM_ID, SESSION_ID, TIMESTAMP, US
 from dayahead.core.errors import DayaheadError
 from dayahead.core.redaction import redacted
 from dayahead.dataset.manifest import RawManifest
-from dayahead.live.log_file import reading
+from dayahead.live.sqlite_log import reading
 from dayahead.nightly.history import State, windows_of
 from dayahead.windows.folder import Window, WindowFolder
 
@@ -316,13 +316,13 @@ def _findings(
         )
     usual = _usual(earlier, "in_live", 1.0)
     in_live = figures["in_live"]
-    # Events at another time are no missing ones.
+    # Shifted events are not missing.
     at_same_time = 1 - (off.share if off else 0)
     expected = (usual * (1 - MAX_CHANGE) - _noise(usual, n_sessions)) * at_same_time
     if in_live is not None and in_live < expected:
         found.append(
             f"{_percent(1 - in_live)} of the official log's events are missing in the live log, "
-            f"usual are {_percent(1 - usual)}: a client did not report them, or the service was "
+            f"usually {_percent(1 - usual)}: a client did not report them, or the service was "
             f"down"
         )
     usual = _usual(earlier, "extra", 0.0)
@@ -330,7 +330,7 @@ def _findings(
     if extra is not None and extra > usual + MAX_CHANGE + _noise(usual, n_sessions):
         found.append(
             f"the live log has {_percent(extra)} more events of the same sessions and items, "
-            f"usual are {_percent(usual)}: a client may repeat events under another event_id"
+            f"usually {_percent(usual)}: a client may repeat events under another event_id"
         )
     return found
 

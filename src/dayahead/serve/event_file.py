@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from dayahead.serve.messages import LiveEvent, Taken
+from dayahead.serve.messages import IngestResult, LiveEvent
 from dayahead.serve.micro_batches import Overloaded
 
 AT_ONCE = 1_000
@@ -16,12 +17,12 @@ AT_ONCE = 1_000
 PAUSE = 0.2
 """Seconds until more is looked for."""
 log = logging.getLogger(__name__)
-Take = Callable[[Sequence[LiveEvent]], Awaitable[Taken]]
+Take = Callable[[Sequence[LiveEvent]], Awaitable[IngestResult]]
 
 
 @dataclass
 class EventFile:
-    """Events in a file that grows; a file that is shorter than before is a new one.
+    """Events in a file that grows; one that is replaced or shortened is read from its start.
 
     It is read from its start when a service starts: events that are in the log already are left
     out there.
@@ -31,6 +32,9 @@ class EventFile:
     n_read: int = 0
     """Bytes read so far."""
     n_lines: int = 0
+    inode: int = 0
+    fault: str = ""
+    """The last error, which is said once."""
 
     async def follow(self, take: Take) -> None:
         """Pass the events to a function, now and as more are appended, for ever.
@@ -48,16 +52,19 @@ class EventFile:
         """Read the next lines that are complete."""
         try:
             with self.path.open("rb") as file:
-                if file.seek(0, 2) < self.n_read:
-                    log.info("%s: it is a new file", self.path)
-                    self.n_read = self.n_lines = 0
+                found = os.fstat(file.fileno())
+                if found.st_size < self.n_read or found.st_ino != self.inode:
+                    self.n_read, self.n_lines, self.inode = 0, 0, found.st_ino
                 file.seek(self.n_read)
                 lines: list[bytes] = []
                 for line in file:
                     if not line.endswith(b"\n") or len(lines) == AT_ONCE:
                         break
                     lines.append(line)
-        except FileNotFoundError:
+        except OSError as error:
+            if str(error) != self.fault and not isinstance(error, FileNotFoundError):
+                log.warning("events cannot be read: %s", error)
+            self.fault = str(error)
             return []
         self.n_read += sum(map(len, lines))
         return lines
@@ -82,6 +89,8 @@ class EventFile:
                 log.warning("%s: events wait to be written: %s", self.path, error)
                 await asyncio.sleep(1)
                 continue
-            for each in taken.refused:
-                log.warning("%s: event %s: %s", self.path, each.event_id, each.error)
+            if taken.refused:
+                first, n_refused = taken.refused[0], len(taken.refused)
+                about = (self.path, n_refused, first.event_id, first.error)
+                log.warning("%s: %d events are refused; the first, %s: %s", *about)
             return

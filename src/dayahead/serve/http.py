@@ -20,8 +20,8 @@ from dayahead.serve.messages import (
     BatchRequest,
     EventBatch,
     Failure,
+    IngestResult,
     SessionRequest,
-    Taken,
 )
 from dayahead.serve.metrics import RequestTimer
 from dayahead.serve.micro_batches import Overloaded
@@ -35,7 +35,7 @@ NAME_LENGTH = 100
 log = logging.getLogger(__name__)
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 _WRITERS: dict[type, TypeAdapter[Any]] = {
-    each: TypeAdapter(each) for each in (Answer, Failure, Taken)
+    each: TypeAdapter(each) for each in (Answer, Failure, IngestResult)
 }
 REFUSED: dict[int | str, dict[str, Any]] = {
     status: {"model": Failure} for status in (400, 408, 413, 415, 422, 500, 503)
@@ -90,11 +90,11 @@ def _add_recommendations(app: FastAPI, service: Service) -> None:
 
 
 def _add_events(app: FastAPI, service: Service) -> None:
-    @app.post("/events", status_code=202, response_model=Taken, responses=REFUSED)
+    @app.post("/events", status_code=202, response_model=IngestResult, responses=REFUSED)
     async def events(batch: EventBatch) -> Response:
         """Take events as they happen; those accepted are on disk, and count from the next tick."""
         try:
-            taken = await service.take(batch.events)
+            taken = await service.ingest(batch.events)
         except OSError as error:
             log.error("events are refused: %s", error)  # noqa: TRY400 - one line
             message = "the events could not be written; send them again"
@@ -127,7 +127,7 @@ def _add_state(app: FastAPI, service: Service) -> None:
 
 
 def _json(
-    answers: Sequence[Answer | Failure | Taken],
+    answers: Sequence[Answer | Failure | IngestResult],
     limits: Limits,
     begin: bytes = b"",
     end: bytes = b"",

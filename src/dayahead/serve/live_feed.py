@@ -15,7 +15,7 @@ from dayahead.live.live_model import LiveModel
 from dayahead.serve.event_checks import check_events, shown_time
 from dayahead.serve.event_file import EventFile
 from dayahead.serve.live_recommender import LiveRecommender
-from dayahead.serve.messages import LiveEvent, Taken
+from dayahead.serve.messages import IngestResult, LiveEvent
 from dayahead.serve.metrics import Metrics
 from dayahead.serve.micro_batches import MicroBatches, Room
 from dayahead.serve.model_source import LoadedModel
@@ -24,12 +24,13 @@ WRITTEN_AT_ONCE = 5_000
 """Events of one transaction, more or less."""
 WAITING = 100_000
 """Events that may wait to be written."""
+RETRY_SECONDS = 5
 SECOND = 1_000_000
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Follower:
+class CountedModel:
     """A loaded model that has counted the log up to some event."""
 
     model: LiveModel
@@ -39,7 +40,7 @@ class Follower:
 class LiveFeed:
     """Passes the events of a log to the model in use.
 
-    `use` and `current` are called on the model's thread.
+    `switch_to` and `current` are called on the model's thread.
 
     Args:
         events: the log; it is read from its start for each new model.
@@ -63,47 +64,64 @@ class LiveFeed:
         self._files = files
         self._metrics = metrics
         self._writing: MicroBatches[list[Event], list[bool]] | None = None
-        self._in_use: tuple[Follower, LoadedModel] | None = None
+        self._in_use: tuple[CountedModel, LoadedModel] | None = None
         """The model in use, and what it recommends as of its last tick."""
+        self._retry_at = 0.0
+        """When the log is asked again, after it did not answer."""
         self.is_broken = False
         """Whether a count has failed: the service must be started again."""
 
-    def follow(self, loaded: LoadedModel) -> Follower:
+    def follow(self, loaded: LoadedModel) -> CountedModel:
         """Let a model that has been loaded count the log so far; the model in use goes on.
 
         Raises:
             ConfigError: the model does not count clicks.
         """
         model = LiveModel(loaded.recommender.stored)
+        # Before the log is read: all events before this tick are in it then.
+        until = self._last_tick(model)
         self._catch_up(model)
-        n_clicks = model.advance(self._last_tick(model))
+        n_clicks = model.advance(until)
         log.info("model %s has counted %d clicks of the log", loaded.version, n_clicks)
-        return Follower(model, loaded.version)
+        return CountedModel(model, loaded.version)
 
     def _catch_up(self, model: LiveModel) -> None:
         for event in self._events.read(model.position):
             model.deliver([event])
 
-    def use(self, follower: Follower) -> LoadedModel:
+    def switch_to(self, follower: CountedModel) -> LoadedModel:
         """Answer with a model from now on; return it."""
+        until = self._last_tick(follower.model)
         with self._events.paused():
             self._catch_up(follower.model)
+            found = self._counted(follower, until)
             self._events.deliver = partial(_deliver, follower.model)
-        return self._counted(follower, self._last_tick(follower.model))
+        self.is_broken = False
+        return found
 
     def current(self) -> LoadedModel:
-        """Return the model as of the last tick, once it has counted the clicks before that."""
-        follower, current = self._used()
-        until = self._last_tick(follower.model)
-        return self._counted(follower, until) if until > follower.model.now else current
+        """Return the model as of the last tick, once it has counted the clicks before that.
 
-    def _counted(self, follower: Follower, until: int) -> LoadedModel:
+        Raises:
+            RuntimeError: it has failed to count some clicks before.
+        """
+        follower, current = self._used()
+        if self.is_broken:
+            raise RuntimeError("clicks could not be counted, so the service must be started again")
+        until = self._last_tick(follower.model)
+        if until <= follower.model.now:
+            return current
+        try:
+            return self._counted(follower, until)
+        except Exception:
+            # The model is in no state of any tick.
+            self.is_broken = True
+            raise
+
+    def _counted(self, follower: CountedModel, until: int) -> LoadedModel:
         """Let a model count the clicks before a tick, and answer with it from now on."""
         start, model = time.perf_counter(), follower.model
-        # If it fails, the model is in no state of any tick: it must be loaded again.
-        self.is_broken = True
         self._metrics.clicks.inc(model.advance(until))
-        self.is_broken = False
         found = LoadedModel(LiveRecommender.at_tick(model), follower.version)
         self._in_use = follower, found
         self._metrics.ticks.observe(time.perf_counter() - start)
@@ -114,14 +132,17 @@ class LiveFeed:
         return found
 
     def _last_tick(self, model: LiveModel) -> int:
-        return max(self._settled() // model.tick * model.tick, model.now)
+        return max(self._complete_until() // model.tick * model.tick, model.now)
 
-    def _settled(self) -> int:
+    def _complete_until(self) -> int:
+        if time.monotonic() < self._retry_at:
+            return 0
         try:
-            return self._events.settled()
+            return self._events.complete_until()
         except OSError as error:
             # What has been counted goes on to be served.
-            log.warning("no events are counted meanwhile: %s", error)
+            log.warning("no events are counted for %d seconds: %s", RETRY_SECONDS, error)
+            self._retry_at = time.monotonic() + RETRY_SECONDS
             return 0
 
     @property
@@ -129,11 +150,11 @@ class LiveFeed:
         """The last tick, in ISO 8601."""
         return shown_time(self._used()[0].model.now)
 
-    def _used(self) -> tuple[Follower, LoadedModel]:
+    def _used(self) -> tuple[CountedModel, LoadedModel]:
         assert self._in_use is not None, "no model is in use yet"
         return self._in_use
 
-    async def take(self, events: Sequence[LiveEvent]) -> Taken:
+    async def ingest(self, events: Sequence[LiveEvent]) -> IngestResult:
         """Write events to the log; they are on disk when it returns.
 
         Raises:
@@ -141,13 +162,13 @@ class LiveFeed:
             Overloaded: too many wait to be written.
         """
         (follower, current), writing = self._used(), self._writing
-        assert writing is not None, "take() outside of running()"
+        assert writing is not None, "ingest() outside of running()"
         between = follower.model.start - follower.model.gap, self._clock.latest_possible()
         good, refused = check_events(current.recommender, events, *between)
         [is_new] = await writing.ask([good]) if good else [[]]
         if good:
             self._metrics.lag.set((self._clock.now() - good[-1].time) / SECOND)
-        taken = Taken(sum(is_new), len(good) - sum(is_new), refused)
+        taken = IngestResult(sum(is_new), len(good) - sum(is_new), refused)
         counts = {
             "accepted": taken.accepted,
             "duplicate": taken.duplicates,
@@ -169,7 +190,7 @@ class LiveFeed:
         )
         self._writing = MicroBatches(self._write, room, "events")
         writing = asyncio.create_task(self._writing.run())
-        files = [asyncio.create_task(each.follow(self.take)) for each in self._files]
+        files = [asyncio.create_task(each.follow(self.ingest)) for each in self._files]
         try:
             yield
         finally:

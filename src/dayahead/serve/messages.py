@@ -53,7 +53,8 @@ class Event(BaseModel):
 
 
 Name = Annotated[StrictStr, Field(min_length=1, max_length=200)]
-Scalar = StrictStr | StrictInt | StrictFloat | StrictBool | None
+Finite = Annotated[StrictFloat, Field(allow_inf_nan=False)]
+Scalar = StrictStr | StrictInt | Finite | StrictBool | None
 
 
 class LiveEvent(Event):
@@ -136,8 +137,8 @@ class Refused:
 
 
 @dataclass(slots=True)
-class Taken:
-    """What came of some events."""
+class IngestResult:
+    """The outcome of some events."""
 
     accepted: int
     """Events that are on disk, and count from the next tick on."""

@@ -95,6 +95,10 @@ class ModelSource:
         digest = sha256_of(folder / TENSORS)[:8]
         return LoadedModel(recommender, f"{recommender.stored.config.window}-{digest}")
 
+    def forget(self) -> None:
+        """Let `load_if_new` load again what was loaded last."""
+        self._last = None
+
     def load_if_new(self) -> LoadedModel | None:
         """Load the model if its files differ from those loaded last, whether good or damaged.
 

@@ -7,11 +7,11 @@ import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 
-from dayahead.core.errors import DayaheadError, first_line
+from dayahead.core.errors import ConfigError, DayaheadError, first_line
 from dayahead.serve.answers import Result, answer_requests
 from dayahead.serve.limits import Limits, n_entries_of
 from dayahead.serve.live_feed import LiveFeed
-from dayahead.serve.messages import LiveEvent, SessionRequest, Taken
+from dayahead.serve.messages import IngestResult, LiveEvent, SessionRequest
 from dayahead.serve.metrics import Metrics
 from dayahead.serve.micro_batches import MicroBatches, Room
 from dayahead.serve.model_source import LoadedModel, ModelSource
@@ -61,7 +61,7 @@ class Service:
         self._batches: Batches | None = None
         self.feed = feed(self.metrics) if feed else None
         model = source.load()
-        self._use(self.feed.use(self.feed.follow(model)) if self.feed else model)
+        self._use(self.feed.switch_to(self.feed.follow(model)) if self.feed else model)
 
     @property
     def is_ready(self) -> bool:
@@ -84,7 +84,7 @@ class Service:
             self.metrics.sessions.labels(kind).inc()
         return results
 
-    async def take(self, events: Sequence[LiveEvent]) -> Taken:
+    async def ingest(self, events: Sequence[LiveEvent]) -> IngestResult:
         """Take events; they are on disk when it returns.
 
         Raises:
@@ -92,9 +92,9 @@ class Service:
             OSError: they could not be written.
             Overloaded: too many wait to be written.
         """
-        assert self.feed is not None, "take() without a feed"
+        assert self.feed is not None, "ingest() without a feed"
         self.limits.check_events(events)
-        return await self.feed.take(events)
+        return await self.feed.ingest(events)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -149,8 +149,7 @@ class Service:
                 if found is None:
                     continue
                 if (feed := self.feed) is not None:
-                    follower = await asyncio.to_thread(feed.follow, found)
-                    found = await batches.between(partial(feed.use, follower))
+                    found = await self._with_events(feed, found, batches)
             except Exception as error:  # noqa: BLE001 - whatever it is, the old model keeps serving
                 self.metrics.reloads.labels("refused").inc()
                 log.warning(
@@ -163,13 +162,32 @@ class Service:
             self._use(found)
             self.metrics.reloads.labels("served").inc()
 
+    async def _with_events(
+        self, feed: LiveFeed, found: LoadedModel, batches: Batches
+    ) -> LoadedModel:
+        """Let a new model count the log, and answer with it."""
+        try:
+            follower = await asyncio.to_thread(feed.follow, found)
+            return await batches.between(partial(feed.switch_to, follower))
+        except ConfigError:  # it counts no clicks
+            raise
+        except Exception:
+            self._source.forget()
+            raise
+
     async def _count(self, batches: Batches, feed: LiveFeed) -> None:
         """Count the clicks of each tick, also while nobody asks; prune the log now and then."""
+        is_broken = False
         for second in itertools.count():
             await asyncio.sleep(1)
             try:
                 await batches.between(feed.current)
+            except Exception:
+                if not is_broken:
+                    log.exception("clicks could not be counted: start the service again")
+                is_broken = True
+            try:
                 if second % PRUNE_SECONDS == 0:
                     await asyncio.to_thread(feed.prune)
             except Exception:
-                log.exception("clicks could not be counted; it is tried again")
+                log.exception("old events could not be removed from the log")

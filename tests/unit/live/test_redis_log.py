@@ -48,7 +48,7 @@ def test_all_services_get_all_events_once_in_one_order(opened):
     one, other = opened(), opened()
     assert one.append([event(2, 20), event(1, 10)]) == [True, True]
     assert other.append([event(1, 11), event(3, 30)]) == [False, True]
-    assert (one.settled(), other.settled()) == (30, 30)
+    assert (one.complete_until(), other.complete_until()) == (30, 30)
     assert one.delivered == other.delivered
     expected = [event(2, 20), event(1, 10), event(3, 30)]
     assert without_places(one.delivered) == without_places(expected)
@@ -57,23 +57,23 @@ def test_all_services_get_all_events_once_in_one_order(opened):
     assert positions == sorted({*positions})
     assert [*opened().read(positions[0])] == one.delivered[1:]
     other.append([event(4, 40)])
-    one.settled()
+    one.complete_until()
     assert len(one.delivered) == 4
 
 
 def test_the_time_of_arrival_is_that_of_the_server(opened):
     log = opened(WallClock())
-    before = log.settled()
+    before = log.complete_until()
     log.append([event(1, 5)])
-    after = log.settled()
+    after = log.complete_until()
     [found] = log.delivered
     assert before <= found.arrived <= after
     assert after > 1_700_000_000_000_000
-    # No event arrives before a time that was settled.
+    # No event arrives before a time that was said.
     times = []
 
     def settle():
-        times.extend(log.settled() for _ in range(200))
+        times.extend(log.complete_until() for _ in range(200))
 
     thread = threading.Thread(target=settle)
     thread.start()
@@ -81,7 +81,7 @@ def test_the_time_of_arrival_is_that_of_the_server(opened):
     for n in range(200):
         other.append([event(f"more {n}")])
     thread.join()
-    log.settled()
+    log.complete_until()
     assert [each.arrived for each in log.delivered] == sorted(
         each.arrived for each in log.delivered
     )
@@ -93,27 +93,31 @@ def test_more_is_read_than_at_once(opened, monkeypatch):
     monkeypatch.setattr("dayahead.live.redis_log.READ_AT_ONCE", 3)
     log = opened()
     log.append([event(n, n) for n in range(7)])
-    log.settled()
+    log.complete_until()
     assert [each.time for each in log.delivered] == [*range(7)]
 
 
 def test_old_events_are_removed_by_arrival(opened):
     log = opened(WallClock())
     log.append([event(1)])
-    until = log.settled() + 1000
-    while log.settled() < until:
+    until = log.complete_until() + 1000
+    while log.complete_until() < until:
         pass
     log.append([event(2)])
-    log.settled()
+    log.complete_until()
     assert log.prune(log.delivered[1].arrived) == 1
     assert [each.session for each in log.read()] == ["s2"]
+    # Ids are kept as long as their events, and some of the second before.
+    assert log.append([event(2)]) == [False]
+    log.prune(log.complete_until() + 10_000_000)
+    assert log.append([event(1), event(2)]) == [True, True]
 
 
 def test_nothing_is_delivered_while_paused(opened):
     log = opened()
     log.append([event(1, 10)])
     with log.paused():
-        thread = threading.Thread(target=log.settled)
+        thread = threading.Thread(target=log.complete_until)
         thread.start()
         thread.join(0.1)
         assert log.delivered == []
@@ -131,7 +135,7 @@ def test_a_server_that_dies_is_said_and_loses_nothing(tmp_path, caplog):
         with pytest.raises(OSError, match=r"redis://127\.0\.0\.1"):
             log.append([event(2, 20)])
         with pytest.raises(OSError, match=r"redis://127\.0\.0\.1"):
-            log.settled()
+            log.complete_until()
         log.close()
     with running_redis(tmp_path) as (url, _):
         log = RedisLog(url, EventClock())
@@ -152,5 +156,6 @@ def test_a_server_that_does_not_answer_is_one_line_without_its_password():
     with pytest.raises(UnreachableError, match="does not answer") as raised:
         RedisLog("redis://user:hidden@127.0.0.1:1/0", EventClock())
     assert "hidden" not in str(raised.value)
-    with pytest.raises(ConfigError, match="Port could not"):
-        RedisLog("redis://127.0.0.1:port", EventClock())
+    with pytest.raises(ConfigError, match="percent-encoded") as raised:
+        RedisLog("redis://:hid/den@127.0.0.1", EventClock())
+    assert "hid" not in str(raised.value)

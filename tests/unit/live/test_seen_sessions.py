@@ -24,7 +24,7 @@ def sessions(repeats="keep", truncate="first", max_length=3):
 
 
 def click(session, item, time=0):
-    return Event(f"{session}{item}{time}", session, None, time, {"item_id": item})
+    return Event(f"{session}{item}{time}", session, None, time, {"item_id": item}, 0, time)
 
 
 @pytest.mark.parametrize(
@@ -39,6 +39,8 @@ def test_the_rule_for_repeats_holds(repeats, expected):
     seen = sessions(repeats, max_length=9)
     found = [seen.add(click("s", item))[1] for item in (7, 7, 8, 7, 7)]
     assert found == expected
+    kept = [item for item, counts in zip((7, 7, 8, 7, 7), expected, strict=True) if counts]
+    assert [each.fields["item_id"] for each in seen.events_of("s")] == kept
     assert seen.add(click("other", 7))[1]
 
 
@@ -59,23 +61,22 @@ def test_sessions_have_keys_in_the_order_of_their_first_clicks():
 
 
 def test_of_the_sessions_that_have_ended_the_latest_are_kept(monkeypatch):
-    monkeypatch.setattr(seen_sessions, "ENDED_KEPT", 2)
+    monkeypatch.setattr(seen_sessions, "MOST_IDLE", 3)
     seen = sessions()
     for time, name in enumerate("abcd"):
         seen.add(click(name, 1, 10 * time))
     seen.add(click("a", 2, 50))  # it is the latest now
-    seen.drop_oldest(109)  # none has ended
-    assert len(seen) == 4
-    seen.drop_oldest(500)
-    assert [bool(seen.events_of(name)) for name in "abcd"] == [True, False, False, True]
-    assert seen.add(click("b", 1, 510))[0].key == 4
+    assert len(seen) == 4  # none has ended
+    seen.add(click("e", 1, 112))
+    assert [bool(seen.events_of(name)) for name in "abcde"] == [True, False, True, True, True]
+    assert seen.add(click("b", 1, 121))[0].key == 5
+    assert [bool(seen.events_of(name)) for name in "abcde"] == [True, True, False, True, True]
 
 
 def test_there_are_never_too_many_sessions(monkeypatch):
-    monkeypatch.setattr(seen_sessions, "ENDED_KEPT", 1)
+    monkeypatch.setattr(seen_sessions, "MOST_IDLE", 1)
     monkeypatch.setattr(seen_sessions, "MOST_KEPT", 2)
     seen = sessions()
     for name in "abc":
         seen.add(click(name, 1, 10))
-    seen.drop_oldest(11)
     assert [bool(seen.events_of(name)) for name in "abc"] == [False, True, True]

@@ -45,7 +45,7 @@ def test_events_are_kept_delivered_and_read_in_their_order(opened):
     log.close()
     again = opened()
     assert [*again.read()] == expected
-    assert again.settled() == 30
+    assert again.complete_until() == 30
     again.append([event(4, 5)])
     assert again.delivered == [event(4, 5, position=4, arrived=30)]
 

@@ -7,7 +7,7 @@ import pytest
 
 from dayahead.serve import event_file
 from dayahead.serve.event_file import EventFile
-from dayahead.serve.messages import Refused, Taken
+from dayahead.serve.messages import IngestResult, Refused
 from dayahead.serve.micro_batches import Overloaded
 
 
@@ -28,7 +28,7 @@ class Taker:
             raise self.failures.pop(0)
         self.taken.append([each.event_id for each in events])
         refused = [Refused(each.event_id, "too old") for each in events if each.item_id == 99]
-        return Taken(len(events) - len(refused), 0, refused)
+        return IngestResult(len(events) - len(refused), 0, refused)
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +88,7 @@ def test_lines_that_are_no_events_are_named_and_left_out(tmp_path, caplog):
     assert followed(path, Taker(), [lambda: None]) == [["a", "b", "c"]]
     assert "events.jsonl:2: item_id: Field required" in caplog.text
     assert "events.jsonl:3: : Invalid JSON" in caplog.text
-    assert "events.jsonl: event b: too old" in caplog.text
+    assert "events.jsonl: 1 events are refused; the first, b: too old" in caplog.text
 
 
 def test_events_that_cannot_be_written_are_tried_again(tmp_path, monkeypatch):

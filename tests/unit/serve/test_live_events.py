@@ -13,6 +13,7 @@ from dayahead.live.live_model import LiveModel
 from dayahead.serve.event_file import EventFile
 from dayahead.serve.http import create_app
 from dayahead.serve.limits import Limits
+from dayahead.serve.live_feed import LiveFeed
 from dayahead.serve.model_source import ModelSource
 from dayahead.serve.service import Service
 from support.live_services import live_client
@@ -115,6 +116,10 @@ BAD = {
     "no time": ({"events": [event("a", 1, "xx")]}, "events.1.event_time"),
     "nested": ({"events": [event("a", 1, "00:01", other={"a": 1})]}, "events.1.other"),
     "surrogate": ({"events": [event("\ud800", 1, "00:01")]}, "events.1.event_id"),
+    "no number": (
+        {"events": [event("a", 1, "00:01", other=float("inf"))]},
+        "events.1.other.float: Input should be a finite number",
+    ),
     "more": ({"events": [event("a", 1, "00:01")], "more": 1}, "more: Extra inputs"),
 }
 
@@ -125,7 +130,8 @@ def test_a_body_that_is_no_list_of_events_is_refused_whole(live, kind):
     if body.get("events"):
         body = {**body, "events": [event("good", 1, "00:01"), *body["events"]]}
     headers = {"content-type": "application/json"}
-    answer = live.client.post("/events", content=json.dumps(body), headers=headers)
+    text = json.dumps(body).replace("Infinity", "1e999")
+    answer = live.client.post("/events", content=text, headers=headers)
     assert answer.status_code == 422
     assert message in answer.json()["error"]
     assert [*live.log.read()] == []
@@ -156,11 +162,13 @@ def test_events_have_the_fields_that_the_model_reads(windows, tmp_path):
     sections = merge_sections(STUDY, model={"features": ("category",)})
     models = train_study(windows, tmp_path / "study", sections) / "models"
     with live_client(models, tmp_path / "events.sqlite") as live:
-        status, taken = live.send(event("a", 1, "00:01"), event("b", 1, "00:01", category="x"))
-        assert status == 422
+        good = event("c", 1, "00:01", category=2, other="kept")
+        bad = event("a", 1, "00:01"), event("b", 1, "00:01", category="x")
+        status, taken = live.send(bad[0], good, bad[1])
+        assert (status, taken["accepted"]) == (202, 1)
         assert [each["event_id"] for each in taken["refused"]] == ["a", "b"]
         assert "category is missing" in taken["refused"][0]["error"]
-        assert live.send(event("c", 1, "00:01", category=2, other="kept"))[0] == 202
+        assert live.send(*bad)[0] == 422
         [kept] = live.log.read()
         assert kept.fields == {"item_id": 1, "category": 2, "other": "kept"}
 
@@ -301,8 +309,33 @@ def test_a_service_that_fails_to_count_is_not_ready(models, tmp_path, monkeypatc
             live.send(event("c", 2, "30:00"))
             with pytest.raises(ValueError, match="no such row"):
                 live.ask("s")
+        wait_until(lambda: "start the service again" in caplog.text)
+        with pytest.raises(RuntimeError, match="must be started again"):
+            live.ask("s")
         assert live.client.get("/ready").status_code == 503
-    assert "a request failed" in caplog.text
     with live_client(models, tmp_path / "events.sqlite") as live:
         assert live.client.get("/ready").status_code == 200
         assert live.ask("s")[0] == 200
+
+
+def test_a_new_model_that_fails_to_count_is_tried_again(models, tmp_path, monkeypatch, caplog):
+    """Meanwhile the old one gets all events."""
+    folder = tmp_path / "models"
+    shutil.copytree(models, folder)
+    with live_client(folder, tmp_path / "events.sqlite", reload_seconds=0.05) as live:
+        before = live.service.model
+        with monkeypatch.context() as patch:
+            patch.setattr(LiveFeed, "_counted", failing)
+            changed(folder, lambda config: config.update(window="2026-01-02b"))
+            wait_until(lambda: caplog.text.count("a new model is refused") > 1)
+            live.send(event("a", 1, "00:01"))
+        wait_until(lambda: live.service.model.window != before.window)
+        live.send(event("b", 2, "00:02"))
+        answer = live.client.post("/recommend", json={"session": [1, 2], "top_k": 5}).json()
+        items = [each["item"] for each in answer["items"]]
+        assert [item for item, _ in live.items("s", top_k=5)] == items
+        assert live.service.is_ready
+
+
+def failing(*_):
+    raise MemoryError("no room")
