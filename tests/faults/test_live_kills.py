@@ -49,9 +49,16 @@ class Process:
         answer = self.connection.getresponse()
         return answer.status, json.loads(answer.read())
 
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+        self.connection.close()
+
     def end(self):
         self.process.terminate()
         assert self.process.wait(30) == 0
+        self.kill()
 
 
 def answers(service, events):
@@ -73,9 +80,8 @@ def send_until_killed(service, events, sent, until, seconds):
             break
         assert (status, taken["refused"]) == (202, [])
         sent += 1
-    service.process.kill()
-    service.process.wait()
     timer.cancel()
+    service.kill()
     return sent
 
 
