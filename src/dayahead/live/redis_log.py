@@ -65,7 +65,9 @@ class RedisLog(EventLog):
         self._position = 0
         """Of the last event delivered."""
         try:
-            self._server = redis.Redis.from_url(url, socket_timeout=ANSWER_SECONDS, decode_responses=True)
+            self._server = redis.Redis.from_url(
+                url, socket_timeout=ANSWER_SECONDS, decode_responses=True
+            )
             self._append = self._server.register_script(APPEND)
             self._server.ping()
         except ValueError:
