@@ -88,7 +88,7 @@ def assert_equal_states(one, other):
         assert np.array_equal(array, others[name]), name
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(data=st.data())
 def test_the_state_does_not_depend_on_when_clicks_are_delivered(windows, folder, data):
     """Late, early and new ones too: a log that is replayed gives the same bytes."""
