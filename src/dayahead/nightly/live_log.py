@@ -1,4 +1,4 @@
-"""The live log beside the official one: whether a service was told what happened in a window.
+"""The live log beside the official one: whether a service received a window's events.
 
 The official log is data/raw, all events before any rule for sessions; the live log is what clients
 have reported to `dayahead serve --live`. An event is found in the other log where session and item
