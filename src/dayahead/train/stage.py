@@ -98,7 +98,7 @@ def _run_protocol(process: Process, study: Study, on_window: OnWindow | None) ->
 def _evaluate_horizon(
     schedule: "FitSchedule", index: int, evaluated: Sequence[Window], results: ResultsFolder | None
 ) -> None:
-    """Evaluate the model fitted on windows[index] on the windows after the next, where `evaluation.horizon` says so."""
+    """Evaluate the model fitted on windows[index] on later windows, up to evaluation.horizon."""
     end = index + 1 + schedule.run.params.evaluation.horizon
     for n_after, window in enumerate(schedule.windows[index + 2 : end], start=2):
         if window in evaluated:
