@@ -16,6 +16,7 @@ import typer
 from dayahead.core.collector import freeze_and_collect_rarely
 from dayahead.core.errors import ConfigError
 from dayahead.live.clock import Kind
+from dayahead.live.event_log import DEFAULT_LOG
 from dayahead.serve.limits import MIB, Limits
 from dayahead.serve.request import ColdStart
 
@@ -104,7 +105,7 @@ def serve(  # noqa: PLR0913, PLR0917
     request_seconds: RequestSeconds = Limits.request_seconds,
     answer_seconds: AnswerSeconds = Limits.answer_seconds,
     live: Live = False,
-    events_log: EventsLog = "live/events.sqlite",
+    events_log: EventsLog = DEFAULT_LOG,
     clock: ClockKind = "wall",
     follow: Follow = None,
     keep_hours: KeepHours = 48,

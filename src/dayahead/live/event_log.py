@@ -3,9 +3,12 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from typing import Final
 
 from dayahead.live.event import Event
 
+DEFAULT_LOG: Final = "live/events.sqlite"
+"""Where `dayahead serve --live` keeps events by default, in the project's folder."""
 Deliver = Callable[[Sequence[Event]], None]
 """Takes events in the order of their positions."""
 

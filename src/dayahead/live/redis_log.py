@@ -24,8 +24,9 @@ SEQUENCE_BITS = 20
 """A position is the stream's milliseconds and, in so many bits, its number within one."""
 APPEND = """
 local found = {}
-for i = 2, #ARGV, 3 do
-    if redis.call('ZADD', KEYS[2], 'NX', ARGV[1], ARGV[i]) == 1 then
+local now = redis.call('TIME')[1]
+for i = 1, #ARGV, 3 do
+    if redis.call('ZADD', KEYS[2], 'NX', now, ARGV[i]) == 1 then
         local latest = redis.call('GET', KEYS[3])
         if not latest or tonumber(latest) < tonumber(ARGV[i + 1]) then
             latest = ARGV[i + 1]
@@ -102,8 +103,7 @@ class RedisLog(EventLog):
         """
         words = [word for each in events for word in (each.id, each.time, _text(each))]
         with self._as_os_errors():
-            seconds, _ = self._server.time()
-            found = self._append(keys=[STREAM, IDS, LATEST], args=[seconds, *words])
+            found = self._append(keys=[STREAM, IDS, LATEST], args=words)
         return [each == 1 for each in found]
 
     def complete_until(self) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,10 +139,10 @@ class Clicks:
         beyond them are not known.
         """
         of_items, *of_columns = is_known
-        items = np.where(_among(self.items, of_items), self.items, 0)
+        items = np.where(among(self.items, of_items), self.items, 0)
         items[items < N_RESERVED] = 0
         columns = [
-            np.where(_among(values, flags), values, UNKNOWN)
+            np.where(among(values, flags), values, UNKNOWN)
             for values, flags in zip(self.categories.T, of_columns, strict=True)
         ]
         categories = np.stack(columns, axis=1) if columns else self.categories
@@ -185,9 +185,9 @@ class Clicks:
         return hashes if self.past is None else hashes ^ _mixed(self.past._hashes())
 
 
-def _among(values: Ints, flags: Flags) -> Flags:
+def among(values: NDArray[np.integer[Any]], flags: Flags) -> Flags:
     """Whether the flag of each value is set; there may be none for it."""
-    return np.asarray(np.append(flags, False)[np.minimum(values, len(flags))])
+    return np.asarray((values < len(flags)) & flags[np.minimum(values, len(flags) - 1)])
 
 
 def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -24,14 +24,13 @@ from dayahead.core.columns import EVENT_TIME, ITEM_ID, SESSION_ID, TIMESTAMP, US
 from dayahead.core.errors import DayaheadError
 from dayahead.core.redaction import redacted
 from dayahead.dataset.manifest import RawManifest
+from dayahead.live.event_log import DEFAULT_LOG
 from dayahead.live.sqlite_log import reading
 from dayahead.nightly.history import State, windows_of
 from dayahead.windows.folder import Window, WindowFolder
 
 Ints = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
-LIVE_LOG: Final = "live/events.sqlite"
-"""Where `dayahead serve --live` keeps events by default."""
 KEY: Final = "live_log"
 """Name of the comparison among a decision's details."""
 SECOND: Final = 1_000_000
@@ -77,7 +76,7 @@ def live_details(root: Path, folder: WindowFolder, window: Window, state: State)
 
     It holds nothing back: what cannot be compared is a finding like others.
     """
-    if not (root / LIVE_LOG).exists():
+    if not (root / DEFAULT_LOG).exists():
         return {}
     span = window.start_time, folder.ends[window.name]
     try:
@@ -85,7 +84,7 @@ def live_details(root: Path, folder: WindowFolder, window: Window, state: State)
     except (DayaheadError, OSError, pa.ArrowException) as error:
         found = {"findings": [redacted(f"not compared with the official log: {error}")]}
     for finding in found["findings"]:
-        _log.warning("%s, window %s: %s", LIVE_LOG, window.name, finding)
+        _log.warning("%s, window %s: %s", DEFAULT_LOG, window.name, finding)
     return {KEY: found}
 
 
@@ -107,7 +106,7 @@ def _compared_files(
     parts = RawManifest.read(raw).parts
     has_sessions = SESSION_ID in pq.read_schema(raw / parts[0].file).names
     first, live = _live_clicks(
-        root / LIVE_LOG, start - MARGIN, end + MARGIN, by_user=not has_sessions
+        root / DEFAULT_LOG, start - MARGIN, end + MARGIN, by_user=not has_sessions
     )
     if first is None:
         return {"findings": ["it holds no events: is POST /events called by the clients?"]}

@@ -89,13 +89,13 @@ class LiveFeed:
         for event in self._events.read(model.position):
             model.deliver([event])
 
-    def switch_to(self, follower: CountedModel) -> LoadedModel:
+    def switch_to(self, counted: CountedModel) -> LoadedModel:
         """Answer with a model from now on; return it."""
-        until = self._last_tick(follower.model)
+        until = self._last_tick(counted.model)
         with self._events.paused():
-            self._catch_up(follower.model)
-            found = self._counted(follower, until)
-            self._events.deliver = partial(_deliver, follower.model)
+            self._catch_up(counted.model)
+            found = self._counted(counted, until)
+            self._events.deliver = partial(_deliver, counted.model)
         self.is_broken = False
         return found
 
@@ -105,25 +105,25 @@ class LiveFeed:
         Raises:
             RuntimeError: it has failed to count some clicks before.
         """
-        follower, current = self._used()
+        counted, current = self._used()
         if self.is_broken:
             raise RuntimeError("clicks could not be counted, so the service must be started again")
-        until = self._last_tick(follower.model)
-        if until <= follower.model.now:
+        until = self._last_tick(counted.model)
+        if until <= counted.model.now:
             return current
         try:
-            return self._counted(follower, until)
+            return self._counted(counted, until)
         except Exception:
             # The model is in no state of any tick.
             self.is_broken = True
             raise
 
-    def _counted(self, follower: CountedModel, until: int) -> LoadedModel:
+    def _counted(self, counted: CountedModel, until: int) -> LoadedModel:
         """Let a model count the clicks before a tick, and answer with it from now on."""
-        start, model = time.perf_counter(), follower.model
+        start, model = time.perf_counter(), counted.model
         self._metrics.clicks.inc(model.advance(until))
-        found = LoadedModel(LiveRecommender.at_tick(model), follower.version)
-        self._in_use = follower, found
+        found = LoadedModel(LiveRecommender.at_tick(model), counted.version)
+        self._in_use = counted, found
         self._metrics.ticks.observe(time.perf_counter() - start)
         self._metrics.counted_until.set(model.now / SECOND)
         held = {"sessions": len(model.sessions), "new_items": model.n_new_items}
@@ -161,9 +161,9 @@ class LiveFeed:
             OSError: they could not be written.
             Overloaded: too many wait to be written.
         """
-        (follower, current), writing = self._used(), self._writing
+        (counted, current), writing = self._used(), self._writing
         assert writing is not None, "ingest() outside of running()"
-        between = follower.model.start - follower.model.gap, self._clock.latest_possible()
+        between = counted.model.start - counted.model.gap, self._clock.latest_possible()
         good, refused = check_events(current.recommender, events, *between)
         [is_new] = await writing.ask([good]) if good else [[]]
         if good:

@@ -11,6 +11,7 @@ from dayahead.core.columns import EVENT_TIME, N_RESERVED
 from dayahead.features.session_encoder import SessionEncoder
 from dayahead.features.vocabulary import KnownValues
 from dayahead.live.live_model import LiveModel
+from dayahead.memory.clicks import among
 from dayahead.serve.raw_sessions import RawSessions
 from dayahead.serve.recommender import Recommender
 from dayahead.train.batches import Sessions
@@ -43,14 +44,9 @@ class LiveRecommender(Recommender):
     def _encoder(self) -> SessionEncoder:  # type: ignore[override]
         return self.live.encoder
 
-    @cached_property
-    def _known_items(self) -> NDArray[np.bool_]:
-        return np.append(self.live.is_known, False)
-
     def _is_unknown(self, items: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Say which vocabulary indices have not been counted."""
-        is_known = self._known_items[np.minimum(items, len(self._known_items) - 1)]
-        return np.asarray(~is_known | (items < N_RESERVED))
+        return np.asarray(~among(items, self.live.is_known) | (items < N_RESERVED))
 
     @property
     def _popularity(self) -> NDArray[np.float32]:

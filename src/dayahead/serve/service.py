@@ -167,8 +167,8 @@ class Service:
     ) -> LoadedModel:
         """Let a new model count the log, and answer with it."""
         try:
-            follower = await asyncio.to_thread(feed.follow, found)
-            return await batches.between(partial(feed.switch_to, follower))
+            counted = await asyncio.to_thread(feed.follow, found)
+            return await batches.between(partial(feed.switch_to, counted))
         except ConfigError:  # it counts no clicks
             raise
         except Exception:

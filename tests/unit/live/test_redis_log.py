@@ -7,6 +7,7 @@ import pytest
 from dayahead.core.errors import ConfigError, UnreachableError
 from dayahead.live.clock import EventClock, WallClock
 from dayahead.live.event import Event
+from support.event_logs import opened_logs
 from support.redis_servers import running_redis
 
 pytest.importorskip("redis")
@@ -26,18 +27,12 @@ def server(tmp_path):
 @pytest.fixture
 def opened(server):
     """Open the log; what it delivers is in `delivered`."""
-    logs = []
 
-    def opened(clock=None):
-        log = RedisLog(server[0], clock or EventClock())
-        log.delivered = []
-        log.deliver = log.delivered.extend
-        logs.append(log)
-        return log
+    def make(clock=None):
+        return RedisLog(server[0], clock or EventClock())
 
-    yield opened
-    for log in logs:
-        log.close()
+    with opened_logs(make) as opened:
+        yield opened
 
 
 def without_places(events):

@@ -8,6 +8,7 @@ from dayahead.core.errors import BusyError, DataError
 from dayahead.live.clock import EventClock, WallClock
 from dayahead.live.event import Event
 from dayahead.live.sqlite_log import PRUNED_AT_ONCE, SqliteLog
+from support.event_logs import opened_logs
 
 
 def event(name, time=0, **more):
@@ -16,19 +17,14 @@ def event(name, time=0, **more):
 
 @pytest.fixture
 def opened(tmp_path):
-    """Open the log; it is closed at the end. What it delivers is in `delivered`."""
-    logs = []
+    """Open the log; what it delivers is in `delivered`."""
+    path = tmp_path / "live" / "events.sqlite"
 
-    def opened(clock=None, path=tmp_path / "live" / "events.sqlite"):
-        log = SqliteLog(path, clock or EventClock())
-        log.delivered = []
-        log.deliver = log.delivered.extend
-        logs.append(log)
-        return log
+    def make(clock=None, path=path):
+        return SqliteLog(path, clock or EventClock())
 
-    yield opened
-    for log in logs:
-        log.close()
+    with opened_logs(make) as opened:
+        yield opened
 
 
 def test_events_are_kept_delivered_and_read_in_their_order(opened):

@@ -17,7 +17,7 @@ def line(name, **more):
 
 
 class Taker:
-    """Takes events, and fails as told before."""
+    """Takes events, after it has raised the failures given."""
 
     def __init__(self, *failures):
         self.failures = [*failures]
