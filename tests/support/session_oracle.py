@@ -1,7 +1,6 @@
 """Oracle: events into sessions the slow and obvious way, one row after the other."""
 
 import hashlib
-import hmac
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -52,16 +51,8 @@ def expected_sessions(
         dropped["no_role"] += len(cut) - len(session["events"])
         if session["roles"]:
             session |= {"start": start, "user": read[0].get("user_id")}
-            windows.setdefault(name, {})[shown_id(session_id, dataset)] = session
+            windows.setdefault(name, {})[session_id] = session
     return windows, dropped
-
-
-def shown_id(session_id: str, dataset: DatasetConfig) -> str:
-    """The id that window files have: a hash where a session was cut by its user's gaps."""
-    if dataset.sessions.gap_minutes is None:
-        return session_id
-    key = str(dataset.split.seed).encode()
-    return hmac.new(key, session_id.encode(), "sha256").hexdigest()[:32]
 
 
 def _with_roles(
@@ -159,4 +150,4 @@ def expected_past(table: pa.Table, dataset: DatasetConfig) -> dict[str, list[Row
             and other["session_id"] != row["session_id"]
         ]
         past[row["session_id"]] = before[-rules.past_max_length :]
-    return {shown_id(session_id, dataset): events for session_id, events in past.items()}
+    return past

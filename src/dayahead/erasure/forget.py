@@ -11,6 +11,7 @@ from filelock import FileLock, Timeout
 from dayahead.core.cache import DAMAGED, KINDS, Cache
 from dayahead.core.errors import BusyError
 from dayahead.core.files import remove_tree
+from dayahead.dataset.schema import load_dataset
 from dayahead.erasure.holdings import LIVE, OUTPUTS, Holding, Holdings, event_logs, find_holdings
 from dayahead.erasure.suppression import suppress_users
 from dayahead.live.log_file import erase
@@ -48,7 +49,8 @@ def forget(
             while events were being removed.
     """
     with _no_stage_running(root):
-        holdings = find_holdings(root, users, dvc_cache)
+        seed = load_dataset(dataset.stem, dataset.parent).split.seed
+        holdings = find_holdings(root, users, dvc_cache, seed)
         unsearched = _unsearched(root)
         kept = []
         if not dry_run:

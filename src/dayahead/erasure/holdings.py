@@ -2,13 +2,19 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow as pa
+
 from dayahead.core.cache import KINDS
 from dayahead.core.columns import SESSION_ID, USER_ID
+from dayahead.core.files import read_json
 from dayahead.erasure.tables import rows_of, tables_in
 from dayahead.live.log_file import count_events, named_in
+from dayahead.windows.folder import MANIFEST
+from dayahead.windows.session_ids import hashed_ids
 
 OUTPUTS = ("data/raw", "data/windows", "results/ranks", "results/predictions", "results/attention")
 """Outputs of stages that hold ids of users or sessions; a rerun writes each of them whole."""
@@ -47,8 +53,10 @@ class Holdings:
         return listed
 
 
-def find_holdings(root: Path, users: Collection[str], dvc_cache: Path) -> Holdings:
+def find_holdings(root: Path, users: Collection[str], dvc_cache: Path, seed: int) -> Holdings:
     """Search a project for rows of users, and for rows of their sessions that name no user.
+
+    `seed` is that of the data set's split, with which results hash the ids of sessions.
 
     Raises:
         DataError: a log of events is damaged.
@@ -69,12 +77,27 @@ def find_holdings(root: Path, users: Collection[str], dvc_cache: Path) -> Holdin
         holdings.rows.update(counts)
         holdings.sessions |= sessions
     # Only now are all sessions of the users known.
+    holdings.sessions |= _hashed(holdings.sessions, {seed, *_hash_seeds(root)})
     rows.update(_rows_of_sessions(unnamed, holdings.sessions))
     rows.update(
         {(LIVE, log): count_events(log, users, holdings.sessions) for log in event_logs(root)}
     )
     holdings.found = [Holding(place, unit, n) for (place, unit), n in sorted(rows.items()) if n]
     return holdings
+
+
+def _hash_seeds(root: Path) -> Iterator[int]:
+    """Yield the seeds with which windows of this project have been read."""
+    for folder in ("data", ".dayahead"):
+        for path in (root / folder).rglob(MANIFEST):
+            with suppress(OSError, ValueError):
+                if isinstance(seed := read_json(path).get("hash_seed"), int):
+                    yield seed
+
+
+def _hashed(sessions: Collection[str], seeds: Collection[int]) -> set[str]:
+    ids = pa.array(sorted(sessions), pa.string())
+    return {each for seed in seeds for each in hashed_ids(ids, seed).to_pylist()}
 
 
 def _rows_of_sessions(

@@ -85,7 +85,7 @@ class WindowCounts:
                 f"widen split.train in the data set's file or raise preprocess.fit_windows"
             )
 
-    def manifest(self) -> WindowsManifest:
+    def manifest(self, hash_seed: int | None) -> WindowsManifest:
         """Return windows.json; events_read is the sum of the other steps."""
         total, kept = self.counts.sum(), self.counts.loc[self.kept].sum()
         return WindowsManifest(
@@ -94,6 +94,7 @@ class WindowCounts:
             log_end=_iso(self.log_end),
             sessions_read=int(total["started"]),
             sessions_kept=int(kept["sessions"]),
+            hash_seed=hash_seed,
             steps={
                 "events_read": int(total["read"]) + self.without_user,
                 "dropped_no_user": self.without_user,

@@ -4,7 +4,6 @@ Everything works on whole columns: a session or a user is a number repeated over
 """
 
 import hashlib
-import hmac
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -69,9 +68,8 @@ def apply_user_steps(
 ) -> tuple[pa.Table, pa.Table]:
     """Cut sessions by inactivity gap, mark repeats, list past events.
 
-    A gap session's id is `user:time of its first event`, so it stays when the log grows; windows
-    get a keyed hash of it (`hashed_ids`). Events without a user are no repeats and have no past;
-    with gaps there must be none.
+    A gap session's id is `user:time of its first event`, so it stays when the log grows. Events
+    without a user are no repeats and have no past; with gaps there must be none.
 
     `events` has the event table's columns and FINALISED, all that is known of each user; finalised
     events have the columns that an earlier run added.
@@ -239,8 +237,6 @@ def apply_session_steps(
         WINDOW: pa.array(sessions.windows),
         **{role: pa.array(has_role) for role, has_role in zip(ROLES, roles.T, strict=True)},
     }
-    if dataset.sessions.gap_minutes is not None:
-        columns[SESSION_ID] = hashed_ids(sessions.ids, dataset.split)
     return SessionResult(
         _kept(sessions, flags, is_closed, columns),
         _carry_over(sessions.events, is_closed[sessions.of_event], progress),
@@ -329,17 +325,6 @@ def roles_of(session_ids: pa.Array | pa.ChunkedArray, split: SplitConfig) -> Fla
     u = (np.frombuffer(digests, dtype=">u8").astype(np.uint64) >> np.uint64(11)) * 2.0**-53
     intervals = (split.train, split.valid, split.test)
     return np.stack([(low <= u) & (u < high) for low, high in intervals], axis=1)
-
-
-def hashed_ids(session_ids: pa.Array, split: SplitConfig) -> pa.Array:
-    """Return the ids that windows and ranks use for sessions whose own ids contain a user's id.
-
-    They are the first 16 bytes of HMAC-SHA256 with the split's seed as key, in hex: the same in any
-    run of the data set. Roles come from the ids themselves.
-    """
-    key, ids = str(split.seed).encode(), session_ids.to_pylist()
-    hashed = [hmac.digest(key, each.encode(), "sha256")[:16].hex() for each in ids]
-    return pa.array(hashed, pa.string())
 
 
 def _truncated(alive: Flags, sessions: _Sessions, rules: SessionsConfig) -> Flags:

@@ -194,7 +194,9 @@ class Build:
         )
         summary.check(self.config.fit_windows)
         self._write_windows(job, summary, progress, phases)
-        write_json(job.run / WINDOWS / MANIFEST, asdict(summary.manifest()))
+        has_users = self.dataset.sessions.gap_minutes is not None
+        manifest = summary.manifest(self.dataset.split.seed if has_users else None)
+        write_json(job.run / WINDOWS / MANIFEST, manifest.as_json())
         state = RunState(
             parts=[(part.sha256, part.first_row) for part in self.log.parts],
             log_end=self.log.log_end.isoformat(),

@@ -26,6 +26,7 @@ from dayahead.core.columns import (
 )
 from dayahead.core.errors import WindowError
 from dayahead.windows.metadata import Statistics, WindowsManifest, read_metadata
+from dayahead.windows.session_ids import hashed_ids
 
 MANIFEST = "windows.json"
 STATISTICS = "statistics.json"
@@ -138,13 +139,14 @@ class WindowFolder:
     def read(self, window: Window, role: Role, columns: list[str]) -> pa.Table:
         """Read a role's sessions, ordered by (session_start, session_id).
 
-        `all` is every session of the window once, whatever roles it has.
+        `all` is every session of the window once, whatever roles it has. Session ids that hold a
+        user's id are hashed, here and in `take`, so that no result names a user.
 
         Raises:
             WindowError: a file is missing or unreadable, or contains NaN or infinity.
         """
         if role != "all":
-            return _read_table(self.path(window, role), columns)
+            return self._without_users(_read_table(self.path(window, role), columns))
         wanted = list(dict.fromkeys([SESSION_START, SESSION_ID, *columns]))
         roles = reversed(ROLES)  # train last: its sessions lack events in the window's grace
         table = pa.concat_tables([_read_table(self.path(window, part), wanted) for part in roles])
@@ -153,7 +155,8 @@ class WindowFolder:
         keys = keys.append_column("row", pa.array(np.arange(len(table))))
         first = keys.group_by([SESSION_START, SESSION_ID]).aggregate([("row", "min")])
         first = first.sort_by([(SESSION_START, "ascending"), (SESSION_ID, "ascending")])
-        return table.take(first["row_min"]).select(columns).combine_chunks()
+        table = table.take(first["row_min"]).select(columns).combine_chunks()
+        return self._without_users(table)
 
     def take(self, window: Window, role: str, rows: pa.Array, columns: list[str]) -> pa.Table:
         """Read some of a role's sessions, as `read` does, holding only these in memory.
@@ -161,7 +164,13 @@ class WindowFolder:
         Raises:
             WindowError: as `read` does.
         """
-        return _read_table(self.path(window, role), columns, rows)
+        return self._without_users(_read_table(self.path(window, role), columns, rows))
+
+    def _without_users(self, table: pa.Table) -> pa.Table:
+        if SESSION_ID not in table.column_names or self.manifest.hash_seed is None:
+            return table
+        ids = hashed_ids(table[SESSION_ID], self.manifest.hash_seed)
+        return table.set_column(table.column_names.index(SESSION_ID), SESSION_ID, ids)
 
     def n_sessions(self, window: Window, role: str) -> int:
         """Count the sessions of a role in a window."""

@@ -51,8 +51,15 @@ class WindowsManifest:
     sessions_kept: int
     steps: dict[str, int]
     """Events read, dropped by each step, and kept."""
+    hash_seed: int | None = None
+    """Where session ids hold a user's id: seed with which `WindowFolder` hashes them. Null: they
+    are read as they are."""
     windows: list[WindowEntry]
     """Windows from the first to the last in which a session starts, in order of time."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the content of windows.json; a hash_seed of null is left out."""
+        return {k: v for k, v in asdict(self).items() if v is not None}
 
     @property
     def spans(self) -> str:

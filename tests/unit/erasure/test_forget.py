@@ -18,6 +18,7 @@ from dayahead.erasure.forget import forget
 from dayahead.erasure.tables import tables_in
 from dayahead.preprocess.stage import preprocess
 from dayahead.tracking.outbox import Outbox
+from dayahead.windows.folder import WindowFolder
 from support.builders import machine_config, preprocess_config, window_config
 from support.window_folders import bytes_in
 
@@ -80,12 +81,11 @@ def shop(tmp_path, monkeypatch):
         Path("datasets/shop.yaml").write_text(DATASET.format(urls=urls, **kind))
         write_source()
         run()
-        windows = sorted(Path("data/windows").glob("*-test.parquet"))
-        for path in windows:
-            ids = pq.read_table(path, partitioning=None)["session_id"]
-            ranks = pa.table({"session_id": ids, "rank": pa.array([1] * len(ids), pa.int32())})
-            write_parquet(Path("results/ranks") / path.name, ranks)
-            write_parquet(Path("nights/n1") / path.name, ranks)
+        folder = WindowFolder(Path("data/windows"))
+        for window in folder.windows:
+            ranks = folder.read(window, "test", ["session_id"])
+            write_parquet(Path(f"results/ranks/{window.name}.parquet"), ranks)
+            write_parquet(Path(f"nights/n1/{window.name}.parquet"), ranks)
         Cache(tmp_path / ".dayahead/evaluations").put(
             "old", lambda folder: shutil.copytree("results/ranks", folder / "ranks")
         )

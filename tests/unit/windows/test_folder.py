@@ -1,14 +1,17 @@
 """Reading window files: missing, damaged and non-finite ones are named."""
 
+import hmac
+from dataclasses import replace
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from dayahead.core.errors import WindowError
-from dayahead.core.files import write_parquet
+from dayahead.core.files import write_json, write_parquet
 from dayahead.distributed.process import Rank
 from dayahead.train.streaming import StreamedBatches
-from dayahead.windows.folder import WindowFolder
+from dayahead.windows.folder import MANIFEST, WindowFolder
 from support.window_folders import markov_days, write_window_folder
 
 DAYS = markov_days(n_days=2, sessions_per_day=30, n_items=25)
@@ -73,3 +76,23 @@ def test_all_is_every_session_once_in_the_files_order(store):
     train = store.read(window, "train", ["session_id"])
     assert table.equals(train.combine_chunks())
     assert store.n_sessions(window, "train") == 30
+
+
+@pytest.mark.parametrize("role", ["train", "valid", "test", "all"])
+def test_session_ids_that_hold_a_user_are_read_as_keyed_hashes(store, role):
+    """The order stays that of the files, which is that of the ids as written."""
+    window = store.windows[0]
+    written = store.read(window, role, ["session_id", "item_id"])
+    manifest = replace(store.manifest, hash_seed=-3)
+    write_json(store.folder / MANIFEST, manifest.as_json())
+    found = WindowFolder(store.folder)
+    shown = [
+        hmac.new(b"-3", each.encode(), "sha256").hexdigest()[:32]
+        for each in written["session_id"].to_pylist()
+    ]
+    read = found.read(window, role, ["session_id", "item_id"])
+    assert read["session_id"].to_pylist() == shown
+    assert read["item_id"].combine_chunks() == written["item_id"].combine_chunks()
+    if role != "all":
+        taken = found.take(window, role, pa.array([2, 0]), ["session_id"])
+        assert taken["session_id"].to_pylist() == [shown[2], shown[0]]
