@@ -26,7 +26,9 @@ SMALL = replace(
     first_epochs=2,
     n_replayed=20,
 )
-SETTINGS = MemorySettings(config=SMALL, unit=HOUR, columns=("device",), seed=0)
+SETTINGS = MemorySettings(
+    config=SMALL, unit=HOUR, columns=("device",), attributes=("device",), seed=0
+)
 
 
 def counted(memory, prefixes, candidates, n, end=0):

@@ -129,6 +129,9 @@ class FeatureConfig:
     min_count: Annotated[int, Field(ge=1)] = 1
     """Of a categorical column: a value enters the vocabulary in the window in which its count of
     events reaches this number; before, it is 1 (unknown)."""
+    of_item: bool = False
+    """Of a categorical column: whether its values belong to the item, as its brand does. `memory`
+    then compares an item's newest value with those of the session."""
     relative_to: Annotated[str, Field(min_length=1)] | None = None
     """Of a relative_number: the categorical feature whose means it is compared with."""
     scale: Literal["standard", "gauss_rank", "fixed"] | None = None
@@ -146,8 +149,11 @@ class FeatureConfig:
             raise ValueError(f"{self.kind} needs {'no' if self.column else 'a'} column")
         if (self.kind == "relative_number") != (self.relative_to is not None):
             raise ValueError(f"{self.kind} needs {'no' if self.relative_to else 'a'} relative_to")
-        if self.kind != "categorical" and (self.type != "string" or self.min_count > 1):
-            raise ValueError(f"{self.kind} needs no type and no min_count: it is not categorical")
+        of_categories = self.type != "string" or self.min_count > 1 or self.of_item
+        if self.kind != "categorical" and of_categories:
+            raise ValueError(
+                f"{self.kind} needs no type, min_count and of_item: it is not categorical"
+            )
         if self.kind not in SCALED_FEATURES and self.scale is not None:
             raise ValueError(f"{self.kind} needs no scale: it is none of {SCALED_FEATURES}")
         self._check_fit()

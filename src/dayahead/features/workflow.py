@@ -160,6 +160,7 @@ def fit_features(
             kind=feature.kind,
             columns=feature.columns_of(name),
             type=feature.type if feature.kind == "categorical" else None,
+            of_item=feature.of_item or None,
             windows=by_window.get(name),
             **vars(numbers.get(name, NumberStatistics())),
         )

@@ -12,6 +12,7 @@ from torch import Tensor
 from dayahead.core.columns import ITEM_ID, N_RESERVED
 from dayahead.core.phases import in_phase
 from dayahead.core.prefixes import prefixed, with_prefix
+from dayahead.memory.attributes import AttributeMemory
 from dayahead.memory.candidates import choose, most_popular
 from dayahead.memory.categories import CategoryMemory
 from dayahead.memory.clicks import Clicks, Flags, Ints
@@ -89,6 +90,8 @@ class Memories:
             self.items,
             OwnItems(),
         ]
+        if settings.attributes:
+            sources.append(AttributeMemory(settings))
         if settings.with_past:
             sources += [PastItems(), PastMemory(settings)]
         if settings.with_network:

@@ -24,6 +24,8 @@ class MemorySettings:
     """Length of a window, in microseconds: the unit of half-lives."""
     columns: tuple[str, ...]
     """Names of the categorical columns."""
+    attributes: tuple[str, ...] = ()
+    """Those of the columns whose values belong to items."""
     with_network: bool = False
     """Whether a network's log-softmax is a feature."""
     with_past: bool = False

@@ -197,6 +197,7 @@ def build_memory(
         config=settings.memory,
         unit=statistics.window_length,
         columns=categories,
+        attributes=tuple(n for n in categories if statistics.features[n].of_item),
         with_network=network is not None,
         with_past=settings.model.n_past_read > 0,
         tick=live.tick_microseconds,

@@ -194,6 +194,7 @@ class MemoryRecommender(CountingModel):
             f"{_MEMORIES}items.first": (NEVER, LATEST_TIME),
             f"{_MEMORIES}items.latest": (NEVER, LATEST_TIME),
             f"{_MEMORIES}items.counts": COUNTS,
+            f"{_MEMORIES}attributes.values": COUNTS,
             f"{_MEMORIES}clock": TIMES,
             "memory.n_fits": COUNTS,
             f"{_HEAD}n_standardised": COUNTS,

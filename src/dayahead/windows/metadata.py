@@ -105,6 +105,8 @@ class FeatureStatistics(NumberStatistics):
     """Columns of a window file that hold the feature."""
     type: IdType | None = None
     """Type of a categorical feature's raw values."""
+    of_item: Literal[True] | None = None
+    """Whether the values of a categorical feature belong to items."""
     windows: dict[str, NumberStatistics] | None = None
     """Statistics by window, of a feature that is fitted on each window (fit: look_ahead_window)."""
 
