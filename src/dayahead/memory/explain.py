@@ -8,6 +8,8 @@ from dayahead.memory.head import Head
 from dayahead.memory.head_examples import Examples
 
 N_STEPS = 64
+N_AT_ONCE = 128
+"""Examples whose gradients are held at once."""
 
 
 def contributions(head: Head, examples: Examples, column: int, own: int) -> Float[Tensor, " F"]:
@@ -46,8 +48,11 @@ def mean_gradients(head: Head, examples: Examples) -> Float[Tensor, " F"]:
 
     For a linear head these are its weights.
     """
-    single = examples.single()
-    features = single.features.requires_grad_()
-    total = head.evidence(features, single.context)[single.is_candidate].sum()
-    [gradients] = torch.autograd.grad(total, [features])
-    return gradients[single.is_candidate].mean(0)
+    sums = torch.zeros(examples.features.shape[-1], dtype=torch.float64)
+    for start in range(0, len(examples), N_AT_ONCE):
+        part = examples.take(slice(start, start + N_AT_ONCE)).single()
+        features = part.features.requires_grad_()
+        total = head.evidence(features, part.context)[part.is_candidate].sum()
+        [gradients] = torch.autograd.grad(total, [features])
+        sums += gradients[part.is_candidate].sum(0, dtype=torch.float64)
+    return (sums / examples.is_candidate.sum()).float()
