@@ -29,3 +29,9 @@ def complete_runs(incomplete: str) -> list[str]:
     refs = [ref for ref in done.stdout.split() if ref.count("/") == N_PARTS and "/exec/" not in ref]
     names = sorted({ref.rpartition("/")[2] for ref in refs})
     return [f"{before}{comma}{name}" for name in names if name.startswith(last)]
+
+
+def complete_row(incomplete: str) -> list[str]:
+    """Return completions of a row: a list of runs that may have a name before it."""
+    name, is_named, runs = incomplete.rpartition("=")
+    return [f"{name}{is_named}{found}" for found in complete_runs(runs)]

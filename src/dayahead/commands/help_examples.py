@@ -21,6 +21,12 @@ EXAMPLES = {
         "dayahead compare A1,A2,A3 B1,B2,B3",
         "dayahead compare results ../other-clone/results",
     ),
+    "table": (
+        "dayahead table HEAD small --names settings",
+        "dayahead table gru4rec=A1,A2,A3 memory=B1,B2,B3 --intervals",
+        "dayahead table A1 A2 A3 B1 B2 B3 --format latex --output table.tex",
+        "dayahead table HEAD small --format csv --metrics ndcg_at_20,recall_at_5",
+    ),
     "report": ("dayahead report", "dayahead report HEAD,small --output beside.html"),
     "preset": (
         "dayahead preset",
