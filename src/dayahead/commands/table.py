@@ -7,8 +7,32 @@ import typer
 
 from dayahead.commands.completion import complete_row
 from dayahead.config.params import load_params
+from dayahead.core.errors import ConfigError
 from dayahead.core.files import write_text
 from dayahead.core.project import project_root
+
+Format = Annotated[
+    Literal["markdown", "latex", "csv"],
+    typer.Option("--format", help="LaTeX uses booktabs; csv has all digits."),
+]
+Metrics = Annotated[
+    str | None,
+    typer.Option(
+        help="Columns, such as ndcg_at_20,recall_at_5; otherwise those of evaluation.cutoffs."
+    ),
+]
+Baseline = Annotated[
+    str | None, typer.Option(help="Row that the others are tested against; otherwise the best.")
+]
+Intervals = Annotated[
+    bool, typer.Option("--intervals", help="Print half of the 95 % interval too.")
+]
+Level = Annotated[float, typer.Option(help="Level of the tests, which are adjusted by Holm.")]
+Names = Annotated[
+    Literal["runs", "settings"],
+    typer.Option(help="What rows are called: runs, or the settings in which they differ."),
+]
+Output = Annotated[Path | None, typer.Option(help="File to write.")]
 
 
 def table(  # noqa: PLR0913, PLR0917
@@ -21,43 +45,21 @@ def table(  # noqa: PLR0913, PLR0917
             autocompletion=complete_row,
         ),
     ],
-    format_: Annotated[
-        Literal["markdown", "latex", "csv"],
-        typer.Option("--format", help="LaTeX uses booktabs; csv has all digits."),
-    ] = "markdown",
-    metrics: Annotated[
-        str | None,
-        typer.Option(
-            help="Columns, such as ndcg_at_20,recall_at_5; otherwise those of evaluation.cutoffs."
-        ),
-    ] = None,
-    baseline: Annotated[
-        str | None,
-        typer.Option(help="Row that the others are tested against; otherwise the best."),
-    ] = None,
-    intervals: Annotated[
-        bool, typer.Option("--intervals", help="Print half of the 95 % interval too.")
-    ] = False,
-    level: Annotated[float, typer.Option(help="Level of the tests, adjusted by Holm.")] = 0.05,
-    names: Annotated[
-        Literal["runs", "settings"],
-        typer.Option(help="What rows are called: runs, or the settings in which they differ."),
-    ] = "runs",
-    output: Annotated[Path | None, typer.Option(help="File to write.")] = None,
+    format_: Format = "markdown",
+    metrics: Metrics = None,
+    baseline: Baseline = None,
+    intervals: Intervals = False,
+    level: Level = 0.05,
+    names: Names = "runs",
+    output: Output = None,
 ) -> None:
     """Print the averages over windows (AOD) of runs as a table, with marks of significance."""
     from dayahead.comparison.table import result_table
     from dayahead.comparison.table_formats import formatted
-    from dayahead.metrics.metrics import metric_names
 
     if not 0 < level < 1:
-        raise typer.BadParameter(f"{level} is not between 0 and 1", param_hint="--level")
-    chosen = (
-        [name.strip() for name in metrics.split(",")]
-        if metrics is not None
-        else metric_names(load_params(project_root() / "params.yaml").evaluation.cutoffs)
-    )
-    found = result_table(runs, chosen, baseline, level, names)
+        raise ConfigError(f"--level {level}: expected a number between 0 and 1, such as 0.05")
+    found = result_table(runs, chosen_metrics(metrics), baseline, level, names)
     text = formatted(found, format_, has_intervals=intervals)
     if output is None:
         print(text, end="")
@@ -65,3 +67,12 @@ def table(  # noqa: PLR0913, PLR0917
     output.parent.mkdir(parents=True, exist_ok=True)
     write_text(output, text)
     print(f"{output}: {len(found.rows)} rows of {sum(len(row.runs) for row in found.rows)} runs")
+
+
+def chosen_metrics(names: str | None) -> list[str]:
+    """Return the metrics that a command line names, by default those of the study."""
+    from dayahead.metrics.metrics import metric_names
+
+    if names is not None:
+        return [name.strip() for name in names.split(",")]
+    return metric_names(load_params(project_root() / "params.yaml").evaluation.cutoffs)
