@@ -7,6 +7,10 @@ EXAMPLES = {
         "dayahead recommend --events session.csv --past earlier.csv --explain",
         "dayahead recommend --sessions live.parquet --output items.parquet",
     ),
+    "similar": (
+        "dayahead similar 100871",
+        "dayahead similar 100871 103539 -k 5 --by vectors --models published/current",
+    ),
     "serve": (
         "dayahead serve",
         "dayahead serve --published published --port 8000",
@@ -15,6 +19,7 @@ EXAMPLES = {
     "export": (
         "dayahead export exported",
         "dayahead export exported --format onnx --top-k 100",
+        "dayahead export item-vectors --format vectors",
     ),
     "compare": (
         "dayahead compare HEAD small",
