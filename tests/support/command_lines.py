@@ -134,6 +134,12 @@ VALUES = {
         "--names": ["runs", "settings", "x"],
         "--intervals": None,
     },
+    "similar": {
+        "--top-k": NUMBERS,
+        "-k": NUMBERS,
+        "--by": ["vectors", "pairs", "looks"],
+        "--models": ["models", "features", "torn-model", "empty"],
+    },
     "preset": {},
     "summary": {},
     "cache": {"--prune": NUMBERS},
@@ -143,11 +149,13 @@ VALUES = {
 ARGUMENTS = {
     "compare": (RUNS, 2),
     "table": ([*RUNS, "x=a,b", "x=", "=a"], 2),
+    "similar": (SESSIONS, 2),
     "preset": (PRESETS, 1),
 }
 SOURCES = ("--session", "--item", "--events")
 SHARES = {
-    "recommend": 50,
+    "recommend": 40,
+    "similar": 10,
     "compare": 15,
     "table": 10,
     "preset": 10,

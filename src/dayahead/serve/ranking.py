@@ -145,7 +145,7 @@ def rank_sessions(model: RankingModel, asked: Asked, allowed: Filter) -> Ranked:
     size = min(BATCH, rows_per_chunk(len(model.candidates), SCORES_MIB))
 
     def keep(rows: NDArray[np.int64], best: Tensor, scores: Tensor) -> None:
-        check_finite(scores)
+        _check_finite(scores)
         items[rows, : best.shape[1]], highest[rows, : best.shape[1]] = best.numpy(), scores.numpy()
         n_allowed = (scores > -torch.inf).sum(1).numpy()
         counts[rows] = np.minimum(n_allowed, wanted[rows])
@@ -170,11 +170,8 @@ def _batches(rows: NDArray[np.int64], sessions: Sessions, size: int) -> list[NDA
     return [chosen[part].numpy() for part in sorted_rows(sessions.lengths[chosen], size)]
 
 
-def check_finite(best: Float[Tensor, "B K"]) -> None:
-    """Raise ScoreError for best scores that are NaN, which sorts first, or infinite.
-
-    -inf marks items that are not allowed.
-    """
+def _check_finite(best: Float[Tensor, "B K"]) -> None:
+    """Check the best scores: NaN sorts above all others, -inf marks items not allowed."""
     if not (best < torch.inf).all():
         raise ScoreError(
             "scores of the model are not finite: it is damaged, or its loss has diverged; restore "

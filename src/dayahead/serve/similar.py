@@ -19,7 +19,7 @@ from dayahead.core.suggestions import did_you_mean
 from dayahead.metrics.ranking import top_columns
 from dayahead.model.model import Ints
 from dayahead.model.output_layer import rows_per_chunk
-from dayahead.serve.ranking import SCORES_MIB, check_finite
+from dayahead.serve.ranking import SCORES_MIB
 from dayahead.serve.recommender import Recommendation, Recommender
 from dayahead.serve.request import ItemIds, Options
 
@@ -92,7 +92,6 @@ class SimilarItems:
             is_own = torch.from_numpy(part[:, None] == self._candidates)
             scores = scorer(part).masked_fill(is_out | is_own, -torch.inf)
             columns, best = top_columns(scores, options.top_k)
-            check_finite(best)
             found += self._listed(columns, best)
         return found
 

@@ -5,13 +5,12 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from dayahead.__main__ import app
-from dayahead.core.errors import ConfigError, DataError, ScoreError
+from dayahead.core.errors import ConfigError, DataError
 from dayahead.serve.recommender import Recommender
 from dayahead.serve.request import Options
 from dayahead.serve.similar import SimilarItems
@@ -181,14 +180,6 @@ def test_items_of_the_log_after_the_last_fit_are_refused():
         found(model, 122)
     assert 117 in [item for item, _ in found(model, 103)]
     assert 122 not in [item for item, _ in found(model, 103)]
-
-
-def test_vectors_that_are_not_finite_are_refused():
-    written = stored("gpt2", "clm")
-    with torch.no_grad():
-        written.model.inputs.items.weight[9] = torch.nan
-    with pytest.raises(ScoreError, match="not finite"):
-        found(Recommender(written), 103)
 
 
 def test_the_command(saved_model, load):
