@@ -21,6 +21,7 @@ with exit_with_message():
     from dayahead.commands.rollback import rollback
     from dayahead.commands.serve import serve
     from dayahead.commands.similar import similar
+    from dayahead.commands.study import study
     from dayahead.commands.summary import summary
     from dayahead.commands.table import table
     from dayahead.commands.track import track
@@ -28,7 +29,20 @@ with exit_with_message():
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 for _verb in (
-    *(recommend, similar, serve, export, compare, table, report, preset, tune, nightly, rollback),
+    *(
+        recommend,
+        similar,
+        serve,
+        export,
+        compare,
+        table,
+        study,
+        report,
+        preset,
+        tune,
+        nightly,
+        rollback,
+    ),
     *(summary, profile, track, forget),
 ):
     app.command(epilog=epilog_of(_verb.__name__))(_verb)

@@ -21,6 +21,12 @@ def complete_search(incomplete: str) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
 
+def complete_study(incomplete: str) -> list[str]:
+    """Return the studies that start with this text."""
+    names = search_names(project_root() / "studies")
+    return [name for name in names if name.startswith(incomplete)]
+
+
 def complete_runs(incomplete: str) -> list[str]:
     """Return completions of a list of runs, whose last one is the start of an experiment."""
     before, comma, last = incomplete.rpartition(",")

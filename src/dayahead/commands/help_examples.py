@@ -32,6 +32,11 @@ EXAMPLES = {
         "dayahead table A1 A2 A3 B1 B2 B3 --format latex --output table.tex",
         "dayahead table HEAD small --format csv --metrics ndcg_at_20,recall_at_5",
     ),
+    "study": (
+        "dayahead study",
+        "dayahead study rees46_head --intervals",
+        "dayahead study table-2.yaml -j 2 --format latex --output table-2.tex",
+    ),
     "report": ("dayahead report", "dayahead report HEAD,small --output beside.html"),
     "preset": (
         "dayahead preset",

@@ -1,7 +1,7 @@
 """`dayahead table`: runs by metrics, for a paper or a page."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -10,6 +10,9 @@ from dayahead.config.params import load_params
 from dayahead.core.errors import ConfigError
 from dayahead.core.files import write_text
 from dayahead.core.project import project_root
+
+if TYPE_CHECKING:
+    from dayahead.comparison.table import ResultTable
 
 Format = Annotated[
     Literal["markdown", "latex", "csv"],
@@ -54,13 +57,24 @@ def table(  # noqa: PLR0913, PLR0917
     output: Output = None,
 ) -> None:
     """Print the averages over windows (AOD) of runs as a table, with marks of significance."""
+    from dayahead.comparison.rows import parse_row
     from dayahead.comparison.table import result_table
     from dayahead.comparison.table_formats import formatted
 
+    check_level(level)
+    given = [parse_row(run) for run in runs]
+    found = result_table(given, chosen_metrics(metrics), baseline, level, names)
+    show(found, formatted(found, format_, has_intervals=intervals), output)
+
+
+def check_level(level: float) -> None:
+    """Raise ConfigError for what is no level of a test."""
     if not 0 < level < 1:
         raise ConfigError(f"--level {level}: expected a number between 0 and 1, such as 0.05")
-    found = result_table(runs, chosen_metrics(metrics), baseline, level, names)
-    text = formatted(found, format_, has_intervals=intervals)
+
+
+def show(found: "ResultTable", text: str, output: Path | None) -> None:
+    """Print a table, or write it to a file."""
     if output is None:
         print(text, end="")
         return

@@ -26,6 +26,8 @@ SAME: Final = (
 WITHOUT_EFFECT: Final = (*OUTSIDE, "compute", "profile", "tracking")
 """Sections that make no other row: where and how a study runs, and what is recorded of it."""
 Names = Literal["runs", "settings"]
+NamedRuns = tuple[str, Sequence[str]]
+"""The name of a row, empty without one, and its runs."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +45,22 @@ class Row:
         return None if None in known else known[0]
 
 
-def rows_of(texts: Sequence[str], into: Path, names: Names = "runs") -> list[Row]:
+def parse_row(text: str) -> NamedRuns:
+    """Read a row of a command line: RUN, or several runs as RUN,RUN or NAME=RUN,RUN."""
+    name, is_named, runs = text.partition("=")
+    if not is_named or Path(text).exists():
+        name, runs = "", text
+    return " ".join(name.split()), [run.strip() for run in runs.split(",")]
+
+
+def rows_of(given: Sequence[NamedRuns], into: Path, names: Names = "runs") -> list[Row]:
     """Find runs and join those that are one row of a table.
 
     Args:
-        texts: each a run, or several runs of a row as `RUN,RUN` or `NAME=RUN,RUN`. Runs named one
-            by one that have equal settings but the seed are joined.
+        given: rows. Those of one run and without a name that have equal settings but the seed are
+            joined.
         into: folder for what has to be fetched.
-        names: what rows are called that have no NAME: the names of the runs, or the settings in
+        names: what rows are called that have no name: the names of the runs, or the settings in
             which rows differ.
 
     Raises:
@@ -58,7 +68,6 @@ def rows_of(texts: Sequence[str], into: Path, names: Names = "runs") -> list[Row
             row differ in more than the seed or in nothing, or the runs differ in data set, split,
             positions or candidates.
     """
-    given = [_parsed(text) for text in texts]
     check_run_names([run for _, runs in given for run in runs])
     rows: list[Row] = []
     for number, (name, runs) in enumerate(given):
@@ -73,14 +82,6 @@ def rows_of(texts: Sequence[str], into: Path, names: Names = "runs") -> list[Row
                 f"{first}: two rows have this name; name rows as in NAME=RUN1,RUN2"
             )
     return [Row(name, row.runs) for name, row in zip(called, rows, strict=True)]
-
-
-def _parsed(text: str) -> tuple[str, list[str]]:
-    """Return the name of a row, empty without one, and its runs."""
-    name, is_named, runs = text.partition("=")
-    if not is_named or Path(text).exists():
-        name, runs = "", text
-    return " ".join(name.split()), [run.strip() for run in runs.split(",")]
 
 
 def _effective(run: FoundRun) -> Settings | None:

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from dayahead.comparison.rows import Names, Row, rows_of
+from dayahead.comparison.rows import NamedRuns, Names, Row, rows_of
 from dayahead.core.errors import ComparisonError
 from dayahead.core.suggestions import did_you_mean
 from dayahead.metrics.metrics import Values, mean, metric_names, target_metric
@@ -63,7 +63,7 @@ class ResultTable:
 
 
 def result_table(
-    runs: Sequence[str],
+    runs: Sequence[NamedRuns],
     metrics: Sequence[str],
     baseline: str | None = None,
     level: float = LEVEL,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dayahead.comparison.rows import rows_of
+from dayahead.comparison.rows import parse_row, rows_of
 from dayahead.core.errors import ComparisonError
 from support.results_folders import write_run
 
@@ -21,7 +21,8 @@ def write(name, seed=1, **settings):
 
 
 def named(texts, tmp_path, names="runs"):
-    return {row.name: [*row.runs] for row in rows_of(texts, tmp_path / "into", names)}
+    given = [parse_row(text) for text in texts]
+    return {row.name: [*row.runs] for row in rows_of(given, tmp_path / "into", names)}
 
 
 def test_runs_that_differ_in_the_seed_alone_are_a_row(tmp_path):
@@ -79,7 +80,7 @@ def test_what_is_no_table_is_refused(tmp_path, other, texts, message):
     write("a", **{"evaluation.split": "test", "model.n_layer": 1})
     write("b", **{"evaluation.split": "test", "model.n_layer": 1, **other})
     with pytest.raises(ComparisonError, match=message):
-        rows_of(texts, tmp_path / "into")
+        named(texts, tmp_path)
 
 
 def test_the_same_settings_before_and_after_a_change_of_code_are_two_rows_by_name(tmp_path):

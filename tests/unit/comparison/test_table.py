@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from dayahead.__main__ import app
+from dayahead.comparison.rows import parse_row
 from dayahead.comparison.table import Cell, ResultTable, TableRow, result_table
 from dayahead.comparison.table_formats import formatted
 from dayahead.core.errors import ComparisonError, ConfigError
@@ -55,10 +56,14 @@ def printed(*words):
     return done.output
 
 
+def table_of(texts, *options):
+    return result_table([parse_row(text) for text in texts], *options)
+
+
 def test_means_are_over_windows_and_runs(tmp_path):
     for seed, ranks in enumerate(([1, 4], [2, 5])):
         write_run(tmp_path / f"a-{seed}", {"2019-10-02": ranks, "2019-10-03": [1]}, None)
-    table = result_table([f"a={tmp_path}/a-0,{tmp_path}/a-1"], ["recall_at_1", "mrr_at_4"])
+    table = table_of([f"a={tmp_path}/a-0,{tmp_path}/a-1"], ["recall_at_1", "mrr_at_4"])
     [row] = table.rows
     assert (table.n_sessions, table.n_targets, row.name) == (3, 3, "a")
     assert row.cells[0].aod == pytest.approx(((1 / 2 + 1) / 2 + (0 + 1) / 2) / 2)
@@ -68,7 +73,7 @@ def test_means_are_over_windows_and_runs(tmp_path):
 
 @pytest.mark.parametrize("baseline", [None, "stan_x"])
 def test_p_values_are_those_of_compare_adjusted_for_all_tests(inside, baseline):
-    table = result_table(inside, ["ndcg_at_20"], baseline)
+    table = table_of(inside, ["ndcg_at_20"], baseline)
     folders = {name: [Path(f"{name}-{seed}/results") for seed in SEEDS] for name in GAINS}
 
     def p(a, b):
@@ -95,7 +100,7 @@ def test_p_values_are_those_of_compare_adjusted_for_all_tests(inside, baseline):
 
 def test_csv_has_every_digit_of_the_table(inside):
     rows = list(csv.DictReader(StringIO(printed(*inside, "--format", "csv"))))
-    table = result_table(inside, ["recall_at_10", "ndcg_at_20"])
+    table = table_of(inside, ["recall_at_10", "ndcg_at_20"])
     assert [row["row"] for row in rows] == [*GAINS]
     for read, row in zip(rows, table.rows, strict=True):
         assert (read["runs"], read["windows"], read["targets"]) == ("3", "8", "480")
@@ -121,7 +126,7 @@ def test_markdown(inside):
 
 def test_intervals_and_a_baseline(inside):
     text = printed(*inside, "--metrics", "ndcg_at_20", "--intervals", "--baseline", "gru")
-    table = result_table(inside, ["ndcg_at_20"], "gru")
+    table = table_of(inside, ["ndcg_at_20"], "gru")
     low, high = table.rows[0].cells[0].ci95
     assert f"{table.rows[0].cells[0].aod:.4f} ± {(high - low) / 2:.4f} |" in text
     assert "differs from gru at level" in text
@@ -184,10 +189,10 @@ def test_runs_over_other_windows_or_targets_are_refused(inside, tmp_path):
         tmp_path / "other/results", DAYS[0], window_ranks([1] * 60, targets=[*range(9, 69)])
     )
     with pytest.raises(ComparisonError, match=r"^gru-2 and .*other were .* different targets in 1"):
-        result_table(["gru-2", f"x={tmp_path}/other"], ["ndcg_at_20"])
+        table_of(["gru-2", f"x={tmp_path}/other"], ["ndcg_at_20"])
     (tmp_path / f"other/results/ranks/{DAYS[0]}.parquet").unlink()
     with pytest.raises(ComparisonError, match=r"different windows: 8 in gru-2 and 7 in .*other"):
-        result_table(["gru-2", f"x={tmp_path}/other"], ["ndcg_at_20"])
+        table_of(["gru-2", f"x={tmp_path}/other"], ["ndcg_at_20"])
 
 
 def test_holm_by_hand():
