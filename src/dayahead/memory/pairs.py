@@ -118,8 +118,11 @@ class PairMemory(CountMemory):
             return self.table.lookup(rows[:, None], ones, now).sums(columns, n)
 
         def met(items: Ints) -> Floats:
-            columns = np.tile(every.astype(np.int32), (len(items), 1))
-            found: Floats = sums(items, columns).counts[..., channels].sum(-1, dtype=np.float64)
+            found = np.zeros((len(items), n))
+            # One by one: all channels of all items would take much memory.
+            for row, item in zip(found, items, strict=True):
+                counts = sums(np.array([item]), every[None].astype(np.int32)).counts
+                row[:] = counts[0][:, channels].sum(1, dtype=np.float64)
             return found
 
         masses = sums(every, np.zeros((n, 0), np.int32)).masses

@@ -157,5 +157,5 @@ class Queue:
         values = [] if status else experiment.values(metric)
         if values:
             return f"{metric} {mean(values):.4f}, experiment {run.experiment}"
-        self.failures[str(run)] = experiment.error()
+        self.failures[str(run)] = experiment.error().removeprefix("error: ")
         return f"failed: {self.failures[str(run)]}"

@@ -87,7 +87,7 @@ def test_every_run_is_made_once_and_at_most_n_at_a_time(outcomes, n_jobs):
     assert queue.n_ended == len(outcomes)
     assert not running
     assert queue.failures == {
-        f"r{n}, seed 1": "error: broken" for n, (_, status) in enumerate(outcomes) if status
+        f"r{n}, seed 1": "broken" for n, (_, status) in enumerate(outcomes) if status
     }
 
 
@@ -192,7 +192,7 @@ def test_the_command_makes_what_is_missing_and_ends_in_the_table(project, clones
     assert clones == ["mine-own-1", "mine-memory-4", "mine-own-2", "mine-memory-5"]
     lines = [record.getMessage() for record in caplog.records]
     assert lines[0].startswith(f"1/4 Own, seed 1: {METRIC} 0.3750, experiment mine-own-1 (")
-    assert lines[-1].startswith("4/4 Memory, seed 5: failed: error: broken (")
+    assert lines[-1].startswith("4/4 Memory, seed 5: failed: broken (")
     rows = [line.split("|")[1:3] for line in first.stdout.splitlines()[2:4]]
     assert [[cell.strip() for cell in row] for row in rows] == [["Own", "2"], ["Memory", "1"]]
     assert isinstance(first.exception, TuneError)
