@@ -20,13 +20,29 @@ with exit_with_message():
     from dayahead.commands.report import report
     from dayahead.commands.rollback import rollback
     from dayahead.commands.serve import serve
+    from dayahead.commands.similar import similar
+    from dayahead.commands.study import study
     from dayahead.commands.summary import summary
+    from dayahead.commands.table import table
     from dayahead.commands.track import track
     from dayahead.commands.tune import tune
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 for _verb in (
-    *(recommend, serve, export, compare, report, preset, tune, nightly, rollback),
+    *(
+        recommend,
+        similar,
+        serve,
+        export,
+        compare,
+        table,
+        study,
+        report,
+        preset,
+        tune,
+        nightly,
+        rollback,
+    ),
     *(summary, profile, track, forget),
 ):
     app.command(epilog=epilog_of(_verb.__name__))(_verb)

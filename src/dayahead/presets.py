@@ -7,7 +7,7 @@ from typing import Any
 from dayahead.config.loading import read_yaml, validated
 from dayahead.config.overrides import overrides_of
 from dayahead.config.params import Params
-from dayahead.config.sections import flattened, merged
+from dayahead.config.sections import Settings, flattened, merged
 from dayahead.core.errors import ConfigError
 
 
@@ -18,7 +18,7 @@ def preset_names(folder: Path) -> list[str]:
 
 
 def search_names(folder: Path) -> list[str]:
-    """Return the names of all search spaces in a folder."""
+    """Return the names of all YAML files in a folder: of search spaces, or of studies."""
     return sorted(path.stem for path in folder.glob("*.yaml"))
 
 
@@ -30,13 +30,22 @@ def preset_options(name: str, folder: Path, params: Path) -> list[str]:
     Raises:
         ConfigError: no such preset, or it does not fit the settings.
     """
+    changed = preset_settings(name, folder)
+    validated(Params, merged(read_yaml(params), changed), str(folder / f"{name}.yaml"))
+    return options_of(changed)
+
+
+def preset_settings(name: str, folder: Path) -> Settings:
+    """Return the settings of a preset in `folder`, by their names.
+
+    Raises:
+        ConfigError: there is no such preset.
+    """
     path = folder / f"{name}.yaml"
     if not path.is_file():
         known = ", ".join(preset_names(folder))
         raise ConfigError(f"{path}: no such preset; expected one of {known}")
-    changed = flattened(read_yaml(path))
-    validated(Params, merged(read_yaml(params), changed), str(path))
-    return options_of(changed)
+    return flattened(read_yaml(path))
 
 
 def options_of(settings: Mapping[str, Any]) -> list[str]:

@@ -126,15 +126,43 @@ VALUES = {
         "--exclude-seen": None,
     },
     "compare": {},
+    "table": {
+        "--format": ["markdown", "latex", "csv", "html", "CSV"],
+        "--metrics": ["ndcg_at_20", "recall_at_5,mrr_at_7", "ndcg_at_0", "x_at_1", "ndcg_at_", ","],
+        "--baseline": ["a", "b", "c", "x"],
+        "--level": NUMBERS,
+        "--names": ["runs", "settings", "x"],
+        "--intervals": None,
+    },
+    "similar": {
+        "--top-k": NUMBERS,
+        "-k": NUMBERS,
+        "--by": ["vectors", "pairs", "looks"],
+        "--models": ["models", "features", "torn-model", "empty"],
+    },
     "preset": {},
     "summary": {},
     "cache": {"--prune": NUMBERS},
     "track": {"--sync": None},
 }
 """Options of each verb and what they are meant to be given; None: nothing."""
-ARGUMENTS = {"compare": (RUNS, 2), "preset": (PRESETS, 1)}
+ARGUMENTS = {
+    "compare": (RUNS, 2),
+    "table": ([*RUNS, "x=a,b", "x=", "=a"], 2),
+    "similar": (SESSIONS, 2),
+    "preset": (PRESETS, 1),
+}
 SOURCES = ("--session", "--item", "--events")
-SHARES = {"recommend": 50, "compare": 25, "preset": 10, "summary": 1, "cache": 8, "track": 1}
+SHARES = {
+    "recommend": 40,
+    "similar": 10,
+    "compare": 15,
+    "table": 10,
+    "preset": 10,
+    "summary": 1,
+    "cache": 8,
+    "track": 1,
+}
 
 
 def command_line(rng: random.Random) -> list[str]:

@@ -2,11 +2,13 @@
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from dayahead.config.baselines import COMPARED
+from dayahead.config.sections import nested
 from dayahead.core.columns import (
     EVENT_TIME,
     EVENTS,
@@ -145,3 +147,12 @@ def write_sessions(folder, unit, window, sessions, roles=("train", "valid", "tes
     }
     for role in roles:
         write_parquet(window_path(folder, unit, window, role), pa.table(columns))
+
+
+def write_run(folder, ranks_by_window, settings):
+    """Write the results/ of a project, and its dvc.lock with settings by name, if any."""
+    folder = Path(folder)
+    write_results(folder / "results", ranks_by_window)
+    if settings is not None:
+        stage = {"cmd": "x", "params": {"params.yaml": nested(settings)}}
+        (folder / "dvc.lock").write_text(json.dumps({"schema": "2.0", "stages": {"train": stage}}))

@@ -21,6 +21,12 @@ def complete_search(incomplete: str) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
 
+def complete_study(incomplete: str) -> list[str]:
+    """Return the studies that start with this text."""
+    names = search_names(project_root() / "studies")
+    return [name for name in names if name.startswith(incomplete)]
+
+
 def complete_runs(incomplete: str) -> list[str]:
     """Return completions of a list of runs, whose last one is the start of an experiment."""
     before, comma, last = incomplete.rpartition(",")
@@ -29,3 +35,9 @@ def complete_runs(incomplete: str) -> list[str]:
     refs = [ref for ref in done.stdout.split() if ref.count("/") == N_PARTS and "/exec/" not in ref]
     names = sorted({ref.rpartition("/")[2] for ref in refs})
     return [f"{before}{comma}{name}" for name in names if name.startswith(last)]
+
+
+def complete_row(incomplete: str) -> list[str]:
+    """Return completions of a row: a list of runs that may have a name before it."""
+    name, is_named, runs = incomplete.rpartition("=")
+    return [f"{name}{is_named}{found}" for found in complete_runs(runs)]

@@ -9,23 +9,43 @@ from typing import Annotated, Literal
 
 import typer
 
-Folder = Annotated[Path, typer.Argument(help="Folder to write, with export.json and vocabulary/.")]
+from dayahead.core.errors import ConfigError
+
+TOP_K = 100
+Folder = Annotated[Path, typer.Argument(help="Folder to write, with export.json.")]
 Format = Annotated[
-    Literal["pt2", "onnx"],
-    typer.Option("--format", help="torch.export's pt2, or ONNX (`pip install --group onnx`)."),
+    Literal["pt2", "onnx", "vectors"],
+    typer.Option(
+        "--format",
+        help="torch.export's pt2, ONNX (`pip install --group onnx`), or the item vectors as "
+        "parquet.",
+    ),
 ]
-TopK = Annotated[int, typer.Option(min=1, help="Number of items that it returns.")]
+TopK = Annotated[
+    int | None,
+    typer.Option(min=1, help=f"Number of items that pt2 and ONNX return; {TOP_K} by default."),
+]
 Models = Annotated[Path, typer.Option(help="Folder of the saved model.")]
 
 
 def export(
-    folder: Folder, format_: Format = "pt2", top_k: TopK = 100, models: Models = Path("models")
+    folder: Folder, format_: Format = "pt2", top_k: TopK = None, models: Models = Path("models")
 ) -> None:
-    """Write a saved network as pt2 or ONNX, once its scores equal those of the saved model."""
+    """Write a saved network as pt2 or ONNX, or its item vectors.
+
+    The scores of pt2 and ONNX are compared with those of the saved model first.
+    """
+    if format_ == "vectors":
+        from dayahead.serve.item_vectors import export_vectors
+
+        if top_k is not None:
+            raise ConfigError("export: --format vectors writes every item; leave out --top-k")
+        print(export_vectors(models, folder))
+        return
     from dayahead.serve.export import export_model
 
     with _exporters_silenced():
-        written = export_model(models, folder, format_, top_k)
+        written = export_model(models, folder, format_, top_k or TOP_K)
     print(written)
 
 

@@ -7,6 +7,10 @@ EXAMPLES = {
         "dayahead recommend --events session.csv --past earlier.csv --explain",
         "dayahead recommend --sessions live.parquet --output items.parquet",
     ),
+    "similar": (
+        "dayahead similar 100871",
+        "dayahead similar 100871 103539 -k 5 --by vectors --models published/current",
+    ),
     "serve": (
         "dayahead serve",
         "dayahead serve --published published --port 8000",
@@ -15,11 +19,23 @@ EXAMPLES = {
     "export": (
         "dayahead export exported",
         "dayahead export exported --format onnx --top-k 100",
+        "dayahead export item-vectors --format vectors",
     ),
     "compare": (
         "dayahead compare HEAD small",
         "dayahead compare A1,A2,A3 B1,B2,B3",
         "dayahead compare results ../other-clone/results",
+    ),
+    "table": (
+        "dayahead table HEAD small --names settings",
+        "dayahead table gru4rec=A1,A2,A3 memory=B1,B2,B3 --intervals",
+        "dayahead table A1 A2 A3 B1 B2 B3 --format latex --output table.tex",
+        "dayahead table HEAD small --format csv --metrics ndcg_at_20,recall_at_5",
+    ),
+    "study": (
+        "dayahead study",
+        "dayahead study rees46_head --intervals",
+        "dayahead study table-2.yaml -j 2 --format latex --output table-2.tex",
     ),
     "report": ("dayahead report", "dayahead report HEAD,small --output beside.html"),
     "preset": (

@@ -40,9 +40,18 @@ def results_of_all(runs: Sequence[str | Path], into: Path) -> dict[str, Path]:
         ComparisonError: a run has no results or is named twice, or there is none.
     """
     names = [str(run).strip() for run in runs]
+    check_run_names(names)
+    return {name: results_of(name, into / str(number)) for number, name in enumerate(names)}
+
+
+def check_run_names(names: Sequence[str]) -> None:
+    """Check that runs are named, each once.
+
+    Raises:
+        ComparisonError: they are not.
+    """
     if not names or "" in names or len(set(names)) < len(names):
         raise ComparisonError(
             f"{','.join(names)!r}: expected different runs, separated by commas, such as "
             f"HEAD,my-exp"
         )
-    return {name: results_of(name, into / str(number)) for number, name in enumerate(names)}

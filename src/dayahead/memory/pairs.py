@@ -1,6 +1,6 @@
 """Pair memory: decayed counts of how often item b followed, or occurred with, item a."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from dayahead.memory.clicks import Clicks, Ints
 from dayahead.memory.evidence import CountMemory, channels, log_share, nearest
 from dayahead.memory.growth import Growth
 from dayahead.memory.settings import MemorySettings
-from dayahead.memory.table import DecayedTable, Floats, Floats32, Lookup, Moment, Sums
+from dayahead.memory.table import Columns, DecayedTable, Floats, Floats32, Lookup, Moment, Sums
 
 KINDS = ("next", "first", "end", "forward", "backward")
 """What a channel counts of items a -> b:
@@ -34,6 +34,8 @@ SHARES = {
     ("backward", 4.0): 0.05,
 }
 """Weight of each channel, or the nearest one, in the mixture that chooses candidates."""
+MET_WINDOWS = 4.0
+"""Half-life of the channels by which items are compared."""
 DOUBT = 3.0
 """Prior count of a row in this mixture: a row with a total of this gets half of its share."""
 
@@ -99,6 +101,32 @@ class PairMemory(CountMemory):
             )
             for each in lookups
         ]
+
+    def met(self, n: int, now: Moment) -> tuple[Callable[[Ints], Floats], Floats]:
+        """Return how often items, vocabulary indices below `n`, came before or after others.
+
+        Sums of 1 / distance over pairs in the channels whose half-life is nearest to 4 windows.
+
+        Returns:
+            A function from items [Q] to their sums [Q, n] with every index, and the totals [n].
+        """
+        channels = [nearest(self.channels, kind, MET_WINDOWS) for kind in ("forward", "backward")]
+        ones = np.ones((1, len(self.channels)), np.float32)
+        every = np.arange(n)
+
+        def sums(rows: Ints, columns: Columns) -> Sums:
+            return self.table.lookup(rows[:, None], ones, now).sums(columns, n)
+
+        def met(items: Ints) -> Floats:
+            found = np.zeros((len(items), n))
+            # One by one: all channels of all items would take much memory.
+            for row, item in zip(found, items, strict=True):
+                counts = sums(np.array([item]), every[None].astype(np.int32)).counts
+                row[:] = counts[0][:, channels].sum(1, dtype=np.float64)
+            return found
+
+        masses = sums(every, np.zeros((n, 0), np.int32)).masses
+        return met, masses[:, channels].sum(-1, dtype=np.float64)
 
     def after_last(self, sums: Sums) -> Sums:
         """Return the sums of one channel: the clicks after the last item."""

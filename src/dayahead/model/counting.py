@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from dayahead.core.columns import ITEM_ID, N_RESERVED
-from dayahead.model.model import CountingModel, Ints
+from dayahead.model.model import CountingModel, Floats, Ints, PairScorer, associations
 from dayahead.model.output_layer import Columns, Scorer
 from dayahead.model.own_items import Reminders, SessionScorer, with_own_items
 from dayahead.model.state_rules import COUNTS, Limits, Rows
@@ -59,6 +59,8 @@ class Transitions(Baseline):
     Counts of earlier fits are multiplied by `decay` at each fit. Items that never followed it rank
     below, by popularity.
     """
+
+    pairs_are = "how often one item follows the other, relative to both items' totals"
 
     def __init__(self, decay: float) -> None:
         super().__init__()
@@ -117,6 +119,17 @@ class Transitions(Baseline):
         items: Limits = (0, self.n_items - 1)
         return [Rows(PAIRS, {before: items, after: items, counts: COUNTS})]
 
+    def pair_scorer(self) -> PairScorer:
+        """Return a function of the counts of pairs, both ways, relative to both items' totals."""
+        both = (self.pairs + self.pairs.T).tocsr()
+        totals = np.asarray(both.sum(axis=1))
+
+        def scores(items: Ints) -> Floats:
+            rows = items - N_RESERVED
+            return associations(both[rows].toarray(), totals[rows], totals)
+
+        return scores
+
     def method_scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
         """Return a function that scores the candidates (vocabulary indices).
 
@@ -149,6 +162,8 @@ class Cooccurrence(Transitions):
 
     Each pair of events of a session counts once in each direction. Otherwise like `Transitions`.
     """
+
+    pairs_are = "how often both items are in one session, relative to both items' totals"
 
     @staticmethod
     def pairs_of(items: Ints, lengths: Ints) -> list[tuple[Ints, Ints]]:

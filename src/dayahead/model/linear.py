@@ -13,6 +13,7 @@ from torch import Tensor
 from dayahead.config.baselines import LinearConfig
 from dayahead.core.columns import DAY, EVENT_TIME, ITEM_ID, N_RESERVED
 from dayahead.model.counting import Baseline
+from dayahead.model.model import PairScorer
 from dayahead.model.output_layer import Columns, Scorer
 from dayahead.model.state_rules import COUNTS, TIMES, Limits, Rows
 
@@ -38,6 +39,7 @@ class LinearModel(Baseline):
     def __init__(self, config: LinearConfig, variant: str) -> None:
         super().__init__()
         self.config = config
+        self.pairs_are = f"weights of {variant}, from the item to the other"
         self.share = SHARES.get(variant, config.similarity_share)
         """Weight of SLIS in the loss."""
         self.gram = csr_array((0, 0), dtype=np.float64)
@@ -164,6 +166,21 @@ class LinearModel(Baseline):
         gram, cross = (each[items][:, items].toarray() for each in (self.gram, self.cross))
         gram[np.diag_indices_from(gram)] += self.config.regularization
         return items, solve(gram, cross, assume_a="pos") if len(items) else gram
+
+    def pair_scorer(self) -> PairScorer:
+        """Return a function of the positive weights, 0 of items that are not modelled."""
+        modelled, weights = self.weights()
+        row_of = np.full(self.n_items, -1)
+        row_of[modelled] = np.arange(len(modelled))
+
+        def scores(items: Ints) -> Floats:
+            found = np.zeros((len(items), self.n_items))
+            rows = row_of[items - N_RESERVED]
+            own = np.flatnonzero(rows >= 0)
+            found[np.ix_(own, modelled)] = np.maximum(weights[rows[own]], 0)
+            return found
+
+        return scores
 
     def method_scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
         """Return a function that scores the candidates (vocabulary indices).

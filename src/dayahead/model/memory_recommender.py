@@ -20,7 +20,7 @@ from dayahead.memory.settings import MemorySettings
 from dayahead.memory.table import DecayedTable
 from dayahead.memory.training import MOMENTS
 from dayahead.memory.window import NetworkScores
-from dayahead.model.model import CountingModel, Ints, Padded
+from dayahead.model.model import CountingModel, Floats, Ints, Padded, PairScorer, associations
 from dayahead.model.next_item import NextItemModel
 from dayahead.model.output_layer import Columns, Scorer
 from dayahead.model.state_rules import COUNTS, TIMES, Limits, Rows
@@ -41,6 +41,10 @@ class MemoryRecommender(CountingModel):
     """
 
     has_named_features = True
+    pairs_are = (
+        "how often both items are clicked near each other in a session, recent clicks more, "
+        "relative to both items' totals"
+    )
     read_by_fits_alone = tuple(f"memory.{prefix}" for prefix in TRAINING_STATE)
 
     def __init__(self, settings: MemorySettings, network: NextItemModel | None = None) -> None:
@@ -232,6 +236,16 @@ class MemoryRecommender(CountingModel):
         """
         network = self._network_after(columns, n_known)
         return self.memory.explain(self._clicks(columns, n_known), items, network)
+
+    def pair_scorer(self) -> PairScorer:
+        """Return a function of the decayed sums of pairs, relative to both items' totals."""
+        memories = self.memory.memories
+        met, totals = memories.pairs.met(memories.n_items + N_RESERVED, memories.moment)
+
+        def scores(items: Ints) -> Floats:
+            return associations(met(items), totals[items], totals)[:, N_RESERVED:]
+
+        return scores
 
     def _network_after(self, columns: Columns, n_known: Int[Tensor, " B"]) -> NetworkScores | None:
         """Return the network's scores after the known events of padded sessions."""

@@ -1,7 +1,7 @@
 """What a run fits, evaluates, saves and serves: a network, memory or a baseline."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dayahead.core.columns import ITEM_ID, N_RESERVED
+from dayahead.core.errors import ConfigError
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.output_layer import Columns, Scorer
 from dayahead.model.own_items import SessionScorer, with_own_items
@@ -22,10 +23,24 @@ if TYPE_CHECKING:
     from dayahead.model.next_item import NextItemModel
 
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 Padded = tuple[Columns, Int[Tensor, " B"]]
 """Right-padded columns [B, L] of sessions, the times in microseconds, and their lengths."""
+PairScorer = Callable[[Ints], Floats]
+"""From items [Q], vocabulary indices, to how near each is to all of the catalogue [Q, n_items];
+0 where nothing was counted."""
 POPULARITY, ENDS = "popularity", "session_ends"
 """Names of tensors in model.safetensors."""
+
+
+def associations(counts: Floats, own: Floats, totals: Floats) -> Floats:
+    """Return counts [Q, n] of pairs relative to the root of both items' totals, [Q] and [n].
+
+    Without it popular items would be near to all (the cosine of Sarwar et al., WWW 2001, where the
+    counts are those of sessions that hold both).
+    """
+    scales = np.sqrt(own[:, None] * totals)
+    return np.divide(counts, scales, out=np.zeros(counts.shape), where=scales > 0)
 
 
 class Model(ABC):
@@ -45,6 +60,9 @@ class Model(ABC):
 
     has_named_features = False
     """Whether `explain` can say what raises a score."""
+
+    pairs_are = ""
+    """What `pair_scorer` compares items by; empty where the model counts no pairs."""
 
     @property
     def sharded(self) -> frozenset[str]:
@@ -147,6 +165,17 @@ class Model(ABC):
         Empty where an item is not ranked by them, as of every model without named features.
         """
         return [{} for _ in items]
+
+    def pair_scorer(self) -> PairScorer:
+        """Return a function that says how near items are to all others, until the next fit.
+
+        Raises:
+            ConfigError: the model has no pairs of items.
+        """
+        raise ConfigError(
+            f"{type(self).__name__} counts no pairs of items; compare items by the vectors of a "
+            f"network, or by a model such as transitions"
+        )
 
     def evidence(self) -> dict[str, float]:
         """Return the weights of named features, where there are any."""

@@ -6,19 +6,17 @@ from dataclasses import dataclass, fields
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from numpy.typing import NDArray
-from scipy.sparse import coo_array
+from scipy.sparse import coo_array, csc_array
 from torch import Tensor
 
 from dayahead.config.baselines import Decay, NeighbourConfig
 from dayahead.core.columns import DAY, EVENT_TIME, ITEM_ID, N_RESERVED
 from dayahead.core.ragged import offsets_of, ranges, row_of_each
 from dayahead.model.counting import Baseline
+from dayahead.model.model import Floats, PairScorer, associations
 from dayahead.model.output_layer import Columns, Scorer
 from dayahead.model.state_rules import COUNTS, TIMES, Limits, Rows
 from dayahead.model.visits import Ints, Occurrences, Visits, from_end
-
-Floats = NDArray[np.float64]
 
 PAIRS = 4_000_000
 """Maximum number of (item of a session, earlier session) pairs held at once: bounds memory."""
@@ -117,6 +115,8 @@ class NeighbourModel(Baseline):
     vstan  all of these (Ludewig et al., UMUAI 2021)
     """
 
+    pairs_are = "cosine of the sets of sessions that hold the items"
+
     def __init__(self, config: NeighbourConfig, variant: str) -> None:
         super().__init__()
         self.config = config
@@ -183,6 +183,19 @@ class NeighbourModel(Baseline):
     def limits(self) -> Mapping[str, Limits]:
         """Return the limits of the counts."""
         return {**super().limits(), "events": COUNTS, "n_sessions": COUNTS}
+
+    def pair_scorer(self) -> PairScorer:
+        """Return a function of the cosine of the sets of kept sessions that hold each item."""
+        visits = self.visits
+        shape = len(visits.times), self.n_items
+        held = csc_array((np.ones(len(visits.items)), (visits.sessions, visits.items)), shape)
+        totals = np.bincount(visits.items, minlength=self.n_items).astype(np.float64)
+
+        def scores(items: Ints) -> Floats:
+            rows = items - N_RESERVED
+            return associations((held[:, rows].T @ held).toarray(), totals[rows], totals)
+
+        return scores
 
     def method_scorer(self, candidates: Int[Tensor, " C"]) -> Scorer:
         """Return a function that scores the candidates (vocabulary indices).

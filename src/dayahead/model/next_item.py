@@ -92,6 +92,11 @@ class NextItemModel(nn.Module, Model):
         return self.inputs.items.n_rows
 
     @property
+    def item_vectors(self) -> Float[Tensor, "m d"]:
+        """The vector by which the network reads each item of the catalogue, without a gradient."""
+        return self.inputs.items.weight.detach()
+
+    @property
     def output_layer(self) -> OutputLayer:
         """Scores the catalogue's items by the input's table or, if untied, by another."""
         items = self.inputs.items if self.config.tie_weights else self.output_items

@@ -8,22 +8,55 @@ from numpy.typing import NDArray
 
 from dayahead.core.columns import EVENT_TIME, ITEM_ID
 from dayahead.core.errors import ConfigError, DataError, DayaheadError
-from dayahead.serve.messages import Answer, Event, Model, Scored, SessionRequest, columns_of
+from dayahead.serve.messages import (
+    Answer,
+    Event,
+    Model,
+    Scored,
+    SessionRequest,
+    SimilarAnswer,
+    SimilarRequest,
+    columns_of,
+)
 from dayahead.serve.model_source import LoadedModel
 from dayahead.serve.raw_sessions import RawSessions
 from dayahead.serve.recommender import Recommender
 from dayahead.serve.request import ColdStart, Options
 
+Request = SessionRequest | SimilarRequest
 Result = Answer | DayaheadError
+AnyResult = Result | SimilarAnswer
 
 
 def answer_requests(
-    model: LoadedModel, requests: Sequence[SessionRequest], cold_start: ColdStart
-) -> list[Result]:
-    """Answer all requests with one pass of the model.
+    model: LoadedModel, requests: Sequence[Request], cold_start: ColdStart
+) -> list[AnyResult]:
+    """Answer all requests, those with sessions with one pass of the model.
 
     A request that cannot be answered gets its error, and does not affect the others.
     """
+    sessions = [each for each in requests if isinstance(each, SessionRequest)]
+    answers = iter(_answer_sessions(model, sessions, cold_start) if sessions else ())
+    return [
+        _answer_similar(model, each) if isinstance(each, SimilarRequest) else next(answers)
+        for each in requests
+    ]
+
+
+def _answer_similar(model: LoadedModel, request: SimilarRequest) -> SimilarAnswer | DayaheadError:
+    try:
+        options = Options(top_k=request.top_k, allow=request.allow, deny=request.deny)
+        [top] = model.similar.find([request.item], options, request.by)
+        items = [Scored(item, score) for item, score in top]
+        about = Model(model.version, model.window)
+        return SimilarAnswer(items, model.similar.description(request.by), about)
+    except DayaheadError as error:
+        return error
+
+
+def _answer_sessions(
+    model: LoadedModel, requests: Sequence[SessionRequest], cold_start: ColdStart
+) -> list[Result]:
     prepared = [_prepared(model.recommender, request, cold_start) for request in requests]
     good = [each for each in prepared if not isinstance(each, DayaheadError)]
     answers = iter(_answered(model, good) if good else ())

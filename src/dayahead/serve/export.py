@@ -52,7 +52,7 @@ def export_model(models: Path, folder: Path, format_: Format, top_k: int) -> Pat
         DataError: the exported network gives other scores.
     """
     _check_packages(format_)
-    _check_replaceable(folder)
+    check_replaceable(folder)
     stored = load_model(models, to_fit=False)
     candidates = torch.from_numpy(stored.candidates).long()
     scorer = ExportedScorer(_network(stored), candidates, stored.config.known, top_k)
@@ -79,7 +79,8 @@ def _check_packages(format_: Format) -> None:
         )
 
 
-def _check_replaceable(folder: Path) -> None:
+def check_replaceable(folder: Path) -> None:
+    """Raise ConfigError for a folder that is there and holds no export."""
     if folder.exists() and not (folder / DESCRIPTION).exists():
         raise ConfigError(
             f"{folder}: exists and is no earlier export; name a new folder, which is then written"

@@ -22,6 +22,8 @@ from dayahead.serve.messages import (
     Failure,
     IngestResult,
     SessionRequest,
+    SimilarAnswer,
+    SimilarRequest,
 )
 from dayahead.serve.metrics import RequestTimer
 from dayahead.serve.micro_batches import Overloaded
@@ -35,7 +37,7 @@ NAME_LENGTH = 100
 log = logging.getLogger(__name__)
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 _WRITERS: dict[type, TypeAdapter[Any]] = {
-    each: TypeAdapter(each) for each in (Answer, Failure, IngestResult)
+    each: TypeAdapter(each) for each in (Answer, SimilarAnswer, Failure, IngestResult)
 }
 REFUSED: dict[int | str, dict[str, Any]] = {
     status: {"model": Failure} for status in (400, 408, 413, 415, 422, 500, 503)
@@ -63,6 +65,7 @@ def create_app(service: Service) -> FastAPI:
     app.add_exception_handler(Overloaded, _overloaded)
     app.add_exception_handler(Exception, _failed)
     _add_recommendations(app, service)
+    _add_similar(app, service)
     if service.feed is not None:
         _add_events(app, service)
     _add_state(app, service)
@@ -87,6 +90,16 @@ def _add_recommendations(app: FastAPI, service: Service) -> None:
             for each in results
         ]
         return _json(answers, service.limits, b'{"answers":[', b"]}")
+
+
+def _add_similar(app: FastAPI, service: Service) -> None:
+    @app.post("/similar", response_model=SimilarAnswer, responses=REFUSED)
+    async def similar(request: SimilarRequest) -> Response:
+        """Return the items most like one, best first."""
+        result = await service.similar(request)
+        if isinstance(result, DayaheadError):
+            return JSONResponse({"error": str(result)}, 422)
+        return _json([result], service.limits)
 
 
 def _add_events(app: FastAPI, service: Service) -> None:
@@ -127,7 +140,7 @@ def _add_state(app: FastAPI, service: Service) -> None:
 
 
 def _json(
-    answers: Sequence[Answer | Failure | IngestResult],
+    answers: Sequence[Answer | SimilarAnswer | Failure | IngestResult],
     limits: Limits,
     begin: bytes = b"",
     end: bytes = b"",

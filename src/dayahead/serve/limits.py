@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dayahead.core.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from dayahead.serve.messages import Event, LiveEvent, SessionRequest
+    from dayahead.serve.messages import Event, LiveEvent, SessionRequest, SimilarRequest
 
 MIB = 2**20
 
@@ -54,11 +54,11 @@ class Limits:
                 f"{2 * self.entries}"
             )
 
-    def check(self, requests: "Sequence[SessionRequest]", n_items: int) -> None:
+    def check(self, requests: "Sequence[SessionRequest | SimilarRequest]", n_items: int) -> None:
         """Check the requests of a body.
 
         Args:
-            requests: the sessions of one HTTP request.
+            requests: the sessions of one HTTP request, or its item.
             n_items: number of items that the model can recommend.
 
         Raises:
@@ -86,13 +86,13 @@ class Limits:
             raise DataError(_over(f"{len(events):,} events", "sessions", self.sessions))
         self._check_fields("events", events)
 
-    def _check_session(self, request: "SessionRequest") -> None:
+    def _check_session(self, request: "SessionRequest | SimilarRequest") -> None:
         for name in ("session", "events", "past"):
-            n_events = len(getattr(request, name) or ())
+            n_events = len(getattr(request, name, None) or ())
             if n_events > self.events:
                 raise DataError(_over(f"{name}: {n_events:,} events", "events", self.events))
         for name in ("events", "past"):
-            self._check_fields(name, getattr(request, name) or ())
+            self._check_fields(name, getattr(request, name, None) or ())
         if request.top_k > self.top_k:
             raise DataError(_over(f"top_k: {request.top_k:,}", "top-k", self.top_k))
 
@@ -103,9 +103,10 @@ class Limits:
                 raise DataError(_over(found, "fields", self.fields))
 
 
-def n_entries_of(request: "SessionRequest", n_items: int) -> int:
+def n_entries_of(request: "SessionRequest | SimilarRequest", n_items: int) -> int:
     """Return the cost of a request: 1, its events, the items requested and the ids of filters."""
-    lists = (request.session, request.events, request.past, request.allow, request.deny)
+    names = ("session", "events", "past", "allow", "deny")
+    lists = [getattr(request, name, None) for name in names]
     return 1 + sum(len(each) for each in lists if each) + min(request.top_k, n_items)
 
 

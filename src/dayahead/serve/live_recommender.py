@@ -41,15 +41,17 @@ class LiveRecommender(Recommender):
         return self.events_with(columns | {EVENT_TIME: [each.time for each in events]})
 
     @property
-    def _encoder(self) -> SessionEncoder:  # type: ignore[override]
+    def encoder(self) -> SessionEncoder:  # type: ignore[override]
+        """Encodes what is new since the fit, too."""
         return self.live.encoder
 
-    def _is_unknown(self, items: NDArray[np.int32]) -> NDArray[np.bool_]:
+    def is_unknown(self, items: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Say which vocabulary indices have not been counted."""
         return np.asarray(~among(items, self.live.is_known) | (items < N_RESERVED))
 
     @property
-    def _popularity(self) -> NDArray[np.float32]:
+    def popularity(self) -> NDArray[np.float32]:
+        """By which the candidates are ranked after cold sessions, as of the tick."""
         return self.live.popularity_of(self.stored.candidates)
 
     def _encoded(self, sessions: RawSessions, others: KnownValues | None = None) -> Sessions:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -116,6 +116,19 @@ class SessionRequest(Asked):
         return self
 
 
+class SimilarRequest(Asked):
+    """An item to which similar ones are wanted."""
+
+    item: ItemId
+    top_k: Annotated[StrictInt, Field(ge=1)] = 10
+    by: Literal["vectors", "pairs"] | None = None
+    """What items are compared by; by default pairs where the model counts them."""
+    allow: Listed[ItemId] | None = None
+    """The only items that may come back."""
+    deny: Listed[ItemId] = []
+    """Items that may not come back."""
+
+
 class BatchRequest(Asked):
     """Several sessions."""
 
@@ -172,6 +185,16 @@ class Answer:
     """Items of the session that the model does not know."""
     is_cold: bool
     """The model knows no item of the session, nor of the past."""
+    model: Model
+
+
+@dataclass(slots=True)
+class SimilarAnswer:
+    """The items most like one, best first."""
+
+    items: list[Scored]
+    by: str
+    """What they were compared by, in words."""
     model: Model
 
 

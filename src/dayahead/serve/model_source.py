@@ -3,6 +3,7 @@
 import logging
 import os
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from dayahead.core.columns import ITEM_ID, N_RESERVED, VALUE
@@ -12,6 +13,7 @@ from dayahead.model.checkpoint import CONFIG, READ_ERRORS, TENSORS
 from dayahead.serve.raw_sessions import RawSessions
 from dayahead.serve.recommender import Recommender
 from dayahead.serve.request import Options
+from dayahead.serve.similar import SimilarItems
 from dayahead.windows.folder import vocabulary_path
 
 CURRENT = "current"
@@ -34,6 +36,11 @@ class LoadedModel:
     def window(self) -> str:
         """The last window it was fitted on."""
         return self.recommender.stored.config.window
+
+    @cached_property
+    def similar(self) -> SimilarItems:
+        """Finds similar items; it keeps what it has computed for later requests."""
+        return SimilarItems(self.recommender)
 
 
 class ModelSource:

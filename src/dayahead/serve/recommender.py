@@ -168,12 +168,12 @@ class Recommender:
             ConfigError: past events are given, but the model reads none.
             DataError: an event has no time.
         """
-        indices = self._encoder.item_indices(sessions.events[ITEM_ID])
-        is_unknown = self._is_unknown(indices)
+        indices = self.encoder.item_indices(sessions.events[ITEM_ID])
+        is_unknown = self.is_unknown(indices)
         rows = sessions.row_sessions
         if sessions.past is not None:
             past_items = sessions.past.events[ITEM_ID]
-            indices = np.concatenate([indices, self._encoder.item_indices(past_items)])
+            indices = np.concatenate([indices, self.encoder.item_indices(past_items)])
             rows = np.concatenate([rows, sessions.past.row_sessions])
         excludes = np.array([each.exclude_seen for each in options], bool)
         columns = self._candidate_columns[indices]
@@ -184,7 +184,7 @@ class Recommender:
         left_out = {key: self._left_out(each) for key, each in named.items()}
         encoded = self._encoded(self._without_empty(sessions), others)
         # Only what the model reads counts: events after the session's start are no past of it.
-        is_read = ~self._is_unknown(encoded.columns[ITEM_ID].numpy())
+        is_read = ~self.is_unknown(encoded.columns[ITEM_ID].numpy())
         read = row_of_each(encoded.lengths.numpy())[is_read]
         is_cold = np.bincount(read, minlength=len(sessions)) == 0
         asked = Asked(encoded, is_cold, is_unknown, others)
@@ -217,7 +217,7 @@ class Recommender:
 
         def numbers(items: ItemIds | pa.Array) -> NDArray[np.int32]:
             typed = items if isinstance(items, pa.Array) else self.item_column(items)
-            found = self._encoder.item_numbers(pa.chunked_array([typed]), others)
+            found = self.encoder.item_numbers(pa.chunked_array([typed]), others)
             return np.asarray(found[found != UNKNOWN])
 
         # By id, because options hold lists or arrays, which cannot be hashed.
@@ -259,19 +259,18 @@ class Recommender:
                 f"explain a score with; leave it out, or set model.architecture to memory"
             )
         columns, n_known = self._batch(events, past)
-        if self._is_unknown(columns[ITEM_ID].numpy()).all():
+        if self.is_unknown(columns[ITEM_ID].numpy()).all():
             return [{} for _ in items]
-        indices = self._encoder.item_indices(pa.chunked_array([self.item_column(items)]))
+        indices = self.encoder.item_indices(pa.chunked_array([self.item_column(items)]))
         found = model.explain(columns, n_known, indices.astype(np.int64))
         return [dict(sorted(each.items(), key=lambda part: -abs(part[1]))) for each in found]
 
     def unknown_items(self, events: pa.Table) -> list[int | str]:
         """Return the item ids of a session that the model does not know, each once, in order."""
-        is_unknown = self._is_unknown(self._encoder.item_indices(events[ITEM_ID]))
-        unknown: list[int | str] = events[ITEM_ID].filter(pa.array(is_unknown)).unique().to_pylist()
-        return unknown
+        is_unknown = self.is_unknown(self.encoder.item_indices(events[ITEM_ID]))
+        return [*events[ITEM_ID].filter(pa.array(is_unknown)).unique().to_pylist()]
 
-    def _is_unknown(self, items: NDArray[np.int32]) -> NDArray[np.bool_]:
+    def is_unknown(self, items: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Say which vocabulary indices the model does not know, as files of the next window."""
         config = self.stored.config
         # Where the vocabulary is shorter, numbers of other items follow it.
@@ -322,7 +321,7 @@ class Recommender:
 
     def _with_past(self, sessions: RawSessions, others: KnownValues | None) -> Sessions:
         sessions.check_times()
-        arrays, offsets = self._encoder.encode_sessions(sessions.events, sessions.offsets, others)
+        arrays, offsets = self.encoder.encode_sessions(sessions.events, sessions.offsets, others)
         own = _as_sessions(arrays, offsets)
         if sessions.past is None:
             return own
@@ -337,7 +336,7 @@ class Recommender:
         if not len(order):
             return own
         lengths = np.bincount(rows[order], minlength=len(sessions))
-        earlier = self._encoder.encode(past.take(pa.array(order)))
+        earlier = self.encoder.encode(past.take(pa.array(order)))
         before = _as_sessions(earlier, offsets_of(lengths))
         return own.after(before, self.stored.config.model.n_past_read)
 
@@ -374,17 +373,18 @@ class Recommender:
         return columns
 
     @cached_property
-    def _encoder(self) -> SessionEncoder:
+    def encoder(self) -> SessionEncoder:
+        """Turns raw values into the model's input."""
         return SessionEncoder(self.stored.config.statistics, self.stored.vocabularies)
 
     @cached_property
     def _ranking(self) -> RankingModel:
         candidates = torch.from_numpy(self.stored.candidates).long()
         scorer = self.stored.model.session_scorer(candidates)
-        return RankingModel(scorer, candidates, torch.from_numpy(self._popularity))
+        return RankingModel(scorer, candidates, torch.from_numpy(self.popularity))
 
     @property
-    def _popularity(self) -> NDArray[np.float32]:
+    def popularity(self) -> NDArray[np.float32]:
         """By which the candidates are ranked after cold sessions."""
         return self.stored.popularity.astype(np.float32)
 

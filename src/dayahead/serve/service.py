@@ -8,10 +8,17 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 
 from dayahead.core.errors import ConfigError, DayaheadError, first_line
-from dayahead.serve.answers import Result, answer_requests
+from dayahead.serve.answers import AnyResult, Request, Result, answer_requests
 from dayahead.serve.limits import Limits, n_entries_of
 from dayahead.serve.live_feed import LiveFeed
-from dayahead.serve.messages import IngestResult, LiveEvent, SessionRequest
+from dayahead.serve.messages import (
+    Answer,
+    IngestResult,
+    LiveEvent,
+    SessionRequest,
+    SimilarAnswer,
+    SimilarRequest,
+)
 from dayahead.serve.metrics import Metrics
 from dayahead.serve.micro_batches import MicroBatches, Room
 from dayahead.serve.model_source import LoadedModel, ModelSource
@@ -25,7 +32,7 @@ SMALL_ENTRIES = 2_000
 """Maximum number of entries of a small request, accepted even when half of the queue is full."""
 PRUNE_SECONDS = 3600
 """Seconds between two removals of old events."""
-Batches = MicroBatches[SessionRequest, Result]
+Batches = MicroBatches[Request, AnyResult]
 NewFeed = Callable[[Metrics], LiveFeed]
 log = logging.getLogger(__name__)
 
@@ -76,13 +83,24 @@ class Service:
             DataError: together they exceed a limit.
             Overloaded: too much waits already.
         """
-        assert self._batches is not None, "answer() outside of running()"
-        self.limits.check(requests, self._n_items)
-        results = await self._batches.ask(requests)
+        results: list[Result] = [
+            each for each in await self._ask(requests) if not isinstance(each, SimilarAnswer)
+        ]
         for each in results:
             kind = "error" if isinstance(each, DayaheadError) else ("known", "cold")[each.is_cold]
             self.metrics.sessions.labels(kind).inc()
         return results
+
+    async def similar(self, request: SimilarRequest) -> SimilarAnswer | DayaheadError:
+        """Answer with the items most like one; raises as `answer` does."""
+        [result] = await self._ask([request])
+        assert not isinstance(result, Answer)
+        return result
+
+    async def _ask(self, requests: Sequence[Request]) -> list[AnyResult]:
+        assert self._batches is not None, "a request outside of running()"
+        self.limits.check(requests, self._n_items)
+        return await self._batches.ask(requests)
 
     async def ingest(self, events: Sequence[LiveEvent]) -> IngestResult:
         """Take events; they are on disk when it returns.
@@ -116,7 +134,7 @@ class Service:
                 await answering
                 self._batches = None
 
-    def _room(self) -> Room[SessionRequest]:
+    def _room(self) -> Room[Request]:
         return Room(
             cost=lambda request: n_entries_of(request, self._n_items),
             max_batch=MAX_BATCH,
@@ -129,7 +147,7 @@ class Service:
     def _n_items(self) -> int:
         return len(self.model.recommender.stored.candidates)
 
-    def _answer(self, requests: Sequence[SessionRequest]) -> list[Result]:
+    def _answer(self, requests: Sequence[Request]) -> list[AnyResult]:
         self.metrics.batches.observe(len(requests))
         # `self.model` is read once, so that one model answers the whole batch.
         model = self.model if self.feed is None else self.feed.current()

@@ -96,12 +96,43 @@ def p_value(difference: float, parts: Sequence[Variance]) -> float:
     return 2 * (math.exp(brentq(excess, *ends)) if excess(ends[0]) > 0 else _SMALLEST)
 
 
+def runs_interval(values: Values) -> Interval | None:
+    """Return the 95 % interval of the mean over windows and over runs with other seeds.
+
+    Args:
+        values: [runs, windows] of a metric, in order of time.
+
+    Returns:
+        None for fewer than 5 windows; of a single run the interval is that over windows alone.
+    """
+    n_runs, n_windows = values.shape
+    if n_windows < MIN_WINDOWS:
+        return None
+    by_window = values.mean(axis=0)
+    parts = [over_windows(by_window)]
+    if n_runs > 1:
+        spread = values.mean(axis=1).var(ddof=1)
+        parts.append(Variance(spread / n_runs, n_runs - 1))
+    return interval(mean(by_window), parts)
+
+
 def mean_interval(values: Sequence[float]) -> Interval | None:
     """Return the 95 % interval of the mean over windows of a metric between 0 and 1.
 
     `values` are in order of time; None for fewer than 5 of them.
     """
-    if len(values) < MIN_WINDOWS:
-        return None
-    low, high = interval(mean(values), [over_windows(np.asarray(values, np.float64))])
-    return max(0.0, low), min(1.0, high)
+    found = runs_interval(np.asarray(values, np.float64)[None])
+    return found and (max(0.0, found[0]), min(1.0, found[1]))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p-values adjusted for the number of tests (Holm 1979), in the same order.
+
+    The probability of any false finding among those at or below a level is at most this level,
+    whatever the tests have in common.
+    """
+    adjusted, highest = [0.0] * len(p_values), 0.0
+    for n_before, index in enumerate(np.argsort(p_values, kind="stable")):
+        highest = max(highest, min(1.0, (len(p_values) - n_before) * p_values[index]))
+        adjusted[index] = highest
+    return adjusted

@@ -3,19 +3,41 @@
 MLflow and DVC take seconds to import, so each lookup imports what it needs.
 """
 
+import json
 import re
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from dayahead.core.errors import ComparisonError, first_line
+from dayahead.config.loading import read_yaml
+from dayahead.config.sections import Settings, flattened
+from dayahead.core.errors import ComparisonError, ConfigError, first_line
 from dayahead.core.project import project_root
 
 RANKS = "ranks"
 WINDOWS = "windows.csv"
 RESULTS = "results"
+LOCK = "dvc.lock"
+
+
+@dataclass(frozen=True)
+class FoundRun:
+    """The results of a run, and what is known of its settings."""
+
+    folder: Path
+    """With ranks/*.parquet and windows.csv."""
+    settings: Settings | None
+    """Those of its stages, by name, as DVC or MLflow recorded them; None: nobody did."""
 
 
 def results_of(run: str, into: Path) -> Path:
-    """Find the results of a run and return a folder with ranks/*.parquet and windows.csv.
+    """Return the folder of `run_of`."""
+    return run_of(run, into).folder
+
+
+def run_of(run: str, into: Path) -> FoundRun:
+    """Find the results of a run.
 
     `run` is a results folder, MLflow run id, DVC experiment or Git revision; what has to be fetched
     goes to the folder `into`.
@@ -30,9 +52,10 @@ def results_of(run: str, into: Path) -> Path:
     tried = []
     for name, lookup in lookups.items():
         try:
-            folder = lookup(run, into)
+            found = lookup(run, into)
+            folder = found.folder
             if (folder / WINDOWS).is_file() and any((folder / RANKS).glob("*.parquet")):
-                return folder
+                return found
             tried.append(f"{name}: {folder} has no {RANKS}/*.parquet and {WINDOWS}")
         except _errors() as error:
             tried.append(f"{name}: {first_line(error)}")
@@ -51,14 +74,26 @@ def _errors() -> tuple[type[Exception], ...]:
     return DvcException, SCMError, MlflowException, OSError, ValueError
 
 
-def _from_folder(run: str, _into: Path) -> Path:
+def _from_folder(run: str, _into: Path) -> FoundRun:
+    """Return a results folder, or that of a project; dvc.lock beside it has its settings."""
     folder = Path(run)
     if not folder.is_dir():
         raise FileNotFoundError(f"no folder {run}")
-    return folder if (folder / RANKS).is_dir() else folder / RESULTS
+    results = folder if (folder / RANKS).is_dir() else folder / RESULTS
+    return FoundRun(results, _locked_settings(results.resolve().parent / LOCK))
 
 
-def _from_mlflow(run: str, into: Path) -> Path:
+def _locked_settings(lock: Path) -> Settings | None:
+    """Return the settings of all stages in a dvc.lock; None without one that has any."""
+    try:
+        stages = read_yaml(lock)["stages"].values()
+        sections = [stage.get("params", {}).get("params.yaml", {}) for stage in stages]
+        return {key: value for each in sections for key, value in flattened(each).items()} or None
+    except (ConfigError, LookupError, AttributeError, TypeError):
+        return None
+
+
+def _from_mlflow(run: str, into: Path) -> FoundRun:
     """Download artifacts of the run itself or of the train run that its tags link to."""
     from mlflow.artifacts import download_artifacts
 
@@ -66,16 +101,26 @@ def _from_mlflow(run: str, into: Path) -> Path:
     from dayahead.tracking.uploader import LINEAGE_TAG
 
     store = Store()
-    source = store.client.get_run(run).data.tags.get(f"{LINEAGE_TAG}train", run)
+    data = store.client.get_run(run).data
+    source = data.tags.get(f"{LINEAGE_TAG}train", run)
     into.mkdir(parents=True, exist_ok=True)
     for name in (RANKS, WINDOWS):
         download_artifacts(
             run_id=source, artifact_path=name, dst_path=str(into), tracking_uri=store.uri
         )
-    return into
+    parent = data.tags.get("mlflow.parentRunId")
+    recorded = (store.client.get_run(parent).data if parent else data).params
+    return FoundRun(into, {key: _value(text) for key, text in recorded.items()} or None)
 
 
-def _from_dvc(run: str, into: Path) -> Path:
+def _value(text: str) -> Any:  # noqa: ANN401
+    """Return what `setting_text` has written."""
+    with suppress(ValueError):
+        return json.loads(text)
+    return text
+
+
+def _from_dvc(run: str, into: Path) -> FoundRun:
     """Read files of a revision: from Git where it has them, else from DVC's cache or remote."""
     from dvc.api import DVCFileSystem
 
@@ -86,4 +131,6 @@ def _from_dvc(run: str, into: Path) -> Path:
         files.get_file(f"{RESULTS}/{WINDOWS}", str(into / WINDOWS))
     except AttributeError:  # pygit2 raises it for a tree or a file
         raise ValueError(f"{run} is no commit") from None
-    return into
+    with suppress(OSError):  # a commit made without `dvc repro`
+        files.get_file(LOCK, str(into / LOCK))
+    return FoundRun(into, _locked_settings(into / LOCK))

@@ -114,7 +114,7 @@ def _start_entry(outbox: Outbox, stage: str, params: Params, lineage: Lineage) -
     siblings = [each.start() for each in outboxes() if each.path.parent == outbox.path.parent]
     pipeline_run = next((start["pipeline_run"] for start in siblings if start), uuid.uuid4().hex)
     tags = origin_tags(stage)
-    texts = {name: _text(value) for name, value in flat_settings(params).items()}
+    texts = {name: setting_text(value) for name, value in flat_settings(params).items()}
     listed = tuple(texts) if lineage.params is None else lineage.params
     return {
         "pipeline_run": pipeline_run,
@@ -135,7 +135,8 @@ def _start_entry(outbox: Outbox, stage: str, params: Params, lineage: Lineage) -
     }
 
 
-def _text(value: object) -> str:
+def setting_text(value: object) -> str:
+    """Return the value of a setting as trackers record it: JSON, but text as it is."""
     return redacted(value if isinstance(value, str) else json.dumps(value, default=str))
 
 

@@ -2,22 +2,28 @@
 
 import csv
 import fcntl
+import logging
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dayahead.core.errors import TuneError
+from dayahead.core.errors import BusyError, TuneError
 from dayahead.guard import start_guarded
 from dayahead.presets import options_of
 
 WINDOWS = Path("results") / "windows.csv"
 STARTED = "Running stage 'train'"
 """Text that DVC prints once the outputs of an earlier experiment have been removed."""
+WAIT_SECONDS = 90.0
+"""Seconds to wait for experiments of a killed process, which stop by themselves."""
+_log = logging.getLogger(__name__)
 DVC = (sys.executable, "-m", "dvc")
 
 
@@ -140,6 +146,31 @@ def hold(path: Path) -> int | None:
         os.close(descriptor)
         return None
     return descriptor
+
+
+@contextmanager
+def locked(path: Path, what: str) -> Iterator[int]:
+    """Hold a lock; wait for it until experiments of a killed process have stopped.
+
+    Raises:
+        BusyError: another process holds it, which works on `what`.
+    """
+    end = time.monotonic() + WAIT_SECONDS
+    while (lock := hold(path)) is None:
+        if time.monotonic() > end:
+            raise BusyError(f"another process works on {what}")
+        time.sleep(1)
+    try:
+        yield lock
+    finally:
+        os.close(lock)
+
+
+def warn_of_uncommitted(root: Path, seen: Sequence[str]) -> None:
+    """Warn of uncommitted files but those `seen`: clones of the last commit lack them."""
+    files = [line[3:] for line in run_git(root, "status", "--porcelain").splitlines()]
+    if unseen := [file for file in files if not file.startswith(tuple(seen))]:
+        _log.warning("not committed, so no run sees it: %s", ", ".join(unseen))
 
 
 def _references(folder: Path, name: str) -> list[str]:

@@ -1,12 +1,9 @@
 """A whole search: from its file, by a study and clones of the project, to a preset."""
 
-import logging
-import os
 import re
 import shutil
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,12 +20,12 @@ from dayahead.config.loading import read_yaml, validated
 from dayahead.config.model import FITTED
 from dayahead.config.params import Params
 from dayahead.config.sections import Settings, flattened, nested
-from dayahead.core.errors import BusyError, ConfigError, TuneError
+from dayahead.core.errors import ConfigError, TuneError
 from dayahead.core.files import written_whole
 from dayahead.metrics.metrics import metric_names
 from dayahead.presets import options_of
 from dayahead.tracking.searches import SearchRun
-from dayahead.tune.experiment import Clone, hold, run_git
+from dayahead.tune.experiment import Clone, locked, warn_of_uncommitted
 from dayahead.tune.space import (
     SearchFile,
     checked_space,
@@ -53,9 +50,6 @@ OF_TRIALS = {
 MIN_IMPORTANCES = 4
 """Minimum number of trials to compute the importance of settings."""
 N_NAMED = 3
-WAIT_SECONDS = 90.0
-"""Seconds to wait for experiments of a killed search, which stop by themselves."""
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +97,8 @@ def search(options: SearchOptions, root: Path) -> Found:
     file = read_search(options.space, root / "searches")
     name = _study_name(options)
     home = root / ".dayahead" / "tune" / name
-    with _locked(home.with_suffix(".lock"), name) as lock, TemporaryDirectory() as scratch:
+    busy = f"the study {name}; wait for it, or name another one with --study"
+    with locked(home.with_suffix(".lock"), busy) as lock, TemporaryDirectory() as scratch:
         params = Path(scratch) / "params.yaml"
         common = _write_params(file, options.overrides, root / "params.yaml", params)
         base = read_yaml(params)
@@ -112,7 +107,7 @@ def search(options: SearchOptions, root: Path) -> Found:
         plan = Plan(checked_space(file, base, options.space), metric, options.seed)
         study = open_study(home.with_suffix(".db"), name, plan)
         record = SearchRun(checked.tracking.experiment, name, _texts(file, common))
-        _warn_of_uncommitted(root)
+        warn_of_uncommitted(root, ("params.yaml", "searches/", "presets/", "dvc.lock"))
         clones = [Clone(root, home / f"clone-{number}", lock) for number in range(options.n_jobs)]
         for clone in clones:
             clone.prepare(params)
@@ -141,23 +136,6 @@ def _study_name(options: SearchOptions) -> str:
             f"--study {name}: expected letters, digits, - and _ only, such as network-2"
         )
     return name
-
-
-@contextmanager
-def _locked(path: Path, name: str) -> Iterator[int]:
-    """Hold the study's lock; wait for it until experiments of a killed search have stopped."""
-    end = time.monotonic() + WAIT_SECONDS
-    while (lock := hold(path)) is None:
-        if time.monotonic() > end:
-            raise BusyError(
-                f"another process works on the study {name}; wait for it, or name another one "
-                f"with --study"
-            )
-        time.sleep(1)
-    try:
-        yield lock
-    finally:
-        os.close(lock)
 
 
 def _write_params(
@@ -194,15 +172,6 @@ def _texts(file: SearchFile, common: Settings) -> dict[str, str]:
     for key, values in file.space.items():
         texts[f"space.{key}"] = str(values.choices or f"{values.low} to {values.high}")
     return texts
-
-
-def _warn_of_uncommitted(root: Path) -> None:
-    """Warn of uncommitted files: trials run in clones of the last commit and do not see them."""
-    lines = run_git(root, "status", "--porcelain").splitlines()
-    files = [line[3:] for line in lines]
-    seen = ("params.yaml", "searches/", "presets/", "dvc.lock")
-    if unseen := [file for file in files if not file.startswith(seen)]:
-        _log.warning("not committed, so no trial sees it: %s", ", ".join(unseen))
 
 
 def _record_trial(record: SearchRun, study: optuna.Study, trial: FrozenTrial, metric: str) -> None:

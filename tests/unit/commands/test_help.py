@@ -10,7 +10,13 @@ import typer
 from typer.testing import CliRunner
 
 from dayahead.__main__ import app
-from dayahead.commands.completion import complete_preset, complete_runs, complete_search
+from dayahead.commands.completion import (
+    complete_preset,
+    complete_row,
+    complete_runs,
+    complete_search,
+    complete_study,
+)
 from dayahead.commands.help_examples import EXAMPLES
 
 WIDTH = 80
@@ -58,7 +64,12 @@ def test_the_options_of_examples_exist(verb):
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     monkeypatch.setenv("DAYAHEAD_ROOT", str(tmp_path))
-    for path in ("presets/g1/gpt2.yaml", "presets/g1/gru.yaml", "searches/network.yaml"):
+    for path in (
+        "presets/g1/gpt2.yaml",
+        "presets/g1/gru.yaml",
+        "searches/network.yaml",
+        "studies/g1.yaml",
+    ):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).touch()
     return tmp_path
@@ -69,6 +80,7 @@ def test_presets_and_spaces_are_completed(project):
     assert complete_preset("") == ["g1/gpt2", "g1/gru"]
     assert complete_search("n") == ["network"]
     assert complete_search("x") == []
+    assert complete_study("") == ["g1"]
 
 
 def test_experiments_are_completed_one_after_the_other(project):
@@ -80,6 +92,8 @@ def test_experiments_are_completed_one_after_the_other(project):
         subprocess.run(["git", "update-ref", f"refs/exps/{ref}", "HEAD"], cwd=project, check=True)
     assert complete_runs("s") == ["seed-1", "seed-2", "small"]
     assert complete_runs("seed-1,se") == ["seed-1,seed-1", "seed-1,seed-2"]
+    assert complete_row("small=seed-1,se") == ["small=seed-1,seed-1", "small=seed-1,seed-2"]
+    assert complete_row("sm") == ["small"]
 
 
 def test_the_shell_gets_what_is_completed(project):

@@ -38,7 +38,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 def encoded(model, names):
     """The sessions as the exported network reads them."""
-    arrays = [model._encoder.encode_session(raw_events(items)) for items in SESSIONS]
+    arrays = [model.encoder.encode_session(raw_events(items)) for items in SESSIONS]
     columns = {
         name: torch.stack(
             [

@@ -133,7 +133,7 @@ def test_repeats_and_truncation_stay_within_their_session(load):
     nulls = pa.nulls(1, pa.int64())
     tables[1] = pa.concat_tables([tables[1].slice(0, 1), tables[1].slice(1, 1)])
     tables[1] = tables[1].set_column(0, "item_id", pa.chunked_array([nulls, pa.array([1])]))
-    arrays, offsets = dropping._encoder.encode_sessions(
+    arrays, offsets = dropping.encoder.encode_sessions(
         pa.concat_tables(tables), np.array([0, 4, 6, 9])
     )
     index = {row["value"]: row["index"]

@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from dayahead.core.errors import ComparisonError
-from dayahead.tracking.run_lookup import results_of
+from dayahead.tracking.run_lookup import results_of, run_of
 from dayahead.tracking.runs import stage_run
 from support.tracked_stages import run_stage, runs_of
 
@@ -30,14 +30,46 @@ def test_a_folder_is_used_as_it_is(results, tmp_path):
     assert results_of(str(results.parent), tmp_path / "into") == results
 
 
+LOCK = """schema: '2.0'
+stages:
+  preprocess:
+    cmd: x
+    params: {params.yaml: {window.unit: day, preprocess: {verify: true}}}
+  train:
+    cmd: x
+    params: {params.yaml: {dataset: g1, window.last: '2026-01-03', training: {seed: 3}}}
+  old: {cmd: x}
+"""
+SETTINGS = {
+    "window.unit": "day",
+    "preprocess.verify": True,
+    "dataset": "g1",
+    "window.last": "2026-01-03",
+    "training.seed": 3,
+}
+
+
+def test_the_settings_of_a_folder_are_those_of_its_lock_file(results, tmp_path):
+    assert run_of(str(results), tmp_path).settings is None
+    (results.parent / "dvc.lock").write_text(LOCK)
+    assert run_of(str(results), tmp_path).settings == SETTINGS
+    assert run_of(str(results.parent), tmp_path).settings == SETTINGS
+    for text in ("", "stages: 3", "stages: {train: {params: 1}}", "a: [", "stages: {}"):
+        (results.parent / "dvc.lock").write_text(text)
+        assert run_of(str(results), tmp_path).settings is None
+
+
 def test_an_mlflow_run_leads_to_its_train_stage(store, results, params, tmp_path):
     with stage_run("train", params) as run:
         run.log_artifact(results / "ranks")
         run.log_artifact(results / "windows.csv")
     run_stage("aggregate")
     for stage, (found,) in runs_of(store).items():
-        into = results_of(found.info.run_id, tmp_path / stage)
-        assert names(into) == EXPECTED
+        into = run_of(found.info.run_id, tmp_path / stage)
+        assert names(into.folder) == EXPECTED
+        assert into.settings["training.seed"] == params.training.seed
+        assert into.settings["model.architecture"] == params.model.architecture
+        assert into.settings["evaluation.cutoffs"] == [*params.evaluation.cutoffs]
 
 
 def _run(*words):
@@ -49,6 +81,7 @@ def repository(cold_project, results, monkeypatch):
     """A Git repository with the results in DVC's cache, tagged `first`."""
     (cold_project / ".dvc").rmdir()
     (cold_project / "dvc.yaml").unlink()
+    (cold_project / "dvc.lock").write_text(LOCK)
     monkeypatch.setenv("DVC_NO_ANALYTICS", "1")
     git = ("git", "-c", "user.name=x", "-c", "user.email=x@y")
     _run("git", "init", "-q")
@@ -76,8 +109,9 @@ NO_REVISIONS = {
 
 @pytest.mark.usefixtures("repository")
 def test_a_git_revision_leads_into_the_cache_and_what_is_none_is_an_error(tmp_path):
-    into = results_of("first", tmp_path / "into")
-    assert names(into) == EXPECTED
+    found = run_of("first", tmp_path / "into")
+    assert names(found.folder) == ["dvc.lock", *EXPECTED]
+    assert found.settings == SETTINGS
     for name, message in NO_REVISIONS.items():
         with pytest.raises(ComparisonError, match=f"dvc: .*{message}"):
             results_of(name, tmp_path / "none")

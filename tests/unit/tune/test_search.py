@@ -62,7 +62,7 @@ def project(tmp_path, monkeypatch, empty_database):
         if name.startswith(("DVC_", "MLFLOW_TRACKING", "DAYAHEAD_ROOT")):
             monkeypatch.delenv(name)
     monkeypatch.setattr(search_module, "Clone", PretendedClone)
-    monkeypatch.setattr(search_module, "WAIT_SECONDS", 0)
+    monkeypatch.setattr("dayahead.tune.experiment.WAIT_SECONDS", 0)
     monkeypatch.setattr("dayahead.tune.study.Search.pause", 0)
     shutil.copy(ROOT / "params.yaml", tmp_path)
     shutil.copy(empty_database, tmp_path)

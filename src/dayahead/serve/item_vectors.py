@@ -1,0 +1,78 @@
+"""The item vectors of a saved network as a table, for an index of nearest neighbours."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+
+from dayahead.core.columns import INDEX, ITEM_ID, N_RESERVED, VALUE
+from dayahead.core.errors import ConfigError
+from dayahead.core.files import folder_written_whole, write_json, write_parquet
+from dayahead.model.embeddings import VECTOR
+from dayahead.serve.export import DESCRIPTION, check_replaceable
+from dayahead.serve.recommender import Recommender
+
+FILE = "vectors.parquet"
+
+
+def export_vectors(models: Path, folder: Path) -> Path:
+    """Write a folder: vectors.parquet and export.json.
+
+    The table has a row for each item that may be recommended, in the order of the catalogue:
+    value (raw id), index (of the vocabulary) and vector (float32 list), by which the network, or
+    that of `memory`, reads the item. model.pretrained_items takes the file as it is.
+
+    Args:
+        models: folder of the saved model.
+        folder: to write; it may not exist yet, or holds an earlier export.
+
+    Returns:
+        The file of the vectors.
+
+    Raises:
+        ConfigError: the model has no network, or `folder` holds other files.
+        ModelFileError: the model is damaged.
+    """
+    check_replaceable(folder)
+    recommender = Recommender.load(models)
+    config, network = recommender.stored.config, recommender.stored.model.network
+    if network is None:
+        raise ConfigError(
+            f"export: {config.model.architecture} has no item vectors; export a model with a "
+            f"network, such as gpt2, or ask this one with `dayahead similar`"
+        )
+    candidates = recommender.stored.candidates
+    candidates = candidates[~recommender.is_unknown(candidates)]
+    vectors = network.item_vectors[torch.from_numpy(candidates - N_RESERVED).long()]
+    about = {"dataset": config.dataset, "architecture": config.model.architecture,
+             "window": config.window}  # fmt: skip
+    n_items, dim = vectors.shape
+    description = {"format": "vectors", **about, "items": n_items, "dimensions": dim}
+    with folder_written_whole(folder) as aside:
+        write_parquet(aside / FILE, _table(recommender, candidates, vectors.numpy(), about))
+        write_json(aside / DESCRIPTION, description | {"similarity": "cosine"})
+    return folder / FILE
+
+
+def _table(
+    recommender: Recommender,
+    candidates: NDArray[np.int32],
+    vectors: NDArray[np.float32],
+    about: dict[str, str],
+) -> pa.Table:
+    known = recommender.stored.vocabularies[ITEM_ID][VALUE]
+    offsets = np.arange(0, vectors.size + 1, vectors.shape[1], dtype=np.int32)
+    fields = [
+        pa.field(VALUE, known.type, nullable=False),
+        pa.field(INDEX, pa.int32(), nullable=False),
+        pa.field(VECTOR, pa.list_(pa.float32()), nullable=False),
+    ]
+    schema = pa.schema(fields, {f"dayahead.{name}": value for name, value in about.items()})
+    columns = [
+        known.take(pa.array(candidates - N_RESERVED)),
+        pa.array(candidates, pa.int32()),
+        pa.ListArray.from_arrays(offsets, vectors.ravel()),
+    ]
+    return pa.table(columns, schema=schema)

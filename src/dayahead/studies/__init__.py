@@ -1,0 +1,1 @@
+"""Tables of a paper: rows by seeds as DVC experiments."""

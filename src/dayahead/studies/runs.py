@@ -1,0 +1,161 @@
+"""The runs of a study: DVC experiments in clones of the project, those that are missing."""
+
+import logging
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Protocol
+
+from dayahead.comparison.rows import WITHOUT_EFFECT
+from dayahead.config.loading import read_yaml
+from dayahead.config.sections import Settings, flattened
+from dayahead.metrics.metrics import main_metric, mean, metric_names
+from dayahead.studies.file import PlannedRun, planned_runs, study_path
+from dayahead.tune.experiment import Clone, locked, run_git, warn_of_uncommitted
+
+HOME = Path(".dayahead") / "studies"
+POLL_SECONDS = 1.0
+_log = logging.getLogger(__name__)
+
+
+class Experiment(Protocol):
+    """A running experiment."""
+
+    def poll(self) -> int | None:
+        """Return its exit status, or None while it runs."""
+
+    def values(self, metric: str) -> list[float]:
+        """Return a metric of each window evaluated so far."""
+
+    def stop(self) -> None:
+        """Stop it and wait."""
+
+    def error(self) -> str:
+        """Return one line that says why it failed."""
+
+
+Start = Callable[[int, PlannedRun], Experiment]
+"""Starts a run in a slot."""
+
+
+@dataclass(frozen=True)
+class StudyResult:
+    """What became of the runs of a study."""
+
+    rows: dict[str, list[str]]
+    """Commits of the experiments by row; rows without any are left out."""
+    failures: dict[str, str]
+    """Why runs failed, by run."""
+    n_runs: int
+
+
+def run_study(name: str, root: Path, n_jobs: int = 1) -> StudyResult:
+    """Make the runs of a study that are missing.
+
+    A run is there if the project has an experiment of its name on the last commit, with its
+    settings. One that fails does not stop the others.
+
+    Args:
+        name: of a file in studies/, or its path.
+        root: the project.
+        n_jobs: runs at a time.
+
+    Raises:
+        ConfigError: the study breaks a rule.
+        BusyError: another process works on it.
+        TuneError: the project is no Git repository with a commit.
+    """
+    path = study_path(name, root / "studies")
+    runs = planned_runs(path, root)
+    home = root / HOME / path.stem
+    with locked(home.with_suffix(".lock"), f"the study {path.stem}; wait for it") as lock:
+        warn_of_uncommitted(root, ("params.yaml", "studies/", "presets/", "dvc.lock"))
+        missing = [run for run in runs if commit_of(run, root) is None]
+        if len(missing) < len(runs):
+            _log.info("%d of %d runs are there already", len(runs) - len(missing), len(runs))
+        failures = _made(missing, root, home, lock, n_jobs) if missing else {}
+    rows: dict[str, list[str]] = {run.row: [] for run in runs}
+    for run in runs:
+        if str(run) not in failures and (commit := commit_of(run, root)) is not None:
+            rows[run.row].append(commit)
+    return StudyResult({row: found for row, found in rows.items() if found}, failures, len(runs))
+
+
+def _made(
+    runs: Sequence[PlannedRun], root: Path, home: Path, lock: int, n_jobs: int
+) -> dict[str, str]:
+    """Make runs in clones; return why some failed."""
+    clones = [Clone(root, home / f"clone-{n}", lock) for n in range(min(n_jobs, len(runs)))]
+    for clone in clones:
+        clone.prepare(root / "params.yaml")
+    queue = Queue(
+        list(runs), lambda slot, run: clones[slot].start(run.experiment, run.changed, home), n_jobs
+    )
+    queue.run()
+    for folder in home.glob("clone-*"):
+        shutil.rmtree(folder)
+    return queue.failures
+
+
+def commit_of(run: PlannedRun, root: Path) -> str | None:
+    """Return the commit of a run's experiment on the last commit of the project, if it is there."""
+    head = run_git(root, "rev-parse", "HEAD").strip()
+    ref = f"refs/exps/{head[:2]}/{head[2:]}/{run.experiment}"
+    commit = run_git(root, "for-each-ref", "--format=%(objectname)", ref).strip()
+    if not commit:
+        return None
+    with TemporaryDirectory() as scratch:
+        path = Path(scratch) / "params.yaml"
+        path.write_text(run_git(root, "show", f"{commit}:params.yaml"), encoding="utf-8")
+        is_same = _effective(flattened(read_yaml(path))) == _effective(run.settings)
+    return commit if is_same else None
+
+
+def _effective(settings: Settings) -> Settings:
+    return {
+        key: value for key, value in settings.items() if key.partition(".")[0] not in WITHOUT_EFFECT
+    }
+
+
+@dataclass
+class Queue:
+    """Runs that wait, and those that run, up to `n_jobs` at a time."""
+
+    waiting: list[PlannedRun]
+    start: Start
+    n_jobs: int = 1
+    failures: dict[str, str] = field(default_factory=dict)
+    n_ended: int = 0
+
+    def run(self) -> None:
+        """Run all; at an error or Ctrl-C stop those that run, whose finished fits are cached."""
+        n_runs, running = len(self.waiting), dict[int, tuple[PlannedRun, Experiment, float]]()
+        try:
+            while self.waiting or running:
+                for slot in sorted({*range(self.n_jobs)} - running.keys()):
+                    if self.waiting:
+                        run = self.waiting.pop(0)
+                        running[slot] = run, self.start(slot, run), time.monotonic()
+                time.sleep(POLL_SECONDS)
+                for slot, (run, experiment, started) in [*running.items()]:
+                    if (status := experiment.poll()) is not None:
+                        del running[slot]
+                        self.n_ended += 1
+                        seconds = time.monotonic() - started
+                        line = self._ended(run, experiment, status)
+                        _log.info("%d/%d %s: %s (%.0f s)", self.n_ended, n_runs, run, line, seconds)
+        finally:
+            for _, experiment, _ in running.values():
+                experiment.stop()
+
+    def _ended(self, run: PlannedRun, experiment: Experiment, status: int) -> str:
+        """Return what became of a run."""
+        metric = main_metric(metric_names(run.settings["evaluation.cutoffs"]))
+        values = [] if status else experiment.values(metric)
+        if values:
+            return f"{metric} {mean(values):.4f}, experiment {run.experiment}"
+        self.failures[str(run)] = experiment.error().removeprefix("error: ")
+        return f"failed: {self.failures[str(run)]}"

@@ -1,0 +1,153 @@
+"""`dayahead study` on a whole project: killed, continued, with a row that fails, and repeated."""
+
+import csv
+import os
+import subprocess
+import sys
+import time
+from io import StringIO
+from pathlib import Path
+
+import psutil
+import pytest
+
+from dayahead.comparison.rows import parse_row
+from dayahead.comparison.table import result_table
+from support.project_copy import copy_project
+
+pytestmark = pytest.mark.slow
+STUDY = """description: counting baselines
+seeds: [1, 2]
+settings:
+  training: {fit_last: false}
+rows:
+  Transitions: {settings: {model: {architecture: transitions}}}
+  Neighbours (10):
+    settings: {model: {architecture: vsknn}, neighbours: {k: 10}}
+    seeds: [1]
+  Broken: {settings: {model: {architecture: nosuchtype}}, seeds: [5]}
+"""
+SETTINGS = {
+    "window": {"min_sessions": 1},
+    "compute": {"processes": 1, "threads": 1, "device": "cpu"},
+    "machine": {"workers": 1},
+    "tracking": {"experiment": "tiny"},
+}
+EXPERIMENTS = ["mine-neighbours-10-1", "mine-transitions-1", "mine-transitions-2"]
+
+
+def git(folder, *arguments):
+    command = ["git", "-c", "user.name=me", "-c", "user.email=me@here", *arguments]
+    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A project of seven short days, committed, in whose folder nothing has run."""
+    root = tmp_path_factory.mktemp("study") / "project"
+    root.mkdir()
+    copy_project(root, SETTINGS)
+    dataset = root / "datasets" / "synthetic.yaml"
+    text = dataset.read_text().replace("days: 15", "days: 7")
+    dataset.write_text(text.replace("_day: 4000", "_day: 200"))
+    (root / ".dvc" / ".gitignore").write_text("/cache\n/tmp\n/config.local\n")
+    (root / "studies").mkdir(exist_ok=True)
+    (root / "studies" / "mine.yaml").write_text(STUDY)
+    git(root, "init", "--quiet")
+    git(root, "config", "user.name", "me")
+    git(root, "config", "user.email", "me@here")
+    git(root, "add", "--all")
+    git(root, "commit", "--quiet", "-m", "first")
+    return root
+
+
+def start(project, *options):
+    """Start the study as a user's shell does; its output goes to output.txt and errors.txt."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("DVC_")}
+    environment = kept | {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": f"{project / 'src'}:{os.environ.get('PYTHONPATH', '')}",
+        "DVC_SITE_CACHE_DIR": f"{project}-site",
+        "MLFLOW_TRACKING_URI": "",
+    }
+    command = [sys.executable, "-m", "dayahead", "study", "mine", "--format", "csv", *options]
+    paths = [project.parent / name for name in ("output.txt", "errors.txt")]
+    with paths[0].open("w") as output, paths[1].open("w") as errors:
+        return subprocess.Popen(command, cwd=project, env=environment, stdout=output, stderr=errors)
+
+
+def ended(project, process):
+    status = process.wait()
+    found = [(project.parent / name).read_text() for name in ("output.txt", "errors.txt")]
+    return status, list(csv.DictReader(StringIO(found[0]))), found[1]
+
+
+def experiments(project):
+    refs = git(project, "for-each-ref", "--format=%(refname)", "refs/exps").split()
+    return sorted(ref.rpartition("/")[2] for ref in refs if "/exec/" not in ref)
+
+
+@pytest.fixture(scope="module")
+def done(project):
+    """The project after a study that was killed in its second run, and continued."""
+    first = start(project)
+    while not (project / ".dayahead/studies/mine/mine-neighbours-10-1.log").exists():
+        assert first.poll() is None, ended(project, first)
+        time.sleep(0.2)
+    first.kill()
+    first.wait()
+    assert experiments(project) == ["mine-transitions-1"]
+    return ended(project, start(project))
+
+
+def test_a_killed_study_goes_on_with_what_is_missing(project, done):
+    status, rows, errors = done
+    assert "1 of 4 runs are there already" in errors
+    assert "mine-transitions-1" not in errors
+    assert experiments(project) == EXPERIMENTS
+    assert [(row["row"], row["runs"]) for row in rows] == [
+        ("Transitions", "2"),
+        ("Neighbours (10)", "1"),
+    ]
+    assert status == 1
+    folder = project / ".dayahead"
+    assert not [
+        each
+        for each in psutil.process_iter(["cwd"])
+        if str(each.info["cwd"]).startswith(str(folder))
+    ]
+    assert git(project, "status", "--porcelain") == ""
+
+
+def test_a_run_that_fails_is_named_and_the_others_go_on(done):
+    _, _, errors = done
+    lines = [line for line in errors.splitlines() if "Broken, seed 5" in line]
+    assert "failed: " in lines[0]
+    assert lines[-1].startswith("error: 1 of 4 runs failed and are not in the table: Broken")
+    assert "nosuchtype" in lines[-1]
+    assert sum(" experiment mine-" in line for line in errors.splitlines()) == 2
+
+
+def test_the_table_is_that_of_the_experiments(project, done, monkeypatch):
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("DVC_ROOT", str(project))
+    texts = ["mine-transitions-1", "mine-transitions-2", "x=mine-neighbours-10-1"]
+    table = result_table([parse_row(text) for text in texts], ["ndcg_at_20"])
+    assert [row.name for row in table.rows] == ["mine-transitions", "x"]
+    _, rows, _ = done
+    assert float(rows[0]["ndcg_at_20"]) == table.rows[0].cells[0].aod
+
+
+def test_a_finished_study_runs_nothing_but_what_failed(project, done):
+    study = project / "studies" / "mine.yaml"
+    before = git(project, "for-each-ref", "refs/exps")
+    study.write_text(
+        "".join(line for line in STUDY.splitlines(keepends=True) if "Broken" not in line)
+    )
+    try:
+        status, rows, errors = ended(project, start(project))
+    finally:
+        study.write_text(STUDY)
+    assert (status, rows) == (0, done[1])
+    assert errors.splitlines() == ["3 of 3 runs are there already"]
+    assert git(project, "for-each-ref", "refs/exps") == before
