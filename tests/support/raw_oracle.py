@@ -10,6 +10,7 @@ from typing import Any
 START = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST = datetime(2200, 1, 1, tzinfo=UTC)
 NULLS = ("", "NULL")
+BLANKS = " \t\n\r\v\f"
 NAMES = ("session", "item", "time", "price")
 
 
@@ -28,7 +29,9 @@ def text(value: Any) -> str:
             raise BadError from None
     if isinstance(value, float):
         return str(whole(value))
-    if not isinstance(value, str | int | Decimal | date) or isinstance(value, bool):
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, str | int | Decimal | date):
         raise BadError
     return str(value)
 
@@ -39,9 +42,10 @@ def whole(value: Any) -> int:
             raise BadError
         value = int(value)
     if isinstance(value, bytes | str):
-        if not re.fullmatch(r"-?[0-9]+", text(value)):
+        written = text(value).strip(BLANKS)
+        if not re.fullmatch(r"-?[0-9]+", written):
             raise BadError
-        value = int(text(value))
+        value = int(written)
     if not isinstance(value, int) or not -(2**63) <= value < 2**63:
         raise BadError
     return value
@@ -50,9 +54,10 @@ def whole(value: Any) -> int:
 def real(value: Any) -> float | None:
     if isinstance(value, bytes | str):
         number = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|[+-]?(nan|inf|infinity)"
-        if not re.fullmatch(number, text(value), re.IGNORECASE):
+        written = text(value).strip(BLANKS)
+        if not re.fullmatch(number, written, re.IGNORECASE):
             raise BadError
-        value = float(text(value))
+        value = float(written)
     if not isinstance(value, int | float):
         raise BadError
     return float(value) if abs(value) < 3.4028235e38 else None

@@ -213,6 +213,9 @@ class QualityConfig:
     unreadable: Share = 0.0
     """Rows with a value that cannot be read. At 0 the first one ends the stage; above, such rows
     are left out and counted."""
+    undecodable: Share | None = 0.001
+    """Rows with a value that is not in the encoding of its file. It is read with escapes such as
+    \\xe4. Set source.encoding if the whole file has another encoding."""
     multiline: Share | None = 0.0
     """Rows of a csv file with a value that spans lines, as after a stray quote. Set source.quote to
     null if quotes are ordinary characters."""

@@ -4,7 +4,7 @@ from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic.dataclasses import dataclass
 
 from dayahead.config.loading import STRICT, Count, Seed
@@ -16,6 +16,29 @@ def _check_ascii(text: str) -> str:
     return text
 
 
+def _check_delimiter(text: str) -> str:
+    if not 1 <= len(text) <= 4 or set(text) & set("\0\r\n\ufeff"):  # noqa: PLR2004
+        raise ValueError("expected one to four characters, none of them a line end")
+    return text
+
+
+def _check_encoding(name: str) -> str:
+    try:
+        "".encode(name)  # a LookupError too if it is no encoding of text
+    except (LookupError, ValueError):
+        raise ValueError(
+            f"unknown encoding {name!r}; expected a name such as cp1252 or utf-16-le"
+        ) from None
+    return name
+
+
+def _as_text(value: object) -> object:
+    """Write a YAML value as the log has it: 1, true."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int) else value
+
+
 def _check_glob(text: str) -> str:
     if not PurePosixPath(text).name:
         raise ValueError("expected a file name or a glob, such as *.csv")
@@ -24,6 +47,9 @@ def _check_glob(text: str) -> str:
 
 Glob = Annotated[str, AfterValidator(_check_glob)]
 Character = Annotated[str, AfterValidator(_check_ascii)]
+Delimiter = Annotated[str, AfterValidator(_check_delimiter)]
+Encoding = Annotated[str, AfterValidator(_check_encoding)]
+Values = Annotated[tuple[Annotated[str, BeforeValidator(_as_text)], ...], Field(min_length=1)]
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -56,11 +82,17 @@ class SourceConfig:
     synthetic: SyntheticConfig | None = None
     """Generate the log instead of fetching it."""
     format: Literal["csv", "jsonl", "parquet"] = "csv"
-    delimiter: Character = ","
-    """Between the values of a csv row."""
+    encoding: Encoding = "utf-8"
+    """Of csv and jsonl: any name of a Python codec (cp1252, utf-16-le, shift_jis). Files that begin
+    with a byte order mark of UTF-8, UTF-16 or UTF-32 are read by it."""
+    delimiter: Delimiter = ","
+    """Between the values of a csv row: one to four characters."""
     quote: Character | None = '"'
     """Around csv values that hold a delimiter, a line end or, doubled, itself; null: quotes are
     ordinary characters."""
+    escape: Character | None = None
+    """Of csv: makes the next character an ordinary one, such as a backslash before a quote. A value
+    that is only this character and N stays as it is: list it in `nulls`."""
     decimal: Literal[".", ","] = "."
     """Decimal sign of numeric features that are written as text."""
     thousands: Annotated[str, Field(pattern=r"^[^\w+-]$")] | None = None
@@ -69,7 +101,14 @@ class SourceConfig:
     """Column names of files without a header line."""
     nulls: tuple[str, ...] = ("",)
     members: Annotated[tuple[Glob, ...], Field(min_length=1)] = ("*",)
-    """Which files of an archive (zip, 7z, tar.gz) to read, as globs."""
+    """Which files of an archive (zip, 7z, tar.gz) to read, as globs. At the default, documents such
+    as README or licence.pdf are left out, and files of several kinds are an error."""
+    explode: Annotated[str, Field(min_length=1)] | None = None
+    """Of jsonl and parquet: path of a list in each record, one row per element. Its fields are
+    columns `<path>.<name>`."""
+    where: dict[str, Values] = Field(default_factory=dict)
+    """Keep only rows whose value, as text, is one of these, by source column. The others are
+    counted by column in `dropped`."""
 
     def __post_init__(self) -> None:
         """Check that there is exactly one source."""
@@ -78,7 +117,13 @@ class SourceConfig:
         if len(set(self.urls)) < len(self.urls):
             twice = [n for n, url in enumerate(self.urls) if url in self.urls[:n]]
             raise ValueError(f"urls: entry {twice[0] + 1} equals an earlier one; list it once")
-        if self.delimiter == self.quote:
-            raise ValueError(f"delimiter and quote are both {self.quote!r}")
+        for one, other in (("delimiter", "quote"), ("delimiter", "escape"), ("escape", "quote")):
+            value = getattr(self, one)
+            if value is not None and value == getattr(self, other):
+                raise ValueError(f"{one} and {other} are both {value!r}")
+        if self.quote is not None and self.quote in self.delimiter:
+            raise ValueError(f"delimiter {self.delimiter!r} contains quote {self.quote!r}")
+        if self.explode is not None and self.format == "csv":
+            raise ValueError("explode needs format jsonl or parquet: a csv row has no lists")
         if self.decimal == self.thousands:
             raise ValueError(f"decimal and thousands are both {self.decimal!r}")

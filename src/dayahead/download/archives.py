@@ -2,16 +2,14 @@
 
 import io
 import lzma
-import posixpath
 import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import IO, Any, cast
 
 import py7zr
@@ -20,13 +18,13 @@ from py7zr.exceptions import ArchiveError, PasswordRequired
 
 from dayahead.core.errors import SourceError
 from dayahead.core.files import require_space
+from dayahead.download.compression import ARCHIVES, decompressed
+from dayahead.download.members import EVERY, check_inside, is_match, select
 
 FREE_BYTES = 1 << 30
 """Size to which any file may unpack."""
 MAX_RATIO = 200
 """Maximum unpacked bytes per packed byte beyond FREE_BYTES; logs reach 10, zip bombs 1000."""
-_CODECS = {".gz": "gzip", ".tgz": "gzip", ".zst": "zstd"}
-_TAR = (".tar", ".tar.gz", ".tgz", ".tar.zst")
 _DECODING_ERRORS = (
     OSError,
     EOFError,
@@ -48,6 +46,10 @@ class RawFile:
     """Name for messages: the source's address, with ::member inside an archive."""
     stream: Any
     """Bytes, forward only; a pyarrow.OSFile if the file is local and not compressed."""
+    kind: str = ""
+    """What the bytes are: parquet, or empty for text."""
+    head: bytes = b""
+    """The first bytes."""
 
 
 @contextmanager
@@ -65,35 +67,49 @@ def raw_files(path: Path, name: str, members: Sequence[str], scratch: Path) -> I
     """Open the files in `path` one after the other; each must be read before the next.
 
     Args:
-        path: a local file; its ending tells the kind (gz, zst, zip, 7z, tar, tar.gz, tar.zst).
+        path: a local file; its content tells the kind (gz, zst, bz2, xz, lz4, zip, 7z, tar).
         name: for messages.
         members: globs, matched from the right as file names are; an archive's member is read if
             any of them matches, in the archive's order.
         scratch: an existing folder, used for what can only be read unpacked (7z).
 
     Raises:
-        SourceError: damaged, protected, a member outside the archive's folder, two of one name, or
-            no match.
+        SourceError: damaged, protected, of a kind that cannot be read, a member outside the
+            archive's folder, two of one name, no match, or an ambiguous one.
         DataError: too little space in `scratch`.
     """
-    lower = path.name.lower()
     with wrap_errors(name):
-        if lower.endswith(".zip"):
-            found = _zip_members(path, name, members)
-        elif lower.endswith(".7z"):
-            found = _seven_zip_members(path, name, members, scratch)
-        elif lower.endswith(_TAR):
-            found = _tar_members(path, name, members)
-        else:
-            found = _single_file(path, name)
         n_left = max(FREE_BYTES, MAX_RATIO * path.stat().st_size)
-        for raw in found:
+        for raw in _members(path, name, members, scratch):
             if isinstance(raw.stream, pa.OSFile):
                 yield raw
                 continue
             bounded = _BoundedStream(raw.stream, raw.name, n_left)
-            yield RawFile(raw.name, bounded)
+            yield replace(raw, stream=bounded)
             n_left = bounded.n_left
+
+
+def _members(path: Path, name: str, members: Sequence[str], scratch: Path) -> Iterator[RawFile]:
+    with pa.OSFile(str(path)) as file:
+        stream, kind, head = decompressed(file, name)
+        is_plain = stream is file
+        if kind == "zip" and is_plain:
+            yield from _zip_members(path, name, members)
+        elif kind == "7z" and is_plain:
+            yield from _seven_zip_members(path, name, members, scratch)
+        elif kind == "tar":
+            yield from _tar_members(path, stream, name, members)
+        else:
+            yield _raw_file(name, stream, kind, head)
+
+
+def _raw_file(name: str, stream: IO[bytes], kind: str, head: bytes) -> RawFile:
+    if kind in ARCHIVES:
+        raise SourceError(
+            f"{name}: is a {kind} archive within another file. Unpack the outer one by hand and "
+            f"list what is in it in source.urls, or leave it out by source.members"
+        )
+    return RawFile(name, stream, kind, head)
 
 
 class _BoundedStream(io.RawIOBase):
@@ -119,56 +135,21 @@ class _BoundedStream(io.RawIOBase):
         return len(data)
 
 
-def _single_file(path: Path, name: str) -> Iterator[RawFile]:
-    with pa.OSFile(str(path)) as file:
-        yield RawFile(name, _decompressed(file, path.name))
-
-
-def _decompressed(stream: IO[bytes], name: str) -> IO[bytes]:
-    codec = _CODECS.get(PurePosixPath(name.lower()).suffix)
-    return pa.CompressedInputStream(stream, codec) if codec else stream
-
-
-def _select(found: Iterable[str], members: Sequence[str], name: str) -> list[str]:
-    """Return the members that match, in the archive's order.
-
-    Raises:
-        SourceError: there is none, two have one name, or one is outside the archive's folder.
-    """
-    found = list(found)
-    selected = [member for member in found if _is_match(member, members)]
-    if not selected:
-        raise SourceError(
-            f"{name}: no file in it matches source.members {', '.join(members)}; it holds "
-            f"{', '.join(found[:10]) or 'nothing'}"
-        )
-    paths = Counter(posixpath.normpath(member.replace("\\", "/")) for member in selected)
-    if twice := [path for path, n in paths.items() if n > 1]:
-        raise SourceError(
-            f"{name}: holds two files called {twice[0]}: expected one. Unpack it by hand and list "
-            f"the right one in source.urls, or leave them out by source.members"
-        )
-    for member in selected:
-        _check_inside(member, name)
-    return selected
-
-
-def _is_match(member: str, globs: Sequence[str]) -> bool:
-    return any(PurePosixPath(member).match(glob) for glob in globs)
-
-
-def _check_inside(member: str, name: str) -> None:
-    path = PurePosixPath(member.replace("\\", "/"))
-    if path.is_absolute() or ".." in path.parts:
-        raise SourceError(f"{name}: member {member!r} would be extracted outside the target folder")
+def _member(name: str, stream: IO[bytes]) -> RawFile:
+    return _raw_file(name, *decompressed(stream, name))
 
 
 def _zip_members(path: Path, name: str, members: Sequence[str]) -> Iterator[RawFile]:
     with zipfile.ZipFile(path) as archive:
-        files = (info.filename for info in archive.infolist() if not info.is_dir())
-        for member in _select(files, members, name):
+        files = [info.filename for info in archive.infolist() if not info.is_dir()]
+        if "[Content_Types].xml" in files:
+            raise SourceError(
+                f"{name}: is an Office document, such as an Excel workbook. Save its table as csv, "
+                f"and list that file in source.urls"
+            )
+        for member in select(files, members, name):
             with archive.open(member) as stream:
-                yield RawFile(f"{name}::{member}", _decompressed(stream, member))
+                yield _member(f"{name}::{member}", stream)
 
 
 def _seven_zip_members(
@@ -177,30 +158,37 @@ def _seven_zip_members(
     with tempfile.TemporaryDirectory(dir=scratch) as unpacked, py7zr.SevenZipFile(path) as archive:
         files = [info for info in archive.list() if info.is_file]
         sizes = {info.filename: info.uncompressed for info in files}
-        selected = _select((info.filename for info in files), members, name)
+        selected = select((info.filename for info in files), members, name)
         # 7z has no streams of members: they are unpacked to the disk.
         require_space(scratch, sum(sizes[member] for member in selected), f"unpacking {name}")
         archive.extract(unpacked, targets=selected)
         for member in selected:
             with pa.OSFile(str(Path(unpacked) / member)) as stream:
-                yield RawFile(f"{name}::{member}", _decompressed(stream, member))
+                yield _member(f"{name}::{member}", stream)
 
 
-def _tar_members(path: Path, name: str, members: Sequence[str]) -> Iterator[RawFile]:
+def _tar_members(
+    path: Path, stream: IO[bytes], name: str, members: Sequence[str]
+) -> Iterator[RawFile]:
     """Read a tar from front to back; nothing is extracted to the disk."""
+    # A tar has no index: where the names decide, it is read twice.
+    chosen = select(_tar_names(path, name), members, name) if tuple(members) == EVERY else None
     found = []
-    with (
-        pa.OSFile(str(path)) as file,
-        # "r|": a compressed stream cannot be sought in.
-        tarfile.open(fileobj=_decompressed(file, path.name), mode="r|") as archive,
-    ):
+    with tarfile.open(fileobj=stream, mode="r|") as archive:  # a compressed stream cannot seek
         for info in archive:
             if not info.isreg():
                 continue
             found.append(info.name)
-            if _is_match(info.name, members):
-                _check_inside(info.name, name)
-                stream = cast("IO[bytes]", archive.extractfile(info))  # None only for other kinds
-                yield RawFile(f"{name}::{info.name}", _decompressed(stream, info.name))
-    # A tar has no index, so only now is it known whether members match and names are unique.
-    _select(found, members, name)
+            if is_match(info.name, members) if chosen is None else info.name in chosen:
+                check_inside(info.name, name)
+                content = cast("IO[bytes]", archive.extractfile(info))  # None for other kinds
+                yield _member(f"{name}::{info.name}", content)
+    if chosen is None:  # only now is it known whether members match and names are unique
+        select(found, members, name)
+
+
+def _tar_names(path: Path, name: str) -> list[str]:
+    with pa.OSFile(str(path)) as file:
+        stream, *_ = decompressed(file, name)
+        with tarfile.open(fileobj=stream, mode="r|") as archive:
+            return [info.name for info in archive if info.isreg()]

@@ -3,9 +3,9 @@
 import logging
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import groupby
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,21 +21,22 @@ from dayahead.core.project import cache_root
 from dayahead.dataset.manifest import EventsFile, SourceRecord, events_file_name
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.download.archives import raw_files
+from dayahead.download.batches import RawBatch, kept_rows
+from dayahead.download.compression import kind_of_file
 from dayahead.download.events import source_columns, to_events
 from dayahead.download.quality import FileQuality, QualityCounters
-from dayahead.download.readers import RawBatch, read_batches
+from dayahead.download.readers import read_batches
 from dayahead.download.sources import Source
 from dayahead.download.synthetic import generate
 
 ROOMS = ("config", "core", "dataset", "download")
 """Rooms whose source affects the conversion."""
-PACKAGES = ("numpy", "pandas", "py7zr", "pyarrow")
+PACKAGES = ("charset-normalizer", "numpy", "pandas", "py7zr", "pyarrow")
 """Packages that shape the events files and counts."""
 ROW_GROUP = 1 << 17
 MAX_EVENTS = 32 * ROW_GROUP
 """Maximum number of events per parquet file."""
 _RECORD = "conversion.json"
-_COMPRESSED = {".gz", ".tgz", ".zst", ".zip", ".7z"}
 _GROWTH = 2
 """Upper bound of bytes written per byte of a compressed file: 1.5 for G1, 1.3 for REES46."""
 _log = logging.getLogger(__name__)
@@ -52,6 +53,8 @@ class Conversion:
     """Number of rows that are no events, by reason."""
     parts: list[EventsFile]
     quality: FileQuality
+    filtered: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Most frequent values, by column, for which `source.where` left out rows."""
 
     @property
     def events(self) -> int:
@@ -63,8 +66,8 @@ def space_needed(source: Source, dataset: DatasetConfig) -> int:
     """Return an upper bound of the bytes that converting needs; 0 if it is cached."""
     if conversion_key(source, dataset) in _cache():
         return 0
-    is_compressed = PurePosixPath(source.file.lower()).suffix in _COMPRESSED
-    return source.bytes * (_GROWTH if is_compressed else 1)
+    is_packed = source.path is not None and kind_of_file(source.path) not in ("", "parquet")
+    return source.bytes * (_GROWTH if is_packed else 1)
 
 
 def convert(source: Source, dataset: DatasetConfig) -> Conversion:
@@ -81,6 +84,8 @@ def convert(source: Source, dataset: DatasetConfig) -> Conversion:
     )
     counts = f"{conversion.rows:,} rows, {conversion.events:,} events"
     _log.info("%s: %s%s", source.file, counts, " (cached)" if is_cached else "")
+    if not conversion.rows:
+        _log.warning("%s: is empty", source.file)
     return conversion
 
 
@@ -93,8 +98,6 @@ def conversion_key(source: Source | SourceRecord, dataset: DatasetConfig) -> str
     return fingerprint(
         {
             "sha256": source.sha256,
-            # Endings decide how the content is unpacked.
-            "endings": PurePosixPath(source.file.lower()).suffixes[-2:],
             "settings": _settings(dataset),
             "source": source_fingerprint(*ROOMS),
             "packages": {name: package_version(name) for name in PACKAGES},
@@ -114,6 +117,7 @@ def _settings(dataset: DatasetConfig) -> str:
         [
             (source.format, source.delimiter, source.quote, source.header, source.nulls),
             (source.decimal, source.thousands, source.members),
+            (source.encoding, source.escape, source.explode, source.where),
             dataset.columns,
             (time.column, time.unit, time.zone, time.offset, time.offset_unit),
             features,
@@ -137,6 +141,7 @@ def _read_conversion(folder: Path) -> Conversion:
 def _convert(source: Source, dataset: DatasetConfig, folder: Path) -> None:
     counters = QualityCounters(source.shown)
     dropped: Counter[str] = Counter()
+    filtered: dict[str, Counter[str]] = {column: Counter() for column in dataset.source.where}
 
     def tables() -> Iterator[pa.Table]:
         with tqdm(unit="rows", unit_scale=True, desc=source.file, disable=None) as bar:
@@ -144,6 +149,8 @@ def _convert(source: Source, dataset: DatasetConfig, folder: Path) -> None:
                 batch = to_events(raw, dataset, counters.n_rows)
                 counters.count_batch(raw, batch)
                 dropped.update(batch.dropped)
+                for column, values in raw.filtered.items():
+                    filtered[column].update(values)
                 bar.update(raw.n_rows)
                 yield batch.table
 
@@ -155,6 +162,7 @@ def _convert(source: Source, dataset: DatasetConfig, folder: Path) -> None:
         "dropped": dropped,
         "parts": [asdict(part) for part in parts],
         "quality": asdict(counters.result()),
+        "filtered": {column: dict(each.most_common(20)) for column, each in filtered.items()},
     }
     write_json(folder / _RECORD, record)
 
@@ -162,9 +170,11 @@ def _convert(source: Source, dataset: DatasetConfig, folder: Path) -> None:
 def _raw_batches(source: Source, dataset: DatasetConfig, scratch: Path) -> Iterator[RawBatch]:
     if source.path is None:
         assert dataset.source.synthetic is not None
-        yield RawBatch(generate(dataset.source.synthetic), source.file, "row", 1)
+        generated = RawBatch(generate(dataset.source.synthetic), source.file, "row", 1)
+        yield kept_rows(generated, dataset.source.where)
         return
     columns = source_columns(dataset)
+    columns |= {column: pa.string() for column in dataset.source.where if column not in columns}
     is_strict = dataset.quality.unreadable == 0
     for raw in raw_files(source.path, source.shown, dataset.source.members, scratch):
         yield from read_batches(raw, dataset.source, columns, is_strict=is_strict)

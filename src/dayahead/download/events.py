@@ -23,7 +23,7 @@ from dayahead.core.columns import (
 from dayahead.core.errors import SourceError
 from dayahead.dataset.schema import DatasetConfig, TimeConfig
 from dayahead.dataset.source import SourceConfig
-from dayahead.download.readers import EXAMPLES, RawBatch, find_invalid
+from dayahead.download.batches import EXAMPLES, UNREADABLE, RawBatch, find_invalid
 
 MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _EXACT = {32: 2**24, 64: 2**53}
@@ -73,9 +73,10 @@ def to_events(raw: RawBatch, dataset: DatasetConfig, first_row: int) -> EventBat
     readable = pa.table(columns, schema).filter(pa.array(~unreadable.mask))
     known, forgotten = _drop_forgotten(readable, dataset)
     table, dropped = _drop_incomplete(known)
-    dropped = {**forgotten, **dropped}
-    if n_unreadable := raw.n_rows - readable.num_rows:
-        dropped = {"unreadable": n_unreadable, **dropped}
+    left_out = {reason: len(rows) for reason, rows in raw.left_out.items()}
+    if n_unreadable := left_out.pop(UNREADABLE, 0) + int(unreadable.mask.sum()):
+        left_out = {UNREADABLE: n_unreadable, **left_out}
+    dropped = {**left_out, **forgotten, **dropped}
     errors = (*raw.errors, *unreadable.errors)[:EXAMPLES]
     return EventBatch(table, dropped, readable, errors)
 
@@ -168,7 +169,17 @@ def _to_int(values: pa.Array) -> pa.Array:
     bits = values.type.bit_width if pa.types.is_floating(values.type) else 0
     if bits and pc.any(pc.greater(pc.abs(values), _EXACT[bits])).as_py():
         raise pa.ArrowInvalid("the float has lost digits")
-    return values.cast(pa.int64())
+    return _cast_trimmed(values, pa.int64())
+
+
+def _cast_trimmed(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Convert to numbers; blanks around those written as text are no part of them."""
+    try:
+        return values.cast(kind)
+    except pa.ArrowInvalid:
+        if not pa.types.is_string(values.type):
+            raise
+        return pc.ascii_trim_whitespace(values).cast(kind)
 
 
 def _to_float(values: pa.Array, source: SourceConfig) -> pa.Array:
@@ -176,7 +187,7 @@ def _to_float(values: pa.Array, source: SourceConfig) -> pa.Array:
     values = _decoded(values)
     if pa.types.is_string(values.type):
         values = _with_point(values, source.decimal, source.thousands)
-    values = values.cast(pa.float64())
+    values = _cast_trimmed(values, pa.float64())
     return pc.if_else(pc.less_equal(pc.abs(values), _LARGEST), values, None)
 
 

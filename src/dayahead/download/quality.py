@@ -21,13 +21,20 @@ from dayahead.core.columns import DAY, EVENT_TIME, ITEM_ID, ROW
 from dayahead.core.errors import SourceError
 from dayahead.dataset.manifest import QualityResult
 from dayahead.dataset.schema import DatasetConfig
+from dayahead.download.batches import EXAMPLES, QUOTE_ADVICE, UNREADABLE, RawBatch
 from dayahead.download.events import EventBatch
-from dayahead.download.readers import EXAMPLES, QUOTE_ADVICE, RawBatch
 from dayahead.download.sources import Source
 
 _TINY = 0.001
 """Shares below this are shown with more digits."""
+_ADVICE = {
+    "multiline": QUOTE_ADVICE,
+    "undecodable": "If the files have another encoding, set source.encoding",
+}
+"""What else to do about a check that exceeds its limit."""
 _HEADINGS = ("check", "found", "of", "share", "limit", "verdict", "most in one file", "first")
+UNDECODABLE = "undecodable"
+"""Check of rows with a value that is not in the file's encoding; listed only if there are some."""
 _log = logging.getLogger(__name__)
 
 
@@ -76,11 +83,12 @@ class QualityCounters:
         location = f"{raw.name}, {raw.unit} ".removeprefix(self._shown)
         self._batches.append((self.n_rows, raw.first, location))
         self.n_rows += raw.n_rows
-        n_unreadable = raw.n_rows - batch.readable.num_rows
         errors = (error.removeprefix(self._shown) for error in batch.errors)
-        self._defects["unreadable"].add(n_unreadable, raw.n_rows, errors)
+        self._defects[UNREADABLE].add(batch.dropped.get(UNREADABLE, 0), raw.n_rows, errors)
+        errors = (error.removeprefix(self._shown) for error in raw.undecodable_errors)
+        self._defects[UNDECODABLE].add(len(raw.undecodable), raw.n_rows, errors)
         if raw.multiline is not None:
-            rows = np.flatnonzero(raw.multiline) + self._batches[-1][0]
+            rows = raw.multiline + self._batches[-1][0]
             first = map(self._location, rows[:EXAMPLES].tolist())
             self._defects["multiline"].add(len(rows), raw.n_rows, first)
         for name in batch.readable.schema.names:
@@ -160,6 +168,7 @@ def check_quality(files: Files, dataset: DatasetConfig, name: str) -> tuple[Qual
     """
     checks = dict.fromkeys(check for _, quality in files for check in quality.defects)
     results = [_total(check, files, dataset) for check in checks]
+    results = [each for each in results if each.found or each.check != UNDECODABLE]
     results.append(_empty_days(files, dataset.quality.empty_days))
     for result in results:
         if result.found:
@@ -168,7 +177,7 @@ def check_quality(files: Files, dataset: DatasetConfig, name: str) -> tuple[Qual
     if exceeded:
         limits = ", ".join(f"quality.{result.check}" for result in exceeded)
         found = "; ".join(f"{_summary(result)}, first {result.examples[0]}" for result in exceeded)
-        advice = f". {QUOTE_ADVICE}" if "multiline" in [each.check for each in exceeded] else ""
+        advice = "".join(f". {_ADVICE[each.check]}" for each in exceeded if each.check in _ADVICE)
         raise SourceError(
             f"datasets/{name}.yaml: too many defects in the log: {found}. Correct the files, or, "
             f"if that is how the log is, raise {limits} there{advice}"

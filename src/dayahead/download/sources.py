@@ -23,6 +23,7 @@ from dayahead.core.fingerprints import fingerprint, sha256_of
 from dayahead.core.project import cache_root
 from dayahead.core.redaction import CHAIN, public_url
 from dayahead.dataset.schema import DatasetConfig
+from dayahead.download.members import is_junk
 from dayahead.download.transfer import HTTP, Transfer, describe_error, retry
 
 MAX_NAME_LENGTH = 200
@@ -160,7 +161,8 @@ def _paths(fs: AbstractFileSystem, path: str) -> list[str]:
     is_file_name = isinstance(fs, LocalFileSystem) and fs.exists(path)
     if is_file_name or re.search(magic, path) is None:
         return [path]
-    return sorted(match for match in fs.glob(path) if fs.isfile(match))
+    found = (match for match in fs.glob(path) if fs.isfile(match))
+    return sorted(match for match in found if not is_junk(posixpath.basename(match)))
 
 
 def _stat(fs: AbstractFileSystem, url: str, path: str) -> SourceFile:

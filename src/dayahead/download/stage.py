@@ -44,9 +44,7 @@ def download(dataset: DatasetConfig, name: str, folder: Path) -> None:
             with phase("check"):
                 results = check_quality(counts, dataset, name)
             if not any(conversion.events for _, conversion in files):
-                raise SourceError(
-                    f"datasets/{name}.yaml: no event in any of its {len(files)} files"
-                )
+                raise SourceError(f"datasets/{name}.yaml: {_why_no_event(files)}")
             with phase("link"):
                 parts = tuple(_link_parts(files, aside))
             write_text(aside / QUALITY_REPORT, report(results, name, len(files)))
@@ -83,6 +81,31 @@ def _link_parts(files: ConvertedFiles, folder: Path) -> Iterator[EventsFile]:
             yield replace(part, file=name, first_row=first_row)
             number += 1
         first_row += conversion.rows
+
+
+def _why_no_event(files: ConvertedFiles) -> str:
+    n_rows = sum(conversion.rows for _, conversion in files)
+    found: dict[str, Counter[str]] = {}
+    for _, conversion in files:
+        for column, values in conversion.filtered.items():
+            found.setdefault(column, Counter()).update(values)
+    n_filtered = sum(
+        n
+        for _, conversion in files
+        for reason, n in conversion.dropped.items()
+        if reason.startswith("source.where ")
+    )
+    if n_rows and n_filtered == n_rows:
+        shown = [
+            f"column {column} has {value} ({n:,} rows)"
+            for column, counts in found.items()
+            for value, n in counts.most_common(10)
+        ]
+        return f"source.where leaves out all {n_rows:,} rows: {', '.join(shown)}. Correct it"
+    if not n_rows:
+        names = ", ".join(source.file for source, _ in files)[:300]
+        return f"all of its {len(files)} files are empty: {names}. Fetch or copy them again"
+    return f"no event in any of its {len(files)} files"
 
 
 def _source_record(source: Source, conversion: Conversion) -> SourceRecord:

@@ -18,7 +18,7 @@ import zstandard
 from dayahead.core.errors import DataError, SourceError
 from dayahead.download import archives
 from dayahead.download.archives import raw_files, wrap_errors
-from dayahead.download.readers import BLOCK
+from dayahead.download.batches import BLOCK
 
 ROOT = Path(__file__).parents[3]
 TEXT = b"session,item\n" + b"s,1\n" * 50_000

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dayahead.core.errors import SourceError
+from dayahead.download.batches import RawBatch
 from dayahead.download.events import to_events
-from dayahead.download.readers import RawBatch
 from support.sources import a_dataset
 
 NOON = datetime(2019, 10, 1, 12, tzinfo=UTC)
@@ -59,6 +59,13 @@ def test_whole_numbers_are_exact(numbers):
     for written in ([str(n).encode() for n in numbers], [str(n) for n in numbers], numbers):
         batch = events([("s", number, "2019-10-01") for number in written])
         assert batch.table["item_id"].to_pylist() == numbers
+
+
+def test_blanks_around_numbers_are_no_part_of_them():
+    features = {"price": {"kind": "number", "column": "cost"}}
+    rows = {"session": [" a "], "item": ["7 "], "time": ["2019-10-01"], "cost": ["\t1.5"]}
+    (event,) = events(rows, features=features).table.to_pylist()
+    assert (event["session_id"], event["item_id"], event["price"]) == (" a ", 7, 1.5)
 
 
 def test_floats_become_whole_numbers_only_if_exact():

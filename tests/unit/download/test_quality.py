@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dayahead.core.errors import SourceError
 from dayahead.core.files import read_json
-from dayahead.download import convert, readers
+from dayahead.download import batches, convert
 from dayahead.download.stage import download
 from support.raw_logs import PRICE, csv, quality_of
 from support.sources import a_dataset
@@ -58,7 +58,7 @@ def test_counts_and_locations_of_every_check(tmp_path):
 
 
 def test_locations_across_batches_and_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr(readers, "BLOCK", 200)
+    monkeypatch.setattr(batches, "BLOCK", 200)
     monkeypatch.setattr(convert, "ROW_GROUP", 4)
     monkeypatch.setattr(convert, "MAX_EVENTS", 16)
     rows = [f"a,{number},2019-10-01 00:{number:02}:00" for number in range(60)]
@@ -293,13 +293,17 @@ def test_a_row_with_two_unreadable_values_counts_once(tmp_path):
     assert lines == ["0.csv, line 2", "0.csv, line 4"]
 
 
-def test_text_that_is_not_utf8_is_unreadable(tmp_path):
+def test_text_that_is_not_utf8_is_read_with_escapes_up_to_the_limit(tmp_path):
     path = tmp_path / "0.csv"
-    path.write_bytes(b"session,item,time\n\xff,1,2019-10-01\na,2,2019-10-01\n")
-    dataset = a_dataset(source={"urls": [str(path)]}, quality={"unreadable": 0.5})
+    rows = b"K\xe4se,1,2019-10-01\na,2,2019-10-01\n"
+    path.write_bytes(b"session,item,time\n" + rows)
+    source = {"urls": [str(path)]}
+    with pytest.raises(SourceError, match=r"undecodable: 50.*line 2: column session.*encoding"):
+        download(a_dataset(source=source), "mine", tmp_path / "data" / "raw")
+    dataset = a_dataset(source=source, quality={"undecodable": 0.5})
     download(dataset, "mine", tmp_path / "data" / "raw")
     events = pq.read_table(tmp_path / "data/raw/events-00000.parquet")
-    assert events.select(["session_id", "row"]).to_pylist() == [{"session_id": "a", "row": 1}]
+    assert events["session_id"].to_pylist() == ["K\\xe4se", "a"]
 
 
 def test_an_offset_out_of_range_is_unreadable(tmp_path):
@@ -314,13 +318,13 @@ def test_an_offset_out_of_range_is_unreadable(tmp_path):
 
 @pytest.mark.parametrize("block", [60, 1 << 20])
 def test_unreadable_lines_of_json_are_dropped(tmp_path, monkeypatch, block):
-    monkeypatch.setattr(readers, "BLOCK", block)
+    monkeypatch.setattr(batches, "BLOCK", block)
     good = [json.dumps({"session": "a", "item": item, "time": "2019-10-01"}) for item in range(4)]
-    mixed = json.dumps({"session": 7, "item": 9, "time": "2019-10-01"})
+    mixed = json.dumps({"session": [7], "item": 9, "time": "2019-10-01"})
     text = "\n".join([good[0], "", mixed, good[1], "{", "[1]", good[2], "  ", mixed, good[3]])
     source = {"format": "jsonl"}
     with pytest.raises(
-        SourceError, match=r"0\.jsonl, line 3: expected a JSON object with|line 5: not"
+        SourceError, match=r"0\.jsonl, line 3: column session holds a list\. .*source\.expl"
     ):
         quality_of(tmp_path, text, ending="jsonl", source=source)
     found = quality_of(tmp_path, text, ending="jsonl", source=source, quality={"unreadable": 0.5})
@@ -333,6 +337,14 @@ def test_unreadable_lines_of_json_are_dropped(tmp_path, monkeypatch, block):
     assert events["row"].to_pylist() == [0, 2, 5, 7]  # blank lines are no rows
 
 
-def test_a_ragged_row_stays_an_error(tmp_path):
-    with pytest.raises(SourceError, match="line 3: not a row of this table"):
-        quality_of(tmp_path, csv("a,1,2019-10-01", "a,1"), quality={"unreadable": 1})
+def test_ragged_rows_are_dropped_up_to_the_limit(tmp_path):
+    text = csv("a,1,2019-10-01", "a,1", "a,2,2019-10-01,x", "a,3,2019-10-01")
+    with pytest.raises(SourceError, match=r"line 3: .*got 2: a,1\. See source\.delimiter"):
+        quality_of(tmp_path, text)
+    found = quality_of(tmp_path, text, quality={"unreadable": 0.5})["unreadable"]
+    assert (found["found"], found["of"]) == (2, 4)
+    assert [each.partition(":")[0] for each in found["examples"]] == [
+        "0.csv, line 3", "0.csv, line 4",
+    ]  # fmt: skip
+    events = pq.read_table(tmp_path / "data/raw/events-00000.parquet")
+    assert events["row"].to_pylist() == [0, 3]

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from dayahead.core.errors import SourceError
 from dayahead.dataset.source import SourceConfig
-from dayahead.download import readers
+from dayahead.download import batches
 from dayahead.download.archives import raw_files
-from dayahead.download.readers import find_invalid, read_batches
+from dayahead.download.batches import find_invalid
+from dayahead.download.readers import read_batches
 
 COLUMNS = {"session": pa.string(), "item": pa.int64(), "price": pa.float64()}
 
@@ -33,11 +34,12 @@ def read(path: Path, content: bytes, **source: Any) -> list[dict[str, Any]]:
     return rows
 
 
-def csv(*rows: tuple[bytes | None, ...]) -> list[dict[str, bytes | None]]:
-    return [dict(zip(COLUMNS, row, strict=True)) for row in rows]
+def csv(*rows: tuple[bytes | None, ...]) -> list[dict[str, str | None]]:
+    text = [[value and value.decode() for value in row] for row in rows]
+    return [dict(zip(COLUMNS, row, strict=True)) for row in text]
 
 
-def test_csv_is_read_as_bytes(tmp_path):
+def test_csv_is_read_as_text(tmp_path):
     content = b'session,junk,item,price\r\na,x,1,\r\n"b,\n""c""",x,2,3.5\r\n,x,NULL,4\r\n'
     assert read(tmp_path / "a.csv", content, nulls=("", "NULL")) == csv(
         (b"a", b"1", None), (b'b,\n"c"', b"2", b"3.5"), (None, None, b"4")
@@ -53,7 +55,7 @@ def test_tsv_without_header_and_csv_with_byte_order_mark(tmp_path):
 
 @pytest.mark.parametrize("block", [1 << 10, 1 << 20])
 def test_rows_do_not_depend_on_the_batch_size(tmp_path, monkeypatch, block):
-    monkeypatch.setattr(readers, "BLOCK", block)
+    monkeypatch.setattr(batches, "BLOCK", block)
     rows = [(str(i).encode(), str(i * 7).encode(), b"1.5") for i in range(2000)]
     text = b"session,item,price\n" + b"".join(b",".join(row) + b"\n" for row in rows)
     assert read(tmp_path / "a.csv.gz", gzip.compress(text)) == csv(*rows)
@@ -96,21 +98,23 @@ def test_parquet(tmp_path, wrapped):
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
-        (b"", {}, r"a\.txt: is empty"),
-        (b"", {"format": "jsonl"}, r"a\.txt: is empty"),
-        (b"", {"format": "parquet"}, r"a\.txt: not readable as parquet"),
+        (b"PAR1PAR1", {"format": "parquet"}, r"a\.txt: not readable as parquet"),
         (b"session,item\na,1\n", {}, r"a\.txt: no column price; it has session, item\."),
-        (b"<html>\n", {}, "it has <html>"),
+        (b"<html>\n", {}, "a page of HTML"),
         (b"x" * 200_000 + b",item\n", {}, r"a\.txt, line 1: expected column names in UTF-8: field"),
-        (b"\xff,\n", {}, r"a\.txt, line 1: expected column names in UTF-8"),
+        (b"\xff,\n", {}, r"a\.txt, line 1: expected column names in UTF-8.*source\.encoding"),
         (b"session,item,price\na,1,1\n\nb,2\n", {}, r"a\.txt, line 3: .*Expected 3 columns, got 2"),
         (b"a,1,1\nb,2\n", {"header": ("session", "item", "price")}, r"line 2: .*got 2: b,2"),
         (b'{"session": "a"\n', {"format": "jsonl"}, r"a\.txt, line 1: not a JSON object"),
         (b'\n{"session"\n', {"format": "jsonl"}, r"a\.txt, line 2: not a JSON object"),
-        (b"[1]\n", {"format": "jsonl"}, r"line 1: expected a JSON object on each line"),
+        (b"[1]\n", {"format": "jsonl"}, r"object 1: not JSON: expected an object, found '\[1\]"),
         (b'"text"\n', {"format": "jsonl"}, r"line 1: expected a JSON object on each line"),
         (b'{"session": "a"}\n', {"format": "jsonl"}, "no column item, price; it has session"),
-        (b"session,item,price\n", {"format": "parquet"}, "not readable as parquet"),
+        (
+            b"session,item,price\n",
+            {"format": "parquet"},
+            "looks like csv. Set source.format to csv",
+        ),
         (b"session,item,price,item\n", {}, "more than one column item; it has session"),
         (b"null\n", {"format": "jsonl"}, "line 1: expected a JSON object on each line"),
     ],
@@ -121,14 +125,15 @@ def test_errors_name_problem_and_line(tmp_path, content, options, message):
 
 
 def test_errors_name_the_invalid_line_of_json(tmp_path, monkeypatch):
-    monkeypatch.setattr(readers, "BLOCK", 5000)
+    monkeypatch.setattr(batches, "BLOCK", 5000)
     good = b'{"session": "a", "item": 1, "price": 2}\n'
     for bad in (
-        b'{"session": "a", "item"\n', b'{"session": 7, "item": 1}\n', b"\xff\n", b"null\n",
-        good[:-1] + good, b"[]\n",
+        b'{"session": "a", "item"\n', b"\xff\n", b"null\n", good[:-1] + good, b"[]\n",
     ):  # fmt: skip
         content = good * 1500 + bad + good
-        with pytest.raises(SourceError, match=r"a\.jsonl, line 1,501: expected a JSON object with"):
+        with pytest.raises(
+            SourceError, match=r"a\.jsonl, line 1,501: (expected|not) a JSON object"
+        ):
             read(tmp_path / "a.jsonl", content, format="jsonl")
 
 
@@ -137,7 +142,7 @@ def test_blank_lines_of_json_are_skipped_but_counted(tmp_path, monkeypatch, bloc
     good = b'{"session": "a", "item": 1, "price": 2}\n'
     content = good + b"\n" * 40 + b" \r\n" + good
     rows = [{"session": "a", "item": 1, "price": 2.0}] * 2
-    monkeypatch.setattr(readers, "BLOCK", block)
+    monkeypatch.setattr(batches, "BLOCK", block)
     assert read(tmp_path / "a.jsonl", content, format="jsonl") == rows
     assert read(tmp_path / "b.jsonl", b"\n" + content, format="jsonl") == rows
     with pytest.raises(SourceError, match=r"a\.jsonl, line 44: "):
@@ -146,9 +151,9 @@ def test_blank_lines_of_json_are_skipped_but_counted(tmp_path, monkeypatch, bloc
 
 def test_a_truncated_gzip_is_an_error(tmp_path):
     text = b"session,item,price\n" + b"".join(b"%d,%d,1\n" % (i, i * i) for i in range(20_000))
-    with pytest.raises(SourceError, match=r"a\.csv\.gz: damaged.*Truncated"):
+    with pytest.raises(SourceError, match=r"a\.csv\.gz: damaged.*ended before"):
         read(tmp_path / "a.csv.gz", gzip.compress(text)[:-1000])
-    with pytest.raises(SourceError, match=r"b\.csv\.gz: damaged"):
+    with pytest.raises(SourceError, match=r"b\.csv\.gz: is a page of HTML"):
         read(tmp_path / "b.csv.gz", b"<html>not found</html>")
 
 
@@ -170,11 +175,11 @@ NOT_UTF8 = pa.StringArray.from_buffers(
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()])
-def test_parquet_text_that_is_not_utf8_stays_bytes(tmp_path, kind):
+def test_parquet_text_that_is_not_utf8_is_read_with_escapes(tmp_path, kind):
     sessions = NOT_UTF8.cast(kind)
     pq.write_table(pa.table({"session": sessions, "item": [1, 2], "price": [1, 2]}), tmp_path / "t")
     rows = read(tmp_path / "b", (tmp_path / "t").read_bytes(), format="parquet")
-    assert [row["session"] for row in rows] == [b"\xff", b"a"]
+    assert [row["session"] for row in rows] == ["\\xff", "a"]
 
 
 def test_half_floats_of_parquet_are_read(tmp_path):

@@ -166,6 +166,28 @@ def test_the_manifest_lists_files_parts_and_dropped_rows(tmp_path, monkeypatch):
     }  # fmt: skip
 
 
+def test_rows_left_out_by_where_are_counted_and_empty_parts_are_read(tmp_path, caplog):
+    texts = ["s,1,2019-10-01,view\ns,2,2019-10-01,cart\n", "s,3,2019-10-01,cart\n", ""]
+    for number, text in enumerate(texts):
+        (tmp_path / f"{number}.csv").write_text("session,item,time,event\n" * bool(text) + text)
+    urls = [str(tmp_path / "*.csv")]
+
+    def manifest_of(*kinds):
+        fetch(a_dataset(source={"urls": urls, "where": {"event": list(kinds)}}), tmp_path)
+        return read_json(tmp_path / "data/raw/manifest.json")
+
+    manifest = manifest_of("view", "buy")
+    assert (manifest["rows"], manifest["dropped"]) == (3, {"source.where event": 2})
+    assert "2.csv: is empty" in caplog.text
+    events = pq.read_table(tmp_path / "data/raw/events-00000.parquet")
+    assert events.select(["item_id", "row"]).to_pylist() == [{"item_id": 1, "row": 0}]
+    with pytest.raises(SourceError, match=r"all 3 rows: column event has cart \(2 rows\), .*view"):
+        manifest_of("buy")
+    urls[0] = str(tmp_path / "2.csv")
+    with pytest.raises(SourceError, match=r"all of its 1 files are empty: 2\.csv"):
+        manifest_of("view")
+
+
 def test_a_part_is_written_in_row_groups(tmp_path, monkeypatch):
     monkeypatch.setattr(convert, "ROW_GROUP", 2)
     (tmp_path / "a.csv").write_text("session,item,time\n" + "s,1,2019-10-01\n" * 5)
@@ -178,7 +200,7 @@ def test_a_part_is_written_in_row_groups(tmp_path, monkeypatch):
     ("content", "source", "message"),
     [
         (b"session,item,time\ns,x,2019-10-01\n", {}, "line 2: column item"),
-        (b"session,item,time\n", {}, r"datasets/mine\.yaml: no event in any of its 1 files"),
+        (b"session,item,time\n", {}, r"mine\.yaml: all of its 1 files are empty: log\.csv"),
         (b"session,item,time\n,1,2019-10-01\n", {}, r"mine\.yaml: .*session_id: 100\.00% of 1 row"),
         (b"session,item\n", {}, "no column time"),
         (b"session,item,time\n", {"sha256": {"log.csv": "0" * 64}}, "wrong checksum"),
