@@ -61,14 +61,14 @@ def test_the_event_table_has_these_columns(tmp_path):
         "price": pa.float64(),
     }
     assert dataset.event_columns() == {
-        "session_id": "session",
-        "user_id": "user",
-        "item_id": "item",
-        "event_time": "time",
-        "session_start": "begin",
-        "brand": "b",
-        "colour": "c",
-        "price": "p",
+        "session_id": ("session",),
+        "user_id": ("user",),
+        "item_id": ("item",),
+        "event_time": ("time",),
+        "session_start": ("begin",),
+        "brand": ("b",),
+        "colour": ("c",),
+        "price": ("p",),
     }
     assert load(tmp_path, VALID).event_schema().names == [
         "session_id",
@@ -106,7 +106,10 @@ def test_the_template_explains_every_key():
 def test_the_template_loads_with_its_alternatives(tmp_path, monkeypatch):
     monkeypatch.setenv("DAYAHEAD_DATA", "/logs")
     text = (DATASETS / "template.yaml").read_text()
-    for key in ("header", "session_start", "title", "name", "offset", "offset_unit", "gap_minutes"):
+    for key in (
+        *("header", "session_start", "title", "event_type", "event_id"),
+        *("name", "offset", "offset_unit", "gap_minutes"),
+    ):
         text, n = re.subn(rf"^( *)# ({key}:)", r"\1\2", text, flags=re.MULTILINE)
         assert n == 1
     text = text.replace("  session_id: session\n", "")

@@ -14,10 +14,10 @@ from dayahead.preprocess.sessions import (
     STEPS,
     UNSEEN,
     apply_session_steps,
-    apply_user_steps,
     needs_users,
     roles_of,
 )
+from dayahead.preprocess.user_steps import apply_user_steps
 from support.builders import (
     CALENDAR_WINDOWS,
     dataset_config,
@@ -132,7 +132,7 @@ def test_short_sessions_go_after_repeats_and_overrun():
     assert items(table, rules) == {"c": [1, 2]}
     counts = cut(table, rules)[1]
     assert dropped_by(counts) == {
-        "repeats": 1, "overrun": 1, "short_sessions": 2, "truncated": 0, "no_role": 0,
+        "retries": 0, "repeats": 1, "overrun": 1, "short_sessions": 2, "truncated": 0, "no_role": 0,
     }  # fmt: skip
 
 
