@@ -66,5 +66,5 @@ def odd_spellings(texts: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 def spelling_cure(column: str, dataset: DatasetConfig) -> str:
     """Return the setting that reads a column's ids as numbers, as text for messages."""
-    source = dataset.columns.sources()[column][0]
+    (source,) = dataset.columns.sources()[column]
     return f"columns.{column}: {{column: {source}, type: int}}"
