@@ -31,8 +31,8 @@ class SessionsConfig:
     after a delivery that was repeated. `download` leaves them out and counts them by file."""
     gap_minutes: Annotated[float, Field(gt=0, le=5_256_000)] | None = None
     retry_seconds: Annotated[float, Field(gt=0, le=86_400)] | None = None
-    """Drop an event if the one of the same session, item and type before it, dropped or not, is at
-    most this many seconds older, as after a click that was sent again; null: none."""
+    """Drop an event if the one of the same session, user, item and type before it, dropped or not,
+    is at most this many seconds older, as after a click that was sent again; null: none."""
     repeats: RepeatsConfig
     min_length: Length = 2
     max_length: Length = 20

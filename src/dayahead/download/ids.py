@@ -56,11 +56,15 @@ def canonical(texts: pa.Array) -> pa.Array:
 
 def odd_spellings(texts: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Return the values that `canonical` changes; nulls are left out."""
-    # Few ids pass these tests, which are fast.
-    may_be = pc.or_(pc.match_substring(texts, ".0"), pc.ends_with(texts, " "))
-    for sign in ("0", "-", " "):
-        may_be = pc.or_(may_be, pc.starts_with(texts, sign))
-    texts = texts.filter(pc.fill_null(may_be, fill_value=False))
+    # Few ids pass these tests, which are fast; the first two look at one character.
+    for tests in (
+        [(pc.ends_with, "0"), (pc.ends_with, " ")],
+        [(pc.match_substring, ".0"), (pc.ends_with, " ")],
+    ):
+        may_be = pc.starts_with(texts, "0")
+        for test, sign in [(pc.starts_with, "-"), (pc.starts_with, " "), *tests]:
+            may_be = pc.or_(may_be, test(texts, sign))
+        texts = texts.filter(pc.fill_null(may_be, fill_value=False))
     return texts.filter(pc.not_equal(texts, canonical(texts)))
 
 

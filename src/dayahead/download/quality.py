@@ -18,7 +18,7 @@ from dayahead.core.errors import SourceError
 from dayahead.dataset.manifest import QualityResult
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.download.events import EventBatch
-from dayahead.download.ids import odd_spellings
+from dayahead.download.ids import odd_spellings, spelling_cure
 from dayahead.download.readers import EXAMPLES, QUOTE_ADVICE, RawBatch
 from dayahead.download.sources import Source
 
@@ -163,9 +163,12 @@ def check_quality(
         limits = ", ".join(f"quality.{_key(result.check)}" for result in exceeded)
         found = "; ".join(f"{_summary(result)}, first {result.examples[0]}" for result in exceeded)
         advice = f". {QUOTE_ADVICE}" if "multiline" in [each.check for each in exceeded] else ""
+        names = [each.check.partition(".") for each in exceeded]
+        cures = [spelling_cure(name, dataset) for kind, _, name in names if kind == "spellings"]
+        cure = f" set {' and '.join(cures)}, or" if cures else ", if that is how the log is,"
         raise SourceError(
-            f"datasets/{name}.yaml: too many defects in the log: {found}. Correct the files, or, "
-            f"if that is how the log is, raise {limits} there{advice}"
+            f"datasets/{name}.yaml: too many defects in the log: {found}. Correct the files, or"
+            f"{cure} raise {limits} there{advice}"
         )
     return tuple(results)
 

@@ -3,7 +3,7 @@
 Hashes only preselect: rows with a hash that occurs twice are compared value by value.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -24,6 +24,8 @@ MAX_ROWS = 1 << 22
 _PLACE = "_place"
 Ints = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
+_Hashed = tuple[int, int, Ints, Hashes]
+"""Position of a part and number of a row group, rows of it, and their hashes."""
 
 
 @dataclass(frozen=True)
@@ -52,17 +54,21 @@ class _Groups:
     """Rows that are known to be repeats, and left out."""
 
     def hashes(self, columns: Sequence[str]) -> Iterator[tuple[int, Ints, Hashes]]:
-        """Yield number, rows to be compared (from 0) and their hashes, by row group."""
+        """Yield number, rows to be compared (from 0) and hashes of columns, by row group."""
         file = pq.ParquetFile(self.path)
         for number in self.numbers:
-            table = file.read_row_group(number, columns=[*columns, ROW])
+            table = file.read_row_group(
+                number, columns=[*columns, *([ROW] if len(self.known) else [])]
+            )
             known = np.ones(len(table), dtype=bool)
             if len(self.known):
                 known = ~np.isin(table[ROW].to_numpy(), self.known)
             if len(columns) == 1:  # an id, which may be missing
                 known &= table[columns[0]].is_valid().to_numpy()
             rows = np.flatnonzero(known)
-            keys = table.select(columns).take(pa.array(rows))
+            keys = table.select(columns)
+            if len(rows) < len(keys):
+                keys = keys.take(pa.array(rows))
             frame = keys.to_pandas(strings_to_categorical=True)
             yield number, rows, pd.util.hash_pandas_object(frame, index=False).to_numpy()
 
@@ -131,41 +137,45 @@ def _repeats(groups: Sequence[_Groups], key: Sequence[str], hashed: Sequence[str
 
     `hashed` are the columns of the key by which rows are preselected.
     """
-    n_slices = -(-sum(each.n_rows for each in groups) // MAX_HASHES)
+    n_rows = sum(each.n_rows for each in groups)
+
+    def read() -> Iterator[_Hashed]:
+        searched = [(n, part) for n, part in enumerate(groups) if part.n_rows]
+        return ((n, *each) for n, part in searched for each in part.hashes(hashed))
+
+    held = list(read()) if n_rows <= MAX_ROWS else None
+    n_slices = -(-n_rows // MAX_HASHES)
     found: list[list[Ints]] = [[] for _ in groups]
     for slice_ in range(n_slices):
-        for shared in _shared_hashes(groups, hashed, slice_, n_slices):
-            for rows, more in zip(found, _compared(groups, key, hashed, shared), strict=True):
+        for shared in _shared_hashes(held or read(), slice_, n_slices):
+            for rows, more in zip(
+                found, _compared(groups, held or read(), key, shared), strict=True
+            ):
                 rows.append(more)
     return [np.sort(np.concatenate([np.empty(0, np.int64), *rows])) for rows in found]
 
 
-def _shared_hashes(
-    groups: Sequence[_Groups], hashed: Sequence[str], slice_: int, n_slices: int
-) -> Iterator[Hashes]:
+def _shared_hashes(rows: Iterable[_Hashed], slice_: int, n_slices: int) -> Iterator[Hashes]:
     """Yield the hashes of one slice that occur more than once, for about MAX_ROWS rows each."""
-    found = [
-        hashes[hashes % np.uint64(n_slices) == slice_]
-        for each in groups
-        for _, _, hashes in each.hashes(hashed)
-    ]
-    hashes, counts = np.unique(np.concatenate(found), return_counts=True)
-    hashes, counts = hashes[counts > 1], counts[counts > 1]
-    batch = (np.cumsum(counts) - counts) // MAX_ROWS
-    yield from (hashes[batch == n] for n in np.unique(batch))
+    hashes = np.concatenate(
+        [each if n_slices == 1 else each[each % np.uint64(n_slices) == slice_] for *_, each in rows]
+    )
+    hashes.sort()
+    shared, counts = np.unique(hashes[1:][hashes[1:] == hashes[:-1]], return_counts=True)
+    batch = np.cumsum(counts + 1) // MAX_ROWS
+    yield from (shared[batch == n] for n in np.unique(batch))
 
 
 def _compared(
-    groups: Sequence[_Groups], key: Sequence[str], hashed: Sequence[str], shared: Hashes
+    groups: Sequence[_Groups], rows: Iterable[_Hashed], key: Sequence[str], shared: Hashes
 ) -> list[Ints]:
     """Return the rows of each part whose key an earlier one has, of those with these hashes."""
     tables = []
-    for place, each in enumerate(groups):
-        for number, rows, hashes in each.hashes(hashed):
-            is_shared = shared[np.searchsorted(shared, hashes).clip(max=len(shared) - 1)] == hashes
-            if is_shared.any():
-                table = each.rows(number, rows[is_shared], key)
-                tables.append(table.append_column(_PLACE, pa.array(np.full(len(table), place))))
+    for place, number, indices, hashes in rows:
+        is_shared = shared[np.searchsorted(shared, hashes).clip(max=len(shared) - 1)] == hashes
+        if is_shared.any():
+            table = groups[place].rows(number, indices[is_shared], key)
+            tables.append(table.append_column(_PLACE, pa.array(np.full(len(table), place))))
     events = pa.concat_tables(tables)
     first = events.group_by(list(key), use_threads=False).aggregate([(ROW, "min")])
     later = events.filter(pc.invert(pc.is_in(events[ROW], value_set=first[f"{ROW}_min"])))

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dayahead.core.columns import DAY, USER_ID
-from dayahead.features.arrays import Flags, Ints, codes_of, is_new
+from dayahead.features.arrays import Flags, Ints, is_new
 
 SESSION_USERS, SESSION_DAYS = "session_users", "session_days"
 Examples = Mapping[str, tuple[int, str]]
@@ -21,12 +22,13 @@ def has_several_users(events: pa.Table, of_event: Ints, counted: Flags, n_sessio
     several = np.zeros(n_sessions, dtype=bool)
     if USER_ID not in events.column_names:
         return several
-    users = codes_of(events[USER_ID])
-    rows = np.flatnonzero(counted & (users >= 0))
-    users, sessions = users[rows], of_event[rows]
-    begins = is_new(sessions)
-    first = users[np.flatnonzero(begins)][np.cumsum(begins) - 1]
-    several[sessions[users != first]] = True
+    users = events[USER_ID].combine_chunks()
+    counted = counted & np.asarray(users.is_valid())
+    if not counted.all():
+        users, of_event = users.filter(pa.array(counted)), of_event[counted]
+    # In a session of several users, two events in a row have different ones somewhere.
+    differs = np.asarray(pc.not_equal(users[1:], users[:-1])) & ~is_new(of_event)[1:]
+    several[of_event[1:][differs]] = True
     return several
 
 

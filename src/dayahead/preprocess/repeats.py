@@ -34,15 +34,17 @@ def mark_user_repeats(events: pa.Table, users: Ints, rules: SessionsConfig) -> p
 
 
 def find_retries(events: pa.Table, groups: Ints, rules: SessionsConfig) -> Flags:
-    """Flag events that follow one of the same group, item and type within rules.retry_seconds.
+    """Flag events that follow one of the same user, item and type within rules.retry_seconds.
 
-    Events of a group, a session, are in order of (time, row). The event before counts whether it
-    is flagged or not, so of a click that was sent over and over the first stays.
+    They are of one group, a session, whose events are in order of (time, row). The event before
+    counts whether it is flagged or not, so of a click that was sent over and over the first stays.
     """
     found = np.zeros(len(groups), dtype=bool)
     if rules.retry_seconds is None:
         return found
     acts = _acts(events)
+    if USER_ID in events.column_names:
+        acts = acts * (len(acts) + 1) + codes_of(events[USER_ID]) + 1
     order = np.lexsort((acts, groups))  # stable: in order of time within
     times = ints(events[EVENT_TIME])[order]
     is_first = is_new(groups[order]) | is_new(acts[order])

@@ -30,7 +30,7 @@ def report_losses(manifest: WindowsManifest, dataset: DatasetConfig, window: Win
         )
     causes = {
         "no_user": "sessions.gap_minutes, as they name no user (columns.user_id)",
-        "retries": f"sessions.retry_seconds: {rules.retry_seconds}",
+        "retries": f"sessions.retry_seconds: {rules.retry_seconds or 0:g}",
         "repeats": repeats,
         "overrun": f"window.overrun: {window.overrun}, as they come after their session's window",
         "short_sessions": f"sessions.min_length: {rules.min_length}",

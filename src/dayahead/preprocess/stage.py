@@ -104,9 +104,7 @@ def preprocess(
     build = Build(raw, log, dataset, window, config, machine, device)
     try:
         run = _finished_run(build, building)
-        manifest = read_metadata(WindowsManifest, run / WINDOWS / MANIFEST)
-        report_losses(manifest, dataset, window)
-        check_defects(manifest, read_state(run).examples, dataset)
+        check_defects(_manifest(run), read_state(run).examples, dataset)
         if folder.exists():
             # Moved aside, as a folder can only be renamed to a free name; it is removed below.
             folder.rename(building / "replaced")
@@ -130,6 +128,7 @@ def _finished_run(build: "Build", building: Path) -> Path:
             continue
         _log.info("preprocess: %d closed windows reused", previous.n_written)
         if key == runs.key(build.log):
+            report_losses(_manifest(run), build.dataset, build.window)
             break
         try:
             build.windows(run, scratch, previous)
@@ -142,6 +141,10 @@ def _finished_run(build: "Build", building: Path) -> Path:
                 runs.save(run, build.log)
             break
     return run
+
+
+def _manifest(run: Path) -> WindowsManifest:
+    return read_metadata(WindowsManifest, run / WINDOWS / MANIFEST)
 
 
 @dataclass(frozen=True)
@@ -203,10 +206,11 @@ class Build:
             without_user,
             steps_of(self.dataset.sessions),
         )
-        summary.check(self.config.fit_windows)
-        self._write_windows(job, summary, progress, phases)
         has_users = self.dataset.session_ids_hold_users
         manifest = summary.manifest(self.dataset.split.seed if has_users else None)
+        report_losses(manifest, self.dataset, self.window)
+        summary.check(self.config.fit_windows)
+        self._write_windows(job, summary, progress, phases)
         write_json(job.run / WINDOWS / MANIFEST, manifest.as_json())
         state = RunState(
             parts=[(part.sha256, part.first_row) for part in self.log.parts],

@@ -78,6 +78,38 @@ def test_the_event_table_has_these_columns(tmp_path):
     ]
 
 
+def test_ids_may_be_columns_with_a_type_or_several_columns(tmp_path):
+    """The event table's columns, and whether a session's id holds its user's."""
+    for session, user, holds_user in (
+        ("visit", "user", False),
+        ("{column: visit, type: int}", "user", False),
+        ("[user, {column: visit, type: int}]", "{column: user, type: int}", True),
+        ("[day, visit]", "[shop, user]", False),
+        ("[shop, visit, user]", "[shop, user]", True),
+    ):
+        text = VALID.replace("session_id: session", f"session_id: {session}, user_id: {user}")
+        dataset = load(tmp_path, text)
+        assert dataset.event_schema().field("session_id").type == pa.string()
+        assert dataset.session_ids_hold_users == holds_user
+    assert dataset.event_columns()["session_id"] == ("shop", "visit", "user")
+    assert dataset.event_columns()["user_id"] == ("shop", "user")
+
+
+def test_a_feature_may_be_called_as_a_column_that_is_not_there(tmp_path):
+    text = VALID.replace("features: {}", "features: {event_type: {kind: categorical, column: e}}")
+    assert load(tmp_path, text).event_columns()["event_type"] == ("e",)
+    with pytest.raises(ConfigError, match="features: event_type: reserved column names"):
+        load(tmp_path, text.replace("{column: item}", "{column: item}, event_type: e"))
+
+
+def test_a_retry_is_within_the_session(tmp_path):
+    text = VALID.replace("session_id: session", "user_id: user")
+    text = text.replace("{repeats:", "{gap_minutes: 1, retry_seconds: 60, repeats:")
+    assert load(tmp_path, text).sessions.retry_seconds == 60
+    with pytest.raises(ConfigError, match=r"retry_seconds \(61\) is longer than gap_minutes \(1\)"):
+        load(tmp_path, text.replace("60", "61"))
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_data_set_that_ships_loads(name, monkeypatch):
     monkeypatch.setenv("DAYAHEAD_DATA", "/logs")
@@ -138,6 +170,10 @@ def test_environment_variables_are_filled_in(tmp_path, monkeypatch):
         ("session_id: session, ", "", "give either columns.session_id or sessions.gap_minutes"),
         ("{repeats:", "{gap_minutes: 30, repeats:", "give either columns.session_id or sessions"),
         ("scope: session", "scope: user", "columns.user_id is needed"),
+        ("session_id: session, ", "session_id: [], ", "columns.session_id"),
+        ("item}}", "item}, event_type: e}\nquality: {nulls: {x: 0}}", "event_type"),
+        ("{repeats:", "{retry_seconds: 0, repeats:", "sessions.retry_seconds"),
+        ("{repeats:", "{duplicates: maybe, repeats:", "sessions.duplicates"),
         ("time: {column: time}", "time: {column: time, zone: Oslo}", "unknown time zone 'Oslo'"),
         ("session_id: session, ", "session_id: session, title: x, ", "title: x is no categorical"),
         ("features: {}", "features: {price: {kind: number}}", "number needs a column"),
