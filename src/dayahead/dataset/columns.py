@@ -56,7 +56,8 @@ class ColumnsConfig:
     it in place of the id."""
     event_type: str | None = None
     """What happened to the item: view, cart, purchase. Events of another type are no repeats of
-    each other (sessions.repeats, sessions.retry_seconds)."""
+    each other (sessions.repeats, sessions.retry_seconds). A feature of this column may be called
+    event_type, no other one."""
     event_id: str | None = None
     """Id of the message: `download` keeps the first of the rows with one id, in the order of the
     files, and counts the others. Rows without an id are events of their own."""

@@ -284,8 +284,15 @@ class DatasetConfig:
         numbers = [name for name in sourced if self.features[name].kind != "categorical"]
         self.quality.check_names(columns, numbers)
 
+    def _is_type(self, feature: FeatureConfig) -> bool:
+        given = feature.kind, feature.type, feature.column
+        return given == ("categorical", "string", self.columns.event_type)
+
     def _check_features(self) -> None:
         taken = {*RESERVED, *self.columns.sources()}
+        feature = self.features.get(EVENT_TYPE)
+        if feature is not None and self._is_type(feature):  # one column serves both
+            taken.discard(EVENT_TYPE)
         if reserved := [n for n in self.features if n in taken or n.startswith(PAST_PREFIX)]:
             raise ValueError(f"features: {', '.join(reserved)}: reserved column names")
         categories = [name for name, each in self.features.items() if each.kind == "categorical"]

@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 
 from dayahead.core.columns import (
     EVENT_TIME,
-    EVENT_TYPE,
     PAST_PREFIX,
     ROLES,
     SESSION_ID,
@@ -183,7 +182,7 @@ def _steps(
         flags[step] = flags["events"] & drops
         flags["events"] &= ~drops
 
-    retried, repeated = _repeats(sessions, rules)
+    retried, repeated = _repeats(sessions, dataset)
     drop("retries", retried & ~is_cut)  # these are counted as overrun
     drop("repeats", repeated)
     flags["beyond"] = beyond & flags["events"]
@@ -209,14 +208,14 @@ def _of_several_users(sessions: _Sessions, progress: Progress) -> Flags:
     return several & (sessions.windows >= progress.n_written)
 
 
-def _repeats(sessions: _Sessions, rules: SessionsConfig) -> tuple[Flags, Flags]:
+def _repeats(sessions: _Sessions, dataset: DatasetConfig) -> tuple[Flags, Flags]:
     """Flag the events that were sent again, and those of the others that the rule drops."""
     events, of_event = sessions.events, sessions.of_event
     is_marked = RETRIED in events.column_names
-    retried = retried_before(events) if is_marked else find_retries(events, of_event, rules)
-    if rules.repeats.scope == "user":
+    retried = retried_before(events) if is_marked else find_retries(events, of_event, dataset)
+    if dataset.sessions.repeats.scope == "user":
         return retried, np.asarray(events[REPEATED].to_numpy())
-    return retried, find_rule_repeats(events, of_event, ~retried, rules)
+    return retried, find_rule_repeats(events, of_event, ~retried, dataset)
 
 
 def _roles_without_grace(
@@ -271,7 +270,7 @@ def _kept(
     """
     events, rows = sessions.events, np.flatnonzero(flags["events"] & is_closed[sessions.of_event])
     of_row = sessions.of_event[rows]
-    others = {REPEATED, RETRIED, FINALISED, EVENT_TYPE, *columns}
+    others = {REPEATED, RETRIED, FINALISED, *columns}
     table = events.select([name for name in events.column_names if name not in others]).take(rows)
     for name, values in columns.items():
         table = set_column(table, name, values.take(pa.array(of_row)))

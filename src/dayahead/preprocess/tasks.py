@@ -93,7 +93,9 @@ def scatter_chunk(job: Job, chunk: Chunk, path: Path) -> tuple[int, list[int]]:
     bounds: list[int] = []
     key = USER_ID if needs_users(job.dataset.sessions) else SESSION_ID
     start = EVENT_TIME if job.dataset.columns.session_start is None else SESSION_START
-    names = [name for name in job.dataset.event_schema().names if name != EVENT_ID]
+    names = job.dataset.event_schema().names
+    if job.dataset.columns.event_id is not None:
+        names.remove(EVENT_ID)
 
     def keyed() -> Iterator[tuple[pa.Table, Ints]]:
         nonlocal without_user

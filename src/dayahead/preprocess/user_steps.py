@@ -47,7 +47,7 @@ def apply_user_steps(
     events, users = sort_events(events, USER_ID)
     if sessions.gap_minutes is not None:
         events = _with_gap_sessions(events, users, sessions.gap_minutes)
-    events = mark_user_repeats(events, users, sessions)
+    events = mark_user_repeats(events, users, dataset)
     retried = retried_before(events)
     drops = retried | events[REPEATED].to_numpy()
     has_user = events[USER_ID].is_valid().to_numpy()

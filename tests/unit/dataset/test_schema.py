@@ -98,8 +98,12 @@ def test_ids_may_be_columns_with_a_type_or_several_columns(tmp_path):
 def test_a_feature_may_be_called_as_a_column_that_is_not_there(tmp_path):
     text = VALID.replace("features: {}", "features: {event_type: {kind: categorical, column: e}}")
     assert load(tmp_path, text).event_columns()["event_type"] == ("e",)
-    with pytest.raises(ConfigError, match="features: event_type: reserved column names"):
-        load(tmp_path, text.replace("{column: item}", "{column: item}, event_type: e"))
+    both = text.replace("{column: item}", "{column: item}, event_type: e")
+    assert load(tmp_path, both).event_schema().names.count("event_type") == 1
+    for other in ("{kind: categorical, column: x}", "{kind: categorical, column: e, type: int}",
+                  "{kind: hour}"):  # fmt: skip
+        with pytest.raises(ConfigError, match="features: event_type: reserved column names"):
+            load(tmp_path, both.replace("{kind: categorical, column: e}", other))
 
 
 def test_a_retry_is_within_the_session(tmp_path):

@@ -95,6 +95,19 @@ def test_an_event_of_another_type_is_no_repeat():
         }
 
 
+def test_a_feature_that_is_called_event_type_makes_no_types():
+    rows = session("a", [1, 1, 2], "2026-01-01 10:00")
+    for row, event_type in zip(rows, "vcv", strict=True):
+        row["event_type"] = event_type
+    feature = {"event_type": {"kind": "categorical", "column": "type"}}
+    rules = {"repeats": {"rule": "drop_consecutive", "scope": "session"}, "features": feature}
+    for column, expected in ((None, [0, 2]), ("type", [0, 1, 2])):
+        dataset = dataset_config(columns={"event_type": column}, **rules)
+        kept = cut(events(rows), dataset)[0]
+        assert kept["row"].to_pylist() == expected
+        assert "event_type" in kept.column_names
+
+
 def test_clicks_that_were_sent_again_are_dropped_before_repeats_are_looked_for():
     seconds = [(0, 1), (1, 2), (4, 1), (9, 1), (15, 1), (16, 2)]  # 1 at 15 is six seconds later
     rows = [
