@@ -215,7 +215,7 @@ def _event_table(shape: Shape, sessions: pa.Table) -> pa.Table:
     source = source.append_column("event_time", pc.add(sessions["time"], begin).cast(TIMESTAMP))
     source = source.append_column("event_type", types.take(sessions["type"].combine_chunks()))
     columns = rees46().event_columns()
-    return pa.table({name: source[column] for name, column in columns.items()}).combine_chunks()
+    return pa.table({name: source[column] for name, (column,) in columns.items()}).combine_chunks()
 
 
 @cache

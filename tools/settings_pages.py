@@ -169,7 +169,11 @@ def described(cls: type) -> str:
 def page(head: str, cls: type, defaults: dict[str, Any] | None) -> str:
     """Return the page of a settings file."""
     blocks = [head.rstrip()]
+    shown: set[type] = set()
     for section in sections(cls):
+        if section.cls in shown:  # a column with its type is described once
+            continue
+        shown.add(section.cls)
         if section.key:
             blocks += [f"## `{section.key}`", described(section.cls)]
         elif defaults is not None:

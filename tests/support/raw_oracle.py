@@ -51,6 +51,16 @@ def whole(value: Any) -> int:
     return value
 
 
+def whole_id(value: Any) -> int:
+    """A whole number that may have blanks around it, or been a float before it was written."""
+    if isinstance(value, bytes | str):
+        written = re.fullmatch(r"(-?[0-9]+)(\.0*)?", text(value).strip(" \t\r\n"))
+        if written is None or (written[2] and abs(int(written[1])) > 2**53):
+            raise BadError
+        value = written[1]
+    return whole(value)
+
+
 def real(value: Any) -> float | None:
     if isinstance(value, bytes | str):
         number = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|[+-]?(nan|inf|infinity)"
@@ -103,7 +113,7 @@ class Expected:
 def expected(rows: list[dict[str, Any]], unit: str) -> Expected:
     readers: dict[str, tuple[str, Callable[[Any], Any]]] = {
         "session": ("session_id", text),
-        "item": ("item_id", whole),
+        "item": ("item_id", whole_id),
         "time": ("event_time", lambda value: instant(value, unit)),
         "price": ("price", real),
     }

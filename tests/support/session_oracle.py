@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from dayahead.config.windows import WindowConfig
 from dayahead.dataset.schema import DatasetConfig
+from dayahead.dataset.sessions import SessionsConfig
 
 Row = dict[str, Any]
 
@@ -27,7 +28,7 @@ def expected_sessions(
     if rules.gap_minutes is not None:
         dropped["no_user"] = sum(row["user_id"] is None for row in rows)
         rows = _named_by_gap(rows, rules.gap_minutes)
-    repeated = _repeats(rows, rules.repeats.rule, f"{rules.repeats.scope}_id")
+    retried, repeated = _dropped_first(rows, rules)
 
     by_session: dict[str, list[Row]] = {}
     for row in rows:
@@ -36,10 +37,9 @@ def expected_sessions(
     for session_id, read in by_session.items():
         start = read[0].get("session_start") or read[0]["event_time"]
         name, end = window_of(start, window)
-        kept = [row for row in read if row["row"] not in repeated]
-        dropped["repeats"] += len(read) - len(kept)
-        kept, n = _before(kept, end + timedelta(minutes=window.grace), window.overrun)
-        dropped["overrun"] += n
+        close = end + timedelta(minutes=window.grace)
+        kept, counts = _first_and_in_time(read, retried, repeated, close, window.overrun)
+        dropped.update(counts)
         if len(kept) < rules.min_length:
             dropped["short_sessions"] += len(kept)
             continue
@@ -53,6 +53,19 @@ def expected_sessions(
             session |= {"start": start, "user": read[0].get("user_id")}
             windows.setdefault(name, {})[session_id] = session
     return windows, dropped
+
+
+def _first_and_in_time(
+    read: list[Row], retried: set[int], repeated: set[int], close: datetime, overrun: str
+) -> tuple[list[Row], dict[str, int]]:
+    """A session's events without repeats and overrun; what was sent again too late is overrun."""
+    again = [row for row in read if row["row"] in retried]
+    kept = [row for row in read if row["row"] not in retried | repeated]
+    n_repeats = len(read) - len(again) - len(kept)
+    again, n_again = _before(again, close, overrun)
+    kept, n_kept = _before(kept, close, overrun)
+    counts = {"retries": len(again), "repeats": n_repeats, "overrun": n_again + n_kept}
+    return kept, counts
 
 
 def _with_roles(
@@ -82,6 +95,26 @@ def _named_by_gap(rows: list[Row], gap_minutes: float) -> list[Row]:
     return named
 
 
+def _dropped_first(rows: list[Row], rules: SessionsConfig) -> tuple[set[int], set[int]]:
+    """Row numbers of what was sent again, and of what then repeats an item."""
+    retried = _retries(rows, rules.retry_seconds)
+    first = [row for row in rows if row["row"] not in retried]
+    return retried, _repeats(first, rules.repeats.rule, f"{rules.repeats.scope}_id")
+
+
+def _retries(rows: list[Row], seconds: float | None) -> set[int]:
+    """Row numbers of events that were sent again."""
+    last: dict[tuple[Any, ...], datetime] = {}
+    gone = set()
+    for row in rows if seconds is not None else ():
+        names = ("session_id", "user_id", "item_id", "event_type")
+        key = tuple(row.get(name) for name in names)
+        if key in last and row["event_time"] - last[key] <= timedelta(seconds=seconds):
+            gone.add(row["row"])
+        last[key] = row["event_time"]
+    return gone
+
+
 def _repeats(rows: list[Row], rule: str, scope: str) -> set[int]:
     """Row numbers that go."""
     groups: dict[Any, list[Row]] = {}
@@ -92,14 +125,18 @@ def _repeats(rows: list[Row], rule: str, scope: str) -> set[int]:
         if group is None or rule == "keep":
             continue
         if rule == "drop_consecutive":
-            gone |= {b["row"] for a, b in pairwise(members) if a["item_id"] == b["item_id"]}
+            gone |= {b["row"] for a, b in pairwise(members) if _act(a) == _act(b)}
         else:
             seen = set()
             for row in members:
-                if row["item_id"] in seen:
+                if _act(row) in seen:
                     gone.add(row["row"])
-                seen.add(row["item_id"])
+                seen.add(_act(row))
     return gone
+
+
+def _act(row: Row) -> tuple[Any, Any]:
+    return row["item_id"], row.get("event_type")
 
 
 def window_of(start: datetime, window: WindowConfig) -> tuple[str, datetime]:
@@ -136,8 +173,8 @@ def expected_past(table: pa.Table, dataset: DatasetConfig) -> dict[str, list[Row
     rules = dataset.sessions
     if rules.gap_minutes is not None:
         rows = _named_by_gap(rows, rules.gap_minutes)
-    repeated = _repeats(rows, rules.repeats.rule, f"{rules.repeats.scope}_id")
-    rows = [row for row in rows if row["row"] not in repeated]
+    retried, repeated = _dropped_first(rows, rules)
+    rows = [row for row in rows if row["row"] not in retried | repeated]
     past: dict[str, list[Row]] = {}
     for row in rows:
         if row["session_id"] in past:

@@ -9,6 +9,8 @@ USER_ID: Final = "user_id"
 ITEM_ID: Final = "item_id"
 EVENT_TIME: Final = "event_time"
 SESSION_START: Final = "session_start"
+EVENT_TYPE: Final = "event_type"
+EVENT_ID: Final = "event_id"
 ROW: Final = "row"
 """Row number of an event over all sources in order, the second key of a session's order."""
 

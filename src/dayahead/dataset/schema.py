@@ -12,9 +12,11 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from dayahead.config.loading import STRICT, Length, SizeOrZero, TimeZone, read_yaml, validated
+from dayahead.config.loading import STRICT, TimeZone, read_yaml, validated
 from dayahead.core.columns import (
+    EVENT_ID,
     EVENT_TIME,
+    EVENT_TYPE,
     ID_TYPES,
     ITEM_ID,
     PAST_PREFIX,
@@ -27,11 +29,11 @@ from dayahead.core.columns import (
     WINDOW,
     FeatureKind,
     IdType,
-    RepeatRule,
-    Truncation,
 )
 from dayahead.core.errors import ConfigError
+from dayahead.dataset.columns import ColumnsConfig
 from dayahead.dataset.forgotten import ForgottenConfig
+from dayahead.dataset.sessions import SessionsConfig
 from dayahead.dataset.source import SourceConfig
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -48,29 +50,6 @@ REQUIRED_NULLS = 0.01
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
-class ColumnConfig:
-    """A column of the source and the type its values are converted to."""
-
-    column: str
-    type: IdType = "string"
-
-
-@dataclass(frozen=True, kw_only=True, config=STRICT)
-class ColumnsConfig:
-    """Source columns of ids and of the session's start."""
-
-    item_id: ColumnConfig
-    session_id: str | None = None
-    """Null: each user's events are split into sessions by sessions.gap_minutes."""
-    user_id: str | None = None
-    session_start: str | None = None
-    """Read like the event time; null: a session starts with its first event."""
-    title: str | None = None
-    """Categorical feature of this data set (`features`) that is the item's title: the report shows
-    it in place of the id."""
-
-
-@dataclass(frozen=True, kw_only=True, config=STRICT)
 class TimeConfig:
     """How the event time is written: in one column, or as a date and an offset from midnight."""
 
@@ -84,28 +63,6 @@ class TimeConfig:
     offset_unit: Literal["s", "ms", "us"] = "ms"
     complete_until: datetime | None = None
     """Watermark: the log is complete up to here; null: up to its last event."""
-
-
-@dataclass(frozen=True, kw_only=True, config=STRICT)
-class RepeatsConfig:
-    """Which repeated items are dropped, and within what they count as repeated."""
-
-    rule: RepeatRule
-    scope: Literal["session", "user"]
-
-
-@dataclass(frozen=True, kw_only=True, config=STRICT)
-class SessionsConfig:
-    """How events become sessions, in the order of the steps."""
-
-    gap_minutes: Annotated[float, Field(gt=0, le=5_256_000)] | None = None
-    repeats: RepeatsConfig
-    min_length: Length = 2
-    max_length: Length = 20
-    truncate: Truncation = "first"
-    past_max_length: SizeOrZero = 0
-    """Columns bef_<name> hold at most this many of the user's events before the session; 0: no
-    such columns."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -220,7 +177,20 @@ class QualityConfig:
     """Rows of a csv file with a value that spans lines, as after a stray quote. Set source.quote to
     null if quotes are ordinary characters."""
     duplicates: Share | None = None
-    """Events that equal another event of the same events file in every column."""
+    """Events that equal an earlier event of the whole log in every column of the event table."""
+    event_ids: Share | None = None
+    """Events with the event_id of an earlier event of the log; they are dropped."""
+    event_id_conflicts: Share | None = None
+    """Those of them that differ from that event in another column."""
+    spellings: Share | None = None
+    """Events whose session_id, user_id or item_id is a number written as 17.0 or 017, or an id with
+    blanks around it, where the log has the same id in another spelling too."""
+    session_users: Share | None = None
+    """Sessions that hold the events of several users before their window closes: ids that are
+    unique for each user only. Checked by `preprocess`."""
+    session_days: Share | None = None
+    """Events more than 24 hours after the start of their session, as where ids of sessions are used
+    again. Checked by `preprocess`."""
     backwards: Share | None = None
     """Events earlier than the event in the preceding row of the same file."""
     negative: dict[str, Share | None] = Field(default_factory=dict)
@@ -267,17 +237,17 @@ class DatasetConfig:
     quality: QualityConfig = Field(default_factory=QualityConfig)
     forgotten: ForgottenConfig = Field(default_factory=ForgottenConfig)
 
-    def event_columns(self) -> dict[str, str]:
-        """Source column of each column of the event table except `row`, which has none."""
-        sources = {
-            SESSION_ID: self.columns.session_id,
-            USER_ID: self.columns.user_id,
-            ITEM_ID: self.columns.item_id.column,
-            EVENT_TIME: self.time.column,
-            SESSION_START: self.columns.session_start,
-            **{name: feature.column for name, feature in self.features.items()},
+    def event_columns(self) -> dict[str, tuple[str, ...]]:
+        """Source columns of each column of the event table except `row`, which has none."""
+        ids = self.columns.sources()
+        first = [name for name in ids if name in (SESSION_ID, USER_ID, ITEM_ID)]
+        features = self.features.items()
+        return {
+            **{name: ids.pop(name) for name in first},
+            EVENT_TIME: (self.time.column,),
+            **ids,
+            **{name: (each.column,) for name, each in features if each.column is not None},
         }
-        return {name: column for name, column in sources.items() if column is not None}
 
     def event_schema(self) -> pa.Schema:
         """Columns of the event table (data/raw/events-*.parquet), in their order."""
@@ -288,11 +258,18 @@ class DatasetConfig:
             EVENT_TIME: TIMESTAMP,
             ROW: pa.int64(),
             SESSION_START: TIMESTAMP,
+            EVENT_TYPE: pa.string(),
+            EVENT_ID: pa.string(),
         }
         for name, feature in self.features.items():
             types[name] = ID_TYPES[feature.type] if feature.kind == "categorical" else pa.float64()
         present = {ROW, *self.event_columns()}
         return pa.schema([(name, type_) for name, type_ in types.items() if name in present])
+
+    @property
+    def session_ids_hold_users(self) -> bool:
+        """Whether the id of a session contains that of its user, so that results hash it."""
+        return self.columns.session_id is None or self.columns.session_holds_user
 
     def needed_columns(self) -> list[str]:
         """Columns of the event table without a value in which a row is dropped."""
@@ -316,8 +293,16 @@ class DatasetConfig:
         numbers = [name for name in sourced if self.features[name].kind != "categorical"]
         self.quality.check_names(columns, numbers)
 
+    def _is_type(self, feature: FeatureConfig) -> bool:
+        given = feature.kind, feature.type, feature.column
+        return given == ("categorical", "string", self.columns.event_type)
+
     def _check_features(self) -> None:
-        if reserved := [n for n in self.features if n in RESERVED or n.startswith(PAST_PREFIX)]:
+        taken = {*RESERVED, *self.columns.sources()}
+        feature = self.features.get(EVENT_TYPE)
+        if feature is not None and self._is_type(feature):  # one column serves both
+            taken.discard(EVENT_TYPE)
+        if reserved := [n for n in self.features if n in taken or n.startswith(PAST_PREFIX)]:
             raise ValueError(f"features: {', '.join(reserved)}: reserved column names")
         categories = [name for name, each in self.features.items() if each.kind == "categorical"]
         if self.columns.title is not None and self.columns.title not in categories:

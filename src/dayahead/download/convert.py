@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -24,8 +25,10 @@ from dayahead.download.archives import raw_files
 from dayahead.download.batches import RawBatch, kept_rows
 from dayahead.download.compression import kind_of_file
 from dayahead.download.events import source_columns, to_events
+from dayahead.download.ids import spelled_columns
 from dayahead.download.quality import FileQuality, QualityCounters
 from dayahead.download.readers import read_batches
+from dayahead.download.repeats import Ints, repeats_within
 from dayahead.download.sources import Source
 from dayahead.download.synthetic import generate
 
@@ -55,16 +58,32 @@ class Conversion:
     quality: FileQuality
     filtered: dict[str, dict[str, int]] = field(default_factory=dict)
     """Most frequent values, by column, for which `source.where` left out rows."""
+    replaced: dict[str, Path] = field(default_factory=dict)
+    """Events files from which duplicates were dropped, by the name of the one they replace."""
 
     @property
     def events(self) -> int:
         """Events in all parts."""
         return sum(part.events for part in self.parts)
 
+    def path(self, part: EventsFile) -> Path:
+        """Return where a part is."""
+        return self.replaced.get(part.file, self.folder / part.file)
+
+    def repeats(self, number: int) -> Ints:
+        """Return the rows of a part that equal an earlier one of it."""
+        path = self.folder / _repeats_file(number)
+        rows: Ints = np.load(path) if path.exists() else np.empty(0, np.int64)
+        return rows
+
+
+def _repeats_file(number: int) -> str:
+    return f"repeats-{number:05d}.npy"
+
 
 def space_needed(source: Source, dataset: DatasetConfig) -> int:
     """Return an upper bound of the bytes that converting needs; 0 if it is cached."""
-    if conversion_key(source, dataset) in _cache():
+    if conversion_key(source, dataset) in events_cache():
         return 0
     is_packed = source.path is not None and kind_of_file(source.path) not in ("", "parquet")
     return source.bytes * (_GROWTH if is_packed else 1)
@@ -78,8 +97,8 @@ def convert(source: Source, dataset: DatasetConfig) -> Conversion:
         OSError: the cache cannot be written.
     """
     key = conversion_key(source, dataset)
-    is_cached = key in _cache()
-    conversion = _cache().get_or_build(
+    is_cached = key in events_cache()
+    conversion = events_cache().get_or_build(
         key, lambda folder: _convert(source, dataset, folder), _read_conversion
     )
     counts = f"{conversion.rows:,} rows, {conversion.events:,} events"
@@ -89,7 +108,8 @@ def convert(source: Source, dataset: DatasetConfig) -> Conversion:
     return conversion
 
 
-def _cache() -> Cache:
+def events_cache() -> Cache:
+    """Return the cache of events files."""
     return Cache(cache_root() / "events")
 
 
@@ -139,7 +159,7 @@ def _read_conversion(folder: Path) -> Conversion:
 
 
 def _convert(source: Source, dataset: DatasetConfig, folder: Path) -> None:
-    counters = QualityCounters(source.shown)
+    counters = QualityCounters(source.shown, spelled_columns(dataset))
     dropped: Counter[str] = Counter()
     filtered: dict[str, Counter[str]] = {column: Counter() for column in dataset.source.where}
 
@@ -155,8 +175,9 @@ def _convert(source: Source, dataset: DatasetConfig, folder: Path) -> None:
                 yield batch.table
 
     parts = _write_parts(folder, dataset.event_schema(), tables())
-    for part in parts:
-        counters.count_duplicates(folder / part.file)
+    for number, part in enumerate(parts):
+        if len(rows := repeats_within(folder / part.file)):
+            np.save(folder / _repeats_file(number), rows)
     record = {
         "rows": counters.n_rows,
         "dropped": dropped,
@@ -184,19 +205,20 @@ def _write_parts(folder: Path, schema: pa.Schema, tables: Iterator[pa.Table]) ->
     """Write tables of any length; the same rows give the same bytes however tables are cut."""
     numbered = enumerate(_row_groups(tables))
     return [
-        _write_part(folder / events_file_name(number), schema, (group for _, group in groups))
+        write_part(folder / events_file_name(number), schema, (group for _, group in groups))
         for number, groups in groupby(numbered, lambda each: each[0] // (MAX_EVENTS // ROW_GROUP))
     ]
 
 
-def _write_part(path: Path, schema: pa.Schema, groups: Iterator[pa.Table]) -> EventsFile:
+def write_part(path: Path, schema: pa.Schema, groups: Iterator[pa.Table]) -> EventsFile:
+    """Write an events file of these row groups; at least one has an event."""
     n_events = 0
     times = []
     with pq.ParquetWriter(path, schema, compression="zstd") as out:
         for group in groups:
             out.write_table(group, row_group_size=ROW_GROUP)
             n_events += group.num_rows
-            times += pc.min_max(group[EVENT_TIME]).as_py().values()
+            times += [time for time in pc.min_max(group[EVENT_TIME]).as_py().values() if time]
     first, last = min(times).isoformat(), max(times).isoformat()
     return EventsFile(path.name, n_events, sha256_of(path), first, last)
 

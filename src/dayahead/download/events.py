@@ -1,7 +1,7 @@
 """Raw batches to the event table: the columns, types and times of data/raw."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -21,15 +21,18 @@ from dayahead.core.columns import (
     USER_ID,
 )
 from dayahead.core.errors import SourceError
+from dayahead.dataset.columns import ColumnConfig
 from dayahead.dataset.schema import DatasetConfig, TimeConfig
 from dayahead.dataset.source import SourceConfig
 from dayahead.download.batches import EXAMPLES, UNREADABLE, RawBatch, find_invalid
+from dayahead.download.ids import joined, plain_numbers
 
 MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _EXACT = {32: 2**24, 64: 2**53}
 """Largest exact whole number by bits of a float: larger ones lose digits."""
 _LARGEST = float(np.finfo(np.float32).max)
 _NAIVE = pa.timestamp("us")
+_WHOLE_NUMBER = "a whole number of at most 64 bits (or set its type to string)"
 _Convert = Callable[[pa.Array], pa.Array]
 """Converts a column; raises an ArrowException if a value is invalid."""
 
@@ -50,7 +53,8 @@ class EventBatch:
 def source_columns(dataset: DatasetConfig) -> dict[str, pa.DataType]:
     """Return the columns of the source to read, with the type they become."""
     schema = dataset.event_schema()
-    columns = {column: schema.field(name).type for name, column in dataset.event_columns().items()}
+    sources = dataset.event_columns().items()
+    columns = {column: schema.field(name).type for name, names in sources for column in names}
     return columns | ({dataset.time.offset: pa.int64()} if dataset.time.offset else {})
 
 
@@ -65,9 +69,12 @@ def to_events(raw: RawBatch, dataset: DatasetConfig, first_row: int) -> EventBat
     schema = dataset.event_schema()
     unreadable = _UnreadableRows(raw, is_strict=dataset.quality.unreadable == 0)
     columns = {ROW: pa.array(first_row + raw.indices())}
-    for name, column in dataset.event_columns().items():
+    for name, sources in dataset.event_columns().items():
+        if name in dataset.columns.key_names:
+            columns[name] = _key(unreadable, dataset.columns.key(name))
+            continue
         convert, expected = _converter(schema.field(name), dataset)
-        columns[name] = _convert_column(unreadable, column, convert, expected)
+        columns[name] = _convert_column(unreadable, sources[0], convert, expected)
     if dataset.time.offset is not None:
         columns[EVENT_TIME] = _add_offsets(columns[EVENT_TIME], unreadable, dataset.time)
     readable = pa.table(columns, schema).filter(pa.array(~unreadable.mask))
@@ -110,11 +117,22 @@ def _converter(field: pa.Field, dataset: DatasetConfig) -> tuple[_Convert, str]:
             f"{expected} between 1970 and 2200 (time.unit is {time.unit})",
         )
     if pa.types.is_int64(field.type):
-        return _to_int, "a whole number of at most 64 bits (or set its type to string)"
+        return _to_int_id, _WHOLE_NUMBER
     if pa.types.is_floating(field.type):
         expected = f"a number such as 1{source.thousands or ''}234{source.decimal}5"
         return lambda values: _to_float(values, source), expected
     return _to_text, "text in UTF-8"
+
+
+def _key(unreadable: _UnreadableRows, parts: Sequence[ColumnConfig]) -> pa.Array:
+    """Convert the id of a session or user, which may be made of several columns, to text."""
+    found = []
+    for part in parts:
+        convert, expected = _to_text, "text in UTF-8"
+        if part.type == "int":
+            convert, expected = _to_int_id, _WHOLE_NUMBER
+        found.append(_convert_column(unreadable, part.column, convert, expected).cast(pa.string()))
+    return joined(found)
 
 
 def _convert_column(
@@ -180,6 +198,14 @@ def _cast_trimmed(values: pa.Array, kind: pa.DataType) -> pa.Array:
         if not pa.types.is_string(values.type):
             raise
         return pc.ascii_trim_whitespace(values).cast(kind)
+
+
+def _to_int_id(values: pa.Array) -> pa.Array:
+    """Convert to int64 as `_to_int` does, and text with blanks or a fraction of zeros too."""
+    try:
+        return _to_int(values)
+    except pa.ArrowException:
+        return _to_int(plain_numbers(_decoded(values)))
 
 
 def _to_float(values: pa.Array, source: SourceConfig) -> pa.Array:

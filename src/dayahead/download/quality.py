@@ -3,26 +3,23 @@
 import logging
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date
 from itertools import pairwise
 from operator import itemgetter
-from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from dayahead.core.columns import DAY, EVENT_TIME, ITEM_ID, ROW
+from dayahead.core.columns import DAY, EVENT_TIME, ROW
 from dayahead.core.errors import SourceError
 from dayahead.dataset.manifest import QualityResult
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.download.batches import EXAMPLES, QUOTE_ADVICE, UNREADABLE, RawBatch
 from dayahead.download.events import EventBatch
+from dayahead.download.ids import odd_spellings, spelling_cure
 from dayahead.download.sources import Source
 
 _TINY = 0.001
@@ -63,32 +60,46 @@ class FileQuality:
     """Defects by check, as in section `quality` of the data set's file, without empty_days."""
     days: list[str]
     """Days (UTC) with an event, ISO 8601, in order."""
+    places: list[tuple[int, int, str]]
+    """By runs of rows: the first, from 0; its number in messages, and the text before it."""
+    spellings: dict[str, int]
+    """By id column: number of events whose id may be another one in an odd spelling."""
+
+    def location(self, row: int) -> str:
+        """Return where a row is in messages, without the name of the file."""
+        return _location(self.places, row)
+
+    def with_repeats(self, check: str, rows: Sequence[int], of: int) -> "FileQuality":
+        """Return these counts with those of a check over the whole log; `rows` are its defects."""
+        examples = [self.location(row) for row in rows[:EXAMPLES]]
+        return replace(self, defects={**self.defects, check: Defects(len(rows), of, examples)})
 
 
 class QualityCounters:
     """Counts the defects of one source file, called `shown` in messages, as it is converted."""
 
-    def __init__(self, shown: str) -> None:
+    def __init__(self, shown: str, spelled: Sequence[str] = ()) -> None:
         self.n_rows = 0
         """Number of rows of the file so far."""
+        self._spellings = dict.fromkeys(spelled, 0)
         self._defects: dict[str, Defects] = defaultdict(Defects)
         self._shown = shown
         self._days: set[int] = set()
-        self._batches: list[tuple[int, int, str]] = []
-        """By batch: first row, from 0; that row's number in messages, and the text before it."""
+        self._places: list[tuple[int, int, str]] = []
         self._last_time: int | None = None
 
     def count_batch(self, raw: RawBatch, batch: EventBatch) -> None:
         """Count the rows and the defects of a batch; batches come in the order of the file."""
         location = f"{raw.name}, {raw.unit} ".removeprefix(self._shown)
-        self._batches.append((self.n_rows, raw.first, location))
+        self._add_place(raw.first, location)
+        first_row = self.n_rows
         self.n_rows += raw.n_rows
         errors = (error.removeprefix(self._shown) for error in batch.errors)
         self._defects[UNREADABLE].add(batch.dropped.get(UNREADABLE, 0), raw.n_rows, errors)
         errors = (error.removeprefix(self._shown) for error in raw.undecodable_errors)
         self._defects[UNDECODABLE].add(len(raw.undecodable), raw.n_rows, errors)
         if raw.multiline is not None:
-            rows = raw.multiline + self._batches[-1][0]
+            rows = raw.multiline + first_row
             first = map(self._location, rows[:EXAMPLES].tolist())
             self._defects["multiline"].add(len(rows), raw.n_rows, first)
         for name in batch.readable.schema.names:
@@ -99,16 +110,21 @@ class QualityCounters:
                 is_negative = pc.fill_null(pc.less(batch.table[column.name], 0), fill_value=False)
                 self._count(f"negative.{column.name}", batch.table, is_negative)
         self._count_times(batch.table)
-
-    def count_duplicates(self, path: Path) -> None:
-        """Count events of a finished events file that equal an earlier one except for the row."""
-        n_events, rows = _duplicates(path)
-        self._defects["duplicates"].add(len(rows), n_events, map(self._location, rows[:EXAMPLES]))
+        for name in self._spellings:
+            self._spellings[name] += len(odd_spellings(batch.table[name]))
 
     def result(self) -> FileQuality:
         """Return all counts."""
         days = [str(np.datetime64(day, "D")) for day in sorted(self._days)]
-        return FileQuality(dict(self._defects), days)
+        return FileQuality(dict(self._defects), days, self._places, self._spellings)
+
+    def _add_place(self, number: int, text: str) -> None:
+        """Note where the next rows are, unless that follows from what is known."""
+        if self._places:
+            first_row, first_number, known = self._places[-1]
+            if (known, number - self.n_rows) == (text, first_number - first_row):
+                return
+        self._places.append((self.n_rows, number, text))
 
     def _count_times(self, events: pa.Table) -> None:
         times = np.asarray(events[EVENT_TIME].cast(pa.int64()))
@@ -125,43 +141,21 @@ class QualityCounters:
         self._defects[check].add(n_rows, table.num_rows, map(self._location, rows))
 
     def _location(self, row: int) -> str:
-        index = bisect_right(self._batches, row, key=itemgetter(0)) - 1
-        first_row, number, location = self._batches[index]
-        return f"{location}{number + row - first_row:,}"
+        return _location(self._places, row)
 
 
-def _duplicates(path: Path) -> tuple[int, list[int]]:
-    """Return the number of events and the rows, in order, of those that repeat an earlier one.
-
-    Only events that share item and time with another are compared in all columns.
-    """
-    keys = pq.read_table(path, columns=[ITEM_ID, EVENT_TIME])
-    keys = keys.to_pandas(strings_to_categorical=True)
-    # Equal hashes only preselect; a collision costs time, as all columns are compared below.
-    is_shared = pd.util.hash_pandas_object(keys, index=False).duplicated(keep=False).to_numpy()
-    if not is_shared.any():
-        return len(keys), []
-    events = pa.concat_tables(_filtered(path, is_shared))
-    columns = [name for name in events.schema.names if name != ROW]
-    groups = events.group_by(columns, use_threads=False).aggregate([(ROW, "min")])
-    is_first = pc.is_in(events[ROW], value_set=groups[f"{ROW}_min"])
-    return len(keys), events.filter(pc.invert(is_first))[ROW].to_pylist()
-
-
-def _filtered(path: Path, mask: npt.NDArray[np.bool_]) -> Iterator[pa.Table]:
-    file = pq.ParquetFile(path)
-    start = 0
-    for index in range(file.num_row_groups):
-        group = file.read_row_group(index)
-        yield group.filter(pa.array(mask[start : start + group.num_rows]))
-        start += group.num_rows
+def _location(places: Sequence[tuple[int, int, str]], row: int) -> str:
+    first_row, number, text = places[bisect_right(places, row, key=itemgetter(0)) - 1]
+    return f"{text}{number + row - first_row:,}"
 
 
 Files = Sequence[tuple[Source, FileQuality]]
 
 
-def check_quality(files: Files, dataset: DatasetConfig, name: str) -> tuple[QualityResult, ...]:
-    """Add up the counts of all files and compare them with the limits.
+def check_quality(
+    files: Files, dataset: DatasetConfig, name: str, others: Sequence[QualityResult] = ()
+) -> tuple[QualityResult, ...]:
+    """Add up the counts of all files and compare them, and other results, with the limits.
 
     Raises:
         SourceError: names every check that exceeds its limit, and the location of its first defect.
@@ -169,20 +163,28 @@ def check_quality(files: Files, dataset: DatasetConfig, name: str) -> tuple[Qual
     checks = dict.fromkeys(check for _, quality in files for check in quality.defects)
     results = [_total(check, files, dataset) for check in checks]
     results = [each for each in results if each.found or each.check != UNDECODABLE]
-    results.append(_empty_days(files, dataset.quality.empty_days))
+    results += [*others, _empty_days(files, dataset.quality.empty_days)]
     for result in results:
         if result.found:
             _log.info("quality: %s", _summary(result))
     exceeded = [each for each in results if each.limit is not None and each.share > each.limit]
     if exceeded:
-        limits = ", ".join(f"quality.{result.check}" for result in exceeded)
+        limits = ", ".join(f"quality.{_key(result.check)}" for result in exceeded)
         found = "; ".join(f"{_summary(result)}, first {result.examples[0]}" for result in exceeded)
         advice = "".join(f". {_ADVICE[each.check]}" for each in exceeded if each.check in _ADVICE)
+        names = [each.check.partition(".") for each in exceeded]
+        cures = [spelling_cure(name, dataset) for kind, _, name in names if kind == "spellings"]
+        cure = f" set {' and '.join(cures)}, or" if cures else ", if that is how the log is,"
         raise SourceError(
-            f"datasets/{name}.yaml: too many defects in the log: {found}. Correct the files, or, "
-            f"if that is how the log is, raise {limits} there{advice}"
+            f"datasets/{name}.yaml: too many defects in the log: {found}. Correct the files, or"
+            f"{cure} raise {limits} there{advice}"
         )
     return tuple(results)
+
+
+def _key(check: str) -> str:
+    """Return the key of a check's limit: one for the spellings of all columns."""
+    return "spellings" if check.startswith("spellings.") else check
 
 
 def _total(check: str, files: Files, dataset: DatasetConfig) -> QualityResult:
@@ -227,7 +229,7 @@ def report(results: Sequence[QualityResult], name: str, n_files: int) -> str:
             "",
             f"{n_files} file{'s' if n_files > 1 else ''}. Limits stand in datasets/{name}.yaml, "
             f"section quality; no limit: only reported.",
-            "Duplicates are looked for among the events of one part of data/raw.",
+            "Duplicates are looked for over all files.",
             "",
             *table,
             "",

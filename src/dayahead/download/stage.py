@@ -1,5 +1,6 @@
 """A data set's files, or its generator, to data/raw: the event table and its manifest."""
 
+import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -11,6 +12,7 @@ from dayahead.core.errors import DataError, SourceError, cure_of
 from dayahead.core.files import folder_written_whole, require_space, write_text
 from dayahead.core.phases import phase
 from dayahead.core.project import cache_root
+from dayahead.dataset.losses import large_losses
 from dayahead.dataset.manifest import (
     QUALITY_REPORT,
     EventsFile,
@@ -20,10 +22,25 @@ from dayahead.dataset.manifest import (
 )
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.download.convert import Conversion, convert, space_needed
+from dayahead.download.duplicates import without_duplicates
 from dayahead.download.quality import check_quality, report
 from dayahead.download.sources import Source, fetch_sources
+from dayahead.download.spellings import check_spellings
 from dayahead.download.synthetic import as_utc, log_end
 
+CAUSES = {
+    "unreadable": "quality.unreadable, as a value cannot be read",
+    "forgotten": "forgotten.users",
+    "duplicate": "sessions.duplicates: drop",
+    "repeated event_id": "columns.event_id",
+    "no session_id": "columns.session_id, as they have none",
+    "no item_id": "columns.item_id, as they have none",
+    "no event_time": "time.column, as they have none",
+    "no session_start": "columns.session_start, as they have none",
+    "where": "source.where",
+}
+"""Settings by the reasons for which rows are no events."""
+_log = logging.getLogger(__name__)
 ConvertedFiles = Sequence[tuple[Source, Conversion]]
 
 
@@ -39,10 +56,13 @@ def download(dataset: DatasetConfig, name: str, folder: Path) -> None:
     """
     try:
         with folder_written_whole(folder) as aside:
-            files = _converted_files(dataset, name)
-            counts = [(source, conversion.quality) for source, conversion in files]
+            converted = _converted_files(dataset, name)
             with phase("check"):
-                results = check_quality(counts, dataset, name)
+                files = without_duplicates(converted, dataset)
+                counts = [(source, conversion.quality) for source, conversion in files]
+                spellings = check_spellings(converted, dataset)
+                results = check_quality(counts, dataset, name, spellings)
+            _report_losses(files)
             if not any(conversion.events for _, conversion in files):
                 raise SourceError(f"datasets/{name}.yaml: {_why_no_event(files)}")
             with phase("link"):
@@ -71,13 +91,21 @@ def _converted_files(dataset: DatasetConfig, name: str) -> ConvertedFiles:
         return [(source, convert(source, dataset)) for source in sources]
 
 
+def _report_losses(files: ConvertedFiles) -> None:
+    """Log a line for each reason for which more than a tenth of the rows are no events."""
+    dropped = sum((Counter(each.dropped) for _, each in files), Counter())
+    losses = {CAUSES.get(reason, reason): n for reason, n in dropped.items()}
+    for line in large_losses("download", "rows", sum(each.rows for _, each in files), losses):
+        _log.warning("%s", line)
+
+
 def _link_parts(files: ConvertedFiles, folder: Path) -> Iterator[EventsFile]:
     """Link the events files under their numbers in the whole log."""
     number = first_row = 0
     for _, conversion in files:
         for part in conversion.parts:
             name = events_file_name(number)
-            link_or_copy(conversion.folder / part.file, folder / name)
+            link_or_copy(conversion.path(part), folder / name)
             yield replace(part, file=name, first_row=first_row)
             number += 1
         first_row += conversion.rows

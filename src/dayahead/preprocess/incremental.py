@@ -10,7 +10,7 @@ A run is a folder, and so is its entry in the cache; files that runs share are h
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
 
@@ -61,6 +61,8 @@ class RunState:
     without_user: int = 0
     counts: Mapping[str, Sequence[int]] | None = None
     """Counts by window written: see `preprocess.sessions.STEPS`."""
+    examples: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    """Start and id of the first session with each defect: see `preprocess.defects`."""
 
     def positions_in(self, log: RawManifest) -> list[int] | None:
         """Find this run's parts in a log, in the same order; None if it lacks any.
@@ -151,5 +153,10 @@ def _read_run(entry: Path) -> tuple[RunState, datetime]:
     with reading_entry():
         read_metadata(WindowsManifest, entry / WINDOWS / MANIFEST)
         read_metadata(Statistics, entry / WINDOWS / STATISTICS)
-        state = TypeAdapter(RunState).validate_python(read_json(entry / STATE))
+        state = read_state(entry)
         return state, datetime.fromisoformat(state.log_end)
+
+
+def read_state(run: Path) -> RunState:
+    """Read state.json of a run's folder."""
+    return TypeAdapter(RunState).validate_python(read_json(run / STATE))

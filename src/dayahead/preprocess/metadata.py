@@ -1,6 +1,6 @@
 """Metadata of data/windows: windows.json, statistics.json and the schemas."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -28,8 +28,8 @@ from dayahead.core.errors import ConfigError, DataError
 from dayahead.core.files import write_text
 from dayahead.features.workflow import Vocabularies, build_workflow, encoded_columns
 from dayahead.preprocess.calendar import Calendar
-from dayahead.preprocess.sessions import STEPS
-from dayahead.windows.metadata import Statistics, WindowEntry, WindowsManifest, WindowState
+from dayahead.preprocess.defects import SESSION_DAYS, SESSION_USERS
+from dayahead.windows.metadata import Defect, Statistics, WindowEntry, WindowsManifest, WindowState
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,8 @@ class WindowCounts:
     log_end: datetime
     without_user: int
     """Number of events without a user, which are dropped where sessions are cut by gaps."""
+    steps: Sequence[str]
+    """What may drop an event: see `preprocess.sessions.steps_of`."""
 
     @cached_property
     def entries(self) -> dict[int, WindowEntry]:
@@ -94,16 +96,25 @@ class WindowCounts:
             log_end=_iso(self.log_end),
             sessions_read=int(total["started"]),
             sessions_kept=int(kept["sessions"]),
+            defects=self._defects(total) or None,
             hash_seed=hash_seed,
             steps={
                 "events_read": int(total["read"]) + self.without_user,
                 "dropped_no_user": self.without_user,
-                **{f"dropped_{step}": int(total[step]) for step in STEPS},
+                **{f"dropped_{step}": int(total[step]) for step in self.steps},
                 "dropped_windows": int(total["events"] - kept["events"]),
                 "events_kept": int(kept["events"]),
             },
             windows=list(self.entries.values()),
         )
+
+    def _defects(self, total: pd.Series) -> dict[str, Defect]:
+        found = {SESSION_USERS: total["started"], SESSION_DAYS: total["read"]}
+        return {
+            name: Defect(found=int(total[name]), of=int(of))
+            for name, of in found.items()
+            if total[name]
+        }
 
     def _entry(self, position: int, count: Mapping[str, int]) -> WindowEntry:
         state: WindowState = "kept"

@@ -1,4 +1,4 @@
-"""Events into sessions: the steps that need a whole user, then those that need a whole session.
+"""Events into sessions: the steps that need a whole session.
 
 Everything works on whole columns: a session or a user is a number repeated over its events.
 """
@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 
 from dayahead.core.columns import (
     EVENT_TIME,
-    ITEM_ID,
     PAST_PREFIX,
     ROLES,
     SESSION_ID,
@@ -23,27 +22,37 @@ from dayahead.core.columns import (
     USER_ID,
     WINDOW,
 )
-from dayahead.core.ragged import offsets_of, ranges
-from dayahead.dataset.schema import DatasetConfig, RepeatsConfig, SessionsConfig, SplitConfig
+from dayahead.dataset.schema import DatasetConfig, SplitConfig
+from dayahead.dataset.sessions import SessionsConfig
 from dayahead.features.arrays import (
     Flags,
     Ints,
-    codes_of,
-    find_repeats,
-    first_of_pairs,
     ints,
     is_new,
     set_column,
     sort_events,
 )
-from dayahead.preprocess.calendar import MINUTE, Progress
-from dayahead.preprocess.event_log import FINALISED, past_columns
+from dayahead.preprocess.calendar import Progress
+from dayahead.preprocess.defects import (
+    SESSION_DAYS,
+    SESSION_USERS,
+    Examples,
+    first_examples,
+    has_several_users,
+    is_after_a_day,
+)
+from dayahead.preprocess.event_log import FINALISED
+from dayahead.preprocess.repeats import (
+    REPEATED,
+    RETRIED,
+    find_retries,
+    find_rule_repeats,
+    retried_before,
+)
 
 UNSEEN = np.iinfo(np.int64).max
 """Start of a session that no earlier run has seen."""
-REPEATED = "_repeated"
-"""Column that marks events which the rule for repeats drops."""
-STEPS = ("repeats", "overrun", "short_sessions", "truncated", "no_role")
+STEPS = ("retries", "repeats", "overrun", "short_sessions", "truncated", "no_role")
 """What may drop an event, in this order. Other counts by window (`SessionResult.counts`):
 
 read      events read                           started   sessions read
@@ -52,130 +61,23 @@ beyond    events at or after the close of       sessions  sessions that passed e
 late      events of windows written before they came
 events    events that passed every step
 grace     of these, events after the end of their window: they are not trained on
+
+session_users  sessions with several users before the close of their window
+session_days   events more than 24 hours after the start of their session
 """
 IN_GRACE = "_in_grace"
 """Column that marks the events counted as grace."""
+
+
+def steps_of(sessions: SessionsConfig) -> tuple[str, ...]:
+    """Return those of STEPS that these settings have."""
+    return STEPS if sessions.retry_seconds is not None else STEPS[1:]
 
 
 def needs_users(sessions: SessionsConfig) -> bool:
     """Return whether a step needs all events of a user together."""
     by_gap, has_past = sessions.gap_minutes is not None, sessions.past_max_length > 0
     return by_gap or has_past or sessions.repeats.scope == "user"
-
-
-def apply_user_steps(
-    events: pa.Table, dataset: DatasetConfig, progress: Progress
-) -> tuple[pa.Table, pa.Table]:
-    """Cut sessions by inactivity gap, mark repeats, list past events.
-
-    A gap session's id is `user:time of its first event`, so it stays when the log grows. Events
-    without a user are no repeats and have no past; with gaps there must be none.
-
-    `events` has the event table's columns and FINALISED, all that is known of each user; finalised
-    events have the columns that an earlier run added.
-
-    Returns:
-        The events with REPEATED; with gaps, SESSION_ID and SESSION_START; with past events, lists
-        of them under bef_<name>, at the first event of each session (elsewhere null). And the
-        events of these users in closed windows that a later run needs.
-    """
-    sessions = dataset.sessions
-    events, users = sort_events(events, USER_ID)
-    if sessions.gap_minutes is not None:
-        events = _with_gap_sessions(events, users, sessions.gap_minutes)
-    drops = _user_repeats(events, users, sessions.repeats)
-    events = set_column(events, REPEATED, pa.array(drops))
-    has_user = events[USER_ID].is_valid().to_numpy()
-    is_final = events[FINALISED].to_numpy()
-    times = ints(events[EVENT_TIME])
-    is_closed = times < progress.closed_until
-    needed = is_closed & has_user & _needed_later(users, drops, is_closed, sessions)
-    was_known = is_final & (times < progress.calendar.edges[progress.n_written])
-    context = events.filter(pa.array(needed & ~was_known))
-    context = set_column(context, FINALISED, pa.array(np.ones(len(context), dtype=bool)))
-    if columns := past_columns(dataset):
-        kept = has_user & ~drops
-        rows = np.flatnonzero(kept & ~is_final)
-        # First events of each session, and of each of its users where it has several.
-        first = np.sort(rows[first_of_pairs(users[rows], codes_of(events[SESSION_ID])[rows])])
-        events = _with_past(events, users, kept, first, sessions.past_max_length, columns)
-    return events.filter(pa.array(~(is_final & is_closed))), context
-
-
-def _with_gap_sessions(events: pa.Table, users: Ints, gap_minutes: float) -> pa.Table:
-    times = ints(events[EVENT_TIME])
-    is_after_gap = np.diff(times, prepend=times[:1]) > gap_minutes * MINUTE
-    begins = is_new(users) | is_after_gap
-    first = events.filter(pa.array(begins))
-    iso_times = pc.strftime(first[EVENT_TIME], format="%Y-%m-%dT%H:%M:%SZ")
-    ids = pc.binary_join_element_wise(first[USER_ID], iso_times, ":").combine_chunks()
-    starts = first[EVENT_TIME].combine_chunks()
-    if SESSION_ID in first.column_names:  # a finalised event keeps the session it was in
-        ids = pc.if_else(first[FINALISED], first[SESSION_ID], ids).combine_chunks()
-        starts = pc.if_else(first[FINALISED], first[SESSION_START], starts).combine_chunks()
-    session = pa.array(np.cumsum(begins) - 1)
-    return set_column(
-        set_column(events, SESSION_ID, ids.take(session)), SESSION_START, starts.take(session)
-    )
-
-
-def _user_repeats(events: pa.Table, users: Ints, repeats: RepeatsConfig) -> Flags:
-    """Flag the events that the rule drops; a finalised event keeps its flag."""
-    items = codes_of(events[ITEM_ID])
-    if repeats.scope == "user":
-        drops = find_repeats(users, items, repeats.rule)
-        drops &= events[USER_ID].is_valid().to_numpy()
-    else:
-        sessions = users * len(users) + codes_of(events[SESSION_ID])
-        order = np.argsort(sessions, kind="stable")
-        drops = np.empty(len(users), dtype=bool)
-        drops[order] = find_repeats(
-            np.cumsum(is_new(sessions[order])) - 1, items[order], repeats.rule
-        )
-    if REPEATED in events.column_names:
-        found = events[REPEATED].fill_null(False).to_numpy()
-        drops = np.where(events[FINALISED].to_numpy(), found, drops)
-    return drops
-
-
-def _needed_later(users: Ints, drops: Flags, is_closed: Flags, sessions: SessionsConfig) -> Flags:
-    """Flag the events of closed windows that a later run needs."""
-    # The last one: the next event may repeat it, or continue its session.
-    needed: Flags = _n_later_of_group(users, is_closed) == 0
-    if (sessions.repeats.rule, sessions.repeats.scope) == ("drop_all", "user"):
-        needed |= ~drops
-    if sessions.past_max_length:
-        n_later = _n_later_of_group(users, is_closed & ~drops)
-        needed |= ~drops & (n_later < sessions.past_max_length)
-    return needed
-
-
-def _n_later_of_group(groups: Ints, flags: Flags) -> Ints:
-    """Count the flagged events after each event within its group; groups are ascending."""
-    so_far = np.cumsum(flags)
-    last = np.flatnonzero(is_new(groups[::-1])[::-1])
-    later: Ints = so_far[last][np.cumsum(is_new(groups)) - 1] - so_far
-    return later
-
-
-def _with_past(
-    events: pa.Table, users: Ints, kept: Flags, first: Ints, max_length: int, columns: list[str]
-) -> pa.Table:
-    """At each of the `first` events, list the user's last kept events strictly before it."""
-    history = np.flatnonzero(kept)
-    n_before: Ints = np.cumsum(kept) - kept
-    instants = np.cumsum(is_new(users) | is_new(ints(events[EVENT_TIME])))
-    high: Ints = n_before[np.searchsorted(instants, instants[first])]
-    low = np.maximum(n_before[np.searchsorted(users, users[first])], high - max_length)
-    rows = pa.array(history[ranges(low, high - low)])
-    offsets = pa.array(offsets_of(high - low).astype(np.int32))
-    number = np.full(len(users), -1)
-    number[first] = np.arange(len(first))
-    taken = pa.array(number, mask=number < 0)
-    for name in columns:
-        lists = pa.ListArray.from_arrays(offsets, events[name].take(rows).combine_chunks())
-        events = events.append_column(PAST_PREFIX + name, lists.take(taken))
-    return events
 
 
 @dataclass(frozen=True)
@@ -192,6 +94,7 @@ class SessionResult:
     """Ids and starts of the sessions whose windows close with this run."""
     counts: pd.DataFrame
     """int64, a row per window; columns: see STEPS."""
+    examples: Examples
 
 
 @dataclass(frozen=True)
@@ -237,11 +140,15 @@ def apply_session_steps(
         WINDOW: pa.array(sessions.windows),
         **{role: pa.array(has_role) for role, has_role in zip(ROLES, roles.T, strict=True)},
     }
+    kept = _kept(sessions, flags, is_closed, columns)
+    by_session = {SESSION_USERS: _of_several_users(sessions, progress)}
+    of_day = np.bincount(sessions.of_event[flags[SESSION_DAYS]], minlength=len(sessions.first)) > 0
     return SessionResult(
-        _kept(sessions, flags, is_closed, columns),
+        kept,
         _carry_over(sessions.events, is_closed[sessions.of_event], progress),
         (sessions.ids.filter(pa.array(closes_now)), sessions.starts[closes_now]),
-        _counts(sessions, flags, roles, progress),
+        _counts(sessions, flags, by_session, roles, progress),
+        first_examples(sessions.ids, sessions.starts, by_session | {SESSION_DAYS: of_day}),
     )
 
 
@@ -264,22 +171,20 @@ def _steps(
     """Flag the events by what is counted (see STEPS); return roles too, shape [sessions, 3]."""
     rules, of_event = dataset.sessions, sessions.of_event
     fresh = ~np.asarray(sessions.events[FINALISED].to_numpy())
-    beyond = (
-        ints(sessions.events[EVENT_TIME]) >= progress.calendar.closes[sessions.windows][of_event]
-    )
+    times = ints(sessions.events[EVENT_TIME])
+    beyond = times >= progress.calendar.closes[sessions.windows][of_event]
     is_cut = beyond & (overrun == "cut")
     is_written = (sessions.windows < progress.n_written)[of_event]
     flags = {"read": fresh, "late": fresh & is_written & ~is_cut, "events": fresh.copy()}
+    flags[SESSION_DAYS] = fresh & is_after_a_day(times, sessions.starts[of_event])
 
     def drop(step: str, drops: Flags) -> None:
         flags[step] = flags["events"] & drops
         flags["events"] &= ~drops
 
-    if rules.repeats.scope == "user":
-        drop("repeats", np.asarray(sessions.events[REPEATED].to_numpy()))
-    else:
-        items = codes_of(sessions.events[ITEM_ID])
-        drop("repeats", find_repeats(of_event, items, rules.repeats.rule))
+    retried, repeated = _repeats(sessions, dataset)
+    drop("retries", retried & ~is_cut)  # these are counted as overrun
+    drop("repeats", repeated)
     flags["beyond"] = beyond & flags["events"]
     drop("overrun", is_cut)
     lengths = np.bincount(of_event[flags["events"]], minlength=len(sessions.first))
@@ -289,10 +194,28 @@ def _steps(
     roles = np.zeros((len(sessions.first), len(ROLES)), dtype=bool)
     roles[is_long] = roles_of(sessions.ids.filter(pa.array(is_long)), dataset.split)
     ends = progress.calendar.edges[1:][sessions.windows][of_event]
-    in_grace = (ints(sessions.events[EVENT_TIME]) >= ends) & (overrun == "cut")
+    in_grace = (times >= ends) & (overrun == "cut")
     drop("no_role", ~_roles_without_grace(flags["events"], in_grace, sessions, roles, rules))
     flags["grace"] = flags["events"] & in_grace
     return flags, roles
+
+
+def _of_several_users(sessions: _Sessions, progress: Progress) -> Flags:
+    """Flag the sessions with several users; later events of a written window do not count."""
+    closes = progress.calendar.closes[sessions.windows]
+    counted = ints(sessions.events[EVENT_TIME]) < closes[sessions.of_event]
+    several = has_several_users(sessions.events, sessions.of_event, counted, len(sessions.first))
+    return several & (sessions.windows >= progress.n_written)
+
+
+def _repeats(sessions: _Sessions, dataset: DatasetConfig) -> tuple[Flags, Flags]:
+    """Flag the events that were sent again, and those of the others that the rule drops."""
+    events, of_event = sessions.events, sessions.of_event
+    is_marked = RETRIED in events.column_names
+    retried = retried_before(events) if is_marked else find_retries(events, of_event, dataset)
+    if dataset.sessions.repeats.scope == "user":
+        return retried, np.asarray(events[REPEATED].to_numpy())
+    return retried, find_rule_repeats(events, of_event, ~retried, dataset)
 
 
 def _roles_without_grace(
@@ -347,7 +270,7 @@ def _kept(
     """
     events, rows = sessions.events, np.flatnonzero(flags["events"] & is_closed[sessions.of_event])
     of_row = sessions.of_event[rows]
-    others = {REPEATED, FINALISED, *columns}
+    others = {REPEATED, RETRIED, FINALISED, *columns}
     table = events.select([name for name in events.column_names if name not in others]).take(rows)
     for name, values in columns.items():
         table = set_column(table, name, values.take(pa.array(of_row)))
@@ -375,9 +298,14 @@ def _carry_over(events: pa.Table, is_closed: Flags, progress: Progress) -> pa.Ta
 
 
 def _counts(
-    sessions: _Sessions, flags: dict[str, Flags], roles: Flags, progress: Progress
+    sessions: _Sessions,
+    flags: dict[str, Flags],
+    by_session: dict[str, Flags],
+    roles: Flags,
+    progress: Progress,
 ) -> pd.DataFrame:
     windows = {name: sessions.windows[sessions.of_event[each]] for name, each in flags.items()}
+    windows |= {name: sessions.windows[each] for name, each in by_session.items()}
     windows["started"] = sessions.windows[sessions.windows >= progress.n_written]
     windows["sessions"] = sessions.windows[roles.any(axis=1)]
     windows |= {role: sessions.windows[has] for role, has in zip(ROLES, roles.T, strict=True)}

@@ -35,6 +35,7 @@ from dayahead.features.vocabulary import add_value_counts, empty_value_counts, v
 from dayahead.features.workflow import fit_features
 from dayahead.preprocess import tasks
 from dayahead.preprocess.calendar import Progress, calendar_over
+from dayahead.preprocess.defects import Examples, merged
 from dayahead.preprocess.event_log import Chunk, check_parts, read_event_log
 from dayahead.preprocess.incremental import (
     CARRY_OVER,
@@ -44,9 +45,11 @@ from dayahead.preprocess.incremental import (
     WINDOWS,
     FinishedRuns,
     RunState,
+    read_state,
 )
 from dayahead.preprocess.metadata import WindowCounts, write_merlin_schema
-from dayahead.preprocess.sessions import needs_users
+from dayahead.preprocess.report import check_defects, report_losses
+from dayahead.preprocess.sessions import needs_users, steps_of
 from dayahead.preprocess.workers import Phases, memory_limit, resolve_device, workers
 from dayahead.windows.folder import (
     GRACE_SUFFIX,
@@ -55,7 +58,7 @@ from dayahead.windows.folder import (
     n_known,
     vocabulary_path,
 )
-from dayahead.windows.metadata import SessionRules, Statistics, read_metadata
+from dayahead.windows.metadata import SessionRules, Statistics, WindowsManifest, read_metadata
 
 MAX_EVENTS_PER_TASK = 1_000_000
 """Maximum number of events per task; fewer if the memory limit requires it."""
@@ -89,7 +92,7 @@ def preprocess(
 
     Raises:
         ConfigError: a setting that cannot be met (zone, scheduler, device, fit_windows).
-        DataError: no readable event table, no kept window, or late rows.
+        DataError: no readable event table, no kept window, late rows, or a limit of `quality`.
     """
     with phase("log"):
         log = read_event_log(raw, dataset)
@@ -101,6 +104,7 @@ def preprocess(
     build = Build(raw, log, dataset, window, config, machine, device)
     try:
         run = _finished_run(build, building)
+        check_defects(_manifest(run), read_state(run).examples, dataset)
         if folder.exists():
             # Moved aside, as a folder can only be renamed to a free name; it is removed below.
             folder.rename(building / "replaced")
@@ -124,6 +128,7 @@ def _finished_run(build: "Build", building: Path) -> Path:
             continue
         _log.info("preprocess: %d closed windows reused", previous.n_written)
         if key == runs.key(build.log):
+            report_losses(_manifest(run), build.dataset, build.window)
             break
         try:
             build.windows(run, scratch, previous)
@@ -136,6 +141,10 @@ def _finished_run(build: "Build", building: Path) -> Path:
                 runs.save(run, build.log)
             break
     return run
+
+
+def _manifest(run: Path) -> WindowsManifest:
+    return read_metadata(WindowsManifest, run / WINDOWS / MANIFEST)
 
 
 @dataclass(frozen=True)
@@ -185,17 +194,23 @@ class Build:
         shutil.rmtree(job.run / CARRY_OVER, ignore_errors=True)  # it is among the parts
         without_user = previous.without_user + sum(part[0] for part in parts)
         progress = self._progress([start for part in parts for start in part[1]], previous)
-        found = _process(job, paths, progress, phases)
+        found, examples = zip(*_process(job, paths, progress, phases), strict=True)
         earlier = pd.DataFrame(previous.counts, dtype=np.int64)
         counts = pd.concat([*found, earlier]).groupby(level=0).sum()
         _check_late(counts["late"].to_numpy(), progress.calendar.names)
         summary = WindowCounts(
-            self.window, progress.calendar, counts, self.log.log_end, without_user
+            self.window,
+            progress.calendar,
+            counts,
+            self.log.log_end,
+            without_user,
+            steps_of(self.dataset.sessions),
         )
+        has_users = self.dataset.session_ids_hold_users
+        manifest = summary.manifest(self.dataset.split.seed if has_users else None)
+        report_losses(manifest, self.dataset, self.window)
         summary.check(self.config.fit_windows)
         self._write_windows(job, summary, progress, phases)
-        has_users = self.dataset.sessions.gap_minutes is not None
-        manifest = summary.manifest(self.dataset.split.seed if has_users else None)
         write_json(job.run / WINDOWS / MANIFEST, manifest.as_json())
         state = RunState(
             parts=[(part.sha256, part.first_row) for part in self.log.parts],
@@ -205,6 +220,7 @@ class Build:
             n_written=progress.n_closed,
             without_user=without_user,
             counts=counts[: progress.n_closed].to_dict("list"),
+            examples=merged([*examples, previous.examples]),
         )
         write_json(job.run / STATE, asdict(state))
 
@@ -305,7 +321,8 @@ class Build:
                 timezone=self.window.timezone,
                 item_type=self.dataset.columns.item_id.type,
                 sessions=SessionRules(
-                    repeats=rules.repeats.rule,
+                    # Live sessions do not name types, without which no item is ruled out.
+                    repeats=rules.repeats.rule if not self.dataset.columns.event_type else "keep",
                     min_length=rules.min_length,
                     max_length=rules.max_length,
                     truncate=rules.truncate,
@@ -327,8 +344,8 @@ class Build:
 
 def _process(
     job: tasks.Job, paths: Sequence[Path], progress: Progress, phases: Phases
-) -> list[pd.DataFrame]:
-    """Apply the steps by user, if any, and by session; return the counts."""
+) -> list[tuple[pd.DataFrame, Examples]]:
+    """Apply the steps by user, if any, and by session; return counts and examples by bucket."""
     buckets = range(job.n_buckets)
     source = "parts"
     if needs_users(job.dataset.sessions):

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from dayahead.config.loading import Device
 from dayahead.config.windows import WindowConfig
 from dayahead.core.columns import (
+    EVENT_ID,
     EVENT_TIME,
     ITEM_ID,
     PAST_PREFIX,
@@ -34,6 +35,7 @@ from dayahead.features.arrays import Ints, codes_of, ints, is_new
 from dayahead.features.vocabulary import count_values
 from dayahead.features.workflow import encode_lists
 from dayahead.preprocess.calendar import Progress
+from dayahead.preprocess.defects import Examples
 from dayahead.preprocess.event_log import Chunk, past_columns
 from dayahead.preprocess.incremental import CARRY_OVER, LOOKUPS, WINDOWS
 from dayahead.preprocess.metadata import window_schema
@@ -41,7 +43,6 @@ from dayahead.preprocess.sessions import (
     IN_GRACE,
     UNSEEN,
     apply_session_steps,
-    apply_user_steps,
     needs_users,
 )
 from dayahead.preprocess.shuffle import (
@@ -52,6 +53,7 @@ from dayahead.preprocess.shuffle import (
     write_lookup,
     write_shuffled,
 )
+from dayahead.preprocess.user_steps import apply_user_steps
 from dayahead.windows.folder import vocabulary_path, window_path
 from dayahead.windows.metadata import Statistics
 
@@ -91,10 +93,13 @@ def scatter_chunk(job: Job, chunk: Chunk, path: Path) -> tuple[int, list[int]]:
     bounds: list[int] = []
     key = USER_ID if needs_users(job.dataset.sessions) else SESSION_ID
     start = EVENT_TIME if job.dataset.columns.session_start is None else SESSION_START
+    names = job.dataset.event_schema().names
+    if job.dataset.columns.event_id is not None:
+        names.remove(EVENT_ID)
 
     def keyed() -> Iterator[tuple[pa.Table, Ints]]:
         nonlocal without_user
-        for events in chunk.tables(job.dataset.event_schema().names, job.max_events):
+        for events in chunk.tables(names, job.max_events):
             n_read = len(events)
             if job.dataset.sessions.gap_minutes is not None:
                 events = events.filter(events[USER_ID].is_valid())
@@ -125,10 +130,13 @@ def process_users(
 
 def process_sessions(
     job: Job, paths: Sequence[Path], progress: Progress, bucket: int, path: Path
-) -> pd.DataFrame:
-    """Process one bucket of sessions, and shuffle the events kept by window; return the counts.
+) -> tuple[pd.DataFrame, Examples]:
+    """Process one bucket of sessions, and shuffle the events kept by window.
 
     Carry-over events and the starts of sessions are saved for later runs.
+
+    Returns:
+        The counts by window, and examples of sessions with defects.
     """
 
     def known_starts(ids: pa.Array) -> Ints:
@@ -144,7 +152,7 @@ def process_sessions(
     write_parquet(job.run / CARRY_OVER / f"{bucket:05d}.parquet", found.carry_over)
     ids, starts = found.closed
     job.write_lookup(SESSION_ID, bucket, ids, pa.table({_START: starts}))
-    return found.counts
+    return found.counts, found.examples
 
 
 def collect_windows(

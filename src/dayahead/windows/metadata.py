@@ -39,6 +39,15 @@ class WindowEntry:
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
+class Defect:
+    """How many sessions or events of a log have a defect; see section `quality`."""
+
+    found: int
+    of: int
+    """How many there are."""
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class WindowsManifest:
     """windows.json."""
 
@@ -51,6 +60,8 @@ class WindowsManifest:
     sessions_kept: int
     steps: dict[str, int]
     """Events read, dropped by each step, and kept."""
+    defects: dict[str, Defect] | None = None
+    """Defects of session ids that were found: session_users, session_days; null: none."""
     hash_seed: int | None = None
     """Where session ids hold a user's id: seed with which `WindowFolder` hashes them. Null: they
     are read as they are."""
@@ -58,7 +69,7 @@ class WindowsManifest:
     """Windows from the first to the last in which a session starts, in order of time."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return the content of windows.json; a hash_seed of null is left out."""
+        """Return the content of windows.json; what is null is left out."""
         return {k: v for k, v in asdict(self).items() if v is not None}
 
     @property

@@ -61,14 +61,14 @@ def test_the_event_table_has_these_columns(tmp_path):
         "price": pa.float64(),
     }
     assert dataset.event_columns() == {
-        "session_id": "session",
-        "user_id": "user",
-        "item_id": "item",
-        "event_time": "time",
-        "session_start": "begin",
-        "brand": "b",
-        "colour": "c",
-        "price": "p",
+        "session_id": ("session",),
+        "user_id": ("user",),
+        "item_id": ("item",),
+        "event_time": ("time",),
+        "session_start": ("begin",),
+        "brand": ("b",),
+        "colour": ("c",),
+        "price": ("p",),
     }
     assert load(tmp_path, VALID).event_schema().names == [
         "session_id",
@@ -76,6 +76,42 @@ def test_the_event_table_has_these_columns(tmp_path):
         "event_time",
         "row",
     ]
+
+
+def test_ids_may_be_columns_with_a_type_or_several_columns(tmp_path):
+    """The event table's columns, and whether a session's id holds its user's."""
+    for session, user, holds_user in (
+        ("visit", "user", False),
+        ("{column: visit, type: int}", "user", False),
+        ("[user, {column: visit, type: int}]", "{column: user, type: int}", True),
+        ("[day, visit]", "[shop, user]", False),
+        ("[shop, visit, user]", "[shop, user]", True),
+    ):
+        text = VALID.replace("session_id: session", f"session_id: {session}, user_id: {user}")
+        dataset = load(tmp_path, text)
+        assert dataset.event_schema().field("session_id").type == pa.string()
+        assert dataset.session_ids_hold_users == holds_user
+    assert dataset.event_columns()["session_id"] == ("shop", "visit", "user")
+    assert dataset.event_columns()["user_id"] == ("shop", "user")
+
+
+def test_a_feature_may_be_called_as_a_column_that_is_not_there(tmp_path):
+    text = VALID.replace("features: {}", "features: {event_type: {kind: categorical, column: e}}")
+    assert load(tmp_path, text).event_columns()["event_type"] == ("e",)
+    both = text.replace("{column: item}", "{column: item}, event_type: e")
+    assert load(tmp_path, both).event_schema().names.count("event_type") == 1
+    for other in ("{kind: categorical, column: x}", "{kind: categorical, column: e, type: int}",
+                  "{kind: hour}"):  # fmt: skip
+        with pytest.raises(ConfigError, match="features: event_type: reserved column names"):
+            load(tmp_path, both.replace("{kind: categorical, column: e}", other))
+
+
+def test_a_retry_is_within_the_session(tmp_path):
+    text = VALID.replace("session_id: session", "user_id: user")
+    text = text.replace("{repeats:", "{gap_minutes: 1, retry_seconds: 60, repeats:")
+    assert load(tmp_path, text).sessions.retry_seconds == 60
+    with pytest.raises(ConfigError, match=r"retry_seconds \(61\) is longer than gap_minutes \(1\)"):
+        load(tmp_path, text.replace("60", "61"))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -106,7 +142,10 @@ def test_the_template_explains_every_key():
 def test_the_template_loads_with_its_alternatives(tmp_path, monkeypatch):
     monkeypatch.setenv("DAYAHEAD_DATA", "/logs")
     text = (DATASETS / "template.yaml").read_text()
-    for key in ("header", "session_start", "title", "name", "offset", "offset_unit", "gap_minutes"):
+    for key in (
+        *("header", "session_start", "title", "event_type", "event_id"),
+        *("name", "offset", "offset_unit", "gap_minutes"),
+    ):
         text, n = re.subn(rf"^( *)# ({key}:)", r"\1\2", text, flags=re.MULTILINE)
         assert n == 1
     text = text.replace("  session_id: session\n", "")
@@ -135,6 +174,10 @@ def test_environment_variables_are_filled_in(tmp_path, monkeypatch):
         ("session_id: session, ", "", "give either columns.session_id or sessions.gap_minutes"),
         ("{repeats:", "{gap_minutes: 30, repeats:", "give either columns.session_id or sessions"),
         ("scope: session", "scope: user", "columns.user_id is needed"),
+        ("session_id: session, ", "session_id: [], ", "columns.session_id"),
+        ("item}}", "item}, event_type: e}\nquality: {nulls: {x: 0}}", "event_type"),
+        ("{repeats:", "{retry_seconds: 0, repeats:", "sessions.retry_seconds"),
+        ("{repeats:", "{duplicates: maybe, repeats:", "sessions.duplicates"),
         ("time: {column: time}", "time: {column: time, zone: Oslo}", "unknown time zone 'Oslo'"),
         ("session_id: session, ", "session_id: session, title: x, ", "title: x is no categorical"),
         ("features: {}", "features: {price: {kind: number}}", "number needs a column"),

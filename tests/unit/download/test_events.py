@@ -220,7 +220,8 @@ DAY, DAY_MS = "2019-10-01", "1569931200000"
     ("column", "fine", "bad", "unit", "message"),
     [
         ("item", b"1", b"x1", "text", "expected a whole number .* found b'x1'"),
-        ("item", "1", "1.0", "text", "found '1.0'"),
+        ("item", "1", "1.5", "text", "found '1.5'"),
+        ("item", "1", f"{2**53 + 2}.0", "text", "found '9007199254740994.0'"),
         ("item", "1", str(2**63), "text", "found '9223372036854775808'"),
         ("time", DAY, "yesterday", "text", "expected text such as 2019.* found 'yesterday'"),
         ("time", DAY, "2019-13-01", "text", "found '2019-13-01'"),

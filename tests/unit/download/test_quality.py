@@ -64,12 +64,12 @@ def test_locations_across_batches_and_parts(tmp_path, monkeypatch):
     rows = [f"a,{number},2019-10-01 00:{number:02}:00" for number in range(60)]
     rows[40] = "a,40,2019-10-01 00:00:00"  # backwards, in a later batch
     rows[35] = rows[34]  # a duplicate, in a later part: 32..47
-    rows[48] = rows[47]  # none within a part
+    rows[48] = rows[47]  # in the next part
     found = quality_of(tmp_path, csv(*rows))
     assert found["backwards"]["examples"] == ["0.csv, line 42"]
     assert (found["duplicates"]["found"], found["duplicates"]["examples"]) == (
-        1,
-        ["0.csv, line 37"],
+        2,
+        ["0.csv, line 37", "0.csv, line 50"],
     )
 
 

@@ -46,6 +46,9 @@ RULES = {
     "gaps": BY_GAP,
     "gaps, drop_consecutive": BY_GAP | {"repeats": {"rule": "drop_consecutive", "scope": "user"}},
     "past": {"past_max_length": 3},
+    "types, sent again": {"columns": {**USER, "event_type": "type"}, "retry_seconds": 3_000,
+                          "past_max_length": 3,
+                          "repeats": {"rule": "drop_consecutive", "scope": "user"}},
     "gaps, past, last": BY_GAP | {"past_max_length": 4, "truncate": "last",
                                   "repeats": {"rule": "drop_consecutive", "scope": "session"}},
 }  # fmt: skip
@@ -59,6 +62,7 @@ WINDOWS = {
 FAST = {
     ("by session", "grace"),
     ("gaps, past, last", "hours"),
+    ("types, sent again", "minutes"),
 }
 """The other pairs are slow."""
 
@@ -151,6 +155,8 @@ def two_finished(prepared, tmp_path):
 def test_day_after_day_equals_one_run(run, log, rules, window, monkeypatch):
     """In any number of buckets, and without reading a row of an older part again."""
     dataset = dataset_config(**{**MESSY, **rules})
+    if dataset.columns.event_type is not None:
+        log = [table.append_column("event_type", table["colour"]) for table in log]
     if dataset.columns.session_id is None:
         log = [table.drop_columns(["session_id"]) for table in log]
     fresh = run(log[:4], dataset, log_end=midnight(4), **window)
@@ -171,6 +177,27 @@ def test_day_after_day_equals_one_run(run, log, rules, window, monkeypatch):
         end = midnight(n_days)
         grown = run(log[:n_days], dataset, project="shared", log_end=end, **window)
     assert bytes_in(grown.folder) == bytes_in(fresh.folder)
+
+
+def test_defects_of_session_ids_are_counted_alike_day_after_day(run):
+    """Ids 0 to 2 are used again by others on each day; on the first two users share each."""
+    log = [
+        events(
+            [
+                row
+                for n in range(3)
+                for user in (f"u{day}", f"u{day}-{n}" if day < 2 else None)
+                for row in session(str(n), [1, 2], f"2026-01-0{day + 1} 1{n}:00", user_id=user)
+            ]
+        )
+        for day in range(4)
+    ]
+    for n_days in (2, 3, 4):
+        grown = run(log[:n_days], PLAIN, project="shared", log_end=midnight(n_days))
+    assert bytes_in(grown.folder) == bytes_in(run(log, PLAIN, log_end=midnight(4)).folder)
+    found = {name: (each.found, each.of) for name, each in grown.manifest.defects.items()}
+    # Of the second day, only the later event of each is more than 24 hours after the start.
+    assert found == {"session_users": (3, 3), "session_days": (30, 48)}
 
 
 def test_the_same_log_again_needs_no_cluster(run, plain, finished, monkeypatch):

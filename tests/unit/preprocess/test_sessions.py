@@ -14,10 +14,10 @@ from dayahead.preprocess.sessions import (
     STEPS,
     UNSEEN,
     apply_session_steps,
-    apply_user_steps,
     needs_users,
     roles_of,
 )
+from dayahead.preprocess.user_steps import apply_user_steps
 from support.builders import (
     CALENDAR_WINDOWS,
     dataset_config,
@@ -72,6 +72,57 @@ def test_repeats_within_a_session(rule, expected):
     table = events(session("a", [1, 1, 2, 1, 2, 2], "2026-01-01 10:00"))
     rules = dataset_config(repeats={"rule": rule, "scope": "session"})
     assert items(table, rules) == {"a": expected}
+
+
+def test_an_event_of_another_type_is_no_repeat():
+    """The same clicks; the types of the log are v for a view, c for a cart."""
+    rows = session("a", [1, 1, 2, 2, 2, 1, 1], "2026-01-01 10:00", user_id="u")
+    for row, event_type in zip(rows, "vcvvccv", strict=True):
+        row["event_type"] = event_type
+    for scope in ("session", "user"):
+        found = {
+            rule: cut(
+                events(rows),
+                dataset_config(columns={**USER, "event_type": "type"},
+                               repeats={"rule": rule, "scope": scope}),
+            )[0]["row"].to_pylist()
+            for rule in ("keep", "drop_consecutive", "drop_all")
+        }  # fmt: skip
+        assert found == {
+            "keep": [0, 1, 2, 3, 4, 5, 6],
+            "drop_consecutive": [0, 1, 2, 4, 5, 6],
+            "drop_all": [0, 1, 2, 4],
+        }
+
+
+def test_a_feature_that_is_called_event_type_makes_no_types():
+    rows = session("a", [1, 1, 2], "2026-01-01 10:00")
+    for row, event_type in zip(rows, "vcv", strict=True):
+        row["event_type"] = event_type
+    feature = {"event_type": {"kind": "categorical", "column": "type"}}
+    rules = {"repeats": {"rule": "drop_consecutive", "scope": "session"}, "features": feature}
+    for column, expected in ((None, [0, 2]), ("type", [0, 1, 2])):
+        dataset = dataset_config(columns={"event_type": column}, **rules)
+        kept = cut(events(rows), dataset)[0]
+        assert kept["row"].to_pylist() == expected
+        assert "event_type" in kept.column_names
+
+
+def test_clicks_that_were_sent_again_are_dropped_before_repeats_are_looked_for():
+    seconds = [(0, 1), (1, 2), (4, 1), (9, 1), (15, 1), (16, 2)]  # 1 at 15 is six seconds later
+    rows = [
+        {"session_id": "a", "user_id": "u", "item_id": item,
+         "event_time": instant(f"2026-01-01 10:00:{second:02}")}
+        for second, item in seconds
+    ]  # fmt: skip
+    for scope in ("session", "user"):
+        repeats = {"rule": "drop_consecutive", "scope": scope}
+        rules = dataset_config(columns=USER, repeats=repeats, retry_seconds=5)
+        kept, counts, _ = cut(events(rows), rules)
+        assert kept["row"].to_pylist() == [0, 1, 4, 5]
+        assert (counts["retries"].sum(), counts["repeats"].sum()) == (2, 0)
+    other = [{**row, "user_id": f"u{n}"} for n, row in enumerate(rows)]  # nobody's clicks are two
+    assert len(cut(events(other), rules)[0]) == len(rows)
 
 
 def test_repeats_of_a_user_reach_across_sessions_and_spare_the_users_first_event():
@@ -132,7 +183,7 @@ def test_short_sessions_go_after_repeats_and_overrun():
     assert items(table, rules) == {"c": [1, 2]}
     counts = cut(table, rules)[1]
     assert dropped_by(counts) == {
-        "repeats": 1, "overrun": 1, "short_sessions": 2, "truncated": 0, "no_role": 0,
+        "retries": 0, "repeats": 1, "overrun": 1, "short_sessions": 2, "truncated": 0, "no_role": 0,
     }  # fmt: skip
 
 
@@ -209,6 +260,7 @@ def logs(draw):
                 "session_id": draw(st.sampled_from("abcd")),
                 "user_id": draw(st.sampled_from(["u", "v", None])),
                 "item_id": draw(st.integers(1, 3)),
+                "event_type": draw(st.sampled_from(["view", "cart", None])),
                 "event_time": midnight + timedelta(minutes=draw(st.integers(-70, 70))),
                 "row": row,
             }
@@ -221,8 +273,13 @@ def logs(draw):
 def data_sets(draw):
     by_gap = draw(st.booleans())
     return dataset_config(
-        columns={**USER, **({"session_id": None} if by_gap else {})},
+        columns={
+            **USER,
+            **({"session_id": None} if by_gap else {}),
+            "event_type": draw(st.sampled_from([None, "type"])),
+        },
         gap_minutes=20.0 if by_gap else None,
+        retry_seconds=draw(st.sampled_from([None, 60.0, 600.0])),
         repeats={
             "rule": draw(st.sampled_from(["keep", "drop_consecutive", "drop_all"])),
             "scope": draw(st.sampled_from(["session", "user"])),
@@ -246,6 +303,8 @@ def data_sets(draw):
     ),
 )
 def test_sessions_equal_those_of_the_row_by_row_oracle(table, dataset, window):
+    if dataset.columns.event_type is None:
+        table = table.drop_columns(["event_type"])
     expected, dropped = expected_sessions(table, dataset, window)
     if dropped["no_user"] == len(table):
         return
