@@ -3,8 +3,7 @@
 import logging
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from datetime import date
 from itertools import pairwise
 from operator import itemgetter
@@ -17,45 +16,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dayahead.core.columns import DAY, EVENT_TIME, ITEM_ID, ROW
+from dayahead.core.columns import EVENT_TIME, ITEM_ID, ROW, SESSION_START
 from dayahead.core.errors import SourceError
 from dayahead.dataset.manifest import QualityResult
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.download.events import EventBatch
+from dayahead.download.file_quality import DayCount, Defects, FileQuality, add_days, by_name
+from dayahead.download.reach import Reach
 from dayahead.download.readers import EXAMPLES, QUOTE_ADVICE, RawBatch
 from dayahead.download.sources import Source
 
 _TINY = 0.001
 """Shares below this are shown with more digits."""
 _HEADINGS = ("check", "found", "of", "share", "limit", "verdict", "most in one file", "first")
+_ADVICE = {
+    "multiline": QUOTE_ADVICE,
+    "outside": "See time.between there; where all times are outside, see time.unit",
+    "stray": "See time.between there",
+}
+"""What to do besides, by check."""
 _log = logging.getLogger(__name__)
-
-
-@dataclass
-class Defects:
-    """Rows of one source file that fail a check."""
-
-    rows: int = 0
-    of: int = 0
-    """Number of rows that were checked."""
-    examples: list[str] = field(default_factory=list)
-    """Locations of the first ones, without the name of the file."""
-
-    def add(self, rows: int, of: int, locations: Iterable[str]) -> None:
-        """Count more rows."""
-        self.rows += rows
-        self.of += of
-        self.examples += list(locations)[: EXAMPLES - len(self.examples)]
-
-
-@dataclass(frozen=True)
-class FileQuality:
-    """Counts of one source file."""
-
-    defects: dict[str, Defects]
-    """Defects by check, as in section `quality` of the data set's file, without empty_days."""
-    days: list[str]
-    """Days (UTC) with an event, ISO 8601, in order."""
 
 
 class QualityCounters:
@@ -66,7 +46,7 @@ class QualityCounters:
         """Number of rows of the file so far."""
         self._defects: dict[str, Defects] = defaultdict(Defects)
         self._shown = shown
-        self._days: set[int] = set()
+        self._days: dict[str, dict[int, DayCount]] = {EVENT_TIME: {}, SESSION_START: {}}
         self._batches: list[tuple[int, int, str]] = []
         """By batch: first row, from 0; that row's number in messages, and the text before it."""
         self._last_time: int | None = None
@@ -81,7 +61,7 @@ class QualityCounters:
         self._defects["unreadable"].add(n_unreadable, raw.n_rows, errors)
         if raw.multiline is not None:
             rows = np.flatnonzero(raw.multiline) + self._batches[-1][0]
-            first = map(self._location, rows[:EXAMPLES].tolist())
+            first = map(self.location, rows[:EXAMPLES].tolist())
             self._defects["multiline"].add(len(rows), raw.n_rows, first)
         for name in batch.readable.schema.names:
             if name != ROW:
@@ -90,33 +70,42 @@ class QualityCounters:
             if pa.types.is_floating(column.type):
                 is_negative = pc.fill_null(pc.less(batch.table[column.name], 0), fill_value=False)
                 self._count(f"negative.{column.name}", batch.table, is_negative)
-        self._count_times(batch.table)
+        self._count_times(batch)
+        for column, days in self._days.items():
+            if column in batch.table.schema.names:
+                add_days(days, batch.table, column, self.location)
 
     def count_duplicates(self, path: Path) -> None:
         """Count events of a finished events file that equal an earlier one except for the row."""
         n_events, rows = _duplicates(path)
-        self._defects["duplicates"].add(len(rows), n_events, map(self._location, rows[:EXAMPLES]))
+        self._defects["duplicates"].add(len(rows), n_events, map(self.location, rows[:EXAMPLES]))
 
     def result(self) -> FileQuality:
         """Return all counts."""
-        days = [str(np.datetime64(day, "D")) for day in sorted(self._days)]
-        return FileQuality(dict(self._defects), days)
+        days, starts = map(by_name, self._days.values())
+        return FileQuality(dict(self._defects), days, starts)
 
-    def _count_times(self, events: pa.Table) -> None:
+    def _count_times(self, batch: EventBatch) -> None:
+        events, outside = batch.table, batch.outside
+        n_times = events.num_rows + outside.num_rows
+        first = outside[ROW].slice(0, EXAMPLES).to_pylist()
+        self._defects["outside"].add(outside.num_rows, n_times, map(self.location, first))
+        for check, rows in batch.clock_rows.items():
+            self._count(check, events, pc.is_in(events[ROW], value_set=rows))
         times = np.asarray(events[EVENT_TIME].cast(pa.int64()))
         if not len(times):
             return
         before = times[0] if self._last_time is None else self._last_time
         self._count("backwards", events, pa.array(np.diff(times, prepend=before) < 0))
         self._last_time = int(times[-1])
-        self._days.update(np.unique(times // DAY).tolist())
 
     def _count(self, check: str, table: pa.Table, mask: pa.Array) -> None:
         n_rows = pc.sum(mask).as_py() or 0
         rows = table[ROW].filter(mask).slice(0, EXAMPLES).to_pylist() if n_rows else []
-        self._defects[check].add(n_rows, table.num_rows, map(self._location, rows))
+        self._defects[check].add(n_rows, table.num_rows, map(self.location, rows))
 
-    def _location(self, row: int) -> str:
+    def location(self, row: int) -> str:
+        """Return where a row is, by its number from 0, without the name of the file."""
         index = bisect_right(self._batches, row, key=itemgetter(0)) - 1
         first_row, number, location = self._batches[index]
         return f"{location}{number + row - first_row:,}"
@@ -152,15 +141,21 @@ def _filtered(path: Path, mask: npt.NDArray[np.bool_]) -> Iterator[pa.Table]:
 Files = Sequence[tuple[Source, FileQuality]]
 
 
-def check_quality(files: Files, dataset: DatasetConfig, name: str) -> tuple[QualityResult, ...]:
+def check_quality(
+    files: Files, dataset: DatasetConfig, name: str, reach: Reach | None
+) -> tuple[QualityResult, ...]:
     """Add up the counts of all files and compare them with the limits.
+
+    `reach` says which events are strays; None: there is no event.
 
     Raises:
         SourceError: names every check that exceeds its limit, and the location of its first defect.
     """
     checks = dict.fromkeys(check for _, quality in files for check in quality.defects)
     results = [_total(check, files, dataset) for check in checks]
-    results.append(_empty_days(files, dataset.quality.empty_days))
+    results.append(_empty_days(files, dataset.quality.empty_days, reach))
+    if reach is not None:
+        results.append(reach.strays)
     for result in results:
         if result.found:
             _log.info("quality: %s", _summary(result))
@@ -168,7 +163,7 @@ def check_quality(files: Files, dataset: DatasetConfig, name: str) -> tuple[Qual
     if exceeded:
         limits = ", ".join(f"quality.{result.check}" for result in exceeded)
         found = "; ".join(f"{_summary(result)}, first {result.examples[0]}" for result in exceeded)
-        advice = f". {QUOTE_ADVICE}" if "multiline" in [each.check for each in exceeded] else ""
+        advice = "".join(f". {_ADVICE[each.check]}" for each in exceeded if each.check in _ADVICE)
         raise SourceError(
             f"datasets/{name}.yaml: too many defects in the log: {found}. Correct the files, or, "
             f"if that is how the log is, raise {limits} there{advice}"
@@ -192,8 +187,9 @@ def _total(check: str, files: Files, dataset: DatasetConfig) -> QualityResult:
     )
 
 
-def _empty_days(files: Files, limit: float | None) -> QualityResult:
-    days = sorted({date.fromisoformat(day) for _, quality in files for day in quality.days})
+def _empty_days(files: Files, limit: float | None, reach: Reach | None) -> QualityResult:
+    found = sorted({date.fromisoformat(day) for _, quality in files for day in quality.days})
+    days = [day for day in found if reach is None or reach.has(day)]
     gaps = [(before, (after - before).days - 1) for before, after in pairwise(days)]
     span = (days[-1] - days[0]).days + 1 if days else 0
     examples = [f"{n} after {before}" for before, n in gaps if n]
