@@ -43,6 +43,8 @@ class WindowCounts:
     log_end: datetime
     without_user: int
     """Number of events without a user, which are dropped where sessions are cut by gaps."""
+    strays: int = 0
+    """Number of events outside the log's span, which wait for a longer log."""
 
     @cached_property
     def entries(self) -> dict[int, WindowEntry]:
@@ -95,7 +97,8 @@ class WindowCounts:
             sessions_read=int(total["started"]),
             sessions_kept=int(kept["sessions"]),
             steps={
-                "events_read": int(total["read"]) + self.without_user,
+                "events_read": int(total["read"]) + self.without_user + self.strays,
+                **({"strays": self.strays} if self.strays else {}),
                 "dropped_no_user": self.without_user,
                 **{f"dropped_{step}": int(total[step]) for step in STEPS},
                 "dropped_windows": int(total["events"] - kept["events"]),
