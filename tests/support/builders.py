@@ -25,6 +25,7 @@ from dayahead.core.files import write_parquet
 from dayahead.core.fingerprints import sha256_of
 from dayahead.dataset.manifest import EventsFile, RawManifest
 from dayahead.dataset.schema import DatasetConfig
+from dayahead.dataset.time import microseconds
 
 
 def instant(text: str) -> datetime:
@@ -66,12 +67,17 @@ def session(session_id: str, items: Sequence[Any], start: str, **more: Any) -> l
 
 
 def write_log(
-    raw: Path, log: pa.Table | Sequence[pa.Table], *, log_end: str | None = None, parts: int = 1
+    raw: Path,
+    log: pa.Table | Sequence[pa.Table],
+    *,
+    log_end: str | None = None,
+    parts: int = 1,
+    span: tuple[str, str] | None = None,
 ) -> None:
     """Write an event table as `download` leaves it.
 
     A table is one source file, cut into `parts`; several are a source file each, and number their
-    rows from 0.
+    rows from 0. Events outside `span` are strays.
     """
     raw.mkdir(parents=True, exist_ok=True)
     files = [log] if isinstance(log, pa.Table) else log
@@ -84,7 +90,8 @@ def write_log(
             name = f"events-{len(written):05d}.parquet"
             write_parquet(raw / name, part)
             sha256 = sha256_of(raw / name)
-            written.append(EventsFile(name, len(part), sha256, "", "", first_row))
+            times = [time.isoformat() for time in sorted(part[EVENT_TIME].to_pylist())] or [""]
+            written.append(EventsFile(name, len(part), sha256, times[0], times[-1], first_row))
         first_row += len(table)
     times = [time for table in files for time in table[EVENT_TIME].to_pylist()]
     end_of_log = instant(log_end) if log_end else max(times, default=instant("1970-01-01"))
@@ -96,6 +103,7 @@ def write_log(
         dropped={},
         files=(),
         parts=tuple(written),
+        span=(microseconds(instant(span[0])), microseconds(instant(span[1]))) if span else None,
     )
     manifest.write(raw)
 

@@ -83,22 +83,26 @@ def microseconds(milliseconds: Any) -> int:
 
 
 def instant(value: Any, unit: str) -> datetime:
-    try:
-        if unit == "ms":
-            found = START + timedelta(microseconds=microseconds(value))
-        else:
-            written = text(value)
-            if not re.fullmatch(
-                r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d:\d\d(\.\d{1,6})?(Z| UTC)?)?", written
-            ):
-                raise BadError
-            found = datetime.fromisoformat(written.removesuffix(" UTC").removesuffix("Z"))
-            found = found.replace(tzinfo=UTC)
-    except (OverflowError, ValueError):
-        raise BadError from None
-    if not START <= found < LATEST:
+    """A time; LATEST, which is outside, for every one that datetime does not hold."""
+    if isinstance(value, bytes | str):
+        value = text(value).strip(" \t\r\n\f\v\"'")
+    if unit == "ms":
+        try:
+            return START + timedelta(microseconds=microseconds(value))
+        except OverflowError:
+            return LATEST
+    if re.match(r"\d{5}-", written := text(value)):
+        return LATEST
+    if not (
+        found := re.fullmatch(r"(\d{4})-(\d\d?)-(\d\d?)([T ].{8}(\..{1,6})?(Z| UTC)?)?", written)
+    ):
         raise BadError
-    return found
+    try:
+        clock = (found[4] or "").removesuffix(" UTC").removesuffix("Z")
+        moment = datetime.fromisoformat(f"{found[1]}-{found[2]:0>2}-{found[3]:0>2}{clock}")
+    except ValueError:
+        raise BadError from None
+    return moment.replace(tzinfo=UTC)
 
 
 @dataclass
@@ -108,6 +112,8 @@ class Expected:
     events: list[dict[str, Any]]
     faulty: list[int]
     """Rows, from 0, with an unreadable value."""
+    outside: int = 0
+    """Number of rows whose time is not from 1970 to 2199."""
 
 
 def expected(rows: list[dict[str, Any]], unit: str) -> Expected:
@@ -129,6 +135,10 @@ def expected(rows: list[dict[str, Any]], unit: str) -> Expected:
         except BadError:
             found.faulty.append(number)
             continue
-        if None not in (entry["session_id"], entry["item_id"], entry["event_time"]):
+        if None in (entry["session_id"], entry["item_id"], entry["event_time"]):
+            continue
+        if START <= entry["event_time"] < LATEST:
             found.events.append({**entry, "row": number})
+        else:
+            found.outside += 1
     return found

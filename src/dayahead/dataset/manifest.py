@@ -82,12 +82,17 @@ class RawManifest:
     files: tuple[SourceRecord, ...]
     parts: tuple[EventsFile, ...]
     quality: tuple[QualityResult, ...] = ()
+    span: tuple[int, int] | None = None
+    """Where there are strays: begin and end of the days that are the log's, microseconds since
+    1970, UTC. Events outside are set aside until a longer log holds them within."""
 
     def write(self, raw: Path) -> None:
         """Write manifest.json into the folder data/raw."""
         quality = [asdict(result) | {"share": result.share} for result in self.quality]
-        times = {"log_end": self.log_end.isoformat()}
-        write_json(raw / MANIFEST, asdict(self) | times | {"quality": quality})
+        content = asdict(self) | {"log_end": self.log_end.isoformat(), "quality": quality}
+        if self.span is None:
+            del content["span"]
+        write_json(raw / MANIFEST, content)
 
     @classmethod
     def read(cls, raw: Path) -> "RawManifest":
@@ -109,6 +114,7 @@ class RawManifest:
                     "files": tuple(SourceRecord(**file) for file in found["files"]),
                     "parts": tuple(EventsFile(**part) for part in found["parts"]),
                     "quality": tuple(QualityResult(**q) for q in found.get("quality", ())),
+                    "span": _span(found.get("span")),
                 }
             )
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
@@ -116,3 +122,10 @@ class RawManifest:
                 f"{path}: not a readable manifest ({type(error).__name__}: {error}); "
                 f"run `dvc repro -f download`"
             ) from None
+
+
+def _span(found: list[int] | None) -> tuple[int, int] | None:
+    if found is None:
+        return None
+    first, end = map(int, found)
+    return first, end

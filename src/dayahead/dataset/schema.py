@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,7 +11,7 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from dayahead.config.loading import STRICT, TimeZone, read_yaml, validated
+from dayahead.config.loading import STRICT, read_yaml, validated
 from dayahead.core.columns import (
     EVENT_ID,
     EVENT_TIME,
@@ -35,6 +34,7 @@ from dayahead.dataset.columns import ColumnsConfig
 from dayahead.dataset.forgotten import ForgottenConfig
 from dayahead.dataset.sessions import SessionsConfig
 from dayahead.dataset.source import SourceConfig
+from dayahead.dataset.time import TimeConfig
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Interval = tuple[Share, Share]
@@ -45,24 +45,10 @@ TIME_FEATURES = ("hour", "weekday", "item_age")
 """Kinds computed from the event's time, without a column of the source."""
 SCALED_FEATURES = ("number", "log_number", "relative_number", "item_age")
 """Kinds that are one number, which `scale` applies to."""
+OUTSIDE = 0.1
+"""Default limit on the share of rows that have no plausible time."""
 REQUIRED_NULLS = 0.01
 """Default limit on the share of rows that lack a required value."""
-
-
-@dataclass(frozen=True, kw_only=True, config=STRICT)
-class TimeConfig:
-    """How the event time is written: in one column, or as a date and an offset from midnight."""
-
-    column: str
-    unit: Literal["s", "ms", "us", "text"] = "text"
-    """Unix time in this unit, or text in ISO 8601 order (`2019-10-01 00:00:00 UTC` too)."""
-    zone: TimeZone = "UTC"
-    """IANA time zone of text without a UTC offset."""
-    offset: str | None = None
-    """A column added to `column` (a date), in `offset_unit`."""
-    offset_unit: Literal["s", "ms", "us"] = "ms"
-    complete_until: datetime | None = None
-    """Watermark: the log is complete up to here; null: up to its last event."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -196,7 +182,17 @@ class QualityConfig:
     negative: dict[str, Share | None] = Field(default_factory=dict)
     """Events with a number below zero, by feature."""
     empty_days: Share | None = None
-    """Days (UTC) without an event, between the first and the last."""
+    """Days (UTC) without an event, between the first and the last that are no strays."""
+    outside: Share | None = OUTSIDE
+    """Rows with a time outside `time.between`; they are dropped."""
+    stray: Share | None = OUTSIDE
+    """Events on days far from all others, or later than tomorrow. They are kept out of the windows
+    until the log has reached their days."""
+    ambiguous: Share | None = None
+    """Events with a time without UTC offset in the hour that occurs twice when clocks go back. In a
+    file in order of time they are read in that order, elsewhere as the first of the two."""
+    nonexistent: Share | None = None
+    """Events with such a time in the hour that is left out when clocks go forward: one hour on."""
 
     def check_names(self, columns: Sequence[str], numbers: Sequence[str]) -> None:
         """Check that limits name columns of the event table (`numbers`: the numeric ones)."""

@@ -1,8 +1,9 @@
 """One source file to events files (parquet), converted once and cached."""
 
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -23,14 +24,17 @@ from dayahead.dataset.manifest import EventsFile, SourceRecord, events_file_name
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.download.archives import raw_files
 from dayahead.download.batches import RawBatch, kept_rows
+from dayahead.download.clocks import SLACKS, OutOfOrderError, ZoneClock
 from dayahead.download.compression import kind_of_file
 from dayahead.download.events import source_columns, to_events
+from dayahead.download.file_quality import FileQuality
 from dayahead.download.ids import spelled_columns
-from dayahead.download.quality import FileQuality, QualityCounters
+from dayahead.download.quality import QualityCounters
 from dayahead.download.readers import read_batches
 from dayahead.download.repeats import Ints, repeats_within
 from dayahead.download.sources import Source
 from dayahead.download.synthetic import generate
+from dayahead.download.unit_check import UnitCheck
 
 ROOMS = ("config", "core", "dataset", "download")
 """Rooms whose source affects the conversion."""
@@ -139,7 +143,9 @@ def _settings(dataset: DatasetConfig) -> str:
             (source.decimal, source.thousands, source.members),
             (source.encoding, source.escape, source.explode, source.where),
             dataset.columns,
-            (time.column, time.unit, time.zone, time.offset, time.offset_unit),
+            (time.column, time.unit, time.formats, time.zone, time.offset, time.offset_unit),
+            # Not today: by default later times are no strays before `stage` looks at the log.
+            time.limits,
             features,
             # Whether lines may be unreadable changes how they are read; the limit is checked later.
             dataset.quality.unreadable > 0,
@@ -159,15 +165,29 @@ def _read_conversion(folder: Path) -> Conversion:
 
 
 def _convert(source: Source, dataset: DatasetConfig, folder: Path) -> None:
+    # In UTC no time occurs twice.
+    for slack in SLACKS if dataset.time.zone != "UTC" else SLACKS[-1:]:
+        with suppress(OutOfOrderError):
+            return _convert_assuming(slack, source, dataset, folder)
+    return None
+
+
+def _convert_assuming(
+    slack: int | None, source: Source, dataset: DatasetConfig, folder: Path
+) -> None:
+    """Convert a source whose rows go back in time by at most `slack` (see `ZoneClock`)."""
     counters = QualityCounters(source.shown, spelled_columns(dataset))
+    units = UnitCheck(dataset.time)
     dropped: Counter[str] = Counter()
     filtered: dict[str, Counter[str]] = {column: Counter() for column in dataset.source.where}
+    clocks: dict[str, ZoneClock] = defaultdict(lambda: ZoneClock(dataset.time.zone, slack))
 
     def tables() -> Iterator[pa.Table]:
         with tqdm(unit="rows", unit_scale=True, desc=source.file, disable=None) as bar:
             for raw in _raw_batches(source, dataset, folder):
-                batch = to_events(raw, dataset, counters.n_rows)
+                batch = to_events(raw, dataset, counters.n_rows, clocks[raw.name])
                 counters.count_batch(raw, batch)
+                units.add(batch, counters.location)
                 dropped.update(batch.dropped)
                 for column, values in raw.filtered.items():
                     filtered[column].update(values)
@@ -175,6 +195,7 @@ def _convert(source: Source, dataset: DatasetConfig, folder: Path) -> None:
                 yield batch.table
 
     parts = _write_parts(folder, dataset.event_schema(), tables())
+    units.check(source.shown)
     for number, part in enumerate(parts):
         if len(rows := repeats_within(folder / part.file)):
             np.save(folder / _repeats_file(number), rows)

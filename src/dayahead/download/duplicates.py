@@ -16,7 +16,7 @@ from dayahead.core.fingerprints import fingerprint, source_fingerprint
 from dayahead.dataset.manifest import EventsFile
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.download.convert import ROOMS, Conversion, events_cache, write_part
-from dayahead.download.quality import FileQuality
+from dayahead.download.file_quality import FileQuality
 from dayahead.download.repeats import Ints, Part, repeats_across, repeats_of
 from dayahead.download.sources import Source
 

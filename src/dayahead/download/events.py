@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,6 @@ import pyarrow.compute as pc
 from dayahead.core.columns import (
     EVENT_TIME,
     ITEM_ID,
-    LATEST_TIME,
     ROW,
     SESSION_ID,
     SESSION_START,
@@ -22,19 +22,18 @@ from dayahead.core.columns import (
 )
 from dayahead.core.errors import SourceError
 from dayahead.dataset.columns import ColumnConfig
-from dayahead.dataset.schema import DatasetConfig, TimeConfig
+from dayahead.dataset.schema import DatasetConfig
 from dayahead.dataset.source import SourceConfig
+from dayahead.dataset.time import TimeConfig
 from dayahead.download.batches import EXAMPLES, UNREADABLE, RawBatch, find_invalid
+from dayahead.download.clocks import ZoneClock
 from dayahead.download.ids import joined, plain_numbers
+from dayahead.download.time_advice import advice
+from dayahead.download.times import LATEST, MICROSECONDS, InvalidTimesError, clipped, to_times
+from dayahead.download.values import cast_trimmed, decoded, to_int
 
-MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
-_EXACT = {32: 2**24, 64: 2**53}
-"""Largest exact whole number by bits of a float: larger ones lose digits."""
 _LARGEST = float(np.finfo(np.float32).max)
-_NAIVE = pa.timestamp("us")
 _WHOLE_NUMBER = "a whole number of at most 64 bits (or set its type to string)"
-_Convert = Callable[[pa.Array], pa.Array]
-"""Converts a column; raises an ArrowException if a value is invalid."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +44,15 @@ class EventBatch:
     dropped: dict[str, int]
     """Number of rows that are no events, by reason: unreadable, or the column without a value."""
     readable: pa.Table
-    """`table` and the rows without session, item or time."""
+    """`table`, the rows without session, item or time, and those with a time outside."""
     errors: tuple[str, ...]
     """Location and error of the first unreadable rows."""
+    outside: pa.Table
+    """The rows with a time outside `time.between`."""
+    outside_values: pa.Array
+    """The event times of these as the source has them."""
+    clock_rows: dict[str, pa.Array] = field(default_factory=dict)
+    """Numbers of the rows with times that are ambiguous, or nonexistent, on the zone's clock."""
 
 
 def source_columns(dataset: DatasetConfig) -> dict[str, pa.DataType]:
@@ -58,34 +63,57 @@ def source_columns(dataset: DatasetConfig) -> dict[str, pa.DataType]:
     return columns | ({dataset.time.offset: pa.int64()} if dataset.time.offset else {})
 
 
-def to_events(raw: RawBatch, dataset: DatasetConfig, first_row: int) -> EventBatch:
-    """Convert rows to events; drop and count rows without session, item or time.
+def to_events(
+    raw: RawBatch, dataset: DatasetConfig, first_row: int, clock: ZoneClock | None = None
+) -> EventBatch:
+    """Convert rows to events; drop and count rows without session, item or plausible time.
 
-    `first_row` is the number of the batch's first row in the source file, from 0.
+    `first_row` is the number of the batch's first row in the source file, from 0. `clock` is that
+    of the file, for times without UTC offset, and has seen the batches before; None: a new one,
+    which does not go by the order of rows.
 
     Raises:
         SourceError: a value is unreadable and no row may be dropped; names its line.
+        OutOfOrderError: see `ZoneClock`.
     """
-    schema = dataset.event_schema()
+    schema, time = dataset.event_schema(), dataset.time
     unreadable = _UnreadableRows(raw, is_strict=dataset.quality.unreadable == 0)
     columns = {ROW: pa.array(first_row + raw.indices())}
     for name, sources in dataset.event_columns().items():
         if name in dataset.columns.key_names:
             columns[name] = _key(unreadable, dataset.columns.key(name))
             continue
-        convert, expected = _converter(schema.field(name), dataset)
-        columns[name] = _convert_column(unreadable, sources[0], convert, expected)
-    if dataset.time.offset is not None:
-        columns[EVENT_TIME] = _add_offsets(columns[EVENT_TIME], unreadable, dataset.time)
+        conversion = _conversion(schema.field(name), dataset)
+        columns[name] = _convert_column(unreadable, sources[0], conversion)
+    local = (clock or ZoneClock(time.zone)).localise(columns[EVENT_TIME])
+    columns[EVENT_TIME] = local.instants
+    if SESSION_START in columns:
+        columns[SESSION_START] = ZoneClock(time.zone).localise(columns[SESSION_START]).instants
+    if time.offset is not None:
+        columns[EVENT_TIME] = _add_offsets(columns[EVENT_TIME], unreadable, time)
     readable = pa.table(columns, schema).filter(pa.array(~unreadable.mask))
     known, forgotten = _drop_forgotten(readable, dataset)
-    table, dropped = _drop_incomplete(known)
+    complete, incomplete = _drop_incomplete(known)
+    table, outside = _split_outside(complete, time)
     left_out = {reason: len(rows) for reason, rows in raw.left_out.items()}
-    if n_unreadable := left_out.pop(UNREADABLE, 0) + int(unreadable.mask.sum()):
-        left_out = {UNREADABLE: n_unreadable, **left_out}
-    dropped = {**left_out, **forgotten, **dropped}
-    errors = (*raw.errors, *unreadable.errors)[:EXAMPLES]
-    return EventBatch(table, dropped, readable, errors)
+    n_unreadable = left_out.pop(UNREADABLE, 0) + int(unreadable.mask.sum())
+    dropped = {UNREADABLE: n_unreadable, **left_out, **forgotten, **incomplete}
+    dropped |= {"outside time.between": outside.num_rows}
+    found = {"ambiguous": local.ambiguous, "nonexistent": local.nonexistent}
+    clock_rows = {check: columns[ROW].filter(pa.array(mask)) for check, mask in found.items()}
+    return EventBatch(
+        table,
+        {reason: n for reason, n in dropped.items() if n},
+        readable,
+        (*raw.errors, *unreadable.errors)[:EXAMPLES],
+        outside,
+        _filtered(raw.table[time.column], pc.is_in(columns[ROW], value_set=outside[ROW])),
+        clock_rows if time.zone != "UTC" else {},
+    )
+
+
+def _filtered(values: pa.ChunkedArray, mask: pa.Array) -> pa.Array:
+    return values.combine_chunks().filter(mask)
 
 
 class _UnreadableRows:
@@ -107,45 +135,59 @@ class _UnreadableRows:
         self.mask |= mask
 
 
-def _converter(field: pa.Field, dataset: DatasetConfig) -> tuple[_Convert, str]:
-    """Return the conversion to a column's type, and what it expects, for messages."""
+@dataclass(frozen=True)
+class _Conversion:
+    """How a column becomes what the event table holds."""
+
+    convert: Callable[[pa.Array], Any]
+    """Returns an array, or `Times`; raises an ArrowException if a value is invalid."""
+    expected: str
+    """What it expects, for messages."""
+    advise: Callable[[Any], str] = lambda _: ""
+    """Says what to set, for an invalid value."""
+
+
+def _conversion(field: pa.Field, dataset: DatasetConfig) -> _Conversion:
     source, time = dataset.source, dataset.time
     if field.type == TIMESTAMP:
-        expected = "text such as 2019-10-01 00:00:00" if time.unit == "text" else "Unix time"
-        return (
-            lambda values: _to_times(values, time),
-            f"{expected} between 1970 and 2200 (time.unit is {time.unit})",
-        )
+        form = "days of Excel" if time.unit == "excel" else "Unix time"
+        form = "text such as 2019-10-01 00:00:00" if time.unit == "text" else form
+        form = f"text such as {' or '.join(time.formats)}" if time.formats else form
+        expected = f"{form} (time.unit is {time.unit})"
+        return _Conversion(partial(to_times, time=time), expected, partial(advice, time=time))
     if pa.types.is_int64(field.type):
-        return _to_int_id, _WHOLE_NUMBER
+        return _INTEGER
     if pa.types.is_floating(field.type):
         expected = f"a number such as 1{source.thousands or ''}234{source.decimal}5"
-        return lambda values: _to_float(values, source), expected
-    return _to_text, "text in UTF-8"
+        return _Conversion(partial(_to_float, source=source), expected)
+    return _TEXT
 
 
 def _key(unreadable: _UnreadableRows, parts: Sequence[ColumnConfig]) -> pa.Array:
     """Convert the id of a session or user, which may be made of several columns, to text."""
-    found = []
-    for part in parts:
-        convert, expected = _to_text, "text in UTF-8"
-        if part.type == "int":
-            convert, expected = _to_int_id, _WHOLE_NUMBER
-        found.append(_convert_column(unreadable, part.column, convert, expected).cast(pa.string()))
-    return joined(found)
+    found = [
+        _convert_column(unreadable, part.column, _INTEGER if part.type == "int" else _TEXT)
+        for part in parts
+    ]
+    return joined([part.cast(pa.string()) for part in found])
 
 
-def _convert_column(
-    unreadable: _UnreadableRows, column: str, convert: _Convert, expected: str
-) -> pa.Array:
+def _convert_column(unreadable: _UnreadableRows, column: str, conversion: _Conversion) -> Any:  # noqa: ANN401
     """Convert a column; unreadable values become null."""
-    values = unreadable.raw.table[column].combine_chunks()
+    values, convert = unreadable.raw.table[column].combine_chunks(), conversion.convert
     try:
         # All at once first, which is fast; the search for invalid values is the exception.
         return convert(values)
+    except InvalidTimesError as error:
+        bad = error.mask
     except pa.ArrowException:
         bad = _invalid_values(values, convert)
-    unreadable.add(bad, column, lambda row: f"expected {expected}, found {_shown(values[row])}")
+
+    def describe(row: int) -> str:
+        found = f"expected {conversion.expected}, found {_shown(values[row])}"
+        return found + conversion.advise(values[row])
+
+    unreadable.add(bad, column, describe)
     if values.null_count + bad.sum() == len(values):  # the type may have no conversion at all
         return convert(pa.nulls(len(values), pa.string()))
     return convert(pc.if_else(pa.array(bad), pa.scalar(None, values.type), values))
@@ -158,7 +200,7 @@ def _shown(value: pa.Scalar) -> str:
         return f"a {value.type} out of range"
 
 
-def _invalid_values(values: pa.Array, convert: _Convert) -> npt.NDArray[np.bool_]:
+def _invalid_values(values: pa.Array, convert: Callable[[pa.Array], Any]) -> npt.NDArray[np.bool_]:
     """Mark the values that `convert` cannot convert; each distinct value is tried once."""
     if pa.types.is_nested(values.type):
         return np.asarray(values.is_valid())
@@ -170,50 +212,28 @@ def _invalid_values(values: pa.Array, convert: _Convert) -> npt.NDArray[np.bool_
     return np.asarray(pc.is_in(values, value_set=bad))
 
 
-def _decoded(values: pa.Array) -> pa.Array:
-    return values.cast(pa.string()) if pa.types.is_binary(values.type) else values
-
-
 def _to_text(values: pa.Array) -> pa.Array:
     """Convert to strings; whole floats lose their fraction (549.0 is session 549)."""
-    return (_to_int(values) if pa.types.is_floating(values.type) else values).cast(pa.string())
-
-
-def _to_int(values: pa.Array) -> pa.Array:
-    """Convert to int64, exactly."""
-    values = _decoded(values)
-    if pa.types.is_string(values.type) and pc.any(pc.match_substring_regex(values, "[xX]")).as_py():
-        raise pa.ArrowInvalid("Arrow would read 0xFFFFFFFFFFFFFFFF as -1")
-    bits = values.type.bit_width if pa.types.is_floating(values.type) else 0
-    if bits and pc.any(pc.greater(pc.abs(values), _EXACT[bits])).as_py():
-        raise pa.ArrowInvalid("the float has lost digits")
-    return _cast_trimmed(values, pa.int64())
-
-
-def _cast_trimmed(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Convert to numbers; blanks around those written as text are no part of them."""
-    try:
-        return values.cast(kind)
-    except pa.ArrowInvalid:
-        if not pa.types.is_string(values.type):
-            raise
-        return pc.ascii_trim_whitespace(values).cast(kind)
+    return (to_int(values) if pa.types.is_floating(values.type) else values).cast(pa.string())
 
 
 def _to_int_id(values: pa.Array) -> pa.Array:
-    """Convert to int64 as `_to_int` does, and text with blanks or a fraction of zeros too."""
+    """Convert to int64 as `to_int` does, and text with blanks or a fraction of zeros too."""
     try:
-        return _to_int(values)
+        return to_int(values)
     except pa.ArrowException:
-        return _to_int(plain_numbers(_decoded(values)))
+        return to_int(plain_numbers(decoded(values)))
+
+
+_INTEGER, _TEXT = _Conversion(_to_int_id, _WHOLE_NUMBER), _Conversion(_to_text, "text in UTF-8")
 
 
 def _to_float(values: pa.Array, source: SourceConfig) -> pa.Array:
     """Convert to float64; NaN, infinity and what becomes infinite as a float32 become null."""
-    values = _decoded(values)
+    values = decoded(values)
     if pa.types.is_string(values.type):
         values = _with_point(values, source.decimal, source.thousands)
-    values = _cast_trimmed(values, pa.float64())
+    values = cast_trimmed(values, pa.float64())
     return pc.if_else(pc.less_equal(pc.abs(values), _LARGEST), values, None)
 
 
@@ -232,79 +252,16 @@ def _with_point(text: pa.Array, decimal: str, thousands: str | None) -> pa.Array
     return text
 
 
-def _to_times(values: pa.Array, time: TimeConfig) -> pa.Array:
-    """Convert text, Unix time or a date or time type to timestamps in UTC."""
-    values = _decoded(values)
-    if pa.types.is_temporal(values.type):
-        zone = getattr(values.type, "tz", None)
-        is_finer = getattr(values.type, "unit", None) == "ns"  # truncate to microseconds
-        values = values.cast(pa.timestamp("us", zone), safe=not is_finer)
-        instants = values.cast(TIMESTAMP) if zone else _localized(values, time.zone)
-    elif time.unit == "text":
-        instants = _parse_times(values.cast(pa.string()), time.zone)
-    else:
-        factor = MICROSECONDS[time.unit]
-        try:
-            unix = pc.multiply_checked(_to_int(values), factor)
-        except pa.ArrowInvalid:  # fractions; float64 is exact to the microsecond until 2200
-            unix = pc.round(pc.multiply(values.cast(pa.float64()), float(factor))).cast(pa.int64())
-        instants = unix.cast(TIMESTAMP)
-    return _check_range(instants)
-
-
-def _check_range(instants: pa.Array) -> pa.Array:
-    if pc.any(_is_out_of_range(instants.cast(pa.int64()))).as_py():
-        raise pa.ArrowInvalid("outside 1970 to 2200")
-    return instants
-
-
-def _is_out_of_range(unix: pa.Array) -> pa.Array:
-    return pc.or_(pc.less(unix, 0), pc.greater_equal(unix, LATEST_TIME))
-
-
-def _parse_times(text: pa.Array, zone: str) -> pa.Array:
-    """Parse ISO 8601 (T or blank); a trailing UTC, Z or offset takes precedence over `zone`."""
-    if pc.all(pc.ends_with(text, " UTC")).as_py():
-        text, zone = pc.utf8_slice_codeunits(text, 0, -4), "UTC"
-    with suppress(pa.ArrowInvalid):  # all rows have an offset
-        return text.cast(TIMESTAMP)
-    with suppress(pa.ArrowInvalid):  # none has
-        return _localized(text.cast(_NAIVE), zone)
-    # Some rows have an offset and others none: parse them separately.
-    text = pc.replace_substring_regex(text, r"\s*(UTC|GMT)$", "Z")
-    text = pc.replace_substring_regex(text, r"\s+([+-]\d\d:?\d\d)$", r"\1")
-    has_offset = pc.match_substring_regex(text, r":\d\d.*(Z|[+-]\d\d(:?\d\d)?)$")
-    with_offset = pc.if_else(has_offset, text, None).cast(TIMESTAMP)
-    without = _localized(pc.if_else(has_offset, None, text).cast(_NAIVE), zone)
-    return pc.coalesce(with_offset, without)
-
-
-def _localized(naive: pa.Array, zone: str) -> pa.Array:
-    """Interpret wall-clock times in a zone; of an hour that occurs twice, take the first."""
-    instants = pc.assume_timezone(naive, zone, ambiguous="earliest", nonexistent="earliest")
-    return instants.cast(TIMESTAMP)
-
-
 def _add_offsets(dates: pa.Array, unreadable: _UnreadableRows, time: TimeConfig) -> pa.Array:
     factor, column = MICROSECONDS[time.offset_unit], str(time.offset)
 
     def to_offsets(values: pa.Array) -> pa.Array:
-        offsets = pc.multiply_checked(_to_int(values), factor)
-        _check_range(pc.abs(offsets))  # so that no sum can overflow
-        return offsets
+        # Limits to within which no sum can overflow.
+        return pc.multiply(clipped(to_int(values), -LATEST // factor, LATEST // factor), factor)
 
     expected = f"a whole number of {time.offset_unit} since the date began"
-    offsets = _convert_column(unreadable, column, to_offsets, expected)
-    unix = pc.add(dates.cast(pa.int64()), offsets)
-    unreadable.add(
-        np.asarray(pc.fill_null(_is_out_of_range(unix), fill_value=False)),
-        column,
-        lambda _: (
-            f"expected a time between 1970 and 2200, found one outside when added to column "
-            f"{time.column}"
-        ),
-    )
-    return unix.cast(TIMESTAMP)
+    offsets = _convert_column(unreadable, column, _Conversion(to_offsets, expected))
+    return pc.add(dates.cast(pa.int64()), offsets).cast(TIMESTAMP)
 
 
 def _drop_forgotten(table: pa.Table, dataset: DatasetConfig) -> tuple[pa.Table, dict[str, int]]:
@@ -322,3 +279,18 @@ def _drop_incomplete(table: pa.Table) -> tuple[pa.Table, dict[str, int]]:
             table = table.filter(pc.is_valid(table[name]))
             dropped[f"no {name}"] = n_nulls
     return table, dropped
+
+
+def _split_outside(table: pa.Table, time: TimeConfig) -> tuple[pa.Table, pa.Table]:
+    """Split off the rows with a time outside `time.between`."""
+    inside = _is_inside(table[EVENT_TIME], time)
+    if SESSION_START in table.schema.names:
+        inside = pc.and_(inside, _is_inside(table[SESSION_START], time))
+    if pc.all(inside).as_py():
+        return table, table.slice(0, 0)
+    return table.filter(inside), table.filter(pc.invert(inside))
+
+
+def _is_inside(times: pa.Array, time: TimeConfig) -> pa.Array:
+    first, end = (pa.scalar(limit, pa.int64()).cast(TIMESTAMP) for limit in time.limits)
+    return pc.and_(pc.greater_equal(times, first), pc.less(times, end))

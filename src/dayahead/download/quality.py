@@ -1,25 +1,32 @@
 """Data quality: defects counted while converting, checked against the limits, and reported."""
 
 import logging
-from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
 from datetime import date
 from itertools import pairwise
-from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dayahead.core.columns import DAY, EVENT_TIME, ROW
+from dayahead.core.columns import EVENT_TIME, ROW, SESSION_START
 from dayahead.core.errors import SourceError
 from dayahead.dataset.manifest import QualityResult
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.download.batches import EXAMPLES, QUOTE_ADVICE, UNREADABLE, RawBatch
 from dayahead.download.events import EventBatch
+from dayahead.download.file_quality import (
+    DayCount,
+    Defects,
+    FileQuality,
+    Place,
+    add_days,
+    by_name,
+    place_of,
+)
 from dayahead.download.ids import odd_spellings, spelling_cure
+from dayahead.download.reach import Reach
 from dayahead.download.sources import Source
 
 _TINY = 0.001
@@ -27,52 +34,14 @@ _TINY = 0.001
 _ADVICE = {
     "multiline": QUOTE_ADVICE,
     "undecodable": "If the files have another encoding, set source.encoding",
+    "outside": "See time.between there; where all times are outside, see time.unit",
+    "stray": "See time.between there",
 }
 """What else to do about a check that exceeds its limit."""
 _HEADINGS = ("check", "found", "of", "share", "limit", "verdict", "most in one file", "first")
 UNDECODABLE = "undecodable"
 """Check of rows with a value that is not in the file's encoding; listed only if there are some."""
 _log = logging.getLogger(__name__)
-
-
-@dataclass
-class Defects:
-    """Rows of one source file that fail a check."""
-
-    rows: int = 0
-    of: int = 0
-    """Number of rows that were checked."""
-    examples: list[str] = field(default_factory=list)
-    """Locations of the first ones, without the name of the file."""
-
-    def add(self, rows: int, of: int, locations: Iterable[str]) -> None:
-        """Count more rows."""
-        self.rows += rows
-        self.of += of
-        self.examples += list(locations)[: EXAMPLES - len(self.examples)]
-
-
-@dataclass(frozen=True)
-class FileQuality:
-    """Counts of one source file."""
-
-    defects: dict[str, Defects]
-    """Defects by check, as in section `quality` of the data set's file, without empty_days."""
-    days: list[str]
-    """Days (UTC) with an event, ISO 8601, in order."""
-    places: list[tuple[int, int, str]]
-    """By runs of rows: the first, from 0; its number in messages, and the text before it."""
-    spellings: dict[str, int]
-    """By id column: number of events whose id may be another one in an odd spelling."""
-
-    def location(self, row: int) -> str:
-        """Return where a row is in messages, without the name of the file."""
-        return _location(self.places, row)
-
-    def with_repeats(self, check: str, rows: Sequence[int], of: int) -> "FileQuality":
-        """Return these counts with those of a check over the whole log; `rows` are its defects."""
-        examples = [self.location(row) for row in rows[:EXAMPLES]]
-        return replace(self, defects={**self.defects, check: Defects(len(rows), of, examples)})
 
 
 class QualityCounters:
@@ -84,14 +53,31 @@ class QualityCounters:
         self._spellings = dict.fromkeys(spelled, 0)
         self._defects: dict[str, Defects] = defaultdict(Defects)
         self._shown = shown
-        self._days: set[int] = set()
-        self._places: list[tuple[int, int, str]] = []
+        self._days: dict[str, dict[int, DayCount]] = {EVENT_TIME: {}, SESSION_START: {}}
+        self._places: list[Place] = []
         self._last_time: int | None = None
 
     def count_batch(self, raw: RawBatch, batch: EventBatch) -> None:
         """Count the rows and the defects of a batch; batches come in the order of the file."""
         location = f"{raw.name}, {raw.unit} ".removeprefix(self._shown)
         self._add_place(raw.first, location)
+        self._count_rows(raw, batch)
+        for name in batch.readable.schema.names:
+            if name != ROW:
+                self._count(f"nulls.{name}", batch.readable, batch.readable[name].is_null())
+        for column in batch.table.schema:
+            if pa.types.is_floating(column.type):
+                is_negative = pc.fill_null(pc.less(batch.table[column.name], 0), fill_value=False)
+                self._count(f"negative.{column.name}", batch.table, is_negative)
+        self._count_times(batch)
+        for column, days in self._days.items():
+            if column in batch.table.schema.names:
+                add_days(days, batch.table, column, self.location)
+        for name in self._spellings:
+            self._spellings[name] += len(odd_spellings(batch.table[name]))
+
+    def _count_rows(self, raw: RawBatch, batch: EventBatch) -> None:
+        """Count rows that cannot be read, or only with escapes, or that span lines."""
         first_row = self.n_rows
         self.n_rows += raw.n_rows
         errors = (error.removeprefix(self._shown) for error in batch.errors)
@@ -100,23 +86,13 @@ class QualityCounters:
         self._defects[UNDECODABLE].add(len(raw.undecodable), raw.n_rows, errors)
         if raw.multiline is not None:
             rows = raw.multiline + first_row
-            first = map(self._location, rows[:EXAMPLES].tolist())
+            first = map(self.location, rows[:EXAMPLES].tolist())
             self._defects["multiline"].add(len(rows), raw.n_rows, first)
-        for name in batch.readable.schema.names:
-            if name != ROW:
-                self._count(f"nulls.{name}", batch.readable, batch.readable[name].is_null())
-        for column in batch.table.schema:
-            if pa.types.is_floating(column.type):
-                is_negative = pc.fill_null(pc.less(batch.table[column.name], 0), fill_value=False)
-                self._count(f"negative.{column.name}", batch.table, is_negative)
-        self._count_times(batch.table)
-        for name in self._spellings:
-            self._spellings[name] += len(odd_spellings(batch.table[name]))
 
     def result(self) -> FileQuality:
         """Return all counts."""
-        days = [str(np.datetime64(day, "D")) for day in sorted(self._days)]
-        return FileQuality(dict(self._defects), days, self._places, self._spellings)
+        days, starts = map(by_name, self._days.values())
+        return FileQuality(dict(self._defects), days, starts, self._places, self._spellings)
 
     def _add_place(self, number: int, text: str) -> None:
         """Note where the next rows are, unless that follows from what is known."""
@@ -126,36 +102,43 @@ class QualityCounters:
                 return
         self._places.append((self.n_rows, number, text))
 
-    def _count_times(self, events: pa.Table) -> None:
+    def _count_times(self, batch: EventBatch) -> None:
+        events, outside = batch.table, batch.outside
+        n_times = events.num_rows + outside.num_rows
+        first = outside[ROW].slice(0, EXAMPLES).to_pylist()
+        self._defects["outside"].add(outside.num_rows, n_times, map(self.location, first))
+        for check, rows in batch.clock_rows.items():
+            self._count(check, events, pc.is_in(events[ROW], value_set=rows))
         times = np.asarray(events[EVENT_TIME].cast(pa.int64()))
         if not len(times):
             return
         before = times[0] if self._last_time is None else self._last_time
         self._count("backwards", events, pa.array(np.diff(times, prepend=before) < 0))
         self._last_time = int(times[-1])
-        self._days.update(np.unique(times // DAY).tolist())
 
     def _count(self, check: str, table: pa.Table, mask: pa.Array) -> None:
         n_rows = pc.sum(mask).as_py() or 0
         rows = table[ROW].filter(mask).slice(0, EXAMPLES).to_pylist() if n_rows else []
-        self._defects[check].add(n_rows, table.num_rows, map(self._location, rows))
+        self._defects[check].add(n_rows, table.num_rows, map(self.location, rows))
 
-    def _location(self, row: int) -> str:
-        return _location(self._places, row)
-
-
-def _location(places: Sequence[tuple[int, int, str]], row: int) -> str:
-    first_row, number, text = places[bisect_right(places, row, key=itemgetter(0)) - 1]
-    return f"{text}{number + row - first_row:,}"
+    def location(self, row: int) -> str:
+        """Return where a row is, by its number from 0, without the name of the file."""
+        return place_of(self._places, row)
 
 
 Files = Sequence[tuple[Source, FileQuality]]
 
 
 def check_quality(
-    files: Files, dataset: DatasetConfig, name: str, others: Sequence[QualityResult] = ()
+    files: Files,
+    dataset: DatasetConfig,
+    name: str,
+    reach: Reach | None,
+    others: Sequence[QualityResult] = (),
 ) -> tuple[QualityResult, ...]:
     """Add up the counts of all files and compare them, and other results, with the limits.
+
+    `reach` says which events are strays; None: there is no event.
 
     Raises:
         SourceError: names every check that exceeds its limit, and the location of its first defect.
@@ -163,7 +146,9 @@ def check_quality(
     checks = dict.fromkeys(check for _, quality in files for check in quality.defects)
     results = [_total(check, files, dataset) for check in checks]
     results = [each for each in results if each.found or each.check != UNDECODABLE]
-    results += [*others, _empty_days(files, dataset.quality.empty_days)]
+    results += [*others, _empty_days(files, dataset.quality.empty_days, reach)]
+    if reach is not None:
+        results.append(reach.strays)
     for result in results:
         if result.found:
             _log.info("quality: %s", _summary(result))
@@ -203,8 +188,9 @@ def _total(check: str, files: Files, dataset: DatasetConfig) -> QualityResult:
     )
 
 
-def _empty_days(files: Files, limit: float | None) -> QualityResult:
-    days = sorted({date.fromisoformat(day) for _, quality in files for day in quality.days})
+def _empty_days(files: Files, limit: float | None, reach: Reach | None) -> QualityResult:
+    found = sorted({date.fromisoformat(day) for _, quality in files for day in quality.days})
+    days = [day for day in found if reach is None or reach.has(day)]
     gaps = [(before, (after - before).days - 1) for before, after in pairwise(days)]
     span = (days[-1] - days[0]).days + 1 if days else 0
     examples = [f"{n} after {before}" for before, n in gaps if n]

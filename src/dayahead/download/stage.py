@@ -4,7 +4,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 from dayahead.core.cache import link_or_copy
@@ -24,6 +24,7 @@ from dayahead.dataset.schema import DatasetConfig
 from dayahead.download.convert import Conversion, convert, space_needed
 from dayahead.download.duplicates import without_duplicates
 from dayahead.download.quality import check_quality, report
+from dayahead.download.reach import Reach, reach_of, warn_of_strays
 from dayahead.download.sources import Source, fetch_sources
 from dayahead.download.spellings import check_spellings
 from dayahead.download.synthetic import as_utc, log_end
@@ -37,7 +38,7 @@ CAUSES = {
     "no item_id": "columns.item_id, as they have none",
     "no event_time": "time.column, as they have none",
     "no session_start": "columns.session_start, as they have none",
-    "where": "source.where",
+    "outside time.between": "time.between",
 }
 """Settings by the reasons for which rows are no events."""
 _log = logging.getLogger(__name__)
@@ -61,22 +62,25 @@ def download(dataset: DatasetConfig, name: str, folder: Path) -> None:
                 files = without_duplicates(converted, dataset)
                 counts = [(source, conversion.quality) for source, conversion in files]
                 spellings = check_spellings(converted, dataset)
-                results = check_quality(counts, dataset, name, spellings)
+                reach = reach_of(counts, dataset, today())
+                results = check_quality(counts, dataset, name, reach, spellings)
             _report_losses(files)
-            if not any(conversion.events for _, conversion in files):
+            if reach is None:
                 raise SourceError(f"datasets/{name}.yaml: {_why_no_event(files)}")
+            warn_of_strays(reach, name)
             with phase("link"):
                 parts = tuple(_link_parts(files, aside))
             write_text(aside / QUALITY_REPORT, report(results, name, len(files)))
             RawManifest(
                 dataset=name,
-                log_end=_log_end(dataset, parts),
+                log_end=_log_end(dataset, reach),
                 rows=sum(conversion.rows for _, conversion in files),
                 events=sum(conversion.events for _, conversion in files),
                 dropped=dict(sum((Counter(each.dropped) for _, each in files), Counter())),
                 files=tuple(_source_record(source, conversion) for source, conversion in files),
                 parts=parts,
                 quality=results,
+                span=reach.span,
             ).write(aside)
     except OSError as error:
         raise DataError(f"{folder}: cannot be written: {error}; {cure_of(error)}") from None
@@ -141,14 +145,19 @@ def _source_record(source: Source, conversion: Conversion) -> SourceRecord:
     return SourceRecord(source.url, source.file, source.bytes, source.sha256, *counts)
 
 
-def _log_end(dataset: DatasetConfig, parts: Sequence[EventsFile]) -> datetime:
+def _log_end(dataset: DatasetConfig, reach: Reach) -> datetime:
     """Return up to when the log is complete: as configured, else up to its last event.
 
     Events after the configured time do not count: a file of whole sessions holds some of days
-    whose own files are still to come.
+    whose own files are still to come. Nor do strays.
     """
     if dataset.time.complete_until is not None:
         return as_utc(dataset.time.complete_until)
     if dataset.source.synthetic is not None:
         return log_end(dataset.source.synthetic)
-    return max(datetime.fromisoformat(part.last_event) for part in parts)
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=reach.last_event)
+
+
+def today() -> date:
+    """Return today's date, UTC."""
+    return datetime.now(UTC).date()

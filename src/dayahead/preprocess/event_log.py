@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dayahead.core.columns import EVENT_TIME, ITEM_ID, ROW
+from dayahead.core.columns import EVENT_TIME, ITEM_ID, ROW, SESSION_START
 from dayahead.core.errors import DataError
 from dayahead.core.fingerprints import sha256_of
 from dayahead.dataset.manifest import EventsFile, RawManifest
@@ -72,6 +72,28 @@ class Chunk:
             rows = ints(events[ROW])
             rows = rows + shifts[np.searchsorted(begins, rows, side="right") - 1]
             yield set_column(events, ROW, pa.array(rows))
+
+
+def split_strays(events: pa.Table, span: tuple[int, int] | None) -> tuple[pa.Table, pa.Table]:
+    """Split off the events with a time or session start outside the log's span (None: no limit).
+
+    A finalised event stays: an earlier run has used it.
+    """
+    outside = np.zeros(len(events), dtype=bool)
+    begin, end = span or (0, 0)
+    for column in (EVENT_TIME, SESSION_START) if span else ():
+        if column in events.column_names:
+            times = ints(events[column])
+            outside |= (times < begin) | (times >= end)
+    outside &= ~np.asarray(events[FINALISED].to_numpy())
+    if not outside.any():
+        return events, events.slice(0, 0)
+    return events.filter(pa.array(~outside)), events.filter(pa.array(outside))
+
+
+def set_aside_path(path: Path) -> Path:
+    """Return where the strays of a chunk are, by the file of its other events."""
+    return path.with_suffix(".strays")
 
 
 def past_columns(dataset: DatasetConfig) -> list[str]:

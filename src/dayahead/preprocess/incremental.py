@@ -24,6 +24,7 @@ from dayahead.core.fingerprints import fingerprint, package_version, source_fing
 from dayahead.core.project import cache_root
 from dayahead.dataset.manifest import RawManifest
 from dayahead.dataset.schema import DatasetConfig
+from dayahead.dataset.time import microseconds
 from dayahead.features.workflow import looks_ahead
 from dayahead.windows.folder import MANIFEST, STATISTICS
 from dayahead.windows.metadata import Statistics, WindowsManifest, read_metadata
@@ -42,7 +43,10 @@ KEPT_RUNS = 2
 """Number of runs with the same settings that are kept: those used last."""
 
 WINDOWS, CARRY_OVER, LOOKUPS, VALUE_COUNTS = "windows", "carry_over", "lookups", "value_counts"
+_EVER = (-(2**62), 2**62)
 STATE = "state.json"
+STRAYS = "strays.parquet"
+"""In CARRY_OVER: events outside the log's span."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +63,8 @@ class RunState:
     n_written: int = 0
     """Windows that are written or dropped for good."""
     without_user: int = 0
+    span: tuple[int, int] | None = None
+    """See `RawManifest.span`."""
     counts: Mapping[str, Sequence[int]] | None = None
     """Counts by window written: see `preprocess.sessions.STEPS`."""
     examples: Mapping[str, tuple[int, str]] = field(default_factory=dict)
@@ -75,6 +81,21 @@ class RunState:
             return [next(n for n, part in parts if part.sha256 == sha) for sha, _ in self.parts]
         except StopIteration:
             return None
+
+    def has_same_strays(self, log: RawManifest) -> bool:
+        """Return whether the log may continue this run, by what both take for strays.
+
+        Early strays must be the same. Late ones may have become events, as the log has reached
+        them, but what this run has taken for an event must still be one.
+        """
+        taken = [log.parts[n] for n in self.positions_in(log) or () if log.parts[n].first_event]
+        if not taken:
+            return True
+        earliest = min(_instant(part.first_event) for part in taken)
+        latest = max(_instant(part.last_event) for part in taken)
+        (begin, end), (known_begin, known_end) = log.span or _EVER, self.span or _EVER
+        is_early_alike = begin == known_begin or earliest >= max(begin, known_begin)
+        return is_early_alike and (end >= known_end or latest < end)
 
     def row_shifts(self, log: RawManifest) -> dict[int, int]:
         """Return what a log adds to this run's row numbers: see `Chunk.row_shifts`."""
@@ -108,7 +129,9 @@ class FinishedRuns:
 
     def key(self, log: RawManifest) -> str:
         """Return the key of the run over a log."""
-        value = {"parts": [part.sha256 for part in log.parts], "end": log.log_end.isoformat()}
+        parts = [part.sha256 for part in log.parts]
+        value = {"parts": parts, "end": log.log_end.isoformat()}
+        value |= {"span": list(map(str, log.span))} if log.span else {}
         return f"{self.settings}-{fingerprint(value)[:16]}"
 
     def candidates(self, log: RawManifest) -> list[str]:
@@ -121,6 +144,7 @@ class FinishedRuns:
                 self._cache.get(key, _read_run)  # sets it aside
                 continue
             fits = end <= log.log_end and state.positions_in(log) is not None
+            fits &= state.has_same_strays(log)
             if key == self.key(log) or (fits and not self.looks_ahead):
                 found[key] = (len(state.parts), end)
         return sorted(found, key=lambda key: found[key], reverse=True)
@@ -142,6 +166,10 @@ class FinishedRuns:
         # `new` is excluded by name: if the clock was set back, others would seem newer.
         others = [key for key in self._cache.keys(f"{self.settings}-") if key != new]
         self._cache.remove(others[KEPT_RUNS - 1 :])
+
+
+def _instant(event: str) -> int:
+    return microseconds(datetime.fromisoformat(event))
 
 
 def _read_run(entry: Path) -> tuple[RunState, datetime]:

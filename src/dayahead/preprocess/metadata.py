@@ -45,6 +45,8 @@ class WindowCounts:
     """Number of events without a user, which are dropped where sessions are cut by gaps."""
     steps: Sequence[str]
     """What may drop an event: see `preprocess.sessions.steps_of`."""
+    strays: int = 0
+    """Number of events outside the log's span, which wait for a longer log."""
 
     @cached_property
     def entries(self) -> dict[int, WindowEntry]:
@@ -99,7 +101,8 @@ class WindowCounts:
             defects=self._defects(total) or None,
             hash_seed=hash_seed,
             steps={
-                "events_read": int(total["read"]) + self.without_user,
+                "events_read": int(total["read"]) + self.without_user + self.strays,
+                **({"strays": self.strays} if self.strays else {}),
                 "dropped_no_user": self.without_user,
                 **{f"dropped_{step}": int(total[step]) for step in self.steps},
                 "dropped_windows": int(total["events"] - kept["events"]),

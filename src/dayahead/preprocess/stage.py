@@ -36,11 +36,12 @@ from dayahead.features.workflow import fit_features
 from dayahead.preprocess import tasks
 from dayahead.preprocess.calendar import Progress, calendar_over
 from dayahead.preprocess.defects import Examples, merged
-from dayahead.preprocess.event_log import Chunk, check_parts, read_event_log
+from dayahead.preprocess.event_log import Chunk, check_parts, read_event_log, set_aside_path
 from dayahead.preprocess.incremental import (
     CARRY_OVER,
     LOOKUPS,
     STATE,
+    STRAYS,
     VALUE_COUNTS,
     WINDOWS,
     FinishedRuns,
@@ -179,7 +180,8 @@ class Build:
             n_buckets = max(-(-n_events // per_task), n_small, 1)
             lookups = {key: sorted(run.glob(f"{LOOKUPS}/{key}/*")) for key in (USER_ID, SESSION_ID)}
             job = tasks.Job(
-                self.dataset, self.window, self.device, run, lookups, n_buckets, per_task
+                *(self.dataset, self.window, self.device, run, lookups, n_buckets, per_task),
+                span=self.log.span,
             )
             # Chunks are split evenly among threads, so that none is idle while others have much.
             share = max(-(-n_events // phases.workers.n_threads), MIN_EVENTS_PER_TASK)
@@ -192,12 +194,13 @@ class Build:
         paths = phases.paths("parts", len(chunks))
         parts = phases.run("parts", partial(tasks.scatter_chunk, job), chunks, paths)
         shutil.rmtree(job.run / CARRY_OVER, ignore_errors=True)  # it is among the parts
+        n_strays = _carry_strays(paths, job.run / CARRY_OVER / STRAYS)
         without_user = previous.without_user + sum(part[0] for part in parts)
         progress = self._progress([start for part in parts for start in part[1]], previous)
         found, examples = zip(*_process(job, paths, progress, phases), strict=True)
         earlier = pd.DataFrame(previous.counts, dtype=np.int64)
         counts = pd.concat([*found, earlier]).groupby(level=0).sum()
-        _check_late(counts["late"].to_numpy(), progress.calendar.names)
+        _check_late(counts["late"].to_numpy(), progress.calendar.names, previous.log_end)
         summary = WindowCounts(
             self.window,
             progress.calendar,
@@ -205,6 +208,7 @@ class Build:
             self.log.log_end,
             without_user,
             steps_of(self.dataset.sessions),
+            n_strays,
         )
         has_users = self.dataset.session_ids_hold_users
         manifest = summary.manifest(self.dataset.split.seed if has_users else None)
@@ -219,6 +223,7 @@ class Build:
             end=progress.closed_until,
             n_written=progress.n_closed,
             without_user=without_user,
+            span=self.log.span,
             counts=counts[: progress.n_closed].to_dict("list"),
             examples=merged([*examples, previous.examples]),
         )
@@ -366,7 +371,20 @@ def _batches(n_events: Ints) -> list[slice]:
     return [slice(*pair) for pair in pairwise([*np.flatnonzero(is_new(batch)), len(batch)])]
 
 
-def _check_late(late: Ints, names: Sequence[str]) -> None:
+def _carry_strays(paths: Sequence[Path], target: Path) -> int:
+    """Keep the strays of all chunks for a longer log; return their number."""
+    found = [path for path in map(set_aside_path, paths) if path.exists()]
+    if not found:
+        return 0
+    strays = pa.concat_tables(map(pq.read_table, found), promote_options="default")
+    target.parent.mkdir(exist_ok=True)
+    write_parquet(target, strays)
+    for path in found:
+        path.unlink()
+    return len(strays)
+
+
+def _check_late(late: Ints, names: Sequence[str], known_end: str) -> None:
     windows = np.flatnonzero(late)
     if not len(windows):
         return
@@ -374,6 +392,7 @@ def _check_late(late: Ints, names: Sequence[str]) -> None:
     listed += " ..." if len(windows) > N_NAMED else ""
     raise LateRowsError(
         f"data/raw: {late.sum():,} events came for {len(windows)} windows that are written "
-        f"already: {listed}. Remove these rows from the source, or set preprocess.rebuild=true "
-        f"to rewrite these windows and all after them."
+        f"already, when the log reached to {known_end}: {listed}. If no event should be of that "
+        f"time, leave it out by time.between in the data set's file; else remove these rows from "
+        f"the source, or set preprocess.rebuild=true to rewrite these windows and all after them."
     )

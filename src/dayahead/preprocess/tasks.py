@@ -36,7 +36,7 @@ from dayahead.features.vocabulary import count_values
 from dayahead.features.workflow import encode_lists
 from dayahead.preprocess.calendar import Progress
 from dayahead.preprocess.defects import Examples
-from dayahead.preprocess.event_log import Chunk, past_columns
+from dayahead.preprocess.event_log import Chunk, past_columns, set_aside_path, split_strays
 from dayahead.preprocess.incremental import CARRY_OVER, LOOKUPS, WINDOWS
 from dayahead.preprocess.metadata import window_schema
 from dayahead.preprocess.sessions import (
@@ -74,6 +74,8 @@ class Job:
     n_buckets: int
     max_events: int
     """Maximum number of events that a task holds at once."""
+    span: tuple[int, int] | None = None
+    """Of the log (`RawManifest.span`): events outside are set aside."""
 
     def write_lookup(self, key: str, bucket: int, values: pa.Array, rows: pa.Table) -> None:
         """Write a lookup table for later runs: rows that are found by the values of their key."""
@@ -85,12 +87,15 @@ class Job:
 def scatter_chunk(job: Job, chunk: Chunk, path: Path) -> tuple[int, list[int]]:
     """Shuffle events by user, where a step needs users, else by session.
 
+    Events outside the log's span are written to a file of their own, `set_aside_path(path)`.
+
     Returns:
         How many events are left out because gaps cut sessions and they name no user; and first and
         last start of a session (microseconds, UTC), of each table read.
     """
     without_user = 0
     bounds: list[int] = []
+    strays: list[pa.Table] = []
     key = USER_ID if needs_users(job.dataset.sessions) else SESSION_ID
     start = EVENT_TIME if job.dataset.columns.session_start is None else SESSION_START
     names = job.dataset.event_schema().names
@@ -99,7 +104,9 @@ def scatter_chunk(job: Job, chunk: Chunk, path: Path) -> tuple[int, list[int]]:
 
     def keyed() -> Iterator[tuple[pa.Table, Ints]]:
         nonlocal without_user
-        for events in chunk.tables(names, job.max_events):
+        for table in chunk.tables(names, job.max_events):
+            events, outside = split_strays(table, job.span)
+            strays.extend([outside] if len(outside) else [])
             n_read = len(events)
             if job.dataset.sessions.gap_minutes is not None:
                 events = events.filter(events[USER_ID].is_valid())
@@ -109,6 +116,8 @@ def scatter_chunk(job: Job, chunk: Chunk, path: Path) -> tuple[int, list[int]]:
             yield events, bucket_of(events[key], job.n_buckets)
 
     write_shuffled(keyed(), path)
+    if strays:
+        write_parquet(set_aside_path(path), pa.concat_tables(strays))
     return without_user, bounds
 
 

@@ -36,12 +36,14 @@ slowly = settings(
 def dataset_of(path: Path, kind: str, unit: str, unreadable: float) -> DatasetConfig:
     return a_dataset(
         source={"urls": [str(path)], "format": kind, "nulls": list(NULLS)},
-        time={"unit": unit},
+        time={"unit": unit, "between": ["1970-01-01", "2199-12-31"]},
         features={"price": {"kind": "number", "column": "price"}},
         quality={
             "nulls": {"session_id": 1, "item_id": 1, "event_time": 1},
             "unreadable": unreadable,
             "multiline": None,
+            "outside": None,
+            "stray": None,
         },
     )
 
@@ -73,6 +75,9 @@ def check(folder: Path, dataset: DatasetConfig, wanted: Expected | None, first: 
             event("faulty row")
             numbers = {f"{number + first:,}" for number in wanted.faulty}
             assert re.search(r", (?:line|row) ([\d,]+): ", message)[1] in numbers
+        elif "Set time.unit" in message:
+            event("another unit")
+            assert wanted.outside > len(wanted.events)
         else:
             event("no events")
             assert not wanted.events, message
@@ -207,9 +212,10 @@ def test_parquet_of_any_types(folder, numbers, data, unit, unreadable):
     except DayaheadError as error:
         event("an error of ours")
         message = str(error)
-        assert re.search(
-            r", row \d+: column|no event in any|not readable|holds (lists|records)", message
+        expected = (
+            r", row \d+: column|no event in any|not readable|holds (lists|records)|Set time\.unit"
         )
+        assert re.search(expected, message)
         return
     event("events")
     rows = shown(pq.read_table(path))

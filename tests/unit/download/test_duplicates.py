@@ -169,7 +169,7 @@ def test_parts_without_common_times_are_not_read_again(tmp_path, monkeypatch):
 
 
 def test_values_that_are_null_are_equal(tmp_path):
-    table = pa.table({"session": ["a"] * 3, "item": [1] * 3, "time": [5] * 3,
+    table = pa.table({"session": ["a"] * 3, "item": [1] * 3, "time": [1_700_000_000] * 3,
                       "price": [None, float("nan"), 1.0]})  # fmt: skip
     for number in range(2):
         pq.write_table(table, tmp_path / f"{number}.parquet")

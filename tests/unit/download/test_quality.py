@@ -49,11 +49,13 @@ def test_counts_and_locations_of_every_check(tmp_path):
         "nulls.event_time": result(0, 9, limit=0.01, worst=""),
         "nulls.price": result(2, 9, "0.csv, line 6", "1.csv, line 2", worst="50.00% 1.csv"),
         "negative.price": result(2, 8, "0.csv, line 5", "0.csv, line 8", worst="33.33% 0.csv"),
+        "outside": result(0, 8, limit=0.1, worst=""),
         "backwards": result(
             3, 8, "0.csv, line 5", "0.csv, line 8", "1.csv, line 3", worst="50.00% 1.csv"
         ),
         "duplicates": result(2, 8, "0.csv, line 4", "0.csv, line 7", worst="33.33% 0.csv"),
         "empty_days": result(2, 5, "1 after 2019-10-01", "1 after 2019-10-03", worst=""),
+        "stray": result(0, 8, limit=0.1, worst=""),
     }
 
 
@@ -105,7 +107,7 @@ def test_counts_agree_with_plain_python(tmp_path_factory, rows):
     pq.write_table(pa.table(columns), folder / "0.parquet")
     dataset = a_dataset(
         source={"urls": [str(folder / "0.parquet")], "format": "parquet"},
-        time={"unit": "s"},
+        time={"unit": "s", "between": ["1970-01-01", "2100-01-01"]},
         features=PRICE,
         quality={"nulls": {"session_id": 1, "item_id": 1, "event_time": 1}},
     )
@@ -125,6 +127,8 @@ def test_counts_agree_with_plain_python(tmp_path_factory, rows):
         "nulls.event_time": sum(row[2] is None for row in rows),
         "nulls.price": sum(row[3] is None or isnan(row[3]) for row in rows),
         "negative.price": sum(event[3] is not None and event[3] < 0 for event in events),
+        "outside": 0,
+        "stray": 0,
         "backwards": sum(later < before for before, later in pairwise(times)),
         "duplicates": len(events) - len(set(events)),
         "empty_days": max(days) - min(days) + 1 - len(days),
@@ -249,7 +253,6 @@ UNREADABLE = [
     "x,2019-10-01",
     f"{2**63},2019-10-01",
     "1,yesterday",
-    "1,1969-12-31",
     "1.5,2019-10-01",
 ]
 
@@ -306,14 +309,15 @@ def test_text_that_is_not_utf8_is_read_with_escapes_up_to_the_limit(tmp_path):
     assert events["session_id"].to_pylist() == ["K\\xe4se", "a"]
 
 
-def test_an_offset_out_of_range_is_unreadable(tmp_path):
+def test_a_sum_with_an_offset_may_be_outside(tmp_path):
     rows = ["a,1,2019-10-01,5", "a,2,2019-10-01,7000000000000", "a,3,1970-01-01,-1"]
     text = csv(*rows, "a,4,2019-10-01,", header="session,item,time,ms")
-    with pytest.raises(SourceError, match=r"line 3: column ms: expected a time .*column time"):
-        quality_of(tmp_path, text, time={"offset": "ms"})
-    limits = {"unreadable": 0.5, "nulls": {"event_time": 1}}
+    limits = {"nulls": {"event_time": 1}}
+    with pytest.raises(SourceError, match=r"outside: 66\.67% of 3 rows .*first 0\.csv, line 3"):
+        quality_of(tmp_path, text, time={"offset": "ms"}, quality=limits)
+    limits |= {"outside": None}
     found = quality_of(tmp_path, text, time={"offset": "ms"}, quality=limits)
-    assert found["unreadable"]["found"] == 2
+    assert (found["unreadable"]["found"], found["outside"]["found"]) == (0, 2)
 
 
 @pytest.mark.parametrize("block", [60, 1 << 20])

@@ -1,0 +1,48 @@
+"""Whether the times of a file are outside `time.between` only because of `time.unit`."""
+
+from collections import Counter
+from collections.abc import Callable
+
+from dayahead.core.columns import ROW
+from dayahead.core.errors import SourceError
+from dayahead.dataset.time import TimeConfig
+from dayahead.download.events import EventBatch
+from dayahead.download.time_advice import between, iso, named, text_of, units_inside
+
+_MOST = 0.5
+"""Share of a file's times that must be outside, and of these inside in the other unit."""
+
+
+class UnitCheck:
+    """Counts the times of one file that another unit would put inside `time.between`."""
+
+    def __init__(self, time: TimeConfig) -> None:
+        self._time = time
+        self._counts: Counter[str] = Counter()
+        self._n_times = self._n_outside = 0
+        self._first: dict[str, str] = {}
+
+    def add(self, batch: EventBatch, location: Callable[[int], str]) -> None:
+        """Count a batch; `location` returns where a row is, by its number."""
+        n_outside, values = batch.outside.num_rows, batch.outside_values
+        self._n_times += batch.table.num_rows + n_outside
+        self._n_outside += n_outside
+        for unit, numbers in units_inside(values, self._time) if n_outside else ():
+            self._counts[unit] += len(numbers)
+            where, shown = location(batch.outside[ROW][0].as_py()), iso(numbers[0].as_py())
+            self._first.setdefault(unit, f"{where}: {text_of(values[0])} is then {shown}")
+
+    def check(self, name: str) -> None:
+        """Check that most times are not outside only because of the unit.
+
+        Raises:
+            SourceError: they are; names the unit in which they are inside.
+        """
+        for unit, count in self._counts.most_common(1):
+            if count > _MOST * self._n_outside and self._n_outside > _MOST * self._n_times:
+                raise SourceError(
+                    f"{name}: {self._n_outside:,} of {self._n_times:,} times are outside "
+                    f"{between(self._time)} as {named(self._time.unit)}, and {count:,} of them "
+                    f"inside as {named(unit)} ({name}{self._first[unit]}). Set time.unit: {unit} "
+                    f"in the data set's file (or time.between, if the log is of that time)"
+                )
