@@ -126,6 +126,12 @@ class EvaluationConfig:
     predictions: CountOrZero
     """Highest-scored candidates written with their scores for every target (results/predictions/);
     0: none. They are held in memory for a whole window."""
+    lists: Annotated[int, Field(ge=0, le=1000)]
+    """Highest-scored candidates of every target that are counted as the list that would be shown:
+    coverage, novelty and the like at each of the cutoffs up to it (results/lists.csv); 0: none."""
+    diversity_by: str | None
+    """Categorical feature by which the items of a list differ, such as a category: the metric
+    diversity. An item has its newest value in the train sessions so far. null: no such metric."""
     attention_of: tuple[str, ...]
     """Ids of evaluated sessions whose attention weights are written (results/attention/), of the
     pass that scores their last item."""
