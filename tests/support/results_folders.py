@@ -22,6 +22,7 @@ from dayahead.core.columns import (
 from dayahead.core.files import write_json, write_parquet
 from dayahead.dataset.manifest import RawManifest, SourceRecord
 from dayahead.outputs.examples import Example, write_examples
+from dayahead.outputs.lists import ListRow, add_lists, start_lists
 from dayahead.outputs.losses import add_losses
 from dayahead.outputs.ranks_by_window import write_baseline_ranks
 from dayahead.outputs.tables import (
@@ -68,12 +69,20 @@ def write_results(folder, ranks_by_window, train_loss=None, train_metrics=None):
     worse = {window: [r and r + 4 for r in ranks] for window, ranks in ranks_by_window.items()}
     write_baselines(folder, [result_of(window, ranks) for window, ranks in worse.items()], worse)
     write_evidence(folder / "evidence.csv", {})
+    write_lists(folder, {})
     for number, window in enumerate(ranks_by_window):
         curve = [] if train_loss is None else [(4, train_loss + 1), (8, train_loss)]
         add_losses(folder, window, curve, is_first=number == 0)
     write_examples(folder, window, [Example(row=1, recommended=[3, 2])])
     write_raw_manifest(folder.parent / "raw")
     return folder
+
+
+def write_lists(folder, figures_by_window):
+    """Write lists.csv of lists over ten items: the figures of each window by their names."""
+    start_lists(folder, next(iter(figures_by_window.values()), ()))
+    for window, figures in figures_by_window.items():
+        add_lists(folder, ListRow(window, 4, 10, figures))
 
 
 def write_baselines(folder, rows, ranks_by_window):

@@ -11,6 +11,7 @@ import numpy as np
 
 from dayahead.aggregate.ages import Ageing, AgeSums
 from dayahead.aggregate.averaging import Average, average
+from dayahead.aggregate.lists import ListAverage, average_lists
 from dayahead.aggregate.origin import Origin, origin_of
 from dayahead.aggregate.shown_sessions import ShownSession, shown_sessions
 from dayahead.aggregate.slices import Slicing, slicings_of, sums_by_group
@@ -49,6 +50,7 @@ class Findings:
     baselines: Sequence[BaselineComparison]
     """The counting baselines, and other runs if the report has some."""
     slicings: Sequence[Slicing]
+    lists: ListAverage
     ageing: Ageing
     window: str
     """The newest evaluated window, from which the examples are."""
@@ -128,6 +130,7 @@ def find(
         outside=mean(own.every_rank == 0),
         baselines=[compare_with_baseline(own.rows, name, rows) for name, rows in tables.items()],
         slicings=slicings,
+        lists=average_lists(results, [row.window for row in own.rows]),
         ageing=ages.result(1 + len(later)),
         window=own.rows[-1].window,
         examples=_examples(folder, results, split, own),

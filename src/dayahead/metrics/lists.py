@@ -19,6 +19,8 @@ NAMES: Final = (
     *("diversity", "new", "own", "repeats"),
 )
 """Metrics of lists, in the order of results/lists.csv."""
+UNBOUNDED: Final = ("novelty", "popularity_ratio")
+"""Those that may be above 1; none is below 0."""
 OF_CLICKS: Final = ("novelty", "popularity", "new", "own")
 """Metrics that what users click has too, as lists of one item each."""
 

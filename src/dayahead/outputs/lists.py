@@ -61,7 +61,10 @@ def read_lists(results: Path) -> list[ListRow]:
     expected = f"the columns {', '.join(_HEAD)} and figures"
     with reading(path, expected), path.open(newline="") as file:
         reader = csv.DictReader(file)
-        names = [name for name in reader.fieldnames or () if name not in _HEAD]
+        head = reader.fieldnames or ()
+        if tuple(head[: len(_HEAD)]) != _HEAD:
+            raise ValueError(f"found {', '.join(head) or 'nothing'}")
+        names = list(head[len(_HEAD) :])
         return [
             ListRow(
                 window=row[WINDOW],

@@ -96,12 +96,12 @@ def p_value(difference: float, parts: Sequence[Variance]) -> float:
     return 2 * (math.exp(brentq(excess, *ends)) if excess(ends[0]) > 0 else _SMALLEST)
 
 
-def mean_interval(values: Sequence[float]) -> Interval | None:
-    """Return the 95 % interval of the mean over windows of a metric between 0 and 1.
+def mean_interval(values: Sequence[float], most: float = 1.0) -> Interval | None:
+    """Return the 95 % interval of the mean over windows of a metric between 0 and `most`.
 
     `values` are in order of time; None for fewer than 5 of them.
     """
     if len(values) < MIN_WINDOWS:
         return None
     low, high = interval(mean(values), [over_windows(np.asarray(values, np.float64))])
-    return max(0.0, low), min(1.0, high)
+    return max(0.0, low), min(most, high)
