@@ -17,6 +17,7 @@ from dayahead.core.columns import (
     SESSION_ID,
     SESSION_START,
     TIMESTAMP,
+    USER_ID,
     VALUE,
 )
 from dayahead.core.files import write_json, write_parquet
@@ -146,6 +147,7 @@ def write_sessions(folder, unit, window, sessions, roles=("train", "valid", "tes
     start = datetime.fromisoformat(window).replace(tzinfo=UTC)
     columns = {
         SESSION_ID: pa.array(list(sessions), pa.string()),
+        USER_ID: pa.array([f"u{n}" for n in range(len(sessions))], pa.string()),
         SESSION_START: pa.array([start] * len(sessions), TIMESTAMP),
         ITEM_ID: pa.array(list(sessions.values()), pa.list_(pa.int32())),
         EVENT_TIME: pa.array(

@@ -13,6 +13,7 @@ from dayahead.aggregate.ages import Ageing, AgeSums
 from dayahead.aggregate.averaging import Average, average
 from dayahead.aggregate.lists import ListAverage, average_lists
 from dayahead.aggregate.origin import Origin, origin_of
+from dayahead.aggregate.segments import SegmentRow, Segments
 from dayahead.aggregate.shown_sessions import ShownSession, shown_sessions
 from dayahead.aggregate.slices import Slicing, slicings_of, sums_by_group
 from dayahead.aggregate.targets import HOUR, Fitted, Targets, targets_of
@@ -51,6 +52,8 @@ class Findings:
     """The counting baselines, and other runs if the report has some."""
     slicings: Sequence[Slicing]
     lists: ListAverage
+    segments: Sequence[SegmentRow]
+    """Metrics by segment, where evaluation.segments asks for some."""
     ageing: Ageing
     window: str
     """The newest evaluated window, from which the examples are."""
@@ -122,6 +125,7 @@ def find(
     profile = results / "profile" / "phases.csv"
     ages, later = _no_ages(folder, [*summary.aod], settings), _later(results, settings, own)
     with phase("slices"):
+        segments = _segments(folder, split, own, others, settings)
         items, slicings = _by_target(folder, split, own, others, later, ages)
     return Findings(
         settings=settings,
@@ -129,7 +133,8 @@ def find(
         summary=summary,
         outside=mean(own.every_rank == 0),
         baselines=[compare_with_baseline(own.rows, name, rows) for name, rows in tables.items()],
-        slicings=slicings,
+        slicings=[*slicings, *segments.slicings([*others])],
+        segments=list(segments.rows()),
         lists=average_lists(results, [row.window for row in own.rows]),
         ageing=ages.result(1 + len(later)),
         window=own.rows[-1].window,
@@ -217,6 +222,26 @@ def _by_target(
             _add_ages(ages, folder, window, targets, ranks.ranks, later)
         before = Fitted(folder.ends[window.name], counts)
     return items, slicings_of(sums, list(others))
+
+
+def _segments(
+    folder: WindowFolder,
+    split: Any,  # noqa: ANN401
+    own: RunResults,
+    others: Mapping[str, Mapping[str, Ranks]],
+    settings: Mapping[str, Setting],
+) -> Segments:
+    """Read the windows for the segments of evaluation.segments, if there are any."""
+    names: Any = settings.get("evaluation.segments", ())
+    metrics = [*own.rows[0].metrics]
+    segments = Segments(folder, names, metrics, main_metric(metrics))
+    evaluated = {row.window: ranks for row, ranks in zip(own.rows, own.ranks, strict=True)}
+    for window in folder.windows if names else ():
+        if window.name in evaluated:
+            beside = [each[window.name] for each in others.values()]
+            segments.add(window, split, evaluated[window.name], beside)
+        segments.see(window)
+    return segments
 
 
 def _add_ages(

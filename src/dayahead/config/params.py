@@ -32,6 +32,8 @@ from dayahead.config.sections import flattened
 from dayahead.config.windows import PreprocessConfig, WindowConfig
 from dayahead.core.errors import ConfigError
 
+USER = "user"
+"""The segment of new and returning users, one of evaluation.segments."""
 OUTSIDE = ("machine", "nightly")
 """Sections that are no part of the study: they change no result."""
 
@@ -137,6 +139,10 @@ class EvaluationConfig:
     pass that scores their last item."""
     cutoffs: Annotated[tuple[Count, ...], Field(min_length=1)]
     """Cutoffs k of recall@k, NDCG@k and MRR@k."""
+    segments: tuple[str, ...]
+    """Groups of targets with metrics of their own (results/segments.csv): user (new and returning
+    users, by the windows before) or categorical features, by the click before the target. `train`
+    evaluates as without them."""
     batch_size: Count
     """Sessions scored at once over all processes together; with `positions: all`, targets."""
 

@@ -66,6 +66,7 @@ def baseline_study(architecture: str, study: Study, scratch: Path) -> Study:
             diversity_by=None,
             train_sessions=0,
             attention_of=(),
+            segments=(),
         ),
         profile=replace(params.profile, window=None),
         compute=replace(params.compute, processes=1, device="cpu", shard_items=False),

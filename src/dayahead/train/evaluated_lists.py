@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dayahead.config.params import EvaluationConfig
-from dayahead.core.errors import ConfigError
 from dayahead.core.phases import in_phase
 from dayahead.distributed.process import Process
 from dayahead.metrics.lists import (
@@ -84,7 +83,9 @@ class ListEvaluation:
     ) -> None:
         self.length = config.lists
         self.process = process
-        self.history = ItemHistory(folder, first, _attribute(folder, config))
+        by = config.diversity_by if config.lists else None
+        column = by and folder.categorical_column(by, "evaluation.diversity_by")
+        self.history = ItemHistory(folder, first, column)
 
     @in_phase("lists")
     def start(self, fitted: Window, n_candidates: int) -> WindowLists | None:
@@ -104,21 +105,6 @@ class ListEvaluation:
             return None
         shown, clicked = lists.shown.joined(), lists.clicked.joined()
         return EvaluatedLists.of(shown, clicked, self.history.known, candidates)
-
-
-def _attribute(folder: WindowFolder, config: EvaluationConfig) -> str | None:
-    """Return the column of the windows that holds evaluation.diversity_by."""
-    name = config.diversity_by
-    if name is None or not config.lists:
-        return None
-    features = folder.statistics.features
-    chosen = [each for each, about in features.items() if about.kind == "categorical"]
-    if name not in chosen:
-        raise ConfigError(
-            f"params.yaml: evaluation.diversity_by: {name} is not among the categorical features "
-            f"of the data set ({', '.join(chosen) or 'it has none'}); choose one, or null"
-        )
-    return features[name].columns[0]
 
 
 def names_of(config: EvaluationConfig) -> list[str]:

@@ -77,6 +77,23 @@ def test_aod_json_has_the_documented_content(written):
     assert low < content["aod"]["recall_at_10"] < high
 
 
+def test_segments_have_a_table_and_a_file(tmp_path):
+    """The same four users come every day, also on the one before the first evaluation."""
+    results, windows = write_folders(tmp_path)
+    run((results, windows))
+    assert (results / "segments.csv").read_text().splitlines()[1:] == []
+    run((results, windows), SETTINGS | {"evaluation.segments": ("user",)})
+    _, *rows = (results / "segments.csv").read_text().splitlines()
+    assert [row.split(",")[:5] for row in rows[:2]] == [
+        ["2019-10-02", "user", "returning", "4", "0.75"],
+        ["2019-10-03", "user", "returning", "4", "0.75"],
+    ]
+    assert len(rows) == 6
+    page = (results / "report.html").read_text()
+    assert "<caption>Users</caption>" in page
+    assert '<th scope="row">returning</th><td class="n">24' in page
+
+
 def test_the_report_says_what_the_lists_show(tmp_path):
     results, windows = write_folders(tmp_path)
     run((results, windows))

@@ -147,7 +147,9 @@ def test_lists_need_no_predictions(results_of):
 
 def test_diversity_needs_a_categorical_feature(windows, tmp_path):
     other = merge_sections(WITH_LISTS, evaluation={"diversity_by": "price"})
-    with pytest.raises(ConfigError, match=r"price is not among .* \(category\); choose one"):
+    with pytest.raises(
+        ConfigError, match=r"price is not among .* \(category\); choose one of them"
+    ):
         train_study(windows, tmp_path, other)
 
 
