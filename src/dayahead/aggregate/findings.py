@@ -116,13 +116,10 @@ def find(
     results = folders.results
     with phase("average"):
         summary = average(own.rows, [found.ranks for found in own.ranks], cutoffs)
-    tables, others = _tables_and_ranks(results, settings, own, cutoffs)
-    tables |= {name: [*run.rows] for name, run in beside.items()}
-    others |= {name: run.by_window for name, run in beside.items()}
+    tables, others = _tables_and_ranks(results, settings, own, cutoffs, beside)
     folder = WindowFolder(folders.windows)
     _check_windows(folder, own)
     split: Any = settings["evaluation.split"]
-    profile = results / "profile" / "phases.csv"
     ages, later = _no_ages(folder, [*summary.aod], settings), _later(results, settings, own)
     with phase("slices"):
         segments = _segments(folder, split, own, others, settings)
@@ -141,7 +138,7 @@ def find(
         examples=_examples(folder, results, split, own),
         losses=read_losses(results),
         evidence=read_evidence(results / "evidence.csv"),
-        profile=read_phases(profile) if profile.exists() else (),
+        profile=_profile(results),
         listing=folder.manifest,
         items=items,
         origin=origin_of(folders.raw, results, settings),
@@ -168,13 +165,24 @@ def _later(results: Path, settings: Mapping[str, Setting], own: RunResults) -> L
 
 
 def _tables_and_ranks(
-    results: Path, settings: Mapping[str, Setting], own: RunResults, cutoffs: Sequence[int]
+    results: Path,
+    settings: Mapping[str, Setting],
+    own: RunResults,
+    cutoffs: Sequence[int],
+    beside: Mapping[str, RunResults],
 ) -> tuple[dict[str, list[WindowResult]], dict[str, Mapping[str, Ranks]]]:
-    """Read both tables of each counting baseline, by its name."""
+    """Read both tables of each counting baseline, by its name; those of other runs follow."""
     architecture, has_ticks = str(settings["model.architecture"]), _has_ticks(settings)
     tables = read_baselines(results, architecture, own.rows, cutoffs, has_ticks=has_ticks)
     read = partial(read_baseline_ranks, results, own=own.by_window, has_ticks=has_ticks)
-    return tables, {name: read(name) for name in tables}
+    ranks = {name: read(name) for name in tables}
+    more = {name: [*run.rows] for name, run in beside.items()}
+    return tables | more, ranks | {name: run.by_window for name, run in beside.items()}
+
+
+def _profile(results: Path) -> Sequence[PhaseRow]:
+    path = results / "profile" / "phases.csv"
+    return read_phases(path) if path.exists() else ()
 
 
 def _check_windows(folder: WindowFolder, own: RunResults) -> None:

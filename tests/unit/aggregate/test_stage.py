@@ -26,7 +26,6 @@ from support.results_folders import (
     window_ranks,
     write_baselines,
     write_listing,
-    write_lists,
     write_results,
     write_sessions,
 )
@@ -75,36 +74,6 @@ def test_aod_json_has_the_documented_content(written):
     assert content["aod"]["recall_at_10"] == pytest.approx((4 * 3 / 4 + 2 * 2 / 4) / 6)
     low, high = content["ci95"]["recall_at_10"]
     assert low < content["aod"]["recall_at_10"] < high
-
-
-def test_segments_have_a_table_and_a_file(tmp_path):
-    """The same four users come every day, also on the one before the first evaluation."""
-    results, windows = write_folders(tmp_path)
-    run((results, windows))
-    assert (results / "segments.csv").read_text().splitlines()[1:] == []
-    run((results, windows), SETTINGS | {"evaluation.segments": ("user",)})
-    _, *rows = (results / "segments.csv").read_text().splitlines()
-    assert [row.split(",")[:5] for row in rows[:2]] == [
-        ["2019-10-02", "user", "returning", "4", "0.75"],
-        ["2019-10-03", "user", "returning", "4", "0.75"],
-    ]
-    assert len(rows) == 6
-    page = (results / "report.html").read_text()
-    assert "<caption>Users</caption>" in page
-    assert '<th scope="row">returning</th><td class="n">24' in page
-
-
-def test_the_report_says_what_the_lists_show(tmp_path):
-    results, windows = write_folders(tmp_path)
-    run((results, windows))
-    assert "What the lists show" not in (results / "report.html").read_text()
-    figures = {"coverage_at_10": 0.4, "own_at_10": 0.2, "diversity_at_10": 0.3, "clicked_own": 0.1}
-    write_lists(results, dict.fromkeys(DAYS, figures))
-    run((results, windows), SETTINGS | {"evaluation.diversity_by": "brand<i>"})
-    page = (results / "report.html").read_text()
-    assert "lists of 10 show 40.0 % of the items" in page
-    assert "Pairs that differ in brand&lt;i&gt; (diversity)" in page
-    assert json.loads((results / "lists.json").read_text())["aod"] == pytest.approx(figures)
 
 
 def test_the_transformers4rec_export(written):
