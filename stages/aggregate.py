@@ -21,7 +21,7 @@ def main() -> None:
         averages = found.summary.aod | found.lists.aod
         aod = {f"aod_{name}": value for name, value in averages.items()}
         run.log_metrics(aod | found.ageing.figures)
-        for name in ("aod.json", "lists.json", "staleness.csv", "report.html"):
+        for name in ("aod.json", "lists.json", "segments.csv", "staleness.csv", "report.html"):
             run.log_artifact(folders.results / name, "results")
 
 

@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import torch
@@ -45,11 +46,13 @@ class Lists:
     def n_items(self) -> int:
         return len(self.candidates.union(*self.shown))
 
-    def counted(self, batch_size: int = 3) -> Shown:
+    def counted(
+        self, batch_size: int = 3, process: Any = ALONE, length: int | None = None
+    ) -> Shown:
         """Count the lists batch by batch, as an evaluation does."""
         values = [self.attribute.get(item, -item) for item in range(N_ITEMS)]
-        counts = ListCounts(len(self.shown[0]), torch.tensor(values), ALONE)
-        longest = max(map(len, self.sessions)) + 2
+        counts = ListCounts(length or len(self.shown[0]), torch.tensor(values), process)
+        longest = max(map(len, self.sessions), default=0) + 2
         for start in range(0, len(self.shown), batch_size):
             some = slice(start, start + batch_size)
             # After the known items come those that a model must not see.
