@@ -18,9 +18,10 @@ def main() -> None:
         folders = Folders(Path("results"), Path("data/windows"), Path("data/raw"))
         run.log_input(params.dataset, folders.windows, folders.windows / "windows.json")
         found = aggregate(folders, params.evaluation.cutoffs, flat_settings(params))
-        aod = {f"aod_{name}": value for name, value in found.summary.aod.items()}
+        averages = found.summary.aod | found.lists.aod
+        aod = {f"aod_{name}": value for name, value in averages.items()}
         run.log_metrics(aod | found.ageing.figures)
-        for name in ("aod.json", "staleness.csv", "report.html"):
+        for name in ("aod.json", "lists.json", "segments.csv", "staleness.csv", "report.html"):
             run.log_artifact(folders.results / name, "results")
 
 

@@ -33,7 +33,8 @@ def main() -> None:
         if params.tracking.log_model and not params.model.features:  # served by ids alone
             run.log_model(study.models, Path("src/dayahead/serve/pyfunc.py"))
         run.log_metrics(metrics | train_baselines(study))
-        for name in ("ranks", "windows.csv", *(["profile"] if params.profile.window else [])):
+        profiled = ["profile"] * bool(params.profile.window)
+        for name in ("ranks", "windows.csv", "lists.csv", *profiled):
             run.log_artifact(study.results / name)
 
 

@@ -137,6 +137,8 @@ OTHER_EVALUATION = {
     "positions": "all",
     "train_sessions": 3,
     "predictions": 3,
+    "lists": 3,
+    "diversity_by": "category",
     "attention_of": ["1-000002"],
     "batch_size": 4,
 }

@@ -16,7 +16,7 @@ from dayahead.core.files import write_json, write_text
 from dayahead.nightly.guards import Check
 from dayahead.nightly.night import Night
 from dayahead.nightly.pipeline import Pipeline, RefusedDataError
-from support.results_folders import window_ranks, write_results
+from support.results_folders import window_ranks, write_lists, write_results
 from support.tiny_settings import EVALUATION, NIGHTLY, SECTIONS
 from support.window_folders import day, write_window_folder
 
@@ -42,7 +42,8 @@ class PretendedPipeline:
     """Delivers days from a file, and makes up the ranks of models by their settings.
 
     A model is as good as `levels` says of its training.epochs: the rank of a target is
-    1 + Poisson(level). Its seed makes no other difference than that of chance.
+    1 + Poisson(level). Its seed makes no other difference than that of chance. Its lists show half
+    of the items, or as much as the level ("coverage", epochs, window) says.
     """
 
     root: Path
@@ -74,6 +75,9 @@ class PretendedPipeline:
     def _write(self, results, fitted):
         windows = [day(number) for number in range(1, len(self.days))]
         write_results(results, {window: self.ranks(window, fitted) for window in windows})
+        epochs, _ = fitted
+        coverage = {w: self.levels.get(("coverage", epochs, w), 0.5) for w in windows}
+        write_lists(results, {w: {"coverage_at_20": share} for w, share in coverage.items()})
 
     def train(self):
         fitted = self._fitted({})

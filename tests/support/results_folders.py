@@ -19,11 +19,13 @@ from dayahead.core.columns import (
     SESSION_ID,
     SESSION_START,
     TIMESTAMP,
+    USER_ID,
     VALUE,
 )
 from dayahead.core.files import write_json, write_parquet
 from dayahead.dataset.manifest import RawManifest, SourceRecord
 from dayahead.outputs.examples import Example, write_examples
+from dayahead.outputs.lists import ListRow, add_lists, start_lists
 from dayahead.outputs.losses import add_losses
 from dayahead.outputs.ranks_by_window import write_baseline_ranks
 from dayahead.outputs.tables import (
@@ -70,12 +72,20 @@ def write_results(folder, ranks_by_window, train_loss=None, train_metrics=None):
     worse = {window: [r and r + 4 for r in ranks] for window, ranks in ranks_by_window.items()}
     write_baselines(folder, [result_of(window, ranks) for window, ranks in worse.items()], worse)
     write_evidence(folder / "evidence.csv", {})
+    write_lists(folder, {})
     for number, window in enumerate(ranks_by_window):
         curve = [] if train_loss is None else [(4, train_loss + 1), (8, train_loss)]
         add_losses(folder, window, curve, is_first=number == 0)
     write_examples(folder, window, [Example(row=1, recommended=[3, 2])])
     write_raw_manifest(folder.parent / "raw")
     return folder
+
+
+def write_lists(folder, figures_by_window):
+    """Write lists.csv of lists over ten items: the figures of each window by their names."""
+    start_lists(folder, next(iter(figures_by_window.values()), ()))
+    for window, figures in figures_by_window.items():
+        add_lists(folder, ListRow(window, 4, 10, figures))
 
 
 def write_baselines(folder, rows, ranks_by_window):
@@ -139,6 +149,7 @@ def write_sessions(folder, unit, window, sessions, roles=("train", "valid", "tes
     start = datetime.fromisoformat(window).replace(tzinfo=UTC)
     columns = {
         SESSION_ID: pa.array(list(sessions), pa.string()),
+        USER_ID: pa.array([f"u{n}" for n in range(len(sessions))], pa.string()),
         SESSION_START: pa.array([start] * len(sessions), TIMESTAMP),
         ITEM_ID: pa.array(list(sessions.values()), pa.list_(pa.int32())),
         EVENT_TIME: pa.array(

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from dayahead.aggregate.ages import Ageing
 from dayahead.aggregate.findings import Findings
+from dayahead.aggregate.lists import ListAverage
 from dayahead.statistics.differences import BaselineComparison, Difference
 
 TITLES = {"recall": "Recall", "ndcg": "NDCG", "mrr": "MRR"}
@@ -84,6 +85,20 @@ def _effect(change: Difference, metric: str) -> str:
 def _interval(test: Difference) -> str:
     low, high = test.ci95 or (0.0, 0.0)
     return f"{test.difference:+.4f}, 95 % interval {low:+.4f} to {high:+.4f}"
+
+
+def list_conclusion(lists: ListAverage) -> str | None:
+    """Describe the longest lists beside what users click; None where no lists were counted."""
+    if not lists.cutoffs:
+        return None
+    k, aod = lists.cutoffs[-1], lists.aod
+    ratio = aod.get(f"popularity_ratio_at_{k}")
+    beside = "" if ratio is None else f", and what they show is {ratio:.2f} times as popular as it"
+    return (
+        f"In a window, lists of {k} show {100 * aod[f'coverage_at_{k}']:.1f} % of the items that "
+        f"they could; {100 * aod[f'own_at_{k}']:.1f} % of their places are items of the session, "
+        f"as is {100 * aod['clicked_own']:.1f} % of what users click{beside}."
+    )
 
 
 def slice_conclusion(findings: Findings, rival: BaselineComparison) -> str:

@@ -11,7 +11,9 @@ import numpy as np
 
 from dayahead.aggregate.ages import Ageing, AgeSums
 from dayahead.aggregate.averaging import Average, average
+from dayahead.aggregate.lists import ListAverage, average_lists
 from dayahead.aggregate.origin import Origin, origin_of
+from dayahead.aggregate.segments import SegmentRow, Segments
 from dayahead.aggregate.shown_sessions import ShownSession, shown_sessions
 from dayahead.aggregate.slices import Slicing, slicings_of, sums_by_group
 from dayahead.aggregate.targets import HOUR, Fitted, Targets, targets_of
@@ -49,6 +51,9 @@ class Findings:
     baselines: Sequence[BaselineComparison]
     """The counting baselines, and other runs if the report has some."""
     slicings: Sequence[Slicing]
+    lists: ListAverage
+    segments: Sequence[SegmentRow]
+    """Metrics by segment, where evaluation.segments asks for some."""
     ageing: Ageing
     window: str
     """The newest evaluated window, from which the examples are."""
@@ -111,15 +116,13 @@ def find(
     results = folders.results
     with phase("average"):
         summary = average(own.rows, [found.ranks for found in own.ranks], cutoffs)
-    tables, others = _tables_and_ranks(results, settings, own, cutoffs)
-    tables |= {name: [*run.rows] for name, run in beside.items()}
-    others |= {name: run.by_window for name, run in beside.items()}
+    tables, others = _tables_and_ranks(results, settings, own, cutoffs, beside)
     folder = WindowFolder(folders.windows)
     _check_windows(folder, own)
     split: Any = settings["evaluation.split"]
-    profile = results / "profile" / "phases.csv"
     ages, later = _no_ages(folder, [*summary.aod], settings), _later(results, settings, own)
     with phase("slices"):
+        segments = _segments(folder, split, own, others, settings)
         items, slicings = _by_target(folder, split, own, others, later, ages)
     return Findings(
         settings=settings,
@@ -127,13 +130,15 @@ def find(
         summary=summary,
         outside=mean(own.every_rank == 0),
         baselines=[compare_with_baseline(own.rows, name, rows) for name, rows in tables.items()],
-        slicings=slicings,
+        slicings=[*slicings, *segments.slicings([*others])],
+        segments=list(segments.rows()),
+        lists=average_lists(results, [row.window for row in own.rows]),
         ageing=ages.result(1 + len(later)),
         window=own.rows[-1].window,
         examples=_examples(folder, results, split, own),
         losses=read_losses(results),
         evidence=read_evidence(results / "evidence.csv"),
-        profile=read_phases(profile) if profile.exists() else (),
+        profile=_profile(results),
         listing=folder.manifest,
         items=items,
         origin=origin_of(folders.raw, results, settings),
@@ -160,13 +165,24 @@ def _later(results: Path, settings: Mapping[str, Setting], own: RunResults) -> L
 
 
 def _tables_and_ranks(
-    results: Path, settings: Mapping[str, Setting], own: RunResults, cutoffs: Sequence[int]
+    results: Path,
+    settings: Mapping[str, Setting],
+    own: RunResults,
+    cutoffs: Sequence[int],
+    beside: Mapping[str, RunResults],
 ) -> tuple[dict[str, list[WindowResult]], dict[str, Mapping[str, Ranks]]]:
-    """Read both tables of each counting baseline, by its name."""
+    """Read both tables of each counting baseline, by its name; those of other runs follow."""
     architecture, has_ticks = str(settings["model.architecture"]), _has_ticks(settings)
     tables = read_baselines(results, architecture, own.rows, cutoffs, has_ticks=has_ticks)
     read = partial(read_baseline_ranks, results, own=own.by_window, has_ticks=has_ticks)
-    return tables, {name: read(name) for name in tables}
+    ranks = {name: read(name) for name in tables}
+    more = {name: [*run.rows] for name, run in beside.items()}
+    return tables | more, ranks | {name: run.by_window for name, run in beside.items()}
+
+
+def _profile(results: Path) -> Sequence[PhaseRow]:
+    path = results / "profile" / "phases.csv"
+    return read_phases(path) if path.exists() else ()
 
 
 def _check_windows(folder: WindowFolder, own: RunResults) -> None:
@@ -214,6 +230,26 @@ def _by_target(
             _add_ages(ages, folder, window, targets, ranks.ranks, later)
         before = Fitted(folder.ends[window.name], counts)
     return items, slicings_of(sums, list(others))
+
+
+def _segments(
+    folder: WindowFolder,
+    split: Any,  # noqa: ANN401
+    own: RunResults,
+    others: Mapping[str, Mapping[str, Ranks]],
+    settings: Mapping[str, Setting],
+) -> Segments:
+    """Read the windows for the segments of evaluation.segments, if there are any."""
+    names: Any = settings.get("evaluation.segments", ())
+    metrics = [*own.rows[0].metrics]
+    segments = Segments(folder, names, metrics, main_metric(metrics))
+    evaluated = {row.window: ranks for row, ranks in zip(own.rows, own.ranks, strict=True)}
+    for window in folder.windows if names else ():
+        if window.name in evaluated:
+            beside = [each[window.name] for each in others.values()]
+            segments.add(window, split, evaluated[window.name], beside)
+        segments.see(window)
+    return segments
 
 
 def _add_ages(

@@ -5,6 +5,7 @@ from typing import Final
 from dayahead.aggregate.conclusions import (
     age_conclusion,
     conclusions,
+    list_conclusion,
     sign_of,
     slice_conclusion,
     title_of,
@@ -35,6 +36,8 @@ def render_page(findings: Findings) -> str:
         slice_conclusion=slice_conclusion(findings, rival),
         age_conclusion=age_conclusion(findings.ageing),
         age_charts=list(age_charts(findings)),
+        list_conclusion=list_conclusion(findings.lists),
+        list_table=list(findings.lists.table(findings.settings.get("evaluation.diversity_by"))),
         rival=rival,
         evidence=sorted(findings.evidence.items(), key=lambda entry: -abs(entry[1])),
         n_shown=_N_SHOWN,

@@ -129,13 +129,22 @@ def sums_by_group(targets: Targets, values: Sequence[Values]) -> list[Values]:
 def slicings_of(windows: Sequence[Sequence[Values]], names: Sequence[str]) -> list[Slicing]:
     """Join the sums of windows; `names` are those of the values after the first, the run's own."""
     return [
-        Slicing(grouping.title, list(_slices(grouping.labels, np.stack(sums), names)))
+        Slicing(grouping.title, list(slices_of(grouping.labels, np.stack(sums), names)))
         for grouping, sums in zip(_GROUPINGS, zip(*windows, strict=True), strict=True)
     ]
 
 
-def _slices(labels: Sequence[str], sums: Values, names: Sequence[str]) -> Iterator[Slice]:
-    """Yield the groups that have targets; `sums` are [windows, groups, 1 + values]."""
+def slices_of(labels: Sequence[str], sums: Values, names: Sequence[str]) -> Iterator[Slice]:
+    """Yield the groups that have targets.
+
+    Args:
+        labels: of the groups.
+        sums: [windows, groups, 1 + values], as `sums_by_group` returns them.
+        names: names of the values after the first, the run's own.
+
+    Raises:
+        ValueError: the shapes differ.
+    """
     n_all = sums[..., 0].sum()
     for row, label in enumerate(labels):
         counts, own, *others = sums[:, row].T

@@ -5,7 +5,9 @@ from dataclasses import asdict
 
 from dayahead.aggregate.ages import write_staleness
 from dayahead.aggregate.findings import Findings, Folders, find
+from dayahead.aggregate.lists import write_list_average
 from dayahead.aggregate.page import render_page
+from dayahead.aggregate.segments import write_segments
 from dayahead.aggregate.transformers4rec import export_transformers4rec
 from dayahead.config.changed_settings import Setting
 from dayahead.core.files import write_json, write_text
@@ -16,7 +18,9 @@ from dayahead.outputs.run import RunResults
 def aggregate(
     folders: Folders, cutoffs: Sequence[int], settings: Mapping[str, Setting]
 ) -> Findings:
-    """Write aod.json, staleness.csv, report.html and the Transformers4Rec export into results/.
+    """Write averages, tables by age and segment, the report and the Transformers4Rec export.
+
+    Averages are those of metrics (aod.json) and of what lists show (lists.json).
 
     The folders are as `train`, `preprocess` and `download` write them; `settings` are params.yaml,
     flat: {"model.n_layer": 2, ...}, for the report.
@@ -30,7 +34,9 @@ def aggregate(
         own = RunResults.read(results, cutoffs)
     findings = find(folders, own, cutoffs, settings)
     write_json(results / "aod.json", asdict(findings.summary))
+    write_list_average(results, findings.lists)
     write_staleness(results, findings.ageing)
+    write_segments(results, [*findings.summary.aod], findings.segments)
     with phase("report"):
         write_text(results / "report.html", render_page(findings))
     export_transformers4rec(results, own.rows, findings.summary)

@@ -1,5 +1,6 @@
 """Properties of each target before it is predicted: its session, its item's age and popularity."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -31,6 +32,19 @@ class Fitted(NamedTuple):
     """Events of each catalogue index in its train sessions."""
 
 
+class ClicksBefore(NamedTuple):
+    """The click before each target of a window."""
+
+    table: pa.Table
+    """The sessions."""
+    rows: Ints
+    """Session of each target."""
+    n_before: Ints
+    """Items of the session before the target."""
+    at: Ints
+    """Index of the click among those of all sessions."""
+
+
 @dataclass(frozen=True)
 class Targets:
     """The targets of one window or of several, in the order of their ranks."""
@@ -57,20 +71,29 @@ def targets_of(
     first = folder.vocabulary(ITEM_ID)[FIRST_TIME].cast(pa.int64()).to_numpy()
     is_known = items >= N_RESERVED
     since = np.where(is_known, window.start_time - first[np.maximum(items - N_RESERVED, 0)], -1)
-    n_before, times = _clicks_before(folder, window, split, ranks)
+    before = clicks_before(folder, window, split, ranks)
+    times = pc.list_flatten(before.table[EVENT_TIME]).cast(pa.int64()).to_numpy()[before.at]
     return Targets(
-        n_before=n_before,
+        n_before=before.n_before,
         age=since / HOUR,
         since_fit=(times - fitted.end) / HOUR,
         popularity=popularity_ranks(fitted.counts)[items],
     )
 
 
-def _clicks_before(
-    folder: WindowFolder, window: Window, split: Role, ranks: WindowRanks
-) -> tuple[Ints, Ints]:
-    """Return the number of items before each target, and the time of the last of them."""
-    table = folder.read(window, split, [SESSION_ID, ITEM_ID, EVENT_TIME])
+def clicks_before(
+    folder: WindowFolder,
+    window: Window,
+    split: Role,
+    ranks: WindowRanks,
+    columns: Sequence[str] = (),
+) -> ClicksBefore:
+    """Find the click before each target; `columns` of the window are read too.
+
+    Raises:
+        DataError: the ranks are those of other sessions.
+    """
+    table = folder.read(window, split, [SESSION_ID, ITEM_ID, EVENT_TIME, *columns])
     n_items = pc.list_value_length(table[ITEM_ID]).to_numpy()
     n_targets = np.ones(len(table), np.int64) if ranks.positions is None else n_items - 1
     rows = np.arange(len(table)).repeat(n_targets)
@@ -82,8 +105,7 @@ def _clicks_before(
         )
     found = n_items[rows] - 1 if ranks.positions is None else ranks.positions
     n_before = np.asarray(found, np.int64)
-    times = pc.list_flatten(table[EVENT_TIME]).cast(pa.int64()).to_numpy()
-    return n_before, times[offsets_of(n_items)[rows] + n_before - 1]
+    return ClicksBefore(table, rows, n_before, offsets_of(n_items)[rows] + n_before - 1)
 
 
 def popularity_ranks(counts: Ints) -> Ints:

@@ -16,7 +16,7 @@ _WIDTH: Final = 100
 
 
 def summarize(comparison: Comparison, a: str = "A", b: str = "B") -> str:
-    """Describe in one sentence which setting is better, if this is significant, and in two tables.
+    """Describe in one sentence which setting is better, if this is significant, and in tables.
 
     `a` and `b` are the user's names for the runs.
     """
@@ -28,11 +28,13 @@ def summarize(comparison: Comparison, a: str = "A", b: str = "B") -> str:
         fill(caveat, _WIDTH, initial_indent="- ", subsequent_indent="  ")
         for caveat in _caveats(comparison)
     )
+    has_lists = bool(comparison.lists)
     parts = [
         head,
         fill(_conclusion(comparison), _WIDTH),
         f"Over {windows}, equally weighted\n{_window_table(comparison)}",
         f"Over {targets} {_unit(comparison)}, equally weighted\n{_target_table(comparison)}",
+        *([f"What the lists show, over {windows}\n{_list_table(comparison)}"] * has_lists),
         "\n".join(caveats),
     ]
     return "\n\n".join(parts) + "\n"
@@ -104,6 +106,17 @@ def _target_table(comparison: Comparison) -> str:
         for each in comparison.metrics
     ]
     return _aligned(("metric", "A", "B", "B - A"), rows)
+
+
+def _list_table(comparison: Comparison) -> str:
+    rows = [
+        (
+            *(each.name, f"{each.a:.4f}", f"{each.b:.4f}", f"{each.test.difference:+.4f}"),
+            "{:+.4f} to {:+.4f}".format(*each.test.ci95) if each.test.ci95 else "-",
+        )
+        for each in comparison.lists
+    ]
+    return _aligned(("metric", "A", "B", "B - A", "95 % interval"), rows)
 
 
 def _aligned(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

@@ -63,6 +63,12 @@ class NightlyConfig:
     and those before it."""
     min_coverage: Share | None
     """Smallest share of the new window's events whose items the new model knows."""
+    min_list_coverage: Share | None
+    """Smallest share of the items that lists could show that is in any list in the new window, at
+    the metric's cutoff (coverage in results/lists.csv)."""
+    max_list_gini: Share | None
+    """Highest Gini index of how often items are in the lists of the new window, at the metric's
+    cutoff: 0 if all are equally often, near 1 if the lists are all alike."""
     smoke_sessions: Count
     """Sessions of the new window that the new model must answer before it is published."""
     horizon: Annotated[int, Field(ge=5, le=10_000)]
@@ -99,6 +105,20 @@ class NightlyConfig:
                     f"challengers.{name}.{flat[0]}: expected a mapping of settings, such as "
                     f"{{model: {{d_model: 32}}}}"
                 )
+
+    @property
+    def cutoff(self) -> int:
+        """Cutoff of the metric of decisions."""
+        return int(self.metric.rpartition("_")[2])
+
+    @property
+    def list_limits(self) -> dict[str, float]:
+        """Limits of the guards that look at lists, by their settings, where they are set."""
+        limits = {
+            "min_list_coverage": self.min_list_coverage,
+            "max_list_gini": self.max_list_gini,
+        }
+        return {guard: limit for guard, limit in limits.items() if limit is not None}
 
     @property
     def slow_limits(self) -> dict[str, float | None]:

@@ -32,6 +32,8 @@ from dayahead.config.sections import flattened
 from dayahead.config.windows import PreprocessConfig, WindowConfig
 from dayahead.core.errors import ConfigError
 
+USER = "user"
+"""The segment of new and returning users, one of evaluation.segments."""
 OUTSIDE = ("machine", "nightly")
 """Sections that are no part of the study: they change no result."""
 
@@ -126,11 +128,21 @@ class EvaluationConfig:
     predictions: CountOrZero
     """Highest-scored candidates written with their scores for every target (results/predictions/);
     0: none. They are held in memory for a whole window."""
+    lists: Annotated[int, Field(ge=0, le=1000)]
+    """Highest-scored candidates of every target that are counted as the list that would be shown:
+    coverage, novelty and the like at each of the cutoffs up to it (results/lists.csv); 0: none."""
+    diversity_by: str | None
+    """Categorical feature by which the items of a list differ, such as a category: the metric
+    diversity. An item has its newest value in the train sessions so far. null: no such metric."""
     attention_of: tuple[str, ...]
     """Ids of evaluated sessions whose attention weights are written (results/attention/), of the
     pass that scores their last item."""
     cutoffs: Annotated[tuple[Count, ...], Field(min_length=1)]
     """Cutoffs k of recall@k, NDCG@k and MRR@k."""
+    segments: tuple[str, ...]
+    """Groups of targets with metrics of their own (results/segments.csv): user (new and returning
+    users, by the windows before) or categorical features, by the click before the target. `train`
+    evaluates as without them."""
     batch_size: Count
     """Sessions scored at once over all processes together; with `positions: all`, targets."""
 

@@ -24,6 +24,12 @@ def nightly_params(root: Path) -> Params:
             f"params.yaml: nightly.metric: {metric} is not among the metrics at "
             f"evaluation.cutoffs {list(params.evaluation.cutoffs)}; add its cutoff there"
         )
+    if params.nightly.list_limits and params.evaluation.lists < params.nightly.cutoff:
+        raise ConfigError(
+            f"params.yaml: nightly.{next(iter(params.nightly.list_limits))}: evaluation.lists is "
+            f"{params.evaluation.lists}, and lists of {params.nightly.cutoff} items are needed, "
+            f"the cutoff of nightly.metric; raise it, or set the limit to null"
+        )
     if params.window.last is not None or not params.training.fit_last:
         raise ConfigError(
             "params.yaml: nights need the newest window: set window.last to null and "

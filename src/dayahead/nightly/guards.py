@@ -6,6 +6,7 @@ from statistics import median
 from typing import Any
 
 from dayahead.config.nightly import NightlyConfig
+from dayahead.metrics.lists import Figures
 from dayahead.metrics.metrics import mean
 from dayahead.nightly.drift import MIN_BEFORE, Change, Drift
 from dayahead.statistics.differences import Difference
@@ -13,6 +14,10 @@ from dayahead.statistics.differences import Difference
 _SOURCE = (
     "if the log is wrong, correct its source and set preprocess.rebuild to true; if the change is "
     "real, raise the setting; then run again"
+)
+_LISTS = (
+    "the model shows few items to nearly all sessions; look at the lists in results/report.html, "
+    "and at results/shown/ for the items; or change the setting"
 )
 
 
@@ -45,6 +50,14 @@ def _at_most(guard: str, value: float, limit: float | None, what: str, advice: s
     if value <= limit:
         return Check(guard, True, f"{what}; at most {limit:g}", value=value, limit=limit)
     why = f"{what}, {value - limit:.3g} above nightly.{guard} ({limit:g})"
+    return Check(guard, False, why, advice, value, limit)
+
+
+def _at_least(guard: str, value: float, limit: float, what: str, advice: str) -> Check:
+    """Check a value against its minimum, the setting nightly.<guard>."""
+    if value >= limit:
+        return Check(guard, True, f"{what}; at least {limit:.0%}", value=value, limit=limit)
+    why = f"{what}, {limit - value:.2%} below nightly.{guard} ({limit:g})"
     return Check(guard, False, why, advice, value, limit)
 
 
@@ -214,13 +227,30 @@ def refresh_check(before: float, after: float, config: NightlyConfig) -> Check:
     )  # fmt: skip
 
 
+def list_checks(figures: Figures, config: NightlyConfig) -> list[Check]:
+    """Check what the lists of the newest window show; no check without a limit.
+
+    `figures` are those of the window in lists.csv.
+    """
+    k = config.cutoff
+    limits, checks = config.list_limits, []
+    if (limit := limits.get("min_list_coverage")) is not None:
+        value = figures.get(f"coverage_at_{k}") or 0.0
+        what = f"lists of {k} show {value:.1%} of the items that they could"
+        checks.append(_at_least("min_list_coverage", value, limit, what, _LISTS))
+    if (limit := limits.get("max_list_gini")) is not None:
+        found = figures.get(f"gini_at_{k}")
+        value = 1.0 if found is None else found
+        what = f"the Gini index of what lists of {k} show is {value:.3f}"
+        checks.append(_at_most("max_list_gini", value, limit, what, _LISTS))
+    return checks
+
+
 def coverage_check(share: float, config: NightlyConfig) -> Check:
     """Check that the new model knows the items of the new window."""
     limit = config.min_coverage
     what = f"{share:.2%} of the newest window's events are on items the model knows"
-    if limit is None or share >= limit:
-        after = "no limit" if limit is None else f"at least {limit:.0%}"
-        return Check("min_coverage", True, f"{what}; {after}", value=share, limit=limit)
-    why = f"{what}, {limit - share:.2%} below nightly.min_coverage ({limit:g})"
+    if limit is None:
+        return Check("min_coverage", True, f"{what}; no limit", value=share)
     advice = "look for sessions of new items that do not train; or lower the setting"
-    return Check("min_coverage", False, why, advice, share, limit)
+    return _at_least("min_coverage", share, limit, what, advice)

@@ -21,10 +21,12 @@ from dayahead.nightly.guards import (
     champion_check,
     coverage_check,
     is_certainly_better,
+    list_checks,
     refresh_check,
 )
 from dayahead.nightly.metric_series import MetricSeries
 from dayahead.nightly.saved_model import SavedModel
+from dayahead.outputs.lists import read_lists
 from dayahead.outputs.tables import WindowResult, read_baselines, read_ranks, read_windows
 from dayahead.statistics.differences import difference_test
 from dayahead.windows.folder import Window, WindowFolder
@@ -120,6 +122,7 @@ class Refresh:
         found = self.series.checks(config, self.accepted, is_better=is_better)
         if champion is not None:
             found.append(champion)
+        found += self._list_checks()
         found.append(model.smoke_check(self.newest, config.smoke_sessions))
         # Only a model that answers at all can be evaluated further.
         if found[-1].passed:
@@ -130,6 +133,13 @@ class Refresh:
                 coverage_check(model.coverage(self.newest), config),
             ]
         return found
+
+    def _list_checks(self) -> list[Check]:
+        """Check the lists of the newest window, if there is a limit."""
+        if not self.params.nightly.list_limits:
+            return []
+        rows = {row.window: row.figures for row in read_lists(self.root / "results")}
+        return list_checks(rows.get(self.newest.name, {}), self.params.nightly)
 
     def _champion(self, published: Path) -> tuple[Check, bool]:
         """Check against the published model; return also if it is significantly worse."""

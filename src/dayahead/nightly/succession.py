@@ -169,7 +169,7 @@ def _compared(
     windows: Sequence[str], results: Results, config: NightlyConfig
 ) -> tuple[MetricComparison, MetricComparison]:
     """Compare the two over these windows; return the metric of decisions, and recall."""
-    cutoff = int(config.metric.rpartition("_")[2])
+    cutoff = config.cutoff
     champion, challenger = results
     comparison = compare(champion, challenger, [cutoff], windows)
     by_name = {metric.name: metric for metric in comparison.metrics}

@@ -12,6 +12,7 @@ from dayahead.metrics.metrics import Ranks, mean, metric_names, target_metric
 from dayahead.outputs.tables import WindowRanks, ranked_windows, read_ranks
 from dayahead.statistics.differences import Difference, difference_test
 from dayahead.statistics.intervals import MIN_WINDOWS
+from dayahead.statistics.list_differences import ListComparison, compare_lists
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ class Comparison:
     outside_b: tuple[int, ...]
     has_equal_ranks: bool
     """Whether every target has the same rank in all runs."""
+    lists: tuple[ListComparison, ...] = ()
+    """What the lists show; empty where not all runs have counted theirs."""
 
     @property
     def has_enough_windows(self) -> bool:
@@ -68,8 +71,8 @@ def compare(
     """Compare two settings by the ranks of their runs.
 
     Args:
-        a: folders holding ranks/<window>.parquet, one for each run; the runs of one setting differ
-            in training.seed.
+        a: folders holding ranks/<window>.parquet, and lists.csv if lists were counted, one for each
+            run; the runs of one setting differ in training.seed.
         b: the same of the other setting.
         cutoffs: lengths of the lists, as in evaluation.cutoffs.
         windows: those to compare; None: all, and the same in each folder.
@@ -96,6 +99,7 @@ def compare(
         outside_a=outside[: len(a)],
         outside_b=outside[len(a) :],
         has_equal_ranks=all(np.array_equal(of_run, every[0]) for of_run in every[1:]),
+        lists=compare_lists(a, b, [*first]),
     )
 
 

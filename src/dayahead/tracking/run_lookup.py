@@ -17,6 +17,8 @@ from dayahead.core.project import project_root
 
 RANKS = "ranks"
 WINDOWS = "windows.csv"
+LISTS = "lists.csv"
+"""Of a run of an earlier version there is none."""
 RESULTS = "results"
 LOCK = "dvc.lock"
 
@@ -104,7 +106,8 @@ def _from_mlflow(run: str, into: Path) -> FoundRun:
     data = store.client.get_run(run).data
     source = data.tags.get(f"{LINEAGE_TAG}train", run)
     into.mkdir(parents=True, exist_ok=True)
-    for name in (RANKS, WINDOWS):
+    there = {each.path for each in store.client.list_artifacts(source)}
+    for name in (RANKS, WINDOWS, *({LISTS} & there)):
         download_artifacts(
             run_id=source, artifact_path=name, dst_path=str(into), tracking_uri=store.uri
         )
@@ -129,6 +132,8 @@ def _from_dvc(run: str, into: Path) -> FoundRun:
     try:
         files.get(f"{RESULTS}/{RANKS}", str(into / RANKS), recursive=True)
         files.get_file(f"{RESULTS}/{WINDOWS}", str(into / WINDOWS))
+        if files.exists(f"{RESULTS}/{LISTS}"):
+            files.get_file(f"{RESULTS}/{LISTS}", str(into / LISTS))
     except AttributeError:  # pygit2 raises it for a tree or a file
         raise ValueError(f"{run} is no commit") from None
     with suppress(OSError):  # a commit made without `dvc repro`

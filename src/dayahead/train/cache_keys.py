@@ -108,10 +108,12 @@ class CacheKeys:
     def evaluation_settings(self) -> dict[str, Any]:
         """Settings that evaluations depend on; metrics at any cutoff follow from cached ranks.
 
-        The horizon adds evaluations, which have keys of their own, and changes none.
+        The horizon adds evaluations, which have keys of their own, and changes none. Segments are
+        groups of the same targets.
         """
         settings = asdict(self.params.evaluation)
-        del settings["cutoffs"], settings["horizon"]
+        for without_effect in ("cutoffs", "horizon", "segments"):
+            del settings[without_effect]
         return settings
 
     @cached_property

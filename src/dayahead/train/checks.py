@@ -9,7 +9,7 @@ from pathlib import Path
 from dayahead.config.baselines import MEMORY
 from dayahead.config.changed_settings import unread_settings
 from dayahead.config.live import LiveConfig
-from dayahead.config.params import EvaluationConfig, Params, TrainingConfig, flat_settings
+from dayahead.config.params import USER, EvaluationConfig, Params, TrainingConfig, flat_settings
 from dayahead.core.columns import ROLES, SESSION_ID
 from dayahead.core.errors import ConfigError
 from dayahead.core.fingerprints import package_version, sha256_of, source_fingerprint
@@ -41,8 +41,8 @@ def select_windows(folder: WindowFolder, params: Params) -> tuple[list[Window], 
 
     Raises:
         ConfigError: a window is selected that was not kept, fewer than two are left, none is
-            evaluated, one that is has no session to evaluate on, or the profile is of a window or
-            of steps that are not there.
+            evaluated, one that is has no session to evaluate on, the profile is of a window or of
+            steps that are not there, or a segment is no categorical feature.
     """
     windows = _between(folder.windows, params.window.first, params.window.last)
     fitted_on = folder.statistics.fitted_on
@@ -58,6 +58,9 @@ def select_windows(folder: WindowFolder, params: Params) -> tuple[list[Window], 
         _check_tick(folder, windows, params.live)
     _check_attention_sessions(folder, evaluated, params.evaluation)
     _check_profile(folder, windows, params)
+    for name in params.evaluation.segments:
+        if name != USER:
+            folder.categorical_column(name, "evaluation.segments")
     return windows, evaluated
 
 

@@ -59,7 +59,14 @@ def baseline_study(architecture: str, study: Study, scratch: Path) -> Study:
         model=replace(params.model, architecture=architecture, features=(), past_length=0),
         training=replace(params.training, fit_last=False),
         evaluation=replace(
-            params.evaluation, horizon=1, predictions=0, train_sessions=0, attention_of=()
+            params.evaluation,
+            horizon=1,
+            predictions=0,
+            lists=0,
+            diversity_by=None,
+            train_sessions=0,
+            attention_of=(),
+            segments=(),
         ),
         profile=replace(params.profile, window=None),
         compute=replace(params.compute, processes=1, device="cpu", shard_items=False),

@@ -20,6 +20,7 @@ from dayahead.model.model import Model
 from dayahead.model.own_items import Scored, SessionScorer, columns_of
 from dayahead.outputs.tables import WindowRanks
 from dayahead.train.batches import Batch, Batches
+from dayahead.train.list_counts import NO_BEST, Best
 
 Top = tuple[Int[Tensor, "Q K"], Float[Tensor, "Q K"]]
 """The best-scored candidates, best first, by column or catalogue index, and their scores."""
@@ -75,10 +76,11 @@ class Prefixes:
 
 
 class FoundRanks:
-    """Ranks of a window's targets, and their `top_k` best candidates, as they are found."""
+    """Ranks of a window's targets, and the best candidates that are wanted, as they are found."""
 
-    def __init__(self, n_targets: int, top_k: int, process: Process) -> None:
-        self.top_k = top_k
+    def __init__(self, n_targets: int, best: Best, n_candidates: int, process: Process) -> None:
+        self.best = best
+        self.top_k = top_k = min(best.n_kept, n_candidates)
         self.process = process
         device = process.device
         # Rows: targets, ranks, top items. An extra last column takes the dummies of idle processes.
@@ -89,9 +91,11 @@ class FoundRanks:
         """Score and rank some targets."""
         scored = scorer(part.columns, part.n_known).to(self.process.device)
         ranks, items, highest = ranks_of(scored, part.targets)
-        rows = torch.cat([part.targets[None], ranks[None], items.T])
+        rows = torch.cat([part.targets[None], ranks[None], items[:, : self.top_k].T])
         self.found[:, part.indices] = rows.int()
-        self.top_scores[:, part.indices] = highest.T
+        self.top_scores[:, part.indices] = highest[:, : self.top_k].T
+        if self.best.lists is not None:
+            self.best.lists.add(items, part.targets, part.columns, part.n_known, part.indices >= 0)
 
     def joined(self) -> RankedTargets:
         """Return what all processes have found; a collective."""
@@ -109,7 +113,7 @@ def evaluate(
     n_targets: NDArray[np.int64],
     candidates: NDArray[np.int32],
     process: Process,
-    top_k: int = 0,
+    best: Best = NO_BEST,
 ) -> RankedTargets:
     """Rank every target among the candidates, given the items of its session before it.
 
@@ -124,7 +128,7 @@ def evaluate(
         n_targets: [S] how many items of each session are predicted, the last ones.
         candidates: catalogue indices, ascending.
         process: this process.
-        top_k: number of highest-scored candidates to return for each target.
+        best: what is wanted of each target's highest-scored candidates.
 
     Raises:
         ScoreError: a score is not finite.
@@ -133,9 +137,9 @@ def evaluate(
     wanted, counts = (torch.from_numpy(each).long().to(device) for each in (candidates, n_targets))
     # Each part is ranked before the next one is scored, so the buffer of scores is reused.
     scorer = model.session_scorer(wanted, overwrites=True)
-    ranks_of = ShardedRanking(model.shard, wanted, top_k)
+    found = FoundRanks(int(counts.sum()), best, len(wanted), process)
+    ranks_of = ShardedRanking(model.shard, wanted, best.n_ranked)
     most_rows = max(1, SCORES_AT_ONCE // max(1, len(wanted)))
-    found = FoundRanks(int(counts.sum()), min(top_k, len(wanted)), process)
     for batch in steps(batches):
         for part in _synchronised_prefixes(batch, counts, model.shard, device, most_rows):
             found.add(part, scorer, ranks_of)

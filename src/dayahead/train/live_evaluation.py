@@ -26,6 +26,7 @@ from dayahead.train.evaluate import (
     RankedTargets,
     ShardedRanking,
 )
+from dayahead.train.list_counts import NO_BEST, Best
 
 
 @dataclass(frozen=True)
@@ -41,12 +42,17 @@ class Request:
     """Index of the target among all targets, session after session."""
     ticks: NDArray[np.int64]
     """[T] last tick up to the prefix's last event, and not after the window's end."""
-    top_k: int = 0
-    """Number of highest-scored candidates to return for each target."""
+    best: Best = NO_BEST
+    """What is wanted of each target's highest-scored candidates."""
 
     @classmethod
     def of(
-        cls, sessions: Sessions, n_targets: NDArray[np.int64], tick: int, end: int, top_k: int = 0
+        cls,
+        sessions: Sessions,
+        n_targets: NDArray[np.int64],
+        tick: int,
+        end: int,
+        best: Best = NO_BEST,
     ) -> "Request":
         """Ask for the last `n_targets` [S] items of each session."""
         rows = row_of_each(n_targets)
@@ -57,7 +63,8 @@ class Request:
         # Prefixes of similar length go together, which saves padding.
         order = np.lexsort([n_known, ticks])
         of_rows, of_known = (torch.from_numpy(each[order]) for each in (rows, n_known))
-        return cls(sessions, of_rows, of_known, torch.from_numpy(order), ticks[order], top_k)
+        indices = torch.from_numpy(order)
+        return cls(sessions, of_rows, of_known, indices, ticks[order], best)
 
     def prefixes_at(self, tick: int, rank: Rank, size: int) -> Iterator[Prefixes]:
         """Yield this process's prefixes of a tick, at most `size` at a time."""
@@ -91,7 +98,7 @@ def evaluate_live(
         ScoreError: a score is not finite.
     """
     n_first = len(candidates())
-    found = [FoundRanks(len(each.rows), min(each.top_k, n_first), process) for each in requests]
+    found = [FoundRanks(len(each.rows), each.best, n_first, process) for each in requests]
     own_batch = max(1, batch_size // process.rank.world_size)
     for tick in steps(np.unique(np.concatenate([each.ticks for each in requests])).tolist()):
         model.advance(tick)
@@ -99,7 +106,7 @@ def evaluate_live(
         scorer = model.session_scorer(wanted, overwrites=True)
         size = min(own_batch, max(1, SCORES_AT_ONCE // max(1, len(wanted))))
         for request, ranks in zip(requests, found, strict=True):
-            ranks_of = ShardedRanking(model.shard, wanted, ranks.top_k)
+            ranks_of = ShardedRanking(model.shard, wanted, request.best.n_ranked)
             for prefixes in request.prefixes_at(tick, process.rank, size):
                 ranks.add(prefixes.to(process.device), scorer, ranks_of)
     return [each.joined() for each in found]

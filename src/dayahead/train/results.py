@@ -15,9 +15,11 @@ from dayahead.core.columns import N_RESERVED, POSITION, RANK, SESSION_ID, TARGET
 from dayahead.core.errors import ConfigError
 from dayahead.core.files import read_json, write_json, write_parquet, write_text
 from dayahead.distributed.process import Rank
+from dayahead.metrics.lists import Figures
 from dayahead.metrics.metrics import Ranks, window_metrics
 from dayahead.model.next_item import NextItemModel
 from dayahead.outputs.examples import EXAMPLES, Example, write_examples
+from dayahead.outputs.lists import SHOWN, ListRow, add_lists, read_shown, start_lists, write_shown
 from dayahead.outputs.losses import LOSSES, add_losses
 from dayahead.outputs.ranks_by_window import HORIZON, write_later_ranks
 from dayahead.outputs.tables import (
@@ -31,6 +33,7 @@ from dayahead.outputs.tables import (
 )
 from dayahead.train.batches import Sessions
 from dayahead.train.evaluate import RankedTargets
+from dayahead.train.evaluated_lists import EvaluatedLists
 from dayahead.train.loss_curve import Curve, curve_of
 
 WINDOWS = "windows.csv"
@@ -54,6 +57,10 @@ LISTS = {
         "of the targets of ranks/, window after window in their order, with the model that was "
         "fitted n windows earlier.\n"
     ),
+    SHOWN: (
+        "<window>.parquet, where evaluation.lists is above 0: item (catalogue index), position (1 "
+        "is best) and the number of lists that show it there. No row: no list does.\n"
+    ),
     "profile": (
         "Where profile.window names a window: phases.csv (where the time of its fit and evaluation "
         "goes), and for each loop over steps a trace (open it at https://ui.perfetto.dev) and "
@@ -61,7 +68,7 @@ LISTS = {
     ),
 }
 """Folders that always exist, because DVC expects them, and the text of their README.txt."""
-TABLES = ("ranks", "predictions", "attention")
+TABLES = ("ranks", "predictions", "attention", SHOWN)
 """Folders of the tables that an evaluation writes, one file per window."""
 _SUMMARY = "evaluated.json"
 
@@ -95,6 +102,8 @@ class EvaluatedWindow:
     curve: Curve = ()
     """Loss curve of the fit on the window before."""
     examples: Sequence[Example] = ()
+    lists: EvaluatedLists | None = None
+    """What the lists of evaluation.lists show, if there are any."""
 
     def write(self, folder: Path) -> None:
         """Write it into a folder of its own, its lists laid out as in results/."""
@@ -106,12 +115,15 @@ class EvaluatedWindow:
             "timing": asdict(self.timing),
             "curve": list(self.curve),
             "examples": [asdict(example) for example in self.examples],
+            "lists": None if self.lists is None else self.lists.as_json(),
         }
         write_json(folder / _SUMMARY, summary)
 
     def write_lists(self, results: Path) -> None:
-        """Write ranks, predictions and attention, each whole."""
+        """Write ranks, what lists show, predictions and attention, each whole."""
         write_ranks(results, self.window, self.ranks)
+        if self.lists is not None:
+            write_shown(results, self.window, self.lists.shown)
         for name, table in (("predictions", self.predictions), ("attention", self.attention)):
             if table is not None:
                 write_parquet(results / name / f"{self.window}.parquet", table)
@@ -126,7 +138,7 @@ class EvaluatedWindow:
         summary = read_json(folder / _SUMMARY)
         if summary["window"] != window:
             raise ValueError(f"{_SUMMARY}: expected window {window}, found {summary['window']}")
-        loss = summary["train_loss"]
+        loss, lists = summary["train_loss"], summary["lists"]
         return cls(
             window=window,
             ranks=read_ranks(folder, window),
@@ -135,6 +147,7 @@ class EvaluatedWindow:
             timing=TypeAdapter(Timing).validate_python(summary["timing"]),
             curve=curve_of(summary["curve"]),
             examples=[Example(**example) for example in summary["examples"]],
+            lists=None if lists is None else EvaluatedLists(read_shown(folder, window), **lists),
         )
 
     def result(self, cutoffs: Sequence[int]) -> WindowResult:
@@ -151,13 +164,17 @@ class ResultsFolder:
     cutoffs: Sequence[int]
     horizon: int = 1
     """Windows after each fit that are evaluated."""
+    list_names: Sequence[str] = ()
+    """Names of the figures of lists.csv; none: no lists."""
     rows: list[WindowResult] = field(default_factory=list)
+    list_rows: list[ListRow] = field(default_factory=list)
     later: dict[int, dict[str, Ranks]] = field(init=False)
     """By the number of windows since the fit, from 2 on: ranks by window."""
 
     def __post_init__(self) -> None:
         """Start without any ranks."""
         self.later = {n_after: {} for n_after in range(2, self.horizon + 1)}
+        self._before: EvaluatedLists | None = None
 
     def clear(self) -> None:
         """Remove what an earlier run left, and describe what the folders will hold."""
@@ -167,6 +184,7 @@ class ResultsFolder:
             (self.folder / name).unlink(missing_ok=True)
         for name, text in LISTS.items():
             write_text(self.folder / name / "README.txt", text)
+        start_lists(self.folder, self.list_names)
 
     def add(self, evaluated: EvaluatedWindow) -> WindowResult:
         """Add a window's rows to both tables; return its row of windows.csv."""
@@ -178,7 +196,17 @@ class ResultsFolder:
         write_csv(self.folder / TIMING, rows, is_longer=n_before > 0)
         add_losses(self.folder, evaluated.window, evaluated.curve, is_first=n_before == 0)
         write_examples(self.folder, evaluated.window, evaluated.examples)
+        if evaluated.lists is not None:
+            row = evaluated.lists.row(evaluated.window, self.list_names, self._before)
+            self.list_rows.append(row)
+            add_lists(self.folder, row)
+        self._before = evaluated.lists
         return self.rows[-1]
+
+    @property
+    def figures(self) -> Figures:
+        """Figures of the lists of the window added last; empty where there are none."""
+        return self.list_rows[-1].figures if self._before is not None else {}
 
     def write_later(self) -> None:
         """Write the ranks of older models, of all windows."""

@@ -39,6 +39,8 @@ from dayahead.train.batches import Batches
 from dayahead.train.catalogue import Catalogue
 from dayahead.train.data_loading import Loader
 from dayahead.train.evaluate import RankedTargets, evaluate
+from dayahead.train.evaluated_lists import ListEvaluation
+from dayahead.train.list_counts import Best
 from dayahead.train.live_evaluation import Request, evaluate_live
 from dayahead.train.loss_curve import Curve
 from dayahead.train.results import (
@@ -93,6 +95,7 @@ class Run:
         self.model, self.trainer = self._build()
         if self.params.evaluation.attention_of:
             check_attention(self.model.network)
+        self.lists = ListEvaluation(self.folder, self.params.evaluation, first, process)
         self.seen = np.zeros(0, np.int32)
         """Items of train sessions so far, ascending."""
 
@@ -208,19 +211,18 @@ class Run:
         config = self.params.evaluation
         # Before the clock starts: the time is that of the evaluated window alone.
         train_ranks = self._train_ranks(fit.window)
+        best = Best(config.predictions, self.lists.start(fit.window, len(self.candidates)))
         start = time.perf_counter()
         with phase("data"):
             sessions = self.loader.evaluation_sessions(window)
             n_targets = self.loader.n_targets_of(sessions)
         examples = _example_rows(len(sessions))
         if self.model.tick:
-            ranked, shown = self._evaluate_live(window, n_targets, examples)
+            ranked, shown = self._evaluate_live(window, n_targets, examples, best)
         else:
             with phase("data"):
                 batches = self.loader.evaluation_batches(window, self.process.rank)
-            ranked = evaluate(
-                self.model, batches, n_targets, self.candidates, self.process, config.predictions
-            )
+            ranked = evaluate(self.model, batches, n_targets, self.candidates, self.process, best)
         ranks = ranked.as_window_ranks(sessions[SESSION_ID], n_targets, config.positions)
         seconds = time.perf_counter() - start
         timing = Timing(
@@ -248,10 +250,15 @@ class Run:
                 Example(*each)
                 for each in zip(examples.tolist(), shown.top_items.tolist(), strict=True)
             ],
+            lists=self.lists.finish(best.lists, self._candidates_now()),
         )
 
     def _evaluate_live(
-        self, window: Window, n_targets: NDArray[np.int64], examples: NDArray[np.int64]
+        self,
+        window: Window,
+        n_targets: NDArray[np.int64],
+        examples: NDArray[np.int64],
+        best: Best,
     ) -> tuple[RankedTargets, RankedTargets]:
         """Rank the targets of a window while the model counts it, and those of the examples."""
         with phase("data"):
@@ -261,8 +268,8 @@ class Run:
         when = self.model.tick, self.folder.ends[window.name]
         is_example = np.isin(np.arange(len(sessions)), examples).astype(np.int64)
         requests = [
-            Request.of(sessions, n_targets, *when, self.params.evaluation.predictions),
-            Request.of(sessions, is_example, *when, N_RECOMMENDED),
+            Request.of(sessions, n_targets, *when, best),
+            Request.of(sessions, is_example, *when, Best(N_RECOMMENDED)),
         ]
         size = self.params.evaluation.batch_size
         found, shown = evaluate_live(self.model, requests, self._candidates_now, self.process, size)
@@ -287,7 +294,7 @@ class Run:
             sessions = self.loader.evaluated_sessions(window)
         sizes, end = self.catalogue.sizes_at(window), self.folder.ends[window.name]
         self.model.follow(sizes, counted.padded(), end, to_fit=False)
-        request, size = Request.of(sessions, n_targets, self.model.tick, end, 0), config.batch_size
+        request, size = Request.of(sessions, n_targets, self.model.tick, end), config.batch_size
         [found] = evaluate_live(self.model, [request], self._candidates_now, process, size)
         self.model.rewind()
         return found.ranks
@@ -304,7 +311,7 @@ class Run:
         batches = self.loader.session_sample(window, rows, self.process.rank)
         n_targets = np.ones(len(rows), np.int64)
         return evaluate(
-            self.model, batches, n_targets, self.candidates, self.process, N_RECOMMENDED
+            self.model, batches, n_targets, self.candidates, self.process, Best(N_RECOMMENDED)
         )
 
     def _attention(self, window: Window, ids: pa.ChunkedArray) -> pa.Table | None:

@@ -16,11 +16,13 @@ from dayahead.core.errors import ModelFileError
 from dayahead.core.phases import add_rows, phase, read_phases, recorded
 from dayahead.distributed.launch import run_processes
 from dayahead.distributed.process import Process
+from dayahead.metrics.lists import Figures
 from dayahead.metrics.metrics import Ranks
 from dayahead.model.tensor_files import StoredTensor
 from dayahead.outputs.tables import WindowResult
 from dayahead.train.cached_windows import CachedWindows
 from dayahead.train.checks import check_consistency, fitted_windows, select_windows
+from dayahead.train.evaluated_lists import names_of
 from dayahead.train.profiling import FOLDER, WindowProfile, profile_metrics
 from dayahead.train.results import EvaluatedWindow, ResultsFolder, Timing
 from dayahead.train.run import Fit, Run
@@ -85,7 +87,7 @@ def _run_protocol(process: Process, study: Study, on_window: OnWindow | None) ->
                 position = progress.advance(is_cached=is_cached)
                 _log_line(windows[index], result, evaluated.timing, position, is_cached=is_cached)
                 if on_window is not None:
-                    on_window(_window_record(window, result, evaluated.timing))
+                    on_window(_window_record(window, result, evaluated.timing, results.figures))
         # Without fit_last, the last window is only evaluated on.
         last = len(windows) - (1 if study.params.training.fit_last else 2)
         run.add_candidates(windows[last])
@@ -238,12 +240,14 @@ def _open_results(study: Study) -> ResultsFolder:
     if study.params.model.catalogue == "full":
         _log.info("model.catalogue: full: items of later windows are held from the start")
     config = study.params.evaluation
-    results = ResultsFolder(study.results, config.cutoffs, config.horizon)
+    results = ResultsFolder(study.results, config.cutoffs, config.horizon, names_of(config))
     results.clear()
     return results
 
 
-def _window_record(window: Window, result: WindowResult, timing: Timing) -> WindowRecord:
+def _window_record(
+    window: Window, result: WindowResult, timing: Timing, lists: Figures
+) -> WindowRecord:
     rates = asdict(timing)
     del rates["window"]
     train = {f"train_{name}": value for name, value in result.train_metrics.items()}
@@ -252,7 +256,7 @@ def _window_record(window: Window, result: WindowResult, timing: Timing) -> Wind
     return {
         "step": window.position,
         "timestamp_ms": round(start.timestamp() * 1000),
-        "metrics": result.metrics | train | figures,
+        "metrics": result.metrics | lists | train | figures,
     }
 
 

@@ -24,7 +24,7 @@ from dayahead.core.columns import (
     SESSION_START,
     TIMESTAMP,
 )
-from dayahead.core.errors import WindowError
+from dayahead.core.errors import ConfigError, WindowError
 from dayahead.windows.metadata import Statistics, WindowsManifest, read_metadata
 from dayahead.windows.session_ids import hashed_ids
 
@@ -197,6 +197,21 @@ class WindowFolder:
         if column not in self._vocabularies:
             self._vocabularies[column] = _read_table(vocabulary_path(self.folder, column))
         return self._vocabularies[column]
+
+    def categorical_column(self, feature: str, setting: str) -> str:
+        """Return the column of a categorical feature, named by a setting.
+
+        Raises:
+            ConfigError: the windows have no such feature.
+        """
+        features = self.statistics.features
+        known = [name for name, about in features.items() if about.kind == "categorical"]
+        if feature not in known:
+            raise ConfigError(
+                f"params.yaml: {setting}: {feature} is not among the categorical features of the "
+                f"data set ({', '.join(known) or 'it has none'}); choose one of them, or none"
+            )
+        return features[feature].columns[0]
 
     def n_known(self, column: str, window: Window) -> int:
         """Count the values of a column that are in its vocabulary at `window`."""

@@ -7,7 +7,7 @@ import pytest
 
 from dayahead.comparison.summary import summarize
 from dayahead.statistics.paired_tests import compare
-from support.results_folders import CUTOFFS, write_results
+from support.results_folders import CUTOFFS, write_lists, write_results
 
 
 def runs(tmp_path, n_windows, gain, noise, seed=0, n_runs=3):
@@ -92,3 +92,37 @@ def test_columns_are_aligned(tmp_path, n_windows):
     for table in re.findall(r"(?:^(?:metric|\w+_at_\d+) .*\n?)+", text, re.M):
         assert len({len(line) for line in table.splitlines()}) == 1
     assert max(map(len, text.splitlines())) <= 110
+
+
+def test_what_the_lists_show_is_compared_by_windows(tmp_path):
+    """A's novelty is that of the window, B's one bit more; the first window has no repeats."""
+    a, b = runs(tmp_path, 8, gain=0.4, noise=0.05, n_runs=1)
+    days = [f"2019-10-{day:02d}" for day in range(1, 9)]
+    for (folder,), more in ((a, 0.0), (b, 1.0)):
+        figures = {
+            day: {"novelty_at_10": n + more, "repeats_at_10": n / 10 or None, "clicked_own": 0.1}
+            for n, day in enumerate(days)
+        }
+        write_lists(folder, figures)
+    compared = compare(a, b, CUTOFFS)
+    novelty, repeats = compared.lists
+    assert (novelty.name, novelty.a, novelty.b) == ("novelty_at_10", 3.5, 4.5)
+    assert novelty.test.ci95 == (1, 1)
+    assert repeats.a == repeats.b == pytest.approx(0.4)
+    text = text_of(a, b)
+    assert (
+        "What the lists show, over 8 windows metric A B B - A 95 % interval novelty_at_10" in text
+    )
+    assert "novelty_at_10 3.5000 4.5000 +1.0000 +1.0000 to +1.0000" in text
+
+
+def test_lists_are_compared_where_all_runs_have_them(tmp_path):
+    a, b = runs(tmp_path, 5, gain=0.4, noise=0.05, n_runs=1)
+    figures = {f"2019-10-0{day}": {"novelty_at_10": 1.0} for day in range(1, 6)}
+    write_lists(a[0], figures)
+    assert compare(a, b, CUTOFFS).lists == ()
+    (b[0] / "lists.csv").unlink()
+    assert compare(a, b, CUTOFFS).lists == ()
+    write_lists(b[0], figures)
+    assert [each.test.difference for each in compare(a, b, CUTOFFS).lists] == [0]
+    assert "What the lists show" in text_of(a, b)

@@ -14,6 +14,7 @@ from dayahead.nightly.guards import (
     coverage_check,
     data_checks,
     fall_check,
+    list_checks,
     refresh_check,
     slow_check,
 )
@@ -169,6 +170,33 @@ def test_the_model_knows_the_items(share, passed):
     assert check.passed == passed
     assert passed or "1.00% below nightly.min_coverage" in check.why
     assert coverage_check(0.0, config(min_coverage=None)).passed
+
+
+@pytest.mark.parametrize(
+    ("figures", "failed"),
+    [
+        ({"coverage_at_5": 0.1, "gini_at_5": 0.9}, []),
+        ({"coverage_at_5": 0.09, "gini_at_5": 0.9}, ["min_list_coverage"]),
+        ({"coverage_at_5": 0.1, "gini_at_5": 0.91}, ["max_list_gini"]),
+        ({"coverage_at_1": 1.0, "gini_at_1": 0.0}, ["min_list_coverage", "max_list_gini"]),
+    ],
+)
+def test_lists_must_not_all_be_alike(figures, failed):
+    """The metric of decisions is ndcg_at_5, so its cutoff is 5."""
+    limits = config(min_list_coverage=0.1, max_list_gini=0.9)
+    found = list_checks(figures, limits)
+    assert [check.guard for check in found] == ["min_list_coverage", "max_list_gini"]
+    assert refused(found) == failed
+    assert list_checks(figures, config()) == []
+
+
+def test_a_refused_list_says_by_how_much():
+    [check] = list_checks({"coverage_at_5": 0.05}, config(min_list_coverage=0.1))
+    assert check.why == (
+        "lists of 5 show 5.0% of the items that they could, 5.00% below "
+        "nightly.min_list_coverage (0.1)"
+    )
+    assert "results/shown/" in check.advice
 
 
 @pytest.mark.parametrize(("now", "passed"), [(0.9, True), (0.89, False), (1.2, True)])

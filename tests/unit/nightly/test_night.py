@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from dayahead.config.loading import read_yaml
 from dayahead.core.errors import ConfigError
+from dayahead.core.files import write_json
 from dayahead.nightly.pipeline import RetryLaterError
 from support.pretended_nights import (
     after_nights,
@@ -199,6 +201,26 @@ def test_a_fall_holds_no_model_that_is_better_than_the_published_one(root):
     guards = {c["guard"]: c["why"] for c in night.history.read().decisions[-1].checks}
     assert "above nightly.max_fall" in guards["max_fall"]
     assert decided.why.endswith(f"guards passed; {guards['max_fall']}")
+
+
+def test_lists_that_show_too_few_items_hold_the_model(root):
+    write_params(root, {"min_list_coverage": 0.3})
+    levels = {("coverage", 1, day(3)): 0.29, ("coverage", 1, day(4)): 0.31}
+    night, outcomes = run_nights(root, 5, levels=levels)
+    kept = ["published", "published", "held", "published"]
+    assert [each.outcome for each in outcomes] == kept
+    held = next(e for e in night.history.read().decisions if e.kind == "held")
+    assert held.window == day(3)
+    assert held.why.startswith("lists of 20 show 29.0% of the items that they could, 1.00% below")
+
+
+def test_a_limit_of_lists_needs_lists_as_long(root):
+    write_params(root, {"max_list_gini": 0.9, "metric": "ndcg_at_20"})
+    values = read_yaml(root / "params.yaml")
+    values["evaluation"]["lists"] = 10
+    write_json(root / "params.yaml", values)
+    with pytest.raises(ConfigError, match=r"nightly\.max_list_gini: evaluation\.lists is 10"):
+        pretended_night(root).run()
 
 
 def test_settings_that_changed_need_a_trial_or_a_word(root):

@@ -15,6 +15,7 @@ def results(cold_project):
     (folder / "ranks").mkdir(parents=True)
     (folder / "ranks/2019-10-01.parquet").write_text("ranks")
     (folder / "windows.csv").write_text("window\n")
+    (folder / "lists.csv").write_text("window\n")
     return folder
 
 
@@ -22,7 +23,7 @@ def names(folder):
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
-EXPECTED = ["ranks/2019-10-01.parquet", "windows.csv"]
+EXPECTED = ["lists.csv", "ranks/2019-10-01.parquet", "windows.csv"]
 
 
 def test_a_folder_is_used_as_it_is(results, tmp_path):
@@ -63,6 +64,7 @@ def test_an_mlflow_run_leads_to_its_train_stage(store, results, params, tmp_path
     with stage_run("train", params) as run:
         run.log_artifact(results / "ranks")
         run.log_artifact(results / "windows.csv")
+        run.log_artifact(results / "lists.csv")
     run_stage("aggregate")
     for stage, (found,) in runs_of(store).items():
         into = run_of(found.info.run_id, tmp_path / stage)
@@ -70,6 +72,14 @@ def test_an_mlflow_run_leads_to_its_train_stage(store, results, params, tmp_path
         assert into.settings["training.seed"] == params.training.seed
         assert into.settings["model.architecture"] == params.model.architecture
         assert into.settings["evaluation.cutoffs"] == [*params.evaluation.cutoffs]
+
+
+def test_an_mlflow_run_of_an_earlier_version_has_no_lists(store, results, params, tmp_path):
+    with stage_run("train", params) as run:
+        run.log_artifact(results / "ranks")
+        run.log_artifact(results / "windows.csv")
+    [found] = runs_of(store)["train"]
+    assert names(results_of(found.info.run_id, tmp_path / "into")) == EXPECTED[1:]
 
 
 def _run(*words):
@@ -86,7 +96,9 @@ def repository(cold_project, results, monkeypatch):
     git = ("git", "-c", "user.name=x", "-c", "user.email=x@y")
     _run("git", "init", "-q")
     # In one process: DVC takes a second to import.
-    commands = "['init', '-q'], ['add', '-q', 'results/ranks', 'results/windows.csv']"
+    commands = (
+        "['init', '-q'], ['add', '-q', 'results/ranks', 'results/windows.csv', 'results/lists.csv']"
+    )
     script = f"from dvc.cli import main; raise SystemExit(any([main(c) for c in ({commands})]))"
     _run(sys.executable, "-c", script)
     _run("git", "add", ".")

@@ -21,7 +21,7 @@ from support.tiny_settings import merge_sections, tiny_study
 from support.window_folders import day, markov_days, write_window_folder
 
 DAYS = markov_days(n_days=5, sessions_per_day=12, n_items=300)
-IN_NO_KEY = {"fit_last", "cutoffs", "horizon"}
+IN_NO_KEY = {"fit_last", "cutoffs", "horizon", "segments"}
 PLM, RTD, GBCE = ({"task": {"name": "plm"}}, {"task": {"name": "rtd"}}, {"loss": {"name": "gbce"}})
 BPR_MAX = {"loss": {"name": "bpr_max"}}
 ADAGRAD = {"training": {"optimizer": "adagrad"}}
@@ -178,9 +178,13 @@ def test_every_setting_of_evaluation_changes_its_keys_only(windows, name):
 
 @pytest.mark.parametrize(
     "sections",
-    [{"training": {"fit_last": False}}, {"evaluation": {"split": "test", "cutoffs": [3]}}],
+    [
+        {"training": {"fit_last": False}},
+        {"evaluation": {"split": "test", "cutoffs": [3]}},
+        {"evaluation": {"split": "test", "segments": ["user"]}},
+    ],
 )
-def test_fit_last_and_cutoffs_change_no_key(windows, sections):
+def test_fit_last_cutoffs_and_segments_change_no_key(windows, sections):
     assert n_shared(keys_of(windows), keys_of(windows, sections)) == (5, 4)
 
 
@@ -326,7 +330,8 @@ def test_later_evaluations_depend_on_what_gives_their_ranks(windows, name):
     evaluation = {"split": "test"} | {name: OTHER_EVALUATION[name]}
     other = later_keys(keys_of(windows, {"evaluation": evaluation}))
     is_same = [a == b for a, b in zip(later_keys(keys_of(windows)), other, strict=True)]
-    assert is_same == [name in {"train_sessions", "predictions", "attention_of"}] * 3
+    apart = {"train_sessions", "predictions", "lists", "diversity_by", "attention_of"}
+    assert is_same == [name in apart] * 3
 
 
 @pytest.mark.parametrize("has_ticks", [True, False])

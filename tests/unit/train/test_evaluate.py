@@ -16,6 +16,7 @@ from dayahead.model.model import Model
 from dayahead.model.tasks import build_task
 from dayahead.train.batches import LoadedBatches, Sessions, sorted_rows
 from dayahead.train.evaluate import _synchronised_prefixes, evaluate
+from dayahead.train.list_counts import Best
 from support.tiny_settings import counted, task_config
 
 CPU = torch.device("cpu")
@@ -48,7 +49,7 @@ def evaluated(lists, candidates, batch_size=3, process=ALONE, *, model=None, is_
     batches = LoadedBatches(sessions, sorted_rows(sessions.lengths, batch_size), process.rank)
     columns = np.array(candidates, np.int32)
     n_targets = np.array([len(session) - 1 if is_all else 1 for session in lists])
-    return evaluate(model or Remainders(), batches, n_targets, columns, process, k)
+    return evaluate(model or Remainders(), batches, n_targets, columns, process, Best(k))
 
 
 def brute_force(session, candidates):

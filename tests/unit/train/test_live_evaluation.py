@@ -204,7 +204,7 @@ def test_targets_are_asked_for_at_the_last_click_of_their_prefix():
         {ITEM_ID: torch.arange(2, 7), EVENT_TIME: minutes * 60_000_000}, torch.tensor([0, 3, 5])
     )
     tick, end = 30 * 60_000_000, 60 * 60_000_000
-    request = Request.of(sessions, np.array([2, 1]), tick, end, 0)
+    request = Request.of(sessions, np.array([2, 1]), tick, end)
     assert (request.ticks // tick).tolist() == [0, 0, 1]
     [first] = request.prefixes_at(0, Rank(0, 1), 9)
     assert first.n_known.tolist() == [1, 2]
@@ -213,5 +213,5 @@ def test_targets_are_asked_for_at_the_last_click_of_their_prefix():
     [second] = request.prefixes_at(tick, Rank(0, 1), 9)
     assert (second.targets.tolist(), second.indices.tolist()) == ([6], [2])
     assert [*request.prefixes_at(tick, Rank(1, 2), 9)] == []
-    late = Request.of(sessions, np.array([2, 1]), tick, tick // 2, 0)
+    late = Request.of(sessions, np.array([2, 1]), tick, tick // 2)
     assert late.ticks.tolist() == [0, 0, tick // 2]  # after the window's end nothing more counts

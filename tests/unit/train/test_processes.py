@@ -46,6 +46,9 @@ def test_ranks_and_metrics_are_the_same(runs, name):
         assert np.array_equal(ranks_of(one, window), ranks_of(two, window))
     rows = [read_windows(out / "results" / "windows.csv", [1, 5]) for out in (one, two)]
     assert [row.metrics for row in rows[0]] == [row.metrics for row in rows[1]]
+    lists = [(out / "results" / "lists.csv").read_text() for out in (one, two)]
+    assert lists[0] == lists[1]
+    assert lists[0].count("\n") == 1 + len(rows[0])
 
 
 @pytest.mark.slow

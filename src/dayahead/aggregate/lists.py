@@ -1,0 +1,88 @@
+"""What the lists of a run show, on average over its windows."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from math import inf
+from pathlib import Path
+from typing import Final
+
+from dayahead.core.errors import DataError
+from dayahead.core.files import write_json
+from dayahead.metrics.lists import NAMES, UNBOUNDED
+from dayahead.outputs.lists import LISTS, ListRow, mean_figures, read_lists
+from dayahead.statistics.intervals import Interval, mean_interval
+
+TITLES: Final = {
+    "coverage": "Items shown, share of those that could be (coverage)",
+    "gini": "Concentration on few items (Gini index)",
+    "novelty": "Novelty, bits",
+    "popularity": "Popularity, share of earlier clicks",
+    "popularity_ratio": "Popularity, times that of clicks",
+    "diversity": "Pairs that differ in {by} (diversity)",
+    "new": "New items, share of places",
+    "own": "Items of the session, share of places",
+    "repeats": "Items shown in the window before, share of places",
+}
+"""Rows of the table in the report, by metric."""
+
+
+@dataclass(frozen=True)
+class ListAverage:
+    """The content of lists.json."""
+
+    aod: dict[str, float] = field(default_factory=dict)
+    """Unweighted mean over the windows that have the figure; empty where no lists were counted."""
+    ci95: dict[str, Interval | None] = field(default_factory=dict)
+    """As in aod.json."""
+    n_windows: int = 0
+
+    @property
+    def cutoffs(self) -> list[int]:
+        """Lengths of lists, ascending."""
+        return sorted({int(name.split("_at_")[1]) for name in self.aod if "_at_" in name})
+
+    def table(self, diversity_by: object) -> Iterator[tuple[str, list[str], str | None]]:
+        """Yield the rows of the report: title, figures by cutoff, and that of clicks, by name."""
+        for name in NAMES:
+            names = [f"{name}_at_{k}" for k in self.cutoffs]
+            if names and all(each in self.aod for each in names):
+                clicked = f"clicked_{name}"
+                title = TITLES[name].format(by=diversity_by)
+                yield title, names, clicked if clicked in self.aod else None
+
+
+def average_lists(results: Path, windows: Sequence[str]) -> ListAverage:
+    """Average lists.csv over the evaluated windows.
+
+    Raises:
+        DataError: it is missing or damaged, or it has windows that were not evaluated.
+    """
+    rows = read_lists(results)
+    unknown = sorted({row.window for row in rows} - {*windows})
+    if unknown:
+        raise DataError(
+            f"{results / LISTS}: expected the windows of windows.csv, found {unknown[0]} too; run "
+            f"`dvc repro -f train`"
+        )
+    return _average(rows) if rows else ListAverage()
+
+
+def _average(rows: Sequence[ListRow]) -> ListAverage:
+    aod = dict(mean_figures(rows))
+    values = {name: [row.figures[name] for row in rows] for name in aod}
+    ci95 = {
+        name: mean_interval([each for each in of if each is not None], _most(name))
+        for name, of in values.items()
+    }
+    return ListAverage(aod, ci95, len(rows))
+
+
+def _most(name: str) -> float:
+    """Return the largest value that a figure can have."""
+    kind = name.removeprefix("clicked_").split("_at_")[0]
+    return inf if kind in UNBOUNDED else 1.0
+
+
+def write_list_average(results: Path, lists: ListAverage) -> None:
+    """Write lists.json."""
+    write_json(results / "lists.json", asdict(lists))

@@ -1,0 +1,112 @@
+"""The lists that a model shows in a window: counted while targets are ranked, then summed up."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dayahead.config.params import EvaluationConfig
+from dayahead.core.phases import in_phase
+from dayahead.distributed.process import Process
+from dayahead.metrics.lists import (
+    NAMES,
+    Figures,
+    KnownItems,
+    Shown,
+    click_figures,
+    figure_names,
+    list_figures,
+    repeats,
+)
+from dayahead.outputs.lists import ListRow
+from dayahead.train.item_history import ItemHistory
+from dayahead.train.list_counts import WindowLists
+from dayahead.windows.folder import Window, WindowFolder
+
+
+@dataclass(frozen=True)
+class EvaluatedLists:
+    """What the lists of a window show; the figures at any cutoff follow from it."""
+
+    shown: Shown
+    n_items: int
+    """Items that a list could show."""
+    by_length: Mapping[str, Sequence[float | None]]
+    """Metrics of the first 1, 2, ... items of each list, by name."""
+    clicked: Figures
+    """Metrics of what users click."""
+
+    @classmethod
+    def of(
+        cls, shown: Shown, clicked: Shown, known: KnownItems, candidates: NDArray[np.int32]
+    ) -> "EvaluatedLists":
+        """Compute the figures of one list or more of one item or more."""
+        n_items = len(np.union1d(candidates, shown.items))
+        clicks = click_figures(clicked, known)
+        every = [list_figures(shown, k, known, n_items) for k in range(1, shown.length + 1)]
+        for figures in every:
+            own, of_clicks = figures["popularity"], clicks["popularity"]
+            figures["popularity_ratio"] = own / of_clicks if own is not None and of_clicks else None
+        by_length = {name: [each[name] for each in every] for name in every[0]}
+        return cls(shown, n_items, by_length, clicks)
+
+    def row(self, window: str, names: Sequence[str], before: "EvaluatedLists | None") -> ListRow:
+        """Return its row of lists.csv; `before` is the window evaluated before it."""
+        figures = {f"clicked_{name}": value for name, value in self.clicked.items()}
+        for name in names:
+            metric, _, k = name.partition("_at_")
+            if metric == "repeats":
+                value = None if before is None else repeats(self.shown, before.shown, int(k))
+                figures[name] = value
+            elif metric in NAMES:
+                figures[name] = self.by_length[metric][min(int(k), self.shown.length) - 1]
+        return ListRow(
+            window, self.shown.n_lists, self.n_items, {name: figures[name] for name in names}
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all but what is shown, which has a table of its own."""
+        return {"n_items": self.n_items, "by_length": self.by_length, "clicked": self.clicked}
+
+
+class ListEvaluation:
+    """Counts the lists of the windows of a run, as evaluation.lists says; `first` is its first one.
+
+    Raises:
+        ConfigError: evaluation.diversity_by is no categorical feature of the windows.
+    """
+
+    def __init__(
+        self, folder: WindowFolder, config: EvaluationConfig, first: Window, process: Process
+    ) -> None:
+        self.length = config.lists
+        self.process = process
+        by = config.diversity_by if config.lists else None
+        column = by and folder.categorical_column(by, "evaluation.diversity_by")
+        self.history = ItemHistory(folder, first, column)
+
+    @in_phase("lists")
+    def start(self, fitted: Window, n_candidates: int) -> WindowLists | None:
+        """Return counts of the lists after the fit of a window; None where there are no lists."""
+        length = min(self.length, n_candidates)
+        if not length:
+            return None
+        self.history.advance(fitted)
+        return WindowLists(length, self.history.attribute, self.process)
+
+    @in_phase("lists")
+    def finish(
+        self, lists: WindowLists | None, candidates: NDArray[np.int32]
+    ) -> EvaluatedLists | None:
+        """Sum up the lists of all processes; a collective. `candidates` are those at the end."""
+        if lists is None:
+            return None
+        shown, clicked = lists.shown.joined(), lists.clicked.joined()
+        return EvaluatedLists.of(shown, clicked, self.history.known, candidates)
+
+
+def names_of(config: EvaluationConfig) -> list[str]:
+    """Return the names of the figures in lists.csv; none where evaluation.lists is 0."""
+    return figure_names(config.cutoffs, config.lists) if config.lists else []

@@ -1,0 +1,135 @@
+"""Count what the lists of a window show, as they are made, without keeping the lists."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from dayahead.core.columns import IS_PAST, ITEM_ID, N_RESERVED
+from dayahead.core.phases import in_phase
+from dayahead.distributed.process import Process
+from dayahead.metrics.lists import Shown
+
+WAITING: Final = 2**22
+"""Places of lists that wait to be counted: 32 MiB."""
+
+
+class WindowLists:
+    """The lists of a window, and beside them what users click: as lists of one item each.
+
+    Args:
+        length: items of each list.
+        attribute: as for `ListCounts`.
+        process: this process.
+    """
+
+    def __init__(self, length: int, attribute: Int[Tensor, " I"] | None, process: Process) -> None:
+        self.length = length
+        self.shown = ListCounts(length, attribute, process)
+        self.clicked = ListCounts(1, None, process)
+
+    @in_phase("lists")
+    def add(
+        self,
+        items: Int[Tensor, "Q K"],
+        targets: Int[Tensor, " Q"],
+        columns: Mapping[str, Tensor],
+        n_known: Int[Tensor, " Q"],
+        is_real: Bool[Tensor, " Q"],
+    ) -> None:
+        """Count the lists of some targets, best item first; not those of idle processes."""
+        known = {name: columns[name][is_real] for name in (ITEM_ID, IS_PAST) if name in columns}
+        for counts, lists in (
+            (self.shown, items[:, : self.length]),
+            (self.clicked, targets[:, None]),
+        ):
+            counts.add(lists[is_real], known, n_known[is_real])
+
+
+@dataclass(frozen=True)
+class Best:
+    """What is wanted of the candidates that score highest for each target."""
+
+    n_kept: int = 0
+    """Number of them to return."""
+    lists: WindowLists | None = None
+    """Counts of the lists that they make, if wanted."""
+
+    @property
+    def n_ranked(self) -> int:
+        """Number of them to find."""
+        return max(self.n_kept, 0 if self.lists is None else self.lists.length)
+
+
+NO_BEST: Final = Best()
+
+
+class ListCounts:
+    """Counts of the items in the lists of a window; every process counts its own lists.
+
+    Args:
+        length: items of each list.
+        attribute: [I] value by catalogue index, all different where there is none; or None.
+        process: this process.
+    """
+
+    def __init__(self, length: int, attribute: Int[Tensor, " I"] | None, process: Process) -> None:
+        self.length = length
+        self.process = process
+        self.attribute = None if attribute is None else attribute.to(process.device)
+        self.n_lists = 0
+        self.own = torch.zeros(length, dtype=torch.int64, device=process.device)
+        self.alike = torch.zeros_like(self.own)
+        self._codes, self._counts = (torch.zeros(0, dtype=torch.int64) for _ in range(2))
+        self._waiting: list[Tensor] = []
+        """Places that are not counted yet, each as item * length + position."""
+
+    def add(
+        self, items: Int[Tensor, "Q K"], columns: Mapping[str, Tensor], n_known: Int[Tensor, " Q"]
+    ) -> None:
+        """Count lists, best item first, of sessions of which `n_known` events each are known."""
+        self.n_lists += len(items)
+        self._waiting.append((items * self.length + torch.arange(self.length).to(items)).flatten())
+        if sum(map(len, self._waiting)) > WAITING:
+            self._count()
+        events = columns[ITEM_ID]
+        steps = torch.arange(events.shape[1], device=events.device)
+        is_own = (steps < n_known[:, None]) & (events >= N_RESERVED)
+        if IS_PAST in columns:
+            is_own &= columns[IS_PAST] != 1
+        own = events.where(is_own, 0)
+        self.own += (items[:, :, None] == own[:, None, :]).any(2).sum(0)
+        if self.attribute is not None:
+            values = self.attribute[items]  # [Q, K]
+            self.alike += (values[:, :, None] == values[:, None, :]).tril(-1).sum((0, 2))
+
+    def _count(self) -> None:
+        """Add the waiting places to the counts."""
+        places = torch.cat([*self._waiting, self._codes.to(self.process.device)])
+        weights = torch.ones(len(places), dtype=torch.int64)
+        weights[len(places) - len(self._counts) :] = self._counts
+        self._codes, row = (each.cpu() for each in torch.unique(places, return_inverse=True))
+        self._counts = torch.zeros_like(self._codes).index_add_(0, row, weights)
+        self._waiting = []
+
+    def joined(self) -> Shown:
+        """Return the sums over all processes; a collective."""
+        self._count()
+        parts = (self._codes, self._counts, self.own, self.alike)
+        found = self.process.all_gather((self.n_lists, *(each.cpu().numpy() for each in parts)))
+        n_lists, codes, counts, own, alike = zip(*found, strict=True)
+        item, position = np.divmod(np.concatenate(codes), self.length)
+        items, row = np.unique(item, return_inverse=True)
+        table = np.zeros((len(items), self.length), np.int64)
+        np.add.at(table, (row, position), np.concatenate(counts))
+        return Shown(
+            n_lists=sum(n_lists),
+            items=items,
+            counts=table,
+            own=np.sum(own, axis=0),
+            alike=None if self.attribute is None else np.sum(alike, axis=0),
+        )

@@ -1,0 +1,61 @@
+"""Tables of segments and of lists, as the stage writes them."""
+
+import json
+
+import pytest
+
+from dayahead.aggregate.findings import Folders
+from dayahead.aggregate.stage import aggregate
+from support.results_folders import CUTOFFS, write_listing, write_lists, write_results
+
+SETTINGS = {
+    "dataset": "g1",
+    "model.architecture": "gpt2",
+    "model.features": (),
+    "evaluation.candidates": "seen",
+    "evaluation.split": "test",
+    "training.fit_last": True,
+    "window.first": None,
+}
+DAYS = {f"2019-10-0{day}": [day, 0, 2 * day, 1] for day in range(2, 8)}
+
+
+def write_folders(folder):
+    results = write_results(folder / "results", DAYS)
+    windows = write_listing(folder / "windows", ["2019-10-01", *DAYS, "2019-10-08"])
+    return Folders(results, windows, folder / "raw")
+
+
+def run(folders, changes=None):
+    aggregate(folders, CUTOFFS, SETTINGS | (changes or {}))
+    return folders.results
+
+
+def test_segments_have_a_table_and_a_file(tmp_path):
+    """The same four users come every day, also on the one before the first evaluation."""
+    folders = write_folders(tmp_path)
+    results = run(folders)
+    assert (results / "segments.csv").read_text().splitlines()[1:] == []
+    run(folders, {"evaluation.segments": ("user",)})
+    _, *rows = (results / "segments.csv").read_text().splitlines()
+    assert [row.split(",")[:5] for row in rows[:2]] == [
+        ["2019-10-02", "user", "returning", "4", "0.75"],
+        ["2019-10-03", "user", "returning", "4", "0.75"],
+    ]
+    assert len(rows) == 6
+    page = (results / "report.html").read_text()
+    assert "<caption>Users</caption>" in page
+    assert '<th scope="row">returning</th><td class="n">24' in page
+
+
+def test_the_report_says_what_the_lists_show(tmp_path):
+    folders = write_folders(tmp_path)
+    results = run(folders)
+    assert "What the lists show" not in (results / "report.html").read_text()
+    figures = {"coverage_at_10": 0.4, "own_at_10": 0.2, "diversity_at_10": 0.3, "clicked_own": 0.1}
+    write_lists(results, dict.fromkeys(DAYS, figures))
+    run(folders, {"evaluation.diversity_by": "brand<i>"})
+    page = (results / "report.html").read_text()
+    assert "lists of 10 show 40.0 % of the items" in page
+    assert "Pairs that differ in brand&lt;i&gt; (diversity)" in page
+    assert json.loads((results / "lists.json").read_text())["aod"] == pytest.approx(figures)

@@ -1,0 +1,135 @@
+"""Metrics of lists: by hand, by their definitions, and beside RecTools."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dayahead.metrics.lists import (
+    NAMES,
+    OF_CLICKS,
+    Shown,
+    click_figures,
+    coverage,
+    figure_names,
+    gini,
+    list_figures,
+    novelty,
+    popularity,
+    repeats,
+)
+from support.list_oracle import N_ITEMS, Lists, cut, oracle, some_lists
+
+ROOT = Path(__file__).parents[3]
+PEER = ROOT / "build" / "peers" / "rectools" / "bin" / "python"
+PYTHON = sys.executable if find_spec("rectools") else str(PEER)
+
+
+def shown(*rows, items=(2, 3, 4), own=(0, 0), n_lists=4):
+    return Shown(n_lists, np.array(items), np.array(rows), np.array(own))
+
+
+def test_hand_computed_coverage():
+    assert coverage(np.array([3, 0, 1]), 5) == 2 / 5
+
+
+def test_hand_computed_gini():
+    """Of four items one is in all lists; or all are in as many; or 1, 2 and 3 of 6, and none."""
+    assert gini(np.array([7]), 4) == 3 / 4
+    assert gini(np.array([2, 2, 2, 2]), 4) == 0
+    assert gini(np.array([3, 1, 2]), 4) == pytest.approx((-1 + 2 + 9) / (4 * 6))
+
+
+def test_hand_computed_novelty_and_popularity():
+    """Of 8 sessions 4 have the first item, 1 the second, none the third, which counts as 1."""
+    counts, sessions = np.array([2, 1, 1]), np.array([4, 1, 0])
+    assert novelty(counts, sessions, 8) == (2 * 1 + 3 + 3) / 4
+    assert popularity(counts, sessions, 10) == pytest.approx((2 * 0.4 + 0.1) / 4)
+
+
+def test_hand_computed_repeats():
+    """The window before shows item 2 first and item 4 second; this one 2 three times, 3 once."""
+    before = shown([4, 0], [0, 4], items=(2, 4))
+    now = shown([3, 0], [1, 0], [0, 4])
+    assert repeats(now, before, 1) == 3 / 4
+    assert repeats(now, before, 2) == 7 / 8
+    assert repeats(now, before, 9) == 7 / 8
+
+
+@given(some_lists(), st.integers(1, 8), st.integers(1, 4))
+def test_every_metric_equals_its_definition_for_any_batches(lists, k, batch_size):
+    found = list_figures(lists.counted(batch_size), k, lists.known, lists.n_items)
+    assert found == pytest.approx(oracle(lists, k), abs=1e-12)
+    assert all(0 <= value <= 1 for name, value in found.items() if name != "novelty")
+    assert {*found, "popularity_ratio", "repeats"} == {*NAMES}
+
+
+@given(some_lists())
+def test_what_users_click_is_a_list_of_one_item(lists):
+    clicked = replace(lists, shown=cut(lists, 1))
+    expected = oracle(lists, 1)
+    found = click_figures(clicked.counted(), lists.known)
+    assert found == pytest.approx({name: expected[name] for name in OF_CLICKS}, abs=1e-12)
+
+
+@given(some_lists())
+def test_equal_windows_repeat_all_and_disjoint_ones_nothing(lists):
+    counted = lists.counted()
+    assert repeats(counted, counted, 3) == 1
+    assert repeats(counted, replace(counted, items=counted.items + N_ITEMS), 3) == 0
+
+
+def test_no_attribute_gives_no_diversity():
+    known = Lists([[2]], [[3]], [[2, 3]], 1, {}, {2}).known
+    assert list_figures(shown([4, 0], items=(2,)), 1, known, 3)["diversity"] is None
+
+
+def test_names_have_the_cutoffs_that_the_lists_reach():
+    names = figure_names((20, 10, 50, 10), 20)
+    assert names[:3] == ["coverage_at_10", "coverage_at_20", "gini_at_10"]
+    assert names[-4:] == ["clicked_novelty", "clicked_popularity", "clicked_new", "clicked_own"]
+    assert len(names) == 2 * len(NAMES) + 4
+
+
+def random_lists(seed):
+    """Twenty lists of five items; every item has an attribute, as RecTools' distance needs it."""
+    draw = random.Random(seed)
+    items = range(2, N_ITEMS)
+    shown = [draw.sample(items, 5) for _ in range(20)]
+    history = [draw.choices(items[:-2], k=draw.randint(1, 4)) for _ in range(30)]
+    attribute = {item: draw.randint(2, 4) for item in items}
+    return Lists(shown, [[2]] * 20, history, 9, attribute, {*items})
+
+
+def test_figures_equal_those_of_rectools():
+    """Beside it, in its environment: `make bench-peers` sets it up."""
+    if find_spec("rectools") is None and not PEER.exists():
+        pytest.skip("RecTools is not installed; make build/peers/rectools/.ready installs it")
+    cases = [(random_lists(seed), k) for seed in range(5) for k in (1, 3, 5, 9)]
+    given = [
+        {
+            "k": k,
+            "shown": lists.shown,
+            "history": lists.history,
+            "attribute": lists.attribute,
+            "catalogue": sorted(lists.candidates),
+        }
+        for lists, k in cases
+    ]
+    script = ROOT / "tests" / "support" / "rectools_lists.py"
+    done = subprocess.run(
+        [PYTHON, str(script)], input=json.dumps(given), capture_output=True, text=True,
+        check=True, env=dict(os.environ),
+    )  # fmt: skip
+    for (lists, k), theirs in zip(cases, json.loads(done.stdout), strict=True):
+        found = list_figures(lists.counted(), k, lists.known, lists.n_items)
+        assert {name: found[name] for name in theirs} == pytest.approx(theirs, rel=1e-9, abs=1e-9)
