@@ -9,6 +9,8 @@ from pydantic.dataclasses import dataclass
 from dayahead.config.loading import STRICT, Count, NonNegative, Positive
 from dayahead.core.plugins import plugins
 
+SAME_FOR_ALL: Final = "popularity"
+"""Ranks own items as it scores them where `model.remind` is auto, for `own` puts them first."""
 ALWAYS_FIRST: Final = "own"
 """Popularity after the session's own items, whatever `model.remind` says."""
 NEIGHBOURS: Final = ("sknn", "vsknn", "stan", "vstan")
@@ -17,7 +19,7 @@ _LATEST = ("neighbours.k", "neighbours.sample_size")
 _SCALES = tuple(f"neighbours.{name}_scale" for name in ("position", "age", "distance"))
 _RIDGE = tuple(f"linear.{n}" for n in ("n_items", "regularization", "age_scale", "predict_scale"))
 READS: Final[Mapping[str, tuple[str, ...]]] = {
-    "popularity": (),
+    SAME_FOR_ALL: (),
     ALWAYS_FIRST: (),
     "transitions": ("model.decay",),
     "cooccurrence": ("model.decay",),
@@ -44,7 +46,7 @@ OURS: Final = frozenset({*BASELINES, *NAMED_TRANSFORMERS, *WITHOUT_ATTENTION, ME
 """Names that no entry point of another package takes over."""
 TIMED: Final = (*NEIGHBOURS, *LINEAR, MEMORY)
 """Those that read the times of events."""
-COMPARED: Final = ("popularity", "own", "transitions")
+COMPARED: Final = (SAME_FOR_ALL, ALWAYS_FIRST, "transitions")
 """Evaluated on the same windows as every model."""
 Decay = Literal["same", "linear", "div", "log", "quadratic"]
 

@@ -103,7 +103,8 @@ class ModelConfig:
     """How baselines rank the items of the session itself. first: above all others, the latest ones
     first; score: as any item, those that no session had before below all; none: below all others;
     auto: first where at least 12 % of the sessions fitted on end with an item that they had before,
-    none where less than 1 % do, else score; boost: their scores are raised by `remind_weight`.
+    none where less than 1 % do, else score, and for popularity score, as `own` puts them first;
+    boost: their scores are raised by `remind_weight`.
     Items that the data set's rule for repeats rules out as the next one are never raised."""
     remind_weight: Positive
     """boost: what is added for the session's last item, where the best item's score is 1."""

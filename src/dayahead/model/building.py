@@ -8,6 +8,7 @@ from dayahead.config.baselines import (
     LINEAR,
     MEMORY,
     NEIGHBOURS,
+    SAME_FOR_ALL,
     LinearConfig,
     NeighbourConfig,
 )
@@ -168,7 +169,11 @@ def _plugin_baseline(name: str, arguments: Mapping[str, Any]) -> Baseline:
 
 def build_reminders(config: ModelConfig, statistics: Statistics) -> Reminders:
     """Return how a baseline ranks a session's own items."""
-    rule = "first" if config.architecture == ALWAYS_FIRST else config.remind
+    rule = config.remind
+    if config.architecture == ALWAYS_FIRST:
+        rule = "first"
+    elif config.architecture == SAME_FOR_ALL and rule == "auto":
+        rule = "score"
     repeats = statistics.sessions.repeats
     return Reminders(rule, config.remind_weight, config.remind_scale, repeats)
 

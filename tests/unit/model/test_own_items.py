@@ -96,6 +96,18 @@ def test_own_items_rank_first_in_the_baseline_of_this_name_whatever_is_set():
     assert best_first("popularity", [C, NEW], remind="first") == wanted
 
 
+def test_popularity_is_one_list_for_all_unless_another_rule_is_set():
+    log = 4 * [[B, C, B, A]]
+    model = baseline("popularity", 5, model={"remind": "auto"})
+    count_window(model, log)  # each session repeats an item
+    rows, n_known = padded([[B, NEW], [D]])
+    found = model.session_scorer(CANDIDATES)({"item_id": rows}, n_known)
+    assert torch.equal(found.scores[0], found.scores[1])
+    assert found.item_scores.isinf().all()
+    boosted = tiny_params({"model": {"architecture": "popularity", "remind": "boost"}}).model
+    assert build_reminders(boosted, tiny_statistics()).rule == "boost"
+
+
 def test_a_boost_by_hand():
     """Of three candidates the best has 4: to own items 4 * 2 * exp(-steps / 3) is added."""
     own = OwnItems.of({"item_id": torch.tensor([[B, NEW, A]])}, torch.tensor([3]), CANDIDATES[:3])
@@ -133,7 +145,7 @@ def test_the_data_set_s_rule_for_repeats_reaches_the_reminders():
 @pytest.mark.parametrize(
     ("n_repeating", "rule"), [(0, "none"), (1, "score"), (11, "score"), (12, "first")]
 )
-@pytest.mark.parametrize("architecture", ["transitions", "stan", "slist", "popularity"])
+@pytest.mark.parametrize("architecture", ["transitions", "stan", "slist", "cooccurrence"])
 def test_auto_goes_by_the_share_of_sessions_that_end_with_an_item_of_their_own(
     architecture, n_repeating, rule
 ):
