@@ -196,7 +196,7 @@ def guessed_encoding(sample: bytes) -> str:
     """Return what the encoding of text that is not UTF-8 looks like; empty: unknown.
 
     Among single bytes of which a few are not ASCII, cp1252 is by far the most frequent: other
-    Western and Central European ones cannot be told from it in short texts.
+    Western and Central European ones look like it in short texts.
     """
     best = from_bytes(sample).best()
     found = best.encoding if best is not None else ""

@@ -38,7 +38,7 @@ def apply_user_steps(
     events have the columns that an earlier run added.
 
     Returns:
-        The events with REPEATED, and RETRIED where it is asked for; with gaps, SESSION_ID and
+        The events with REPEATED, with sessions.retry_seconds RETRIED too; with gaps, SESSION_ID and
         SESSION_START; with past events, lists of them under bef_<name>, at the first event of each
         session (elsewhere null). And the events of these users in closed windows that a later run
         needs.

@@ -31,7 +31,7 @@ def test_the_typical_day_is_that_of_a_typical_event():
         ({1006 + 22: 1}, (1000, 1006)),  # 21 days without an event
         ({1006 + 21: 1}, (1000, 1006 + 21)),
         ({1000 - 22: 1}, (1000, 1006)),
-        ({1007: 1}, (1000, 1007)),  # a day that has just begun
+        ({1007: 1}, (1000, 1007)),  # a day that has just started
     ],
 )
 def test_days_far_away_with_few_events_are_strays(strays, expected):
@@ -59,7 +59,7 @@ def test_the_bulk_is_never_set_aside(days):
     assert kept >= sum(days.values()) / 2
 
 
-KINDS = ("shop", "closed at weekends", "holidays", "growing", "small", "archive", "begun")
+KINDS = ("shop", "closed at weekends", "holidays", "growing", "small", "archive", "half day")
 
 
 def year(kind, rng):
@@ -78,7 +78,7 @@ def year(kind, rng):
     if kind == "holidays":  # a closure of one to two weeks, which with its weekends is 16 days
         low = begin + rng.randrange(n_days)
         days = {day: n for day, n in days.items() if not low <= day < low + rng.randint(7, 14)}
-    if kind == "begun" or (days and rng.random() < 0.3):
+    if kind == "half day" or (days and rng.random() < 0.3):
         days[max(days)] = 1
     return days or {begin: size}
 
