@@ -9,9 +9,12 @@ from pathlib import Path
 
 from filelock import FileLock
 from mlflow import MlflowClient
+from mlflow.entities import LifecycleStage
 
+from dayahead.core.errors import TrackingError
 from dayahead.core.project import project_root
 from dayahead.core.redaction import redacted
+from dayahead.tracking.moved_store import follow_move
 
 # Creating the database logs every migration. An unreachable store is reported once, by the sender.
 for _noisy, _level in {
@@ -98,7 +101,11 @@ class Store:
     def client(self) -> MlflowClient:
         """The client; locked, because processes that create one database at once would break it."""
         with self.lock():
-            return MlflowClient(self.uri, registry_uri=self.uri)
+            client = MlflowClient(self.uri, registry_uri=self.uri)
+            if self.uri.startswith("sqlite"):
+                database = Path(self.uri.partition(":///")[2])
+                follow_move(database, database.parent / ARTIFACTS, LOCK_SECONDS)
+            return client
 
     def lock(self) -> FileLock:
         """Lock for creating objects that must exist only once; reentrant within a process."""
@@ -111,9 +118,19 @@ class Store:
         """Return an experiment's id; create it with an absolute artifact location if missing.
 
         Existing tags stay, because a user may have changed them.
+
+        Raises:
+            TrackingError: it was deleted in MLflow.
         """
         with self.lock():
             if found := self.client.get_experiment_by_name(name):
+                if found.lifecycle_stage != LifecycleStage.ACTIVE:
+                    raise TrackingError(
+                        f"experiment {name} was deleted in MLflow: restore it by `mlflow "
+                        f"experiments restore --experiment-id {found.experiment_id}` (with "
+                        f"MLFLOW_TRACKING_URI set as here), or name another one by "
+                        f"tracking.experiment; then `dayahead track --sync`"
+                    )
                 for tag in EXPERIMENT_TAGS.keys() - found.tags.keys():
                     self.client.set_experiment_tag(found.experiment_id, tag, EXPERIMENT_TAGS[tag])
                 return str(found.experiment_id)

@@ -8,6 +8,7 @@ import pytest
 from mlflow import MlflowException
 from mlflow.store.tracking.rest_store import RestStore
 
+from dayahead.core.errors import TrackingError
 from dayahead.tracking.store import Store, artifact_location, tracking_uri
 from support.tracked_stages import runs_of, start_stage
 
@@ -102,3 +103,33 @@ def test_warnings_of_mlflow_hold_no_password(capsys):
     except OSError:
         logging.getLogger("mlflow.store").exception("no answer")
     assert "OSError: http://***@host/x" in capsys.readouterr().err
+
+
+def test_an_experiment_deleted_in_mlflow_is_named_with_the_way_back(store):
+    number = store.experiment_id("shop")
+    store.client.delete_experiment(number)
+    with pytest.raises(TrackingError, match=rf"restore --experiment-id {number}.*tracking\.exp"):
+        store.experiment_id("shop")
+    store.client.restore_experiment(number)
+    assert store.experiment_id("shop") == number
+
+
+def test_artifacts_move_with_the_project(store, project, monkeypatch):
+    """Runs and experiments of other places keep theirs."""
+    elsewhere = store.client.create_experiment(
+        "elsewhere", str(project.parent / "other/mlartifacts")
+    )
+    (project.parent / "other/mlartifacts").mkdir(parents=True)
+    run = store.client.create_run(store.experiment_id("dayahead"))
+    store.client.log_text(run.info.run_id, "text", "a b.txt")
+    moved = project.rename(project.parent / "Größe ☕ shop")
+    monkeypatch.chdir(moved)
+    after = Store(moved)
+    found = after.client.get_run(run.info.run_id).info.artifact_uri
+    assert found == f"{moved}/mlartifacts/{run.info.run_id}/artifacts"
+    assert [each.path for each in after.client.list_artifacts(run.info.run_id)] == ["a b.txt"]
+    experiment = after.client.get_experiment(after.experiment_id("dayahead"))
+    assert experiment.artifact_location == str(moved / "mlartifacts")
+    kept = after.client.get_experiment(elsewhere).artifact_location
+    assert kept == str(other)
+    assert not project.exists()
