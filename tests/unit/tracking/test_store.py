@@ -116,10 +116,9 @@ def test_an_experiment_deleted_in_mlflow_is_named_with_the_way_back(store):
 
 def test_artifacts_move_with_the_project(store, project, monkeypatch):
     """Runs and experiments of other places keep theirs."""
-    elsewhere = store.client.create_experiment(
-        "elsewhere", str(project.parent / "other/mlartifacts")
-    )
-    (project.parent / "other/mlartifacts").mkdir(parents=True)
+    other = project.parent / "other/mlartifacts"
+    other.mkdir(parents=True)
+    elsewhere = store.client.create_experiment("elsewhere", str(other))
     run = store.client.create_run(store.experiment_id("dayahead"))
     store.client.log_text(run.info.run_id, "text", "a b.txt")
     moved = project.rename(project.parent / "Größe ☕ shop")
