@@ -82,10 +82,17 @@ def _rows(lines: Sequence[str], source: SourceConfig) -> list[list[str]]:
 
 
 def _read(lines: Sequence[str], source: SourceConfig, delimiter: str) -> _Reading:
-    source = replace(source, delimiter=delimiter)
-    counts = Counter(map(len, _rows(lines, source)))
-    n_values, n_rows = counts.most_common(1)[0] if counts else (0, 0)
-    return _Reading(source, n_values, round(n_rows / max(1, len(lines)), 2))
+    """Split lines at a delimiter, whether quotes enclose values or not."""
+    readings = []
+    for quote in dict.fromkeys((source.quote, None)):
+        given = replace(source, delimiter=delimiter, quote=quote)
+        rows = _rows(lines, given)
+        n_values, n = Counter(map(len, rows)).most_common(1)[0] if rows else (0, 0)
+        # A stray quote makes one row of many lines; a few may be meant.
+        share = n / len(rows) if len(rows) > len(lines) / 5 else 0.0
+        readings.append(_Reading(given, n_values, round(share, 2)))
+    best = max(readings, key=lambda each: each.score)
+    return replace(best, source=replace(source, delimiter=delimiter))
 
 
 def _with_quote(lines: Sequence[str], best: _Reading) -> tuple[SourceConfig, Finding]:
@@ -94,7 +101,8 @@ def _with_quote(lines: Sequence[str], best: _Reading) -> tuple[SourceConfig, Fin
     text = "\n".join(lines)
     for quote in "\"'":
         opened = len(re.findall(rf"(?:^|{sign}){quote}", text, re.MULTILINE))
-        closed = len(re.findall(rf"(?:^|{sign}){quote}[^\n]*?{quote}(?={sign}|$)", text, re.M))
+        inside = rf"(?:[^{quote}\\]|{quote}{quote}|\\.)*"
+        closed = len(re.findall(rf"(?:^|{sign}){quote}{inside}{quote}(?={sign}|$)", text, re.M))
         escaped = text.count(f"\\{quote}")
         source = replace(best.source, quote=quote, escape="\\" if escaped else None)
         least = best.share - 0.02 if quote == '"' else 1

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from dayahead.core.columns import DAY, UNITS, IdType
 from dayahead.core.errors import SourceError
+from dayahead.download.ids import plain_numbers
 from dayahead.inspect.finding import Finding
 from dayahead.inspect.names import ACTIONS, name_score, words_of
 from dayahead.inspect.table import Column, Table
@@ -23,7 +24,7 @@ _SHARED = 0.002
 """Share of sessions with several users from which on the session is one of each user only."""
 CONSTANT = 0.98
 """Share of items with one value from which on a column belongs to the item."""
-_INT = r"^(0|-?[1-9]\d*)$"
+_INT = r"^(0|-?[1-9]\d*)(\.0+)?$"
 _Ints = npt.NDArray[np.int64]
 
 
@@ -289,7 +290,7 @@ def item_type(column: Column) -> IdType:
     if not pc.all(pc.match_substring_regex(column.distinct, _INT)).as_py():
         return "string"
     try:
-        column.distinct.cast(pa.int64())
+        plain_numbers(column.distinct).cast(pa.int64())
     except pa.ArrowInvalid:
         return "string"
     return "int"

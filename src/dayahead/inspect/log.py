@@ -47,8 +47,9 @@ def inspect_log(given: Sequence[str], name: str) -> Inspection:
     reading, time_columns, times_found = find_time(table)
     keys = find_keys(table, reading.times, time_columns)
     features = find_features(table, keys, time_columns)
-    windows = suggest(table, keys, reading.times, samples, len(paths))
-    again = _repeats(repeated(table, keys, reading.times), table, keys)
+    windows = suggest(table, keys, reading.times, len(paths))
+    counts = repeated(table, keys, reading.times)
+    again = _repeats({**counts, "retried": 0} if reading.is_date else counts, table, keys)
     findings = [*_files(samples), *table.findings, *times_found, *keys.findings, *again]
     findings += features.findings
     options = windows.options(reading.config.zone)
@@ -91,7 +92,7 @@ def _files(samples: list[Sample]) -> Iterator[Finding]:
 def _read(samples: list[Sample], table: Table, n_files: int) -> str:
     parts = []
     for sample in samples:
-        is_part = sample.times_longer > 1
+        is_part = sample.times_longer > 1.5  # noqa: PLR2004
         size = f"{len(sample.text) / 1e6:.1f} MB" if sample.text else "the first rows"
         parts.append(f"{size} of {sample.name}" + f" (about 1/{sample.times_longer:.0f})" * is_part)
     files = f", of {n_files} files" if n_files > len(samples) else ""

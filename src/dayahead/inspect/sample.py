@@ -23,8 +23,10 @@ from dayahead.download.sources import list_files
 from dayahead.download.text import MARKS, guessed_encoding, wide_encoding
 from dayahead.inspect.finding import Finding
 
-BYTES = 12 << 20
+BYTES = 8 << 20
 """Maximum number of bytes of text that are read of a file."""
+ROWS = 200_000
+"""Maximum number of its rows that are looked at."""
 RECORDS = 2000
 """Number of records whose paths are looked at."""
 _PIECE = 1 << 20
@@ -101,7 +103,10 @@ def _of_parquet(path: Path, raw: RawFile, packing: str) -> Sample | None:
         first = next(file.iter_batches(batch_size=RECORDS), None)
         records = first.to_pylist() if first is not None else []
     none = Finding("source.encoding", "utf-8", "certain", "parquet")
-    return Sample(path, raw.name, packing, "parquet", "", records, none, 1) if records else None
+    longer = max(1.0, file.metadata.num_rows / ROWS)
+    return (
+        Sample(path, raw.name, packing, "parquet", "", records, none, longer) if records else None
+    )
 
 
 def _start(raw: RawFile, limit: int) -> bytes:

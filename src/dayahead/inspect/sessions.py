@@ -7,7 +7,6 @@ import numpy.typing as npt
 
 from dayahead.core.columns import UNITS
 from dayahead.inspect.keys import GAP, Keys, pair_codes
-from dayahead.inspect.sample import Sample
 from dayahead.inspect.table import Table
 from dayahead.inspect.times import NEVER
 
@@ -65,14 +64,14 @@ def session_codes(table: Table, keys: Keys, times: _Ints) -> _Ints:
     return np.where(users < 0, -1, codes)
 
 
-def suggest(table: Table, keys: Keys, times: _Ints, samples: list[Sample], n_files: int) -> Windows:
+def suggest(table: Table, keys: Keys, times: _Ints, n_files: int) -> Windows:
     """Return windows of about a hundred sessions, at least four of them where the log allows."""
     n, first = table.n_first, times[: table.n_first]
     sessions = session_codes(table, keys, times)[:n]
     starts = _starts(sessions, first)
-    valid, longer = first[first != NEVER], samples[0].times_longer
+    valid, longer = first[first != NEVER], table.times_longer
     span = max(1, int(np.ptp(valid))) if len(valid) else 1
-    is_ordered = len(valid) > 1 and bool((np.diff(valid) >= -GAP).mean() > 0.95)  # noqa: PLR2004
+    is_ordered = len(valid) > 1 and _is_ordered(valid)
     rate = len(starts) / span * (1 if is_ordered else longer)
     known = times[times != NEVER]
     whole = max(int(np.ptp(known)), span * (longer if is_ordered else 1))
@@ -86,6 +85,12 @@ def suggest(table: Table, keys: Keys, times: _Ints, samples: list[Sample], n_fil
     good = [each for each in options if each.sessions >= WANTED and each.n >= _MIN_WINDOWS]
     enough = [each for each in options if each.n >= _MIN_WINDOWS]
     return next(iter(good), max(enough or options[-1:], key=lambda each: each.sessions))
+
+
+def _is_ordered(times: _Ints) -> bool:
+    """Return whether rows are in order of time, all but a few, rather than of users."""
+    latest = np.maximum.accumulate(np.minimum(times, np.quantile(times, 0.999)))
+    return bool((times >= latest - GAP).mean() > 0.9)  # noqa: PLR2004
 
 
 def _starts(sessions: _Ints, times: _Ints) -> _Ints:

@@ -23,14 +23,12 @@ from dayahead.download.readers import read_batches
 from dayahead.inspect.dialect import find_layout
 from dayahead.inspect.finding import Finding
 from dayahead.inspect.records import find_paths, lines_of, parsed
-from dayahead.inspect.sample import RECORDS, Sample
+from dayahead.inspect.sample import RECORDS, ROWS, Sample
 
-ROWS = 200_000
-"""Maximum number of rows that are looked at of a file."""
 Kind = Literal["int", "number", "time", "text"]
 NULLS = ("NULL", "null", "\\N", "NA", "N/A", "nan", "NaN", "None", "undefined", "(not set)")
 """Texts that mean that there is no value."""
-_INT = r"^[+-]?\d+$"
+_INT = r"^[+-]?\d+(\.0+)?$"
 _NUMBER = r"^[+-]?(\d+|\d{1,3}([.,' ]\d{3})+)([.,]\d*)?([eE][+-]?\d+)?$|^[+-]?[.,]\d+$"
 
 
@@ -94,6 +92,8 @@ class Table:
     n_rows: int
     n_first: int
     """Rows of the first file's sample."""
+    times_longer: float
+    """Estimate of how many times as many rows the first file has."""
     findings: list[Finding]
     unreadable: int = 0
     """Rows of the sample that cannot be read: too few or too many values, no JSON."""
@@ -140,7 +140,10 @@ def read_table(samples: list[Sample], url: str) -> Table:
         columns[name] = Column(name, values, pc.if_else(marks, None, text))
     source = replace(source, nulls=tuple(nulls), encoding=samples[0].encoding.value)
     odd = sum(part.unreadable for part in parts), sum(part.multiline for part in parts)
-    return Table(source, columns, whole.num_rows, parts[0].table.num_rows, findings, *odd)
+    n_first = parts[0].table.num_rows
+    is_text = samples[0].format != "parquet"
+    longer = samples[0].times_longer * (parts[0].n_read / n_first if is_text else 1)
+    return Table(source, columns, whole.num_rows, n_first, longer, findings, *odd)
 
 
 def _differing(sample: Sample, names: list[str], others: list[str]) -> Iterator[Finding]:
@@ -170,6 +173,8 @@ def _joined(tables: list[pa.Table]) -> pa.Table:
 @dataclass(frozen=True)
 class _Part:
     table: pa.Table
+    n_read: int
+    """Rows before they are cut to ROWS."""
     unreadable: int
     multiline: int
 
@@ -191,7 +196,7 @@ def _rows(sample: Sample, source: SourceConfig, names: list[str]) -> _Part:
     if not n_rows:
         raise SourceError(f"{sample.name}: has no row that can be read with {', '.join(names)}")
     table = pa.concat_tables(tables, promote_options="permissive").slice(0, ROWS)
-    return _Part(table, unreadable, multiline)
+    return _Part(table, n_rows, unreadable, multiline)
 
 
 def _batches(
