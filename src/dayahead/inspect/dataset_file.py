@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from dayahead.inspect.features import Features
-from dayahead.inspect.finding import Finding, scalar
+from dayahead.inspect.finding import Finding, printable, scalar
 from dayahead.inspect.keys import Keys, item_type
 from dayahead.inspect.table import Table
 from dayahead.inspect.times import Reading
@@ -52,7 +52,8 @@ class DatasetFile:
         top = [*(f"# {line}" if line else "#" for line in head)]
         names = scalar(f"Log with the columns {', '.join(self._table.columns)[:200]}.")
         top += [f"description: {names}", "licence: internal"]
-        return "\n".join([*top, *(line for section in sections for line in section)]) + "\n"
+        lines = [*top, *(line for section in sections for line in section)]
+        return "".join(f"{printable(line)}\n" for line in lines)
 
     def _why(self, *keys: str) -> Iterator[str]:
         for found in self._comments:

@@ -25,8 +25,22 @@ class Finding:
         return f"{self.confidence}: {self.reason}"
 
 
+_UNPRINTABLE = re.compile(
+    r"[^\t\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
+)
+"""What no YAML file may hold as it is, or takes for the end of a line."""
+
+
 def scalar(text: str) -> str:
     """Write a text as a YAML value: plain where that is the same text, else in quotes."""
     is_plain = re.fullmatch(r"[A-Za-z_][\w.+/-]*", text, re.ASCII)
     is_word = re.fullmatch(r"null|true|false|yes|no|on|off|y|n", text, re.IGNORECASE)
-    return text if is_plain and not is_word else json.dumps(text, ensure_ascii=False)
+    if is_plain and not is_word:
+        return text
+    quoted = json.dumps(text, ensure_ascii=False)
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", quoted)
+
+
+def printable(text: str) -> str:
+    """Replace what cannot be in a comment."""
+    return _UNPRINTABLE.sub("?", text)

@@ -66,13 +66,13 @@ def local_files(given: Sequence[str]) -> list[Path]:
         SourceError: nothing matches.
         ConfigError: one is not on this machine.
     """
-    files = list_files(list(dict.fromkeys(given)), "Check the path")
-    if remote := [file.shown for file in files if not file.is_local]:
+    if remote := [each for each in given if "://" in each and not each.startswith("file://")]:
         raise ConfigError(f"{remote[0]}: inspect reads local files; fetch a part of it by hand")
+    files = list_files(list(dict.fromkeys(given)), "Check the path")
     return [Path(file.path) for file in files]
 
 
-def take_sample(path: Path, limit: int = BYTES) -> Sample | None:
+def take_sample(path: Path) -> Sample | None:
     """Read the start of a file; None: it is empty.
 
     Raises:
@@ -85,16 +85,15 @@ def take_sample(path: Path, limit: int = BYTES) -> Sample | None:
             if raw.kind == "parquet":
                 return _of_parquet(path, raw, packing)
             with wrap_errors(raw.name):
-                content = _start(raw, limit)
+                content = _start(raw, BYTES)
     if not content.strip():
         return None
+    is_cut = len(content) >= BYTES
     encoding = _encoding(content, raw.name)
-    text = _decoded(content, encoding.value, is_cut=len(content) >= limit)
+    text = _decoded(content, encoding.value, is_cut=is_cut)
     longer = max(1.0, _unpacked_size(path, packing, content) / len(content))
     format_ = format_of(RawFile(raw.name, None, "", text[:4096].encode())) or "csv"
-    return Sample(
-        path, raw.name, packing, format_, text, (), encoding, longer if len(content) >= limit else 1
-    )
+    return Sample(path, raw.name, packing, format_, text, (), encoding, longer if is_cut else 1)
 
 
 def _of_parquet(path: Path, raw: RawFile, packing: str) -> Sample | None:

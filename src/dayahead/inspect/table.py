@@ -113,6 +113,8 @@ def layout_of(sample: Sample, url: str) -> tuple[SourceConfig, list[str], list[F
         return found.source, found.names, found.findings
     records = sample.records or list(islice(parsed(lines_of(sample.text, sample.name)), RECORDS))
     paths = find_paths(records)
+    if not paths.names:
+        raise SourceError(f"{sample.name}: begins as JSON does, but holds no object with values")
     return replace(source, explode=paths.explode), paths.names, paths.findings
 
 
@@ -194,7 +196,8 @@ def _rows(sample: Sample, source: SourceConfig, names: list[str]) -> _Part:
             if n_rows >= ROWS:
                 break
     if not n_rows:
-        raise SourceError(f"{sample.name}: has no row that can be read with {', '.join(names)}")
+        shown = ", ".join(names)[:300]
+        raise SourceError(f"{sample.name}: no row has the values of its first line ({shown})")
     table = pa.concat_tables(tables, promote_options="permissive").slice(0, ROWS)
     return _Part(table, n_rows, unreadable, multiline)
 
