@@ -119,9 +119,12 @@ def lift(codes: _Ints, times: _Ints) -> float:
     codes, times = codes[valid], times[valid]
     if len(codes) < 2:  # noqa: PLR2004
         return 0.0
-    near = min(GAP, int(np.ptp(times)) // 20)
+    longest = min(GAP, int(np.ptp(times)) // 20)
     shuffled = np.random.default_rng(0).permutation(codes)
-    return _close_share(codes, times, near) - _close_share(shuffled, times, near)
+    return max(
+        _close_share(codes, times, near) - _close_share(shuffled, times, near)
+        for near in (longest, longest // 6, longest // 30)
+    )
 
 
 def _close_share(codes: _Ints, times: _Ints, near: int) -> float:
@@ -184,23 +187,24 @@ def _owner_by_statistics(table: Table, times: _Ints, scores: dict[str, float], k
         )
     codes = table.columns[best].codes
     valid = times[times != NEVER]
-    is_session = np.ptp(valid) > 2 * DAY and late_share(codes, times) < 0.001  # noqa: PLR2004
+    span = int(np.ptp(valid))
+    is_session = span > DAY / 2 and late_share(codes, times, min(DAY, span // 4)) < 0.001  # noqa: PLR2004
     why = f"{scores[best]:.0%} more of its events than chance are close in time"
     if is_session:
         keys.session = best
-        keys.note("columns.session_id", best, "likely", f"{why}, and none come back a day later")
+        keys.note("columns.session_id", best, "likely", f"{why}, and none come back later")
     else:
         keys.user = best
         keys.note("columns.user_id", best, "likely", f"{why}, and its values come back later")
 
 
-def late_share(codes: _Ints, times: _Ints) -> float:
-    """Return the share of events more than a day after the first of the same value."""
+def late_share(codes: _Ints, times: _Ints, limit: int = DAY) -> float:
+    """Return the share of events later than `limit` (a day) after the first of the same value."""
     valid = (codes >= 0) & (times != NEVER)
     codes, times = codes[valid], times[valid]
     first = np.full(int(codes.max(initial=-1)) + 1, np.iinfo(np.int64).max)
     np.minimum.at(first, codes, times)
-    return float((times - first[codes] > DAY).mean()) if len(codes) else 0.0
+    return float((times - first[codes] > limit).mean()) if len(codes) else 0.0
 
 
 def _check_session(table: Table, times: _Ints, keys: Keys) -> None:
