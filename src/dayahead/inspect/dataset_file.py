@@ -157,7 +157,8 @@ class DatasetFile:
         """Allow the nulls of the sample where they are above the default limit."""
         keys, limits = self._keys, []
         owner = ("session_id", keys.session) if keys.session else ("user_id", keys.user)
-        for key, name in (("item_id", keys.item), owner):
+        time = ("event_time", self._reading.config.column)
+        for key, name in (("item_id", keys.item), owner, time):
             share = self._table.columns[name].nulls if name else 0
             if share > _ALLOWED_NULLS / 2:
                 limits.append(f"{key}: {_limit(share):g}")

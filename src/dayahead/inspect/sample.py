@@ -30,6 +30,8 @@ ROWS = 200_000
 RECORDS = 2000
 """Number of records whose paths are looked at."""
 _PIECE = 1 << 20
+_MAX_ARCHIVE = 256 << 20
+"""Bytes of a tar or 7z up to which it is read through in seconds."""
 _FEW = 0.001
 """Share of lines with undecodable bytes up to which a file is UTF-8 all the same."""
 
@@ -80,6 +82,7 @@ def take_sample(path: Path) -> Sample | None:
     """
     with TemporaryDirectory() as scratch:
         packing = kind_of_file(path)
+        _check_size(path, packing)
         with closing(raw_files(path, path.name, EVERY, Path(scratch))) as files:  # type: ignore[type-var]
             raw = next(files)
             if raw.kind == "parquet":
@@ -94,6 +97,16 @@ def take_sample(path: Path) -> Sample | None:
     longer = max(1.0, _unpacked_size(path, packing, content) / len(content))
     format_ = format_of(RawFile(raw.name, None, "", text[:4096].encode())) or "csv"
     return Sample(path, raw.name, packing, format_, text, (), encoding, longer if is_cut else 1)
+
+
+def _check_size(path: Path, packing: str) -> None:
+    """Raise SourceError for a large archive that can only be read as a whole."""
+    is_whole = packing in ("7z", "tar") or re.search(r"\.(tar|tgz)\b", path.name)
+    if is_whole and path.stat().st_size > _MAX_ARCHIVE:
+        raise SourceError(
+            f"{path.name}: is an archive of {path.stat().st_size / 1e6:,.0f} MB that can only be "
+            f"read as a whole; unpack one of its files by hand and inspect that"
+        )
 
 
 def _of_parquet(path: Path, raw: RawFile, packing: str) -> Sample | None:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import tarfile
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -160,3 +161,15 @@ def test_files_of_other_kinds_and_machines_are_refused(tmp_path):
         inspect_log([str(tmp_path / "*.tsv")], "mine")
     with pytest.raises(DayaheadError, match="inspect reads local files"):
         inspect_log(["memory://log.csv"], "mine")
+
+
+def test_a_large_archive_is_not_read_through(tmp_path, monkeypatch):
+    monkeypatch.setattr("dayahead.inspect.sample._MAX_ARCHIVE", 5000)
+    with tarfile.open(tmp_path / "log.tar.gz", "w:gz") as archive:
+        (tmp_path / "log.csv").write_text(CSV)
+        archive.add(tmp_path / "log.csv", "log.csv")
+    found = inspect_log([str(tmp_path / "log.tar.gz")], "mine")
+    assert "log.tar.gz::log.csv" in found.read
+    monkeypatch.setattr("dayahead.inspect.sample._MAX_ARCHIVE", 50)
+    with pytest.raises(DayaheadError, match="can only be read as a whole"):
+        inspect_log([str(tmp_path / "log.tar.gz")], "mine")
