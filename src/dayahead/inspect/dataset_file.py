@@ -103,11 +103,13 @@ class DatasetFile:
             parts = [self._key(name) for name in (keys.user, keys.session) if name]
             both = keys.is_of_user and len(parts) > 1
             yield f"  session_id: {'[' + ', '.join(parts) + ']' if both else parts[-1]}"
-        for name in ("user", "event_type", "event_id"):
+        if keys.user is not None:
+            yield from self._why("columns.user_id")
+            yield f"  user_id: {self._key(keys.user)}"
+        for name in ("event_type", "event_id"):
             if (column := getattr(keys, name)) is not None:
-                key = "user_id" if name == "user" else name
-                yield from self._why(f"columns.{key}")
-                yield f"  {key}: {self._key(column) if name == 'user' else scalar(column)}"
+                yield from self._why(f"columns.{name}")
+                yield f"  {name}: {scalar(column)}"
         if self._features.title is not None:
             yield f"  title: {self._features.title}"
 
@@ -127,7 +129,7 @@ class DatasetFile:
         yield f"  unit: {config.unit}"
         for number, form in enumerate(self._reading.formats):
             yield f"  {'# ' if number else ''}format: {scalar(form)}"
-        yield from self._why("time.zone")
+        yield from self._why("time.between", "time.offset", "time.zone")
         yield f"  zone: {config.zone}"
         yield "  # Set it where files hold whole sessions, some of which go on in the next file:"
         yield "  # complete_until: 2026-02-01T00:00:00Z"
@@ -159,7 +161,8 @@ class DatasetFile:
         owner = ("session_id", keys.session) if keys.session else ("user_id", keys.user)
         time = ("event_time", self._reading.config.column)
         for key, name in (("item_id", keys.item), owner, time):
-            share = self._table.columns[name].nulls if name else 0
+            names = [name, keys.user if keys.is_of_user and name == keys.session else None]
+            share = max(self._table.columns[each].nulls for each in names if each)
             if share > _ALLOWED_NULLS / 2:
                 limits.append(f"{key}: {_limit(share):g}")
         lines = []

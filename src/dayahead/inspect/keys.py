@@ -20,8 +20,10 @@ GAP = 30 * UNITS["minute"]
 _MAX_TYPES = 50
 _LIFT = 0.25
 """Least share of events that follow one of the same user or session, beyond chance."""
-_SHARED = 0.002
+_SHARED = 0.01
 """Share of sessions with several users from which on the session is one of each user only."""
+_FEW_NULLS = 0.1
+"""Share of rows without a user up to which an id of user and session loses little."""
 CONSTANT = 0.98
 """Share of items with one value from which on a column belongs to the item."""
 _INT = r"^(0|-?[1-9]\d*)(\.0+)?$"
@@ -208,19 +210,17 @@ def late_share(codes: _Ints, times: _Ints, limit: int = DAY) -> float:
 
 
 def _check_session(table: Table, times: _Ints, keys: Keys) -> None:
-    """Find out whether sessions are unique only for each user."""
+    """Find out whether sessions are unique only for each user, and whether they last for days."""
     assert keys.session is not None
     session = table.columns[keys.session]
     late = late_share(session.codes, times)
-    if keys.user is not None:
-        user = table.columns[keys.user]
-        several = _several(session.codes, user.codes)
-        starts = _is_start(session, times)
-        both = pair_codes(session.codes, user.codes)
-        if several > _SHARED or starts or late > 2 * late_share(both, times) + 0.01:
-            keys.is_of_user = True
+    if keys.user is not None and table.columns[keys.user].nulls < _FEW_NULLS:
+        users = table.columns[keys.user].codes
+        several, starts = _several(session.codes, users), _is_start(session, times)
+        late_of_both = late_share(pair_codes(session.codes, users), times)
+        if several > _SHARED or starts:
+            keys.is_of_user, late = True, late_of_both
             keys.findings = [each for each in keys.findings if each.key != "columns.session_id"]
-            late = late_share(both, times)
             why = f"{several:.1%} of its values have several users" + starts
             value = f"[{keys.user}, {keys.session}]"
             keys.note("columns.session_id", value, "certain" if several else "likely", why)

@@ -19,8 +19,9 @@ ROLES = {
         "user visitor customer client anonymous kunde kunden nutzer benutzer usuario cliente klant",
     ),
     "item_id": (
-        "item itemid product productid sku skuid article articleid clickarticleid movie movieid "
-        "track trackid song songid aid contentid asin bookid isbn newsid nid offerid listingid "
+        "item itemid product productid pid sku skuid article articleid clickarticleid movie "
+        "movieid track trackid song songid aid contentid asin bookid isbn newsid nid offerid "
+        "listingid "
         "videoid goodsid poi poiid venueid businessid adid productcode itemcode gameid hotelid "
         "artikel artikelid artikelnr artikelnummer produkt produktid produktnr articulo producto "
         "idproducto produit idproduit prodotto idprodotto articolo produkty",

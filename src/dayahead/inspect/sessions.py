@@ -78,7 +78,7 @@ def suggest(table: Table, keys: Keys, times: _Ints, n_files: int) -> Windows:
     if not is_ordered and n_files > 1:
         rate *= n_files
     options = [
-        Windows(unit, length, round(rate * size), int(whole / size))
+        Windows(unit, length, round(rate * size), round(whole / size))
         for unit, length in _LENGTHS
         for size in [UNITS[unit] * length]
     ]

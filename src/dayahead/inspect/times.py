@@ -40,6 +40,8 @@ class Reading:
     has_zone: bool = True
     unread: int = 0
     """Values that are no times."""
+    strays: int = 0
+    """Times far from all others, NEVER in `times`."""
 
     @property
     def is_date(self) -> bool:
@@ -67,7 +69,7 @@ def find_time(table: Table) -> tuple[Reading, set[str], list[Finding]]:
             f"no column holds times ({', '.join(table.columns)[:300]}): this is a table of items "
             f"or users, not a log of events. Expected a row for each event, with its time"
         )
-    reading = _with_zone(found[best], table)
+    reading = _without_strays(_with_zone(found[best], table))
     others = [name for name in names if name != best and scores[name] > 0]
     return reading, {name for name in names if scores[name] > 0}, _findings(reading, others, table)
 
@@ -175,6 +177,14 @@ def _with_zone(reading: Reading, table: Table) -> Reading:
     return replace(reading, config=replace(reading.config, zone=zone))
 
 
+def _without_strays(reading: Reading) -> Reading:
+    valid = reading.times != NEVER
+    low, high = np.quantile(reading.times[valid], (0.01, 0.99))
+    margin = (high - low) / 2 + 30 * DAY
+    is_far = valid & ((reading.times < low - margin) | (reading.times > high + margin))
+    return replace(reading, times=np.where(is_far, NEVER, reading.times), strays=int(is_far.sum()))
+
+
 def _findings(reading: Reading, others: list[str], table: Table) -> list[Finding]:
     config, valid = reading.config, reading.times[reading.times != NEVER]
     first, last = (iso(int(each)) for each in (valid.min(), valid.max()))
@@ -191,6 +201,9 @@ def _findings(reading: Reading, others: list[str], table: Table) -> list[Finding
     else:
         why = f"{named(config.unit)}, such as {_shown(table.columns[config.column])}"
         found.append(Finding("time.unit", config.unit, "certain", why))
+    if reading.strays:
+        why = f"{reading.strays} times of the sample are far from all others, and are set aside"
+        found.append(Finding("time.between", "none", "certain", f"{why}; see quality.stray"))
     if reading.is_date:
         why = "dates without a clock: events of a day are in the order of the file"
         clocks = [name for name, each in table.columns.items() if _is_clock(each)]

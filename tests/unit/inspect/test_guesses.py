@@ -162,7 +162,7 @@ def test_types_of_events_are_counted_and_types_of_items_are_not(tmp_path):
     assert found.dataset.features["type"].of_item
 
 
-def test_attributes_of_items_and_of_users_are_told_apart(tmp_path):
+def test_attributes_of_items_and_of_users_are_distinguished(tmp_path):
     names = "session,item,time,brand,country,price,weight,name,ip"
     lines = [
         line.split(",") for line in log_lines(row="{visit},{item},{second}", n=240).splitlines()
@@ -254,3 +254,12 @@ def test_hints_are_in_the_last_word_of_a_name():
 def test_any_text_is_a_value_and_any_comment_a_comment(text):
     written = f"# {printable(text)}\n".replace("\n", " ") + f"\nkey: {scalar(text)}\n"
     assert YAML(typ="safe", pure=True).load(written) == {"key": text}
+
+
+def test_times_far_from_all_others_do_not_count(tmp_path):
+    lines = log_lines(row="s{visit},{item},{second}", n=600).splitlines()
+    rows = [*lines, "s1,501,2114380800", "s2,502,-5"]  # 2037, 1969
+    found = inspected(tmp_path, "\n".join([HEADER, *rows]))
+    assert found.finding("time.between").reason.startswith("2 times of the sample are far")
+    assert found.dataset.time.unit == "s"
+    assert found.found.windows.n == 17
