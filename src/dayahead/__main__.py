@@ -13,6 +13,7 @@ with exit_with_message():
     from dayahead.commands.export import export
     from dayahead.commands.forget import forget
     from dayahead.commands.help_examples import epilog_of
+    from dayahead.commands.inspect import inspect
     from dayahead.commands.nightly import nightly
     from dayahead.commands.preset import preset
     from dayahead.commands.profile import profile
@@ -43,7 +44,7 @@ for _verb in (
         nightly,
         rollback,
     ),
-    *(summary, profile, track, forget),
+    *(summary, profile, track, forget, inspect),
 ):
     app.command(epilog=epilog_of(_verb.__name__))(_verb)
 app.add_typer(cache.app, name="cache", epilog=epilog_of("cache"))

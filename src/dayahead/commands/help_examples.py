@@ -1,6 +1,10 @@
 """Examples at the end of each verb's help: commands to copy, at most 76 columns wide."""
 
 EXAMPLES = {
+    "inspect": (
+        "dayahead inspect shop.csv --name shop",
+        "dayahead inspect 'logs/*.jsonl.gz' --name shop --dry-run",
+    ),
     "recommend": (
         "dayahead recommend --session 100871,103539",
         "dayahead recommend --top-k 5 --exclude-seen --item 100871 --item 103539",

@@ -86,7 +86,7 @@ def kept_rows(batch: RawBatch, where: Mapping[str, Sequence[str]]) -> RawBatch:
     """Leave out rows whose value, as text, is not one of those that `where` lists for a column."""
     filtered = {}
     for column, values in where.items():
-        text = _as_text(batch.table[column].combine_chunks())
+        text = as_text(batch.table[column].combine_chunks())
         mask = ~np.asarray(pc.is_in(text, value_set=pa.array(values, pa.string())))
         if mask.any():
             counts = pc.value_counts(text.filter(pa.array(mask)))[:_MAX_VALUES].to_pylist()
@@ -96,7 +96,8 @@ def kept_rows(batch: RawBatch, where: Mapping[str, Sequence[str]]) -> RawBatch:
     return replace(batch, filtered=filtered)
 
 
-def _as_text(values: pa.Array) -> pa.Array:
+def as_text(values: pa.Array) -> pa.Array:
+    """Return values as text; floats without a fraction as whole numbers."""
     if pa.types.is_floating(values.type):
         with suppress(pa.ArrowInvalid):  # unless one has a fraction
             return values.cast(pa.int64()).cast(pa.string())

@@ -18,7 +18,8 @@ _N_ROWS = 20
 """Number of lines after the first that are looked at."""
 _STAND_IN = "\x1f"
 """What delimiters of several bytes are replaced with."""
-_DELIMITERS = ("::", "||", ",", ";", "\t", "|", "^", "~", "\x01", " ")
+DELIMITERS = ("::", "||", ",", ";", "\t", "|", "^", "~", "\x01", " ")
+"""What logs separate values with, the likely ones first."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,7 @@ def _explain(
 ) -> None:
     """Raise SourceError if another delimiter, line or encoding has the missing columns."""
     where = f"{text.name}, line {lines.n:,}"
-    for delimiter in _DELIMITERS:
+    for delimiter in DELIMITERS:
         cells = list(map(dialect.bare, dialect.shown(lines.first).split(delimiter)))
         if delimiter != dialect.written and set(columns) <= set(cells):
             raise SourceError(

@@ -42,7 +42,7 @@ from dayahead.download.text import MARK, Text
 _SAMPLE = 200
 """Number of lines of a block from which the types of the columns are inferred."""
 _CHUNK = 1 << 20
-_SPREAD = re.compile(rb"\[|\{[ \t]*[\r\n]\s*[\"}]")
+SPREAD = re.compile(rb"\[|\{[ \t]*[\r\n]\s*[\"}]")
 """Starts of files with an array of objects, or with objects over several lines."""
 
 
@@ -56,7 +56,7 @@ def read_json_lines(
     """
     text = Text(raw, source)
     start = text.stream.peek(1).lstrip()
-    is_array = _SPREAD.match(start) is not None
+    is_array = SPREAD.match(start) is not None
     file = _JsonFile(text, source, columns, "object" if is_array else "line", is_strict=is_strict)
     blocks = _array_blocks(text) if is_array else iter(lambda: _lines(text), [])
     for lines in blocks:

@@ -41,7 +41,7 @@ def read_parquet(
     unit = "element" if source.explode else "row"
     n_rows = max(1, batches.BLOCK // (1024 if source.explode else 64))
     try:
-        with _seekable(raw.stream) as stream:
+        with seekable(raw.stream) as stream:
             file = pq.ParquetFile(stream)
             check_paths(columns, file.schema_arrow, source.explode, raw.name)
             needed = roots(columns, file.schema_arrow.names, source.explode)
@@ -91,7 +91,7 @@ def _decoded(values: pa.Array) -> tuple[pa.Array, Sequence[int]]:
 
 
 @contextmanager
-def _seekable(stream: IO[bytes]) -> Iterator[IO[bytes]]:
+def seekable(stream: IO[bytes]) -> Iterator[IO[bytes]]:
     """Copy a compressed stream to a temporary file, because parquet is read from its end."""
     if isinstance(stream, pa.OSFile):
         yield stream

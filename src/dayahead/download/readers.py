@@ -37,21 +37,28 @@ def read_batches(
             yield kept_rows(batch, source.where)
 
 
-def _check_format(raw: RawFile, source: SourceConfig) -> None:
-    """Raise SourceError if the first bytes show another format than `source.format`."""
+def format_of(raw: RawFile, expected: str = "csv") -> str:
+    """Return the format that the first bytes show; empty: they do not contradict the expected one.
+
+    Raises:
+        SourceError: it is a page of HTML or XML.
+    """
     start = raw.head.lstrip(b"\xef\xbb\xbf \t\r\n")
-    found = ""
-    if raw.kind == "parquet":
-        found = "parquet"
-    elif source.format != "jsonl" and re.match(rb'\{\s*("|\}|$)|\[\s*\{', start):
-        found = "jsonl"
-    elif _LIKE_CSV[source.format].match(start):
-        found = "csv"
     if re.match(rb"<(!doctype|html|\?xml)", start, re.IGNORECASE):
         raise SourceError(
             f"{raw.name}: is a page of HTML or XML, such as a server sends in place of a file: it "
             f"begins with {start[:60]!r}. Fetch it by hand and look"
         )
+    if raw.kind == "parquet":
+        return "parquet"
+    if expected != "jsonl" and re.match(rb'\{\s*("|\}|$)|\[\s*\{', start):
+        return "jsonl"
+    return "csv" if _LIKE_CSV[expected].match(start) else ""
+
+
+def _check_format(raw: RawFile, source: SourceConfig) -> None:
+    """Raise SourceError if the first bytes show another format than `source.format`."""
+    found = format_of(raw, source.format)
     if found and found != source.format:
         raise SourceError(
             f"{raw.name}: expected {source.format}, found what looks like {found}. Set "

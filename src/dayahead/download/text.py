@@ -25,12 +25,13 @@ _MAX_LINE = 1 << 24
 """Number of bytes after which a line may be cut between two edits."""
 _SAMPLE = 1 << 14
 """Number of undecodable bytes, with their neighbours, from which the encoding is guessed."""
-_MARKS = {
+MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
+"""Encodings by byte order mark."""
 _LATER_MARK = re.compile(rb"(?:\A|(?<=[\r\n]))" + codecs.BOM_UTF8)
 _Edit = Callable[[bytes], bytes]
 
@@ -72,7 +73,7 @@ class Text:
             self.encoding = "utf-8"
             stream.read(len(codecs.BOM_UTF8))
         else:
-            marked = (name for mark, name in _MARKS.items() if head.startswith(mark))
+            marked = (name for mark, name in MARKS.items() if head.startswith(mark))
             self.encoding = next(marked, self.encoding)
         raw = iter(lambda: stream.read(_CHUNK), b"")
         if codecs.lookup(self.encoding).name in ("utf-8", "utf-8-sig"):
@@ -172,11 +173,11 @@ class _Pieces(io.RawIOBase):
         return n
 
 
-def _check_no_utf16(head: bytes, name: str) -> None:
-    """Raise SourceError if text has zeros as UTF-16 and UTF-32 have them."""
+def wide_encoding(head: bytes) -> str:
+    """Return the encoding of text with zeros as UTF-16 and UTF-32 have them; empty: none."""
     zeros = np.frombuffer(head[:4096], np.uint8) == 0
     if not zeros.any() or zeros.mean() < 0.1:  # noqa: PLR2004
-        return
+        return ""
     is_wide = zeros.mean() > 0.6  # noqa: PLR2004
     looks = {
         "utf-32-le": is_wide and not zeros[::4].any(),
@@ -184,8 +185,12 @@ def _check_no_utf16(head: bytes, name: str) -> None:
         "utf-16-le": zeros[::2].mean() < zeros[1::2].mean() / 9,
         "utf-16-be": zeros[1::2].mean() < zeros[::2].mean() / 9,
     }
-    found = next((encoding for encoding, is_it in looks.items() if is_it), None)
-    if found:
+    return next((encoding for encoding, is_it in looks.items() if is_it), "")
+
+
+def _check_no_utf16(head: bytes, name: str) -> None:
+    """Raise SourceError if text has zeros as UTF-16 and UTF-32 have them."""
+    if found := wide_encoding(head):
         raise SourceError(
             f"{name}, line 1: holds zero bytes: it looks like {found} without a byte order mark; "
             f"expected UTF-8. Set source.encoding to {found}"

@@ -1,0 +1,99 @@
+"""Paths of the values within records, and the list of which each element is an event."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dayahead.core.errors import SourceError
+from dayahead.download.json_lines import SPREAD
+from dayahead.download.json_values import objects, record_of
+from dayahead.inspect.finding import Finding
+from dayahead.inspect.names import name_score
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Columns of records."""
+
+    names: list[str]
+    explode: str | None
+    findings: list[Finding]
+
+
+def lines_of(text: str, name: str) -> list[bytes]:
+    """Return a line per object, also of an array or of objects over several lines."""
+    if not SPREAD.match(text[:4096].lstrip().encode()):
+        return [line.encode() + b"\n" for line in text.split("\n") if line.strip()]
+    found = []
+    try:
+        for line in objects(iter([text]), name):
+            found.append(line)
+    except SourceError:  # the sample ends within an object
+        if not found:
+            raise
+    return found
+
+
+def parsed(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """Parse lines; those that are no object are left out."""
+    for line in lines:
+        try:
+            yield record_of(line)
+        except ValueError:
+            continue
+
+
+def find_paths(records: Iterable[Mapping[str, Any]]) -> Paths:
+    """Return the paths of all values, those of the elements of one list included."""
+    plain: Counter[str] = Counter()
+    lists: dict[str, Counter[str]] = {}
+    for record in records:
+        for path, value in _leaves(record, ""):
+            if isinstance(value, list):
+                inner = lists.setdefault(path, Counter())
+                for element in value:
+                    is_record = isinstance(element, dict)
+                    each = _leaves(element, f"{path}.") if is_record else [(path, element)]
+                    inner.update(name for name, leaf in each if not isinstance(leaf, list))
+            else:
+                plain[path] += 1
+    explode = _event_list(plain, lists)
+    names = [*plain, *(lists[explode] if explode else ())]
+    return Paths(names, explode, list(_findings(explode, lists)))
+
+
+def _leaves(value: Mapping[str, Any], before: str) -> Iterator[tuple[str, Any]]:
+    for key, inner in value.items():
+        if isinstance(inner, dict):
+            yield from _leaves(inner, f"{before}{key}.")
+        else:
+            yield before + key, inner
+
+
+def _event_list(plain: Iterable[str], lists: Mapping[str, Counter[str]]) -> str | None:
+    """Return the list whose elements have an item, if the records themselves have none."""
+    has_item = any(name_score(name, "item_id") == 1 for name in plain)
+    found = {
+        path: max(name_score(_singular(name), "item_id") for name in inner)
+        for path, inner in lists.items()
+        if inner
+    }
+    best = max(found, key=lambda path: found[path], default=None)
+    return best if best is not None and found[best] == 1 and not has_item else None
+
+
+def _singular(name: str) -> str:
+    return name[:-1] if name.endswith("s") else name
+
+
+def _findings(explode: str | None, lists: Mapping[str, Counter[str]]) -> Iterator[Finding]:
+    if explode:
+        yield Finding("source.explode", explode, "likely", "a list of records with an item each")
+    for path, inner in lists.items():
+        names = {name.rpartition(".")[2] for name in inner}
+        if path != explode and {"key"} <= names:
+            reason = "a list of keys and values: its values cannot be columns; UNNEST them in SQL"
+            yield Finding(path, "not read", "certain", reason)
+        elif path != explode:
+            yield Finding(path, "not read", "likely", "a list that is not the list of events")
