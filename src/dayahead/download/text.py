@@ -82,9 +82,15 @@ class Text:
 
     def _transcoded(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         decoder = codecs.getincrementaldecoder(self.encoding)(self._errors)
-        for chunk in chunks:
-            yield self._encoded(decoder.decode(chunk))
-        yield self._encoded(decoder.decode(b"", final=True))
+        try:
+            for chunk in chunks:
+                yield self._encoded(decoder.decode(chunk))
+            yield self._encoded(decoder.decode(b"", final=True))
+        except UnicodeError as error:  # UTF-16 and UTF-32 without a byte order mark
+            raise SourceError(
+                f"{self.name}: not readable as {self.encoding}: {error}. Set source.encoding to "
+                f"the encoding of the file"
+            ) from None
 
     def _encoded(self, text: str) -> bytes:
         self.has_marks |= MARK in text
@@ -94,9 +100,12 @@ class Text:
         held = b""
         for chunk in chunks:
             held += chunk
-            cut = max(held.rfind(b"\n"), held.rfind(b"\r")) + 1
+            # A carriage return at the end may be half of a line end.
+            cut = max(held.rfind(b"\n"), held.rfind(b"\r", 0, -1)) + 1
             if not cut and len(held) > _MAX_LINE:
                 cut = len(held) - 16
+                while held[cut] & 0xC0 == 0x80:  # noqa: PLR2004 - within a character
+                    cut -= 1
             if cut:
                 yield self._edit(self._checked(held[:cut]))
                 held = held[cut:]
