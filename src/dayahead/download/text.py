@@ -159,6 +159,13 @@ class Text:
         return f", it looks like {found}" if found else ""
 
 
+def printable(text: str) -> str:
+    """Return the start of a text, without marks and on one line, for messages."""
+    return re.sub(
+        r"[\0-\x08\n-\x1f]", lambda found: repr(found[0])[1:-1], text.replace(MARK, "")[:300]
+    )
+
+
 class _Pieces(io.RawIOBase):
     """A stream of bytes from an iterator."""
 

@@ -132,7 +132,24 @@ def test_what_cannot_be_read_names_the_cure(tmp_path, content, source, message):
         batches_of(tmp_path / "a.csv", content, **source)
 
 
+@pytest.mark.parametrize("block", [64, 1 << 20])
+def test_a_row_left_out_that_holds_others_is_counted_as_one_of_several_lines(
+    tmp_path, monkeypatch, block
+):
+    """A stray quote makes one row of all that follow, up to the next quote or the end."""
+    monkeypatch.setattr(batches, "BLOCK", block)
+    content = csv("a,1", *LINES[:9], '"' + LINES[9], "b,2")
+    found = batches_of(tmp_path / "a.csv", content, is_strict=False)
+    assert left_out(found) == {"unreadable": [0, 10]}
+    first, spanning = 0, []
+    for batch in found:
+        spanning += (batch.multiline + first).tolist()
+        first += batch.n_rows
+    assert spanning == [10]
+
+
 def test_an_empty_file_has_no_rows(tmp_path):
+    assert batches_of(tmp_path / "a", b"\n \r\n\t\n") == []
     for format_ in ("csv", "jsonl", "parquet"):
         assert batches_of(tmp_path / "a", b"", format=format_) == []
 
