@@ -95,9 +95,13 @@ class _CsvFile:
             for batch in self._open(nulls, is_strict=is_strict):
                 yield self._batch(pa.Table.from_batches([batch]))
         except pa.ArrowInvalid as error:
-            match = re.search(r"Row #(\d+): (.*)", str(error), re.DOTALL)
-            row = int(match[1]) - 1 if match else None
-            raise SourceError(self._message(row, match[2] if match else str(error))) from None
+            row, reason = self._first + sum(map(len, self._odd.values())), str(error)
+            if match := re.search(r"Row #(\d+): (.*)", reason, re.DOTALL):
+                row, reason = int(match[1]) - 1, match[2]
+            elif "straddling" in reason:
+                quote = self._dialect.quote or self._dialect.escape
+                reason = f"a row of more than {batches.BLOCK:,} bytes, as after a stray {quote}"
+            raise SourceError(self._message(row, reason)) from None
         if any(self._odd.values()):
             schema = pa.schema([(name, pa.string()) for name in self._positions])
             yield self._batch(schema.empty_table())
@@ -139,8 +143,8 @@ class _CsvFile:
         )
         return pa_csv.open_csv(self._text.stream, reading, parsing, conversion)
 
-    def _message(self, row: int | None, reason: str) -> str:
-        line = "" if row is None else f", line {row + 1 + self._header.n_lines:,}"
+    def _message(self, row: int, reason: str) -> str:
+        line = f", line {row + 1 + self._header.n_lines:,}"
         quote = self._dialect.quote
         advice = QUOTE_ADVICE if quote and quote in reason else f"See {_SETTINGS}"
         reason = printable(self._dialect.shown(reason))

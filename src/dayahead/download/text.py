@@ -161,9 +161,8 @@ class Text:
 
 def printable(text: str) -> str:
     """Return the start of a text, without marks and on one line, for messages."""
-    return re.sub(
-        r"[\0-\x08\n-\x1f]", lambda found: repr(found[0])[1:-1], text.replace(MARK, "")[:300]
-    )
+    text = text[:300].replace(MARK, "")
+    return re.sub(r"[\0-\x08\n-\x1f]", lambda found: repr(found[0])[1:-1], text)[:300]
 
 
 class _Pieces(io.RawIOBase):

@@ -148,6 +148,14 @@ def test_a_row_left_out_that_holds_others_is_counted_as_one_of_several_lines(
     assert spanning == [10]
 
 
+@pytest.mark.parametrize("is_strict", [True, False])
+def test_a_row_longer_than_a_block_is_named(tmp_path, monkeypatch, is_strict):
+    monkeypatch.setattr(batches, "BLOCK", 64)
+    content = csv(*LINES[:9], '"' + LINES[9], *LINES[10:])
+    with pytest.raises(SourceError, match=r"line 11: .* more than 64 bytes.*source\.quote to null"):
+        batches_of(tmp_path / "a.csv", content, is_strict=is_strict)
+
+
 def test_an_empty_file_has_no_rows(tmp_path):
     assert batches_of(tmp_path / "a", b"\n \r\n\t\n") == []
     for format_ in ("csv", "jsonl", "parquet"):
