@@ -58,8 +58,9 @@ def wrap_errors(name: str) -> Iterator[None]:
     try:
         yield
     except _DECODING_ERRORS as error:
+        shown = " ".join(str(error).split()).rstrip(".")
         raise SourceError(
-            f"{name}: damaged, or not what its name says: {error}. Fetch or copy it again"
+            f"{name}: damaged, or not what its name says: {shown}. Fetch or copy it again"
         ) from None
 
 

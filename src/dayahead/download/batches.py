@@ -20,6 +20,8 @@ EXAMPLES = 3
 UNREADABLE = "unreadable"
 """Reason of rows that cannot be read."""
 QUOTE_ADVICE = "If quotes are ordinary characters there, set source.quote to null"
+LENIENT = "quality.unreadable above 0 leaves out such rows and counts them"
+"""What else may be done about a row that cannot be read."""
 _MAX_VALUES = 1000
 """Maximum number of distinct values of a batch that are counted."""
 Columns = Mapping[str, pa.DataType]

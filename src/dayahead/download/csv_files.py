@@ -18,6 +18,7 @@ from dayahead.download import batches
 from dayahead.download.archives import RawFile
 from dayahead.download.batches import (
     EXAMPLES,
+    LENIENT,
     QUOTE_ADVICE,
     UNREADABLE,
     Columns,
@@ -25,7 +26,7 @@ from dayahead.download.batches import (
     RawBatch,
 )
 from dayahead.download.csv_header import Dialect, Header, read_header
-from dayahead.download.text import MARK, Text
+from dayahead.download.text import Text, printable
 
 BLANK_LINE = "blank line"
 """Reason of rows of nothing but blanks."""
@@ -46,6 +47,8 @@ def read_csv(
     text = Text(raw, source, partial(_edited, raw.name, dialect))
     if text.stream.peek(1):  # the parts of some writers are empty
         header = read_header(text, source, dialect, columns)
+        if not header.names:
+            return  # nothing but blank lines
         file = _CsvFile(text, header, dialect, columns)
         yield from file.batches(source.nulls, is_strict=is_strict)
 
@@ -81,6 +84,8 @@ class _CsvFile:
         self._odd = {UNREADABLE: array("q"), BLANK_LINE: array("q")}
         """Rows of another length that no batch counts yet, by reason."""
         self._errors: list[str] = []
+        self._spanning: set[int] = set()
+        """Those of them that span lines: of a file with a stray quote, they may hold the rest."""
 
     def batches(self, nulls: tuple[str, ...], *, is_strict: bool) -> Iterator[RawBatch]:
         """Read the rows."""
@@ -90,9 +95,13 @@ class _CsvFile:
             for batch in self._open(nulls, is_strict=is_strict):
                 yield self._batch(pa.Table.from_batches([batch]))
         except pa.ArrowInvalid as error:
-            match = re.search(r"Row #(\d+): (.*)", str(error), re.DOTALL)
-            row = int(match[1]) - 1 if match else None
-            raise SourceError(self._message(row, match[2] if match else str(error))) from None
+            row, reason = self._first + sum(map(len, self._odd.values())), str(error)
+            if match := re.search(r"Row #(\d+): (.*)", reason, re.DOTALL):
+                row, reason = int(match[1]) - 1, match[2]
+            elif "straddling" in reason:
+                quote = self._dialect.quote or self._dialect.escape
+                reason = f"a row of more than {batches.BLOCK:,} bytes, as after a stray {quote}"
+            raise SourceError(self._message(row, reason)) from None
         if any(self._odd.values()):
             schema = pa.schema([(name, pa.string()) for name in self._positions])
             yield self._batch(schema.empty_table())
@@ -114,6 +123,8 @@ class _CsvFile:
             if is_strict and not is_blank:
                 return "error"
             self._odd[BLANK_LINE if is_blank else UNREADABLE].append(row.number - 1)
+            if not is_blank and re.search(r"[\r\n]", row.text):
+                self._spanning.add(row.number - 1)
             if not is_blank and len(self._errors) < EXAMPLES:
                 found = f"Expected {row.expected_columns} columns, got {row.actual_columns}: "
                 self._errors.append(self._message(row.number - 1, found + row.text))
@@ -132,15 +143,12 @@ class _CsvFile:
         )
         return pa_csv.open_csv(self._text.stream, reading, parsing, conversion)
 
-    def _message(self, row: int | None, reason: str) -> str:
-        line = "" if row is None else f", line {row + 1 + self._header.n_lines:,}"
+    def _message(self, row: int, reason: str) -> str:
+        line = f", line {row + 1 + self._header.n_lines:,}"
         quote = self._dialect.quote
         advice = QUOTE_ADVICE if quote and quote in reason else f"See {_SETTINGS}"
-        reason = self._dialect.shown(reason).replace(MARK, "")[:300].replace("\n", "\\n")
-        return (
-            f"{self._text.name}{line}: not a row of this table: {reason}. {advice}; "
-            f"quality.unreadable above 0 leaves out such rows and counts them"
-        )
+        reason = printable(self._dialect.shown(reason))
+        return f"{self._text.name}{line}: not a row of this table: {reason}. {advice}; {LENIENT}"
 
     def _batch(self, table: pa.Table) -> RawBatch:
         left_out = self._left_out(table.num_rows)
@@ -152,10 +160,12 @@ class _CsvFile:
             left_out=left_out,
             errors=tuple(self._errors) if UNREADABLE in left_out else (),
         )
+        odd = [n for n in left_out.get(UNREADABLE, ()) if self._first + n in self._spanning]
+        multiline = np.union1d(batch.indices()[self._spans_lines(table)], np.array(odd, np.int64))
+        batch = replace(batch, multiline=multiline)
         self._first += batch.n_rows
         if UNREADABLE in left_out:
             self._errors = []
-        batch = replace(batch, multiline=batch.indices()[self._spans_lines(table)])
         batch = replace(batch, table=self._as_written(batch.table))
         batch = self._text.without_marks(batch)
         return batch.without(REPEATED_HEADER, self._is_header(batch.table))

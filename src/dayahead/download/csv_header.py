@@ -71,6 +71,7 @@ class Header:
     """The columns of a csv file."""
 
     names: list[str]
+    """None in a file of blank lines."""
     n_lines: int
     """Number of lines before the first row."""
     padded: frozenset[str] = field(default_factory=frozenset)
@@ -90,6 +91,8 @@ def read_header(text: Text, source: SourceConfig, dialect: Dialect, columns: Col
         _check_separator(next(lines.decoded()), source, text.name)
     if not names:
         names = _names(lines, dialect)
+    if not names and not text.stream.peek(1):
+        return Header([], lines.n)
     padded = set()
     for column in columns:
         alike = [index for index, name in enumerate(names) if dialect.bare(name) == column]

@@ -25,7 +25,7 @@ from dayahead.dataset.columns import ColumnConfig
 from dayahead.dataset.schema import DatasetConfig
 from dayahead.dataset.source import SourceConfig
 from dayahead.dataset.time import TimeConfig
-from dayahead.download.batches import EXAMPLES, UNREADABLE, RawBatch, find_invalid
+from dayahead.download.batches import EXAMPLES, LENIENT, UNREADABLE, RawBatch, find_invalid
 from dayahead.download.clocks import ZoneClock
 from dayahead.download.ids import joined, plain_numbers
 from dayahead.download.time_advice import advice
@@ -131,7 +131,7 @@ class _UnreadableRows:
         for index in map(int, new[: EXAMPLES - len(self.errors)]):
             self.errors.append(f"{self.raw.location(index)}: column {column}: {describe(index)}")
         if self.is_strict and self.errors:
-            raise SourceError(self.errors[0])
+            raise SourceError(f"{self.errors[0]}. {LENIENT}")
         self.mask |= mask
 
 

@@ -5,6 +5,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -20,6 +21,7 @@ from dayahead.download import batches
 from dayahead.download.archives import RawFile
 from dayahead.download.batches import (
     EXAMPLES,
+    LENIENT,
     UNREADABLE,
     Columns,
     Indices,
@@ -37,7 +39,7 @@ from dayahead.download.json_values import (
     text_of,
 )
 from dayahead.download.nested import check_list, flat
-from dayahead.download.text import MARK, Text
+from dayahead.download.text import Text, printable
 
 _SAMPLE = 200
 """Number of lines of a block from which the types of the columns are inferred."""
@@ -54,7 +56,7 @@ def read_json_lines(
     Raises:
         SourceError: a column is in no record or, if `is_strict`, a line is no JSON object.
     """
-    text = Text(raw, source)
+    text = Text(raw, source, _with_newlines)
     start = text.stream.peek(1).lstrip()
     is_array = SPREAD.match(start) is not None
     file = _JsonFile(text, source, columns, "object" if is_array else "line", is_strict=is_strict)
@@ -62,6 +64,10 @@ def read_json_lines(
     for lines in blocks:
         yield file.batch(lines)
     file.check_missing()
+
+
+def _with_newlines(lines: bytes) -> bytes:
+    return lines.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in lines else lines
 
 
 def _lines(text: Text) -> list[bytes]:
@@ -101,7 +107,7 @@ class _JsonFile:
         self._missing = set(columns)
         """Columns that no record had so far."""
         self._keys: set[str] = set()
-        """Keys and paths of the first records, for messages."""
+        """Paths in the first records, for messages."""
         self._n_rows = 0
         self._n_lines = 0
 
@@ -112,7 +118,7 @@ class _JsonFile:
         if len(rows) < len(lines):
             numbers = np.flatnonzero([not line.isspace() for line in lines])
         if not self._keys:
-            self._keys = _keys(rows[:_SAMPLE])
+            self._keys = _keys(rows[:_SAMPLE], self._explode)
         found = self._fast(rows, numbers) or self._exact(rows, numbers)
         self._n_lines += len(lines)
         self._n_rows += found.n_rows
@@ -124,7 +130,7 @@ class _JsonFile:
             check_list(self._explode, self._keys, self._text.name)
         if self._keys and self._n_rows:
             found = sorted(self._keys | (set(self._columns) - self._missing))
-            check_columns(self._columns, found, self._text.name, "paths")
+            check_columns(self._columns, found, self._text.name, "source.explode")
 
     def _batch(self, table: pa.Table, lines: Indices) -> RawBatch:
         """Return a batch without rows left out; `lines` are those of its rows, from 0."""
@@ -172,6 +178,10 @@ class _JsonFile:
     def _inferred(self, rows: list[bytes]) -> pa.Schema | None:
         """Return a schema of the types that most of these records have; None: no schema fits."""
         tree: dict[str, Any] = {}
+        if self._explode is not None and not any(
+            f"{column}.".startswith(f"{self._explode}.") for column in self._columns
+        ):
+            return None  # it would lack the list
         for column, wanted in self._columns.items():
             kinds = _kinds(rows, column, self._explode)
             is_key = any(f'"{column}"'.encode() in row for row in rows)
@@ -218,8 +228,8 @@ class _JsonFile:
     def _error(self, number: int, error: ValueError, line: bytes) -> str:
         where = f"{self._text.name}, {self._unit} {self._n_lines + number + 1:,}"
         if self._is_strict:
-            shown = line.decode().replace(MARK, "")[:300]
-            raise SourceError(f"{where}: {error}; found {shown}")
+            shown = printable(line.decode())
+            raise SourceError(f"{where}: {error}; found {shown}. {LENIENT}")
         return f"{where}: {error}"
 
     def _rows(self, line: bytes) -> Iterator[list[str | None] | ValueError]:
@@ -246,19 +256,21 @@ class _JsonFile:
         return values
 
 
-def _keys(lines: list[bytes]) -> set[str]:
-    """Return the keys of records, and paths of one more level."""
-    found = set()
+def _keys(lines: list[bytes], explode: str | None) -> set[str]:
+    """Return the paths in records; of lists, only the exploded one has some."""
+    found: set[str] = set()
     for line in lines:
-        try:
-            record = record_of(line)
-        except ValueError:
-            continue
-        for key, value in record.items():
-            first = value[0] if isinstance(value, list) and value else value
-            found.add(key)
-            found.update(f"{key}.{inner}" for inner in (first if isinstance(first, dict) else ()))
+        with suppress(ValueError):
+            found.update(_paths(record_of(line), "", explode))
     return found
+
+
+def _paths(value: Any, before: str, explode: str | None) -> Iterator[str]:  # noqa: ANN401
+    if isinstance(value, list) and value and before == f"{explode}.":
+        value = value[0]
+    for key, inner in value.items() if isinstance(value, dict) else ():
+        yield before + key
+        yield from _paths(inner, f"{before}{key}.", explode)
 
 
 def _is_ambiguous(column: str, text: bytes) -> bool:

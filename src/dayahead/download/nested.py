@@ -25,7 +25,9 @@ def check_paths(columns: Columns, schema: pa.Schema, explode: str | None, name: 
     """
     top = list(schema.names)
     nested = {path: kind for field in schema for path, kind in _paths(field, "", explode)}
-    check_columns(columns, [*top, *(path for path in nested if path not in top)], name, "paths")
+    check_columns(
+        columns, [*top, *(path for path in nested if path not in top)], name, "source.explode"
+    )
     for column in columns:
         kind = schema.field(column).type if column in top else nested[column]
         if pa.types.is_nested(kind) and column != explode:

@@ -64,6 +64,9 @@ def _plain(batch: RawBatch, nulls: Sequence[str]) -> RawBatch:
         values = table.column(index).combine_chunks()
         if pa.types.is_dictionary(values.type):
             values = pc.dictionary_decode(values)
+        if isinstance(values.type, pa.UuidType):
+            texts = [None if each is None else str(each) for each in values.to_pylist()]
+            values = pa.array(texts, pa.string())
         if any(test(values.type) for test in (*_TEXT, *_BYTES)):
             values, bad = _decoded(values.cast(pa.binary()))
             for row in bad:

@@ -104,10 +104,13 @@ def reach_of(
     end = last if until is None else max(last, (microseconds(until) - 1) // DAY)
     strays = [day for day in sorted(days) if not first <= day <= end]
     last_event = max(
-        count.last
-        for _, quality in files
-        for day, count in quality.days.items()
-        if first <= _number(day) <= last
+        (
+            count.last
+            for _, quality in files
+            for day, count in quality.days.items()
+            if first <= _number(day) <= last
+        ),
+        default=first * DAY,
     )
     return Reach(first, end, last_event, _result(strays, days, files, dataset))
 

@@ -83,9 +83,15 @@ class Text:
 
     def _transcoded(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         decoder = codecs.getincrementaldecoder(self.encoding)(self._errors)
-        for chunk in chunks:
-            yield self._encoded(decoder.decode(chunk))
-        yield self._encoded(decoder.decode(b"", final=True))
+        try:
+            for chunk in chunks:
+                yield self._encoded(decoder.decode(chunk))
+            yield self._encoded(decoder.decode(b"", final=True))
+        except UnicodeError as error:  # UTF-16 and UTF-32 without a byte order mark
+            raise SourceError(
+                f"{self.name}: not readable as {self.encoding}: {error}. Set source.encoding to "
+                f"the encoding of the file"
+            ) from None
 
     def _encoded(self, text: str) -> bytes:
         self.has_marks |= MARK in text
@@ -95,9 +101,12 @@ class Text:
         held = b""
         for chunk in chunks:
             held += chunk
-            cut = max(held.rfind(b"\n"), held.rfind(b"\r")) + 1
+            # A carriage return at the end may be half of a line end.
+            cut = max(held.rfind(b"\n"), held.rfind(b"\r", 0, -1)) + 1
             if not cut and len(held) > _MAX_LINE:
                 cut = len(held) - 16
+                while held[cut] & 0xC0 == 0x80:  # noqa: PLR2004 - within a character
+                    cut -= 1
             if cut:
                 yield self._edit(self._checked(held[:cut]))
                 held = held[cut:]
@@ -149,6 +158,12 @@ class Text:
         """Return words about the encoding that undecodable bytes may have; empty: none found."""
         found = guessed_encoding(self._sample[:_SAMPLE]) if self._sample else ""
         return f", it looks like {found}" if found else ""
+
+
+def printable(text: str) -> str:
+    """Return the start of a text, without marks and on one line, for messages."""
+    text = text[:300].replace(MARK, "")
+    return re.sub(r"[\0-\x08\n-\x1f]", lambda found: repr(found[0])[1:-1], text)[:300]
 
 
 class _Pieces(io.RawIOBase):

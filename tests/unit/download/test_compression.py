@@ -29,6 +29,7 @@ PACKED = {
     "lzma": lzma.compress(TEXT, lzma.FORMAT_ALONE),
     "lz4": pa.Codec("lz4").compress(TEXT, asbytes=True),
     "twice": gzip.compress(bz2.compress(TEXT)),
+    "gzip twice": gzip.compress(gzip.compress(TEXT)),
     "plain": TEXT,
 }
 
@@ -50,6 +51,20 @@ def test_truncated_files_are_damaged(tmp_path):
         content = PACKED[kind].rstrip(b"\0")[:-9]
         with pytest.raises(SourceError, match="damaged"):
             batches_of(tmp_path / "a", content)
+
+
+@pytest.mark.parametrize("zeros", [0, 1, 512])
+def test_gzip_of_any_size(tmp_path, zeros):
+    """Files of more than 16 MiB name their size without a zero at the end."""
+    large = TEXT * (1 + (1 << 24) // len(TEXT))
+    content = gzip.compress(TEXT, 1) + gzip.compress(large, 1)
+    assert content[-1] != 0
+    assert read(tmp_path / "a", content + bytes(zeros)) == {"a": TEXT + large}
+    damaged = bytearray(content)
+    damaged[-7] ^= 1
+    for bad in (content[:-9], bytes(damaged) + bytes(zeros)):
+        with pytest.raises(SourceError, match="a: damaged"):
+            batches_of(tmp_path / "a", bad)
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,32 @@ def test_what_cannot_be_read_names_the_cure(tmp_path, content, source, message):
         batches_of(tmp_path / "a.csv", content, **source)
 
 
+@pytest.mark.parametrize("block", [64, 1 << 20])
+def test_a_row_left_out_that_holds_others_is_counted_as_one_of_several_lines(
+    tmp_path, monkeypatch, block
+):
+    """A stray quote makes one row of all that follow, up to the next quote or the end."""
+    monkeypatch.setattr(batches, "BLOCK", block)
+    content = csv("a,1", *LINES[:9], '"' + LINES[9], "b,2")
+    found = batches_of(tmp_path / "a.csv", content, is_strict=False)
+    assert left_out(found) == {"unreadable": [0, 10]}
+    first, spanning = 0, []
+    for batch in found:
+        spanning += (batch.multiline + first).tolist()
+        first += batch.n_rows
+    assert spanning == [10]
+
+
+@pytest.mark.parametrize("is_strict", [True, False])
+def test_a_row_longer_than_a_block_is_named(tmp_path, monkeypatch, is_strict):
+    monkeypatch.setattr(batches, "BLOCK", 64)
+    content = csv(*LINES[:9], '"' + LINES[9], *LINES[10:])
+    with pytest.raises(SourceError, match=r"line 11: .* more than 64 bytes.*source\.quote to null"):
+        batches_of(tmp_path / "a.csv", content, is_strict=is_strict)
+
+
 def test_an_empty_file_has_no_rows(tmp_path):
+    assert batches_of(tmp_path / "a", b"\n \r\n\t\n") == []
     for format_ in ("csv", "jsonl", "parquet"):
         assert batches_of(tmp_path / "a", b"", format=format_) == []
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dayahead.core.columns import TIMESTAMP
 from dayahead.core.errors import SourceError
 from dayahead.dataset.schema import DatasetConfig
-from dayahead.download import batches, json_lines
+from dayahead.download import batches, json_lines, text
 from dayahead.download.events import source_columns, to_events
 from support.careless_logs import batches_of, left_out, rows_of
 from support.sources import a_dataset
@@ -142,6 +142,31 @@ def test_a_list_that_no_record_has_is_named(tmp_path):
         read(tmp_path, jsonl(*NESTED), PATHS, explode="carts")
     with pytest.raises(SourceError, match=r"line 1: expected a list in u \(source\.explode\)"):
         read(tmp_path, jsonl(*NESTED), {"u.id": pa.string()}, explode="u")
+
+
+def test_lists_that_no_setting_reaches_are_named(tmp_path):
+    list_of_lists = {"sessions": NESTED}
+    paths = {"sessions.events.i": pa.int64()}
+    for columns in (paths, TEXT):
+        with pytest.raises(SourceError, match=r"no column sessions\.events; it has sessions\. "):
+            read(tmp_path, jsonl(list_of_lists), columns, explode="sessions.events")
+    with pytest.raises(SourceError, match=r"no column events\.a.*; it has .*source\.explode"):
+        read(tmp_path, jsonl(NESTED[0]), PATHS)
+    deep = {"a": {"b": {"events": []}}}
+    assert read(tmp_path, jsonl(deep), {"a.b.events.i": pa.int64()}, explode="a.b.events")
+    outside = read(tmp_path, jsonl({"session": "s", "events": [1, 2]}), TEXT, explode="events")
+    assert rows_of(outside) == [("s",), ("s",)]
+
+
+@pytest.mark.parametrize("end", ["\r", "\r\n", "\n"])
+def test_any_line_ends_and_none_in_messages(tmp_path, monkeypatch, end):
+    monkeypatch.setattr(text, "_CHUNK", 16)  # a chunk ends between both characters
+    lines = [json.dumps({"session": f"s{n}"}) for n in range(9)]
+    content = end.join(lines).encode()
+    assert rows_of(read(tmp_path, content, TEXT)) == [(f"s{n}",) for n in range(9)]
+    damaged = content + end.encode() + b"\0\0"
+    with pytest.raises(SourceError, match=r"line 10: .*found \\x00\\x00\. quality\.unreadable"):
+        read(tmp_path, damaged, TEXT)
 
 
 VALUES = st.one_of(

@@ -1,5 +1,7 @@
 """Parquet with nested columns: paths, lists, and values that are records."""
 
+from uuid import UUID
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -55,6 +57,16 @@ def test_lists_become_rows(tmp_path):
 def test_what_is_no_column_is_named(tmp_path, columns, explode, message):
     with pytest.raises(SourceError, match=message):
         read(tmp_path, columns, explode=explode)
+
+
+def test_uuids_are_written_as_usual(tmp_path):
+    ids = [UUID(int=1), None, UUID("6ba7b810-9dad-11d1-80b4-00c04fd430c8")]
+    values = pa.array([each and each.bytes for each in ids], pa.uuid())
+    pq.write_table(pa.table({"id": values}), tmp_path / "t")
+    found = batches_of(
+        tmp_path / "a", (tmp_path / "t").read_bytes(), {"id": pa.string()}, format="parquet"
+    )
+    assert rows_of(found) == [(each and str(each),) for each in ids]
 
 
 def test_other_formats_are_named(tmp_path):

@@ -8,7 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dayahead.core.errors import SourceError
 from dayahead.download.reach import reach, typical_day
+from dayahead.download.stage import download
+from support.sources import a_dataset
 
 WEEK = {day: 100 for day in range(1000, 1007)}
 
@@ -47,6 +50,18 @@ def test_later_days_than_the_last_plausible_one_are_strays():
     assert reach(WEEK, latest=1005) == (1000, 1005)
     assert reach(WEEK | {1008: 300}, latest=1007) == (1000, 1006)
     assert reach(WEEK, latest=10) == (1000, 1006)  # the clock of this machine is wrong
+
+
+def test_starts_of_sessions_alone_may_be_all_that_is_no_stray(tmp_path, monkeypatch):
+    """A column of one constant start, and a few events each month."""
+    monkeypatch.setenv("DVC_ROOT", str(tmp_path / "root"))
+    rows = [f"s{n},1,{2022 + n // 12}-{n % 12 + 1:02}-05,2000-01-01" for n in range(24)]
+    (tmp_path / "a.csv").write_text("\n".join(["session,item,time,start", *rows]))
+    dataset = a_dataset(
+        source={"urls": [str(tmp_path / "a.csv")]}, columns={"session_start": "start"}
+    )
+    with pytest.raises(SourceError, match=r"stray: 50\.00% .* on 2022-01-05"):
+        download(dataset, "mine", tmp_path / "raw")
 
 
 @given(st.dictionaries(st.integers(7000, 21000), st.integers(1, 10**6), min_size=1))
