@@ -33,7 +33,7 @@ def read_batches(
     """
     with wrap_errors(raw.name):
         _check_format(raw, source)
-        for batch in _READERS[source.format](raw, source, columns, is_strict=is_strict):
+        for batch in _READERS[source.layout](raw, source, columns, is_strict=is_strict):
             yield kept_rows(batch, source.where)
 
 
@@ -43,17 +43,17 @@ def _check_format(raw: RawFile, source: SourceConfig) -> None:
     found = ""
     if raw.kind == "parquet":
         found = "parquet"
-    elif source.format != "jsonl" and re.match(rb'\{\s*("|\}|$)|\[\s*\{', start):
+    elif source.layout != "jsonl" and re.match(rb'\{\s*("|\}|$)|\[\s*\{', start):
         found = "jsonl"
-    elif _LIKE_CSV[source.format].match(start):
+    elif _LIKE_CSV[source.layout].match(start):
         found = "csv"
     if re.match(rb"<(!doctype|html|\?xml)", start, re.IGNORECASE):
         raise SourceError(
             f"{raw.name}: is a page of HTML or XML, such as a server sends in place of a file: it "
             f"begins with {start[:60]!r}. Fetch it by hand and look"
         )
-    if found and found != source.format:
+    if found and found != source.layout:
         raise SourceError(
-            f"{raw.name}: expected {source.format}, found what looks like {found}. Set "
+            f"{raw.name}: expected {source.layout}, found what looks like {found}. Set "
             f"source.format to {found}, or correct source.urls"
         )
