@@ -12,14 +12,13 @@ import pyarrow as pa
 
 from dayahead.core.errors import SourceError
 from dayahead.download.statements import Reading, select
-from dayahead.download.table import Table, opening, reason
+from dayahead.download.table import Table, library, opening, reason
 
 ICEBERG = "iceberg://"
 """Begin of addresses of tables in a catalog: iceberg://catalog/namespace.table."""
 _BATCH = 1 << 16
 _LOG = "log"
 _CLOSED = (
-    "enable_external_access",
     "python_enable_replacements",
     "autoinstall_known_extensions",
     "autoload_known_extensions",
@@ -45,7 +44,7 @@ def open_duckdb(url: str, shown: str, query: str, scratch: Path) -> Iterator[Tab
         SourceError: the query is wrong, or DuckDB is not installed.
         UnreachableError: the file is missing, none of DuckDB, or being written.
     """
-    with opening(shown, "duckdb", "Check the address in source.urls, and who writes the file"):
+    with opening(shown, "Check the address in source.urls, and who writes the file"):
         connection = _connected(scratch, url.removeprefix("duckdb://"))
     with connection:
         relation = f"({query}\n)"
@@ -62,10 +61,9 @@ def open_delta(url: str, shown: str, scratch: Path) -> Iterator[Table]:
         SourceError: deltalake or DuckDB is not installed.
         UnreachableError: there is no such table.
     """
-    with opening(shown, "delta", _ADVICE):
-        from deltalake import DeltaTable
-
-        table, connection = DeltaTable(url), _connected(scratch)
+    deltalake = library("deltalake", "delta")
+    with opening(shown, _ADVICE):
+        table, connection = deltalake.DeltaTable(url), _connected(scratch)
         schema = pa.schema(table.schema().to_arrow())
     with connection:
         version = f"{table.metadata().id} {table.version()}"
@@ -90,15 +88,13 @@ def open_iceberg(url: str, shown: str, scratch: Path) -> Iterator[Table]:
         SourceError: pyiceberg or DuckDB is not installed.
         UnreachableError: there is no such table.
     """
-    with opening(shown, "iceberg", _ADVICE):
-        from pyiceberg.catalog import load_catalog
-        from pyiceberg.table import StaticTable
-
+    catalogs, tables = (library(f"pyiceberg.{name}", "iceberg") for name in ("catalog", "table"))
+    with opening(shown, _ADVICE):
         if url.startswith(ICEBERG):
             parts = urlsplit(url)
-            table = load_catalog(parts.netloc).load_table(unquote(parts.path.strip("/")))
+            table = catalogs.load_catalog(parts.netloc).load_table(unquote(parts.path.strip("/")))
         else:
-            table = StaticTable.from_metadata(url)
+            table = tables.StaticTable.from_metadata(url)
         connection, snapshot = _connected(scratch), table.current_snapshot()
         schema = table.schema().as_arrow()
     with connection:
@@ -111,19 +107,21 @@ def _iceberg_rows(table: Any, columns: list[str]) -> pa.RecordBatchReader:  # no
 
 
 def _connected(scratch: Path, path: str = ":memory:") -> Any:  # noqa: ANN401
-    import duckdb
-
-    # A query reads tables: no files, no addresses, no variables of this program.
-    config = {"temp_directory": str(scratch / "duckdb"), "TimeZone": "UTC"}
-    config |= dict.fromkeys(_CLOSED, "false")
-    return duckdb.connect(path, read_only=path != ":memory:", config=config)
+    duckdb = library("duckdb", "duckdb")
+    config = dict.fromkeys(_CLOSED, "false")
+    connection = duckdb.connect(path, read_only=path != ":memory:", config=config)
+    connection.execute("SET TimeZone = 'UTC'")
+    folder = str(scratch / "duckdb").replace("'", "''")
+    connection.execute(f"SET temp_directory = '{folder}'")
+    # A query reads tables, no files and no addresses; nothing may be opened any more.
+    connection.execute("SET enable_external_access = false")
+    return connection
 
 
 @contextmanager
 def _reporting(shown: str) -> Iterator[None]:
     """Raise SourceError for what DuckDB raises."""
-    import duckdb
-
+    duckdb = library("duckdb", "duckdb")
     try:
         yield
     except duckdb.Error as error:

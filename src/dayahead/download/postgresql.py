@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dayahead.core.errors import SourceError, UnreachableError
 from dayahead.download.statements import Reading, select
-from dayahead.download.table import Table, opening, reason
+from dayahead.download.table import Table, library, opening, reason
 
 SECONDS = 30
 """Time within which a server must answer, unless the address or PGCONNECT_TIMEOUT says another."""
@@ -52,9 +52,8 @@ def open_postgresql(url: str, shown: str, query: str) -> Iterator[Table]:
         UnreachableError: the server refuses, or does not answer.
     """
     advice = "Check the address in source.urls, user and password, and that the server runs"
-    with opening(shown, "postgresql", advice):
-        from adbc_driver_postgresql import dbapi
-
+    dbapi = library("adbc_driver_postgresql.dbapi", "postgresql")
+    with opening(shown, advice):
         connection = dbapi.connect(_with_timeout(url))
     with connection, connection.cursor() as cursor:
         with _reporting(shown):
@@ -73,11 +72,10 @@ def _with_timeout(url: str) -> str:
 @contextmanager
 def _reporting(shown: str) -> Iterator[None]:
     """Raise SourceError for errors of a query, UnreachableError for those of the connection."""
-    import adbc_driver_manager
-
+    driver = library("adbc_driver_manager", "postgresql")
     try:
         yield
-    except (adbc_driver_manager.Error, OSError) as error:
+    except (driver.Error, pa.ArrowException, OSError) as error:
         if "ERROR:" in str(error):
             found = reason(error).partition("ERROR:")[2].strip()
             raise SourceError(f"{shown}: source.query fails: {found}. Correct it") from None

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from importlib import import_module
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -35,15 +36,27 @@ class Table(Protocol):
         """
 
 
-@contextmanager
-def opening(shown: str, extra: str, advice: str) -> Iterator[None]:
-    """Raise UnreachableError for what a library raises in this block; `extra` installs it."""
+def library(name: str, extra: str) -> Any:  # noqa: ANN401
+    """Import a library that only some sources need.
+
+    Raises:
+        SourceError: it is not installed; names the extra that installs it.
+    """
     try:
-        yield
+        return import_module(name)
     except ImportError as error:
         raise SourceError(
-            f"{shown}: needs the package {error.name}: pip install 'dayahead[{extra}]'"
+            f"source.urls: needs the package {error.name}: pip install 'dayahead[{extra}]'"
         ) from None
+
+
+@contextmanager
+def opening(shown: str, advice: str) -> Iterator[None]:
+    """Raise UnreachableError for what a library raises in this block."""
+    try:
+        yield
+    except SourceError:
+        raise
     except Exception as error:  # noqa: BLE001 - every library raises its own kinds
         raise UnreachableError(f"{shown}: cannot be opened: {reason(error)}. {advice}") from None
 
