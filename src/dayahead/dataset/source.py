@@ -45,6 +45,10 @@ def _check_glob(text: str) -> str:
     return text
 
 
+TABLES = ("sql", "delta", "iceberg")
+"""Formats that are tables of a warehouse rather than files."""
+SQL = ("postgresql://", "postgres://", "duckdb://")
+"""Beginnings of the addresses of databases."""
 Glob = Annotated[str, AfterValidator(_check_glob)]
 Character = Annotated[str, AfterValidator(_check_ascii)]
 Delimiter = Annotated[str, AfterValidator(_check_delimiter)]
@@ -74,14 +78,21 @@ class SourceConfig:
     """Where the events come from and how their files are written."""
 
     urls: tuple[str, ...] = ()
-    """Any fsspec URL or local path, globs allowed; ${oc.env:NAME} is filled in."""
+    """Any fsspec URL or local path, globs allowed; ${oc.env:NAME} is filled in. For `sql` a
+    database (postgresql://host/name, duckdb://folder/file), for `delta` a table, for `iceberg` its
+    metadata.json or iceberg://catalog/namespace.table."""
     sha256: dict[str, str] = Field(default_factory=dict)
     """Expected checksums by file name; those of other files are only recorded."""
     manual: str | None = None
     """What the user must do where `urls` finds nothing (a token, a form)."""
     synthetic: SyntheticConfig | None = None
     """Generate the log instead of fetching it."""
-    format: Literal["csv", "jsonl", "parquet"] = "csv"
+    format: Literal["csv", "jsonl", "parquet", "sql", "delta", "iceberg"] = "csv"
+    query: Annotated[str, Field(pattern=r"\S")] | None = None
+    """Of `sql`, which needs it: one SELECT. Its order counts for nothing, see `order`."""
+    order: tuple[str, ...] = ()
+    """Of `sql`, `delta` and `iceberg`: columns that order rows of equal time, such as a number of
+    the event. After these, rows are in the order of their other values."""
     encoding: Encoding = "utf-8"
     """Of csv and jsonl: any name of a Python codec (cp1252, utf-16-le, shift_jis). Files that begin
     with a byte order mark of UTF-8, UTF-16 or UTF-32 are read by it."""
@@ -110,8 +121,14 @@ class SourceConfig:
     """Keep only rows whose value, as text, is one of these, by source column. The others are
     counted by column in `dropped`."""
 
+    @property
+    def layout(self) -> str:
+        """Format of the files that are read: tables are fetched as parquet."""
+        return "parquet" if self.format in TABLES else self.format
+
     def __post_init__(self) -> None:
         """Check that there is exactly one source."""
+        self._check_tables()
         if bool(self.urls) == (self.synthetic is not None):
             raise ValueError("give either urls or synthetic")
         if len(set(self.urls)) < len(self.urls):
@@ -127,3 +144,18 @@ class SourceConfig:
             raise ValueError("explode needs format jsonl or parquet: a csv row has no lists")
         if self.decimal == self.thousands:
             raise ValueError(f"decimal and thousands are both {self.decimal!r}")
+
+    def _check_tables(self) -> None:
+        """Check the settings of tables, and that files have none of them."""
+        if (self.query is None) == (self.format == "sql"):
+            raise ValueError("query: needed for format sql, and for no other")
+        if self.format not in TABLES:
+            if self.order:
+                raise ValueError(f"order: rows of files have one; needs format {', '.join(TABLES)}")
+            return
+        if self.sha256:
+            raise ValueError("sha256: checks files; tables have versions of their own")
+        if not self.urls:
+            raise ValueError(f"urls: format {self.format} needs the address of a table")
+        if self.format == "sql" and not all(url.startswith(SQL) for url in self.urls):
+            raise ValueError(f"urls: format sql reads {', '.join(SQL)}")

@@ -224,7 +224,7 @@ def _raw_batches(source: Source, dataset: DatasetConfig, scratch: Path) -> Itera
 
 def _write_parts(folder: Path, schema: pa.Schema, tables: Iterator[pa.Table]) -> list[EventsFile]:
     """Write tables of any length; the same rows give the same bytes however tables are cut."""
-    numbered = enumerate(_row_groups(tables))
+    numbered = enumerate(row_groups(tables))
     return [
         write_part(folder / events_file_name(number), schema, (group for _, group in groups))
         for number, groups in groupby(numbered, lambda each: each[0] // (MAX_EVENTS // ROW_GROUP))
@@ -244,7 +244,7 @@ def write_part(path: Path, schema: pa.Schema, groups: Iterator[pa.Table]) -> Eve
     return EventsFile(path.name, n_events, sha256_of(path), first, last)
 
 
-def _row_groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+def row_groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
     """Cut tables of any length into tables of ROW_GROUP rows, the last one shorter."""
     held: list[pa.Table] = []
     n_held = 0

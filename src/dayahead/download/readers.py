@@ -33,7 +33,7 @@ def read_batches(
     """
     with wrap_errors(raw.name):
         _check_format(raw, source)
-        for batch in _READERS[source.format](raw, source, columns, is_strict=is_strict):
+        for batch in _READERS[source.layout](raw, source, columns, is_strict=is_strict):
             yield kept_rows(batch, source.where)
 
 
@@ -58,9 +58,9 @@ def format_of(raw: RawFile, expected: str = "csv") -> str:
 
 def _check_format(raw: RawFile, source: SourceConfig) -> None:
     """Raise SourceError if the first bytes show another format than `source.format`."""
-    found = format_of(raw, source.format)
-    if found and found != source.format:
+    found = format_of(raw, source.layout)
+    if found and found != source.layout:
         raise SourceError(
-            f"{raw.name}: expected {source.format}, found what looks like {found}. Set "
+            f"{raw.name}: expected {source.layout}, found what looks like {found}. Set "
             f"source.format to {found}, or correct source.urls"
         )

@@ -74,8 +74,13 @@ class SourceFile:
         """The address for manifest.json: without secrets and without folders of this machine."""
         if not self.is_local:
             return public_url(self.url)
-        path, here = Path(os.path.normpath(self.path)), Path.cwd()
-        return path.relative_to(here).as_posix() if path.is_relative_to(here) else self.name
+        return recorded_path(self.path)
+
+
+def recorded_path(local: str) -> str:
+    """Return a local path for manifest.json: as of the project, else the name alone."""
+    path, here = Path(os.path.normpath(local)), Path.cwd()
+    return path.relative_to(here).as_posix() if path.is_relative_to(here) else path.name
 
 
 @dataclass(frozen=True)
@@ -125,7 +130,7 @@ def list_files(urls: Sequence[str], manual: str | None) -> tuple[SourceFile, ...
     return tuple(found.values())
 
 
-def _check_url(url: str, shown: str) -> None:
+def check_url(url: str, shown: str) -> None:
     """Check that it is unambiguous which part of a URL is secret, also within a message."""
     for part in CHAIN.split(url):
         scheme, mark, rest = part.partition("://")
@@ -143,7 +148,7 @@ def _check_url(url: str, shown: str) -> None:
 
 def _matches(url: str, advice: str) -> list[SourceFile]:
     shown = " ".join(public_url(url).split())
-    _check_url(url, shown)
+    check_url(url, shown)
     try:
         fs, path = url_to_fs(url, **(HTTP if re.match(r"https?://", url) else {}))
         files = retry(lambda: [_stat(fs, url, match) for match in _paths(fs, path)], shown)

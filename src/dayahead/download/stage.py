@@ -21,6 +21,7 @@ from dayahead.dataset.manifest import (
     events_file_name,
 )
 from dayahead.dataset.schema import DatasetConfig
+from dayahead.dataset.source import TABLES
 from dayahead.download.convert import Conversion, convert, space_needed
 from dayahead.download.duplicates import without_duplicates
 from dayahead.download.quality import check_quality, report
@@ -28,6 +29,7 @@ from dayahead.download.reach import Reach, reach_of, warn_of_strays
 from dayahead.download.sources import Source, fetch_sources
 from dayahead.download.spellings import check_spellings
 from dayahead.download.synthetic import as_utc, log_end
+from dayahead.download.warehouses import fetch_tables
 
 CAUSES = {
     "unreadable": "quality.unreadable, as a value cannot be read",
@@ -88,7 +90,8 @@ def download(dataset: DatasetConfig, name: str, folder: Path) -> None:
 
 def _converted_files(dataset: DatasetConfig, name: str) -> ConvertedFiles:
     with phase("fetch"):
-        sources = fetch_sources(dataset, name)
+        is_table = dataset.source.format in TABLES
+        sources = fetch_tables(dataset) if is_table else fetch_sources(dataset, name)
     needed = sum(space_needed(source, dataset) for source in sources)
     require_space(cache_root(), needed, f"the event table of {name}")
     with phase("convert"):

@@ -1,0 +1,161 @@
+"""Tables that DuckDB puts in order, on the disk where memory is short: its own, Delta, Iceberg."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+
+from dayahead.core.errors import SourceError
+from dayahead.download.statements import Reading, select
+from dayahead.download.table import Table, library, opening, reason
+
+ICEBERG = "iceberg://"
+"""Begin of addresses of tables in a catalog: iceberg://catalog/namespace.table."""
+_BATCH = 1 << 16
+_LOG = "log"
+_CLOSED = (
+    "python_enable_replacements",
+    "autoinstall_known_extensions",
+    "autoload_known_extensions",
+)
+_ADVICE = "Check the address in source.urls and the credentials in the environment"
+
+
+class _Scan(Protocol):
+    def __call__(self, columns: list[str]) -> pa.RecordBatchReader: ...
+
+
+@contextmanager
+def open_duckdb(url: str, shown: str, query: str, scratch: Path) -> Iterator[Table]:
+    """Open a database file, which nobody writes meanwhile, and check a query.
+
+    Args:
+        url: duckdb:///absolute/path or duckdb://path/from/here.
+        shown: the address for messages.
+        query: one SELECT. It reads nothing but the tables of the file.
+        scratch: a folder for what does not fit into memory.
+
+    Raises:
+        SourceError: the query is wrong, or DuckDB is not installed.
+        UnreachableError: the file is missing, none of DuckDB, or being written.
+    """
+    with opening(shown, "Check the address in source.urls, and who writes the file"):
+        connection = _connected(scratch, url.removeprefix("duckdb://"))
+    with connection:
+        relation = f"({query}\n)"
+        with _reporting(shown):
+            schema = connection.sql(f"FROM {relation} AS q").limit(0).to_arrow_table().schema
+        yield _Ordered(connection, shown, relation, schema)
+
+
+@contextmanager
+def open_delta(url: str, shown: str, scratch: Path) -> Iterator[Table]:
+    """Open the newest version of a Delta table; deletion vectors and mapped columns are read.
+
+    Raises:
+        SourceError: deltalake or DuckDB is not installed.
+        UnreachableError: there is no such table.
+    """
+    deltalake = library("deltalake", "delta")
+    with opening(shown, _ADVICE):
+        table, connection = deltalake.DeltaTable(url), _connected(scratch)
+        schema = pa.schema(table.schema().to_arrow())
+    with connection:
+        version = f"{table.metadata().id} {table.version()}"
+        yield _Ordered(connection, shown, _LOG, schema, version, partial(_delta_rows, table))
+
+
+def _delta_rows(table: Any, columns: list[str]) -> pa.RecordBatchReader:  # noqa: ANN401
+    return pa.RecordBatchReader.from_stream(table.scan(columns=columns))
+
+
+@contextmanager
+def open_iceberg(url: str, shown: str, scratch: Path) -> Iterator[Table]:
+    """Open the current snapshot of an Iceberg table.
+
+    Args:
+        url: a metadata.json, a folder with a version-hint.text, or a table of a catalog, which
+            PYICEBERG_* variables or ~/.pyiceberg.yaml describe.
+        shown: the address for messages.
+        scratch: a folder for what does not fit into memory.
+
+    Raises:
+        SourceError: pyiceberg or DuckDB is not installed.
+        UnreachableError: there is no such table.
+    """
+    catalogs, tables = (library(f"pyiceberg.{name}", "iceberg") for name in ("catalog", "table"))
+    with opening(shown, _ADVICE):
+        if url.startswith(ICEBERG):
+            parts = urlsplit(url)
+            table = catalogs.load_catalog(parts.netloc).load_table(unquote(parts.path.strip("/")))
+        else:
+            table = tables.StaticTable.from_metadata(url)
+        connection, snapshot = _connected(scratch), table.current_snapshot()
+        schema = table.schema().as_arrow()
+    with connection:
+        version = f"{table.metadata.table_uuid} {snapshot and snapshot.snapshot_id}"
+        yield _Ordered(connection, shown, _LOG, schema, version, partial(_iceberg_rows, table))
+
+
+def _iceberg_rows(table: Any, columns: list[str]) -> pa.RecordBatchReader:  # noqa: ANN401
+    return table.scan(selected_fields=tuple(columns)).to_arrow_batch_reader()
+
+
+def _connected(scratch: Path, path: str = ":memory:") -> Any:  # noqa: ANN401
+    duckdb = library("duckdb", "duckdb")
+    config = dict.fromkeys(_CLOSED, "false")
+    connection = duckdb.connect(path, read_only=path != ":memory:", config=config)
+    connection.execute("SET TimeZone = 'UTC'")
+    folder = str(scratch / "duckdb").replace("'", "''")
+    connection.execute(f"SET temp_directory = '{folder}'")
+    # A query reads tables, no files and no addresses; nothing may be opened any more.
+    connection.execute("SET enable_external_access = false")
+    return connection
+
+
+@contextmanager
+def _reporting(shown: str) -> Iterator[None]:
+    """Raise SourceError for what DuckDB raises."""
+    duckdb = library("duckdb", "duckdb")
+    try:
+        yield
+    except duckdb.Error as error:
+        raise SourceError(f"{shown}: cannot be read: {reason(error)}. Correct it") from None
+
+
+@dataclass(frozen=True)
+class _Ordered:
+    """A query, or a table whose rows another library reads."""
+
+    connection: Any
+    shown: str
+    relation: str
+    found: pa.Schema
+    version: str = ""
+    scan: _Scan | None = None
+    """Reads the rows of `_LOG`, once."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns as they are read."""
+        kinds = {each.name: each.type for each in self.found}
+        return pa.schema(kinds | dict.fromkeys(self._as_text(), pa.string()))
+
+    def _as_text(self) -> list[str]:
+        return [each.name for each in self.found if pa.types.is_interval(each.type)]
+
+    def read(self, reading: Reading) -> Iterator[pa.RecordBatch]:
+        """Read rows of some columns, in their order."""
+        statement = select(self.relation, self.schema, reading, self._as_text())
+        with _reporting(self.shown):
+            if self.scan is not None:
+                needed = [each.partition(".")[0] for each in (reading.time, *reading.order)]
+                columns = [each for each in needed if each in self.found.names]
+                names = list(dict.fromkeys([*reading.columns, *columns]))
+                self.connection.register(_LOG, self.scan(names))
+            yield from self.connection.sql(statement).to_arrow_reader(_BATCH)

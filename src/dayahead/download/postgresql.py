@@ -1,0 +1,113 @@
+"""The result of a query to PostgreSQL, streamed as Arrow (ADBC) in a read-only transaction."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from dayahead.core.errors import SourceError, UnreachableError
+from dayahead.download.statements import Reading, select
+from dayahead.download.table import Table, library, opening, reason
+
+SECONDS = 30
+"""Time within which a server must answer, unless the address or PGCONNECT_TIMEOUT says another."""
+_AS_THEY_ARE = frozenset(
+    [
+        "int2",
+        "int4",
+        "int8",
+        "float4",
+        "float8",
+        "bool",
+        "text",
+        "varchar",
+        "timestamp",
+        "timestamptz",
+        "date",
+    ]
+)
+"""Types that are read as they are; others become text, as PostgreSQL writes them."""
+_SETTINGS = (
+    # All statements of the transaction see one state of the database.
+    "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",
+    "SET LOCAL TimeZone = 'UTC'",
+    "SET LOCAL DateStyle = 'ISO, YMD'",
+)
+
+
+@contextmanager
+def open_postgresql(url: str, shown: str, query: str) -> Iterator[Table]:
+    """Connect and check a query.
+
+    Args:
+        url: as libpq reads it; what it lacks comes from PG* variables and ~/.pgpass.
+        shown: the address for messages.
+        query: one SELECT.
+
+    Raises:
+        SourceError: the query is wrong, or the driver is not installed.
+        UnreachableError: the server refuses, or does not answer.
+    """
+    advice = "Check the address in source.urls, user and password, and that the server runs"
+    dbapi = library("adbc_driver_postgresql.dbapi", "postgresql")
+    with opening(shown, advice):
+        connection = dbapi.connect(_with_timeout(url))
+    with connection, connection.cursor() as cursor:
+        with _reporting(shown):
+            for statement in _SETTINGS:
+                cursor.execute(statement)
+            schema = cursor.adbc_execute_schema(query)
+        yield _Result(cursor, shown, query, schema)
+
+
+def _with_timeout(url: str) -> str:
+    if "connect_timeout" in url or "PGCONNECT_TIMEOUT" in os.environ:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}connect_timeout={SECONDS}"
+
+
+@contextmanager
+def _reporting(shown: str) -> Iterator[None]:
+    """Raise SourceError for errors of a query, UnreachableError for those of the connection."""
+    driver = library("adbc_driver_manager", "postgresql")
+    try:
+        yield
+    except (driver.Error, pa.ArrowException, OSError) as error:
+        if "ERROR:" in str(error):
+            found = reason(error).partition("ERROR:")[2].strip()
+            raise SourceError(f"{shown}: source.query fails: {found}. Correct it") from None
+        raise UnreachableError(f"{shown}: connection lost: {reason(error)}. Run again") from None
+
+
+@dataclass(frozen=True)
+class _Result:
+    """The result of a query."""
+
+    cursor: Any
+    shown: str
+    query: str
+    found: pa.Schema
+    version: str = ""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns as they are read."""
+        text = self._as_text()
+        return pa.schema(
+            [(each.name, pa.string() if each.name in text else each.type) for each in self.found]
+        )
+
+    def _as_text(self) -> list[str]:
+        kinds = {each.name: (each.metadata or {}).get(b"POSTGRESQL:type") for each in self.found}
+        return [name for name, kind in kinds.items() if (kind or b"").decode() not in _AS_THEY_ARE]
+
+    def read(self, reading: Reading) -> Iterator[pa.RecordBatch]:
+        """Read rows of some columns, in their order."""
+        relation, text = f"({self.query}\n)", self._as_text()
+        with _reporting(self.shown):
+            binary = ' COLLATE "C"'
+            self.cursor.execute(select(relation, self.schema, reading, text, binary))
+            yield from self.cursor.fetch_record_batch()
