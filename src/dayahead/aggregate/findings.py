@@ -244,7 +244,7 @@ def _segments(
     metrics = [*own.rows[0].metrics]
     segments = Segments(folder, names, metrics, main_metric(metrics))
     evaluated = {row.window: ranks for row, ranks in zip(own.rows, own.ranks, strict=True)}
-    for window in folder.windows if names else ():
+    for window in folder.windows if segments.names else ():
         if window.name in evaluated:
             beside = [each[window.name] for each in others.values()]
             segments.add(window, split, evaluated[window.name], beside)
