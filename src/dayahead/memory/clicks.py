@@ -188,7 +188,11 @@ class Clicks:
         """
         rows = np.flatnonzero(self.lengths)
         kept = self.take(rows)
-        order: Ints = np.lexsort([kept._hashes(), kept.times[kept.last]])
+        worth = [] if kept.worth is None else [kept.worth.view(np.int64)]
+        flags = [] if kept.is_target is None else [kept.is_target.astype(np.int64)]
+        # Marks are the last key, so that those which say nothing change no order.
+        marks = [kept._hashes_of(worth + flags)] if worth + flags else []
+        order: Ints = np.lexsort([*marks, kept._hashes(), kept.times[kept.last]])
         return np.asarray(rows[order])
 
     def halves(self) -> tuple[Ints, Ints]:
@@ -198,17 +202,20 @@ class Clicks:
         return order[:middle], order[middle:]
 
     def _hashes(self) -> NDArray[np.uint64]:
-        """Hash each row and its past; positions count, so the order of its clicks does too."""
-        steps = np.arange(len(self.items)) - self.offsets[:-1].repeat(self.lengths)
-        mixed = _mixed(steps.astype(np.uint64))
-        marks = (each for each in (self.worth, self.is_target) if each is not None)
-        for column in (self.items, self.times, *self.categories.T, *marks):
-            bits = column.view(np.uint64) if column.dtype == np.float64 else column
-            mixed = _mixed(mixed ^ bits.astype(np.uint64))
-        sums = np.append(np.uint64(0), np.cumsum(mixed))  # modulo 2^64, as their differences
-        hashes: NDArray[np.uint64] = np.diff(sums[self.offsets])
+        """Hash each row and its past."""
+        hashes = self._hashes_of([self.items, self.times, *self.categories.T])
         # Mixed once more, so that the same clicks in the row and in its past do not cancel out.
         return hashes if self.past is None else hashes ^ _mixed(self.past._hashes())
+
+    def _hashes_of(self, columns: Sequence[Ints]) -> NDArray[np.uint64]:
+        """Hash the columns of each row; positions count, so the order of its clicks does too."""
+        steps = np.arange(len(self.items)) - self.offsets[:-1].repeat(self.lengths)
+        mixed = _mixed(steps.astype(np.uint64))
+        for column in columns:
+            mixed = _mixed(mixed ^ column.astype(np.uint64))
+        sums = np.append(np.uint64(0), np.cumsum(mixed))  # modulo 2^64, as their differences
+        hashes: NDArray[np.uint64] = np.diff(sums[self.offsets])
+        return hashes
 
 
 def _given(parts: Iterable[T | None]) -> list[T]:
