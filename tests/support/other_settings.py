@@ -108,6 +108,10 @@ OTHER = {
         "tick": "15min",
         "session_gap": "5min",
     },
+    "events": {
+        "targets": ["purchase"],
+        "weights": {"cart": 2.0},
+    },
     "training": {
         "protocol": "sliding",
         "history": 3,

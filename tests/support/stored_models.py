@@ -59,6 +59,7 @@ def stored(architecture, task, **changes):
         linear=tiny_params().linear,
         memory=tiny_params().memory,
         live=tiny_params().live,
+        events=tiny_params().events,
         seed=1,
         sizes=sizes,
         first_sizes=sizes,

@@ -97,6 +97,7 @@ SECTIONS = {
     "linear": LINEAR,
     "memory": MEMORY,
     "live": SHIPPED["live"],
+    "events": SHIPPED["events"],
     "training": TRAINING,
     "evaluation": EVALUATION,
     "compute": COMPUTE,

@@ -20,6 +20,7 @@ from dayahead.aggregate.targets import HOUR, Fitted, Targets, targets_of
 from dayahead.aggregate.window_items import WindowItems, items_by_window
 from dayahead.config.baselines import MEMORY
 from dayahead.config.changed_settings import Setting
+from dayahead.core.columns import SESSION_ID
 from dayahead.core.durations import microseconds_of
 from dayahead.core.errors import DataError
 from dayahead.core.phases import PhaseRow, in_phase, phase, read_phases
@@ -51,6 +52,8 @@ class Findings:
     baselines: Sequence[BaselineComparison]
     """The counting baselines, and other runs if the report has some."""
     slicings: Sequence[Slicing]
+    n_without_target: int
+    """Sessions that were not evaluated, as they have no event of a type that is predicted."""
     lists: ListAverage
     segments: Sequence[SegmentRow]
     """Metrics by segment, where evaluation.segments asks for some."""
@@ -132,6 +135,7 @@ def find(
         baselines=[compare_with_baseline(own.rows, name, rows) for name, rows in tables.items()],
         slicings=[*slicings, *segments.slicings([*others])],
         segments=list(segments.rows()),
+        n_without_target=_n_without_target(folder, split, own, settings),
         lists=average_lists(results, [row.window for row in own.rows]),
         ageing=ages.result(1 + len(later)),
         window=own.rows[-1].window,
@@ -143,6 +147,20 @@ def find(
         items=items,
         origin=origin_of(folders.raw, results, settings),
     )
+
+
+def _n_without_target(
+    folder: WindowFolder,
+    split: Any,  # noqa: ANN401
+    own: RunResults,
+    settings: Mapping[str, Setting],
+) -> int:
+    if not settings.get("events.targets"):
+        return 0
+    evaluated = {row.window for row in own.rows}
+    windows = (window for window in folder.windows if window.name in evaluated)
+    n_all = sum(len(folder.read(window, split, [SESSION_ID])) for window in windows)
+    return n_all - sum(row.n_sessions for row in own.rows)
 
 
 def _has_ticks(settings: Mapping[str, Setting]) -> bool:
@@ -244,7 +262,7 @@ def _segments(
     metrics = [*own.rows[0].metrics]
     segments = Segments(folder, names, metrics, main_metric(metrics))
     evaluated = {row.window: ranks for row, ranks in zip(own.rows, own.ranks, strict=True)}
-    for window in folder.windows if names else ():
+    for window in folder.windows if segments.names else ():
         if window.name in evaluated:
             beside = [each[window.name] for each in others.values()]
             segments.add(window, split, evaluated[window.name], beside)

@@ -24,6 +24,9 @@ N_VALUES: Final = 20
 OTHERS: Final = "(others)"
 UNKNOWN: Final = "(unknown)"
 NEW, RETURNING = "new", "returning"
+TARGET_TYPE: Final = "target_type"
+"""The segment of the target's own type of event."""
+_TITLES: Final = {USER: "Users", TARGET_TYPE: "Type of the target's event"}
 
 
 class SegmentRow(NamedTuple):
@@ -46,23 +49,28 @@ class Segments:
     """
 
     folder: WindowFolder
-    names: Sequence[str]
-    """evaluation.segments"""
+    given: Sequence[str]
+    """evaluation.segments; the types of the targets are a segment wherever events have types."""
     metrics: Sequence[str]
     main: str
     """The one of them that tables of groups show."""
     windows: list[str] = field(default_factory=list)
     _sums: dict[str, list[dict[str, Values]]] = field(init=False)
     """By name and window: [1 + metrics + others] number of targets and sums, by value."""
+    names: Sequence[str] = field(init=False)
     _users: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         """Find the columns of the windows."""
         self._columns = {
             name: self.folder.categorical_column(name, "evaluation.segments")
-            for name in self.names
+            for name in self.given
             if name != USER
         }
+        event_type = self.folder.statistics.event_type
+        if event_type is not None:
+            self._columns[TARGET_TYPE] = event_type
+        self.names = [*self.given, *([TARGET_TYPE] * (event_type is not None))]
         self._sums = {name: [] for name in self.names}
 
     def add(self, window: Window, split: Role, ranks: WindowRanks, others: Sequence[Ranks]) -> None:
@@ -77,7 +85,8 @@ class Segments:
                 labels, codes = self._users_of(clicks.table[USER_ID], clicks.rows)
             else:
                 column = self._columns[name]
-                found = pc.list_flatten(clicks.table[column]).to_numpy()[clicks.at]
+                at = clicks.at + (name == TARGET_TYPE)
+                found = pc.list_flatten(clicks.table[column]).to_numpy()[at]
                 labels, codes = self._values_of(column, found)
             sums = [np.bincount(codes, each, len(labels)) for each in (None, *values)]
             table = np.stack(sums, axis=1).astype(np.float64)
@@ -144,7 +153,7 @@ class Segments:
                 np.stack([groups[each][at] if each in groups else none for each in labels])
                 for groups in windows
             ]
-            title = "Users" if name == USER else f"{name} of the click before the target"
+            title = _TITLES.get(name, f"{name} of the click before the target")
             found.append(Slicing(title, list(slices_of(labels, np.stack(sums), others))))
         return found
 

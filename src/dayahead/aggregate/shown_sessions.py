@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dayahead.aggregate.targets import clicks_before
 from dayahead.core.columns import ITEM_ID, N_RESERVED, VALUE
 from dayahead.core.errors import DataError
 from dayahead.outputs.examples import Example
@@ -54,17 +54,16 @@ def shown_sessions(
     Raises:
         DataError: an example is not of a session of the window, or has an unknown item.
     """
-    sessions = folder.read(window, split, [ITEM_ID])[ITEM_ID]
-    lengths = pc.list_value_length(sessions).to_numpy()
-    # Index of each session's last target: with all positions it has one fewer than items.
-    last = np.arange(len(lengths)) if ranks.positions is None else np.cumsum(lengths - 1) - 1
+    before = clicks_before(folder, window, split, ranks)
+    sessions = before.table[ITEM_ID]
+    last = {row: index for index, row in enumerate(before.rows.tolist())}  # target of each session
     n_items = N_RESERVED + len(folder.vocabulary(ITEM_ID))
     if any(
-        example.row >= len(lengths) or not all(0 <= item < n_items for item in example.recommended)
+        example.row not in last or not all(0 <= item < n_items for item in example.recommended)
         for example in examples
     ):
         raise DataError(
-            f"results/examples.json: expected rows of {len(lengths)} sessions and catalogue "
+            f"results/examples.json: expected rows of {len(last)} sessions and catalogue "
             f"indices below {n_items}, found others; run `dvc repro -f train`"
         )
     items = {example.row: sessions[example.row].as_py() for example in examples}
@@ -72,12 +71,13 @@ def shown_sessions(
     names = item_names(folder, window, shown)
 
     def show(example: Example) -> ShownSession:
-        *known, target = items[example.row]
+        index = last[example.row]
+        *known, target = items[example.row][: before.n_before[index] + 1]
         return ShownSession(
             n_hidden=max(0, len(known) - _N_SHOWN),
             items=[ShownItem(names[item]) for item in known[-_N_SHOWN:]],
             target=ShownItem(names[target], is_target=True),
-            rank=int(ranks.ranks[last[example.row]]),
+            rank=int(ranks.ranks[index]),
             recommended=[
                 ShownItem(names[item], is_target=item == target, is_known=item in known)
                 for item in example.recommended

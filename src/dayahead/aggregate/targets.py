@@ -95,10 +95,11 @@ def clicks_before(
     """
     table = folder.read(window, split, [SESSION_ID, ITEM_ID, EVENT_TIME, *columns])
     n_items = pc.list_value_length(table[ITEM_ID]).to_numpy()
-    n_targets = np.ones(len(table), np.int64) if ranks.positions is None else n_items - 1
-    rows = np.arange(len(table)).repeat(n_targets)
-    ids = table[SESSION_ID].take(pa.array(rows))
-    if ids.combine_chunks() != ranks.session_ids.combine_chunks():
+    # A session may have several targets, or none of a type that is predicted.
+    found_rows = pc.index_in(ranks.session_ids, table[SESSION_ID].combine_chunks())
+    rows = found_rows.fill_null(-1).to_numpy().astype(np.int64)
+    is_whole = ranks.positions is not None or len(rows) == len(table)
+    if not is_whole or (np.diff(rows, prepend=0) < 0).any() or (rows[:1] < 0).any():
         raise DataError(
             f"results/ranks/{window.name}.parquet: expected the {split} sessions of "
             f"{folder.folder} in their order, found others; run `dvc repro -f train`"

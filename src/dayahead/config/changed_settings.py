@@ -35,7 +35,9 @@ def unread_settings(params: Params) -> list[str]:
         section, _, name = key.partition(".")
         # Keys such as model.config.activation are parts of one setting.
         name = name.partition(".")[0]
-        return section not in effective or name in effective[section] or key in WITHOUT_EFFECT
+        # The types that are predicted say what is evaluated, whatever the model.
+        is_used = key in WITHOUT_EFFECT or key == "events.targets"
+        return section not in effective or name in effective[section] or is_used
 
     return [key for key in changed_settings(flat_settings(params)) if not is_read(key)]
 

@@ -12,6 +12,7 @@ OF_BASELINES = {
         *("architecture", "network", "catalogue"),
         *("remind", "remind_weight", "remind_scale"),
     },
+    "events": {"weights"},
     "training": {"protocol", "history", "carry_model", "loader", "seed"},
 }
 """Settings of these sections that baselines read; the seed samples the train sessions evaluated."""
@@ -19,7 +20,7 @@ OF_PLUGINS = ("model.config", "training.batch_size")
 """Settings of a baseline of another package: its arguments, and what its batches depend on."""
 OF_MEMORY = {"features", "past_length"}
 """Settings of the section model that memory reads too, with a network or without."""
-SECTIONS = ("model", "task", "loss", "neighbours", "linear", "memory", "live", "training")
+SECTIONS = ("model", "task", "loss", "neighbours", "linear", "memory", "live", "events", "training")
 WITHOUT_EFFECT = {"model.pretrained_items", "training.fit_last", "training.precision"}
 """Instead of two of these, cache keys hold the content of the file and the precision in use."""
 
@@ -50,7 +51,7 @@ def _is_read(section: str, name: str, params: Params) -> bool:
         return False
     if architecture != MEMORY:
         return section not in {"memory", "live"}
-    if section in {"memory", "live"} or (section == "model" and name in OF_MEMORY):
+    if section in {"memory", "live", "events"} or (section == "model" and name in OF_MEMORY):
         return True
     return params.model.has_network or name in OF_BASELINES.get(section, set())
 

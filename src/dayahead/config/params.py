@@ -11,6 +11,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from dayahead.config.baselines import MEMORY, LinearConfig, NeighbourConfig, reads_times
+from dayahead.config.events import EventsConfig
 from dayahead.config.live import LiveConfig
 from dayahead.config.loading import (
     STRICT,
@@ -179,6 +180,7 @@ class Params:
     linear: LinearConfig
     memory: MemoryConfig
     live: LiveConfig
+    events: EventsConfig
     training: TrainingConfig
     evaluation: EvaluationConfig
     compute: ComputeConfig

@@ -29,6 +29,11 @@ EVENTS: Final = "events"
 PAST_PREFIX: Final = "bef_"
 IS_PAST: Final = "_is_past"
 """Column of a batch: 1 at the user's events before the session, 0 at those of the session."""
+IS_TARGET: Final = "_is_target"
+"""Column of a batch: 1 at events of a type that is predicted; without it, all are."""
+WORTH: Final = "_worth"
+"""Column of a batch: what each event counts, float32; without it, every event counts 1."""
+MARKS: Final[tuple[str, ...]] = (IS_TARGET, WORTH)
 
 PADDING: Final = 0
 UNKNOWN: Final = 1

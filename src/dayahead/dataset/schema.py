@@ -283,11 +283,19 @@ class DatasetConfig:
             raise ValueError("columns.user_id is needed for gap_minutes and for scope: user")
         if self.forgotten.users and self.columns.user_id is None:
             raise ValueError("columns.user_id is needed for forgotten.users")
+        self._add_event_type()
         self._check_features()
         columns = list(self.event_columns())
         sourced = [name for name in self.features if name in columns]
         numbers = [name for name in sourced if self.features[name].kind != "categorical"]
         self.quality.check_names(columns, numbers)
+
+    def _add_event_type(self) -> None:
+        """Make the types of events a feature, which windows then hold."""
+        column = self.columns.event_type
+        if column is not None and EVENT_TYPE not in self.features:
+            feature = FeatureConfig(kind="categorical", column=column)
+            object.__setattr__(self, "features", {**self.features, EVENT_TYPE: feature})
 
     def _is_type(self, feature: FeatureConfig) -> bool:
         given = feature.kind, feature.type, feature.column

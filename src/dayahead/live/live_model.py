@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dayahead.core.columns import ITEM_ID, UNKNOWN, VALUE
+from dayahead.core.columns import EVENT_TYPE, ITEM_ID, UNKNOWN, VALUE
 from dayahead.core.errors import ConfigError
 from dayahead.features.session_encoder import SessionEncoder
 from dayahead.live.event import Event
@@ -30,13 +30,16 @@ class Arrivals:
     keys: list[int] = field(default_factory=list)
     """Of their sessions."""
     times: list[int] = field(default_factory=list)
+    worth: list[float] = field(default_factory=list)
+    """What each of them counts."""
     is_same_tick: bool = True
     """Whether all of them happened between these ticks too."""
 
-    def add(self, key: int, event: Event, *, is_same_tick: bool) -> None:
+    def add(self, key: int, event: Event, worth: float, *, is_same_tick: bool) -> None:
         """Add a click of the session with a key."""
         self.keys.append(key)
         self.times.append(event.time)
+        self.worth.append(worth)
         for name, values in self.values.items():
             values.append(event.fields.get(name))
         self.is_same_tick &= is_same_tick
@@ -78,6 +81,7 @@ class LiveModel:
         self.position = 0
         """Position of the last event delivered."""
         self._n_at_fit = {name: len(known.values) for name, known in self.encoder.known.items()}
+        self._weights = config.events.weights or {}
         self._lock = threading.Lock()
         self._columns = (ITEM_ID, *counter.settings.columns)
         self._arrived: dict[int, Arrivals] = {}
@@ -105,7 +109,10 @@ class LiveModel:
             if tick not in self._arrived:
                 self._arrived[tick] = Arrivals({name: [] for name in self._columns})
             key = self._keys.get(session.key, self._n_before + session.key)
-            self._arrived[tick].add(key, event, is_same_tick=event.time // self.tick == tick)
+            # One without a type counts 1.
+            worth = self._weights.get(str(event.fields.get(EVENT_TYPE)), 1.0)
+            is_same_tick = event.time // self.tick == tick
+            self._arrived[tick].add(key, event, worth, is_same_tick=is_same_tick)
 
     def _link(self, session: int, event: Event) -> None:
         """Go on with a session that the model has counted in part, known by its last click."""
@@ -138,6 +145,7 @@ class LiveModel:
         if parts:
             times = np.array([time for part in parts for time in part.times])
             keys = np.array([key for part in parts for key in part.keys])
+            worth = np.array([worth for part in parts for worth in part.worth])
             # By time, as in a window, so that new values have the order that they have there.
             order = np.argsort(times, kind="stable")
             items, *categories = (
@@ -148,7 +156,8 @@ class LiveModel:
             if sizes != self._counter.memories.sizes:
                 self._counter.grow(sizes)
             values = np.array(categories, np.int64).reshape(len(categories), len(order)).T
-            new = Events(keys[order], times[order], items, values, np.zeros_like(times))
+            pasts = np.zeros_like(times)
+            new = Events(keys[order], times[order], items, values, pasts, worth[order])
             self._counter.running.receive(new)
         self._counter.advance(until)
 

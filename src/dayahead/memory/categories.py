@@ -48,6 +48,7 @@ class CategoryMemory(CountMemory):
         is_next[sessions.offsets[:-1]] = False
         [clicks] = is_next.nonzero()
         decay = 2.0 ** (-ages[clicks, None] / self.clicks.half_lives)
+        decay *= sessions.worth_of(clicks)[:, None]
         worth = decay.repeat(self.n_columns, axis=0)
         items, before = (
             sessions.items[each].repeat(self.n_columns) for each in (clicks, clicks - 1)

@@ -1,9 +1,9 @@
 """Sessions as the memories read them: flat arrays of clicks, and the prefixes to predict from."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,8 @@ from dayahead.core.ragged import offsets_of, ranges
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+T = TypeVar("T")
 _PRIME = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -46,6 +48,10 @@ class Clicks:
     """[R + 1] start of each row, and the end of the last one."""
     past: "Clicks | None" = None
     """R rows: what each row's user clicked before it; None where no past is read."""
+    worth: Floats | None = None
+    """[N] what each click counts; None: 1."""
+    is_target: Flags | None = None
+    """[N] whether the click is of a type that is predicted; None: all are."""
 
     @classmethod
     def none(cls, n_rows: int, n_categories: int) -> "Clicks":
@@ -66,6 +72,8 @@ class Clicks:
             np.concatenate([part.categories for part in every]),
             offsets_of(lengths),
             cls.cat([part.earlier for part in parts], n_categories) if have_past else None,
+            np.concatenate(worth) if (worth := _given(part.worth for part in parts)) else None,
+            np.concatenate(flags) if (flags := _given(part.is_target for part in parts)) else None,
         )
 
     def __len__(self) -> int:
@@ -92,7 +100,7 @@ class Clicks:
     def after_past(self) -> "Clicks":
         """Return rows that start with the user's past, and that have no `past` any more."""
         order = np.arange(2 * len(self)).reshape(2, -1).T.ravel()  # each row's past, then the row
-        own = replace(self, past=None)
+        own = replace(self, past=None, worth=None, is_target=None)  # which no reader needs
         both = Clicks.cat([self.earlier, own], self.categories.shape[1]).take(order)
         return replace(both, offsets=both.offsets[::2])
 
@@ -122,6 +130,20 @@ class Clicks:
         """Return the item after each position."""
         return np.asarray(self.items[self._after(positions)])
 
+    def worth_of(self, clicks: Ints) -> Floats:
+        """Return what some clicks count, [k], or [1] where all count the same."""
+        return np.ones(1) if self.worth is None else self.worth[clicks]
+
+    def learnable(self, positions: Positions) -> Ints:
+        """Return which positions are before a click of a type that is predicted."""
+        if self.is_target is None:
+            return np.arange(len(positions.rows))
+        return np.flatnonzero(self.is_target[self._after(positions)])
+
+    def worth_after(self, positions: Positions) -> Floats:
+        """Return what the click after each position counts."""
+        return np.broadcast_to(self.worth_of(self._after(positions)), len(positions.rows))
+
     def _after(self, positions: Positions) -> Ints:
         """Return the click after each position."""
         return np.asarray(self.offsets[positions.rows + 1] - positions.n_after)
@@ -130,7 +152,9 @@ class Clicks:
         clicks = ranges(self.offsets[rows], lengths)
         columns = self.items[clicks], self.times[clicks], self.categories[clicks]
         past = None if self.past is None else self.past.take(rows)
-        return Clicks(*columns, offsets_of(lengths), past)
+        worth = None if self.worth is None else self.worth[clicks]
+        is_target = None if self.is_target is None else self.is_target[clicks]
+        return Clicks(*columns, offsets_of(lengths), past, worth, is_target)
 
     def known(self, is_known: Sequence[Flags]) -> "Clicks":
         """Replace items that are not known, and those reserved, by 0, categories by UNKNOWN.
@@ -147,7 +171,7 @@ class Clicks:
         ]
         categories = np.stack(columns, axis=1) if columns else self.categories
         past = None if self.past is None else self.past.known(is_known)
-        return Clicks(items, self.times, categories, self.offsets, past)
+        return replace(self, items=items, categories=categories, past=past)
 
     def latest(self, n: int) -> Ints:
         """Return each row's last items [R, L], at most `n`, the last click first, 0 for none."""
@@ -164,7 +188,11 @@ class Clicks:
         """
         rows = np.flatnonzero(self.lengths)
         kept = self.take(rows)
-        order: Ints = np.lexsort([kept._hashes(), kept.times[kept.last]])
+        worth = [] if kept.worth is None else [kept.worth.view(np.int64)]
+        flags = [] if kept.is_target is None else [kept.is_target.astype(np.int64)]
+        # Marks are the last key, so that those which say nothing change no order.
+        marks = [kept._hashes_of(worth + flags)] if worth + flags else []
+        order: Ints = np.lexsort([*marks, kept._hashes(), kept.times[kept.last]])
         return np.asarray(rows[order])
 
     def halves(self) -> tuple[Ints, Ints]:
@@ -174,15 +202,24 @@ class Clicks:
         return order[:middle], order[middle:]
 
     def _hashes(self) -> NDArray[np.uint64]:
-        """Hash each row and its past; positions count, so the order of its clicks does too."""
+        """Hash each row and its past."""
+        hashes = self._hashes_of([self.items, self.times, *self.categories.T])
+        # Mixed once more, so that the same clicks in the row and in its past do not cancel out.
+        return hashes if self.past is None else hashes ^ _mixed(self.past._hashes())
+
+    def _hashes_of(self, columns: Sequence[Ints]) -> NDArray[np.uint64]:
+        """Hash the columns of each row; positions count, so the order of its clicks does too."""
         steps = np.arange(len(self.items)) - self.offsets[:-1].repeat(self.lengths)
         mixed = _mixed(steps.astype(np.uint64))
-        for column in (self.items, self.times, *self.categories.T):
+        for column in columns:
             mixed = _mixed(mixed ^ column.astype(np.uint64))
         sums = np.append(np.uint64(0), np.cumsum(mixed))  # modulo 2^64, as their differences
         hashes: NDArray[np.uint64] = np.diff(sums[self.offsets])
-        # Mixed once more, so that the same clicks in the row and in its past do not cancel out.
-        return hashes if self.past is None else hashes ^ _mixed(self.past._hashes())
+        return hashes
+
+
+def _given(parts: Iterable[T | None]) -> list[T]:
+    return [each for each in parts if each is not None]
 
 
 def among(values: NDArray[np.integer[Any]], flags: Flags) -> Flags:

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-NAMES = ("features", "is_candidate", "is_own", "context", "targets")
+NAMES = ("features", "is_candidate", "is_own", "context", "targets", "weights")
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,8 @@ class Examples:
     context: Float[Tensor, "B X"]
     targets: Int[Tensor, " B"]
     """Column of each next item, -1 where it is no candidate."""
+    weights: Float[Tensor, " B"]
+    """Weight of each in the loss."""
 
     def __len__(self) -> int:
         """Return the number of prefixes."""
@@ -56,6 +58,7 @@ class Replay:
             torch.zeros(0, n_candidates, dtype=torch.bool),
             torch.zeros(0, n_context).half(),
             torch.zeros(0, dtype=torch.int64),
+            torch.zeros(0),
         )
 
     def add(self, examples: Examples) -> None:

@@ -70,7 +70,7 @@ class ItemMemory(Memory):
         decayed = self.counts * 2.0 ** (-elapsed / self.half_lives)
         for channel, (kind, half_life) in enumerate(self.channels):
             [clicks] = is_counted[kind].nonzero()
-            worth = 2.0 ** (-ages[clicks] / half_life.windows)
+            worth = 2.0 ** (-ages[clicks] / half_life.windows) * sessions.worth_of(clicks)
             decayed[:, channel] += np.bincount(sessions.items[clicks], worth, len(self.counts))
         self.counts = decayed.astype(np.float32)
         self._see(sessions.items[is_new], sessions.times[is_new])

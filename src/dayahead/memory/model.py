@@ -198,11 +198,7 @@ class MemoryModel:
             found, in_window = read(window.learned.prefixes(part)), window.in_window(part)
             targets = window.learned.following(part)
             examples = self._examples(found, window.network, in_window, targets)
-            # A target that is no candidate has no column: the loss is over candidates only.
-            is_learnable = examples.targets >= 0
-            window.examples.append(examples.take(is_learnable))
-            [learnable] = is_learnable.numpy().nonzero()
-            window.predicted.append((in_window.take(learnable), found.candidates[learnable]))
+            window.add(examples, part, found.candidates)
 
     def _learn(self, window: OpenWindow, update: NetworkUpdate | None) -> float | None:
         """Fit the head on the examples of a window."""
@@ -267,7 +263,8 @@ class MemoryModel:
             is_target = (candidates == torch.from_numpy(targets)[:, None]) & (candidates > 0)
             columns = torch.where(is_target.any(1), is_target.int().argmax(1), -1)
         is_own, context = torch.from_numpy(read.is_own), torch.from_numpy(read.context)
-        return Examples(features, candidates > 0, is_own, context, columns)
+        weights = torch.ones(len(candidates))
+        return Examples(features, candidates > 0, is_own, context, columns, weights)
 
     def _network_feature(
         self, network: NetworkScores, positions: Positions, candidates: Int[Tensor, "B C"]

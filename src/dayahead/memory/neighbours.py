@@ -15,6 +15,7 @@ from dayahead.memory.clicks import Clicks, Ints
 from dayahead.memory.compiled import compiled
 from dayahead.memory.evidence import CountMemory
 from dayahead.memory.growth import Growth
+from dayahead.memory.selection import kth_lowest
 from dayahead.memory.settings import MemorySettings
 from dayahead.memory.table import (
     LEVEL_RATIO,
@@ -94,6 +95,9 @@ class SessionMemory(CountMemory):
         self.offsets = np.zeros(1, np.int64)
         self.times = np.zeros(0, np.int64)
         """[S] microseconds, of each session's last click."""
+        self.has_weights = settings.has_weights
+        self.worth = np.zeros(0, np.float32)
+        """[N] what each of the items counts; empty where all count 1."""
         self.ids = np.zeros(0, np.int64)
         """[S] by which a session is found that has grown; 0 of sessions that will not."""
         self.is_live = settings.tick > 0
@@ -132,6 +136,10 @@ class SessionMemory(CountMemory):
         sessions = growth.sessions
         self.ids = np.append(self.ids, growth.ids)
         self.items = np.append(self.items, sessions.items.astype(np.int32))
+        if self.has_weights:
+            new = sessions.worth_of(np.arange(len(sessions.items)))
+            new = np.broadcast_to(new, len(sessions.items)).astype(np.float32)
+            self.worth = np.append(self.worth, new)
         self.offsets = np.append(self.offsets, self.offsets[-1] + sessions.offsets[1:])
         self.times = np.append(self.times, sessions.times[sessions.last])
         self._index(n)
@@ -152,7 +160,9 @@ class SessionMemory(CountMemory):
 
     def _keep(self, is_kept: NDArray[np.bool_]) -> None:
         lengths = np.diff(self.offsets)
-        self.items = self.items[is_kept.repeat(lengths)]
+        is_kept_item = is_kept.repeat(lengths)
+        self.items = self.items[is_kept_item]
+        self.worth = self.worth[is_kept_item] if self.has_weights else self.worth
         self.offsets = offsets_of(lengths[is_kept])
         self.times, self.ids = self.times[is_kept], self.ids[is_kept]
         self._weights = None
@@ -178,7 +188,8 @@ class SessionMemory(CountMemory):
         clicks = prefixes.items, prefixes.offsets
         found = _nearest(*clicks, self.postings, weights.total, limits, chosen.fade)
         factors = np.array([chosen.backward, chosen.sharpness])
-        sessions, n = (self.items, self.offsets), len(self.postings.offsets) - 1
+        sessions = self.items, self.offsets, self.worth
+        n = len(self.postings.offsets) - 1
         return Cells(rows, *_sums_of_items(found, weights.by_half_life, sessions, factors, n))
 
     def lookups(self, prefixes: Clicks, now: Moment) -> list[Lookup]:
@@ -194,17 +205,21 @@ class SessionMemory(CountMemory):
         return [Proposal(each.levels, each.rows, weights, plain, DOUBT) for each in lookups]
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Items int32 [N], offsets int64 [S + 1], times and ids int64 [S] of the sessions kept."""
+        """Items int32 [N], offsets int64 [S + 1], times and ids int64 [S] of the sessions kept.
+
+        With weights also the worth of the items, float32 [N].
+        """
         if self.n_added:
             self.compact()
         arrays = {"items": self.items, "offsets": self.offsets, "times": self.times}
-        arrays["ids"] = self.ids
+        arrays |= {"ids": self.ids, **({"worth": self.worth} if self.has_weights else {})}
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Replace all sessions; `grow` indexes them."""
         names = ("items", "offsets", "times", "ids")
         self.items, self.offsets, self.times, self.ids = (state[name].numpy() for name in names)
+        self.worth = state["worth"].numpy() if self.has_weights else self.worth
         self._weights, self.n_added, self._is_indexed = None, 0, False
 
 
@@ -266,34 +281,6 @@ def _similar(prefix: Ints, postings: Postings, limits: Ints, fade: float, scratc
 
 
 @compiled
-def _kth_lowest(values: Floats32, k: int) -> np.float32:
-    """Return the value at position k of the sorted values; reorders them (Hoare 1961).
-
-    numpy.partition does the same, but Numba takes five seconds to compile it.
-    """
-    low, high = 0, len(values) - 1
-    while low < high:
-        pivot = values[(low + high) // 2]
-        i, j = low, high
-        while i <= j:
-            while values[i] < pivot:
-                i += 1
-            while values[j] > pivot:
-                j -= 1
-            if i <= j:
-                values[i], values[j] = values[j], values[i]
-                i += 1
-                j -= 1
-        if k <= j:
-            high = j
-        elif k >= i:
-            low = i
-        else:
-            break
-    return np.float32(values[k])
-
-
-@compiled
 def _nearest(
     items: Ints, offsets: Ints, postings: Postings, weights: Floats32, limits: Ints, fade: float
 ) -> tuple[Columns, Floats32, Ints]:
@@ -319,7 +306,7 @@ def _nearest(
                 n_near += 1
         n_best, lowest = 0, np.float32(0)
         if n_near > shape[1]:
-            lowest = _kth_lowest(similar[:n_near].copy(), n_near - shape[1])
+            lowest = kth_lowest(similar[:n_near].copy(), n_near - shape[1])
         # First all above the k-th value, then ties with it in the order found, until there are k.
         for is_tie in (False, True):
             for t in range(n_near):
@@ -347,10 +334,17 @@ def _worths(sums: Floats32, weights: Floats32, sharpness: float) -> Floats32:
 
 
 @compiled
+def _factor(i: int, at: int, backward: float, worth: Floats32) -> np.float32:
+    """Return the weight of the item at i, by its distance from the shared one and its worth."""
+    factor = np.float32(1 / (i - at) if i > at else backward / (at - i))
+    return factor * worth[i] if len(worth) else factor
+
+
+@compiled
 def _sums_of_items(
     found: tuple[Columns, Floats32, Ints],
     weights: Floats32,
-    sessions: tuple[Columns, Ints],
+    sessions: tuple[Columns, Ints, Floats32],
     factors: Floats,
     n: int,
 ) -> tuple[Ints, Columns, Floats32, Floats32]:
@@ -358,7 +352,7 @@ def _sums_of_items(
 
     Returns offsets [B + 1], items [M], values [M, K] and their totals by prefix [B, K].
     """
-    (nearest, shares, shared), (items, offsets) = found, sessions
+    (nearest, shares, shared), (items, offsets, worth) = found, sessions
     size = 0
     for s in nearest.ravel():
         size += offsets[s + 1] - offsets[s] if s >= 0 else 0
@@ -382,7 +376,7 @@ def _sums_of_items(
                 if place[item] < 0:
                     place[item], columns[end] = end, item
                     end += 1
-                factor = np.float32(1 / (i - at) if i > at else factors[0] / (at - i))
+                factor = _factor(i, at, factors[0], worth)
                 for k in range(values.shape[1]):
                     values[place[item], k] += worths[c, k] * factor
         place[columns[ends[b] : end]] = -1

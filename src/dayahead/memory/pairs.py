@@ -76,11 +76,18 @@ class PairMemory(CountMemory):
         before, after, kinds = _pairs(growth)
         worth = kinds[:, self._kind_of] * 2.0 ** (-ages[after, None] / self.table.half_lives)
         rows, columns = sessions.items[before], sessions.items[after]
+        # An item counts what its own click is worth, whichever of the two it is.
+        of_before, of_after = (sessions.worth_of(each)[:, None] for each in (before, after))
         self.table.add(
             # One table for both: backward channels are under (b, a), all others under (a, b).
             np.append(rows, columns),
             np.append(columns, rows),
-            np.concatenate([worth * ~self._is_backward, worth * self._is_backward]),
+            np.concatenate(
+                [
+                    worth * (of_after * ~self._is_backward),
+                    worth * (of_before * self._is_backward),
+                ]
+            ),
             elapsed,
         )
 

@@ -32,7 +32,7 @@ class PastMemory(CountMemory):
         is_known = (rows >= N_RESERVED) & (sessions.items >= N_RESERVED)
         [clicks] = (is_known & growth.is_new).nonzero()
         decay = 2.0 ** (-ages[clicks, None] / self.table.half_lives)
-        worth = decay / positions[clicks, None]
+        worth = decay / positions[clicks, None] * sessions.worth_of(clicks)[:, None]
         self.table.add(rows[clicks], sessions.items[clicks], worth, elapsed)
 
     def lookups(self, prefixes: Clicks, now: Moment) -> list[Lookup]:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from dayahead.core.ragged import offsets_of, row_of_each
-from dayahead.memory.clicks import Clicks, Flags, Ints
+from dayahead.memory.clicks import Clicks, Flags, Floats, Ints
 from dayahead.memory.growth import Growth
 from dayahead.memory.settings import MemorySettings
 
@@ -34,14 +34,16 @@ class Events(NamedTuple):
     """[N, G]"""
     pasts: Ints
     """[N] last item that the user clicked before the session; 0: none, or not read."""
+    worth: Floats
+    """[N] what each click counts."""
 
     def take(self, chosen: Ints | slice) -> "Events":
         """Return some of the clicks, in the order given."""
-        return Events(*(each[chosen] for each in self))
+        return Events._make(each[chosen] for each in self)
 
     def followed_by(self, others: "Events") -> "Events":
         """Append clicks."""
-        return Events(*map(np.concatenate, zip(self, others, strict=True)))
+        return Events._make(map(np.concatenate, zip(self, others, strict=True)))
 
 
 class RunningSessions:
@@ -50,7 +52,7 @@ class RunningSessions:
     def __init__(self, settings: MemorySettings) -> None:
         self.settings = settings
         no, n_columns = np.zeros(0, np.int64), len(settings.columns)
-        none = Events(no, no, no, np.zeros((0, n_columns), np.int64), no)
+        none = Events(no, no, no, np.zeros((0, n_columns), np.int64), no, no.astype(float))
         self.pending = none
         """In order of time."""
         self.counted = none
@@ -65,7 +67,9 @@ class RunningSessions:
         """Take sessions of which nothing was delivered before."""
         keys = self.n_keys + row_of_each(sessions.lengths)
         pasts = sessions.earlier.latest(1)[:, 0].repeat(sessions.lengths)
-        self.receive(Events(keys, sessions.times, sessions.items, sessions.categories, pasts))
+        worth = np.broadcast_to(sessions.worth_of(np.arange(len(keys))), len(keys))
+        columns = sessions.times, sessions.items, sessions.categories
+        self.receive(Events(keys, *columns, pasts, worth))
 
     def receive(self, events: Events) -> None:
         """Take clicks of any sessions; the keys of new sessions follow those given so far."""
@@ -150,7 +154,8 @@ class RunningSessions:
             known = np.flatnonzero(firsts)
             no = np.zeros((len(known), events.categories.shape[1]), np.int64)
             past = Clicks(firsts[known], known * 0, no, offsets_of(firsts > 0))
-        every = Clicks(events.items, events.times, events.categories, offsets, past)
+        worth = events.worth if self.settings.has_weights else None
+        every = Clicks(events.items, events.times, events.categories, offsets, past, worth)
         rows = rows[every.take(rows).order()]
         unnumbered = rows[ids[rows] == 0]
         ids[unnumbered] = self.n_ids + 1 + np.arange(len(unnumbered))

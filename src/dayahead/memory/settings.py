@@ -36,6 +36,8 @@ class MemorySettings:
     """Microseconds without a click after which a session has ended; read where there is a tick."""
     min_length: int = 1
     """A session counts from this number of clicks on; read where there is a tick."""
+    has_weights: bool = False
+    """Whether clicks count differently by their type."""
     seed: int
 
     def half_lives(self, kind: str) -> tuple[HalfLife, ...]:

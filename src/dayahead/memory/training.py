@@ -75,6 +75,8 @@ class HeadTrainer:
     ) -> float | None:
         """Train on the examples, whose targets are all candidates; return the mean loss, or None.
 
+        The mean is weighted by the examples' weights.
+
         Such a network is fitted by the same loss.
 
         Raises:
@@ -92,14 +94,21 @@ class HeadTrainer:
             for group in self.optimizer.param_groups:
                 group["lr"] = group["factor"] * self.config.learning_rate * (1 - decline)
             batch = examples.take(rows).single()
-            total += self._step(network.refresh(batch, rows) if network else batch) * len(rows)
+            loss = self._step(network.refresh(batch, rows) if network else batch)
+            total += loss * float(batch.weights.sum())
             if network:
                 network.update(step, len(batches))
-        return total / (epochs * len(examples)) if len(examples) else None
+        weight = float(examples.weights.sum())
+        return total / (epochs * weight) if weight else None
 
     def _step(self, batch: Examples) -> float:
         scores = self.head(batch)
-        loss = cross_entropy(scores.masked_fill(~batch.is_candidate, -torch.inf), batch.targets)
+        scores = scores.masked_fill(~batch.is_candidate, -torch.inf)
+        if (batch.weights == 1).all():
+            loss = cross_entropy(scores, batch.targets)
+        else:
+            losses = cross_entropy(scores, batch.targets, reduction="none")
+            loss = (losses * batch.weights).sum() / batch.weights.sum().clamp(min=1e-9)
         self.optimizer.zero_grad()
         if not torch.isfinite(loss):
             raise TrainingError(

@@ -1,7 +1,7 @@
 """A window while its clicks are counted: each tick's examples are read before its clicks count."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -41,6 +41,16 @@ class OpenWindow:
     predicted: list[tuple[Positions, NDArray[np.int32]]] = field(default_factory=list)
     """Positions of the examples in the window, and their candidates."""
 
+    def add(self, examples: Examples, positions: Positions, candidates: NDArray[np.int32]) -> None:
+        """Add what was read at positions among `learned`, where the target is a candidate."""
+        # A target that is no candidate has no column: the loss is over candidates only.
+        is_learnable = examples.targets >= 0
+        weights = torch.tensor(self.learned.worth_after(positions), dtype=torch.float32)
+        self.examples.append(replace(examples, weights=weights).take(is_learnable))
+        [learnable] = is_learnable.numpy().nonzero()
+        in_window = self.in_window(positions.take(learnable))
+        self.predicted.append((in_window, candidates[learnable]))
+
     def next_tick(self) -> int | None:
         """Return the tick of the next examples, None where all are read."""
         return int(self.ticks[self.n_read]) if self.n_read < len(self.ticks) else None
@@ -59,15 +69,16 @@ class OpenWindow:
 def drawn_positions(
     sessions: Clicks, end: int, n_most: int, tick: int, generator: torch.Generator
 ) -> tuple[Positions, Ints]:
-    """Draw examples, which are all clicks but the first of a session; return their ticks too.
+    """Draw examples, which are clicks but the first of a session; return their ticks too.
 
-    With a tick these are in order of the ticks, and none is a click after the window's end.
+    All are of a type that is predicted. With a tick these are in order of the ticks, and none is a
+    click after the window's end.
     """
     every = sessions.positions()
-    eligible = np.arange(len(every.rows))
+    eligible = sessions.learnable(every)
     times = sessions.times_before(every)
     if tick:
-        eligible = eligible[sessions.times_of_following(every) < end]
+        eligible = eligible[sessions.times_of_following(every)[eligible] < end]
     drawn = torch.randperm(len(eligible), generator=generator)[:n_most]
     # Back in order of time: the replay keeps the last examples.
     chosen = eligible[np.sort(drawn.numpy())]

@@ -12,6 +12,7 @@ from dayahead.config.baselines import (
     LinearConfig,
     NeighbourConfig,
 )
+from dayahead.config.events import EventsConfig
 from dayahead.config.live import LiveConfig
 from dayahead.config.memory import MemoryConfig
 from dayahead.config.model import LossConfig, ModelConfig, TaskConfig
@@ -60,6 +61,10 @@ class ModelSettings(Protocol):
     @property
     def live(self) -> LiveConfig:
         """How memory counts within a window."""
+
+    @property
+    def events(self) -> EventsConfig:
+        """What events of each type count for."""
 
 
 def _neighbours(settings: ModelSettings) -> Baseline:
@@ -208,6 +213,7 @@ def build_memory(
         tick=live.tick_microseconds,
         gap=live.gap_microseconds,
         min_length=statistics.sessions.min_length,
+        has_weights=settings.events.weights is not None,
         seed=seed,
     )
     return MemoryRecommender(of_memory, network)

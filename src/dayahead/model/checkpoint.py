@@ -18,6 +18,7 @@ from dayahead.config.baselines import (
     LinearConfig,
     NeighbourConfig,
 )
+from dayahead.config.events import EventsConfig
 from dayahead.config.live import LiveConfig
 from dayahead.config.loading import STRICT, validated
 from dayahead.config.memory import MemoryConfig
@@ -71,6 +72,7 @@ class ModelConfigFile:
     linear: LinearConfig
     memory: MemoryConfig
     live: LiveConfig
+    events: EventsConfig
     seed: int
     sizes: dict[str, int]
     """Size of each vocabulary."""

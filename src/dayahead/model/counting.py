@@ -8,7 +8,7 @@ from jaxtyping import Float, Float32, Int
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from dayahead.core.columns import ITEM_ID, N_RESERVED
+from dayahead.core.columns import ITEM_ID, N_RESERVED, WORTH
 from dayahead.model.model import CountingModel, Floats, Ints, PairScorer, associations
 from dayahead.model.output_layer import Columns, Scorer
 from dayahead.model.own_items import Reminders, SessionScorer, with_own_items
@@ -67,7 +67,7 @@ class Transitions(Baseline):
         self.decay = decay
         self.pairs = csr_array((0, 0), dtype=np.float64)
         """[n_items, n_items] counts of transitions from the row's item to the column's."""
-        self._new: list[tuple[Ints, Ints]] = []
+        self._new: list[tuple[Ints, Ints, Floats]] = []
 
     def grow(self, sizes: Mapping[str, int]) -> None:
         """Extend the counts to the first `sizes[item_id]` items of the catalogue."""
@@ -82,21 +82,27 @@ class Transitions(Baseline):
         self.pairs.eliminate_zeros()
 
     def count(self, columns: Columns, lengths: Int[Tensor, " B"]) -> None:
-        """Count train sessions: right-padded columns [B, L]."""
+        """Count train sessions: right-padded columns [B, L].
+
+        A pair counts 1, or the worth of its second event.
+        """
         super().count(columns, lengths)
-        self._new += self.pairs_of((columns[ITEM_ID] - N_RESERVED).numpy(), lengths.numpy())
+        items = (columns[ITEM_ID] - N_RESERVED).numpy()
+        worth = columns[WORTH].double().numpy() if WORTH in columns else np.ones(items.shape)
+        for before, after in self.pairs_of(items, lengths.numpy()):
+            self._new.append((items.flat[before], items.flat[after], worth.flat[after]))
 
     @staticmethod
     def pairs_of(items: Ints, lengths: Ints) -> list[tuple[Ints, Ints]]:
-        """List pairs (an item, one after it) of padded sessions [B, L]."""
-        return [neighbours_at(items, lengths, 1)]
+        """List pairs (an event, one after it) of padded sessions [B, L], by their flat indices."""
+        return [neighbours_at(_events(items), lengths, 1)]
 
     def finish_window(self) -> float | None:
         """Add the window's pairs to the earlier ones."""
         if self._new:
-            before, after = (np.concatenate(side) for side in zip(*self._new, strict=True))
-            # csr_array adds up the ones of equal pairs.
-            self.pairs += csr_array((np.ones(len(before)), (before, after)), self.pairs.shape)
+            before, after, worth = (np.concatenate(part) for part in zip(*self._new, strict=True))
+            # csr_array adds up the worth of equal pairs.
+            self.pairs += csr_array((worth, (before, after)), self.pairs.shape)
             self._new.clear()
         return None
 
@@ -167,13 +173,18 @@ class Cooccurrence(Transitions):
 
     @staticmethod
     def pairs_of(items: Ints, lengths: Ints) -> list[tuple[Ints, Ints]]:
-        """List all pairs of different items of padded sessions [B, L], both ways."""
+        """List all pairs of events of different items in padded sessions [B, L], both ways."""
         found = []
         for distance in range(1, items.shape[1]):
-            before, after = neighbours_at(items, lengths, distance)
-            differ = before != after
+            before, after = neighbours_at(_events(items), lengths, distance)
+            differ = items.flat[before] != items.flat[after]
             found += [(before[differ], after[differ]), (after[differ], before[differ])]
         return found
+
+
+def _events(items: Ints) -> Ints:
+    """Return the flat index of each event."""
+    return np.arange(items.size).reshape(items.shape)
 
 
 def neighbours_at(items: Ints, lengths: Ints, distance: int) -> tuple[Ints, Ints]:

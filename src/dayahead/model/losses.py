@@ -4,7 +4,7 @@ A sampled loss is a function of the scores of t targets and K negatives; a negat
 target does not count. Under autocast the products are bfloat16, everything after them float32.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -108,6 +108,28 @@ def catalogue_loss(
         margins = target_scores - (hidden @ mean_row + mean_bias)
         loss = loss + config.label_smoothing * margins.float().sum()
     return loss
+
+
+def weighted_loss(  # noqa: PLR0913, PLR0917
+    config: LossConfig,
+    hidden: States,
+    layer: OutputLayer,
+    targets: Targets,
+    negatives: Negatives | None,
+    weights: Float[Tensor, " T"],
+    values: Sequence[float],
+) -> Float[Tensor, ""]:
+    """Return `catalogue_loss` with each target's loss times its weight, on the CPU.
+
+    `values` are all weights that any target of any process has: as many sums are computed.
+    """
+    total = hidden.new_zeros((), dtype=torch.float32)
+    for value in values:
+        own = (weights == value).nonzero()[:, 0]
+        part = hidden.index_select(0, to_device(own, hidden.device))
+        chosen = targets[own.to(targets.device)]
+        total = total + value * catalogue_loss(config, part, layer, chosen, negatives)
+    return total
 
 
 def _sampled_softmax(

@@ -8,7 +8,15 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from dayahead.core.columns import EVENT_TIME, IS_PAST, ITEM_ID, LATEST_TIME, N_RESERVED
+from dayahead.core.columns import (
+    EVENT_TIME,
+    IS_PAST,
+    IS_TARGET,
+    ITEM_ID,
+    LATEST_TIME,
+    N_RESERVED,
+    WORTH,
+)
 from dayahead.core.errors import ModelFileError
 from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.core.ragged import offsets_of
@@ -108,7 +116,7 @@ class MemoryRecommender(CountingModel):
     def count(self, columns: Columns, lengths: Int[Tensor, " B"]) -> None:
         """Collect train sessions: right-padded columns [B, L]."""
         new = self._clicks(columns, lengths)
-        self.popularity += np.bincount(new.items - N_RESERVED, minlength=self.n_items)
+        self.popularity += np.bincount(new.items - N_RESERVED, new.worth, minlength=self.n_items)
         self._new.append(new)
 
     @property
@@ -167,10 +175,12 @@ class MemoryRecommender(CountingModel):
         names = (f"{_MEMORIES}sessions.{name}" for name in ("items", "offsets", "times", "ids"))
         items, offsets, times, ids = names
         yield Rows((times, ids), {times: TIMES, ids: COUNTS})
-        yield Rows((items,), {items: indices}, offsets=offsets, groups=times)
+        worth = [f"{_MEMORIES}sessions.worth"] if self.memory.settings.has_weights else []
+        limits = {items: indices, **dict.fromkeys(worth, COUNTS)}
+        yield Rows((items, *worth), limits, offsets=offsets, groups=times)
         if self.tick:
             yield from self._running_rules(indices)
-        replayed = ("targets", "features", "is_candidate", "is_own", "context")
+        replayed = ("targets", "weights", "features", "is_candidate", "is_own", "context")
         targets, *others = (f"{_REPLAY}{name}" for name in replayed)
         n_candidates = self.memory.settings.config.n_candidates
         yield Rows((targets, *others), {targets: (-1, n_candidates - 1)})
@@ -276,4 +286,15 @@ class MemoryRecommender(CountingModel):
             for name in (ITEM_ID, EVENT_TIME, *self.categories)
         )
         values = np.array(categories, np.int64).reshape(len(categories), len(items)).T
-        return Clicks(items, times, values, offsets_of(is_chosen.sum(1).numpy()))
+        worth, is_target = (
+            columns[name].cpu()[is_chosen].numpy() if name in columns else None
+            for name in (WORTH, IS_TARGET)
+        )
+        return Clicks(
+            items,
+            times,
+            values,
+            offsets_of(is_chosen.sum(1).numpy()),
+            worth=None if worth is None else worth.astype(np.float64),
+            is_target=None if is_target is None else is_target == 1,
+        )

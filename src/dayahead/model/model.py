@@ -10,7 +10,7 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dayahead.core.columns import ITEM_ID, N_RESERVED
+from dayahead.core.columns import ITEM_ID, N_RESERVED, WORTH
 from dayahead.core.errors import ConfigError
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.output_layer import Columns, Scorer
@@ -205,9 +205,14 @@ class CountingModel(Model):
         self.popularity[:] = 0
 
     def count(self, columns: Columns, lengths: Int[Tensor, " B"]) -> None:
-        """Count train sessions: right-padded columns [B, L], the times in microseconds."""
-        events = columns[ITEM_ID][is_before(lengths, columns[ITEM_ID])].numpy() - N_RESERVED
-        self.popularity += np.bincount(events, minlength=self.n_items)
+        """Count train sessions: right-padded columns [B, L], the times in microseconds.
+
+        An event counts 1, or what the column WORTH says.
+        """
+        is_event = is_before(lengths, columns[ITEM_ID])
+        events = columns[ITEM_ID][is_event].numpy() - N_RESERVED
+        worth = columns[WORTH][is_event].double().numpy() if WORTH in columns else None
+        self.popularity += np.bincount(events, worth, minlength=self.n_items)
         last = columns[ITEM_ID].gather(1, lengths[:, None] - 1)
         is_repeated = ((columns[ITEM_ID] == last) & is_before(lengths - 1, columns[ITEM_ID])).any(1)
         self.ends += (len(lengths), int(is_repeated.sum()))

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from dayahead.config.model import LossConfig, ModelConfig, TaskConfig
-from dayahead.core.columns import ITEM_ID, N_RESERVED, PADDING
+from dayahead.core.columns import ITEM_ID, N_RESERVED, PADDING, WORTH
 from dayahead.core.errors import ConfigError
 from dayahead.core.phases import in_phase, phase
 from dayahead.distributed.process import to_device
@@ -17,7 +17,7 @@ from dayahead.model.backbones import Backbone
 from dayahead.model.embeddings import GrowingEmbedding
 from dayahead.model.inputs import EventInputs, hide_new_items, projection, swap_noise
 from dayahead.model.length_groups import group_sizes
-from dayahead.model.losses import Negatives, NegativeSampler, catalogue_loss
+from dayahead.model.losses import Negatives, NegativeSampler, catalogue_loss, weighted_loss
 from dayahead.model.model import Model
 from dayahead.model.output_layer import Columns, OutputLayer, Scorer, States
 from dayahead.model.rng import StepRandom, derived_seed
@@ -135,6 +135,8 @@ class NextItemModel(nn.Module, Model):
     ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
         """Sum of the loss over this batch's targets, and the number of targets.
 
+        Where events have a worth, each target's loss times its worth, and the sum of these.
+
         Where the backbone cannot pack sessions, the batch goes through it in up to `length_groups`
         parts, each cut to its longest session; with rows sorted by length, little padding is left.
         If the batch is on the CPU, sizes are known there and the host need not wait for a GPU.
@@ -145,11 +147,19 @@ class NextItemModel(nn.Module, Model):
         states = self._output_states(read, positions, length_groups)
         with phase("loss"):
             targets, negatives = labels - N_RESERVED, self._negatives(rng)
-            loss = catalogue_loss(self.loss_config, states, self.output_layer, targets, negatives)
+            given = self.loss_config, states, self.output_layer, targets, negatives
+            if WORTH in columns:
+                weights = self.task.at_targets(columns[WORTH], positions)
+                values = torch.unique(rng.global_marks[WORTH]).tolist()
+                loss = weighted_loss(*given, weights, values)
+                total = to_device(weights.sum(), loss.device)
+            else:
+                loss = catalogue_loss(*given)
+                total = torch.full((), len(labels), device=loss.device)
         if self.detector is not None:
             detection = self._detection_loss(columns, positions, states, rng, length_groups)
             loss = self.task_config.rtd_generator_weight * loss + detection
-        return loss, torch.full((), len(labels), device=loss.device)
+        return loss, total
 
     @torch.no_grad()
     def scorer(self, candidates: Int[Tensor, " C"], *, overwrites: bool = False) -> Scorer:
@@ -229,7 +239,7 @@ class NextItemModel(nn.Module, Model):
             return None
         targets = rng.global_items.new_empty(0)
         if self.loss_config.negatives_of_batch:
-            targets = self._global_labels(rng) - N_RESERVED
+            targets = self._global_labels(rng)[0] - N_RESERVED
         return self.sampler(targets, rng)
 
     def _detection_loss(
@@ -243,21 +253,23 @@ class NextItemModel(nn.Module, Model):
         """Sum over events of the discriminator's loss on the generator's samples.
 
         Weighted by the global batch's targets per event: the trainer divides by the number of
-        targets, which gives the mean over events (Clark et al. 2020, equation 3).
+        targets, or their worth, which gives the mean over events that may be predicted (Clark et
+        al. 2020, equation 3).
         """
         assert self.detector is not None
-        items, labels = columns[ITEM_ID], self._global_labels(rng)
+        items, (labels, total) = columns[ITEM_ID], self._global_labels(rng)
         offsets = rng.uniform("guess")[positions.is_masked]
         samples = self._samples(states, to_device(offsets, states.device), labels, rng)
-        is_event = session_events(items, positions.lengths, rng)
+        is_event = rng.targets_among(session_events(items, positions.lengths, rng))
         is_masked, items = (to_device(t, states.device) for t in (positions.is_masked, items))
         replaced = items.masked_scatter(is_masked, samples)
-        every = PredictionPositions(positions.lengths, torch.zeros_like(is_event), is_event)
+        detected = PredictionPositions(positions.lengths, torch.zeros_like(is_event), is_event)
         read = {**columns, ITEM_ID: replaced}
-        states = self._states(read, every, length_groups)
+        states = self._states(read, detected, length_groups)
         loss: Tensor = self.detector(states, _chosen(replaced != items, is_event))
-        n_events = ((rng.global_items != PADDING).sum() - rng.global_n_past.sum()).clamp(min=1)
-        return self.task_config.rtd_discriminator_weight * loss * len(labels) / n_events
+        whole, lengths = rng.for_global_batch(), _lengths(rng.global_items)
+        every = whole.targets_among(session_events(rng.global_items, lengths, whole))
+        return self.task_config.rtd_discriminator_weight * loss * total / every.sum().clamp(min=1)
 
     @torch.no_grad()
     def _samples(
@@ -274,10 +286,13 @@ class NextItemModel(nn.Module, Model):
         samples: Tensor = generator_samples(states, layer, offsets, rng, config.logits_mib)
         return samples + N_RESERVED if items is None else items[samples]
 
-    def _global_labels(self, rng: StepRandom) -> Labels:
-        lengths = (rng.global_items != PADDING).sum(1)
-        whole = rng.for_global_batch()
-        return self.task.training_positions(rng.global_items, lengths, whole)[1]
+    def _global_labels(self, rng: StepRandom) -> tuple[Labels, float]:
+        """Return the targets of the global batch, and their number or worth."""
+        items, whole = rng.global_items, rng.for_global_batch()
+        positions, labels = self.task.training_positions(items, _lengths(items), whole)
+        if WORTH not in rng.global_marks:
+            return labels, len(labels)
+        return labels, float(self.task.at_targets(rng.global_marks[WORTH], positions).sum())
 
     @in_phase("body")
     def _output_states(
@@ -327,6 +342,10 @@ class NextItemModel(nn.Module, Model):
         if self.task.attention == "causal":  # nothing is masked
             return inputs
         return torch.where(to_device(is_masked, inputs.device)[..., None], self.mask, inputs)
+
+
+def _lengths(items: Int[Tensor, "G L"]) -> Int[Tensor, " G"]:
+    return (items != PADDING).sum(1)
 
 
 def _predicted_states(

@@ -1,11 +1,14 @@
 """Seeds by purpose, and random numbers of a step that do not depend on the number of processes."""
 
 import hashlib
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+from dayahead.core.columns import IS_TARGET
 
 
 def derived_seed(seed: int, *names: str | int) -> int:
@@ -34,11 +37,20 @@ class StepRandom:
     """Rows of the global batch on this process."""
     width: int
     """Positions on this process, counted from the first."""
+    global_marks: Mapping[str, Tensor] = field(default_factory=dict)
+    """What events count for, by MARKS: [G, L] each."""
 
     @property
     def n_past(self) -> Int[Tensor, " B"]:
         """Past events of this process's rows."""
         return self.global_n_past[self.rows]
+
+    def targets_among(self, is_event: Bool[Tensor, "B W"], first: int = 0) -> Bool[Tensor, "B W"]:
+        """Those of the events, which are those of a row from `first` on, that may be predicted."""
+        if IS_TARGET not in self.global_marks:
+            return is_event
+        flags = self.global_marks[IS_TARGET][self.rows, first : first + is_event.shape[1]]
+        return is_event & (flags == 1)
 
     def uniform(self, purpose: str) -> Float[Tensor, "B W"]:
         """A number in [0, 1) for every position on this process."""

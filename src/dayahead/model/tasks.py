@@ -63,9 +63,13 @@ class CausalTask:
     ) -> tuple[PredictionPositions, Labels]:
         """Every event of the session but the last, which need not be read."""
         n_read = (lengths - 1).clamp(min=0)
-        is_predicted = session_events(items[:, 1:], n_read, rng)
+        is_predicted = rng.targets_among(session_events(items[:, 1:], n_read, rng), first=1)
         positions = PredictionPositions(n_read, torch.zeros_like(is_predicted), is_predicted)
-        return positions, items[:, 1:][is_predicted]
+        return positions, self.at_targets(items, positions)
+
+    def at_targets(self, values: Tensor, positions: PredictionPositions) -> Tensor:
+        """Return the values, given by event, of the events that are predicted."""
+        return values[:, 1:][positions.is_predicted]
 
     def next_item_positions(self, items: Items, n_known: Counts) -> PredictionPositions:
         """The last known event."""
@@ -90,8 +94,13 @@ class MaskedTask:
         """Events whose uniform random number is below the probability."""
         noise = rng.uniform("mask")
         is_event = session_events(items, lengths, rng)
-        is_masked = _some_not_all((noise < self.probability) & is_event, is_event, noise)
+        could_be = rng.targets_among(is_event)
+        is_masked = _some_not_all((noise < self.probability) & could_be, could_be, is_event, noise)
         return PredictionPositions(lengths, is_masked, is_masked), items[is_masked]
+
+    def at_targets(self, values: Tensor, positions: PredictionPositions) -> Tensor:
+        """Return the values, given by event, of the events that are predicted."""
+        return values[positions.is_predicted]
 
     def next_item_positions(self, items: Items, n_known: Counts) -> PredictionPositions:
         """A mask after the known events."""
@@ -123,7 +132,8 @@ class PermutationTask:
         is_in_span = spans(
             rng.uniform("span_length"), rng.uniform("span_start"), self.probability, self.max_span
         )
-        is_predicted = _some_not_all(is_in_span & is_event, is_event, noise)
+        could_be = rng.targets_among(is_event)
+        is_predicted = _some_not_all(is_in_span & could_be, could_be, is_event, noise)
         # Below all noise: the context precedes every predicted item.
         order = noise.where(is_predicted, -1.0)
         is_hidden = (order[:, :, None] <= order[:, None, :]) & is_predicted[:, None, :]
@@ -131,6 +141,10 @@ class PermutationTask:
             lengths, torch.zeros_like(is_predicted), is_predicted, is_hidden
         )
         return positions, items[is_predicted]
+
+    def at_targets(self, values: Tensor, positions: PredictionPositions) -> Tensor:
+        """Return the values, given by event, of the events that are predicted."""
+        return values[positions.is_predicted]
 
     def next_item_positions(self, items: Items, n_known: Counts) -> PredictionPositions:
         """The position after the known events, which are all context."""
@@ -140,7 +154,8 @@ class PermutationTask:
 
 
 Task = CausalTask | MaskedTask | PermutationTask
-"""`training_positions` of sessions whose every item is known, with their labels;
+"""`training_positions` of sessions whose every item is known, with their labels, which are the
+items `at_targets`;
 `next_item_positions` after the first `n_known` items, where later columns are never read;
 `first_target`, how many items at the start of a session are never predicted."""
 
@@ -185,9 +200,12 @@ def _is_at(index: Counts, items: Items) -> Mask:
     return torch.arange(items.shape[1], device=items.device) == index[:, None]
 
 
-def _some_not_all(is_chosen: Mask, is_event: Mask, noise: Noise) -> Mask:
-    """Add the event of lowest noise if none is chosen; drop that of highest noise if all are."""
-    lowest = _is_at(noise.where(is_event, torch.inf).argmin(1), noise) & is_event
+def _some_not_all(is_chosen: Mask, could_be: Mask, is_event: Mask, noise: Noise) -> Mask:
+    """Add the event of lowest noise that could be, if none is chosen; drop one if all events are.
+
+    Dropped is that of highest noise.
+    """
+    lowest = _is_at(noise.where(could_be, torch.inf).argmin(1), noise) & could_be
     highest = _is_at(noise.where(is_event, -torch.inf).argmax(1), noise)
     is_none = ~is_chosen.any(1, keepdim=True)
     is_all = (is_chosen == is_event).all(1, keepdim=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -34,7 +35,7 @@ class WindowRanks:
     session_ids: pa.ChunkedArray
     """Id of each target's session."""
     positions: NDArray[np.int32] | None
-    """Position of each target in its session, from 1 on; None: only each session's last item."""
+    """Position of each target in its session, from 1 on; None: each session's last item."""
     targets: NDArray[np.int32]
     """Catalogue indices."""
     ranks: NDArray[np.int32]
@@ -42,10 +43,12 @@ class WindowRanks:
 
     @property
     def n_sessions(self) -> int:
-        """Number of evaluated sessions; with all positions, each has one target at position 1."""
-        if self.positions is None:
+        """Number of evaluated sessions, of each of which the targets follow each other."""
+        if self.positions is None or not len(self.positions):
             return len(self.ranks)
-        return int(np.count_nonzero(self.positions == 1))
+        ids = self.session_ids
+        is_other = pc.not_equal(ids.slice(1), ids.slice(0, len(ids) - 1)).to_numpy()
+        return 1 + int(np.count_nonzero(is_other | (np.diff(self.positions) <= 0)))
 
 
 @dataclass(frozen=True)

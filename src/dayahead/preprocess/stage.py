@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from dayahead.config.loading import Device
 from dayahead.config.machine import MachineConfig
 from dayahead.config.windows import PreprocessConfig, WindowConfig
-from dayahead.core.columns import ID_TYPES, SESSION_ID, TIMESTAMP, USER_ID
+from dayahead.core.columns import EVENT_TYPE, ID_TYPES, SESSION_ID, TIMESTAMP, USER_ID
 from dayahead.core.errors import DataError
 from dayahead.core.files import write_json, write_parquet
 from dayahead.core.phases import in_phase, phase
@@ -336,6 +336,7 @@ class Build:
                 fitted_on=list(windows)[:n],
                 features=fit_features(features, windows, n, vocabularies, self.device),
                 title=self.dataset.columns.title,
+                event_type=EVENT_TYPE if self.dataset.columns.event_type else None,
             )
         statistics = read_metadata(Statistics, path)
         by_window = {name: f for name, f in features.items() if f.fit == "look_ahead_window"}

@@ -5,7 +5,7 @@ own rows of each batch. So one process or eight make the same steps on the same 
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from dayahead.core.columns import IS_PAST, ITEM_ID, PAST_PREFIX
+from dayahead.core.columns import IS_PAST, ITEM_ID, MARKS, PAST_PREFIX
 from dayahead.core.errors import WindowError
 from dayahead.distributed.process import Rank, to_device
 from dayahead.model.inputs import without_later
@@ -35,6 +35,8 @@ class Batch:
     """Item ids of the whole global batch, the empty rows included; the same on every process."""
     global_past: Int[Tensor, " G"]
     """Number of events at the start of each row that are the user's past."""
+    global_marks: dict[str, Tensor] = field(default_factory=dict)
+    """Those of MARKS that the columns have, of the whole global batch [G, L]."""
 
     @property
     def n_global(self) -> int:
@@ -163,11 +165,12 @@ class Sessions:
         own = every[rank.index :: rank.world_size]
         columns, lengths = self._padded(tuple(self.columns), own, longest)
         # With one process, its columns already are the whole batch.
-        names = tuple(name for name in (ITEM_ID, IS_PAST) if name in self.columns)
+        names = tuple(n for n in (ITEM_ID, IS_PAST, *MARKS) if n in self.columns)
         whole = columns if rank.world_size == 1 else self._padded(names, every, longest)[0]
         items = whole[ITEM_ID]
         past = whole[IS_PAST].sum(1) if IS_PAST in whole else items.new_zeros(len(items))
-        return Batch(columns, lengths, own, rank, items, past)
+        marks = {name: whole[name] for name in MARKS if name in whole}
+        return Batch(columns, lengths, own, rank, items, past, marks)
 
     def _padded(
         self, names: tuple[str, ...], rows: Int[Tensor, " B"], longest: int

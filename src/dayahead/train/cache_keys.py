@@ -15,6 +15,7 @@ from dayahead.core.fingerprints import fingerprint, package_version, sha256_of, 
 from dayahead.core.plugins import Kind, plugin_sources
 from dayahead.distributed.process import Process
 from dayahead.train.catalogue import Catalogue
+from dayahead.train.event_types import EventTypes
 from dayahead.train.trainers import uses_bfloat16
 from dayahead.windows.folder import Window
 
@@ -99,6 +100,7 @@ class CacheKeys:
         counted = [self.folder.path(each, "train") for each in followed if self.params.has_ticks]
         return {
             "model": self.fits[index],
+            "targets": self._events["targets"],
             "window": window.name,
             "sessions": [sha256_of(path) for path in paths],
             "counted": [sha256_of(path) for path in counted],
@@ -117,14 +119,21 @@ class CacheKeys:
         return settings
 
     @cached_property
+    def _events(self) -> Mapping[str, Any]:
+        """What events count for by the index of their type, by the settings that say so."""
+        return EventTypes.of(self.folder, self.params.events).fingerprint()
+
+    @cached_property
     def _root(self) -> str:
         """Fingerprint of what the first fit starts from."""
         params, process = self.params, self.process
         statistics = self.folder.statistics
         has_network = params.model.has_network
         pretrained = params.model.pretrained_items if has_network else None
+        effective = effective_settings(params)
         value = {
-            **effective_settings(params),
+            **effective,
+            "events": {name: self._events[name] for name in effective["events"]},
             "pretrained_items": sha256_of(Path(pretrained)) if pretrained else None,
             "features": {
                 name: [statistics.features[name].kind, statistics.features[name].columns]

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
+
 from dayahead.config.baselines import MEMORY
 from dayahead.config.changed_settings import unread_settings
 from dayahead.config.live import LiveConfig
@@ -16,6 +18,7 @@ from dayahead.core.fingerprints import package_version, sha256_of, source_finger
 from dayahead.distributed.process import Process
 from dayahead.train.cache_keys import PACKAGES, ROOMS
 from dayahead.train.cached_windows import MISSING
+from dayahead.train.event_types import EventTypes
 from dayahead.train.study import Study
 from dayahead.windows.folder import Window, WindowFolder
 
@@ -42,7 +45,8 @@ def select_windows(folder: WindowFolder, params: Params) -> tuple[list[Window], 
     Raises:
         ConfigError: a window is selected that was not kept, fewer than two are left, none is
             evaluated, one that is has no session to evaluate on, the profile is of a window or of
-            steps that are not there, or a segment is no categorical feature.
+            steps that are not there, a segment is no categorical feature, or a type of event is not
+            among those of the windows or never a target.
     """
     windows = _between(folder.windows, params.window.first, params.window.last)
     fitted_on = folder.statistics.fitted_on
@@ -54,6 +58,7 @@ def select_windows(folder: WindowFolder, params: Params) -> tuple[list[Window], 
             f"window.last to a later one"
         )
     _check_split(folder, evaluated, params.evaluation.split)
+    _check_targets(folder, evaluated, params)
     if params.has_ticks:
         _check_tick(folder, windows, params.live)
     _check_attention_sessions(folder, evaluated, params.evaluation)
@@ -96,6 +101,28 @@ def _check_split(folder: WindowFolder, evaluated: list[Window], split: str) -> N
             f"params.yaml: evaluation.split: {split} has no session in {len(empty)} of the "
             f"{len(evaluated)} evaluated windows, first in {empty[0]}; raise "
             f"window.min_sessions, or widen the split's interval in the data set's file"
+        )
+
+
+def n_with_target(folder: WindowFolder, windows: Sequence[Window], params: Params) -> list[int]:
+    """Count the sessions of each window that have a target among those evaluated."""
+    config, types = params.evaluation, EventTypes.of(folder, params.events)
+    columns = [SESSION_ID, *types.columns_of_targets(config.positions)]
+    tables = (folder.read(window, config.split, columns) for window in windows)
+    found = (types.targets_in(table, config.positions).counts for table in tables)
+    return [int(np.count_nonzero(counts)) for counts in found]
+
+
+def _check_targets(folder: WindowFolder, evaluated: list[Window], params: Params) -> None:
+    EventTypes.of(folder, params.events)  # weights may name unknown types too
+    targets = params.events.targets
+    counts = n_with_target(folder, evaluated, params) if targets else []
+    empty = [window.name for window, n in zip(evaluated, counts, strict=False) if not n]
+    if empty:
+        raise ConfigError(
+            f"params.yaml: events.targets: no session has a {' or '.join(targets or ())} after "
+            f"its first event in {len(empty)} of the {len(evaluated)} evaluated windows, first in "
+            f"{empty[0]}; take longer windows or more types, or set evaluation.split to all"
         )
 
 

@@ -7,7 +7,6 @@ from itertools import chain, count, islice
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 
@@ -19,6 +18,7 @@ from dayahead.core.errors import ConfigError
 from dayahead.distributed.process import Rank
 from dayahead.model.rng import derived_seed
 from dayahead.train.batches import Batches, LoadedBatches, Sessions, shuffled_rows, sorted_rows
+from dayahead.train.event_types import EventTypes, Targets
 from dayahead.train.streaming import StreamedBatches
 from dayahead.windows.folder import Window, WindowFolder
 from dayahead.windows.metadata import Statistics
@@ -56,6 +56,11 @@ class Loader:
             raise ConfigError(
                 f"params.yaml: training.loader: nvtabular does not stream the times of events, "
                 f"which {architecture} reads; set training.loader to memory"
+            )
+        if self.is_streaming and self.types.names_types:
+            raise ConfigError(
+                "params.yaml: training.loader: nvtabular does not stream the types of events; set "
+                "training.loader to memory, or events.targets and events.weights to null"
             )
         known = self.folder.statistics.features
         unknown = [name for name in self.params.model.features if name not in known]
@@ -97,6 +102,19 @@ class Loader:
         """Columns of a window file that the model reads."""
         return columns_read(self.params.model, self.folder.statistics)
 
+    @cached_property
+    def types(self) -> EventTypes:
+        """Which events are targets, and what each counts."""
+        return EventTypes.of(self.folder, self.params.events)
+
+    @cached_property
+    def _read(self) -> list[str]:
+        """Columns to read for `_sessions`."""
+        return self.types.columns(self.columns, with_past=self.past_length > 0)
+
+    def _sessions(self, table: pa.Table) -> Sessions:
+        return self.types.mark(Sessions.from_table(table, self.past_length), self.columns)
+
     def fit_batches(self, windows: Sequence[Window], rank: Rank) -> list[Batches]:
         """Return epochs over the windows' train sessions, each in an order of its own.
 
@@ -118,8 +136,8 @@ class Loader:
             paths = tuple(self.folder.path(window, "train") for window in windows)
             for seed in seeds:
                 yield StreamedBatches(paths, tuple(self.columns), size, rank, seed=seed)
-        tables = [self.folder.read(window, "train", self.columns) for window in windows]
-        sessions = Sessions.from_table(pa.concat_tables(tables), self.past_length)
+        tables = [self.folder.read(window, "train", self._read) for window in windows]
+        sessions = self._sessions(pa.concat_tables(tables))
         for seed in seeds:
             yield LoadedBatches(sessions, shuffled_rows(sessions.lengths, size, seed), rank)
 
@@ -129,50 +147,45 @@ class Loader:
         if self.is_streaming:
             path = self.folder.path(window, config.split)
             return StreamedBatches((path,), tuple(self.columns), config.batch_size, rank)
-        return self._sorted_batches(self.folder.read(window, config.split, self.columns), rank)
+        return self._sorted_batches(self.folder.read(window, config.split, self._read), rank)
 
     def _sorted_batches(self, table: pa.Table, rank: Rank) -> LoadedBatches:
-        sessions = Sessions.from_table(table, self.past_length)
+        sessions = self._sessions(table)
         rows = sorted_rows(sessions.lengths, self.params.evaluation.batch_size)
         return LoadedBatches(sessions, rows, rank)
 
     def train_sessions(self, *windows: Window) -> LoadedBatches:
         """Return one pass over all train sessions of one window or several."""
-        tables = [self.folder.read(window, "train", self.columns) for window in windows]
+        tables = [self.folder.read(window, "train", self._read) for window in windows]
         return self._sorted_batches(pa.concat_tables(tables), Rank(index=0, world_size=1))
 
     def evaluated_sessions(self, window: Window) -> Sessions:
         """Return the sessions that a window is evaluated on, in file order."""
-        table = self.folder.read(window, self.params.evaluation.split, self.columns)
-        return Sessions.from_table(table, self.past_length)
+        return self._sessions(self.folder.read(window, self.params.evaluation.split, self._read))
 
     def evaluation_sessions(self, window: Window) -> pa.Table:
-        """Return a window's sessions in order: ids, and items where `n_targets_of` needs them."""
-        is_last = self.params.evaluation.positions == "last"
-        columns = [SESSION_ID] if is_last else [SESSION_ID, ITEM_ID]
+        """Return a window's sessions in order: ids, and what `targets_of` needs of them."""
+        columns = [SESSION_ID, *self.types.columns_of_targets(self.params.evaluation.positions)]
         return self.folder.read(window, self.params.evaluation.split, columns)
 
-    def n_targets_of(self, sessions: pa.Table) -> NDArray[np.int64]:
-        """Return how many of each session's items, the last ones, are predicted."""
-        if self.params.evaluation.positions == "last":
-            return np.ones(len(sessions), np.int64)
-        n_items = pc.list_value_length(sessions[ITEM_ID]).to_numpy()
-        return np.asarray(n_items, np.int64) - 1
+    def targets_of(self, sessions: pa.Table) -> Targets:
+        """Return which items of each session are predicted."""
+        return self.types.targets_in(sessions, self.params.evaluation.positions)
 
     def session_sample(self, window: Window, rows: NDArray[np.int64], rank: Rank) -> Batches:
         """Return one pass over some of the sessions that a window is evaluated on, by row."""
         split, wanted = self.params.evaluation.split, pa.array(rows)
         if split == "all":
-            table = self.folder.read(window, split, self.columns).take(wanted)
+            table = self.folder.read(window, split, self._read).take(wanted)
         else:
-            table = self.folder.take(window, split, wanted, self.columns)
+            table = self.folder.take(window, split, wanted, self._read)
         return self._sorted_batches(table, rank)
 
     def train_sample(self, window: Window, rank: Rank) -> tuple[NDArray[np.int64], Batches]:
-        """Return `n_targets_of` a seeded sample of train sessions, and one pass over it."""
+        """Return the number of targets of sampled train sessions, and one pass over these."""
         n_sessions = self.folder.n_sessions(window, "train")
         seed = derived_seed(self.params.training.seed, "train sample", window.name)
         order = torch.randperm(n_sessions, generator=torch.Generator().manual_seed(seed))
         chosen = order[: self.params.evaluation.train_sessions].sort().values
-        table = self.folder.take(window, "train", pa.array(chosen.numpy()), self.columns)
-        return self.n_targets_of(table), self._sorted_batches(table, rank)
+        table = self.folder.take(window, "train", pa.array(chosen.numpy()), self._read)
+        return self.targets_of(table).counts, self._sorted_batches(table, rank)

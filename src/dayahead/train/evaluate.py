@@ -10,16 +10,18 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dayahead.core.columns import ITEM_ID, N_RESERVED
+from dayahead.core.columns import IS_TARGET, ITEM_ID, N_RESERVED
 from dayahead.core.phases import in_phase, steps
-from dayahead.core.ragged import row_of_each, step_of_each
+from dayahead.core.ragged import row_of_each
 from dayahead.distributed.process import Process
 from dayahead.distributed.sharding import Shard
 from dayahead.metrics import ranking
 from dayahead.model.model import Model
 from dayahead.model.own_items import Scored, SessionScorer, columns_of
+from dayahead.model.tasks import is_before
 from dayahead.outputs.tables import WindowRanks
 from dayahead.train.batches import Batch, Batches
+from dayahead.train.event_types import Targets
 from dayahead.train.list_counts import NO_BEST, Best
 
 Top = tuple[Int[Tensor, "Q K"], Float[Tensor, "Q K"]]
@@ -42,18 +44,12 @@ class RankedTargets:
     top_scores: NDArray[np.float32]
     """[T, K]"""
 
-    def as_window_ranks(
-        self, session_ids: pa.ChunkedArray, n_targets: NDArray[np.int64], positions: str
-    ) -> WindowRanks:
-        """Return the ranks under the ids of the window's sessions, which are in file order.
-
-        `n_targets` is that of `evaluate`; `positions` is the setting `evaluation.positions`.
-        """
-        if positions == "last":
+    def as_window_ranks(self, session_ids: pa.ChunkedArray, targets: Targets) -> WindowRanks:
+        """Return the ranks under the ids of the window's sessions, which are in file order."""
+        if targets.steps is None:
             return WindowRanks(session_ids, None, self.targets, self.ranks)
-        steps = step_of_each(n_targets) + 1  # [T]
-        ids = session_ids.take(pa.array(row_of_each(n_targets)))
-        return WindowRanks(ids, steps.astype(np.int32), self.targets, self.ranks)
+        ids = session_ids.take(pa.array(row_of_each(targets.counts)))
+        return WindowRanks(ids, targets.steps.astype(np.int32), self.targets, self.ranks)
 
 
 @dataclass(frozen=True)
@@ -125,7 +121,8 @@ def evaluate(
     Args:
         model: fitted on earlier windows only.
         batches: one pass over the sessions.
-        n_targets: [S] how many items of each session are predicted, the last ones.
+        n_targets: [S] how many items of each session are predicted, the last ones of a type to
+            predict.
         candidates: catalogue indices, ascending.
         process: this process.
         best: what is wanted of each target's highest-scored candidates.
@@ -171,18 +168,22 @@ def _target_parts(
 
     For each target: its row, the number of items before it, and its index in the window.
     """
-    n_rows, width = batch.columns[ITEM_ID].shape
-    steps = torch.arange(width, device=batch.lengths.device)
-    starts = batch.lengths - counts[batch.sessions]
-    is_target = (steps >= starts[:, None]) & (steps < batch.lengths[:, None])  # [B, L]
+    items = batch.columns[ITEM_ID]
+    could_be = is_before(batch.lengths, items)  # [B, L]
+    if IS_TARGET in batch.columns:
+        could_be &= batch.columns[IS_TARGET] == 1
+    n_left = could_be.flip(1).cumsum(1).flip(1)  # from each event on
+    is_target = could_be & (n_left <= counts[batch.sessions][:, None])
     rows, n_known = is_target.nonzero(as_tuple=True)
     if len(rows) == 0:
         return []
-    # Targets are a session's last items: count back from the end of the session's targets.
-    indices = (counts.cumsum(0)[batch.sessions] - batch.lengths)[rows] + n_known
+    # Count back from the end of the session's targets.
+    indices = counts.cumsum(0)[batch.sessions[rows]] - n_left[rows, n_known]
     # The scorer cuts each part to its longest prefix, so prefixes of similar length go together.
     order = n_known.argsort(stable=True)
-    parts = (torch.split(each[order], min(n_rows, most_rows)) for each in (rows, n_known, indices))
+    parts = (
+        torch.split(each[order], min(len(items), most_rows)) for each in (rows, n_known, indices)
+    )
     return list(zip(*parts, strict=True))
 
 

@@ -13,9 +13,9 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dayahead.core.columns import EVENT_TIME, ITEM_ID
+from dayahead.core.columns import EVENT_TIME, IS_TARGET, ITEM_ID
 from dayahead.core.phases import steps
-from dayahead.core.ragged import row_of_each, step_of_each
+from dayahead.core.ragged import row_of_each
 from dayahead.distributed.process import Process, Rank
 from dayahead.model.model import Model
 from dayahead.train.batches import Sessions
@@ -54,11 +54,17 @@ class Request:
         end: int,
         best: Best = NO_BEST,
     ) -> "Request":
-        """Ask for the last `n_targets` [S] items of each session."""
-        rows = row_of_each(n_targets)
-        n_after = n_targets[rows] - step_of_each(n_targets)  # from the target to the end
-        n_known = sessions.lengths.numpy()[rows] - n_after
-        times = sessions.columns[EVENT_TIME].numpy()[sessions.offsets.numpy()[rows] + n_known - 1]
+        """Ask for the last `n_targets` [S] items of each session that are of a type to predict."""
+        lengths, offsets = sessions.lengths.numpy(), sessions.offsets.numpy()
+        could_be = np.ones(offsets[-1], np.int64)
+        if IS_TARGET in sessions.columns:
+            could_be = sessions.columns[IS_TARGET].numpy()
+        n_before = np.append(0, could_be.cumsum())
+        n_left = n_before[offsets[1:]].repeat(lengths) - n_before[:-1]  # from each event on
+        [events] = ((could_be == 1) & (n_left <= n_targets.repeat(lengths))).nonzero()
+        rows = row_of_each(lengths)[events]
+        n_known = events - offsets[rows]
+        times = sessions.columns[EVENT_TIME].numpy()[events - 1]
         ticks = np.minimum(times // tick * tick, end)
         # Prefixes of similar length go together, which saves padding.
         order = np.lexsort([n_known, ticks])

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from dayahead.config.params import TrainingConfig
-from dayahead.core.columns import ITEM_ID, N_RESERVED
+from dayahead.core.columns import IS_TARGET, ITEM_ID, N_RESERVED
 from dayahead.core.phases import in_phase, phase
 from dayahead.core.prefixes import prefixed, with_prefix
 from dayahead.distributed.process import Process
@@ -162,5 +162,7 @@ def _target_counts(model: NextItemModel, batches: LoadedBatches) -> Int[Tensor, 
         items = batch.columns[ITEM_ID]
         first = batch.global_past + model.task.first_target
         is_target = is_before(batch.lengths, items) & ~is_before(first, items)
+        if IS_TARGET in batch.columns:
+            is_target &= batch.columns[IS_TARGET] == 1
         counts += items[is_target].bincount(minlength=len(counts))
     return counts[N_RESERVED:]

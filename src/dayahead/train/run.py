@@ -166,7 +166,10 @@ class Run:
         if network is None or network.sampler is None:
             return
         start, end = network.task.first_target, N_RESERVED + network.n_items
-        counts = [self.folder.item_counts(window, "train", start) for window in windows]
+        counts = [
+            self.folder.item_counts(window, "train", start, self.loader.types.is_target)
+            for window in windows
+        ]
         network.sampler.set_counts(torch.from_numpy(np.sum(counts, axis=0)[N_RESERVED:end]))
 
     def _n_sessions(self, windows: Sequence[Window], epochs: list[Batches]) -> int:
@@ -215,15 +218,16 @@ class Run:
         start = time.perf_counter()
         with phase("data"):
             sessions = self.loader.evaluation_sessions(window)
-            n_targets = self.loader.n_targets_of(sessions)
-        examples = _example_rows(len(sessions))
+            targets = self.loader.targets_of(sessions)
+        n_targets = targets.counts
+        examples = _example_rows(n_targets)
         if self.model.tick:
             ranked, shown = self._evaluate_live(window, n_targets, examples, best)
         else:
             with phase("data"):
                 batches = self.loader.evaluation_batches(window, self.process.rank)
             ranked = evaluate(self.model, batches, n_targets, self.candidates, self.process, best)
-        ranks = ranked.as_window_ranks(sessions[SESSION_ID], n_targets, config.positions)
+        ranks = ranked.as_window_ranks(sessions[SESSION_ID], targets)
         seconds = time.perf_counter() - start
         timing = Timing(
             window=window.name,
@@ -283,7 +287,7 @@ class Run:
         """
         process, config = self.process, self.params.evaluation
         with phase("data"):
-            n_targets = self.loader.n_targets_of(self.loader.evaluation_sessions(window))
+            n_targets = self.loader.targets_of(self.loader.evaluation_sessions(window)).counts
         if not self.model.tick:
             with phase("data"):
                 batches = self.loader.evaluation_batches(window, process.rank)
@@ -357,6 +361,7 @@ class Run:
             linear=params.linear,
             memory=params.memory,
             live=params.live,
+            events=params.events,
             seed=params.training.seed,
             sizes=sizes,
             first_sizes=self.first_sizes,
@@ -375,7 +380,9 @@ class Run:
         save_model(self.study.models, stored, weights)
 
 
-def _example_rows(n_sessions: int) -> NDArray[np.int64]:
-    """Return a few rows, evenly spaced; none where there is no session."""
-    n_rows = min(n_sessions, N_EXAMPLES)
-    return np.unique(np.linspace(0, max(0, n_sessions - 1), n_rows).astype(np.int64))
+def _example_rows(n_targets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return a few rows with a target, evenly spaced; none where there is none."""
+    [rows] = n_targets.nonzero()
+    n_rows = min(len(rows), N_EXAMPLES)
+    chosen = np.linspace(0, max(0, len(rows) - 1), n_rows).astype(np.int64)
+    return np.asarray(np.unique(rows[chosen]))

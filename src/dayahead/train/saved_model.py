@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import pyarrow.compute as pc
+import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from dayahead.config.model import ModelConfig
-from dayahead.core.columns import EVENT_TIME, ITEM_ID, SESSION_ID, VALUE
+from dayahead.core.columns import EVENT_TIME, SESSION_ID, VALUE
 from dayahead.core.errors import ConfigError, ModelFileError
 from dayahead.distributed.process import Process, Rank
 from dayahead.model.checkpoint import StoredModel
@@ -21,6 +20,7 @@ from dayahead.train.batches import LoadedBatches, Sessions, sorted_rows
 from dayahead.train.catalogue import Catalogue
 from dayahead.train.data_loading import columns_read
 from dayahead.train.evaluate import RankedTargets, evaluate
+from dayahead.train.event_types import EventTypes
 from dayahead.train.live_evaluation import Request, evaluate_live
 from dayahead.windows.folder import Role, Window, WindowFolder
 from dayahead.windows.metadata import Statistics
@@ -66,6 +66,8 @@ def saved_ranks(
 ) -> WindowRanks:
     """Rank the targets of a window's sessions with a saved model, on the CPU.
 
+    These are of the types that the model was fitted to predict (`events.targets`).
+
     A model with ticks counts the train sessions since its fit as they come, this window's too, and
     is then again as it was saved.
 
@@ -74,20 +76,29 @@ def saved_ranks(
         DataError: a file is damaged.
     """
     check_same_data(stored, folder)
-    config = stored.config.model
-    columns = columns_read(config, folder.statistics)
-    table = folder.read(window, split, [SESSION_ID, *columns])
-    sessions = Sessions.from_table(table.drop([SESSION_ID]), config.n_past_read)
-    n_targets = np.ones(len(table), np.int64)
-    if positions == "all":
-        n_targets = pc.list_value_length(table[ITEM_ID]).to_numpy().astype(np.int64) - 1
+    types = EventTypes.of(folder, stored.config.events)
+    table, sessions = _read(stored, folder, window, split)
+    targets = types.targets_in(table, positions)
+    n_targets = targets.counts
     if stored.model.tick:
         ranked = _live_ranks(stored, _Followed.of(stored, folder, window), sessions, n_targets)
     else:
         # Later values are unknown, as they were when the model was saved.
         batches = _batches(sessions.without_later(stored.config.known))
         ranked = evaluate(stored.model, batches, n_targets, stored.candidates, _PROCESS)
-    return ranked.as_window_ranks(table[SESSION_ID], n_targets, positions)
+    return ranked.as_window_ranks(table[SESSION_ID], targets)
+
+
+def _read(
+    stored: StoredModel, folder: WindowFolder, window: Window, role: Role
+) -> tuple[pa.Table, Sessions]:
+    """Read a role's sessions, as a table and as the model reads them."""
+    config, types = stored.config.model, EventTypes.of(folder, stored.config.events)
+    read = columns_read(config, folder.statistics)
+    columns = types.columns(read, with_past=config.n_past_read > 0)
+    table = folder.read(window, role, [SESSION_ID, *columns])
+    sessions = Sessions.from_table(table.drop([SESSION_ID]), config.n_past_read)
+    return table, types.mark(sessions, read)
 
 
 @dataclass(frozen=True)
@@ -118,11 +129,9 @@ class _Followed:
         """End of the last window, microseconds since 1970."""
         return self.folder.ends[self.windows[-1].name] + self.delay
 
-    def train_sessions(self, config: ModelConfig) -> Iterator[Padded]:
-        columns = columns_read(config, self.folder.statistics)
+    def train_sessions(self, stored: StoredModel) -> Iterator[Padded]:
         for window in self.windows:
-            table = self.folder.read(window, "train", columns)
-            sessions = Sessions.from_table(table, config.n_past_read)
+            _, sessions = _read(stored, self.folder, window, "train")
             yield from _batches(self.delayed(sessions)).padded()
 
     def delayed(self, sessions: Sessions) -> Sessions:
@@ -141,7 +150,7 @@ def _live_ranks(
     def candidates() -> NDArray[np.int32]:
         return np.union1d(stored.candidates, model.counted_items).astype(np.int32)
 
-    train = followed.train_sessions(stored.config.model)
+    train = followed.train_sessions(stored)
     try:
         model.follow(followed.sizes, train, followed.end, to_fit=False)
         [ranked] = evaluate_live(model, [request], candidates, _PROCESS, BATCH_SIZE)
@@ -200,4 +209,4 @@ def _before(known: Statistics, fitted: Statistics) -> Statistics:
         windows = fitted.features[name].windows or {}
         shared = {key: value for key, value in (feature.windows or {}).items() if key in windows}
         own[name] = replace(feature, windows=shared or None)
-    return replace(known, features=own, title=None)
+    return replace(known, features=own, title=None, event_type=None)

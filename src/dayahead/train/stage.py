@@ -12,6 +12,8 @@ from pathlib import Path
 
 from torch import Tensor
 
+from dayahead.config.params import Params
+from dayahead.core.columns import SESSION_ID
 from dayahead.core.errors import ModelFileError
 from dayahead.core.phases import add_rows, phase, read_phases, recorded
 from dayahead.distributed.launch import run_processes
@@ -21,7 +23,7 @@ from dayahead.metrics.metrics import Ranks
 from dayahead.model.tensor_files import StoredTensor
 from dayahead.outputs.tables import WindowResult
 from dayahead.train.cached_windows import CachedWindows
-from dayahead.train.checks import check_consistency, fitted_windows, select_windows
+from dayahead.train.checks import check_consistency, fitted_windows, n_with_target, select_windows
 from dayahead.train.evaluated_lists import names_of
 from dayahead.train.profiling import FOLDER, WindowProfile, profile_metrics
 from dayahead.train.results import EvaluatedWindow, ResultsFolder, Timing
@@ -69,7 +71,7 @@ def _run_protocol(process: Process, study: Study, on_window: OnWindow | None) ->
         cached = CachedWindows(study, run.catalogue, windows, process)
         profile = WindowProfile(study.params.profile, process, study.results / FOLDER)
         schedule = FitSchedule(run, windows, cached, profile)
-        results = _open_results(study) if process.is_main else None
+        results = _open_results(study, evaluated_windows) if process.is_main else None
     progress = Progress(len(evaluated_windows))
     with cached:
         for index, window in enumerate(windows[1:]):
@@ -234,15 +236,27 @@ class FitSchedule:
         return lowest
 
 
-def _open_results(study: Study) -> ResultsFolder:
+def _open_results(study: Study, evaluated: Sequence[Window]) -> ResultsFolder:
     if not logging.getLogger().handlers:  # in a process that torchrun started
         logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")
     if study.params.model.catalogue == "full":
         _log.info("model.catalogue: full: items of later windows are held from the start")
+    if study.params.events.targets is not None:
+        _log_targets(WindowFolder(study.windows), evaluated, study.params)
     config = study.params.evaluation
     results = ResultsFolder(study.results, config.cutoffs, config.horizon, names_of(config))
     results.clear()
     return results
+
+
+def _log_targets(folder: WindowFolder, evaluated: Sequence[Window], params: Params) -> None:
+    split, targets = params.evaluation.split, " or ".join(params.events.targets or ())
+    n_all = sum(len(folder.read(window, split, [SESSION_ID])) for window in evaluated)
+    n_found = sum(n_with_target(folder, evaluated, params))
+    _log.info(
+        f"events.targets: {n_found:,} of {n_all:,} sessions have a {targets} after their first "
+        f"event and are evaluated, the others are not"
+    )
 
 
 def _window_record(

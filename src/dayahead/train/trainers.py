@@ -196,7 +196,7 @@ class GradientTrainer:
             totals += sums[step]
             on_step(batch.n_global)
         self.curve = loss_curve(sums)
-        return float(totals[0] / totals[1]) if n_steps else None
+        return float(totals[0] / totals[1]) if totals[1] > 0 else None
 
     def _step(self, batch: Batch, window: str, step: int) -> Float[Tensor, "2"]:
         """Make one update; return the sum of the loss and the number of targets over all ranks.
@@ -216,8 +216,9 @@ class GradientTrainer:
         sums = torch.stack([loss.detach().double(), n_targets.double()])
         self.process.all_reduce(sums)
         with phase("backward"):  # both gradients and numbers of targets are summed over ranks
-            # The divisor stays on the device: a Python number would make the host wait.
-            (loss * (1 / sums[1]).to(loss.dtype)).backward()
+            # The divisor stays on the device: a Python number would make the host wait. It is 0
+            # where no event of the batch is of a type to predict.
+            (loss * (1 / sums[1].clamp(min=1e-9)).to(loss.dtype)).backward()
         norm = self._clip_gradients()
         # The only point in a step where the host waits for the GPU.
         found = torch.cat([sums, norm.double()[None]]).cpu()
@@ -395,4 +396,5 @@ def _step_random(batch: Batch, seed: int) -> StepRandom:
     rank = batch.rank
     rows = torch.arange(batch.n_global)[rank.index :: rank.world_size]
     width = batch.global_items.shape[1]
-    return StepRandom(seed, batch.global_items, batch.global_past, rows, width)
+    marks = batch.global_marks
+    return StepRandom(seed, batch.global_items, batch.global_past, rows, width, marks)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pyarrow.dataset import dataset
 
 from dayahead.core.columns import (
+    EVENT_TYPE,
     FIRST_WINDOW,
     ITEM_ID,
     N_RESERVED,
@@ -178,13 +179,27 @@ class WindowFolder:
         with wrap_read_errors(path):
             return int(pq.read_metadata(path).num_rows)
 
-    def item_counts(self, window: Window, role: str, start: int = 0) -> NDArray[np.int64]:
-        """Count each catalogue index in a role's sessions, from their event `start` on."""
+    def item_counts(
+        self,
+        window: Window,
+        role: str,
+        start: int = 0,
+        is_counted: NDArray[np.bool_] | None = None,
+    ) -> NDArray[np.int64]:
+        """Count each catalogue index in a role's sessions, from their event `start` on.
+
+        `is_counted` says by index which types of events count; None: all.
+        """
         path, size = self.path(window, role), N_RESERVED + len(self.vocabulary(ITEM_ID))
         counts = np.zeros(size, np.int64)
         with wrap_read_errors(path):
-            for batch in pq.ParquetFile(path).iter_batches(columns=[ITEM_ID]):
-                items = pc.list_slice(batch.column(0), start).flatten().to_numpy()
+            columns = [ITEM_ID] if is_counted is None else [ITEM_ID, EVENT_TYPE]
+            for batch in pq.ParquetFile(path).iter_batches(columns=columns):
+                items, *types = (
+                    pc.list_slice(batch[name], start).flatten().to_numpy() for name in columns
+                )
+                if is_counted is not None:
+                    items = items[is_counted[types[0]]]
                 counts += np.bincount(items, minlength=size)
         return counts
 

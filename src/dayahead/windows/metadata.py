@@ -153,6 +153,8 @@ class Statistics:
     features: dict[str, FeatureStatistics]
     title: str | None = None
     """Categorical feature that is the item's title."""
+    event_type: str | None = None
+    """Categorical feature that says what happened to the item."""
 
     @property
     def window_length(self) -> int:
@@ -183,7 +185,12 @@ class Statistics:
 
     def select(self, features: Iterable[str]) -> "Statistics":
         """Return the statistics of some features only."""
-        return replace(self, features={name: self.features[name] for name in features}, title=None)
+        return replace(
+            self,
+            features={name: self.features[name] for name in features},
+            title=None,
+            event_type=None,
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Return the content of statistics.json; fields that are null are left out."""

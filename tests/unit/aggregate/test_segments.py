@@ -13,6 +13,7 @@ from dayahead.core.errors import ConfigError
 from dayahead.windows.folder import WindowFolder
 from support.live_windows import replaced, rewrite
 from support.results_folders import window_ranks
+from support.typed_windows import add_types, drawn_type
 from support.window_folders import day, markov_days, write_window_folder
 
 DAYS = markov_days(n_days=7, sessions_per_day=9, n_items=20)
@@ -132,3 +133,21 @@ def test_other_features_are_no_segments(folder):
         ConfigError, match=r"evaluation.segments: price is not among .*\(category\)"
     ):
         Segments(folder, ["price"], METRICS, "ndcg_at_5")
+
+
+@pytest.mark.parametrize("is_all", [False, True])
+def test_where_events_have_types_targets_are_grouped_by_theirs(tmp_path, is_all):
+    path = write_window_folder(tmp_path / "windows", DAYS)
+    found = summed(WindowFolder(add_types(path)), [], is_all=is_all)
+    expected = {}
+    for number in range(1, len(DAYS)):
+        ranks, before = ranks_of(number, is_all=is_all)
+        for rank, (row, step) in zip(ranks.ranks.tolist(), before, strict=True):
+            kind = drawn_type(f"{number}-{row:06d}", step + 1)
+            expected.setdefault((day(number), "target_type", kind), []).append(gains(rank))
+    rows = list(found.rows())
+    assert {row[:3]: row.n_targets for row in rows} == {k: len(v) for k, v in expected.items()}
+    for row in rows:
+        assert row.metrics == pytest.approx(np.mean(expected[row[:3]], axis=0))
+    [slicing] = found.slicings(["always right"])
+    assert slicing.title == "Type of the target's event"

@@ -17,11 +17,12 @@ from support.window_folders import day, write_window_folder
 
 LONG = [[9, 1, 2, 3, 4, 5, 6, 7, 8], [3, 4]]
 """Sessions of raw ids; catalogue indices follow them in order: 9 is 2, 1 is 3 ..."""
+IDS = ["0-000000", "0-000001"]
 
 
 def test_a_session_is_shown_with_its_target_and_what_was_recommended(tmp_path):
     folder = WindowFolder(write_window_folder(tmp_path, [LONG]))
-    ranks = window_ranks([3, 0])
+    ranks = window_ranks([3, 0], session_ids=IDS)
     examples = [Example(row=0, recommended=[9, 10]), Example(row=1, recommended=[5])]
     first, second = shown_sessions(folder, folder.windows[0], "train", ranks, examples)
     assert (first.n_hidden, first.rank) == (2, 3)
@@ -37,7 +38,7 @@ def test_a_session_is_shown_with_its_target_and_what_was_recommended(tmp_path):
 
 def test_with_all_positions_the_rank_is_that_of_the_last_item(tmp_path):
     folder = WindowFolder(write_window_folder(tmp_path, [[[1, 2, 3], [4, 5]]]))
-    ranks = window_ranks([7, 8, 9], positions=[1, 2, 1])
+    ranks = window_ranks([7, 8, 9], session_ids=[IDS[0], *IDS], positions=[1, 2, 1])
     examples = [Example(row=0, recommended=[2]), Example(row=1, recommended=[2])]
     shown = shown_sessions(folder, folder.windows[0], "train", ranks, examples)
     assert [each.rank for each in shown] == [8, 9]
@@ -47,10 +48,23 @@ def test_with_all_positions_the_rank_is_that_of_the_last_item(tmp_path):
 def test_an_example_of_no_session_or_with_no_item_of_the_catalogue_is_refused(tmp_path, row, item):
     folder = WindowFolder(write_window_folder(tmp_path, [LONG]))  # of 9 items, 2 to 10
     examples = [Example(row=row, recommended=[10, item])]
+    ranks = window_ranks([3, 0], session_ids=IDS)
     with pytest.raises(
         DataError, match=r"^results/examples\.json: expected .*`dvc repro -f train`"
     ):
-        shown_sessions(folder, folder.windows[0], "train", window_ranks([3, 0]), examples)
+        shown_sessions(folder, folder.windows[0], "train", ranks, examples)
+
+
+def test_what_comes_after_a_target_is_not_shown(tmp_path):
+    """Only the second session has a target of a type that is predicted: its second item."""
+    folder = WindowFolder(write_window_folder(tmp_path, [[[1, 2, 3], [4, 5, 6]]]))
+    ranks = window_ranks([7], session_ids=IDS[1:], positions=[1])
+    examples = [Example(row=1, recommended=[6, 7])]
+    [shown] = shown_sessions(folder, folder.windows[0], "train", ranks, examples)
+    assert ([item.name for item in shown.items], shown.target.name, shown.rank) == (["4"], "5", 7)
+    assert [(i.name, i.is_target) for i in shown.recommended] == [("5", True), ("6", False)]
+    with pytest.raises(DataError, match="expected rows of 1 sessions"):
+        shown_sessions(folder, folder.windows[0], "train", ranks, [Example(0, [6])])
 
 
 @pytest.fixture

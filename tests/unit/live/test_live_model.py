@@ -1,5 +1,6 @@
 """A saved model that counts events: its state is that of the log, whenever this is delivered."""
 
+import shutil
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -16,6 +17,7 @@ from dayahead.live.live_model import LiveModel
 from dayahead.model.checkpoint import load_model
 from support.live_windows import LIVE, events_of, spread_sessions
 from support.tiny_settings import merge_sections, train_study
+from support.typed_windows import add_types
 from support.window_folders import markov_days, write_window_folder
 
 MINUTE = 60_000_000
@@ -160,6 +162,7 @@ def test_a_session_that_is_running_at_midnight_goes_on(folder):
     items = stored.vocabularies["item_id"]["value"].to_pylist()
     clicks = {"keys": one * 5, "times": one * late, "items": one * 4, "pasts": one * 0}
     clicks["categories"] = torch.zeros((1, 1), dtype=torch.int64)
+    clicks["worth"] = torch.ones(1, dtype=torch.float64)
     running.load_state_dict(
         {
             # A click after the end, as of `overrun: keep`: the log brings it again.
@@ -222,3 +225,42 @@ def test_a_model_that_reads_the_past_is_refused(folder):
     reads_past = replace(stored.config.model, past_length=3)
     with pytest.raises(ConfigError, match=r"model\.past_length"):
         LiveModel(replace(stored, config=replace(stored.config, model=reads_past)))
+
+
+def test_clicks_count_what_their_type_is_worth(windows, tmp_path):
+    """Whether the model reads the types or not; a click without one counts 1."""
+    typed = tmp_path / "windows"
+    shutil.copytree(windows, typed)
+    add_types(typed)
+    sections = merge_sections(STUDY, events={"weights": {"purchase": 5.0}})
+    folder = train_study(typed, tmp_path / "study", sections) / "models"
+    start = fresh(folder).start
+
+    def popularity_after(**types):
+        events = [event(name, item, start + n * MINUTE) for n, (name, item) in enumerate(CLICKS)]
+        events = [
+            each._replace(fields=each.fields | {"event_type": types[each.id]})
+            if each.id in types
+            else each
+            for each in events
+        ]
+        model = counted(folder, events, [(len(events), start + 24 * 60 * MINUTE)])
+        return dict(
+            zip(items_of(model), model.popularity_of(model.stored().candidates), strict=True)
+        )
+
+    plain, bought = popularity_after(), popularity_after(a2="purchase")
+    assert plain == popularity_after(a2="view") == popularity_after(a2="never seen", a1=None)
+    assert {item for item in plain if bought[item] > plain[item]} == {61}
+
+
+def items_of(model):
+    stored = model.stored()
+    return [
+        stored.vocabularies["item_id"]["value"][index - 2].as_py()
+        for index in stored.candidates.tolist()
+    ]
+
+
+CLICKS = [("a1", 60), ("a2", 61), ("b1", 60), ("b2", 62)]
+"""Of new items."""

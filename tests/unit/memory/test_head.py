@@ -26,7 +26,9 @@ def examples(n, n_candidates=4, n_features=3, n_context=2, seed=0):
     is_candidate[:, -1] = False
     targets = features[:, :-1, 0].argmax(1)
     context = torch.randn(n, n_context, generator=dice(1))
-    return Examples(features, is_candidate, first_is_own(is_candidate), context, targets)
+    return Examples(
+        features, is_candidate, first_is_own(is_candidate), context, targets, torch.ones(n)
+    )
 
 
 def first_is_own(is_candidate):
@@ -122,7 +124,9 @@ def test_of_a_linear_head_a_contribution_is_weight_times_difference():
     head.linear.data[:] = torch.tensor([1.0, -2.0, 0.0])
     features = torch.tensor([[[1.0, 1.0, 1.0], [3.0, 3.0, 3.0]]])
     all_own = torch.ones(1, 2, dtype=torch.bool)
-    every = Examples(features, all_own, all_own, torch.zeros(1, 2), torch.tensor([0]))
+    every = Examples(
+        features, all_own, all_own, torch.zeros(1, 2), torch.tensor([0]), torch.ones(1)
+    )
     assert contributions(head, every, column=1, own=2).tolist() == pytest.approx([1, -2, 0])
 
 
@@ -136,7 +140,9 @@ def test_a_gate_by_hand():
     is_candidate = torch.tensor([[True, True, True, False]] * 3)
     context = torch.tensor([[0.8, 9.0]] * 3)
     features = torch.tensor([[[1.0], [2.0], [0.0], [5.0]]] * 3).log().clamp(-9)
-    every = Examples(features, is_candidate, torch.tensor(rows), context, torch.tensor([0] * 3))
+    every = Examples(
+        features, is_candidate, torch.tensor(rows), context, torch.tensor([0] * 3), torch.ones(3)
+    )
     p = 1 / (1 + math.exp(-(2.0 * 0.8 - 1.0)))
     found = head(every).exp()[:, :3]
     assert found[0].tolist() == pytest.approx([p, 1 - p, 0], abs=1e-3)
@@ -166,7 +172,7 @@ def test_a_mixture_by_hand():
     head.linear.data = torch.tensor([3.0, 1.0, 99.0]).log()
     logs = torch.tensor([[[0.5, 0.1, 7.0], [0.2, 0.6, -7.0]]]).log().nan_to_num()
     both = torch.ones(1, 2, dtype=torch.bool)
-    every = Examples(logs, both, ~both, torch.ones(1, 2), torch.tensor([0]))
+    every = Examples(logs, both, ~both, torch.ones(1, 2), torch.tensor([0]), torch.ones(1))
     expected = torch.tensor([[0.75 * 0.5 + 0.25 * 0.1, 0.75 * 0.2 + 0.25 * 0.6]])
     assert head(every).exp().tolist()[0] == pytest.approx(expected.tolist()[0])
     head.features_mean[:], head.features_std[:] = 2.0, 3.0
@@ -179,7 +185,7 @@ def test_a_mixture_learns_which_source_is_right():
     wrong = torch.randn(400, 4, generator=dice(3)).log_softmax(1)
     features = torch.stack([wrong, 3 * right, right], dim=2)
     four = torch.ones(400, 4, dtype=torch.bool)
-    every = Examples(features, four, ~four, torch.zeros(400, 0), right.argmax(1))
+    every = Examples(features, four, ~four, torch.zeros(400, 0), right.argmax(1), torch.ones(400))
     head = Mixture([True, True, False], 0, seed=0)
     trainer = HeadTrainer(head, replace(CONFIG, learning_rate=0.05))
     losses = [trainer.fit(every, 2, dice(epoch)) for epoch in range(5)]

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dayahead.memory.growth import Growth
-from dayahead.memory.neighbours import SessionMemory, _kth_lowest
+from dayahead.memory.neighbours import SessionMemory
+from dayahead.memory.selection import kth_lowest
 from support.clicks import HOUR, clicks, random_clicks, seeds, sessions_of
 from support.memory_models import CONFIG, SETTINGS, counted
 
@@ -154,7 +155,7 @@ def test_the_kth_lowest_is_that_of_a_sort(seed):
     generator = np.random.default_rng(seed)
     values = generator.integers(0, generator.integers(1, 40), generator.integers(1, 60))
     k = int(generator.integers(len(values)))
-    assert _kth_lowest(values.astype(np.float32), k) == np.sort(values)[k]
+    assert kth_lowest(values.astype(np.float32), k) == np.sort(values)[k]
 
 
 def test_a_state_brings_back_what_is_searched():

@@ -202,3 +202,20 @@ def test_the_order_of_counting_is_irrelevant(architecture, log):
         states.append(model.state_dict())
     for name, tensor in states[0].items():
         assert torch.equal(tensor, states[1][name]), name
+
+
+def test_events_count_what_they_are_worth():
+    """A pair counts the worth of its second event, popularity that of each."""
+    items, lengths = padded([[A, B, A], [A, C]])
+    worth = torch.tensor([[1.0, 3.0, 10.0], [1.0, 0.5, 0.0]])
+    columns = {"item_id": items, "_worth": worth}
+    popularity, after, beside = (
+        baseline(name, 5) for name in ("popularity", "transitions", "cooccurrence")
+    )
+    for model in (popularity, after, beside):
+        model.start_window(0)
+        model.count(columns, lengths)
+        model.finish_window()
+        assert model.popularity.tolist() == [12, 3, 0.5, 0, 0]
+    assert after.pairs.toarray()[:3, :3].tolist() == [[0, 3, 0.5], [10, 0, 0], [0, 0, 0]]
+    assert beside.pairs.toarray()[:3, :3].tolist() == [[0, 6, 0.5], [11, 0, 0], [1, 0, 0]]

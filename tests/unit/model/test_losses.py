@@ -10,7 +10,8 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from torch.profiler import ProfilerActivity, profile
 
 from dayahead.model import losses, output_layer
-from dayahead.model.losses import SAMPLED_LOSSES, Negatives, Scores
+from dayahead.model.losses import SAMPLED_LOSSES, Negatives, Scores, weighted_loss
+from dayahead.model.output_layer import OutputLayer
 from support.tiny_settings import loss_config, loss_of
 
 NAMES = ("sampled_softmax", *SAMPLED_LOSSES)
@@ -262,3 +263,25 @@ class TestGbce:
         found = SAMPLED_LOSSES["gbce"](scores, loss_config(name="gbce", gbce_calibration=t))
         wanted = binary_cross_entropy_with_logits(logits, labels)
         assert found.item() == pytest.approx(wanted.item(), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "label_smoothing"),
+    [("softmax", 0.2), ("sampled_softmax", 0.2), *((name, 0.0) for name in ("softmax", *NAMES))],
+)
+def test_a_weighted_loss_is_the_sum_of_weighted_losses(name, label_smoothing):
+    hidden, table, bias, targets, negatives = problem(n_targets=6, dtype=torch.float64)
+    config = loss_config(name=name, label_smoothing=label_smoothing)
+    sampled = None if name == "softmax" else negatives
+    weights = torch.tensor([1.0, 0.5, 10.0, 0.0, 0.5, 1.0])
+    layer = OutputLayer(table, bias, len(table))
+    values = [0.0, 0.5, 1.0, 10.0, 77.0]  # another process may have targets of another weight
+    found = weighted_loss(config, hidden, layer, targets, sampled, weights, values)
+    expected = sum(
+        weight * loss_of(config, hidden[[n]], table, bias, targets[[n]], sampled)
+        for n, weight in enumerate(weights.tolist())
+    )
+    parts = hidden, table, bias
+    assert_all_close(
+        with_gradients(found.double(), *parts), with_gradients(expected.double(), *parts)
+    )

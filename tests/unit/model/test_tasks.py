@@ -1,5 +1,7 @@
 """Training tasks: masked and predicted positions by hand, and properties for any session."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -216,3 +218,35 @@ class TestPermutation:
             after = model._output_states(columns_of(changed), positions)
             differs = (after != before).any(1)
             assert torch.equal(differs, order[is_predicted] > order[0, position])
+
+
+def marked(random, flags):
+    return replace(random, global_marks={"_is_target": flags})
+
+
+@given(batches(), st.one_of(st.just(CausalTask()), masked_tasks, permutation_tasks), st.data())
+def test_only_events_of_the_predicted_types_are_predicted(batch, task, data):
+    items, lengths, random = batch
+    seed = data.draw(st.integers(0, 99))
+    flags = torch.randint(0, 2, items.shape, generator=torch.Generator().manual_seed(seed))
+    positions, labels = task.training_positions(items, lengths, marked(random, flags))
+    could_be = (flags == 1) & (torch.arange(items.shape[1]) < lengths[:, None])
+    could_be[:, 0] &= task.first_target == 0
+    assert {*labels.tolist()} <= {*items[could_be].tolist()}
+    # Where there is one, at least one is; and never a whole session.
+    n_predicted = positions.is_predicted.sum(1)
+    assert torch.equal(n_predicted > 0, could_be.any(1))
+    assert (n_predicted < lengths).all()
+    assert torch.equal(task.at_targets(items, positions), labels)
+    if isinstance(task, CausalTask):
+        assert len(labels) == could_be.sum()
+
+
+@given(batches(), st.one_of(st.just(CausalTask()), masked_tasks, permutation_tasks))
+def test_where_all_types_are_predicted_nothing_changes(batch, task):
+    items, lengths, random = batch
+    plain, labels = task.training_positions(items, lengths, random)
+    typed, same = task.training_positions(items, lengths, marked(random, torch.ones_like(items)))
+    assert torch.equal(labels, same)
+    assert torch.equal(plain.is_predicted, typed.is_predicted)
+    assert torch.equal(plain.is_masked, typed.is_masked)

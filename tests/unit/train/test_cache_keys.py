@@ -4,6 +4,7 @@ import shutil
 from dataclasses import fields
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -18,6 +19,7 @@ from dayahead.train.run import Run
 from dayahead.windows.folder import GRACE_SUFFIX, WindowFolder, vocabulary_path, window_path
 from support.other_settings import OTHER, OTHER_EVALUATION
 from support.tiny_settings import merge_sections, tiny_study
+from support.typed_windows import add_types
 from support.window_folders import day, markov_days, write_window_folder
 
 DAYS = markov_days(n_days=5, sessions_per_day=12, n_items=300)
@@ -93,7 +95,7 @@ CHANGES = [(section, name) for section, values in OTHER.items() for name in valu
 def windows(tmp_path_factory):
     folder = write_window_folder(tmp_path_factory.mktemp("windows"), DAYS, features=True)
     edit(folder / "statistics.json", lambda known: known["sessions"].update(past_max_length=5))
-    return folder
+    return add_types(folder)
 
 
 @pytest.fixture(autouse=True)
@@ -154,6 +156,27 @@ def test_every_setting_of_a_fit_changes_all_keys(windows, section, name):
     base = NEEDED.get(f"{section}.{name}", {})
     other = merge_sections(base, **{section: {name: OTHER[section][name]}})
     assert n_shared(keys_of(windows, base), keys_of(windows, other)) == (0, 0)
+
+
+@pytest.mark.parametrize("base", [TRANSITIONS, VSKNN, SLIST])
+def test_targets_evaluate_baselines_again_and_fit_none(windows, base):
+    other = merge_sections(base, events={"targets": ["purchase"]})
+    assert n_shared(keys_of(windows, base), keys_of(windows, other)) == (5, 0)
+    weighted = merge_sections(base, events={"weights": {"purchase": 2.0}})
+    assert n_shared(keys_of(windows, base), keys_of(windows, weighted)) == (0, 0)
+
+
+def test_types_that_the_log_has_later_change_no_key(windows, copied):
+    sections = {"events": {"targets": ["purchase", "cart"], "weights": {"view": 1, "cart": 2}}}
+    keys = keys_of(windows, sections)
+    path = copied / "vocabulary" / "event_type.parquet"
+    new = {"index": 5, "value": "wish", "first_window": "2026-01-05", "events": 1}
+    rewrite(
+        path, lambda table: pa.concat_tables([table, pa.Table.from_pylist([new], table.schema)])
+    )
+    assert n_shared(keys, keys_of(copied, sections)) == (5, 4)
+    one = {"events": sections["events"] | {"targets": ["cart", "purchase"]}}
+    assert n_shared(keys, keys_of(windows, one)) == (5, 4)
 
 
 @pytest.mark.parametrize("network", ["none", "gpt2"])

@@ -7,6 +7,7 @@ from dayahead.config.effective_settings import effective_settings
 from support.memory_models import MEMORY_WITH_GPT2
 from support.other_settings import OTHER
 from support.tiny_settings import merge_sections, tiny_params, train_study
+from support.typed_windows import add_types
 from support.window_folders import markov_days, write_window_folder
 
 FAST = ("transitions", "vsknn", "vstan", "slist", MEMORY)
@@ -16,7 +17,8 @@ FAST = ("transitions", "vsknn", "vstan", "slist", MEMORY)
 @pytest.fixture(scope="module")
 def windows(tmp_path_factory):
     days = markov_days(n_days=2, sessions_per_day=12, n_items=30)
-    return write_window_folder(tmp_path_factory.mktemp("windows"), days, features=True)
+    folder = write_window_folder(tmp_path_factory.mktemp("windows"), days, features=True)
+    return add_types(folder)
 
 
 @pytest.mark.parametrize(

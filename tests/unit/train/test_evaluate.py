@@ -10,12 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayahead.core.errors import ScoreError
+from dayahead.core.ragged import step_of_each
 from dayahead.distributed.process import Process, Rank
 from dayahead.distributed.sharding import WHOLE, Shard
 from dayahead.model.model import Model
 from dayahead.model.tasks import build_task
 from dayahead.train.batches import LoadedBatches, Sessions, sorted_rows
 from dayahead.train.evaluate import _synchronised_prefixes, evaluate
+from dayahead.train.event_types import Targets
 from dayahead.train.list_counts import Best
 from support.tiny_settings import counted, task_config
 
@@ -84,7 +86,7 @@ def test_at_all_positions_each_prefix_is_ranked_like_a_session(lists, candidates
     assert found.ranks.tolist() == [brute_force(prefix, candidates) for prefix in prefixes]
     ids = pa.chunked_array([[f"s{i}" for i in range(len(lists))]])
     n_targets = np.array([len(session) - 1 for session in lists])
-    ranks = found.as_window_ranks(ids, n_targets, "all")
+    ranks = found.as_window_ranks(ids, Targets(n_targets, step_of_each(n_targets) + 1))
     pairs = [(f"s{i}", n) for i, session in enumerate(lists) for n in range(1, len(session))]
     assert [*zip(ranks.session_ids.to_pylist(), ranks.positions.tolist(), strict=True)] == pairs
     assert ranks.n_sessions == len(lists)
