@@ -124,6 +124,7 @@ def test_weights_change_ranks(windows, tmp_path, name):
     assert not np.array_equal(a, b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["softmax", "sampled_softmax"])
 @pytest.mark.parametrize("architecture", ["gpt2", "memory"])
 def test_two_processes_give_the_ranks_of_one(windows, tmp_path, architecture, loss):
