@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from dayahead.dataset.schema import DatasetConfig, load_dataset
-from dayahead.inspect.finding import Finding
-from dayahead.inspect.log import Inspection, inspect_log
+from dayahead.inspection.finding import Finding
+from dayahead.inspection.log import Inspection, inspect_log
 
 
 @dataclass(frozen=True)

@@ -116,11 +116,10 @@ def find(
         DataError: the run's files disagree, or one is damaged.
         WindowError: the windows cannot be read.
     """
-    results = folders.results
+    results, folder = folders.results, WindowFolder(folders.windows)
     with phase("average"):
         summary = average(own.rows, [found.ranks for found in own.ranks], cutoffs)
     tables, others = _tables_and_ranks(results, settings, own, cutoffs, beside)
-    folder = WindowFolder(folders.windows)
     _check_windows(folder, own)
     split: Any = settings["evaluation.split"]
     ages, later = _no_ages(folder, [*summary.aod], settings), _later(results, settings, own)
@@ -135,7 +134,7 @@ def find(
         baselines=[compare_with_baseline(own.rows, name, rows) for name, rows in tables.items()],
         slicings=[*slicings, *segments.slicings([*others])],
         segments=list(segments.rows()),
-        n_without_target=_n_without_target(folder, split, own, settings),
+        n_without_target=_n_without_target(folder, own, settings),
         lists=average_lists(results, [row.window for row in own.rows]),
         ageing=ages.result(1 + len(later)),
         window=own.rows[-1].window,
@@ -150,13 +149,11 @@ def find(
 
 
 def _n_without_target(
-    folder: WindowFolder,
-    split: Any,  # noqa: ANN401
-    own: RunResults,
-    settings: Mapping[str, Setting],
+    folder: WindowFolder, own: RunResults, settings: Mapping[str, Setting]
 ) -> int:
     if not settings.get("events.targets"):
         return 0
+    split: Any = settings["evaluation.split"]
     evaluated = {row.window for row in own.rows}
     windows = (window for window in folder.windows if window.name in evaluated)
     n_all = sum(len(folder.read(window, split, [SESSION_ID])) for window in windows)

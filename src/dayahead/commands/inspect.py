@@ -12,7 +12,7 @@ from dayahead.core.files import write_text
 from dayahead.core.project import project_root
 
 if TYPE_CHECKING:
-    from dayahead.inspect.log import Inspection
+    from dayahead.inspection.log import Inspection
 
 _FILES = typer.Argument(metavar="FILE...", help="Files of the log, or globs.")
 _NAME = typer.Option(help="Name of the data set; otherwise that of the file.", show_default=False)
@@ -27,7 +27,7 @@ def inspect(
     dry_run: Annotated[bool, _DRY_RUN] = False,
 ) -> None:
     """Look at a log, say what it holds, and write a data set file that runs."""
-    from dayahead.inspect.log import inspect_log
+    from dayahead.inspection.log import inspect_log
 
     name = name or _name_of(files[0])
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name, re.ASCII):

@@ -178,7 +178,7 @@ def _target_parts(
     if len(rows) == 0:
         return []
     # Count back from the end of the session's targets.
-    indices = counts.cumsum(0)[batch.sessions[rows]] - n_left[rows, n_known]
+    indices = counts.cumsum(0)[batch.sessions][rows] - n_left[rows, n_known]
     # The scorer cuts each part to its longest prefix, so prefixes of similar length go together.
     order = n_known.argsort(stable=True)
     parts = (

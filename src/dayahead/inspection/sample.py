@@ -21,7 +21,7 @@ from dayahead.download.parquet_files import seekable
 from dayahead.download.readers import format_of
 from dayahead.download.sources import list_files
 from dayahead.download.text import MARKS, guessed_encoding, wide_encoding
-from dayahead.inspect.finding import Finding
+from dayahead.inspection.finding import Finding
 
 BYTES = 8 << 20
 """Maximum number of bytes of text that are read of a file."""

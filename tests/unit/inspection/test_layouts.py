@@ -10,8 +10,8 @@ import pytest
 
 from dayahead.core.errors import DayaheadError
 from dayahead.dataset.source import SourceConfig
-from dayahead.inspect.dialect import find_layout
-from dayahead.inspect.log import inspect_log
+from dayahead.inspection.dialect import find_layout
+from dayahead.inspection.log import inspect_log
 from support.inspected_logs import inspected, log_lines
 
 CSV = log_lines(header="session,item,time", row="s{visit},{item},{when:%Y-%m-%dT%H:%M:%SZ}")
@@ -89,7 +89,7 @@ def test_a_list_of_events_in_each_record_is_exploded(tmp_path):
 
 
 def test_an_array_of_objects_may_be_cut_by_the_sample(tmp_path, monkeypatch):
-    monkeypatch.setattr("dayahead.inspect.sample.BYTES", 4000)
+    monkeypatch.setattr("dayahead.inspection.sample.BYTES", 4000)
     rows = [json.loads(line) for line in log_lines(
         row='{{"uid": {user}, "item": {item}, "ts": {second}}}').splitlines()]  # fmt: skip
     found = inspected(tmp_path, json.dumps(rows, indent=1), name="log.json")
@@ -164,12 +164,12 @@ def test_files_of_other_kinds_and_machines_are_refused(tmp_path):
 
 
 def test_a_large_archive_is_not_read_through(tmp_path, monkeypatch):
-    monkeypatch.setattr("dayahead.inspect.sample._MAX_ARCHIVE", 5000)
+    monkeypatch.setattr("dayahead.inspection.sample._MAX_ARCHIVE", 5000)
     with tarfile.open(tmp_path / "log.tar.gz", "w:gz") as archive:
         (tmp_path / "log.csv").write_text(CSV)
         archive.add(tmp_path / "log.csv", "log.csv")
     found = inspect_log([str(tmp_path / "log.tar.gz")], "mine")
     assert "log.tar.gz::log.csv" in found.read
-    monkeypatch.setattr("dayahead.inspect.sample._MAX_ARCHIVE", 50)
+    monkeypatch.setattr("dayahead.inspection.sample._MAX_ARCHIVE", 50)
     with pytest.raises(DayaheadError, match="can only be read as a whole"):
         inspect_log([str(tmp_path / "log.tar.gz")], "mine")

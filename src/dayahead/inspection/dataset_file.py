@@ -4,11 +4,11 @@ import math
 import re
 from collections.abc import Iterator
 
-from dayahead.inspect.features import Features
-from dayahead.inspect.finding import Finding, printable, scalar
-from dayahead.inspect.keys import Keys, item_type
-from dayahead.inspect.table import Table
-from dayahead.inspect.times import Reading
+from dayahead.inspection.features import Features
+from dayahead.inspection.finding import Finding, printable, scalar
+from dayahead.inspection.keys import Keys, item_type
+from dayahead.inspection.table import Table
+from dayahead.inspection.times import Reading
 
 _ALLOWED_NULLS = 0.01
 """Default limit of quality.nulls on required columns."""

@@ -5,7 +5,7 @@ import pytest
 
 from dayahead.dataset.schema import load_dataset
 from dayahead.download.stage import download
-from dayahead.inspect.log import inspect_log
+from dayahead.inspection.log import inspect_log
 from dayahead.preprocess.stage import preprocess
 from dayahead.windows.folder import WindowFolder
 from dayahead.windows.session_ids import hashed_ids

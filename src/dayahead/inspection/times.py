@@ -14,9 +14,9 @@ from dayahead.core.errors import SourceError
 from dayahead.dataset.time import TimeConfig, TimeUnit
 from dayahead.download.time_advice import formats_of, iso, named
 from dayahead.download.times import InvalidTimesError, to_times
-from dayahead.inspect.finding import Finding
-from dayahead.inspect.names import name_score, zone_of
-from dayahead.inspect.table import Column, Table
+from dayahead.inspection.finding import Finding
+from dayahead.inspection.names import name_score, zone_of
+from dayahead.inspection.table import Column, Table
 
 NEVER = np.iinfo(np.int64).min
 """Stands for no time."""

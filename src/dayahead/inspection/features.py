@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from dayahead.core.columns import EVENT_TYPE, PAST_PREFIX
 from dayahead.dataset.schema import RESERVED
-from dayahead.inspect.finding import Finding, scalar
-from dayahead.inspect.keys import CONSTANT, Keys, constant_share, item_type
-from dayahead.inspect.names import name_score, words_of
-from dayahead.inspect.table import Column, Table
+from dayahead.inspection.finding import Finding, scalar
+from dayahead.inspection.keys import CONSTANT, Keys, constant_share, item_type
+from dayahead.inspection.names import name_score, words_of
+from dayahead.inspection.table import Column, Table
 
 _MAX_VALUES = 1000
 """Number of values of an attribute that is not of the item."""

@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dayahead.core.columns import UNITS
-from dayahead.inspect.keys import GAP, Keys, pair_codes
-from dayahead.inspect.table import Table
-from dayahead.inspect.times import NEVER
+from dayahead.inspection.keys import GAP, Keys, pair_codes
+from dayahead.inspection.table import Table
+from dayahead.inspection.times import NEVER
 
 _Ints = npt.NDArray[np.int64]
 WANTED = 100

@@ -20,10 +20,10 @@ from dayahead.download.archives import raw_files
 from dayahead.download.batches import UNREADABLE, RawBatch, as_text
 from dayahead.download.members import EVERY
 from dayahead.download.readers import read_batches
-from dayahead.inspect.dialect import find_layout
-from dayahead.inspect.finding import Finding
-from dayahead.inspect.records import find_paths, lines_of, parsed
-from dayahead.inspect.sample import RECORDS, ROWS, Sample
+from dayahead.inspection.dialect import find_layout
+from dayahead.inspection.finding import Finding
+from dayahead.inspection.records import find_paths, lines_of, parsed
+from dayahead.inspection.sample import RECORDS, ROWS, Sample
 
 Kind = Literal["int", "number", "time", "text"]
 NULLS = ("NULL", "null", "\\N", "NA", "N/A", "nan", "NaN", "None", "undefined", "(not set)")

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dayahead.core.errors import SourceError
-from dayahead.inspect.dataset_file import DatasetFile
-from dayahead.inspect.features import find_features
-from dayahead.inspect.finding import Finding
-from dayahead.inspect.keys import Keys, find_keys
-from dayahead.inspect.sample import Sample, local_files, take_sample
-from dayahead.inspect.sessions import Windows, repeated, suggest
-from dayahead.inspect.table import Table, read_table
-from dayahead.inspect.times import find_time
+from dayahead.inspection.dataset_file import DatasetFile
+from dayahead.inspection.features import find_features
+from dayahead.inspection.finding import Finding
+from dayahead.inspection.keys import Keys, find_keys
+from dayahead.inspection.sample import Sample, local_files, take_sample
+from dayahead.inspection.sessions import Windows, repeated, suggest
+from dayahead.inspection.table import Table, read_table
+from dayahead.inspection.times import find_time
 
 _GLOB_FROM = 4
 """Number of files from which on a glob names them, if it finds the same."""

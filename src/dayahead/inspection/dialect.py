@@ -10,8 +10,8 @@ from itertools import islice
 from dayahead.core.errors import SourceError
 from dayahead.dataset.source import SourceConfig
 from dayahead.download.csv_header import DELIMITERS, Dialect
-from dayahead.inspect.finding import Confidence, Finding
-from dayahead.inspect.names import ROLES, name_score
+from dayahead.inspection.finding import Confidence, Finding
+from dayahead.inspection.names import ROLES, name_score
 
 _LINES = 500
 _VALUE = re.compile(r"[-+]?[\d.,:/TZ\s+-]*\d[\d.,:/TZ\s+-]*(UTC|GMT|[AaPp][Mm])?|[0-9a-fA-F-]{20,}")

@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 from dayahead.core.columns import DAY, UNITS, IdType
 from dayahead.core.errors import SourceError
 from dayahead.download.ids import plain_numbers
-from dayahead.inspect.finding import Finding
-from dayahead.inspect.names import ACTIONS, name_score, words_of
-from dayahead.inspect.table import Column, Table
-from dayahead.inspect.times import NEVER
+from dayahead.inspection.finding import Finding
+from dayahead.inspection.names import ACTIONS, name_score, words_of
+from dayahead.inspection.table import Column, Table
+from dayahead.inspection.times import NEVER
 
 GAP = 30 * UNITS["minute"]
 _MAX_TYPES = 50

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from dayahead.inspect.finding import printable, scalar
-from dayahead.inspect.names import name_score, zone_of
+from dayahead.inspection.finding import printable, scalar
+from dayahead.inspection.names import name_score, zone_of
 from support.inspected_logs import inspected, log_lines
 
 HEADER = "session,item,time"

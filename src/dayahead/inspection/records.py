@@ -8,8 +8,8 @@ from typing import Any
 from dayahead.core.errors import SourceError
 from dayahead.download.json_lines import SPREAD
 from dayahead.download.json_values import objects, record_of
-from dayahead.inspect.finding import Finding
-from dayahead.inspect.names import name_score
+from dayahead.inspection.finding import Finding
+from dayahead.inspection.names import name_score
 
 
 @dataclass(frozen=True)
