@@ -1,4 +1,4 @@
-"""Messages that were delivered twice: counted over all files, and dropped where told to."""
+"""Messages that were delivered twice: counted over all files, and dropped by setting."""
 
 from itertools import pairwise
 
