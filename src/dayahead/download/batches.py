@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +27,6 @@ Columns = Mapping[str, pa.DataType]
 """Source columns, with the type to which they will be converted."""
 Indices = npt.NDArray[np.int64]
 _NONE = np.empty(0, np.int64)
-_Sliceable = TypeVar("_Sliceable", pa.Array, list[bytes])
 
 
 @dataclass(frozen=True)
@@ -106,7 +104,7 @@ def as_text(values: pa.Array) -> pa.Array:
     return values.cast(pa.string())
 
 
-def find_invalid(values: _Sliceable, convert: Callable[[_Sliceable], object]) -> Iterator[int]:
+def find_invalid(values: pa.Array, convert: Callable[[pa.Array], object]) -> Iterator[int]:
     """Find by bisection, in order, the elements that `convert` cannot convert.
 
     `convert` must raise an ArrowException for a slice if and only if it has an invalid element.

@@ -90,7 +90,7 @@ def read_header(text: Text, source: SourceConfig, dialect: Dialect, columns: Col
     if _is_separator_line(text.stream.peek(8)[:8]):
         _check_separator(next(lines.decoded()), source, text.name)
     if not names:
-        names = _names(lines, dialect)
+        names = _names(lines, dialect, text.name)
     if not names and not text.stream.peek(1):
         return Header([], lines.n)
     padded = set()
@@ -131,8 +131,7 @@ class _Lines:
             yield found + "\n"
 
 
-def _names(lines: _Lines, dialect: Dialect) -> list[str]:
-    name = lines._text.name
+def _names(lines: _Lines, dialect: Dialect, name: str) -> list[str]:
     try:
         rows = dialect.rows(lines.decoded())
         return next((row for row in rows if any(cell.strip() for cell in row)), [])

@@ -7,11 +7,10 @@ import pyarrow.compute as pc
 
 from dayahead.core.columns import ITEM_ID
 from dayahead.dataset.schema import DatasetConfig
+from dayahead.download.values import EXACT
 
 SEPARATOR = ":"
 """Between the values of an id of several columns."""
-_LARGEST = 2**53
-"""Largest whole number that a float holds exactly: one written with a fraction was a float."""
 _FRACTION = r"^-?\d+\.0*$"
 _BLANKS = " \t\r\n"
 _NUMBER = r"^(-?)0*(\d+)(\.0*)?$"
@@ -28,8 +27,9 @@ def plain_numbers(values: pa.Array) -> pa.Array:
     values = pc.utf8_trim(values, _BLANKS)
     is_float = pc.fill_null(pc.match_substring_regex(values, _FRACTION), fill_value=False)
     whole = pc.replace_substring_regex(values, r"\.0*$", "")
+    # A number that is written with a fraction was a float.
     floats = whole.filter(is_float).cast(pa.int64())
-    if pc.any(pc.greater(pc.abs(floats), _LARGEST)).as_py():
+    if pc.any(pc.greater(pc.abs(floats), EXACT[64])).as_py():
         raise pa.ArrowInvalid("the float has lost digits")
     return pc.if_else(is_float, whole, values)
 

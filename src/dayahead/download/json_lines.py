@@ -29,7 +29,6 @@ from dayahead.download.batches import (
     check_columns,
 )
 from dayahead.download.json_values import (
-    EXACT,
     MISSING,
     Number,
     cell_of,
@@ -40,6 +39,7 @@ from dayahead.download.json_values import (
 )
 from dayahead.download.nested import check_list, flat
 from dayahead.download.text import Text, printable
+from dayahead.download.values import EXACT
 
 _SAMPLE = 200
 """Number of lines of a block from which the types of the columns are inferred."""
@@ -297,9 +297,7 @@ def _arrow_type(kinds: Counter[type], wanted: pa.DataType) -> pa.DataType:
     numbers = kinds[int] + kinds[float]
     if max(kinds[str], kinds[bool]) > numbers:
         return pa.string() if kinds[str] >= kinds[bool] else pa.bool_()
-    if kinds[float] or (numbers == 0 and pa.types.is_floating(wanted)):
-        return pa.float64()
-    if pa.types.is_floating(wanted):
+    if kinds[float] or pa.types.is_floating(wanted):
         return pa.float64()
     return pa.int64() if numbers or pa.types.is_integer(wanted) else pa.string()
 
@@ -324,7 +322,7 @@ def _settled(values: pa.Array, wanted: pa.DataType, nulls: tuple[str, ...]) -> p
         values = pc.if_else(pc.is_nan(values), None, values)
         if not pa.types.is_floating(wanted):
             is_whole = pc.and_(
-                pc.equal(pc.floor(values), values), pc.less(pc.abs(values), float(EXACT))
+                pc.equal(pc.floor(values), values), pc.less(pc.abs(values), float(EXACT[64]))
             )
             whole = pc.all(is_whole).as_py()
             if whole is not False:

@@ -10,9 +10,8 @@ import pyarrow as pa
 from dayahead.core.errors import SourceError
 from dayahead.download.nested import ADVICE
 from dayahead.download.text import MARK
+from dayahead.download.values import EXACT
 
-EXACT = 2**53
-"""Whole numbers below it are exact in float64."""
 MISSING = object()
 """Stands for a key that is absent."""
 _CHUNK = 1 << 20
@@ -121,7 +120,7 @@ def _whole(number: str) -> str:
     if number.lstrip("-").isdigit():
         return "0" if number == "-0" else number
     value = float(number)
-    return str(int(value)) if abs(value) < EXACT and value.is_integer() else number
+    return str(int(value)) if abs(value) < EXACT[64] and value.is_integer() else number
 
 
 def _storable(text: str) -> str:

@@ -16,7 +16,7 @@ SECOND = 1_000_000
 
 
 def mark_user_repeats(events: pa.Table, users: Ints, dataset: DatasetConfig) -> pa.Table:
-    """Add REPEATED, and RETRIED where it is asked for; a finalised event keeps its marks.
+    """Add REPEATED, and RETRIED with sessions.retry_seconds; a finalised event keeps its marks.
 
     Events are sorted by (user, time, row), and `users` numbers their users 0, 1, ...; events
     without a user repeat none under scope: user.
