@@ -1,5 +1,6 @@
 """Messages that were delivered twice: counted by file over the whole log, and dropped."""
 
+import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -73,7 +74,7 @@ def _find(files: Sequence[tuple[Source, Conversion]], dataset: DatasetConfig) ->
     across = repeats_across(parts) if len(parts) > 1 else none
     ids = repeats_of(parts, EVENT_ID) if dataset.columns.event_id is not None else none
     return [
-        _Repeats(np.union1d(part.repeats, others), of_id)
+        _Repeats(np.union1d(part.repeats, others) if len(others) else part.repeats, of_id)
         for part, others, of_id in zip(parts, across, ids, strict=True)
     ]
 
@@ -85,13 +86,11 @@ def _counted(
     quality, of = conversion.quality, conversion.events
     if not repeats:
         return quality
-    equal = np.concatenate([each.equal for each in repeats])
-    quality = quality.with_repeats("duplicates", equal.tolist(), of)
+    quality = quality.with_repeats("duplicates", [each.equal for each in repeats], of)
     if dataset.columns.event_id is not None:
-        ids = np.concatenate([each.ids for each in repeats])
-        quality = quality.with_repeats("event_ids", ids.tolist(), of)
-        conflicts = np.setdiff1d(ids, equal)
-        quality = quality.with_repeats("event_id_conflicts", conflicts.tolist(), of)
+        quality = quality.with_repeats("event_ids", [each.ids for each in repeats], of)
+        conflicts = [np.setdiff1d(each.ids, each.equal) for each in repeats]
+        quality = quality.with_repeats("event_id_conflicts", conflicts, of)
     return quality
 
 
@@ -126,5 +125,6 @@ def _without(part: EventsFile, path: Path, rows: Ints) -> tuple[EventsFile, Path
         with reading_entry():
             return EventsFile(**read_json(folder / _RECORD)["part"]), folder / part.file
 
-    key = {"part": part.sha256, "without": rows.tolist(), "source": source_fingerprint(*ROOMS)}
+    without = hashlib.sha256(rows.tobytes()).hexdigest()
+    key = {"part": part.sha256, "without": without, "source": source_fingerprint(*ROOMS)}
     return events_cache().get_or_build(fingerprint(key), build, read)

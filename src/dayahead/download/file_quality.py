@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from operator import itemgetter
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from dayahead.core.columns import DAY, ROW
@@ -62,10 +63,16 @@ class FileQuality:
         """Return where a row is in messages, without the name of the file."""
         return place_of(self.places, row)
 
-    def with_repeats(self, check: str, rows: Sequence[int], of: int) -> "FileQuality":
-        """Return these counts with those of a check over the whole log; `rows` are its defects."""
-        examples = [self.location(row) for row in rows[:EXAMPLES]]
-        return replace(self, defects={**self.defects, check: Defects(len(rows), of, examples)})
+    def with_repeats(
+        self, check: str, rows: Sequence[npt.NDArray[np.int64]], of: int
+    ) -> "FileQuality":
+        """Return these counts with those of a check over the whole log.
+
+        `rows` are its defects, by part of the file.
+        """
+        first = [row for each in rows for row in each[:EXAMPLES].tolist()][:EXAMPLES]
+        found = Defects(sum(map(len, rows)), of, list(map(self.location, first)))
+        return replace(self, defects={**self.defects, check: found})
 
 
 def place_of(places: Sequence[Place], row: int) -> str:

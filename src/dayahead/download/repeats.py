@@ -19,7 +19,9 @@ from dayahead.core.columns import EVENT_TIME, ITEM_ID, ROW
 
 MAX_HASHES = 1 << 25
 """Maximum number of hashes that are held at once: 256 MiB."""
-MAX_ROWS = 1 << 22
+MAX_HELD = 1 << 22
+"""Maximum number of rows whose hashes are read once only."""
+MAX_ROWS = 1 << 20
 """Maximum number of rows that are compared at once."""
 _PLACE = "_place"
 Ints = npt.NDArray[np.int64]
@@ -143,7 +145,7 @@ def _repeats(groups: Sequence[_Groups], key: Sequence[str], hashed: Sequence[str
         searched = [(n, part) for n, part in enumerate(groups) if part.n_rows]
         return ((n, *each) for n, part in searched for each in part.hashes(hashed))
 
-    held = list(read()) if n_rows <= MAX_ROWS else None
+    held = list(read()) if n_rows <= MAX_HELD else None
     n_slices = -(-n_rows // MAX_HASHES)
     found: list[list[Ints]] = [[] for _ in groups]
     for slice_ in range(n_slices):
