@@ -2,8 +2,9 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -30,10 +31,17 @@ _RECORD = "part.json"
 class _Repeats:
     """Rows of a part, ascending, that repeat an earlier event of the log."""
 
-    equal: Ints
-    """They equal it in every column."""
+    within: Callable[[], Ints]
+    """Reads those that equal one of the same part in every column."""
+    across: Ints
+    """They equal one of another part, and none of their own."""
     ids: Ints
     """They have its event_id."""
+
+    @property
+    def equal(self) -> Ints:
+        """Those that equal it in every column; not held, for they may be most of the log."""
+        return np.sort(np.concatenate([self.within(), self.across]))
 
     def dropped(self, dataset: DatasetConfig) -> dict[str, Ints]:
         """Return the rows that are left out, by reason."""
@@ -67,14 +75,14 @@ def _find(files: Sequence[tuple[Source, Conversion]], dataset: DatasetConfig) ->
     first_row = 0
     for _, conversion in files:
         for number, part in enumerate(conversion.parts):
-            path, known = conversion.folder / part.file, conversion.repeats(number)
+            path, known = conversion.folder / part.file, partial(conversion.repeats, number)
             parts.append(Part(path, first_row, part.first_event, part.last_event, known))
         first_row += conversion.rows
     none = [np.empty(0, np.int64)] * len(parts)
     across = repeats_across(parts) if len(parts) > 1 else none
     ids = repeats_of(parts, EVENT_ID) if dataset.columns.event_id is not None else none
     return [
-        _Repeats(np.union1d(part.repeats, others) if len(others) else part.repeats, of_id)
+        _Repeats(part.repeats, others, of_id)
         for part, others, of_id in zip(parts, across, ids, strict=True)
     ]
 
@@ -86,10 +94,10 @@ def _counted(
     quality, of = conversion.quality, conversion.events
     if not repeats:
         return quality
-    quality = quality.with_repeats("duplicates", [each.equal for each in repeats], of)
+    quality = quality.with_repeats("duplicates", (each.equal for each in repeats), of)
     if dataset.columns.event_id is not None:
-        quality = quality.with_repeats("event_ids", [each.ids for each in repeats], of)
-        conflicts = [np.setdiff1d(each.ids, each.equal) for each in repeats]
+        quality = quality.with_repeats("event_ids", (each.ids for each in repeats), of)
+        conflicts = (np.setdiff1d(each.ids, each.equal) for each in repeats)
         quality = quality.with_repeats("event_id_conflicts", conflicts, of)
     return quality
 

@@ -64,14 +64,15 @@ class FileQuality:
         return place_of(self.places, row)
 
     def with_repeats(
-        self, check: str, rows: Sequence[npt.NDArray[np.int64]], of: int
+        self, check: str, rows: Iterable[npt.NDArray[np.int64]], of: int
     ) -> "FileQuality":
         """Return these counts with those of a check over the whole log.
 
         `rows` are its defects, by part of the file.
         """
-        first = [row for each in rows for row in each[:EXAMPLES].tolist()][:EXAMPLES]
-        found = Defects(sum(map(len, rows)), of, list(map(self.location, first)))
+        found = Defects(of=of)
+        for each in rows:
+            found.add(len(each), 0, map(self.location, each[:EXAMPLES].tolist()))
         return replace(self, defects={**self.defects, check: found})
 
 

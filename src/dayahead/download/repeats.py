@@ -3,7 +3,7 @@
 Hashes only preselect: rows with a hash that occurs twice are compared value by value.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -40,8 +40,8 @@ class Part:
     first_event: str
     """Earliest event time, ISO 8601 in UTC."""
     last_event: str
-    repeats: Ints
-    """Its rows that equal an earlier one of it, as `repeats_within` finds them."""
+    repeats: Callable[[], Ints]
+    """Reads its rows that equal an earlier one of it, as `repeats_within` finds them."""
 
 
 @dataclass(frozen=True)
@@ -52,22 +52,21 @@ class _Groups:
     first_row: int
     numbers: Sequence[int]
     n_rows: int
-    known: Ints
-    """Rows that are known to be repeats, and left out."""
+    known: Callable[[], Ints] | None = None
+    """Reads rows that are known to be repeats, and left out: as many as the log may have."""
 
     def hashes(self, columns: Sequence[str]) -> Iterator[tuple[int, Ints, Hashes]]:
         """Yield number, rows to be compared (from 0) and hashes of columns, by row group."""
         file = pq.ParquetFile(self.path)
+        known = np.empty(0, np.int64) if self.known is None else self.known()
         for number in self.numbers:
-            table = file.read_row_group(
-                number, columns=[*columns, *([ROW] if len(self.known) else [])]
-            )
-            known = np.ones(len(table), dtype=bool)
-            if len(self.known):
-                known = ~np.isin(table[ROW].to_numpy(), self.known)
+            table = file.read_row_group(number, columns=[*columns, *([ROW] if len(known) else [])])
+            is_compared = np.ones(len(table), dtype=bool)
+            if len(known):
+                is_compared = ~np.isin(table[ROW].to_numpy(), known)
             if len(columns) == 1:  # an id, which may be missing
-                known &= table[columns[0]].is_valid().to_numpy()
-            rows = np.flatnonzero(known)
+                is_compared &= table[columns[0]].is_valid().to_numpy()
+            rows = np.flatnonzero(is_compared)
             keys = table.select(columns)
             if len(rows) < len(keys):
                 keys = keys.take(pa.array(rows))
@@ -109,8 +108,7 @@ def repeats_of(parts: Sequence[Part], column: str) -> list[Ints]:
 def _whole(path: Path, first_row: int = 0) -> _Groups:
     """Return all row groups of an events file."""
     file = pq.read_metadata(path)
-    none = np.empty(0, np.int64)
-    return _Groups(path, first_row, range(file.num_row_groups), file.num_rows, none)
+    return _Groups(path, first_row, range(file.num_row_groups), file.num_rows)
 
 
 def _shared(part: Part, spans: npt.NDArray[np.datetime64]) -> _Groups:
@@ -163,8 +161,13 @@ def _shared_hashes(rows: Iterable[_Hashed], slice_: int, n_slices: int) -> Itera
         [each if n_slices == 1 else each[each % np.uint64(n_slices) == slice_] for *_, each in rows]
     )
     hashes.sort()
-    shared, counts = np.unique(hashes[1:][hashes[1:] == hashes[:-1]], return_counts=True)
-    batch = np.cumsum(counts + 1) // MAX_ROWS
+    is_equal = np.concatenate([[False], hashes[1:] == hashes[:-1], [False]])
+    first, last = (
+        np.flatnonzero(each)
+        for each in (is_equal[1:] > is_equal[:-1], is_equal[1:] < is_equal[:-1])
+    )
+    shared, batch = hashes[first], np.cumsum(last - first + 1) // MAX_ROWS
+    del hashes, is_equal  # the rows are compared while this waits
     yield from (shared[batch == n] for n in np.unique(batch))
 
 
