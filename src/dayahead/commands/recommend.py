@@ -9,9 +9,8 @@ from typing import Annotated
 import typer
 
 from dayahead.core.errors import ConfigError
-from dayahead.serve.request import ColdStart, Options, parse_ids
+from dayahead.serve.request import N_REASONS, ColdStart, Options, parse_ids
 
-N_REASONS = 3
 Session = Annotated[
     str | None,
     typer.Option(help="Item ids, oldest first, separated by commas; an id with a comma in quotes."),

@@ -176,6 +176,7 @@ def _run(service: "Service", listening: socket.socket, host: str) -> None:
         create_app(service),
         http=connections_within(service.limits),
         ws="none",
+        log_config=None,
         log_level="error",  # clients' mistakes do not belong in the log
         access_log=False,
         timeout_graceful_shutdown=DRAIN_SECONDS,
@@ -193,8 +194,16 @@ def _run(service: "Service", listening: socket.socket, host: str) -> None:
 def _set_up(n_connections: int, threads: int) -> None:
     import torch
 
+    from dayahead.serve.request_ids import add_request_id
+
     _allow_files(n_connections)
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    handler = logging.StreamHandler()
+    handler.addFilter(add_request_id)
+    logging.basicConfig(
+        level=logging.WARNING,
+        format="%(asctime)s %(levelname)s %(message)s%(request)s",
+        handlers=[handler],
+    )
     logging.getLogger("dayahead").setLevel(logging.INFO)
     torch.set_num_threads(threads)
 

@@ -1,6 +1,8 @@
 """Requests of the HTTP service, answered many at once."""
 
 from collections.abc import Sequence
+from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +23,7 @@ from dayahead.serve.messages import (
 from dayahead.serve.model_source import LoadedModel
 from dayahead.serve.raw_sessions import RawSessions
 from dayahead.serve.recommender import Recommender
-from dayahead.serve.request import ColdStart, Options
+from dayahead.serve.request import N_REASONS, ColdStart, Options
 
 Request = SessionRequest | SimilarRequest
 Result = Answer | DayaheadError
@@ -63,7 +65,13 @@ def _answer_sessions(
     return [each if isinstance(each, DayaheadError) else next(answers) for each in prepared]
 
 
-Prepared = tuple[pa.Table, pa.Table | None, Options]
+class Prepared(NamedTuple):
+    """A session in the types of the model."""
+
+    events: pa.Table
+    past: pa.Table | None
+    options: Options
+    explains: bool
 
 
 def _prepared(
@@ -77,25 +85,29 @@ def _prepared(
             allow=None if request.allow is None else recommender.item_column(request.allow),
             deny=recommender.item_column(request.deny),
         )
+        past = None
         if request.past is not None:
             recommender.check_reads_past()
-            return (
-                table_of(recommender, request.events or []),
-                table_of(recommender, request.past),
-                options,
-            )
-        if request.session_id is not None:
-            return recommender.events_of_session(request.session_id), None, options
-        if request.events is not None:
-            return table_of(recommender, request.events), None, options
-        if recommender.features:
-            raise ConfigError(
-                f"this model reads {', '.join(recommender.features)} besides the item id; send "
-                f"events instead of session: objects with item_id, event_time and these"
-            )
-        return recommender.events_with({ITEM_ID: request.session or []}), None, options
+            past = table_of(recommender, request.past)
+        if request.explain:
+            recommender.check_explains()
+        return Prepared(_events_of(recommender, request), past, options, request.explain)
     except DayaheadError as error:
         return error
+
+
+def _events_of(recommender: Recommender, request: SessionRequest) -> pa.Table:
+    if request.events is not None:
+        return table_of(recommender, request.events)
+    if request.session is None:
+        assert request.session_id is not None
+        return recommender.events_of_session(request.session_id)
+    if recommender.features:
+        raise ConfigError(
+            f"this model reads {', '.join(recommender.features)} besides the item id; send "
+            f"events instead of session: objects with item_id, event_time and these"
+        )
+    return recommender.events_with({ITEM_ID: request.session})
 
 
 def table_of(recommender: Recommender, events: Sequence[Event]) -> pa.Table:
@@ -114,16 +126,15 @@ def table_of(recommender: Recommender, events: Sequence[Event]) -> pa.Table:
 
 
 def _answered(model: LoadedModel, prepared: Sequence[Prepared]) -> list[Result]:
-    tables, pasts, options = (list(each) for each in zip(*prepared, strict=True))
     recommender = model.recommender
-    sessions = RawSessions.of(tables, pasts)
-    found = recommender.rank(sessions, options)
+    sessions = RawSessions.of([each.events for each in prepared], [each.past for each in prepared])
+    found = recommender.rank(sessions, [each.options for each in prepared])
     about = Model(model.version, model.window)
     unknown = _unknown(sessions, found.is_unknown)
     results: list[Result] = []
-    for row, top in enumerate(recommender.listed(found)):
+    for row, (asked, top) in enumerate(zip(prepared, recommender.listed(found), strict=True)):
         is_cold = bool(found.is_cold[row])
-        if is_cold and options[row].cold_start == "refuse":
+        if is_cold and asked.options.cold_start == "refuse":
             results.append(
                 DataError(
                     "the model knows no item of the session; expected ids of the data set it was "
@@ -133,8 +144,16 @@ def _answered(model: LoadedModel, prepared: Sequence[Prepared]) -> list[Result]:
             )
             continue
         items = [Scored(item, score) for item, score in top]
+        if asked.explains:
+            _add_evidence(recommender, asked, items)
         results.append(Answer(items, unknown[row], is_cold, about))
     return results
+
+
+def _add_evidence(recommender: Recommender, asked: Prepared, items: Sequence[Scored]) -> None:
+    parts = recommender.explain(asked.events, [each.item for each in items], asked.past)
+    for item, named in zip(items, parts, strict=True):
+        item.evidence = dict(islice(named.items(), N_REASONS))
 
 
 def _unknown(sessions: RawSessions, is_unknown: NDArray[np.bool_]) -> list[list[int | str | None]]:

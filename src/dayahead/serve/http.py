@@ -4,17 +4,20 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from importlib.metadata import version
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
 from starlette.exceptions import HTTPException
 
 from dayahead.core.errors import DataError, DayaheadError
 from dayahead.serve.limits import MIB, Limits
 from dayahead.serve.messages import (
+    NAME_LENGTH,
     Answer,
     Answers,
     BatchRequest,
@@ -28,12 +31,11 @@ from dayahead.serve.messages import (
 from dayahead.serve.metrics import RequestTimer
 from dayahead.serve.micro_batches import Overloaded
 from dayahead.serve.request_body import JsonRoute, WholeBody
+from dayahead.serve.request_ids import HEADER, RequestIds, current
 from dayahead.serve.service import Service
 
 N_ERRORS = 5
 """Number of errors of a request that an answer lists."""
-NAME_LENGTH = 100
-"""Number of characters of a field's name that an answer repeats."""
 log = logging.getLogger(__name__)
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 _WRITERS: dict[type, TypeAdapter[Any]] = {
@@ -59,6 +61,7 @@ def create_app(service: Service) -> FastAPI:
     app.router.route_class = JsonRoute
     app.add_middleware(WholeBody, limits=service.limits)
     app.add_middleware(RequestTimer, metrics=service.metrics)
+    app.add_middleware(RequestIds)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _unreadable)
     app.add_exception_handler(DataError, _exceeded)
@@ -118,6 +121,22 @@ def _add_events(app: FastAPI, service: Service) -> None:
 
 
 def _add_state(app: FastAPI, service: Service) -> None:
+    @app.get("/")
+    async def about() -> dict[str, Any]:
+        """Say what this is: version, model and endpoints."""
+        endpoints = {
+            f"{method} {route.path}": route.description.partition("\n")[0]
+            for route in app.routes
+            if isinstance(route, APIRoute)
+            for method in route.methods
+        }
+        return {
+            "name": "dayahead",
+            "version": version("dayahead"),
+            "model": service.about,
+            "endpoints": endpoints | {"GET /openapi.json": "Fields and types of all of these."},
+        }
+
     @app.get("/health")
     async def health() -> dict[str, str]:
         """Say that the process lives."""
@@ -126,11 +145,8 @@ def _add_state(app: FastAPI, service: Service) -> None:
     @app.get("/ready")
     async def ready() -> Response:
         """Say whether requests are answered, and with which model."""
-        about = {"version": service.model.version, "window": service.model.window}
-        if service.feed is not None:
-            about["counted_until"] = service.feed.counted_until
         return JSONResponse(
-            {"ready": service.is_ready, "model": about}, 200 if service.is_ready else 503
+            {"ready": service.is_ready, "model": service.about}, 200 if service.is_ready else 503
         )
 
     @app.get("/metrics")
@@ -149,7 +165,7 @@ def _json(
 ) -> Response:
     texts, n_bytes = [], 0
     for each in answers:
-        texts.append(_WRITERS[type(each)].dump_json(each))
+        texts.append(_WRITERS[type(each)].dump_json(each, exclude_none=True))
         n_bytes += len(texts[-1])
         if n_bytes > limits.answer_bytes:
             raise DataError(
@@ -193,4 +209,6 @@ async def _exceeded(_request: Request, error: Exception) -> Response:
 
 async def _failed(_request: Request, _error: Exception) -> Response:
     """Answer where the service fails; its log has the traceback."""
-    return JSONResponse({"error": "the service failed; its log says where"}, 500)
+    message = "the service failed; its log says where"
+    # Middleware does not see this answer.
+    return JSONResponse({"error": message}, 500, headers={HEADER: current.get()})

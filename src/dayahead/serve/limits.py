@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from dayahead.serve.messages import Event, LiveEvent, SessionRequest, SimilarRequest
 
 MIB = 2**20
+EXPLAIN_ENTRIES = 2_000
+"""What an explanation counts among the entries: it scores all candidates of a session again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,10 +106,11 @@ class Limits:
 
 
 def n_entries_of(request: "SessionRequest | SimilarRequest", n_items: int) -> int:
-    """Return the cost of a request: 1, its events, the items requested and the ids of filters."""
+    """Return the cost of a request: 1, its events, items requested, ids of filters, evidence."""
     names = ("session", "events", "past", "allow", "deny")
     lists = [getattr(request, name, None) for name in names]
-    return 1 + sum(len(each) for each in lists if each) + min(request.top_k, n_items)
+    explained = EXPLAIN_ENTRIES if getattr(request, "explain", False) else 0
+    return 1 + sum(map(len, filter(None, lists))) + min(request.top_k, n_items) + explained
 
 
 def _over(found: str, option: str, limit: int) -> str:

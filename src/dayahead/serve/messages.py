@@ -19,6 +19,7 @@ from pydantic import (
 )
 
 from dayahead.core.columns import EVENT_TIME, ITEM_ID
+from dayahead.core.suggestions import did_you_mean
 from dayahead.serve.request import ColdStart
 
 ItemId = StrictInt | StrictStr
@@ -27,6 +28,8 @@ T = TypeVar("T")
 Listed = Annotated[list[T], Field(fail_fast=True)]
 N_UNKNOWN_FIELDS = 5
 """Number of unknown fields that are named one by one; with more, a message is refused whole."""
+NAME_LENGTH = 100
+"""Number of characters of a field's name that an answer repeats."""
 
 
 class Event(BaseModel):
@@ -78,12 +81,22 @@ class Asked(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _has_few_fields(cls, given: object) -> object:
-        if isinstance(given, dict) and len(given) > len(cls.model_fields) + N_UNKNOWN_FIELDS:
+    def _has_known_fields(cls, given: object) -> object:
+        if not isinstance(given, dict):
+            return given
+        unknown = [name for name in given if name not in cls.model_fields]
+        if len(unknown) > N_UNKNOWN_FIELDS:
             raise ValueError(
                 f"{len(given):,} fields; expected some of {', '.join(cls.model_fields)}"
             )
+        if unknown:
+            raise ValueError("; ".join(cls._unknown(name[:NAME_LENGTH]) for name in unknown))
         return given
+
+    @classmethod
+    def _unknown(cls, name: str) -> str:
+        hint = did_you_mean(name, cls.model_fields)
+        return f"{name}: unknown field; {hint or 'expected ' + ', '.join(cls.model_fields)}"
 
 
 class SessionRequest(Asked):
@@ -94,7 +107,10 @@ class SessionRequest(Asked):
     events: Listed[Event] | None = None
     """Instead of `session`, for models that read features."""
     session_id: Name | None = None
-    """Instead of both: a session whose events were sent to /events."""
+    """Alone: a session whose events were sent to /events. Beside `session` or `events`: its name,
+    by which its list is logged and its model is chosen."""
+    user_id: Name | None = None
+    """By which `dayahead forget` finds the list that is logged."""
     past: Listed[Event] | None = None
     """The user's earlier events, for models that read them."""
     top_k: Annotated[StrictInt, Field(ge=1)] = 10
@@ -105,12 +121,15 @@ class SessionRequest(Asked):
     """The only items that may come back."""
     deny: Listed[ItemId] = []
     """Items that may not come back."""
+    explain: StrictBool = False
+    """Whether each item comes with its strongest evidence, for models that have some."""
 
     @model_validator(mode="after")
     def _has_one_session(self) -> "SessionRequest":
-        given = (self.session, self.events, self.session_id)
-        if sum(each is not None for each in given) != 1:
-            raise ValueError("give one of session, events and session_id")
+        if self.session is not None and self.events is not None:
+            raise ValueError("give session or events, not both")
+        if self.session is None and self.events is None and self.session_id is None:
+            raise ValueError("give session, events, or the session_id of clicks sent to /events")
         if self.past is not None and self.events is None:
             raise ValueError("past requires events, whose times define the past")
         return self
@@ -166,6 +185,8 @@ class Scored:
 
     item: int | str
     score: float
+    evidence: dict[str, float] | None = None
+    """Parts of its lead over the mean candidate, the strongest first; only where asked for."""
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 SESSIONS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 ENDPOINTS = (
+    "/",
     "/recommend",
     "/recommend/batch",
     "/similar",

@@ -5,7 +5,8 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 In = TypeVar("In")
@@ -44,6 +45,8 @@ class _Waiting(Generic[In, Out]):
     request: In
     cost: int
     answer: "asyncio.Future[Out]"
+    context: Context = field(default_factory=copy_context)
+    """Of its caller, for the log."""
 
 
 class MicroBatches(Generic[In, Out]):
@@ -136,7 +139,7 @@ class MicroBatches(Generic[In, Out]):
             for each in batch:
                 await self._answer_batch([each])
         elif error is not None:
-            log.error("a request failed", exc_info=error)
+            batch[0].context.run(log.error, "a request failed", exc_info=error)
             if not batch[0].answer.done():
                 batch[0].answer.set_exception(error)
         else:

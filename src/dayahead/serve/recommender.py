@@ -185,9 +185,8 @@ class Recommender:
         encoded = self._encoded(self._without_empty(sessions), others)
         # Only what the model reads counts: events after the session's start are no past of it.
         is_read = ~self.is_unknown(encoded.columns[ITEM_ID].numpy())
-        read = row_of_each(encoded.lengths.numpy())[is_read]
-        is_cold = np.bincount(read, minlength=len(sessions)) == 0
-        asked = Asked(encoded, is_cold, is_unknown, others)
+        read = np.bincount(row_of_each(encoded.lengths.numpy())[is_read], minlength=len(sessions))
+        asked = Asked(encoded, read == 0, is_unknown, others)
         return rank_sessions(self._ranking, asked, Filter(options, named, left_out, seen))
 
     def listed(self, found: Ranked) -> list[list[Recommendation]]:
@@ -252,18 +251,21 @@ class Recommender:
         Raises:
             ConfigError: the model has no memories.
         """
-        model = self.stored.model
-        if not model.has_named_features:
-            raise ConfigError(
-                f"--explain: {self.stored.config.model.architecture} has no named features to "
-                f"explain a score with; leave it out, or set model.architecture to memory"
-            )
+        self.check_explains()
         columns, n_known = self._batch(events, past)
         if self.is_unknown(columns[ITEM_ID].numpy()).all():
             return [{} for _ in items]
         indices = self.encoder.item_indices(pa.chunked_array([self.item_column(items)]))
-        found = model.explain(columns, n_known, indices.astype(np.int64))
+        found = self.stored.model.explain(columns, n_known, indices.astype(np.int64))
         return [dict(sorted(each.items(), key=lambda part: -abs(part[1]))) for each in found]
+
+    def check_explains(self) -> None:
+        """Raise ConfigError if the model has no memories."""
+        if not self.stored.model.has_named_features:
+            raise ConfigError(
+                f"explain: {self.stored.config.model.architecture} has no named features; leave "
+                f"it out, or set model.architecture to memory"
+            )
 
     def unknown_items(self, events: pa.Table) -> list[int | str]:
         """Return the item ids of a session that the model does not know, each once, in order."""
@@ -294,9 +296,8 @@ class Recommender:
         options.include_columns = list(types)
         try:
             read = pa.csv.read_csv(path, convert_options=options)
-            return pa.table(
-                {name: cast_csv_column(name, read[name], types[name]) for name in types}
-            )
+            columns = {name: cast_csv_column(name, read[name], types[name]) for name in types}
+            return pa.table(columns)
         except (OSError, pa.ArrowException, KeyError, DataError) as error:
             raise DataError(
                 f"{path}: expected a CSV with the columns {', '.join(types)}: {error}"
@@ -308,9 +309,8 @@ class Recommender:
         if not len(empty):
             return sessions
         events = sessions.events
-        types = {field.name: field.type for field in events.schema}
-        nulls = {name: pa.nulls(len(empty), type_) for name, type_ in types.items()}
-        nulls[EVENT_TIME] = pa.array([self.now] * len(empty), types[EVENT_TIME])
+        nulls = {each.name: pa.nulls(len(empty), each.type) for each in events.schema}
+        nulls[EVENT_TIME] = pa.array([self.now] * len(empty), nulls[EVENT_TIME].type)
         both = pa.concat_tables([events, pa.table(nulls, schema=events.schema)])
         order = np.argsort(np.concatenate([sessions.row_sessions, empty]), kind="stable")
         offsets = offsets_of(np.maximum(np.diff(sessions.offsets), 1))

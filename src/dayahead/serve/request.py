@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 ColdStart = Literal["refuse", "popularity", "model"]
 """The result for a session of which the model knows no item."""
 ItemIds = Sequence[int | str]
+N_REASONS = 3
+"""Number of the strongest parts of a score that an explanation shows."""
 
 
 @dataclass(frozen=True, kw_only=True)

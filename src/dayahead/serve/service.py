@@ -76,6 +76,12 @@ class Service:
         is_broken = self.feed is not None and self.feed.is_broken
         return self._batches is not None and not is_broken
 
+    @property
+    def about(self) -> dict[str, str]:
+        """The model in use: version, last window and, with a feed, up to when clicks count."""
+        about = {"version": self.model.version, "window": self.model.window}
+        return about | ({"counted_until": self.feed.counted_until} if self.feed else {})
+
     async def answer(self, requests: Sequence[SessionRequest]) -> list[Result]:
         """Answer requests, together with others that wait.
 

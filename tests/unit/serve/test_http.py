@@ -115,8 +115,9 @@ WITHOUT_PRICE = [{key: each[key] for key in each if key != "price"} for each in 
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({}, "give one of session, events and session_id"),
-        ({"session": [1], "events": EVENTS}, "give one of session, events and session_id"),
+        ({}, "give session, events, or the session_id of clicks sent to /events"),
+        ({"session": [1], "events": EVENTS}, "give session or events, not both"),
+        ({"session_id": "s-7"}, "this service takes no events"),
         ({"session": [1], "past": EVENTS}, "past requires events"),
         ({"events": EVENTS, "past": EVENTS}, "reads no past events"),
         ({"session": [1], "top_k": 0}, "top_k: Input should be greater than or equal to 1"),
@@ -137,7 +138,13 @@ WITHOUT_PRICE = [{key: each[key] for key in each if key != "price"} for each in 
             ({"events": [{"item_id": 1, "event_time": time}]}, "events.0.event_time: ")
             for time in (True, "123", "\u0662026-01-02", None)
         ),
-        ({"session": [1], "topk": 3}, "topk: Extra inputs are not permitted"),
+        ({"session": [1], "topk": 3}, "topk: unknown field; did you mean top_k?"),
+        ({"sesion": [1], "exclude_sen": True}, "sesion: unknown field; did you mean session"),
+        ({"sesion": [1], "exclude_sen": True}, "; exclude_sen: unknown field; did you mean excl"),
+        ({"session": [1], "colour": 3}, "colour: unknown field; expected session, events, "),
+        ({"session": [1], "y" * 10**6: 1}, f"{'y' * 100}: unknown field"),
+        ({"session": [1], "explain": 1}, "explain: Input should be a valid boolean"),
+        ({"session": [1], "explain": True}, "explain: gpt2 has no named features; leave it out"),
         ({"session": [1.5]}, "session.0"),
         ({"session": [True]}, "session.0"),
         ({"session": ["shoe"]}, "item id 'shoe': expected a 64-bit integer"),
@@ -240,6 +247,43 @@ def test_state_and_metrics(serve):
     ):
         assert line in text
     assert re.search(r'dayahead_request_seconds_count\{endpoint="/recommend"\} 3\.0', text)
+
+
+def test_the_root_says_what_answers(serve):
+    client = serve()
+    about = client.get("/").json()
+    assert about["name"] == "dayahead"
+    assert re.fullmatch(r"\d+\.\d+\.\d+.*", about["version"])
+    assert about["model"] == client.get("/ready").json()["model"]
+    paths = client.get("/openapi.json").json()["paths"]
+    listed = [name.split() for name in about["endpoints"] if name != "GET /openapi.json"]
+    assert {path: [*methods] for path, methods in paths.items()} == {
+        path: [method.lower()] for method, path in listed
+    }
+    assert all(about["endpoints"].values())
+
+
+def test_explained_items_carry_their_strongest_evidence(serve, load):
+    client, model = serve("memory"), load("memory")
+    _, answer = ask(client, session=[1, 2], top_k=5, explain=True)
+    expected = model.explain(model.events_of([1, 2]), [item for item, _ in pairs(answer)])
+    for item, parts in zip(answer["items"], expected, strict=True):
+        strongest = sorted(parts.items(), key=lambda part: -abs(part[1]))[:3]
+        assert [*item["evidence"].items()] == [
+            (name, pytest.approx(value, abs=1e-5)) for name, value in strongest
+        ]
+    _, plain = ask(client, session=[1, 2], top_k=5)
+    assert pairs(plain) == pairs(answer)
+    assert {*plain["items"][0]} == {"item", "score"}
+    _, cold = ask(client, session=[99], top_k=2, explain=True)
+    assert [each["evidence"] for each in cold["items"]] == [{}, {}]
+
+
+def test_a_batch_explains_the_sessions_that_ask_for_it(serve):
+    requests = [{"session": [1], "explain": True}, {"session": [2]}]
+    answer = serve("memory").post("/recommend/batch", json={"requests": requests})
+    found = [["evidence" in item for item in each["items"]] for each in answer.json()["answers"]]
+    assert [all(found[0]), any(found[1])] == [True, False]
 
 
 def test_a_reload_that_fails_in_any_way_is_not_the_last(saved_model, monkeypatch):

@@ -64,7 +64,7 @@ def test_an_item_gets_what_similar_finds(serve, load, name):
         ({"item": 1, "by": "vectors"}, "memory compares items by pairs"),
         ({"item": 1, "by": "looks"}, "by: Input should be 'vectors' or 'pairs'"),
         ({"item": 1, "allow": ["shoe"]}, "item id 'shoe'"),
-        ({"item": 1, "topk": 3}, "topk: Extra inputs are not permitted"),
+        ({"item": 1, "topk": 3}, "topk: unknown field; did you mean top_k?"),
         ({"item": 1, "top_k": 6}, "top_k: 6; expected at most 5 (dayahead serve --max-top-k)"),
         ({"item": 1, "allow": [1] * 20}, "entries"),
     ],
