@@ -5,11 +5,11 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,6 +17,7 @@ from dayahead.core.collector import freeze_and_collect_rarely
 from dayahead.core.errors import ConfigError
 from dayahead.live.clock import Kind
 from dayahead.live.event_log import DEFAULT_LOG
+from dayahead.live.list_log import DEFAULT_LISTS, ListLog
 from dayahead.serve.limits import MIB, Limits
 from dayahead.serve.request import ColdStart
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from dayahead.live.clock import Clock
     from dayahead.live.event_log import EventLog
     from dayahead.serve.service import NewFeed, Service
+    from dayahead.serve.trial import Trial
 
 DRAIN_SECONDS = 30
 BACKLOG = 2048
@@ -83,9 +85,25 @@ Follow = Annotated[
 KeepHours = Annotated[
     int, typer.Option(min=0, help="How long events are kept after they are part of a fit.")
 ]
+Against = Annotated[
+    Path | None,
+    typer.Option(help="Folder of a second model, such as published/previous, for an A/B test."),
+]
+Share = Annotated[
+    float | None,
+    typer.Option(help="Share of the sessions that it answers, by a hash of session_id."),
+]
+LogLists = Annotated[
+    bool,
+    typer.Option(
+        "--log-lists", help=f"Log the lists of sessions with a session_id: {DEFAULT_LISTS}."
+    ),
+]
+ListDays = Annotated[int, typer.Option(min=1, help="How long these lists are kept.")]
 
 
 def serve(  # noqa: PLR0913, PLR0917
+    context: typer.Context,
     models: Models = None,
     published: Published = None,
     host: Host = "127.0.0.1",
@@ -109,44 +127,66 @@ def serve(  # noqa: PLR0913, PLR0917
     clock: ClockKind = "wall",
     follow: Follow = None,
     keep_hours: KeepHours = 48,
+    against: Against = None,
+    share: Share = None,
+    log_lists: LogLists = False,
+    list_days: ListDays = 30,
 ) -> None:
     """Answer sessions over HTTP, with the newest model; with --live it counts clicks as they come.
 
     On SIGTERM it finishes the requests in progress.
     """
+    from dayahead.live.clock import clock_of
     from dayahead.serve.model_source import ModelSource
     from dayahead.serve.service import Service
 
-    limits = Limits(
-        body_bytes=max_body_mib * MIB,
-        sessions=max_sessions,
-        events=max_events,
-        fields=max_fields,
-        top_k=max_top_k,
-        entries=max_entries,
-        answer_bytes=max_answer_mib * MIB,
-        waiting=max_waiting,
-        connections=max_connections,
-        request_seconds=request_seconds,
-        answer_seconds=answer_seconds,
-    )
+    limits = _limits(context.params)
     _set_up(limits.connections, threads)
-    source = ModelSource.chosen(models, published)
-    opened = _feed(events_log, clock, keep_hours, follow or []) if live else nullcontext()
-    with _listening(host, port) as listening, opened as feed:
-        _run(Service(source, cold_start, reload_seconds, limits, feed), listening, host)
+    source, trial = ModelSource.chosen(models, published), _trial(against, share)
+    time = clock_of(clock if live else "wall")
+    opened = _feed(events_log, time, keep_hours, follow or []) if live else nullcontext()
+    logged = (
+        closing(ListLog(Path(DEFAULT_LISTS), time, 86_400 * list_days))
+        if log_lists
+        else nullcontext()
+    )
+    with _listening(host, port) as listening, opened as feed, logged as lists:
+        service = Service(source, cold_start, reload_seconds, limits, feed, trial, lists)
+        _run(service, listening, host)
+
+
+def _limits(given: Mapping[str, Any]) -> Limits:
+    """Return the limits of a command line: `sessions` is --max-sessions."""
+    names = ("sessions", "events", "fields", "top_k", "entries", "waiting", "connections")
+    return Limits(
+        body_bytes=given["max_body_mib"] * MIB,
+        answer_bytes=given["max_answer_mib"] * MIB,
+        request_seconds=given["request_seconds"],
+        answer_seconds=given["answer_seconds"],
+        **{name: given[f"max_{name}"] for name in names},
+    )
+
+
+def _trial(against: Path | None, share: float | None) -> "Trial | None":
+    from dayahead.model.content_keys import is_published
+    from dayahead.serve.model_source import ModelSource
+    from dayahead.serve.trial import Trial
+
+    if (against is None) != (share is None):
+        raise ConfigError("serve: --against DIR and --share S go together, such as --share 0.1")
+    if against is None or share is None:
+        return None
+    return Trial(ModelSource(against, is_published=is_published(against)), share)
 
 
 @contextmanager
 def _feed(
-    events_log: str, clock: Kind, keep_hours: int, followed: Sequence[Path]
+    events_log: str, time: "Clock", keep_hours: int, followed: Sequence[Path]
 ) -> Iterator["NewFeed"]:
     """Open a log of events; yield what makes a feed of it."""
-    from dayahead.live.clock import clock_of
     from dayahead.serve.event_file import EventFile
     from dayahead.serve.live_feed import LiveFeed
 
-    time = clock_of(clock)
     with closing(_event_log(events_log, time)) as events:
         files = [EventFile(each) for each in followed]
         yield partial(LiveFeed, events, time, 3600 * keep_hours, files)
@@ -185,7 +225,8 @@ def _run(service: "Service", listening: socket.socket, host: str) -> None:
         logging.warning("all who reach %s may ask: there are no users or passwords", host)
     freeze_and_collect_rarely()
     shown = _address(host, listening.getsockname()[1])
-    print(f"Model {service.model.version} answers on http://{shown}", flush=True)
+    names = " and ".join(each.version for each in service.models.values())
+    print(f"Model {names} answers on http://{shown}", flush=True)
     # After draining, uvicorn raises the signal again; this must not be an exit status of failure.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     uvicorn.Server(config).run(sockets=[listening])

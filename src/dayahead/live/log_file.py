@@ -1,4 +1,4 @@
-"""The file of a log of events beside the service that writes it: reading, and erasing users."""
+"""A log of events or lists beside the service that writes it: finding users, and erasing them."""
 
 import json
 import sqlite3
@@ -8,7 +8,9 @@ from contextlib import closing
 from pathlib import Path
 
 from dayahead.core.errors import DataError
-from dayahead.live.sqlite_log import connected, reading
+from dayahead.live.list_log import DEFAULT_LISTS, LISTS
+from dayahead.live.sqlite_log import EVENTS
+from dayahead.live.table_file import TableFile
 
 OF_USERS = "user IN (SELECT value FROM json_each(?))"
 OF_SESSIONS = "session IN (SELECT value FROM json_each(?))"
@@ -17,15 +19,16 @@ IN_USE = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def named_in(path: Path, users: Collection[str]) -> tuple[Counter[str], set[str]]:
-    """Return the number of events that name each user, and the sessions that have one of these.
+    """Return the number of rows that name each user, and the sessions that have one of these.
 
     Raises:
         DataError: as `reading` does.
     """
     counts: Counter[str] = Counter()
     sessions = set()
-    with reading(path) as connection:
-        query = f"SELECT user, session, count(*) FROM events WHERE {OF_USERS} GROUP BY 1, 2"  # noqa: S608
+    kind = _kind_of(path)
+    with kind.reading(path) as connection:
+        query = f"SELECT user, session, count(*) FROM {kind.table} WHERE {OF_USERS} GROUP BY 1, 2"  # noqa: S608
         for user, session, n_events in connection.execute(query, (_array(users),)):
             counts[user] += n_events
             sessions.add(session)
@@ -33,21 +36,22 @@ def named_in(path: Path, users: Collection[str]) -> tuple[Counter[str], set[str]
 
 
 def count_events(path: Path, users: Collection[str], sessions: Collection[str]) -> int:
-    """Count the events that name one of the users, or are of one of the sessions.
+    """Count the rows that name one of the users, or are of one of the sessions.
 
     Raises:
         DataError: as `reading` does.
     """
-    with reading(path) as connection:
-        query = f"SELECT count(*) FROM events WHERE {OF_USERS} OR {OF_SESSIONS}"  # noqa: S608
+    kind = _kind_of(path)
+    with kind.reading(path) as connection:
+        query = f"SELECT count(*) FROM {kind.table} WHERE {OF_USERS} OR {OF_SESSIONS}"  # noqa: S608
         [n_events] = connection.execute(query, (_array(users), _array(sessions))).fetchone()
     return int(n_events)
 
 
 def erase(path: Path, users: Collection[str], sessions: Collection[str]) -> bool:
-    """Remove the events that name one of the users, or are of one of the sessions.
+    """Remove the rows that name one of the users, or are of one of the sessions.
 
-    Events that arrive meanwhile may stay.
+    Rows that arrive meanwhile may stay.
 
     Returns:
         Whether nothing of them is left in the log's files. Where another process reads or writes
@@ -56,16 +60,17 @@ def erase(path: Path, users: Collection[str], sessions: Collection[str]) -> bool
     Raises:
         DataError: the log is damaged, or the disk is full.
     """
-    with closing(connected(path)) as connection:
+    kind = _kind_of(path)
+    with closing(kind.connected(path)) as connection:
         try:
-            query = f"SELECT position FROM events WHERE {OF_USERS} OR {OF_SESSIONS}"  # noqa: S608
+            query = f"SELECT position FROM {kind.table} WHERE {OF_USERS} OR {OF_SESSIONS}"  # noqa: S608
             positions = connection.execute(query, (_array(users), _array(sessions))).fetchall()
             for start in range(0, len(positions), REMOVED_AT_ONCE):
                 # A few at a time: what a service has to write waits meanwhile.
                 with connection as transaction:
                     transaction.execute("BEGIN IMMEDIATE")
                     some = positions[start : start + REMOVED_AT_ONCE]
-                    transaction.executemany("DELETE FROM events WHERE position = ?", some)
+                    transaction.executemany(f"DELETE FROM {kind.table} WHERE position = ?", some)  # noqa: S608
             # Rows that have been moved between pages leave copies, which secure_delete misses.
             connection.execute("VACUUM")
             # The journal holds earlier pages until it is written back.
@@ -74,10 +79,14 @@ def erase(path: Path, users: Collection[str], sessions: Collection[str]) -> bool
             if error.sqlite_errorcode in IN_USE:
                 return False
             raise DataError(
-                f"{path}: events could not be removed from this log ({error}); make room or "
+                f"{path}: rows could not be removed from this log ({error}); make room or "
                 f"restore it, and run this again"
             ) from None
     return not is_busy
+
+
+def _kind_of(path: Path) -> TableFile:
+    return LISTS if path.name == Path(DEFAULT_LISTS).name else EVENTS
 
 
 def _array(texts: Collection[str]) -> str:

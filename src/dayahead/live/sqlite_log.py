@@ -4,18 +4,17 @@ import json
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from dayahead.core.errors import BusyError, DataError
+from dayahead.core.errors import BusyError
 from dayahead.live.clock import Clock
 from dayahead.live.event import Event
 from dayahead.live.event_log import EventLog
+from dayahead.live.table_file import TableFile
 
-VERSION = 1
-"""Version of the table, which the file holds too."""
 TABLE = """
 CREATE TABLE IF NOT EXISTS events (
     position INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -27,6 +26,13 @@ CREATE TABLE IF NOT EXISTS events (
     arrived INTEGER NOT NULL
 ) STRICT
 """
+EVENTS = TableFile(
+    table="events",
+    version=1,
+    statements=(TABLE,),
+    name="a log of events as `dayahead serve --live` writes it",
+    cure="give another --events-log, or move the file away",
+)
 SELECT = (
     "SELECT id, session, user, time, fields, position, arrived FROM events WHERE position > ? "
     "ORDER BY position"
@@ -40,7 +46,6 @@ PRUNE = (
     "AND arrived < ?"
 )
 PRUNED_AT_ONCE = 10_000
-BUSY_SECONDS = 30
 LOCK_SECONDS = 0.05
 
 
@@ -71,7 +76,7 @@ class SqliteLog(EventLog):
                 f"--events-log, or let several share a Redis stream (redis://...)"
             ) from None
         try:
-            self._connection = connected(path)
+            self._connection = EVENTS.connected(path)
             [last] = self._connection.execute("SELECT max(arrived) FROM events").fetchone()
         except BaseException:
             self._owner.release()
@@ -118,7 +123,7 @@ class SqliteLog(EventLog):
 
     def read(self, after: int = 0) -> Iterator[Event]:
         """Yield the events after a position, in their order."""
-        with reading(self.path) as connection:
+        with EVENTS.reading(self.path) as connection:
             for row in connection.execute(SELECT, (after,)):
                 event = Event(*row)
                 yield event._replace(fields=json.loads(row[4]))
@@ -145,58 +150,3 @@ class SqliteLog(EventLog):
         with self._lock:
             self._connection.close()
             self._owner.release()
-
-
-def connected(path: Path) -> sqlite3.Connection:
-    """Open a log of events; what it writes is on disk when a transaction is committed.
-
-    Raises:
-        DataError: it is no log of events.
-    """
-    # Without isolation level, transactions begin where we say. One thread at a time has the lock.
-    connection = sqlite3.connect(
-        path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
-    )
-    try:
-        [version] = connection.execute("PRAGMA user_version").fetchone()
-        [n_tables] = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        if version != (VERSION if n_tables else 0):
-            raise sqlite3.DatabaseError(f"version {version} with {n_tables} tables")
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
-        # What is removed is overwritten.
-        connection.execute("PRAGMA secure_delete = ON")
-        with connection:
-            connection.execute("BEGIN IMMEDIATE")
-            connection.execute(TABLE)
-            connection.execute(f"PRAGMA user_version = {VERSION}")
-    except sqlite3.Error as error:
-        connection.close()
-        raise DataError(
-            f"{path}: expected a log of events as `dayahead serve --live` writes it ({error}); "
-            f"give another --events-log, or move the file away"
-        ) from None
-    return connection
-
-
-@contextmanager
-def reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a log for queries; a service may write it meanwhile.
-
-    Raises:
-        DataError: it is missing, damaged or no log of events, which may also show in the block.
-    """
-    try:
-        # Not mode=ro, which leaves files beside a log that no service has open.
-        address = f"{path.absolute().as_uri()}?mode=rw"
-        with closing(sqlite3.connect(address, timeout=BUSY_SECONDS, uri=True)) as connection:
-            connection.execute("PRAGMA query_only = ON")
-            [version] = connection.execute("PRAGMA user_version").fetchone()
-            if version != VERSION:
-                raise sqlite3.DatabaseError(f"version {version}, expected {VERSION}")
-            yield connection
-    except sqlite3.Error as error:
-        raise DataError(
-            f"{path}: expected a log of events as `dayahead serve --live` writes it, but it cannot "
-            f"be read ({error}); restore it, or move it away and delete it yourself"
-        ) from None

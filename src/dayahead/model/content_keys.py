@@ -28,6 +28,11 @@ def content_key(models: Path) -> str:
     return fingerprint(dict(zip(names, hashes, strict=True)))[:LENGTH]
 
 
+def is_published(folder: Path) -> bool:
+    """Whether a folder, or that to which it links, has the name of a published model."""
+    return _PUBLISHED.fullmatch(folder.resolve().name) is not None
+
+
 def check_content(folder: Path) -> None:
     """Compare the files of a folder with its name, if it has that of a published model.
 

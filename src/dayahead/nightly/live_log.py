@@ -25,7 +25,7 @@ from dayahead.core.errors import DayaheadError
 from dayahead.core.redaction import redacted
 from dayahead.dataset.manifest import RawManifest
 from dayahead.live.event_log import DEFAULT_LOG
-from dayahead.live.sqlite_log import reading
+from dayahead.live.sqlite_log import EVENTS
 from dayahead.nightly.history import State, windows_of
 from dayahead.windows.folder import Window, WindowFolder
 
@@ -135,7 +135,7 @@ def _live_clicks(path: Path, start: int, end: int, *, by_user: bool) -> tuple[in
         f"WHERE time >= ? AND time < ?"
     )
     parts = []
-    with reading(path) as connection:
+    with EVENTS.reading(path) as connection:
         [first] = connection.execute("SELECT min(arrived) FROM events").fetchone()
         rows = connection.execute(query, (start, end))
         while some := rows.fetchmany(READ_AT_ONCE):

@@ -128,7 +128,7 @@ def _add_state(app: FastAPI, service: Service) -> None:
             f"{method} {route.path}": route.description.partition("\n")[0]
             for route in app.routes
             if isinstance(route, APIRoute)
-            for method in route.methods
+            for method in sorted(route.methods or ())
         }
         return {
             "name": "dayahead",

@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from dayahead.live.clock import Clock
 from dayahead.live.event import Event
@@ -19,6 +18,7 @@ from dayahead.serve.messages import IngestResult, LiveEvent
 from dayahead.serve.metrics import Metrics
 from dayahead.serve.micro_batches import MicroBatches, Room
 from dayahead.serve.model_source import LoadedModel
+from dayahead.serve.trial import A
 
 WRITTEN_AT_ONCE = 5_000
 """Events of one transaction, more or less."""
@@ -64,12 +64,13 @@ class LiveFeed:
         self._files = files
         self._metrics = metrics
         self._writing: MicroBatches[list[Event], list[bool]] | None = None
-        self._in_use: tuple[CountedModel, LoadedModel] | None = None
-        """The model in use, and what it recommends as of its last tick."""
+        self._in_use: dict[str, tuple[CountedModel, LoadedModel]] = {}
+        """By variant, the model in use and what it recommends as of its last tick."""
+        events.deliver = self._deliver
         self._retry_at = 0.0
         """When the log is asked again, after it did not answer."""
-        self.is_broken = False
-        """Whether a count has failed: the service must be started again."""
+        self._broken: set[str] = set()
+        """Variants of which a count has failed: the service must be started again."""
 
     def follow(self, loaded: LoadedModel) -> CountedModel:
         """Let a model that has been loaded count the log so far; the model in use goes on.
@@ -89,47 +90,62 @@ class LiveFeed:
         for event in self._events.read(model.position):
             model.deliver([event])
 
-    def switch_to(self, counted: CountedModel) -> LoadedModel:
+    def _deliver(self, events: Sequence[Event]) -> None:
+        """Deliver to each model the events that it has not read from the log already."""
+        for counted, _ in self._in_use.values():
+            model = counted.model
+            model.deliver([each for each in events if each.position > model.position])
+
+    def switch_to(self, counted: CountedModel, variant: str = A) -> LoadedModel:
         """Answer with a model from now on; return it."""
         until = self._last_tick(counted.model)
         with self._events.paused():
             self._catch_up(counted.model)
-            found = self._counted(counted, until)
-            self._events.deliver = partial(_deliver, counted.model)
-        self.is_broken = False
+            found = self._counted(counted, until, variant)
+        self._broken.discard(variant)
         return found
 
-    def current(self) -> LoadedModel:
+    def advance(self) -> None:
+        """Let each model count what has arrived; raises as `current` does."""
+        for variant in self._in_use:
+            self.current(variant)
+
+    def current(self, variant: str = A) -> LoadedModel:
         """Return the model as of the last tick, once it has counted the clicks before that.
 
         Raises:
             RuntimeError: it has failed to count some clicks before.
         """
-        counted, current = self._used()
-        if self.is_broken:
+        counted, current = self._used(variant)
+        if variant in self._broken:
             raise RuntimeError("clicks could not be counted, so the service must be started again")
         until = self._last_tick(counted.model)
         if until <= counted.model.now:
             return current
         try:
-            return self._counted(counted, until)
+            return self._counted(counted, until, variant)
         except Exception:
             # The model is in no state of any tick.
-            self.is_broken = True
+            self._broken.add(variant)
             raise
 
-    def _counted(self, counted: CountedModel, until: int) -> LoadedModel:
+    def _counted(self, counted: CountedModel, until: int, variant: str) -> LoadedModel:
         """Let a model count the clicks before a tick, and answer with it from now on."""
         start, model = time.perf_counter(), counted.model
-        self._metrics.clicks.inc(model.advance(until))
+        n_clicks = model.advance(until)
         found = LoadedModel(LiveRecommender.at_tick(model), counted.version)
-        self._in_use = counted, found
+        self._in_use[variant] = counted, found
         self._metrics.ticks.observe(time.perf_counter() - start)
+        if variant == A:
+            self._show(model, n_clicks)
+        return found
+
+    def _show(self, model: LiveModel, n_clicks: int) -> None:
+        self._metrics.clicks.inc(n_clicks)
         self._metrics.counted_until.set(model.now / SECOND)
         held = {"sessions": len(model.sessions), "new_items": model.n_new_items}
         for name, number in (held | {"pairs": model.n_pairs}).items():
             self._metrics.live.labels(name).set(number)
-        return found
 
     def _last_tick(self, model: LiveModel) -> int:
         return max(self._complete_until() // model.tick * model.tick, model.now)
@@ -146,13 +162,18 @@ class LiveFeed:
             return 0
 
     @property
+    def is_broken(self) -> bool:
+        """Whether a count has failed."""
+        return bool(self._broken)
+
+    @property
     def counted_until(self) -> str:
         """The last tick, in ISO 8601."""
         return shown_time(self._used()[0].model.now)
 
-    def _used(self) -> tuple[CountedModel, LoadedModel]:
-        assert self._in_use is not None, "no model is in use yet"
-        return self._in_use
+    def _used(self, variant: str = A) -> tuple[CountedModel, LoadedModel]:
+        assert variant in self._in_use, "no model is in use yet"
+        return self._in_use[variant]
 
     async def ingest(self, events: Sequence[LiveEvent]) -> IngestResult:
         """Write events to the log; they are on disk when it returns.
@@ -207,11 +228,7 @@ class LiveFeed:
 
     def prune(self) -> None:
         """Remove the events that no model needs, and that have been kept long enough."""
-        until = min(self._used()[0].model.start, self._clock.now()) - self._keep
+        starts = [counted.model.start for counted, _ in self._in_use.values()]
+        until = min(*starts, self._clock.now()) - self._keep
         if n_removed := self._events.prune(until):
             log.info("%d events were removed from the log", n_removed)
-
-
-def _deliver(model: LiveModel, events: Sequence[Event]) -> None:
-    """Deliver the events that the model has not read from the log already."""
-    model.deliver([each for each in events if each.position > model.position])

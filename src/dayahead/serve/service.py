@@ -4,10 +4,11 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
 
 from dayahead.core.errors import ConfigError, DayaheadError, first_line
+from dayahead.live.list_log import ListLog
 from dayahead.serve.answers import AnyResult, Request, Result, answer_requests
 from dayahead.serve.limits import Limits, n_entries_of
 from dayahead.serve.live_feed import LiveFeed
@@ -23,6 +24,7 @@ from dayahead.serve.metrics import Metrics
 from dayahead.serve.micro_batches import MicroBatches, Room
 from dayahead.serve.model_source import LoadedModel, ModelSource
 from dayahead.serve.request import ColdStart
+from dayahead.serve.trial import A, B, Trial
 
 MAX_BATCH = 256
 """Maximum number of sessions in one pass of the model."""
@@ -46,29 +48,42 @@ class Service:
         reload_seconds: seconds between checks for a new model.
         limits: limits of requests.
         feed: returns what takes events, given the service's metrics; None: nothing does.
+        trial: another model, which answers some of the sessions.
+        lists: where the lists of sessions with an id are logged.
 
     Raises:
         ModelFileError: there is no complete model.
         ConfigError: events are to be taken, and the model does not count them.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917
         self,
         source: ModelSource,
         cold_start: ColdStart,
         reload_seconds: float,
         limits: Limits = Limits(),  # noqa: B008 - it is frozen
         feed: NewFeed | None = None,
+        trial: Trial | None = None,
+        lists: ListLog | None = None,
     ) -> None:
         self.limits = limits
         self.metrics = Metrics()
-        self._source = source
+        self._sources = {A: source} | ({B: trial.source} if trial else {})
+        self._trial = trial
+        self._lists = lists
         self._cold_start = cold_start
         self._reload_seconds = reload_seconds
         self._batches: Batches | None = None
         self.feed = feed(self.metrics) if feed else None
-        model = source.load()
-        self._use(self.feed.switch_to(self.feed.follow(model)) if self.feed else model)
+        self.models: dict[str, LoadedModel] = {}
+        """Those in use, by variant."""
+        for variant, each in self._sources.items():
+            model = each.load()
+            if self.feed is not None:
+                model = self.feed.switch_to(self.feed.follow(model), variant)
+            self._use(variant, model)
+        if lists is not None:
+            lists.on_lost = self.metrics.lists.labels("lost").inc
 
     @property
     def is_ready(self) -> bool:
@@ -77,10 +92,22 @@ class Service:
         return self._batches is not None and not is_broken
 
     @property
-    def about(self) -> dict[str, str]:
-        """The model in use: version, last window and, with a feed, up to when clicks count."""
-        about = {"version": self.model.version, "window": self.model.window}
-        return about | ({"counted_until": self.feed.counted_until} if self.feed else {})
+    def model(self) -> LoadedModel:
+        """The model in use; on a trial, that of A."""
+        return self.models[A]
+
+    @property
+    def about(self) -> dict[str, str | float]:
+        """The model in use, with a feed up to when clicks count, and a trial's other model."""
+        about: dict[str, str | float] = {
+            "version": self.model.version,
+            "window": self.model.window,
+        }
+        if self.feed is not None:
+            about["counted_until"] = self.feed.counted_until
+        if self._trial is not None:
+            about |= {"against": self.models[B].version, "share": self._trial.share}
+        return about
 
     async def answer(self, requests: Sequence[SessionRequest]) -> list[Result]:
         """Answer requests, together with others that wait.
@@ -92,10 +119,25 @@ class Service:
         results: list[Result] = [
             each for each in await self._ask(requests) if not isinstance(each, SimilarAnswer)
         ]
-        for each in results:
+        for request, each in zip(requests, results, strict=True):
             kind = "error" if isinstance(each, DayaheadError) else ("known", "cold")[each.is_cold]
             self.metrics.sessions.labels(kind).inc()
+            if self._lists is not None and isinstance(each, Answer):
+                self._log_list(self._lists, request, each)
         return results
+
+    def _log_list(self, lists: ListLog, request: SessionRequest, answer: Answer) -> None:
+        if request.session_id is None:
+            self.metrics.lists.labels("unnamed").inc()
+            return
+        self.metrics.lists.labels("logged").inc()
+        variant, items = self._variant_of(request), [each.item for each in answer.items]
+        lists.add(request.session_id, request.user_id, variant, answer.model.version, items)
+
+    def _variant_of(self, request: Request) -> str:
+        if self._trial is None or isinstance(request, SimilarRequest):
+            return A
+        return self._trial.variant_of(request.session_id)
 
     async def similar(self, request: SimilarRequest) -> SimilarAnswer | DayaheadError:
         """Answer with the items most like one; raises as `answer` does."""
@@ -151,52 +193,58 @@ class Service:
 
     @property
     def _n_items(self) -> int:
-        return len(self.model.recommender.stored.candidates)
+        return max(len(each.recommender.stored.candidates) for each in self.models.values())
 
     def _answer(self, requests: Sequence[Request]) -> list[AnyResult]:
         self.metrics.batches.observe(len(requests))
-        # `self.model` is read once, so that one model answers the whole batch.
-        model = self.model if self.feed is None else self.feed.current()
-        return answer_requests(model, requests, self._cold_start)
+        variants = [self._variant_of(each) for each in requests]
+        answers: dict[str, Iterator[AnyResult]] = {}
+        for variant in {*variants}:
+            own = [each for each, of in zip(requests, variants, strict=True) if of == variant]
+            # The model is read once, so that one model answers all of them.
+            model = self.models[variant] if self.feed is None else self.feed.current(variant)
+            answers[variant] = iter(answer_requests(model, own, self._cold_start))
+        return [next(answers[variant]) for variant in variants]
 
-    def _use(self, model: LoadedModel) -> None:
-        self.model = model
-        self.metrics.set_model(model.version, model.window)
+    def _use(self, variant: str, model: LoadedModel) -> None:
+        self.models[variant] = model
+        self.metrics.set_models((each.version, each.window) for each in self.models.values())
 
     async def _watch(self, batches: Batches) -> None:
-        """Look for new models, and replace the one in use by them."""
+        """Look for new models, and replace those in use by them."""
         while True:
             await asyncio.sleep(self._reload_seconds)
-            try:
-                # Loading takes seconds; meanwhile the event loop goes on with requests.
-                found = await asyncio.to_thread(self._source.load_if_new)
-                if found is None:
-                    continue
-                if (feed := self.feed) is not None:
-                    found = await self._with_events(feed, found, batches)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the old model keeps serving
-                self.metrics.reloads.labels("refused").inc()
-                log.warning(
-                    "a new model is refused, %s keeps serving: %s",
-                    self.model.version,
-                    first_line(error),
-                )
-                continue
-            log.info("model %s follows %s", found.version, self.model.version)
-            self._use(found)
-            self.metrics.reloads.labels("served").inc()
+            for variant in self._sources:
+                await self._look(variant, batches)
+
+    async def _look(self, variant: str, batches: Batches) -> None:
+        version = self.models[variant].version
+        try:
+            # Loading takes seconds; meanwhile the event loop goes on with requests.
+            found = await asyncio.to_thread(self._sources[variant].load_if_new)
+            if found is None:
+                return
+            if (feed := self.feed) is not None:
+                found = await self._with_events(feed, variant, found, batches)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the old model keeps serving
+            self.metrics.reloads.labels("refused").inc()
+            log.warning("a new model is refused, %s keeps serving: %s", version, first_line(error))
+            return
+        log.info("model %s follows %s", found.version, version)
+        self._use(variant, found)
+        self.metrics.reloads.labels("served").inc()
 
     async def _with_events(
-        self, feed: LiveFeed, found: LoadedModel, batches: Batches
+        self, feed: LiveFeed, variant: str, found: LoadedModel, batches: Batches
     ) -> LoadedModel:
         """Let a new model count the log, and answer with it."""
         try:
             counted = await asyncio.to_thread(feed.follow, found)
-            return await batches.between(partial(feed.switch_to, counted))
+            return await batches.between(partial(feed.switch_to, counted, variant))
         except ConfigError:  # it counts no clicks
             raise
         except Exception:
-            self._source.forget()
+            self._sources[variant].forget()
             raise
 
     async def _count(self, batches: Batches, feed: LiveFeed) -> None:
@@ -205,7 +253,7 @@ class Service:
         for second in itertools.count():
             await asyncio.sleep(1)
             try:
-                await batches.between(feed.current)
+                await batches.between(feed.advance)
             except Exception:
                 if not is_broken:
                     log.exception("clicks could not be counted: start the service again")

@@ -169,7 +169,7 @@ def test_all_logs_are_searched_and_a_user_may_be_in_none(shop, service):
 
 
 def test_a_log_that_is_read_for_long_is_named_and_done_by_the_next_call(shop, service, monkeypatch):
-    monkeypatch.setattr("dayahead.live.sqlite_log.BUSY_SECONDS", 0.2)
+    monkeypatch.setattr("dayahead.live.table_file.BUSY_SECONDS", 0.2)
     log = service()
     log.append([event(1, "a", "user-000"), event(2, "b"), event(3, "b")])
     reader = log.read()
