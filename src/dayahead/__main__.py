@@ -15,6 +15,7 @@ with exit_with_message():
     from dayahead.commands.help_examples import epilog_of
     from dayahead.commands.inspect import inspect
     from dayahead.commands.nightly import nightly
+    from dayahead.commands.online import online
     from dayahead.commands.preset import preset
     from dayahead.commands.profile import profile
     from dayahead.commands.recommend import recommend
@@ -43,6 +44,7 @@ for _verb in (
         tune,
         nightly,
         rollback,
+        online,
     ),
     *(summary, profile, track, forget, inspect),
 ):

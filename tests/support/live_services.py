@@ -37,7 +37,9 @@ class LiveClient:
 
 
 @contextmanager
-def live_client(models, log, clock=None, *, limits=LIMITS, reload_seconds=1000, files=()):
+def live_client(
+    models, log, clock=None, *, limits=LIMITS, reload_seconds=1000, files=(), trial=None
+):
     """Serve a model; the log is a path, or the URL of a Redis server."""
     clock = clock or EventClock()
     events = _event_log(str(log), clock)
@@ -46,7 +48,7 @@ def live_client(models, log, clock=None, *, limits=LIMITS, reload_seconds=1000, 
         return LiveFeed(events, clock, KEEP_SECONDS, files, metrics)
 
     try:
-        service = Service(ModelSource(models), "popularity", reload_seconds, limits, feed)
+        service = Service(ModelSource(models), "popularity", reload_seconds, limits, feed, trial)
         with TestClient(create_app(service)) as client:
             yield LiveClient(client, service, events)
     finally:

@@ -19,6 +19,7 @@ EXAMPLES = {
         "dayahead serve",
         "dayahead serve --published published --port 8000",
         "dayahead serve --published published --live",
+        "dayahead serve --log-lists --against published/previous --share 0.1",
     ),
     "export": (
         "dayahead export exported",
@@ -60,6 +61,7 @@ EXAMPLES = {
         "30 2 * * * cd /srv/shop && .venv/bin/dayahead nightly  # crontab",
     ),
     "rollback": ("dayahead rollback --reason 'complaints about search'",),
+    "online": ("dayahead online", "dayahead online --since 2026-01-05"),
     "summary": ("dayahead summary",),
     "profile": (
         "dayahead profile",

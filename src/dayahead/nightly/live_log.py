@@ -7,7 +7,7 @@ gaps) users take their place.
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,17 +16,15 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from pyarrow.dataset import dataset
 
-from dayahead.core.columns import EVENT_TIME, ITEM_ID, SESSION_ID, TIMESTAMP, USER_ID
+from dayahead.core.columns import ITEM_ID, USER_ID
 from dayahead.core.errors import DayaheadError
 from dayahead.core.redaction import redacted
-from dayahead.dataset.manifest import RawManifest
 from dayahead.live.event_log import DEFAULT_LOG
 from dayahead.live.sqlite_log import EVENTS
 from dayahead.nightly.history import State, windows_of
+from dayahead.nightly.official_log import OfficialLog
 from dayahead.windows.folder import Window, WindowFolder
 
 Ints = NDArray[np.int64]
@@ -102,19 +100,14 @@ def _compared_files(
     root: Path, span: tuple[int, int], earlier: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     start, end = span
-    raw = root / "data" / "raw"
-    parts = RawManifest.read(raw).parts
-    has_sessions = SESSION_ID in pq.read_schema(raw / parts[0].file).names
-    first, live = _live_clicks(
-        root / DEFAULT_LOG, start - MARGIN, end + MARGIN, by_user=not has_sessions
-    )
+    log = OfficialLog.of(root)
+    by_user = log.owner == USER_ID
+    first, live = _live_clicks(root / DEFAULT_LOG, start - MARGIN, end + MARGIN, by_user=by_user)
     if first is None:
         return {"findings": ["it holds no events: is POST /events called by the clients?"]}
     # What happened before the log begins cannot be in it.
     start = min(max(start, first), end)
-    paths = [str(raw / part.file) for part in parts]
-    owner = SESSION_ID if has_sessions else USER_ID
-    official = _official_clicks(paths, owner, start - MARGIN, end + MARGIN)
+    official = _official_clicks(log, start - MARGIN, end + MARGIN)
     hours = {"hours": _hours(start, end), "of_hours": _hours(*span)}
     return hours | compared(official, live, (start, end), earlier)
 
@@ -145,20 +138,13 @@ def _live_clicks(path: Path, start: int, end: int, *, by_user: bool) -> tuple[in
     return first, Clicks(*_joined(parts, 4))
 
 
-def _official_clicks(paths: Sequence[str], owner: str, start: int, end: int) -> Clicks:
+def _official_clicks(log: OfficialLog, start: int, end: int) -> Clicks:
     """Return the events of data/raw in a span of time."""
-    time = pc.field(EVENT_TIME)
-    limits = (pa.scalar(each, pa.int64()).cast(TIMESTAMP) for each in (start, end))
-    is_in = (time >= next(limits)) & (time < next(limits))
-    batches = dataset(list(paths)).to_batches(columns=[owner, ITEM_ID, EVENT_TIME], filter=is_in)
-    return Clicks(*_joined(_official_parts(batches), 3))
-
-
-def _official_parts(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[NDArray[Any], ...]]:
-    for batch in batches:
-        owners, items, times = batch.columns
-        ids = owners.cast(pa.string()).fill_null(""), items.cast(pa.string())
-        yield *_hashed(*ids), times.cast(pa.int64()).to_numpy()
+    parts = (
+        (*_hashed(owners, items), times.to_numpy())
+        for owners, items, times in log.between(start, end)
+    )
+    return Clicks(*_joined(parts, 3))
 
 
 def _hashed(owners: pa.Array, items: pa.Array) -> tuple[Hashes, Hashes]:

@@ -15,6 +15,7 @@ from dayahead.nightly.champion import check_champion, nightly_params, trial_of
 from dayahead.nightly.guards import Check
 from dayahead.nightly.history import Entry, State, windows_of
 from dayahead.nightly.live_log import live_details
+from dayahead.nightly.online import online_details
 from dayahead.nightly.pipeline import (
     Pipeline,
     RefusedDataError,
@@ -89,6 +90,7 @@ class Night(Served):
         new = _new_windows(state, folder)
         admission, details = _admit(folder, new, state, params)
         details |= live_details(self.root, folder, newest, state)
+        details |= online_details(self.root, folder, newest)
         checks, details["champion"] = list(admission.checks), champion
         common = {"window": newest.name, "key": key}
         if any(window.name in admission.refused for window in new):

@@ -12,6 +12,7 @@ from dayahead.aggregate.environment import page_environment
 from dayahead.config.nightly import NightlyConfig
 from dayahead.core.files import write_text
 from dayahead.nightly.history import DECISIONS, NO_TICK, Entry, State
+from dayahead.nightly.online import online_lines
 
 N_OPEN: Final = 60
 """Number of nights shown; the others are folded away."""
@@ -48,6 +49,7 @@ def render_page(path: Path, state: State, config: NightlyConfig, dataset: str) -
         marks=_MARKS,
         trials=_trials(state),
         chart=_chart(state, config.metric),
+        online_lines=online_lines,
     )
     write_text(path, text)
 

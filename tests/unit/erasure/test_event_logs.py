@@ -13,8 +13,9 @@ from dayahead.core.files import write_parquet
 from dayahead.dataset.schema import load_dataset
 from dayahead.erasure.forget import forget
 from dayahead.erasure.holdings import Holding
-from dayahead.live.clock import EventClock
+from dayahead.live.clock import EventClock, WallClock
 from dayahead.live.event import Event
+from dayahead.live.list_log import DEFAULT_LISTS, LISTS, ListLog
 from dayahead.live.sqlite_log import SqliteLog
 from support.window_folders import bytes_in
 
@@ -101,6 +102,20 @@ def test_tables_without_users_are_searched_for_sessions_of_a_log(shop, service):
     service().append([event(1, "today", "user-000")])
     write_parquet(shop / "results/ranks/a.parquet", pa.table({"session_id": ["today"]}))
     assert "results/ranks" in erase(shop).holdings.by_place()
+
+
+def test_lists_of_the_users_and_of_their_sessions_go_too(shop, service):
+    service().append([event(1, "a", "user-000")])
+    lists = ListLog(shop / DEFAULT_LISTS, WallClock(), 1000)
+    for session, user in (("a", None), ("b", "user-000"), ("downloaded", None), ("c", "user-001")):
+        lists.add(session, user, "A", "m", ["secret" if session != "c" else "other"])
+    lists.close()
+    erasure = erase(shop)
+    assert Holding("live", shop / DEFAULT_LISTS, 3) in erasure.holdings.found
+    assert erasure.holdings.rows["user-000"] == 3  # in data/raw, events and lists
+    with LISTS.reading(shop / DEFAULT_LISTS) as connection:
+        assert connection.execute("SELECT session FROM lists").fetchall() == [("c",)]
+    assert not holds("secret")
 
 
 def test_no_file_of_a_log_keeps_a_byte_of_them(shop, service):

@@ -4,6 +4,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dayahead.core.columns import SESSION_ID
+from dayahead.serve.model_source import ModelSource
+from dayahead.serve.trial import A, B, Trial
 from support.live_services import live_client
 from support.live_windows import LIVE, WITH_GPT2, events_of, spread_sessions
 from support.redis_servers import running_redis
@@ -91,3 +93,29 @@ def test_services_behind_one_stream_answer_alike(windows, study, tmp_path):
     with live_client(models, tmp_path / "alone.sqlite") as alone:
         alone.send(*events)
         assert alone.items(events[-1]["session_id"], top_k=TOP_K) == found[0]
+
+
+def test_two_models_on_trial_answer_and_count_as_each_alone(windows, study, tmp_path):
+    a, b = (study(kind) / "models" for kind in ("memory", "category"))
+    trial, events = Trial(ModelSource(b), 0.5), events_of(windows, 2)[:60]
+    assert {trial.variant_of(each["session_id"]) for each in events} == {A, B}
+    with (
+        live_client(a, tmp_path / "a.sqlite") as one,
+        live_client(b, tmp_path / "b.sqlite") as other,
+        live_client(a, tmp_path / "both.sqlite", trial=trial) as both,
+    ):
+        for event in events:
+            session = event["session_id"]
+            for live in (one, other, both):
+                assert live.send(event)[1]["accepted"] == 1
+            alone = one if trial.variant_of(session) == A else other
+            assert both.items(session, top_k=TOP_K) == alone.items(session, top_k=TOP_K)
+        clicks = [
+            live.client.get("/metrics").text.split("clicks_total ")[1] for live in (one, both)
+        ]
+        assert clicks[0].split()[0] == clicks[1].split()[0] != "0.0"
+        about = both.client.get("/ready").json()["model"]
+        assert about["against"] == other.service.model.version != about["version"]
+    with live_client(a, tmp_path / "both.sqlite", trial=trial) as again:
+        session = next(e["session_id"] for e in events if trial.variant_of(e["session_id"]) == B)
+        assert again.items(session, top_k=TOP_K)
