@@ -2,8 +2,9 @@
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
+from typing import get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -140,12 +141,36 @@ def load_model(folder: Path, *, to_fit: bool = True) -> StoredModel:
         with TensorFile.open(folder / TENSORS) as tensors:
             stored = _read_model(file, tensors, vocabularies, to_fit=to_fit)
     except (*READ_ERRORS, ModelFileError) as error:
+        other = _other_settings(folder)
         raise ModelFileError(
-            f"{folder}: not a complete model ({' '.join(str(error).split())}); expected "
+            f"{folder}: another version of Dayahead has saved this model ({CONFIG} {other}); fit "
+            f"it again (`dvc repro`, or `dayahead nightly`), or use that version"
+            if other
+            else f"{folder}: not a complete model ({' '.join(str(error).split())}); expected "
             f"config.json, model.safetensors and vocabulary/ as `dvc repro` writes them to "
             f"models/. A model that another version has written must be fitted again"
         ) from None
     return stored
+
+
+def _other_settings(folder: Path) -> str:
+    """Say in which settings a config.json differs from those of this version; empty if in none."""
+    sections = {
+        name: {field.name for field in fields(kind)}
+        for name, kind in get_type_hints(ModelConfigFile).items()
+        if is_dataclass(kind) and kind is not Statistics
+    }
+    try:
+        found = read_json(folder / CONFIG)
+        given = {name: {*found[name]} for name in sections if name in found}
+        is_model = "model" in given and all(isinstance(found[name], dict) for name in given)
+    except READ_ERRORS:
+        return ""
+    lacks = [name for name in sections if name not in given]
+    lacks += [f"{name}.{key}" for name in given for key in sorted(sections[name] - given[name])]
+    has = [f"{name}.{key}" for name in given for key in sorted(given[name] - sections[name])]
+    parts = [("lacks", lacks), ("has the unknown", has)]
+    return "; ".join(f"{what} {', '.join(names)}" for what, names in parts if names and is_model)
 
 
 def _check_features(statistics: Statistics) -> None:

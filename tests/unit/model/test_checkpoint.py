@@ -1,6 +1,7 @@
 """Models built from settings, and in a folder: equal after reading, rejected when incomplete."""
 
 import shutil
+from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
@@ -11,6 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from dayahead.config.baselines import BASELINES, MEMORY
 from dayahead.core.errors import ConfigError, ModelFileError
+from dayahead.core.files import read_json, write_json
 from dayahead.model import embeddings
 from dayahead.model.building import build_model
 from dayahead.model.checkpoint import load_model
@@ -25,6 +27,8 @@ from support.tiny_settings import (
 )
 from support.window_folders import FEATURES, tiny_statistics
 
+OLDER = Path(__file__).parents[2] / "older"
+"""State that older versions have written."""
 EVERY = [*BACKBONES, *((name, "clm") for name in (*BASELINES, MEMORY))]
 every_architecture = pytest.mark.parametrize(("architecture", "task"), EVERY)
 one_of_each_kind = pytest.mark.parametrize(
@@ -111,6 +115,39 @@ def test_a_folder_is_replaced(tmp_path):
     save(tmp_path, stored("gpt2", "clm"))
     save(tmp_path, stored("popularity", "clm"))
     assert [path.name for path in (tmp_path / "vocabulary").iterdir()] == ["item_id.parquet"]
+
+
+def test_a_model_of_an_older_version_is_one_error_that_says_what_to_do(tmp_path):
+    save(tmp_path, stored("gpt2", "clm"))
+    shutil.copy(OLDER / "config.json", tmp_path / "config.json")  # as 0.1.0 wrote it
+    with pytest.raises(ModelFileError) as error:
+        load_model(tmp_path)
+    message = str(error.value)
+    assert message.startswith(f"{tmp_path}: another version of Dayahead has saved this model (con")
+    assert (
+        "lacks neighbours, linear, memory, live, events, model.network, model.remind, " in message
+    )
+    assert "; has the unknown task.rtd_generator_share, task.rtd_tied_generator); fit" in message
+    assert "it again (`dvc repro`, or `dayahead nightly`), or use that version" in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda config: config.pop("live"), "(config.json lacks live); fit it again"),
+        (lambda config: config["memory"].pop("fade"), "(config.json lacks memory.fade); fit"),
+        (lambda config: config["loss"].update(new=1), "(config.json has the unknown loss.new); fi"),
+    ],
+)
+def test_a_setting_that_one_version_lacks_is_named(tmp_path, change, words):
+    save(tmp_path, stored("gpt2", "clm"))
+    config = read_json(tmp_path / "config.json")
+    change(config)
+    write_json(tmp_path / "config.json", config)
+    with pytest.raises(ModelFileError) as error:
+        load_model(tmp_path)
+    assert words in str(error.value)
 
 
 FILES = ["config.json", "model.safetensors", "vocabulary/item_id.parquet"]
