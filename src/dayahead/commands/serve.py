@@ -15,7 +15,7 @@ import typer
 
 from dayahead.core.collector import freeze_and_collect_rarely
 from dayahead.core.errors import ConfigError
-from dayahead.live.clock import Kind
+from dayahead.live.clock import Kind, clock_of
 from dayahead.live.event_log import DEFAULT_LOG
 from dayahead.live.list_log import DEFAULT_LISTS, ListLog
 from dayahead.serve.limits import MIB, Limits
@@ -136,7 +136,6 @@ def serve(  # noqa: PLR0913, PLR0917
 
     On SIGTERM it finishes the requests in progress.
     """
-    from dayahead.live.clock import clock_of
     from dayahead.serve.model_source import ModelSource
     from dayahead.serve.service import Service
 

@@ -23,7 +23,9 @@ from typer.testing import CliRunner
 from dayahead.__main__ import app
 from dayahead.commands.serve import _address, _listening
 from dayahead.core.errors import ConfigError, exit_with_message
+from dayahead.live.list_log import LISTS
 from dayahead.serve.limits import MIB, Limits
+from dayahead.serve.trial import Trial
 from http_load import apply_load
 from support.tiny_settings import train_study
 from support.window_folders import markov_days, write_window_folder
@@ -306,3 +308,38 @@ def test_a_model_without_ticks_is_not_served_live(published, tmp_path, monkeypat
         app, ["serve", "--published", str(published), "--port", "0", "--live"]
     )
     assert "does not count clicks between two fits" in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--against", "second-model"], "--against DIR and --share S go together"),
+        (["--share", "0.5"], "--against DIR and --share S go together"),
+        (["--against", "second-model", "--share", "1"], "above 0 and below 1"),
+        (["--against", "nowhere", "--share", "0.1"], "nowhere: not a complete model"),
+    ],
+)
+def test_a_second_model_needs_a_share_and_must_be_there(published, monkeypatch, options, message):
+    monkeypatch.chdir(published)
+    result = CliRunner().invoke(app, ["serve", "--published", ".", "--port", "0", *options])
+    assert message in str(result.exception)
+
+
+def test_lists_are_on_disk_once_the_service_has_ended(published, tmp_path):
+    options = ["--published", str(published), "--port", "0", "--log-lists"]
+    options += ["--against", str(published / "second-model"), "--share", "0.5"]
+    command = [sys.executable, "-m", "dayahead", "serve", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        line = process.stdout.readline()
+        port = int(re.search(r"^Model first-model and \S+ answers on .*:(\d+)$", line)[1])
+        for number in range(20):
+            body = json.dumps({"session": [1, 2], "session_id": f"s{number}", "top_k": 3}).encode()
+            head = {"content-type": "application/json"}
+            request = urllib.request.Request(f"http://127.0.0.1:{port}/recommend", body, head)
+            urllib.request.urlopen(request).close()
+        process.terminate()
+        assert process.wait(20) == 0
+    with LISTS.reading(tmp_path / "live/lists.sqlite") as connection:
+        rows = connection.execute("SELECT session, variant FROM lists ORDER BY position").fetchall()
+    trial = Trial(None, 0.5)
+    assert rows == [(f"s{number}", trial.variant_of(f"s{number}")) for number in range(20)]
