@@ -38,7 +38,7 @@ class LiveClient:
 
 @contextmanager
 def live_client(
-    models, log, clock=None, *, limits=LIMITS, reload_seconds=1000, files=(), trial=None
+    models, log, clock=None, *, limits=LIMITS, reload_seconds=1000, files=(), trial=None, lists=None
 ):
     """Serve a model; the log is a path, or the URL of a Redis server."""
     clock = clock or EventClock()
@@ -48,7 +48,9 @@ def live_client(
         return LiveFeed(events, clock, KEEP_SECONDS, files, metrics)
 
     try:
-        service = Service(ModelSource(models), "popularity", reload_seconds, limits, feed, trial)
+        service = Service(
+            ModelSource(models), "popularity", reload_seconds, limits, feed, trial, lists
+        )
         with TestClient(create_app(service)) as client:
             yield LiveClient(client, service, events)
     finally:

@@ -19,8 +19,11 @@ from dayahead.dataset.manifest import EventsFile, RawManifest
 from dayahead.live.clock import EventClock
 from dayahead.live.list_log import ListLog
 from dayahead.nightly.online import online_figures, online_lines
+from support.live_services import live_client
+from support.live_windows import LIVE, events_of, spread_sessions
 from support.pretended_nights import run_nights
-from support.window_folders import day
+from support.tiny_settings import train_study
+from support.window_folders import day, markov_days, write_window_folder
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -194,3 +197,29 @@ def test_the_verb_prints_the_same(root):
     assert shown.output.splitlines() == online_lines(online_figures(root))
     later = CliRunner().invoke(app, ["online", "--since", day(3)], catch_exceptions=False)
     assert later.output == "0 lists served, 0 clicks within 30 minutes after one\n"
+
+
+def test_a_replayed_day_is_scored_as_it_was_served(root):
+    days = markov_days(n_days=3, sessions_per_day=20, n_items=40)
+    windows = spread_sessions(write_window_folder(root / "windows", days, features=True))
+    models = train_study(windows, root / "study", LIVE | {"training": {"fit_last": False}})
+    clock, shown, ranks, clicks = EventClock(), {}, [], []
+    log = ListLog(root / "live/lists.sqlite", clock, 10**9)
+    with live_client(models / "models", root / "live/events.sqlite", clock, lists=log) as live:
+        for event in events_of(windows, 2):
+            session, item = event["session_id"], event["item_id"]
+            if session in shown:  # clicks of a session are 5 minutes apart
+                top = shown[session]
+                ranks.append(top.index(item) + 1 if item in top else 0)
+            live.send(event)
+            shown[session] = [found for found, _ in live.items(session, top_k=5)]
+            time = datetime.fromisoformat(event["event_time"]).replace(tzinfo=UTC)
+            clicks.append((session, item, int(time.timestamp()) - START // SECOND))
+    log.close()
+    write_clicks(root, clicks)
+    gains = [1 / math.log2(1 + rank) if rank else 0 for rank in ranks]
+    found = online_figures(root)["variants"]["A"]
+    assert found["clicks"] == len(ranks) > 20
+    assert found["recall_at_20"][0] == pytest.approx(sum(rank > 0 for rank in ranks) / len(ranks))
+    assert found["ndcg_at_20"][0] == pytest.approx(sum(gains) / len(ranks))
+    assert 0 < found["recall_at_20"][0] < 1
