@@ -25,7 +25,8 @@ from dayahead.windows.folder import Window, WindowFolder
 KEY: Final = "online"
 """Name of the figures among a decision's details."""
 RESPONSE: Final = 1800 * SECOND
-DAY: Final = 86_400 * SECOND
+PART: Final = 6 * 3600 * SECOND
+"""Length of the spans of which one at a time is in memory."""
 METRICS: Final = (f"recall_at_{N_LOGGED}", f"ndcg_at_{N_LOGGED}")
 Figures = dict[str, Any]
 EMPTY: Final = pd.DataFrame({"owner": [], "variant": [], "clicked": [], "rank": []})
@@ -63,7 +64,7 @@ def online_figures(root: Path, start: int = 0, end: int | None = None) -> Figure
     """
     log = OfficialLog.of(root)
     parts, n_lists = [EMPTY], 0
-    for first, last in _days(root, start, min(end or log.end, log.end)):
+    for first, last in _parts(root, start, min(end or log.end, log.end)):
         lists = _lists(root, log, first, last)
         n_lists += len(lists)
         parts.append(_ranked(log, lists, first, last))
@@ -76,24 +77,25 @@ def online_figures(root: Path, start: int = 0, end: int | None = None) -> Figure
     return figures
 
 
-def _days(root: Path, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield the spans of days, of which one at a time is in memory."""
+def _parts(root: Path, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield spans of PART in which there may be lists."""
     with LISTS.reading(root / DEFAULT_LISTS) as connection:
         query = "SELECT min(time) FROM lists WHERE time >= ?"
         [first] = connection.execute(query, (start,)).fetchone()
-    for each in range(end if first is None else first, end, DAY):
-        yield each, min(each + DAY, end)
+    for each in range(end if first is None else first, end, PART):
+        yield each, min(each + PART, end)
 
 
 def _lists(root: Path, log: OfficialLog, start: int, end: int) -> pd.DataFrame:
     """Return the lists of a span with the column `owner`, in order of time."""
     owner = "user" if log.owner == USER_ID else "session"
     query = (
-        f"SELECT {owner} AS owner, time, variant, items FROM lists "  # noqa: S608
+        f"SELECT {owner}, time, variant, items FROM lists "  # noqa: S608
         f"WHERE time >= ? AND time < ? AND {owner} IS NOT NULL ORDER BY time, position"
     )
     with LISTS.reading(root / DEFAULT_LISTS) as connection:
-        return pd.read_sql_query(query, connection, params=(start, end))
+        rows = connection.execute(query, (start, end)).fetchall()
+    return pd.DataFrame(rows, columns=["owner", "time", "variant", "items"])
 
 
 def _ranked(log: OfficialLog, lists: pd.DataFrame, start: int, end: int) -> pd.DataFrame:

@@ -95,8 +95,8 @@ def test_sessions_that_are_cut_by_gaps_are_joined_by_user(tmp_path):
     assert of(tmp_path)["A"] == (1, 1.0, 1.0)
 
 
-def test_a_click_is_joined_once_though_days_are_read_one_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr("dayahead.nightly.online.DAY", 10 * SECOND)
+def test_a_click_is_joined_once_though_a_part_at_a_time_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("dayahead.nightly.online.PART", 10 * SECOND)
     lists = [("a", "A", [1, 2], 8), ("a", "A", [2], 12), ("a", "B", [5], 31), ("b", "A", [9], 39)]
     write_lists(tmp_path, lists)
     write_clicks(tmp_path, [("a", 2, 14), ("a", 5, 33), ("b", 9, 41)])
