@@ -25,6 +25,8 @@ VALUE: Final = "value"
 FIRST_WINDOW: Final = "first_window"
 FIRST_TIME: Final = "first_time"
 EVENTS: Final = "events"
+AVAILABLE_FROM: Final = "available_from"
+AVAILABLE_UNTIL: Final = "available_until"
 
 PAST_PREFIX: Final = "bef_"
 IS_PAST: Final = "_is_past"

@@ -104,10 +104,11 @@ class Limits:
 
 
 def n_entries_of(request: "SessionRequest | SimilarRequest", n_items: int) -> int:
-    """Return the cost of a request: 1, its events, the items requested and the ids of filters."""
+    """Return the cost of a request: 1, its events, the items requested, and what filters name."""
     names = ("session", "events", "past", "allow", "deny")
     lists = [getattr(request, name, None) for name in names]
-    return 1 + sum(len(each) for each in lists if each) + min(request.top_k, n_items)
+    n_values = sum(map(len, request.where.values()))
+    return 1 + sum(len(each) for each in lists if each) + n_values + min(request.top_k, n_items)
 
 
 def _over(found: str, option: str, limit: int) -> str:

@@ -105,6 +105,8 @@ class SessionRequest(Asked):
     """The only items that may come back."""
     deny: Listed[ItemId] = []
     """Items that may not come back."""
+    where: dict[str, Listed[str]] = {}
+    """Values of attributes of items: only items with one of the values of each come back."""
 
     @model_validator(mode="after")
     def _has_one_session(self) -> "SessionRequest":
@@ -127,6 +129,8 @@ class SimilarRequest(Asked):
     """The only items that may come back."""
     deny: Listed[ItemId] = []
     """Items that may not come back."""
+    where: dict[str, Listed[str]] = {}
+    """Values of attributes of items: only items with one of the values of each come back."""
 
 
 class BatchRequest(Asked):

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
@@ -25,7 +25,16 @@ from dayahead.features.session_encoder import Arrays, SessionEncoder
 from dayahead.features.vocabulary import KnownValues
 from dayahead.features.workflow import input_types
 from dayahead.model.checkpoint import StoredModel, load_model
-from dayahead.serve.ranking import Asked, Filter, Named, Ranked, RankingModel, rank_sessions
+from dayahead.serve.item_values import ItemValues
+from dayahead.serve.ranking import (
+    Asked,
+    Available,
+    Filter,
+    Named,
+    Ranked,
+    RankingModel,
+    rank_sessions,
+)
 from dayahead.serve.raw_sessions import RawSessions
 from dayahead.serve.raw_values import cast_csv_column, csv_options, item_id, typed_column
 from dayahead.serve.request import ColdStart, ItemIds, Options
@@ -48,7 +57,7 @@ class Recommender:
         Raises:
             ModelFileError: a part of the folder is missing or damaged.
         """
-        return cls(load_model(Path(folder), to_fit=False))
+        return cls(load_model(Path(folder), to_fit=False).without_withdrawn())
 
     def recommend(
         self,
@@ -126,6 +135,7 @@ class Recommender:
         *,
         cold_start: ColdStart = "refuse",
         exclude_seen: bool = False,
+        where: Mapping[str, Sequence[str]] | None = None,
     ) -> list[Recommendation]:
         """Return the `top_k` most likely next items after a session's events (`read_events`).
 
@@ -140,6 +150,7 @@ class Recommender:
             cold_start: the result if the model knows no item of the session or of `past`: an
                 error, the items with most events in the last fitted window, or the model's.
             exclude_seen: whether to leave out the items of the session and of `past`.
+            where: values of attributes of items, as text, of which an item must have one each.
 
         Raises:
             DataError: there are no events, one has no time, or none of the items is known.
@@ -147,7 +158,9 @@ class Recommender:
         """
         if len(events) == 0:
             raise DataError("the session is empty; expected at least one event")
-        options = Options(top_k=top_k, cold_start=cold_start, exclude_seen=exclude_seen)
+        options = Options(
+            top_k=top_k, cold_start=cold_start, exclude_seen=exclude_seen, where=where or {}
+        )
         found = self.rank(RawSessions.of([events], [past]), [options])
         if found.is_cold[0] and cold_start == "refuse":
             raise DataError(
@@ -188,7 +201,25 @@ class Recommender:
         read = row_of_each(encoded.lengths.numpy())[is_read]
         is_cold = np.bincount(read, minlength=len(sessions)) == 0
         asked = Asked(encoded, is_cold, is_unknown, others)
-        return rank_sessions(self._ranking, asked, Filter(options, named, left_out, seen))
+        allowed = Filter(options, named, left_out, seen, self._available(sessions))
+        return rank_sessions(self._ranking, asked, allowed)
+
+    def _available(self, sessions: RawSessions) -> Available | None:
+        """Return which candidates are available when each session is: at its last event."""
+        if self._availability is None:
+            return None
+        times = np.full(len(sessions), self.now)
+        of_events = ints(sessions.events[EVENT_TIME])
+        times[np.diff(sessions.offsets) > 0] = -(2**63)
+        np.maximum.at(times, sessions.row_sessions, of_events)
+        return Available(*self._availability, torch.from_numpy(times))
+
+    @cached_property
+    def _availability(self) -> tuple[Int[Tensor, " C"], Int[Tensor, " C"]] | None:
+        """From and until when each candidate is available; None: always."""
+        items = self.stored.items
+        found = None if items is None else items.table.availability(self.stored.candidates)
+        return None if found is None else (torch.from_numpy(found[0]), torch.from_numpy(found[1]))
 
     def listed(self, found: Ranked) -> list[list[Recommendation]]:
         """Return the raw ids and scores of each session's items."""
@@ -215,6 +246,13 @@ class Recommender:
     def _named(self, options: Sequence[Options], others: KnownValues) -> dict[int, Named]:
         """Return the items that each of the options names, if any, by `id` of the options."""
 
+        def allowed(options: Options) -> NDArray[np.int32] | None:
+            given = None if options.allow is None else numbers(options.allow)
+            if not options.where:
+                return given
+            found = self.matching(options.where)
+            return found if given is None else np.intersect1d(found, given)
+
         def numbers(items: ItemIds | pa.Array) -> NDArray[np.int32]:
             typed = items if isinstance(items, pa.Array) else self.item_column(items)
             found = self.encoder.item_numbers(pa.chunked_array([typed]), others)
@@ -222,10 +260,28 @@ class Recommender:
 
         # By id, because options hold lists or arrays, which cannot be hashed.
         return {
-            id(each): Named(None if each.allow is None else numbers(each.allow), numbers(each.deny))
+            id(each): Named(allowed(each), numbers(each.deny))
             for each in {id(each): each for each in options}.values()
-            if each.allow is not None or len(each.deny)
+            if each.allow is not None or each.where or len(each.deny)
         }
+
+    def check_where(self, options: Options) -> None:
+        """Raise ConfigError if options name attributes that the model does not know."""
+        if options.where:
+            self.matching(options.where)
+
+    def matching(self, where: Mapping[str, Sequence[str]]) -> NDArray[np.int32]:
+        """Return the catalogue indices of items that have these values of attributes, as text.
+
+        Raises:
+            ConfigError: the model does not know these attributes.
+        """
+        if self.stored.items is None:
+            raise ConfigError(
+                f"where: {', '.join(where)}: the model knows no attributes of items; name a table "
+                f"of them as items in the data set's file"
+            )
+        return self.stored.items.matching(where)
 
     def _left_out(self, named: Named) -> Bool[Tensor, " C"]:
         """Return the candidates that options naming these items leave out."""
@@ -321,8 +377,9 @@ class Recommender:
 
     def _with_past(self, sessions: RawSessions, others: KnownValues | None) -> Sessions:
         sessions.check_times()
-        arrays, offsets = self.encoder.encode_sessions(sessions.events, sessions.offsets, others)
-        own = _as_sessions(arrays, offsets)
+        events = self._item_values.fill(sessions.events, self._raw_types)
+        arrays, offsets = self.encoder.encode_sessions(events, sessions.offsets, others)
+        own = _as_sessions(self._item_values.encode(arrays), offsets)
         if sessions.past is None:
             return own
         self.check_reads_past()
@@ -336,8 +393,10 @@ class Recommender:
         if not len(order):
             return own
         lengths = np.bincount(rows[order], minlength=len(sessions))
-        earlier = self.encoder.encode(past.take(pa.array(order)))
-        before = _as_sessions(earlier, offsets_of(lengths))
+        earlier = self.encoder.encode(
+            self._item_values.fill(past.take(pa.array(order)), self._raw_types)
+        )
+        before = _as_sessions(self._item_values.encode(earlier), offsets_of(lengths))
         return own.after(before, self.stored.config.model.n_past_read)
 
     def check_reads_past(self) -> None:
@@ -362,8 +421,9 @@ class Recommender:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Side features that the model reads."""
-        return self.stored.config.model.features
+        """Side features that the model reads, except those that it knows of each item."""
+        known = self._item_values.names
+        return tuple(name for name in self.stored.config.model.features if name not in known)
 
     @cached_property
     def _candidate_columns(self) -> NDArray[np.int64]:
@@ -390,8 +450,18 @@ class Recommender:
 
     @cached_property
     def column_types(self) -> dict[str, Any]:
-        """Types of the raw columns that the model reads: item_id, event_time, its features'."""
+        """Types of the raw columns of events: item_id, event_time, those of `features`."""
+        known = self._item_values.names
+        return {name: each for name, each in self._raw_types.items() if name not in known}
+
+    @cached_property
+    def _raw_types(self) -> dict[str, Any]:
         return input_types(self.stored.config.statistics) | {EVENT_TIME: TIMESTAMP}
+
+    @cached_property
+    def _item_values(self) -> ItemValues:
+        encoder, statistics = self.encoder, self.stored.config.statistics
+        return ItemValues(statistics, self.stored.items, encoder.item_indices)
 
 
 def _as_sessions(arrays: Arrays, offsets: NDArray[np.int64]) -> Sessions:
