@@ -69,7 +69,7 @@ def item_table(dataset: DatasetConfig) -> ItemTable | None:
     return ItemTable(
         **vars(dataset)
         | {
-            "source": items.source or dataset.source,
+            "source": items.source or replace(dataset.source, where={}),
             "columns": ColumnsConfig(item_id=items.item_id),
             "time": items.time or untimed,
             "features": items.features,
