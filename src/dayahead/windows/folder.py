@@ -31,6 +31,7 @@ from dayahead.windows.session_ids import hashed_ids
 
 MANIFEST = "windows.json"
 STATISTICS = "statistics.json"
+ITEMS = "items.parquet"
 GRACE_SUFFIX = "+"
 """Suffix of the first window of a value that is first seen in a window's grace: 2026-01-01+. Such a
 value is known from the next window on, whatever the name of that."""
@@ -132,6 +133,29 @@ class WindowFolder:
         return dict(
             zip((e.window for e in kept), instants.cast(pa.int64()).to_pylist(), strict=True)
         )
+
+    @cached_property
+    def items(self) -> pa.Table | None:
+        """The table of items, a row per item and window in which it changed; None: there is none.
+
+        Columns: first_window, item_id (catalogue index), features and vectors as
+        `statistics.items` lists them, available_from and available_until. Ordered by the first two.
+        """
+        return None if self.statistics.items is None else _read_table(self.folder / ITEMS)
+
+    def items_at(self, window: Window) -> pa.Table:
+        """Return the newest row of each item that is known after a window, ordered by item.
+
+        Raises:
+            WindowError: there is no table of items, or it is unreadable.
+        """
+        if self.items is None:
+            raise WindowError(f"{self.folder}: the data set has no table of items (items)")
+        known = np.searchsorted(self.items[FIRST_WINDOW].to_numpy(), window.name, side="right")
+        items = self.items[ITEM_ID].to_numpy()[:known]
+        # The last row of each, of rows in order of their windows.
+        _, last = np.unique(items[::-1], return_index=True)
+        return self.items.take(pa.array(known - 1 - last))
 
     def path(self, window: Window, role: str) -> Path:
         """Path of one window's file for one role (train, valid or test)."""

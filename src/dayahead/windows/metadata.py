@@ -117,7 +117,7 @@ class FeatureStatistics(NumberStatistics):
     type: IdType | None = None
     """Type of a categorical feature's raw values."""
     of_item: Literal[True] | None = None
-    """Whether the values of a categorical feature belong to items."""
+    """Whether the values belong to items: of a table of items, or as a categorical feature says."""
     windows: dict[str, NumberStatistics] | None = None
     """Statistics by window, of a feature that is fitted on each window (fit: look_ahead_window)."""
 
@@ -139,6 +139,18 @@ class SessionRules:
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
+class ItemStatistics:
+    """What items.parquet holds."""
+
+    features: list[str]
+    """Features of the table of items; events have them too."""
+    vectors: dict[str, int]
+    """Length of the vectors, by name."""
+    availability: bool
+    """Whether it says from or until when items are available."""
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class Statistics:
     """statistics.json: how raw events become model input."""
 
@@ -155,6 +167,8 @@ class Statistics:
     """Categorical feature that is the item's title."""
     event_type: str | None = None
     """Categorical feature that says what happened to the item."""
+    items: ItemStatistics | None = None
+    """The table of items; null: there is none."""
 
     @property
     def window_length(self) -> int:
@@ -190,6 +204,7 @@ class Statistics:
             features={name: self.features[name] for name in features},
             title=None,
             event_type=None,
+            items=None,
         )
 
     def as_json(self) -> dict[str, Any]:
