@@ -87,6 +87,11 @@ def generate(config: SyntheticConfig) -> pa.Table:
     return _table(config, items, times[order], session[order], user[session[order]], chosen[order])
 
 
+def catalogue(config: SyntheticConfig) -> pa.Table:
+    """Return the items of the log."""
+    raise NotImplementedError
+
+
 def _draw_items(rng: np.random.Generator, config: SyntheticConfig) -> _Items:
     n, n_topics = config.n_items, config.n_topics
     shares = _zipf(n_topics, 0.6)

@@ -117,7 +117,7 @@ class FeatureStatistics(NumberStatistics):
     type: IdType | None = None
     """Type of a categorical feature's raw values."""
     of_item: Literal[True] | None = None
-    """Whether the values of a categorical feature belong to items."""
+    """Whether the values belong to items: of a table of items, or as a categorical feature says."""
     windows: dict[str, NumberStatistics] | None = None
     """Statistics by window, of a feature that is fitted on each window (fit: look_ahead_window)."""
 
@@ -204,6 +204,7 @@ class Statistics:
             features={name: self.features[name] for name in features},
             title=None,
             event_type=None,
+            items=None,
         )
 
     def as_json(self) -> dict[str, Any]:
