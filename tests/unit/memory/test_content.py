@@ -11,7 +11,7 @@ from dayahead.memory.content import N_NEW, STEPS, Content, ContentSource, NewIte
 from dayahead.memory.evidence import CandidateBatch
 from dayahead.windows.items import ItemTable
 from support.clicks import clicks, random_clicks
-from support.item_tables import VECTOR, Row, table_of
+from support.listed_items import VECTOR, Row, table_of
 from support.memory_models import N_ITEMS, SETTINGS, SIZES, fitted, window
 
 A, B, C, D = 2, 3, 4, 5

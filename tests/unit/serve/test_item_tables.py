@@ -7,7 +7,7 @@ import pytest
 
 from dayahead.core.errors import ConfigError, ModelFileError
 from dayahead.serve.recommender import Recommender
-from support.item_tables import Row, add_items
+from support.listed_items import Row, add_items
 from support.tiny_settings import train_study
 from support.window_folders import START, day, markov_days, raw_events, write_window_folder
 

@@ -7,7 +7,7 @@ import pytest
 
 from dayahead.core.columns import SESSION_ID
 from dayahead.windows.folder import WindowFolder
-from support.item_tables import Row, add_items
+from support.listed_items import Row, add_items
 from support.live_services import live_client
 from support.live_windows import LIVE, WITH_GPT2, events_of, spread_sessions
 from support.redis_servers import running_redis

@@ -15,7 +15,7 @@ from dayahead.train.cache_keys import CacheKeys
 from dayahead.train.catalogue import Catalogue
 from dayahead.train.stage import train
 from dayahead.windows.folder import WindowFolder
-from support.item_tables import VECTOR, Row, add_items
+from support.listed_items import VECTOR, Row, add_items
 from support.tiny_settings import merge_sections, tiny_params, tiny_study, train_study
 from support.window_folders import START, bytes_in, day, markov_days, write_window_folder
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dayahead.windows.folder import WindowFolder
 from dayahead.windows.items import ItemTable
-from support.item_tables import VECTOR, Row, add_items, table_of
+from support.listed_items import VECTOR, Row, add_items, table_of
 from support.window_folders import START, day, write_window_folder
 
 A, B, C = 2, 3, 4
