@@ -73,6 +73,8 @@ def item_table(dataset: DatasetConfig) -> ItemTable | None:
             "columns": ColumnsConfig(item_id=items.item_id),
             "time": items.time or untimed,
             "features": items.features,
+            # A table is in no order of time, and names no users.
+            "quality": replace(dataset.quality, backwards=None),
             "forgotten": ForgottenConfig(),
         }
     )

@@ -33,8 +33,8 @@ from dayahead.download.ids import spelled_columns
 from dayahead.download.quality import QualityCounters
 from dayahead.download.readers import read_batches
 from dayahead.download.repeats import Ints, repeats_within
+from dayahead.download.shop import catalogue, events_of
 from dayahead.download.sources import Source
-from dayahead.download.synthetic import catalogue, generate
 from dayahead.download.unit_check import UnitCheck
 
 ROOMS = ("config", "core", "dataset", "download")
@@ -208,7 +208,7 @@ def _convert_assuming(
 def _raw_batches(source: Source, dataset: DatasetConfig, scratch: Path) -> Iterator[RawBatch]:
     if source.path is None:
         assert dataset.source.synthetic is not None
-        make = catalogue if isinstance(dataset, ItemTable) else generate
+        make = catalogue if isinstance(dataset, ItemTable) else events_of
         generated = RawBatch(make(dataset.source.synthetic), source.file, "row", 1)
         yield kept_rows(generated, dataset.source.where)
         return

@@ -67,4 +67,6 @@ def _encoder(folder: Path, vector: VectorConfig, texts: pa.ChunkedArray) -> Text
 def _fixed(vectors: Matrix, length: int) -> pa.FixedSizeListArray:
     values = np.zeros((len(vectors), length), np.float32)
     values[:, : vectors.shape[1]] = vectors
-    return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), length)
+    # Named as parquet names it: what was written and read again is then like what is new.
+    kind = pa.list_(pa.field("element", pa.float32()), length)
+    return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), type=kind)

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dayahead.core.columns import EVENT_TIME, EVENTS, ITEM_ID, VALUE
+from dayahead.core.errors import DataError
 from dayahead.core.files import written_whole
 from dayahead.dataset.item_table import ItemTable
 from dayahead.dataset.losses import LARGE
@@ -67,7 +68,9 @@ class ItemRows:
         Raises:
             DataError: its files are missing, damaged or of another data set.
         """
-        parts = log.items.parts if log.items else ()
+        if log.items is None:
+            raise DataError(f"{raw}: has no table of items; run `dvc repro -f download`")
+        parts = log.items.parts
         schema = config.event_schema()
         for part in parts:
             check_columns(raw / part.file, schema.names)

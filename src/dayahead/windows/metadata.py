@@ -204,7 +204,6 @@ class Statistics:
             features={name: self.features[name] for name in features},
             title=None,
             event_type=None,
-            items=None,
         )
 
     def as_json(self) -> dict[str, Any]:

@@ -1,7 +1,9 @@
 """The table of items: read as a log is, checked as a whole, listed in the manifest."""
 
+import io
 import json
 import logging
+import zipfile
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -227,6 +229,43 @@ def test_a_table_that_is_not_there_is_named_before_the_log_is_converted(tmp_path
     dataset = shop(tmp_path, log="session,item,time\nthis is no log")
     with pytest.raises(UnreachableError, match=r"section items: .*items-\*\.csv: no file matches"):
         download(dataset, "mine", tmp_path / "data" / "raw")
+
+
+@pytest.mark.parametrize("timed", [True, False])
+def test_a_table_of_a_database(tmp_path, timed):
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect(str(tmp_path / "shop.db")) as base:
+        base.execute(
+            "CREATE TABLE items AS SELECT * FROM (VALUES"
+            " (2, TIMESTAMP '2026-01-02 08:00', 'b', 2.5, [1.0, 2.0]),"
+            " (1, TIMESTAMP '2026-01-01 08:00', 'a', NULL, NULL)) AS t(sku, since, brand,"
+            " price, pixels)"
+        )
+    source = {"urls": [f"duckdb://{tmp_path}/shop.db"], "format": "sql", "query": "FROM items"}
+    rows, manifest = items_of(
+        tmp_path, source=source, vectors=VECTOR, time=ITEMS["time"] if timed else None
+    )
+    assert [(row["item_id"], row["brand"], row["image"]) for row in rows] == [
+        (1, "a", None),
+        (2, "b", [1.0, 2.0]),
+    ]
+    assert len(manifest.items.parts) == (2 if timed else 1)  # a file for each day
+
+
+def test_a_table_in_an_archive_and_another_encoding(tmp_path):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("items.csv", CSV.replace("acme", "Bücher").encode("cp1252"))
+        archive.writestr("README", "about")
+    source = {"encoding": "cp1252"}
+    rows, _ = items_of(tmp_path, packed.getvalue(), ending="zip", source=source)
+    assert [row["brand"] for row in rows] == ["Bücher", None]
+
+
+def test_limits_on_the_order_of_the_log_do_not_hold_for_the_table(tmp_path):
+    csv = "sku,since,brand,price\n1,2026-01-02,a,1\n2,2026-01-01,a,1\n"
+    rows, _ = items_of(tmp_path, csv, quality={"backwards": 0})
+    assert len(rows) == 2
 
 
 def test_large_losses_are_said(tmp_path, caplog):
