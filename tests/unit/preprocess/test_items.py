@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dayahead.core.errors import DataError, WindowError
+from dayahead.core.errors import DataError
 from dayahead.dataset.manifest import RawManifest
 from dayahead.windows.metadata import ItemStatistics
 from support.builders import events, random_log, session
@@ -90,7 +90,7 @@ def test_a_row_for_each_item_and_window_in_which_it_changed(run, seed, window):
         end = at(folder.ends[each.name] - 1)
         known = {item: held(rows, item, end) for item in {r["item_id"] for r in rows}}
         expected = {item: row for item, row in known.items() if row is not None}
-        found = folder.items_at(each)
+        found = folder.items_at(each).rows
         assert found["item_id"].to_pylist() == sorted(found["item_id"].to_pylist())
         assert {
             items[i]: (brand[b], until)
@@ -232,7 +232,7 @@ def test_texts_without_a_word_have_zeros(run):
 
 def test_an_empty_table_is_no_error(run):
     folder = run(LOG, item_dataset(), items=[table_of([])], log_end=END)
-    assert len(folder.items) == len(folder.items_at(folder.windows[0])) == 0
+    assert len(folder.items) == len(folder.items_at(folder.windows[0]).rows) == 0
     assert {value for *_, value in events_of(folder, "brand")} == {None}
 
 
@@ -250,8 +250,7 @@ def test_a_data_set_without_a_table(run):
     assert folder.items is None
     assert not (folder.folder / "items.parquet").exists()
     assert "items" not in (folder.folder / "statistics.json").read_text()
-    with pytest.raises(WindowError, match="has no table of items"):
-        folder.items_at(folder.windows[0])
+    assert folder.items_at(folder.windows[0]) is None
 
 
 def test_data_raw_without_the_table_is_an_error(run):
@@ -285,7 +284,7 @@ def test_rows_at_or_after_a_windows_end_change_nothing_of_it(run):
         for name in files:
             assert contents[0][name] == contents[1][name]
         for each in before.windows[:2]:
-            assert before.items_at(each).equals(after.items_at(each))
+            assert before.items_at(each).rows.equals(after.items_at(each).rows)
             for column in ("item_id", "brand"):
                 n = before.n_known(column, each)
                 assert n == after.n_known(column, each)
